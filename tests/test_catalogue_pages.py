@@ -27,6 +27,7 @@ def test_every_method_says_its_arguments_its_source_and_an_example(cls: type[Ope
     assert bool(sources(cls)) != (cls.__name__ in OURS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
     [
@@ -43,6 +44,7 @@ def test_lines_of_the_page(line: str) -> None:
     assert any(written.startswith(line) for written in operators())
 
 
+@pytest.mark.slow
 def test_models_say_what_they_were_run_with() -> None:
     lines = list(addresses())
     for name, said in (("MiniLM", "its weights"), ("LocalModel", "tiny models"), ("Brave", "a server on this machine")):

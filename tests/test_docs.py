@@ -52,6 +52,7 @@ def workplace(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", with_blocks("python"), ids=lambda page: page.name)
 def test_python_blocks_run(page: Path, workplace: Path) -> None:
     program = "\n".join(blocks(page, "python"))
@@ -89,6 +90,7 @@ def test_flow_blocks_load(page: Path, workplace: Path) -> None:
         assert check(load(text, given=given), takes=Query).ok, text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if pages.PART.search(page.read_text())], ids=lambda page: page.name
 )

@@ -265,6 +265,7 @@ wild_text = st.lists(st.sampled_from(_BAD), min_size=1, max_size=5).map(lambda p
 wild_texts = st.tuples(wild_text, wild_text, wild_text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", ASKING, ids=lambda cls: cls.__name__)
 def test_no_text_leaves_its_place(cls: type, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("data")
@@ -314,6 +315,7 @@ def test_the_operators_that_are_walked_are_those_that_ask() -> None:
     }
 
 
+@pytest.mark.slow
 @given(texts=wild_texts)
 @settings(max_examples=50, deadline=None)
 def test_a_prompt_of_ones_own_holds_too(texts: Texts) -> None:
@@ -349,6 +351,7 @@ def _graph(texts: Texts, folder: Path) -> Operator[Any, Any]:
     return TextToCypher(Recorder("none"), GraphFile(str(path)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asking", [_rows, _graph])
 def test_no_row_and_no_graph_leaves_its_place(
     asking: Callable[[Texts, Path], Any], tmp_path_factory: pytest.TempPathFactory
@@ -446,6 +449,7 @@ MESSAGES_ARE_MADE = {
 }
 
 
+@pytest.mark.slow
 def test_messages_are_made_in_one_place() -> None:
     root = Path(spolia.__file__).parent
     makers = {

@@ -37,6 +37,7 @@ class Cut(Operator[str, str]):
 RANKING = "def fused(text):\n    return text * K\n\nK = 60\n"
 
 
+@pytest.mark.slow
 def test_no_operator_has_changed_under_its_version() -> None:
     assert stale(sources(), recorded()) == [], "count the version up, then: make versions"
 

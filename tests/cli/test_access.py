@@ -13,6 +13,8 @@ from spolia.types import Query
 
 from .conftest import Ran, Spolia
 
+pytestmark = pytest.mark.slow
+
 READERS = """
 # the first pattern that fits counts
 sea/secret.txt = captain

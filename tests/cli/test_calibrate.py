@@ -25,6 +25,7 @@ def labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "labels.jsonl"
 
 
+@pytest.mark.slow
 def test_a_judge_is_laid_beside_labels_and_asked_once(spolia: Spolia, labels: Path) -> None:
     with OpenAIServer(ServedReply("yes")) as server:
         command = ("calibrate", labels, "--llm", server.url, "--model", "judge")
@@ -46,6 +47,7 @@ def test_a_judge_is_laid_beside_labels_and_asked_once(spolia: Spolia, labels: Pa
     ]
 
 
+@pytest.mark.slow
 def test_a_judge_that_says_nothing_is_counted_and_wrong_usage_is_one_line(spolia: Spolia, labels: Path) -> None:
     with OpenAIServer(ServedReply("who knows")) as server:
         ran = spolia("calibrate", labels, "--llm", server.url, "--model", "judge")

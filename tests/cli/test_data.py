@@ -55,6 +55,7 @@ def test_of_many_fields_some_are_named_and_the_others_counted(spolia: Spolia, da
     assert len(spolia("data", "show", data, "--json").json["fields"]) == 501
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["beir", "trec", "autorag", "hotpotqa", "2wikimultihopqa", "musique"])
 def test_other_forms_are_written_and_measured_the_same(spolia: Spolia, data: Path, tmp_path: Path, form: str) -> None:
     if form == "autorag":
@@ -74,6 +75,7 @@ def test_what_a_form_has_no_place_for_is_told(spolia: Spolia, data: Path, tmp_pa
     assert spolia("data", "convert", data, tmp_path / "copy", "--json").json["lost"] == {}
 
 
+@pytest.mark.slow
 def test_gold_survives_a_re_chunking_through_eval(spolia: Spolia, data: Path, tmp_path: Path) -> None:
     articles = tmp_path / "articles"
     ran = spolia("data", "convert", data, articles, "--quotes", "--join", "title", "--json")

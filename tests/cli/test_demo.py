@@ -22,6 +22,7 @@ def no_weights(given: str = "") -> None:
     raise WeightsError("There are none here.")
 
 
+@pytest.mark.slow
 def test_a_folder_answers_three_questions_and_says_what_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -43,6 +44,7 @@ def test_the_projects_docs_have_questions_of_their_own(tmp_path: Path) -> None:
     assert questions(tmp_path, str(tmp_path / "none.spolia"))[0] == "What ends a loop when the budget is spent?"
 
 
+@pytest.mark.slow
 def test_folders_of_the_same_name_have_stores_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

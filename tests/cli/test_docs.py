@@ -17,6 +17,8 @@ from tests.indexing.readers.fixtures import epub
 
 from .conftest import Spolia
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:

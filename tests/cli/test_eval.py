@@ -164,6 +164,7 @@ def test_json_of_several_flows_has_an_entry_for_each(spolia: Spolia, data: Path,
     assert report["comparisons"][0]["verdict"].startswith("no difference shown")
 
 
+@pytest.mark.slow
 def test_what_was_asked_is_not_asked_again(spolia: Spolia, data: Path) -> None:
     first = spolia("eval", "bm25", "--data", data, "--json").json
     assert spolia("eval", "bm25", "--data", data, "--json").json == first
@@ -172,6 +173,7 @@ def test_what_was_asked_is_not_asked_again(spolia: Spolia, data: Path) -> None:
     assert again["latency"] != first["latency"]
 
 
+@pytest.mark.slow
 def test_it_is_said_what_was_kept(spolia: Spolia, data: Path) -> None:
     asked = ("eval", "bm25", "--data", data, "--save", data / "kept")
     assert "kept from before" not in spolia(*asked).err
@@ -209,6 +211,7 @@ def test_in_a_narrow_terminal_no_heading_of_the_times_is_cut(
         assert heading in lines
 
 
+@pytest.mark.slow
 def test_again_takes_nothing_from_the_cache_so_that_it_is_timed(spolia: Spolia, data: Path, tmp_path: Path) -> None:
     flow = tmp_path / "answering.yaml"
     flow.write_text("- BM25: {group: {use: chunks}, top_k: 3}\n- Extract: {words: 20}\n")
@@ -224,6 +227,7 @@ def test_again_takes_nothing_from_the_cache_so_that_it_is_timed(spolia: Spolia, 
     assert (again["cached"], again["n"]) == (0, 2)
 
 
+@pytest.mark.slow
 def test_where_answers_go_to_be_judged_is_said(
     spolia: Spolia, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,6 +249,7 @@ def test_where_answers_go_to_be_judged_is_said(
         assert "judge is not asked: no flow and no measure uses it." in spolia(*asked, "F1").err
 
 
+@pytest.mark.slow
 def test_what_was_tuned_on_is_not_reported_on(spolia: Spolia, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPOLIA_CACHE", str(data / "cache"))
     rows = [{"id": f"t{i}", "question": "Where is salt dug?", "gold_ids": ["p2"]} for i in range(40)]
@@ -274,6 +279,7 @@ def test_what_was_tuned_on_is_not_reported_on(spolia: Spolia, data: Path, monkey
     )
 
 
+@pytest.mark.slow
 def test_flows_compared_on_all_questions_are_not_reported_on_a_part_of_them(
     spolia: Spolia, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -292,6 +298,7 @@ def test_flows_compared_on_all_questions_are_not_reported_on_a_part_of_them(
     assert "were tuned on" in spolia("eval", seven, "--data", data).err  # a variant of what was tuned
 
 
+@pytest.mark.slow
 def test_a_measure_is_added_to_a_kept_experiment(spolia: Spolia, data: Path, tmp_path: Path) -> None:
     kept = tmp_path / "mine.experiment"
     assert spolia("eval", "bm25", "--data", data, "--save", kept).code == 0
@@ -325,6 +332,7 @@ def test_help_names_all_measures_that_the_command_can_take() -> None:
     assert set(WRITTEN) - {"BERTScore"} <= named  # which needs an embedder of tokens, and no name can give one
 
 
+@pytest.mark.slow
 def test_words_find_passages_in_chinese(spolia: Spolia, shared_datasets: Path) -> None:
     report = spolia("eval", "bm25", "--data", shared_datasets / "xquad_zh", "--limit", 200, "--json").json
     assert report["n"] == 200

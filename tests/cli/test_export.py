@@ -8,6 +8,8 @@ import pytest
 
 from .conftest import Spolia
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def store(spolia: Spolia, tmp_path: Path) -> Path:

@@ -80,6 +80,7 @@ def test_an_unknown_flow_is_told_which_there_are(spolia: Spolia) -> None:
     assert "bm25, dense, hybrid" in ran.json["error"]["message"]
 
 
+@pytest.mark.slow
 def test_a_file_that_asks_for_a_model_is_told_the_options(spolia: Spolia, small_store: Path, tmp_path: Path) -> None:
     (tmp_path / "f.yaml").write_text("[BM25: {group: {use: chunks}}, Reader: {llm: {use: llm}}]")
     for ran in (
@@ -91,6 +92,7 @@ def test_a_file_that_asks_for_a_model_is_told_the_options(spolia: Spolia, small_
         assert "load(" not in ran.err
 
 
+@pytest.mark.slow
 def test_the_schema_of_flow_files_can_be_printed(spolia: Spolia) -> None:
     ran = spolia("show", "--schema")
     assert ran.code == 0

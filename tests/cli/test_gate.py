@@ -43,6 +43,7 @@ WRITE = ("gate", "flow.yaml", "--data", "questions", "--baseline", "baseline.jso
 CHECK = ("gate", "--baseline", "baseline.json")
 
 
+@pytest.mark.slow
 def test_what_was_written_passes_without_anything_said_again(spolia: Spolia, data: Path) -> None:
     written = spolia(*WRITE)
     assert (written.code, written.err) == (0, "")
@@ -55,6 +56,7 @@ def test_what_was_written_passes_without_anything_said_again(spolia: Spolia, dat
     assert "nDCG@10" in ran.out
 
 
+@pytest.mark.slow
 def test_a_worse_flow_is_code_1_and_says_where_and_why(spolia: Spolia, data: Path, tmp_path: Path) -> None:
     spolia(*WRITE)
     bad = "Then: {steps: [{BM25: {group: {use: chunks}, top_k: 10}}, {KeywordFilter: {excluded: [museum]}}]}"
@@ -70,6 +72,7 @@ def test_a_worse_flow_is_code_1_and_says_where_and_why(spolia: Spolia, data: Pat
     assert spolia(*CHECK, "--json").json["passed"] is False
 
 
+@pytest.mark.slow
 def test_passages_that_changed_are_named(spolia: Spolia, data: Path) -> None:
     spolia(*WRITE)
     copies = [{"id": f"copy{n}", "text": question(n) * 2} for n in range(30)]
@@ -81,6 +84,7 @@ def test_passages_that_changed_are_named(spolia: Spolia, data: Path) -> None:
     assert "documents: 60 in place of 30; copy0 is new" in ran.out
 
 
+@pytest.mark.slow
 def test_a_store_that_is_cut_otherwise_is_told_apart(spolia: Spolia, data: Path, tmp_path: Path) -> None:
     files = tmp_path / "files"
     files.mkdir()
@@ -107,6 +111,7 @@ def test_a_store_that_is_cut_otherwise_is_told_apart(spolia: Spolia, data: Path,
     assert "1 node then, " in ran.out
 
 
+@pytest.mark.slow
 def test_what_is_no_baseline_is_written_anew(spolia: Spolia, data: Path, tmp_path: Path) -> None:
     (tmp_path / "baseline.json").write_text('{"spolia_baseline": 0}')
     assert spolia(*CHECK).code == 2
@@ -165,6 +170,7 @@ def test_wrong_usage_is_one_line_and_code_2(spolia: Spolia, data: Path, args: tu
     assert ran.err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_tolerances_and_the_rule_decide(spolia: Spolia, data: Path, tmp_path: Path) -> None:
     spolia(*WRITE, "--measures", "R@1,MRR")
     undecided = "Then: {steps: [{BM25: {group: {use: chunks}}}, {KeywordFilter: {excluded: [number 7]}}]}"
@@ -174,6 +180,7 @@ def test_tolerances_and_the_rule_decide(spolia: Spolia, data: Path, tmp_path: Pa
     assert spolia(*CHECK, "--tolerance", "R@1=0.3", "--tolerance", "MRR=0.3").code == 0
 
 
+@pytest.mark.slow
 def test_what_decides_and_what_is_known_is_kept_and_paths_are_from_the_baseline(
     spolia: Spolia, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,6 +232,7 @@ def test_what_cannot_decide_is_not_written(spolia: Spolia, data: Path, tmp_path:
     assert not (tmp_path / "baseline.json").exists()
 
 
+@pytest.mark.slow
 def test_a_damaged_baseline_is_told_in_words(spolia: Spolia, data: Path, tmp_path: Path) -> None:
     spolia(*WRITE)
     whole = json.loads((tmp_path / "baseline.json").read_text())
@@ -242,6 +250,7 @@ def test_a_damaged_baseline_is_told_in_words(spolia: Spolia, data: Path, tmp_pat
     assert "spolia gate FLOW --data DIR --baseline none.json --write" in spolia("gate", "--baseline", "none.json").err
 
 
+@pytest.mark.slow
 def test_a_baseline_is_not_written_on_what_was_tuned_on(spolia: Spolia, data: Path) -> None:
     assert spolia("eval", "bm25", "--data", "questions", "--split", "tune").code == 0
     ran = spolia(*WRITE)
@@ -255,6 +264,7 @@ def test_a_baseline_is_not_written_on_what_was_tuned_on(spolia: Spolia, data: Pa
     assert spolia("data", "looks", "questions", "--json").json["looks"] == []
 
 
+@pytest.mark.slow
 def test_an_order_of_passages_changes_nothing(spolia: Spolia, data: Path) -> None:
     """Several passages score the same for each question, and one of them is gold."""
     asked = [
@@ -270,6 +280,7 @@ def test_an_order_of_passages_changes_nothing(spolia: Spolia, data: Path) -> Non
     assert (ran.json["changes"], ran.json["questions"]) == ([], [])
 
 
+@pytest.mark.slow
 def test_gold_that_names_files_and_quotes_them_outlives_edits(spolia: Spolia, data: Path, tmp_path: Path) -> None:
     files = tmp_path / "notes"
     files.mkdir()

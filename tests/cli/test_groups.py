@@ -28,6 +28,7 @@ def built(store: Path) -> set[str]:
     return set(Corpus(str(store)).latest().groups())
 
 
+@pytest.mark.slow
 def test_groups_are_drawn_as_a_tree(spolia: Spolia, store: Path, tmp_path: Path) -> None:
     (tmp_path / "g.yaml").write_text("transform: Sentences\nparent: chunk\n")
     assert spolia("groups", "add", "small", "--from", tmp_path / "g.yaml", "--store", store).code == 0
@@ -41,6 +42,7 @@ def test_groups_are_drawn_as_a_tree(spolia: Spolia, store: Path, tmp_path: Path)
     assert "small" not in found["unbuilt"]
 
 
+@pytest.mark.slow
 def test_built_in_groups_are_built_once(spolia: Spolia, store: Path) -> None:
     first, second = (spolia("groups", "build", "sentence", "page", "--store", store, "--json").json for _ in range(2))
     assert (first["built"], second["built"]) == (["page", "sentence"], [])
@@ -65,6 +67,7 @@ def test_of_a_misspelt_group_the_nearest_is_told(spolia: Spolia, store: Path, co
     assert built(store) == {"chunk"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -99,6 +102,7 @@ def test_a_group_that_is_not_built_yet_is_told_how(spolia: Spolia, store: Path) 
     assert (ran.code, f"spolia groups build sentence --store {store}" in ran.err) == (3, True)
 
 
+@pytest.mark.slow
 def test_a_group_is_dropped_after_those_below_it(spolia: Spolia, store: Path, tmp_path: Path) -> None:
     (tmp_path / "g.yaml").write_text("{transform: Sentences, parent: page}")
     spolia("groups", "add", "small", "--from", tmp_path / "g.yaml", "--store", store)
@@ -116,6 +120,7 @@ def test_a_group_is_dropped_after_those_below_it(spolia: Spolia, store: Path, tm
     assert spolia("groups", "build", "page", "--store", store).code == 0
 
 
+@pytest.mark.slow
 def test_what_is_shown_can_be_added_again(spolia: Spolia, store: Path, tmp_path: Path) -> None:
     (tmp_path / "g.yaml").write_text("transform:\n  SlidingWindow: {size: 8, overlap: 2}\nparent: page\n")
     spolia("groups", "add", "small", "--from", tmp_path / "g.yaml", "--store", store)
@@ -125,6 +130,7 @@ def test_what_is_shown_can_be_added_again(spolia: Spolia, store: Path, tmp_path:
     assert (again.code, again.json["built"]) == (0, [])
 
 
+@pytest.mark.slow
 def test_how_documents_are_cut_is_said_once(spolia: Spolia, store: Path, tmp_path: Path) -> None:
     (tmp_path / "g.yaml").write_text("chunk: {transform: Sentences}\n")
     notes = tmp_path / "notes"
@@ -138,6 +144,7 @@ def test_how_documents_are_cut_is_said_once(spolia: Spolia, store: Path, tmp_pat
     assert "covered=0.95), without vectors, as --no-vectors says." in " ".join(dropped.err.split())
 
 
+@pytest.mark.slow
 def test_a_file_of_several_groups_will_do(spolia: Spolia, store: Path, tmp_path: Path) -> None:
     (tmp_path / "g.yaml").write_text("small: {transform: Sentences}\nlarge: {transform: Paragraphs}\n")
     assert spolia("groups", "add", "large", "--from", tmp_path / "g.yaml", "--store", store).code == 0
@@ -146,6 +153,7 @@ def test_a_file_of_several_groups_will_do(spolia: Spolia, store: Path, tmp_path:
     assert (ran.code, "defines small, large, not huge" in ran.err) == (2, True), ran.err
 
 
+@pytest.mark.slow
 def test_another_definition_needs_to_be_meant(spolia: Spolia, store: Path, tmp_path: Path) -> None:
     (tmp_path / "g.yaml").write_text("{transform: Sentences, parent: page}")
     (tmp_path / "h.yaml").write_text("{transform: {SlidingWindow: {size: 8, overlap: 0}}, parent: page}")
@@ -157,6 +165,7 @@ def test_another_definition_needs_to_be_meant(spolia: Spolia, store: Path, tmp_p
     assert spolia(*asked, "--rebuild").json["built"] == ["small"]
 
 
+@pytest.mark.slow
 def test_a_rebuild_keeps_further_groups(spolia: Spolia, store: Path, tmp_path: Path) -> None:
     spolia("groups", "build", "sentence", "--store", store)
     assert spolia("index", tmp_path / "notes", "--store", store, "--rebuild", "--no-vectors").code == 0
@@ -183,6 +192,7 @@ def test_a_file_that_defines_no_group_is_refused(
     assert built(store) == {"chunk"}
 
 
+@pytest.mark.slow
 def test_a_group_made_by_a_model_says_where_texts_go(spolia: Spolia, store: Path, tmp_path: Path) -> None:
     (tmp_path / "g.yaml").write_text("transform:\n  Summary: {llm: {use: llm}}\n")
     with OpenAIServer(ServedReply("It is about the sea.")) as server:
@@ -194,6 +204,7 @@ def test_a_group_made_by_a_model_says_where_texts_go(spolia: Spolia, store: Path
     assert [node["text"] for node in nodes] == ["It is about the sea."]
 
 
+@pytest.mark.slow
 def test_where_texts_go_is_said_of_groups_that_the_store_holds(
     spolia: Spolia, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +225,7 @@ def test_where_texts_go_is_said_of_groups_that_the_store_holds(
         assert "go to" not in spolia("docs", "list", *where).err
 
 
+@pytest.mark.slow
 def test_a_server_that_is_away_is_said_and_keeps_nothing_from_being_found(
     spolia: Spolia, store: Path, tmp_path: Path
 ) -> None:
@@ -229,6 +241,7 @@ def test_a_server_that_is_away_is_said_and_keeps_nothing_from_being_found(
     assert "krill.txt" in spolia("search", "krill", "--store", store).out
 
 
+@pytest.mark.slow
 def test_where_texts_go_is_said_of_embedders_too(spolia: Spolia, store: Path, tmp_path: Path) -> None:
     with OpenAIServer() as server:
         (tmp_path / "g.yaml").write_text(
@@ -245,6 +258,7 @@ def test_where_texts_go_is_said_of_embedders_too(spolia: Spolia, store: Path, tm
             assert (ran.code, said in ran.err) == (0, True), ran.err
 
 
+@pytest.mark.slow
 def test_a_document_that_a_group_cannot_be_made_of_is_told(spolia: Spolia, store: Path, tmp_path: Path) -> None:
     (tmp_path / "g.yaml").write_text(
         "transform: {Summary: {llm: {ScriptedModel: {replies: [[dug in mines, About salt.]]}}}}\n"
@@ -263,6 +277,7 @@ def test_a_document_that_a_group_cannot_be_made_of_is_told(spolia: Spolia, store
     assert "It is not in group about: " in told.out
 
 
+@pytest.mark.slow
 def test_sync_is_a_command_with_all_that_index_takes(spolia: Spolia) -> None:
     listed = spolia("--help").out
     assert "Keep a store in step with a folder" in listed
@@ -272,6 +287,7 @@ def test_sync_is_a_command_with_all_that_index_takes(spolia: Spolia) -> None:
     )
 
 
+@pytest.mark.slow
 def test_another_writer_is_waited_for_as_long_as_is_said(spolia: Spolia, store: Path, tmp_path: Path) -> None:
     with Corpus(str(store)).writer():
         for command in (("sync", tmp_path / "notes"), ("groups", "build", "sentence")):
@@ -281,6 +297,7 @@ def test_another_writer_is_waited_for_as_long_as_is_said(spolia: Spolia, store: 
             assert "--wait 600 on the command line" in ran.json["error"]["message"]
 
 
+@pytest.mark.slow
 def test_a_search_while_the_first_index_runs_says_who_writes(
     spolia: Spolia, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,8 @@ from spolia.testing.server import OpenAIServer, ServedReply
 
 from .conftest import Spolia
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def notes(tmp_path: Path) -> Path:

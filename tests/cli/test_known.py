@@ -14,6 +14,8 @@ from tests.indexing.making import locked_pdf
 
 from .conftest import Spolia
 
+pytestmark = pytest.mark.slow
+
 CUTTING = """
 from spolia.core.function import step
 from spolia.indexing.transforms.function import transform

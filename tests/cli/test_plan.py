@@ -15,6 +15,8 @@ from spolia.stores.definition import Definition
 
 from .conftest import Spolia
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def notes(tmp_path: Path) -> Path:

@@ -21,6 +21,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_all_prompts_are_listed_with_who_asks(spolia: Spolia) -> None:
     assert "indexing/summary                        en zh ko ja  Summary" in spolia("prompts", "list").out
     listed = spolia("prompts", "list", "--json").json["prompts"]
@@ -28,6 +29,7 @@ def test_all_prompts_are_listed_with_who_asks(spolia: Spolia) -> None:
     assert listed["generation/answer"]["places"] == ["abstention", "passages", "question"]
 
 
+@pytest.mark.slow
 def test_a_prompt_is_shown_in_all_languages(spolia: Spolia) -> None:
     shown = spolia("prompts", "show", "summary", "--json").json
     assert list(shown["texts"]) == ["en", "zh", "ko", "ja"]
@@ -52,6 +54,7 @@ def test_the_messages_for_a_question_and_passages(spolia: Spolia, place: Path) -
     )
 
 
+@pytest.mark.slow
 def test_they_are_what_a_server_gets(spolia: Spolia, place: Path) -> None:
     spolia("index", "notes", "--store", "n.spolia", "--no-vectors")
     with OpenAIServer(ServedReply("The moon [1].")) as server:
@@ -102,6 +105,7 @@ def test_an_unknown_name_is_told_what_there_is(spolia: Spolia) -> None:
     assert "no prompt, operator or flow 'sumary'" in ran.err
 
 
+@pytest.mark.slow
 def test_a_prompt_of_ones_own_is_begun_changed_and_used(spolia: Spolia, place: Path) -> None:
     ran = spolia("prompts", "override", "answer", "--into", "mine", "--json")
     assert ran.json["files"][:2] == ["mine/generation/answer.txt", "mine/generation/answer.zh.txt"]
@@ -127,6 +131,7 @@ def a_data_set(place: Path) -> None:
     (place / "data/questions.jsonl").write_text(json.dumps(item))
 
 
+@pytest.mark.slow
 def test_prompts_of_ones_own_are_measured_and_a_change_is_asked_anew(
     spolia: Spolia, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,6 +151,7 @@ def test_prompts_of_ones_own_are_measured_and_a_change_is_asked_anew(
     assert sent == ["One:", "Two:"]
 
 
+@pytest.mark.slow
 def test_a_judges_prompt_of_ones_own_is_a_part_of_its_measure(
     spolia: Spolia, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,6 +181,7 @@ def test_a_judges_prompt_of_ones_own_is_a_part_of_its_measure(
     assert (ran.code, "no.txt" in ran.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_gate_asks_with_them_and_its_baseline_says_which(
     spolia: Spolia, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,6 +201,7 @@ def test_a_gate_asks_with_them_and_its_baseline_says_which(
     assert json.loads((place / "ci/baseline.json").read_text())["command"]["prompts"] == "../mine"
 
 
+@pytest.mark.slow
 def test_a_flow_is_looked_at_with_them(spolia: Spolia, place: Path) -> None:
     (place / "flow.yaml").write_text("[BM25: {group: {use: chunks}}, Reader: {llm: {use: llm}}]")
     spolia("prompts", "override", "answer", "--into", "mine")

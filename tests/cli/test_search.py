@@ -57,6 +57,7 @@ def test_a_document_cannot_act_on_the_terminal(spolia: Spolia, store: Path) -> N
     assert json.json["hits"][0]["text"] == TEXTS["salt.txt"]
 
 
+@pytest.mark.slow
 def test_top_k_and_flow_files(spolia: Spolia, store: Path, tmp_path: Path) -> None:
     assert len(spolia("search", "the by", "--store", store, "--json").json["hits"]) == 3
     assert len(spolia("search", "the by", "--store", store, "--json", "--top-k", 2).json["hits"]) == 2
@@ -79,6 +80,7 @@ def test_an_empty_question_is_refused(spolia: Spolia, store: Path, question: str
     assert ran.json["error"]["kind"] == "QueryError"
 
 
+@pytest.mark.slow
 def test_strange_questions_are_answered_or_refused_but_never_crash(spolia: Spolia, store: Path) -> None:
     for question in ("tide " * 20_000, "tide\u202e\u2066", "ti\tde\r\n", "\ud800", "--", "tide AND ( OR \"'*?:^~"):
         ran = spolia("search", "--store", store, "--json", "--", question)
@@ -106,6 +108,7 @@ def test_without_a_place_to_record_it_still_answers(spolia: Spolia, store: Path)
     assert "Nothing is recorded of this run" in ran.err
 
 
+@pytest.mark.slow
 def test_runs_can_be_traced(spolia: Spolia, store: Path) -> None:
     run = spolia("search", "tide", "--store", store, "--json").json["run"]
     spolia("search", "owls", "--store", store)
@@ -119,6 +122,7 @@ def test_runs_can_be_traced(spolia: Spolia, store: Path) -> None:
     assert "1 hits" in text
 
 
+@pytest.mark.slow
 def test_runs_that_are_not_there_are_said_to_be_so(spolia: Spolia, store: Path) -> None:
     assert spolia("trace", "--store", store).code == 3
     spolia("search", "tide", "--store", store)
@@ -127,6 +131,7 @@ def test_runs_that_are_not_there_are_said_to_be_so(spolia: Spolia, store: Path) 
     assert "No run 'zzz'" in ran.err
 
 
+@pytest.mark.slow
 def test_the_doctor_looks_at_the_store(spolia: Spolia, store: Path) -> None:
     ran = spolia("doctor", "--store", store, "--json")
     assert (ran.code, ran.json["ok"]) == (0, True)
@@ -136,6 +141,7 @@ def test_the_doctor_looks_at_the_store(spolia: Spolia, store: Path) -> None:
     assert about["base"]["state"] == "ok"
 
 
+@pytest.mark.slow
 def test_the_doctor_finds_what_is_broken(spolia: Spolia, store: Path, tmp_path: Path) -> None:
     [segment] = list((store / "lexical").rglob("*.store"))[:1]
     segment.write_bytes(b"\0" * segment.stat().st_size)
@@ -153,6 +159,7 @@ def notes(spolia: Spolia, tmp_path: Path) -> Path:
     return tmp_path / "d.spolia"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("condition", "found"),
     [("file_type=md", {"owls.md"}), ("file_modified>2026-01-01", {"owls.md", "mice.txt"}), ("file_size>1000", set())],
@@ -171,6 +178,7 @@ def test_a_condition_that_is_none_is_refused(spolia: Spolia, notes: Path) -> Non
     assert "holds times, and 'yesterday' is none" in ran.err
 
 
+@pytest.mark.slow
 def test_what_a_first_use_could_not_make_is_told(spolia: Spolia, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = notes.parent / "picky.py"
     module.write_text(
@@ -190,12 +198,14 @@ def test_what_a_first_use_could_not_make_is_told(spolia: Spolia, notes: Path, mo
     assert (again.code, "unmade" in again.json) == (0, False)
 
 
+@pytest.mark.slow
 def test_words_without_quotes_are_explained(spolia: Spolia, notes: Path, tmp_path: Path) -> None:
     assert "in quotes" in spolia("search", "owls", "hunt", "--store", notes, "--json").json["error"]["message"]
     assert "in quotes" in spolia("ask", "what", "do", "owls", "hunt", "--store", notes).err
     assert "in quotes" in spolia("ask", "owls", "hunt", "--store", notes).err
 
 
+@pytest.mark.slow
 def test_a_trace_tells_the_question(spolia: Spolia, notes: Path) -> None:
     spolia("search", "owls at night", "--store", notes)
     assert spolia("trace", "--store", notes, "--json").json["runs"][0]["question"] == "owls at night"
@@ -203,6 +213,7 @@ def test_a_trace_tells_the_question(spolia: Spolia, notes: Path) -> None:
     assert spolia("trace", "last", "--store", notes).out.startswith("“owls at night”\n")
 
 
+@pytest.mark.slow
 def test_a_declared_field_is_filtered_by(spolia: Spolia, tmp_path: Path) -> None:
     notes, store = tmp_path / "notes", tmp_path / "declared.spolia"
     notes.mkdir()

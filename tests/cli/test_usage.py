@@ -120,6 +120,7 @@ except BaseException as ended:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_signals_stop_a_command_in_order(number: int, code: int) -> None:
     process = subprocess.Popen([sys.executable, "-c", WAITS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -132,6 +133,7 @@ def test_signals_stop_a_command_in_order(number: int, code: int) -> None:
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     command = f"{sys.executable} -m spolia show hybrid --json; echo $? > {tmp_path}/code"
     read, write = os.pipe()

@@ -20,6 +20,8 @@ from spolia.cli.watch import Patience, Watch
 from spolia.indexing.readers.registry import READERS
 from spolia.stores.corpus import Corpus
 
+pytestmark = pytest.mark.slow
+
 WAIT_S = 30.0
 Start = Callable[..., "Watching"]
 

@@ -97,6 +97,7 @@ def flows() -> st.SearchStrategy[Operator[Query, Query]]:
     return st.recursive(st.sampled_from(LEAVES), grown, max_leaves=5)
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(flow=flows())
 def test_no_flow_makes_more_calls_than_it_says(flow: Operator[Query, Query]) -> None:

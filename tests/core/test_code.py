@@ -266,6 +266,7 @@ def test_running_it_changes_nothing(quarry: Quarry) -> None:
 DIGEST = "from quarry.main import cut, again; print(cut.digest.hex(), again.digest.hex())"
 
 
+@pytest.mark.slow
 def test_every_process_gets_the_same(quarry: Quarry, tmp_path: Path) -> None:
     here = quarry()
     printed = set()
@@ -290,6 +291,7 @@ def test_without_a_source_the_compiled_code_is_compared() -> None:
     assert made("text in {'a', 'b'}") != made("text in {'a', 'c'}")
 
 
+@pytest.mark.slow
 def test_a_group_is_not_gone_on_with_when_a_helper_has_changed(quarry: Quarry, tmp_path: Path) -> None:
     folder, corpus = tmp_path / "docs", Corpus(str(tmp_path / "notes.spolia"))
     folder.mkdir()
@@ -305,6 +307,7 @@ def test_a_group_is_not_gone_on_with_when_a_helper_has_changed(quarry: Quarry, t
         corpus.group("words", Definition(changed)).snapshot()
 
 
+@pytest.mark.slow
 def test_what_cannot_be_looked_through_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     circle: list[object] = []
     circle.append(circle)

@@ -48,6 +48,7 @@ def test_importing_loads_nothing_heavy(code: str, allowed: tuple[str, ...]) -> N
     assert set(ran.stdout.split()) <= set(allowed)
 
 
+@pytest.mark.slow
 def test_every_module_states_what_it_is_for() -> None:
     for path in Path(spolia.__file__).parent.rglob("*.py"):
         assert ast.get_docstring(ast.parse(path.read_text())), path

@@ -140,6 +140,7 @@ def test_a_range_is_checked_by_the_operator_itself() -> None:
         Find().vary(top_k=(5, 0))
 
 
+@pytest.mark.slow
 def test_mypy_refuses_wrong_wiring_and_infers_right_wiring(tmp_path: Path) -> None:
     source = Path(__file__).read_text()
     head = source[: source.index("def test_chains")].replace("import pytest\n", "")

@@ -35,6 +35,7 @@ def modules(shape: Any) -> Any:
     return shape.trees()
 
 
+@pytest.mark.slow
 def test_imports_inside_functions_are_listed_with_a_reason(shape: Any, modules: Any) -> None:
     assert shape.unexplained(modules) == [], "import it at the top, or add it to benchmarks/late_imports.toml"
 
@@ -54,5 +55,6 @@ def test_few_public_classes_share_a_name(shape: Any, modules: Any) -> None:
     assert len(shape.duplicate_classes(modules)) <= 8
 
 
+@pytest.mark.slow
 def test_few_names_are_at_the_top() -> None:
     assert len(TOP) <= 60

@@ -79,6 +79,7 @@ PARTS: list[Operator[int, int]] = [
 OTHERS: list[Operator[int, int]] = [Plus(), same, Scale().vary(by=(3, 4)), Choice(Plus(), Scale()), FLOW]
 
 
+@pytest.mark.slow
 @given(
     parts=st.lists(st.sampled_from(PARTS), min_size=1, max_size=3), other=st.sampled_from(OTHERS), how=st.integers(0, 4)
 )
@@ -152,6 +153,7 @@ def test_points_of_a_huge_space_are_drawn_and_are_valid() -> None:
         assert shared
 
 
+@pytest.mark.slow
 def test_random_points_are_about_equally_likely() -> None:
     flow = Choice(Identity(), Plus().vary(by=(1, 4), most=(2, 9)), name="first") >> Scale().vary(by=(1, 2, 3))
     space = Space(flow)
@@ -172,6 +174,7 @@ def _is_valid(space: Space[int, int], point: Point) -> bool:
     return True
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(parts=st.lists(st.sampled_from(PARTS), min_size=1, max_size=3), seed=st.integers(0, 99))
 def test_every_point_and_neighbour_is_one_of_those_that_settling_lists(parts: list[Any], seed: int) -> None:

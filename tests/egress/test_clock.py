@@ -6,6 +6,8 @@ import socket
 import threading
 import time
 
+import pytest
+
 from spolia.egress.addresses import connected
 from spolia.egress.clock import Clock
 
@@ -29,6 +31,7 @@ def test_what_is_due_is_called_in_order_and_once_by_one_thread() -> None:
     assert called == ["first", "second"]
 
 
+@pytest.mark.slow
 def test_what_ended_before_is_not_called_and_not_kept() -> None:
     clock, called = Clock(), list[int]()
     for number in range(1000):

@@ -206,6 +206,7 @@ def silently(request: BaseHTTPRequestHandler) -> None:
     request.close_connection = True
 
 
+@pytest.mark.slow
 def test_a_server_that_never_ends_is_left() -> None:
     with pytest.raises(EgressFailed, match="deadline"):
         got(slowly, deadline_s=0.5)

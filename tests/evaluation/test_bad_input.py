@@ -88,6 +88,7 @@ def test_no_questions_are_no_experiment(tmp_path: Path, chunks: NodeGroup) -> No
         Experiment(BM25(chunks), empty.items(), parse_measures("R@5"))
 
 
+@pytest.mark.slow
 def test_one_question_shows_nothing(data: DataSet, chunks: NodeGroup) -> None:
     flows: dict[str, Flow] = {"ten": BM25(chunks), "none": BM25(chunks) >> Cut(top_k=1) >> losing}
     report = Experiment(flows, data.sample(1), parse_measures("R@5,MRR,Calls")).run()
@@ -101,6 +102,7 @@ def losing(found: Ranking) -> Answer:
     return Answer("no", evidence=found.but(hits=()))
 
 
+@pytest.mark.slow
 def test_scores_that_are_all_equal_have_an_interval_and_no_winner(data: DataSet, chunks: NodeGroup) -> None:
     flows = {"one": BM25(chunks), "two": BM25(chunks, top_k=9)}
     report = Experiment(flows, data.items(), parse_measures("R@5,MRR,nDCG@10,Calls")).run()
@@ -131,6 +133,7 @@ def test_answers_in_another_script_are_compared_by_their_own_words() -> None:
     assert [one.value for one in report.flows[0].measured] == [pytest.approx(x) for x in (0.75, 0.5, 0.75)]
 
 
+@pytest.mark.slow
 def test_an_answer_of_a_million_characters_is_measured_whole_and_kept_in_little_space(tmp_path: Path) -> None:
     @step
     def talks(query: Query) -> Answer:
@@ -142,6 +145,7 @@ def test_an_answer_of_a_million_characters_is_measured_whole_and_kept_in_little_
     assert path.stat().st_size < 200_000
 
 
+@pytest.mark.slow
 def test_a_baseline_of_another_corpus_or_version_is_refused(data: DataSet, chunks: NodeGroup, tmp_path: Path) -> None:
     experiment = Experiment(BM25(chunks), data.items(), parse_measures("R@5"))
     _, before = recorded(experiment)
@@ -177,6 +181,7 @@ print(report.table.asked, *report.warnings)
 """
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_with_the_same_code_and_is_asked_again_with_another(tmp_path: Path) -> None:
     """Also where what has changed is a function that a class calls, in another file. A comment changes nothing."""
     module, path = tmp_path / "mine.py", tmp_path / "a.experiment"
@@ -192,6 +197,7 @@ def test_a_killed_run_goes_on_with_the_same_code_and_is_asked_again_with_another
     assert run("1.0", comment="another one").stdout == "6\n"
 
 
+@pytest.mark.slow
 def test_a_cached_experiment_calls_no_model_embedder_or_retriever(
     data: DataSet, chunks: NodeGroup, tmp_path: Path
 ) -> None:

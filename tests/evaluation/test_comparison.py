@@ -45,6 +45,7 @@ def test_less_is_said_to_be_better_where_it_is() -> None:
     assert of(0.01, lower=True).verdict == "A beats B on F1 by 3.1 [1.2, 5.0] (lower is better)"
 
 
+@pytest.mark.slow
 def test_what_one_comparison_would_show_is_not_shown_among_many() -> None:
     """Nineteen flows that differ by chance alone, beside two of which one is a little better."""
     draw = random.Random(1)

@@ -119,6 +119,7 @@ def test_an_index_that_broke_off_is_made_again(data: DataSet, tmp_path: Path) ->
     assert len(BM25(indexed(data, folder=tmp_path / "kept"))(Query("salt"))) == 1
 
 
+@pytest.mark.slow
 def test_a_killed_index_goes_on_where_it_was(tmp_path: Path) -> None:
     rows = [{"id": f"p{n}", "text": f"Passage number {n} of many."} for n in range(5 * AT_ONCE)]
     (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -147,6 +148,7 @@ def test_a_killed_index_goes_on_where_it_was(tmp_path: Path) -> None:
     assert log.read_text().splitlines() == texts
 
 
+@pytest.mark.slow
 def test_passages_that_came_in_lots_are_found_as_those_that_came_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

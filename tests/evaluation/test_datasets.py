@@ -199,6 +199,7 @@ def test_questions_without_a_corpus_can_be_read(folder: Path) -> None:
         list(DataSet(str(folder)).passages())
 
 
+@pytest.mark.slow
 def test_real_sets_follow_the_schema(shared_datasets: Path) -> None:
     names = ["musique", "cranfield", "xquad_th", "bamboogle", "squad2_dev"]
     counts = {name: sum(1 for _ in DataSet(str(shared_datasets / name)).items()) for name in names}

@@ -332,6 +332,7 @@ def autorag(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_autorag_keeps_and_of_ors_answers_and_metadata(autorag: Path) -> None:
     data = DataSet(str(autorag))
     assert data.written.called == "autorag"
@@ -586,6 +587,7 @@ def test_a_stretch_that_is_not_there_is_named_with_its_line(tmp_path: Path, memb
 # ----------------------------------------------------------------------------------------------------- real data sets
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cranfield", "xquad_en"])
 @pytest.mark.parametrize("form", ["spolia", "beir", "trec", "autorag"])
 def test_real_data_sets_go_there_and_back(shared_datasets: Path, tmp_path: Path, name: str, form: str) -> None:

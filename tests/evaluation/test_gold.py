@@ -77,6 +77,7 @@ def test_grades_go_with_what_they_are_of(chunks: NodeGroup) -> None:
     assert found.grades == ((ids["birds/owls.txt"], 2.0),)
 
 
+@pytest.mark.slow
 def test_a_name_stands_for_what_each_store_calls_so(chunks: NodeGroup, tmp_path: Path) -> None:
     other = stored(tmp_path, "other", **{"birds/owls.txt": "Owls are birds, and hunt by night."})
     report = Experiment({"a": BM25(chunks), "b": BM25(other)}, ITEMS, parse_measures("R@1")).run()

@@ -131,6 +131,7 @@ def data(tmp_path: Path) -> DataSet:
     return DataSet(str(tmp_path / "articles"))
 
 
+@pytest.mark.slow
 def test_one_question_set_measures_five_ways_of_cutting(data: DataSet, tmp_path: Path) -> None:
     whole = indexed(data, folder=tmp_path / "kept")
     groups = {name: whole.corpus.group(name, Definition(cut)) for name, cut in CUTS.items()}

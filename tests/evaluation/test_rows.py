@@ -77,6 +77,7 @@ def facts(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_killed_experiment_goes_on_where_it_was(tmp_path: Path) -> None:
     path, log = tmp_path / "a.experiment", tmp_path / "log"
     for at in ("7", "13"):
@@ -149,6 +150,7 @@ def test_what_met_a_server_that_was_down_is_asked_again(tmp_path: Path, part: st
     assert run.usage.calls == 0
 
 
+@pytest.mark.slow
 def test_another_process_at_the_same_experiment_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.experiment"
     with ScoreStore(path):
@@ -252,6 +254,7 @@ def test_what_several_flows_ask_alike_is_asked_once() -> None:
     assert (len(ASKED), table.asked) == (20, 40)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_a_damaged_file_is_read_as_far_as_it_is_whole_and_the_rest_is_computed_again(seed: int) -> None:
@@ -314,6 +317,7 @@ def test_a_changed_function_is_asked_again_and_named(tmp_path: Path) -> None:
     assert (again, again.table.asked, again.warnings) == (was, 0, ())
 
 
+@pytest.mark.slow
 def test_a_change_in_what_a_measure_of_spolia_names_is_taken_again_and_a_comment_is_not(tmp_path: Path) -> None:
     """How recall looks for gold is in another file than recall."""
     shutil.copytree(Path(spolia.__file__).parent, tmp_path / "spolia", ignore=shutil.ignore_patterns("__pycache__"))

@@ -105,6 +105,7 @@ def test_what_suits_is_judged_by_characters_and_by_broken_words() -> None:
     assert covers([], Letters()) == ""
 
 
+@pytest.mark.slow
 def test_minilm_suits_english_alone(shared_datasets: Path) -> None:
     from spolia.evaluation.data.dataset import DataSet
 

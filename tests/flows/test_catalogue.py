@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from spolia.core.codec import type_id
 from spolia.core.registry import BUILT_IN, NOUNS, Catalogue
 from tests.tree import written_in_flows
@@ -29,6 +31,7 @@ def test_every_id_leads_to_its_class() -> None:
     assert len(known) >= len(BUILT_IN) + len(NOUNS)
 
 
+@pytest.mark.slow
 def test_a_lookup_imports_only_the_module_of_what_is_looked_up() -> None:
     code = (
         "import sys; from spolia.flow_files.files import load; load('Identity'); "

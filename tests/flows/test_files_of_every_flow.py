@@ -32,6 +32,7 @@ def kinds(flow: Operator[Any, Any]) -> Iterator[type]:
         yield from kinds(inner)
 
 
+@pytest.mark.slow
 @given(flow=flows | walks)
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 def test_a_random_flow_comes_back_from_its_file(flow: Operator[Any, Any]) -> None:
@@ -40,12 +41,14 @@ def test_a_random_flow_comes_back_from_its_file(flow: Operator[Any, Any]) -> Non
     assert again.digest == flow.digest
 
 
+@pytest.mark.slow
 @given(flow=flows | walks)
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 def test_a_random_flow_is_rebuilt_by_what_it_prints(flow: Operator[Any, Any]) -> None:
     assert eval(repr(flow), NAMES) == flow
 
 
+@pytest.mark.slow
 def test_the_random_flows_have_every_combinator() -> None:
     seen: set[type] = {Stopped}
 
@@ -81,6 +84,7 @@ def test_every_address_is_rebuilt_by_what_it_prints(cls: type) -> None:
     look()
 
 
+@pytest.mark.slow
 def test_what_is_given_to_every_operator_is_written_by_name() -> None:
     for cls in LEAVES:
         op = next(iter(_one(cls)))

@@ -220,6 +220,7 @@ def test_a_field_that_a_role_does_not_have_is_told() -> None:
         load("Summary: {llm: {ScriptedModel: {replies: [x]}}, role: {promt: mine.txt}}")
 
 
+@pytest.mark.slow
 def test_the_schema_of_flow_files_allows_one_field_of_a_role() -> None:
     known = schema()
     model = {"ScriptedModel": {"replies": ["x"]}}

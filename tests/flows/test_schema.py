@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
 import pytest
@@ -19,19 +20,29 @@ from tests.flows.examples import OWN, flows, instances, walks
 from tests.flows.validating import valid
 from tests.tree import operators
 
-BUILT_IN = schema()
-WITH_OWN = schema(Catalogue(OWN))
 LEAVES = [cls for cls in operators() if not cls.__module__.startswith("spolia.core.")]
 
 
-def follows(text: str, root: Any = BUILT_IN) -> bool:
+@cache
+def built_in() -> Any:
+    return schema()
+
+
+@cache
+def with_own() -> Any:
+    return schema(Catalogue(OWN))
+
+
+def follows(text: str, root: Any = None) -> bool:
+    root = built_in() if root is None else root
     return valid(YamlReader("flow").read(text), root, root)
 
 
+@pytest.mark.slow
 @given(flow=flows | walks)
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 def test_a_dumped_flow_follows_the_schema(flow: Operator[Any, Any]) -> None:
-    assert follows(dump(flow), WITH_OWN)
+    assert follows(dump(flow), with_own())
 
 
 @pytest.mark.parametrize("cls", LEAVES, ids=lambda cls: type_id(cls))
@@ -39,8 +50,8 @@ def test_every_dumped_operator_follows_the_schema(cls: type[Operator[Any, Any]])
     @given(op=instances(cls))
     @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
     def look(op: Operator[Any, Any]) -> None:
-        assert follows(dump(op), WITH_OWN)
-        assert follows(dump(op, {f"r{index}": found for index, found in enumerate(op.resources)}), WITH_OWN)
+        assert follows(dump(op), with_own())
+        assert follows(dump(op, {f"r{index}": found for index, found in enumerate(op.resources)}), with_own())
 
     look()
 
@@ -77,13 +88,14 @@ def test_what_people_write_follows_the_schema() -> None:
 
 
 def test_the_schema_is_json_and_tells_what_each_field_is_for() -> None:
-    assert json.loads(json.dumps(BUILT_IN, allow_nan=False)) == BUILT_IN
-    field = BUILT_IN["$defs"]["operator.BM25"]["properties"]["BM25"]["properties"]["top_k"]
+    assert json.loads(json.dumps(built_in(), allow_nan=False)) == built_in()
+    field = built_in()["$defs"]["operator.BM25"]["properties"]["BM25"]["properties"]["top_k"]
     assert field == {"type": "integer", "description": "hits to return, at most.", "default": 10}
     for cls in operators():
-        assert BUILT_IN["$defs"][f"operator.{type_id(cls)}"]["description"]
+        assert built_in()["$defs"][f"operator.{type_id(cls)}"]["description"]
 
 
+@pytest.mark.slow
 @given(flow=flows)
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 def test_other_readers_of_yaml_see_the_same_data(flow: Operator[Any, Any]) -> None:

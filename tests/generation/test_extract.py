@@ -185,6 +185,7 @@ def test_numbers_out_of_range_are_refused(wrong: dict[str, float]) -> None:
         Extract(**wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=400), st.text(max_size=60))
 def test_any_text_is_quoted_exactly(text: str, question: str) -> None:

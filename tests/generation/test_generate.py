@@ -20,6 +20,7 @@ def test_what_it_cost_is_counted() -> None:
     assert (run.usage.calls, run.usage.input_tokens, run.usage.output_tokens) == (1, 7, 2)
 
 
+@pytest.mark.slow
 def test_what_may_pass_is_tried_again_as_often_as_the_model_says() -> None:
     with OpenAIServer(ServedReply(status=503), ServedReply("Paris.")) as server:
         assert Generate(ChatModel("any", server.url, retries=1))(ASKED).text == "Paris."
@@ -28,6 +29,7 @@ def test_what_may_pass_is_tried_again_as_often_as_the_model_says() -> None:
         Generate(ChatModel("any", server.url, retries=0))(ASKED)
 
 
+@pytest.mark.slow
 def test_a_model_that_is_silent_for_too_long_is_left() -> None:
     with OpenAIServer(ServedReply(fault="hang")) as server, pytest.raises(ModelUnavailable, match=r"0\.2 s"):
         Generate(ChatModel("any", server.url, timeout_s=0.2, retries=0))(ASKED)

@@ -22,6 +22,8 @@ from spolia.stores.corpus import Corpus
 from spolia.types import Value
 from tests.indexing.workers.hostile import Obeying
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass(frozen=True)
 class Refusing(Value):

@@ -20,6 +20,8 @@ from spolia.stores.groups.group_build import FEW, MANY
 from spolia.stores.groups.materialise import materialise
 from spolia.types import Query
 
+pytestmark = pytest.mark.slow
+
 SUMMARY = Summary(ScriptedModel(("It is about whales.",)))
 
 

@@ -20,6 +20,8 @@ from spolia.indexing.sync.dry_run import planned
 from spolia.indexing.sync.report import reports
 from tests.indexing.readers.fixtures import zip_of
 
+pytestmark = pytest.mark.slow
+
 
 def wall(hue: int) -> bytes:
     return png_of(np.full((30, 40, 3), (hue, 0, 0), np.uint8))

@@ -60,6 +60,7 @@ def expect_boxes(corpus: Corpus, node: Node) -> None:
         assert box.bottom == pytest.approx(bottom, abs=4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", CUT)
 def test_nodes_have_the_boxes_of_their_lines(corpus: Corpus, group: str) -> None:
     nodes = list(corpus.snapshot().all_nodes(group))
@@ -68,6 +69,7 @@ def test_nodes_have_the_boxes_of_their_lines(corpus: Corpus, group: str) -> None
         expect_boxes(corpus, node)
 
 
+@pytest.mark.slow
 def test_what_is_merged_has_the_boxes_of_all_its_lines(corpus: Corpus) -> None:
     flow = BM25(corpus.group("sentence"), top_k=1) >> SentenceWindow(corpus, before=2, after=3)
     (hit,) = flow(Query("number 11")).hits

@@ -22,6 +22,8 @@ from spolia.stores.vectors.dense import Vectors
 from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Query
 
+pytestmark = pytest.mark.slow
+
 BOTH, ANN = ["ann", "bob"], ["ann"]
 LOOKS: list[Callable[[], None]] = []
 

@@ -22,6 +22,8 @@ from spolia.stores.corpus import Corpus
 from spolia.testing import HashingEmbedder
 from tests.indexing.making import locked_pdf, pdf_of
 
+pytestmark = pytest.mark.slow
+
 EVERYBODY = frozenset({"ann", "bob", "eve"})
 
 

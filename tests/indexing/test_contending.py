@@ -53,6 +53,7 @@ def contest(tmp_path: Path, address: str) -> Contest:
     return Contest(tmp_path, Corpus(address))
 
 
+@pytest.mark.slow
 def test_of_two_that_begin_together_each_publishes_what_the_other_one_has_not(contest: Contest) -> None:
     both = [contest.start(), contest.start()]
     assert [process.wait(timeout=300) for process in both] == [0, 0]

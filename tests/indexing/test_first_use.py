@@ -38,6 +38,7 @@ def test_what_is_there_is_searched_whoever_writes(corpus: Corpus) -> None:
         assert len(BM25(corpus.group("sentence"))(Query("stones"))) == 2
 
 
+@pytest.mark.slow
 def test_what_is_not_there_is_waited_for_and_it_is_said_for_whom(
     corpus: Corpus, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -53,6 +54,7 @@ def test_what_is_not_there_is_waited_for_and_it_is_said_for_whom(
     assert len(BM25(corpus.group("sentence"))(Query("stones"))) == 2
 
 
+@pytest.mark.slow
 def test_two_processes_build_it_once(corpus: Corpus) -> None:
     before = corpus.latest().generation
     command = [sys.executable, "-c", SEARCH, corpus.path]

@@ -73,6 +73,7 @@ def test_a_built_in_group_is_built_at_its_first_use(corpus: Corpus) -> None:
     assert corpus.snapshot().check() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["document", "page", "sentence", "fine", "medium", "coarse"])
 def test_every_built_in_group_can_be_searched(corpus: Corpus, name: str) -> None:
     found = BM25(corpus.group(name), top_k=1)(Query("milestones beside roads"))
@@ -81,6 +82,7 @@ def test_every_built_in_group_can_be_searched(corpus: Corpus, name: str) -> None
     assert corpus.snapshot().check() == []
 
 
+@pytest.mark.slow
 def test_a_group_is_built_with_those_that_it_is_made_from(corpus: Corpus) -> None:
     paragraphs = corpus.group("paragraph", Definition(Paragraphs()))
     sentences = Corpus(corpus.path).group("clause", Definition(Sentences(), parent="paragraph"))
@@ -106,6 +108,7 @@ def test_within_a_run_a_group_that_is_built_is_found(corpus: Corpus) -> None:
         assert BM25(corpus.group())(Query("stones")).hits
 
 
+@pytest.mark.slow
 def test_whatever_a_function_returns_becomes_nodes(corpus: Corpus) -> None:
     sentences = corpus.group("sentence")
     measured = corpus.group("length", Definition(lengths, parent="sentence"))
@@ -113,6 +116,7 @@ def test_whatever_a_function_returns_becomes_nodes(corpus: Corpus) -> None:
     assert "0" in texts(corpus, "length")
 
 
+@pytest.mark.slow
 def test_one_changed_document_recomputes_its_subtree_only(corpus: Corpus, folder: Path) -> None:
     group = corpus.group("word", Definition(words, parent="sentence"))
     CALLS.clear()
@@ -129,6 +133,7 @@ def test_one_changed_document_recomputes_its_subtree_only(corpus: Corpus, folder
     assert corpus.snapshot().check() == []
 
 
+@pytest.mark.slow
 def test_a_group_of_functions_has_to_be_known_to_go_on(corpus: Corpus, folder: Path) -> None:
     materialise([corpus.group("word", Definition(words))])
     (folder / "roads.txt").write_text("Roads.")
@@ -141,6 +146,7 @@ def test_a_group_of_functions_has_to_be_known_to_go_on(corpus: Corpus, folder: P
     assert "Roads." in texts(corpus, "word")
 
 
+@pytest.mark.slow
 def test_a_changed_definition_is_refused_and_built_anew_when_asked(corpus: Corpus) -> None:
     below = corpus.group("word", Definition(words, parent="part"))
     materialise([corpus.group("part", Definition(Sentences())), below])
@@ -157,6 +163,7 @@ def test_a_changed_definition_is_refused_and_built_anew_when_asked(corpus: Corpu
     assert BM25(below)(Query("milestones")).hits
 
 
+@pytest.mark.slow
 def test_a_group_whose_code_has_changed_is_not_gone_on_with(
     corpus: Corpus, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,6 +177,7 @@ def test_a_group_whose_code_has_changed_is_not_gone_on_with(
     assert "Roads." in texts(corpus, "sentence")
 
 
+@pytest.mark.slow
 def test_refs_are_those_below_the_parent(corpus: Corpus) -> None:
     paragraph, sentence = corpus.group("paragraph", Definition(Paragraphs())), Definition(Sentences(), "paragraph")
     materialise([paragraph, corpus.group("clause", sentence)])
@@ -193,6 +201,7 @@ def test_a_lambda_in_a_stored_group_is_refused(corpus: Corpus) -> None:
     assert corpus.snapshot().groups() == ("chunk",)
 
 
+@pytest.mark.slow
 def test_the_root_cannot_be_made_of_something_else(corpus: Corpus) -> None:
     with pytest.raises(GroupError, match=r"'document' is the whole documents.*another name"):
         materialise([corpus.group(DOCUMENT, Definition(Sentences()))])
@@ -216,6 +225,7 @@ def test_an_unknown_group_says_what_there_is(corpus: Corpus) -> None:
         BM25(corpus.group("chunks"))(Query("stones"))
 
 
+@pytest.mark.slow
 def test_a_group_with_two_embeddings(corpus: Corpus, folder: Path) -> None:
     embeddings = (Embedding(HashingEmbedder(dimension=32)), Embedding(HashingEmbedder(dimension=64)))
     group = corpus.group("both", Definition(Sentences(), embeddings=embeddings))
@@ -255,6 +265,7 @@ def test_declared_fields_are_filtered(folder: Path, tmp_path: Path) -> None:
     assert found(where(file_type="pdf")) == set()
 
 
+@pytest.mark.slow
 def test_another_reader_list_applies_at_once_and_embeds_nothing(folder: Path, tmp_path: Path) -> None:
     corpus, embedder = Corpus(str(tmp_path / "closed.spolia")), HashingEmbedder()
     sync(folder, corpus, access=lambda uri: ["ann"], embedder=embedder)
@@ -274,6 +285,7 @@ def test_another_reader_list_applies_at_once_and_embeds_nothing(folder: Path, tm
     assert corpus.snapshot().check() == []
 
 
+@pytest.mark.slow
 def test_where_nothing_is_said_of_readers_nobody_new_may_read(folder: Path, tmp_path: Path) -> None:
     corpus = Corpus(str(tmp_path / "kept.spolia"))
     sync(folder, corpus, access=lambda uri: ["ann"])
@@ -314,6 +326,7 @@ def test_one_content_under_two_names_with_two_reader_lists(folder: Path, tmp_pat
             assert [node.uri for node in BM25(corpus.group())(Query("milestones")).nodes] == [uri]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("copy", ["copy.txt", "z.txt"])  # it comes before the other one, or after it
 @pytest.mark.parametrize("at_once", [True, False])
 def test_a_copy_does_not_bring_back_who_might_read_before(
@@ -341,6 +354,7 @@ def test_groups_are_part_of_flow_files(corpus: Corpus) -> None:
 # In any order, in no circle, and searched as asked for.
 
 
+@pytest.mark.slow
 def test_groups_may_be_named_in_any_order(corpus: Corpus) -> None:
     paragraphs = corpus.group("paragraph", Definition(Paragraphs()))
     below = corpus.group("clause", Definition(Sentences(), parent="paragraph"))
@@ -376,6 +390,7 @@ def test_odd_names_of_groups_are_refused(corpus: Corpus, name: str) -> None:
     assert corpus.snapshot().groups() == ("chunk",)
 
 
+@pytest.mark.slow
 def test_another_index_is_taken_when_asked_for_and_embeds_nothing(corpus: Corpus) -> None:
     embedder, embedded = HashingEmbedder(), []
 

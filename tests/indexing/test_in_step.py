@@ -66,6 +66,7 @@ def found(corpus: Corpus, text: str, group: str = "chunk") -> list[str]:
     return [node.uri for node in BM25(corpus.group(group))(Query(text)).nodes]
 
 
+@pytest.mark.slow
 def test_a_main_group_that_was_dropped_is_made_again_of_what_is_there(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus, splitter=Paragraphs(), embedder=EMBEDDER)
     with corpus.writer() as writer:
@@ -81,6 +82,7 @@ def test_a_main_group_that_was_dropped_is_made_again_of_what_is_there(folder: Pa
     assert sync(folder, corpus, splitter=Sentences(), embedder=EMBEDDER).chunks == 0
 
 
+@pytest.mark.slow
 def test_a_run_that_makes_a_group_again_goes_on_where_it_was_stopped(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus)
     with corpus.writer() as writer:
@@ -116,6 +118,7 @@ def test_a_check_tells_documents_that_a_defined_group_lacks(folder: Path, corpus
     assert "spolia index" in said
 
 
+@pytest.mark.slow
 def test_a_rebuild_of_the_main_group_keeps_groups_that_are_not_made_from_it(folder: Path, corpus: Corpus) -> None:
     titles = corpus.group("title", Definition(titled))
     sync(folder, corpus, splitter=Paragraphs(), groups=[titles, corpus.group("sentence")])
@@ -128,6 +131,7 @@ def test_a_rebuild_of_the_main_group_keeps_groups_that_are_not_made_from_it(fold
     assert corpus.latest().check() == []
 
 
+@pytest.mark.slow
 def test_a_rebuild_makes_groups_again_that_are_made_from_the_main_one(folder: Path, corpus: Corpus) -> None:
     titles = corpus.group("title", Definition(titled, parent="chunk"))
     sync(folder, corpus, splitter=Paragraphs(), groups=[titles])
@@ -149,6 +153,7 @@ def test_a_rebuild_makes_groups_again_that_are_made_from_the_main_one(folder: Pa
     assert sync(folder, corpus, splitter=Sentences(), known=[titled]).unmade == ()
 
 
+@pytest.mark.slow
 def test_another_embedder_cuts_nothing_again(folder: Path, corpus: Corpus) -> None:
     titles = corpus.group("title", Definition(titled, parent="chunk"))
     sync(folder, corpus, splitter=Paragraphs(), embedder=EMBEDDER, groups=[titles])
@@ -161,6 +166,7 @@ def test_another_embedder_cuts_nothing_again(folder: Path, corpus: Corpus) -> No
     assert corpus.latest().check() == []
 
 
+@pytest.mark.slow
 def test_an_abandoned_group_is_left_behind_and_the_others_go_on(folder: Path, corpus: Corpus) -> None:
     titles = corpus.group("title", Definition(titled))
     sync(folder, corpus, groups=[titles, corpus.group("sentence")])
@@ -219,6 +225,7 @@ def test_an_embedder_that_is_left_out_is_named(folder: Path, corpus: Corpus) -> 
     add_texts(corpus, {"a": "A text."}, embedder=EMBEDDER)
 
 
+@pytest.mark.slow
 def test_groups_below_an_abandoned_one_follow_when_it_does(folder: Path, corpus: Corpus) -> None:
     below = corpus.group("word", Definition(Sentences(), parent="title"))
     sync(folder, corpus, groups=[corpus.group("title", Definition(titled)), below])

@@ -64,6 +64,7 @@ def test_a_mark_has_sixteen_bytes_and_tells_every_label_apart() -> None:
     assert labelled({}).id == TEXT.id
 
 
+@pytest.mark.slow
 def test_ids_that_were_given_before_stay(folder: Path, tmp_path: Path) -> None:
     """A store whose ids have another mark, as those of earlier versions that were exported and imported."""
     corpus, embedder = Corpus(str(tmp_path / "notes.spolia")), HashingEmbedder()
@@ -131,6 +132,7 @@ LISTS = st.sampled_from([(), ("ann",), ("bob",), ("ann", "bob")])
 STATES = st.lists(st.dictionaries(st.sampled_from(["a.txt", "b.txt", "c.txt"]), LISTS, min_size=1), max_size=4)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(states=STATES, batch=st.sampled_from([1, 1000]), at_once=st.sampled_from([1, 64]))
 def test_every_file_has_its_list_whatever_lists_its_copies_have_and_had(
@@ -155,6 +157,7 @@ def readers_of_files(corpus: Corpus) -> dict[str, tuple[str, ...]]:
     return {uri: lists[row.document] for uri, row in snapshot.sources().items()}
 
 
+@pytest.mark.slow
 def test_nothing_is_asked_of_files_that_are_gone(folder: Path, tmp_path: Path) -> None:
     corpus = Corpus(str(tmp_path / "notes.spolia"))
     said: dict[str, list[str]] = {"a.txt": ["ann"], "b.txt": ["bob"]}
@@ -199,6 +202,7 @@ def test_what_the_caller_says_counts_before_what_a_reader_says_and_this_before_w
     assert found(file_size=(24,)) == ["a.txt", "b.txt"]
 
 
+@pytest.mark.slow
 def test_fields_and_metadata_change_together(folder: Path, tmp_path: Path) -> None:
     corpus = Corpus(str(tmp_path / "notes.spolia"))
     sync(folder, corpus, fields=[Field("year")], metadata=lambda uri: {"year": "2020"})

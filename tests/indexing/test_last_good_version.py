@@ -22,6 +22,8 @@ from spolia.stores.definition import Definition, Part
 from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Query
 
+pytestmark = pytest.mark.slow
+
 ASKED: list[str] = []
 BROKEN = bytes(range(256))
 

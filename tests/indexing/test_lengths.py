@@ -111,11 +111,13 @@ def test_no_window_has_more_than_four_characters_for_each_token(wordpiece: WordP
     assert sorted(found)[len(found) // 2] > 600
 
 
+@pytest.mark.slow
 def test_words_of_a_hundred_thousand_characters_are_cut(wordpiece: WordPiece) -> None:
     for word in ("x" * 100_000, "가" * 100_000, "ก" * 100_000, "👍🏽" * 50_000):
         assert max(lengths(word, SlidingWindow(tokenizer=wordpiece))) <= 800
 
 
+@pytest.mark.slow
 def test_chunks_that_are_longer_than_the_window_and_a_script_that_is_not_known_are_reported(
     wordpiece: WordPiece, tmp_path: Path
 ) -> None:

@@ -22,6 +22,8 @@ from spolia.stores.definition import Definition, Embedding
 from spolia.stores.manifest import in_order, signature, transform_of
 from spolia.testing.hash_embedder import HashingEmbedder
 
+pytestmark = pytest.mark.slow
+
 EMBEDDER = HashingEmbedder(16)
 WORDS = (
     "Stone {0} is granite, and has lain on the beach for a long time. It weighs {0} kilos.\n\nThe second part of {0}."

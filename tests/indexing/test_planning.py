@@ -54,6 +54,7 @@ def test_the_old_generation_serves_until_the_new_one_is_whole(folder: Path, corp
     assert dict(corpus.latest().stats().nodes) == {"chunk": 16}
 
 
+@pytest.mark.slow
 def test_without_a_rebuild_each_batch_is_published(folder: Path, corpus: Corpus) -> None:
     seen: set[int] = set()
     sync(folder, corpus, batch=2, progress=lambda now: seen.add(corpus.latest().stats().documents))
@@ -81,6 +82,7 @@ def change(folder: Path) -> None:
     (folder / "4.txt").write_text((folder / "4.txt").read_text())
 
 
+@pytest.mark.slow
 def test_a_plan_says_what_sync_then_does_and_writes_nothing(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus, embedder=EMBEDDER, groups=[corpus.group("sentence")])
     change(folder)
@@ -109,6 +111,7 @@ def test_a_plan_of_a_store_that_is_not_there(folder: Path, corpus: Corpus) -> No
     assert report.embedded == 8
 
 
+@pytest.mark.slow
 def test_a_rebuild_says_why_and_which_vectors_are_there(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus, splitter=SlidingWindow(size=200), embedder=EMBEDDER, groups=[corpus.group("sentence")])
     (folder / "new.txt").write_text("A new one.")
@@ -142,6 +145,7 @@ def test_every_part_of_a_manifest_can_be_the_reason(
     assert any(said.startswith(why) for said in plan.groups[0].why), plan.groups[0].why
 
 
+@pytest.mark.slow
 def test_a_group_of_another_definition_is_rebuilt_with_those_below(folder: Path, corpus: Corpus) -> None:
     below = Definition(Sentences(), parent="part")
     sync(folder, corpus, groups=[corpus.group("part", Definition(Paragraphs())), corpus.group("below", below)])
@@ -190,6 +194,7 @@ class Priced(Value):
 SENT: list[tuple[Prompt, int]] = []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("transform", "prompts"),
     [
@@ -219,6 +224,7 @@ def test_tokens_and_money_are_those_of_the_prompts_that_are_then_sent(
     assert told.cost_usd == (pytest.approx(expected) if expected else None)
 
 
+@pytest.mark.slow
 def test_only_what_a_change_makes_anew_costs(folder: Path, corpus: Corpus) -> None:
     first = corpus.group("made", Definition(Summary(Priced())))
     sync(folder, corpus, groups=[first])
@@ -255,6 +261,7 @@ def test_a_fast_plan_reads_no_file(folder: Path, corpus: Corpus) -> None:
     assert (plan.groups[0].nodes, plan.groups[0].texts) == (None, None)
 
 
+@pytest.mark.slow
 def test_texts_and_reader_lists_are_kept_in_mind(folder: Path, corpus: Corpus) -> None:
     how: dict[str, Any] = {"access": lambda uri: ("ann",), "metadata": lambda uri: {"year": 1}}
     sync(folder, corpus, **how)

@@ -30,6 +30,8 @@ from spolia.stores.vectors.dense import Vectors
 from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Query
 
+pytestmark = pytest.mark.slow
+
 ANN, BOTH = ("ann",), ("ann", "bob")
 WAIT_S = 5.0
 """What another writer may wait for a sync that reads a file for as long as the test lets it."""

@@ -59,6 +59,7 @@ def starts(nodes: list[Node]) -> list[int]:
     return [node.span.start for node in nodes if node.span is not None]
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(
     st.lists(st.sampled_from([*SCRIPTS, "\n\n", "\r\n", "- ", "x" * 70, " ", "http://a.b/c?d=e&f=g "]), max_size=25),

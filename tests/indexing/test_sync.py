@@ -115,6 +115,7 @@ def test_nothing_changed_means_no_write_and_no_embedding(folder: Path, corpus: C
     assert files_of(corpus.path) == before
 
 
+@pytest.mark.slow
 def test_a_file_with_another_time_and_the_same_content_is_not_read_again(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus)
     os.utime(folder / "a.txt", (1, 1))
@@ -128,6 +129,7 @@ def test_a_file_with_another_time_and_the_same_content_is_not_read_again(folder:
         assert writer.sources()["a.txt"].mtime_ns == 1_000_000_000
 
 
+@pytest.mark.slow
 def test_a_moved_file_costs_nothing(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus, embedder=Letters())
     before = {node.id for node in corpus.snapshot().all_nodes("chunk")}
@@ -140,6 +142,7 @@ def test_a_moved_file_costs_nothing(folder: Path, corpus: Corpus) -> None:
     assert "a.txt" not in corpus.snapshot().sources()
 
 
+@pytest.mark.slow
 def test_a_changed_file_gets_new_nodes_and_only_new_texts_are_embedded(folder: Path, corpus: Corpus) -> None:
     splitter = SlidingWindow(size=10, overlap=0)
     (folder / "a.txt").write_text("The first sentence stays as it is. The second sentence will be another.")
@@ -163,6 +166,7 @@ def test_a_deleted_file_is_gone_and_returns_without_embedding(folder: Path, corp
     assert found(corpus, "arches") == ["a.txt"]
 
 
+@pytest.mark.slow
 def test_copies_share_their_nodes(folder: Path, corpus: Corpus) -> None:
     (folder / "copy.txt").write_text("Arches stand on piers.")
     sync(folder, corpus)
@@ -172,6 +176,7 @@ def test_copies_share_their_nodes(folder: Path, corpus: Corpus) -> None:
     assert found(corpus, "arches") == ["copy.txt"]
 
 
+@pytest.mark.slow
 def test_two_files_that_change_places(folder: Path, corpus: Corpus) -> None:
     (folder / "z.txt").write_text("Zebras graze.")
     sync(folder, corpus, embedder=Letters())
@@ -184,6 +189,7 @@ def test_two_files_that_change_places(folder: Path, corpus: Corpus) -> None:
     assert corpus.snapshot().check() == []
 
 
+@pytest.mark.slow
 def test_what_was_read_is_published_after_a_while_however_little_it_is(
     folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,6 +210,7 @@ def test_what_was_read_is_published_after_a_while_however_little_it_is(
     assert corpus.latest().check() == []
 
 
+@pytest.mark.slow
 def test_each_batch_is_published(folder: Path, corpus: Corpus) -> None:
     for number in range(10):
         (folder / f"n{number}.txt").write_text(f"Passage number {number}.")
@@ -218,6 +225,7 @@ def test_each_batch_is_published(folder: Path, corpus: Corpus) -> None:
     assert [done for done, _ in seen] == list(range(1, 14))
 
 
+@pytest.mark.slow
 def test_a_run_that_is_stopped_goes_on_where_it_was(folder: Path, corpus: Corpus) -> None:
     for number in range(10):
         (folder / f"n{number}.txt").write_text(f"Passage number {number}.")
@@ -233,6 +241,7 @@ def test_a_run_that_is_stopped_goes_on_where_it_was(folder: Path, corpus: Corpus
     assert counts(sync(folder, corpus, batch=4)) == (9, 0, 0, 0, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("here", "said"),
     [
@@ -254,6 +263,7 @@ def test_other_parts_are_refused_naming_both(
     assert len(texts(corpus)) == 3
 
 
+@pytest.mark.slow
 def test_an_embedder_that_is_named_later_embeds_the_nodes_that_are_there(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus)
     before = [node.id for node in corpus.snapshot().all_nodes("chunk")]
@@ -270,6 +280,7 @@ def test_an_embedder_that_is_named_later_embeds_the_nodes_that_are_there(folder:
     assert snapshot.check() == []
 
 
+@pytest.mark.slow
 def test_the_splitter_of_an_embedder_is_the_same_one_wherever_its_weights_are(
     folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -284,6 +295,7 @@ def test_the_splitter_of_an_embedder_is_the_same_one_wherever_its_weights_are(
         sync(folder, corpus, splitter=SlidingWindow(tokenizer=WordPiece("/elsewhere")))
 
 
+@pytest.mark.slow
 def test_a_rebuild_takes_other_parts(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus)
     report = sync(folder, corpus, splitter=SlidingWindow(size=50), rebuild=True)
@@ -303,6 +315,7 @@ def test_the_analyser_of_the_group_stays_and_the_first_one_suits_the_language(tm
     assert sync(folder, corpus).changed == 1
 
 
+@pytest.mark.slow
 def test_the_report_of_each_document_is_kept_in_the_store(folder: Path, corpus: Corpus) -> None:
     (folder / "p.pdf").write_bytes(pdf_of([["One two three."], []]))
     (folder / "long.txt").write_text("word " * 60)
@@ -323,6 +336,7 @@ def test_the_report_of_each_document_is_kept_in_the_store(folder: Path, corpus: 
     assert report.warned == 4
 
 
+@pytest.mark.slow
 def test_a_document_too_long_to_list_its_nodes_is_the_same(
     folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,6 +58,7 @@ def test_a_file_for_a_folder(folder: Path, corpus: Corpus) -> None:
         sync(folder / "good.txt", corpus)
 
 
+@pytest.mark.slow
 def test_a_broken_file_is_not_read_for_ever(folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "broken.pdf").write_bytes(b"%PDF-1.4 nothing")
     first = sync(folder, corpus, retry=False)
@@ -97,6 +98,7 @@ def test_another_folder_is_refused_before_anything_is_forgotten(folder: Path, co
     assert set(texts(corpus)) == {"letter.txt"}
 
 
+@pytest.mark.slow
 def test_a_folder_is_told_apart_by_more_than_some_names_and_sizes(tmp_path: Path, corpus: Corpus) -> None:
     notes, other = tmp_path / "notes", tmp_path / "other"
     for number in range(9):
@@ -155,6 +157,7 @@ def test_what_is_in_a_folder_that_cannot_be_listed_is_kept(
     assert set(texts(corpus)) == {"good.txt", "sub/a.txt"}
 
 
+@pytest.mark.slow
 def test_bad_documents_are_recorded_and_the_others_go_on(folder: Path, corpus: Corpus) -> None:
     (folder / "binary.txt").write_bytes(bytes(range(256)))
     (folder / "corrupt.pdf").write_bytes(b"%PDF-1.4 and nothing")
@@ -182,6 +185,7 @@ def test_a_document_that_becomes_bad_is_found_as_it_was(folder: Path, corpus: Co
     assert texts(corpus) == {"good.txt": GOOD}
 
 
+@pytest.mark.slow
 def test_a_missing_package_fails_its_documents_only(
     folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,6 +246,7 @@ def test_a_file_that_vanishes_between_listing_and_reading(
     assert set(corpus.snapshot().sources()) == {"good.txt"}
 
 
+@pytest.mark.slow
 def test_a_file_that_changes_while_it_is_read(folder: Path, corpus: Corpus) -> None:
     stop = threading.Event()
 
@@ -342,6 +347,7 @@ def test_a_file_from_the_far_future_or_past(folder: Path, corpus: Corpus) -> Non
     assert sync(folder, corpus).unchanged == 2
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc to know the peak of memory")
 def test_a_file_of_many_megabytes_takes_memory_in_proportion(folder: Path, corpus: Corpus) -> None:
     lines = (f"This is sentence number {number} of a long text.\n" for number in range(200_000))
@@ -358,6 +364,7 @@ def test_a_file_of_many_megabytes_takes_memory_in_proportion(folder: Path, corpu
     assert int(ran.stdout) < 90_000 + 6 * size_kb
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_a_killed_run_leaves_a_whole_store_and_the_next_one_goes_on(
     folder: Path, corpus: Corpus, number: signal.Signals

@@ -94,6 +94,7 @@ def test_texts_stay_when_a_folder_is_indexed(folder: Path, corpus: Corpus) -> No
     assert texts(corpus) == {"text:salt": SALT, "sub/roads.txt": ROADS}
 
 
+@pytest.mark.slow
 def test_files_stay_when_texts_are_added(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus)
     report = add_texts(corpus, {"salt": SALT})
@@ -126,6 +127,7 @@ def test_texts_stay_when_a_store_is_built_anew(folder: Path, corpus: Corpus) -> 
     assert corpus.snapshot().check() == []
 
 
+@pytest.mark.slow
 def test_a_text_is_read_as_the_end_of_its_name_says(corpus: Corpus) -> None:
     add_texts(corpus, {"salt.md": "# Salt\n\nIt is dug.", "page.html": "<p>Roads</p>", "v1.2": "Plain # text"})
     assert texts(corpus) == {
@@ -153,6 +155,7 @@ def test_a_text_can_be_taken_away(corpus: Corpus) -> None:
     assert texts(corpus) == {"text:roads": ROADS}
 
 
+@pytest.mark.slow
 def test_texts_fill_all_groups_of_a_store(corpus: Corpus) -> None:
     sentences = corpus.group("clause", Definition(Sentences()))
     add_texts(corpus, {"salt": SALT}, groups=[sentences])
@@ -213,6 +216,7 @@ def test_two_temporary_corpora_at_the_same_time_are_two(folder: Path) -> None:
         assert texts(other) == {"stones.txt": STONES, "sub/roads.txt": ROADS}
 
 
+@pytest.mark.slow
 def test_a_temporary_corpus_is_in_memory_where_there_is_room(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

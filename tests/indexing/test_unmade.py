@@ -84,6 +84,7 @@ def title_group(corpus: Corpus) -> NodeGroup:
     return corpus.group("title", Definition(titles))
 
 
+@pytest.mark.slow
 def test_a_document_is_found_in_the_groups_that_could_be_made_of_it(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus)
     (lack,) = materialise([title_group(corpus)])
@@ -100,6 +101,7 @@ def test_a_document_is_found_in_the_groups_that_could_be_made_of_it(folder: Path
     assert corpus.latest().check() == []
 
 
+@pytest.mark.slow
 def test_what_could_not_be_made_is_tried_again_by_sync(folder: Path, corpus: Corpus) -> None:
     report = sync(folder, corpus, groups=[title_group(corpus)])
     assert told(report.unmade) == [(BAD, "title")]
@@ -119,6 +121,7 @@ def test_what_could_not_be_made_is_tried_again_by_sync(folder: Path, corpus: Cor
     assert corpus.latest().check() == []
 
 
+@pytest.mark.slow
 def test_what_could_not_be_made_is_tried_again_by_materialise_but_not_by_a_search(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus)
     group, runs = title_group(corpus), Runs(folder.parent / "runs.db")
@@ -136,6 +139,7 @@ def test_what_could_not_be_made_is_tried_again_by_materialise_but_not_by_a_searc
     assert made_of(corpus, "title") == {"a.txt", BAD, "c.txt"}
 
 
+@pytest.mark.slow
 def test_groups_below_follow_when_theirs_can_be_made(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus)
     below = corpus.group("word", Definition(Sentences(), parent="title"))
@@ -157,6 +161,7 @@ def test_a_group_that_can_be_made_of_nothing_is_an_error_and_is_not_there(folder
     assert corpus.latest().groups() == ("chunk",)
 
 
+@pytest.mark.slow
 def test_the_main_group_is_a_group_like_any_other(folder: Path, corpus: Corpus) -> None:
     report = sync(folder, corpus, splitter=Failing(), groups=[corpus.group("sentence")])
     assert dict(report.failed) == {BAD: "RuntimeError: in mid-text"}  # it was there in no group when it was read
@@ -195,6 +200,7 @@ def test_a_copy_of_a_document_shares_what_was_made_of_it(folder: Path, corpus: C
     assert made_of(corpus, "title") == {"a.txt", BAD, "c.txt"}  # one document under two names
 
 
+@pytest.mark.slow
 def test_another_reader_list_keeps_what_is_noted(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus, groups=[title_group(corpus)], access=lambda uri: ["ann"])
     report = sync(folder, corpus, known=[titles], access=lambda uri: ["bob"], retry=False)
@@ -202,6 +208,7 @@ def test_another_reader_list_keeps_what_is_noted(folder: Path, corpus: Corpus) -
     assert told(report.unmade) == [(BAD, "title")]
 
 
+@pytest.mark.slow
 def test_what_is_noted_goes_with_its_document_and_its_group(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus, groups=[title_group(corpus)])
     (folder / BAD).unlink()
@@ -216,6 +223,7 @@ def test_what_is_noted_goes_with_its_document_and_its_group(folder: Path, corpus
     assert corpus.latest().unmade() == ()
 
 
+@pytest.mark.slow
 def test_an_export_holds_what_could_not_be_made(folder: Path, corpus: Corpus, tmp_path: Path) -> None:
     sync(folder, corpus, groups=[title_group(corpus)])
     export_store(corpus, tmp_path / "s.zip")

@@ -38,6 +38,7 @@ def corpus(tmp_path: Path) -> Corpus:
     return Corpus(str(tmp_path / "s.spolia"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_run", [False, True])
 def test_sync_tells_how_often_while_it_builds_and_while_it_follows(folder: Path, corpus: Corpus, has_run: bool) -> None:
     answers = corpus.group("answers", Definition(ANSWERS))

@@ -135,6 +135,7 @@ def test_required_keywords_are_all_required_and_belong_to_one_filter() -> None:
 # Starting again, and following a folder.
 
 
+@pytest.mark.slow
 def test_starting_again_embeds_nothing_and_doubles_nothing(folder: Path, corpus: Corpus) -> None:
     program = (
         "import sys\n"
@@ -159,6 +160,7 @@ def test_starting_again_embeds_nothing_and_doubles_nothing(folder: Path, corpus:
     assert corpus.snapshot().check() == []
 
 
+@pytest.mark.slow
 def test_a_changed_file_is_read_again(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus)
     (folder / "gate.txt").write_text("Of wood now.")
@@ -168,6 +170,7 @@ def test_a_changed_file_is_read_again(folder: Path, corpus: Corpus) -> None:
     assert BM25(corpus.group())(Query("wood")).nodes[0].uri == "gate.txt"
 
 
+@pytest.mark.slow
 def test_one_changed_file_embeds_its_own_new_passages_only(folder: Path, corpus: Corpus) -> None:
     long = folder / "long.txt"
     long.write_text("First. Second. Third.")
@@ -220,6 +223,7 @@ def test_a_broken_file_is_recorded_with_its_reason_and_not_read_for_ever(folder:
     assert len(BM25(corpus.group(), 50)(Query("stone"))) == 12  # the others are there
 
 
+@pytest.mark.slow
 def test_following_a_folder_deletes_no_document_that_was_added_otherwise(folder: Path, corpus: Corpus) -> None:
     add_texts(corpus, {"note": "Added by a program: a stone."})
     for _ in range(3):
@@ -247,6 +251,7 @@ def test_two_lambdas_that_look_alike_are_not_taken_for_one_another(folder: Path,
             materialise([corpus.group("lambda", Definition(one))])
 
 
+@pytest.mark.slow
 def test_a_changed_function_is_noticed(folder: Path, corpus: Corpus) -> None:
     def last_word(text: str) -> str:
         return text.split()[-1]
@@ -270,6 +275,7 @@ def stones(text: str) -> int:
     return text.count("Stone,")
 
 
+@pytest.mark.slow
 def test_a_new_group_can_be_searched_when_others_are_embedded(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus, embedder=SMALL)
     assert Dense(corpus.group(), SMALL, 1)(Query("dome")).hits
@@ -381,6 +387,7 @@ print(*sorted(name for name in ("torch", "tiktoken", "transformers", "nltk") if 
 """
 
 
+@pytest.mark.slow
 def test_without_a_network_everything_is_imported_and_every_built_in_group_built(folder: Path, corpus: Corpus) -> None:
     command = [sys.executable, "-c", OFFLINE, str(folder), corpus.path]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -231,6 +231,7 @@ def test_d13_readers_of_ones_own_and_splitters_by_pattern(folder: Path, tmp_path
     assert found["# Roads\n\nThey were straight. Milestones stood beside them."] == "roads.md"
 
 
+@pytest.mark.slow
 def test_d14_parents_children_windows_and_phrases(corpus: Corpus) -> None:
     snapshot = built(corpus).snapshot()
     (second,) = snapshot.nodes([key for key, _ in snapshot.search("clause", "builders", 1, NOBODY)], NOBODY)
@@ -251,6 +252,7 @@ def test_d14_parents_children_windows_and_phrases(corpus: Corpus) -> None:
 # Nodes.
 
 
+@pytest.mark.slow
 def test_n1_a_node_knows_where_it_is(corpus: Corpus, folder: Path, tmp_path: Path) -> None:
     again = Corpus(str(tmp_path / "again.spolia"))
     sync(folder, again, metadata=lambda uri: {"author": "Ann"})
@@ -289,6 +291,7 @@ def test_n4_nodes_are_equal_by_what_they_are_and_hits_have_the_score(corpus: Cor
 # Groups.
 
 
+@pytest.mark.slow
 def test_g1_a_group_belongs_to_one_corpus(corpus: Corpus, tmp_path: Path, folder: Path) -> None:
     other = Corpus(str(tmp_path / "other.spolia"))
     sync(folder, other)
@@ -323,6 +326,7 @@ def test_g2_what_may_be_a_transform(corpus: Corpus, made_by: Transform, first: s
     assert first in {node.text for node in corpus.snapshot().all_nodes("made")}
 
 
+@pytest.mark.slow
 def test_g5_the_sizes_of_what_is_built_in(corpus: Corpus) -> None:
     sizes = {name: plain["transform"]["SlidingWindow"] for name, plain in list(BUILT_IN.items())[3:]}
     assert sizes == {
@@ -353,6 +357,7 @@ def test_g9_what_is_searched_first_is_built_with_the_groups_that_were_given(corp
     assert corpus.snapshot().groups() == ("above", "below", "chunk")
 
 
+@pytest.mark.slow
 def test_r1_built_in_groups_are_searched_by_vectors_as_by_words(corpus: Corpus) -> None:
     embedder = HashingEmbedder(32)
     assert len(Dense(corpus.group("sentence"), embedder, 2)(Query("older buildings"))) == 2
@@ -366,6 +371,7 @@ def test_r1_built_in_groups_are_searched_by_vectors_as_by_words(corpus: Corpus) 
     assert corpus.snapshot().generation == generation
 
 
+@pytest.mark.slow
 def test_whole_documents_embedded_by_what_is_not_known_here_are_left_behind(corpus: Corpus) -> None:
     assert Dense(corpus.group("document"), HashingEmbedder(32), 1)(Query("older buildings")).hits
     assert add_texts(corpus, {"more": "A new bridge."}).behind[0][0] == "document"
@@ -387,6 +393,7 @@ def test_g10_what_is_not_asked_for_is_neither_built_nor_embedded(corpus: Corpus)
 # Stores.
 
 
+@pytest.mark.slow
 def test_s1_the_address_and_the_index_of_each_embedding(corpus: Corpus) -> None:
     embeddings = (Embedding(HashingEmbedder(32), Exact()), Embedding(HashingEmbedder(64), HNSW(above=2), "dot"))
     group = corpus.group("both", Definition(Sentences(), embeddings=embeddings))
@@ -442,6 +449,7 @@ def test_s10_a_node_has_fields_of_its_own(corpus: Corpus) -> None:
 # Retrieval.
 
 
+@pytest.mark.slow
 def test_r1_what_a_retriever_is_put_together_from(corpus: Corpus, folder: Path, tmp_path: Path) -> None:
     other = Corpus(str(tmp_path / "other.spolia"))
     sync(folder, other, metadata=lambda uri: {"author": "Ann"})
@@ -476,6 +484,7 @@ def cosines(query: npt.NDArray[np.float32], vectors: npt.NDArray[np.float32]) ->
     return np.asarray(vectors @ query)
 
 
+@pytest.mark.slow
 def test_r2_similarities_of_all_four_kinds_and_chinese_words(corpus: Corpus) -> None:
     embedder = HashingEmbedder()
     group = corpus.group("near", Definition(Sentences(), embeddings=(Embedding(embedder),)))
@@ -508,6 +517,7 @@ def test_r3_a_cut_off_keeps_what_is_exactly_as_high(corpus: Corpus) -> None:
     assert (len(none(Query("stone"))), len(some(Query("stone")))) == (0, 5)
 
 
+@pytest.mark.slow
 def test_r6_stores_for_one_use_and_weights(corpus: Corpus, folder: Path) -> None:
     with temporary([folder / "roads.md"]) as files, temporary({"a": "Milestones of gold."}) as strings:
         assert BM25(files.group("sentence"))(Query("milestones")).nodes[0].uri == "roads.md"

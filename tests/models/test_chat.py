@@ -71,6 +71,7 @@ def test_a_reply_is_asked_for_as_the_protocol_says() -> None:
     assert "stream" not in request.body
 
 
+@pytest.mark.slow
 def test_it_keeps_the_contract_of_language_models() -> None:
     with OpenAIServer(ServedReply("One, two, three.")) as server:
         check_language_model(model(server.url))
@@ -246,6 +247,7 @@ def test_neither_documents_nor_key_follow_a_redirect() -> None:
         assert not other.requests
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["truncate", "stall"])
 def test_a_stream_that_breaks_off_is_not_a_short_reply(fault: Any) -> None:
     pieces: list[str] = []
@@ -266,6 +268,7 @@ def test_a_stream_that_ends_without_a_reason_broke_off() -> None:
         model(server.url).generate(PROMPT, on_text=lambda text: None)
 
 
+@pytest.mark.slow
 def test_a_server_that_drips_is_cut_at_the_deadline() -> None:
     with (
         OpenAIServer(ServedReply("slow " * 99, fault="drip")) as server,
@@ -274,6 +277,7 @@ def test_a_server_that_drips_is_cut_at_the_deadline() -> None:
         model(server.url, deadline_s=0.4).generate(PROMPT)
 
 
+@pytest.mark.slow
 def test_a_server_that_takes_no_connection() -> None:
     with socket.socket() as full:
         full.bind(("127.0.0.1", 0))
@@ -286,6 +290,7 @@ def test_a_server_that_takes_no_connection() -> None:
 # ------------------------------------------------------------------------------------------------------------- retries
 
 
+@pytest.mark.slow
 def test_what_may_pass_is_tried_again() -> None:
     busy = ServedReply(status=429, headers=(("Retry-After", "0"),))
     with OpenAIServer(busy, ServedReply(status=500), ServedReply(fault="reset"), ServedReply("Yes.")) as server:
@@ -299,6 +304,7 @@ def test_what_cannot_pass_is_not_tried_again() -> None:
     assert len(server.requests) == 1
 
 
+@pytest.mark.slow
 def test_attempts_are_counted_in_the_error() -> None:
     with OpenAIServer(ServedReply(status=500)) as server, pytest.raises(ModelUnavailable, match=r"Tried 3 times\."):
         model(server.url, retries=2).generate(PROMPT)
@@ -314,12 +320,14 @@ def waits(monkeypatch: pytest.MonkeyPatch, *served: ServedReply, **changes: Any)
     return found
 
 
+@pytest.mark.slow
 def test_waits_grow_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     busy = ServedReply(status=503)
     first, second, third = waits(monkeypatch, busy, busy, busy, ServedReply(), wait_s=1.0, max_wait_s=3.0)
     assert 0.5 <= first <= 1.0 <= second <= 2.0 <= third <= 3.0
 
 
+@pytest.mark.slow
 def test_the_server_says_how_long_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     (seconds,) = waits(monkeypatch, ServedReply(status=429, headers=(("Retry-After", "7"),)), ServedReply())
     assert seconds == 7.0
@@ -382,6 +390,7 @@ def test_a_budget_of_two_calls_sends_two_attempts() -> None:
     assert len(server.requests) == 2
 
 
+@pytest.mark.slow
 def test_requests_at_a_time_are_limited_for_each_server() -> None:
     with OpenAIServer(ServedReply("a b c", fault="torn chunks")) as server, Run(threads=8):
         flow().batch([Ask(model(server.url, max_concurrent=2), lambda text: time.sleep(0.01))] * 8)
@@ -389,6 +398,7 @@ def test_requests_at_a_time_are_limited_for_each_server() -> None:
     assert server.most_at_once <= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("served", "changes"),
     [

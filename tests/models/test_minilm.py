@@ -26,6 +26,8 @@ from spolia.types import Query, Usage
 from tests.models.oracle import Oracle
 from tests.retrieval.conftest import store
 
+pytestmark = pytest.mark.slow
+
 TEXTS = (
     "Who employed Carsten Olsen?",
     "The fluid flows over a flat plate, and the boundary layer grows with the square root of the distance.",
@@ -96,7 +98,6 @@ def of_each_length() -> list[str]:
     return [" ".join(words[start : start + length]) for length in range(19) for start in (0, 5, 11, 17)] + [*TEXTS]
 
 
-@pytest.mark.slow
 def test_one_many_threads_and_processes_give_the_same_bits(model: MiniLM) -> None:
     texts = of_each_length()
     alone = np.concatenate([model.embed([text], kind="query") for text in texts])
@@ -113,7 +114,6 @@ def test_one_many_threads_and_processes_give_the_same_bits(model: MiniLM) -> Non
         np.testing.assert_array_equal(processes.submit(model.embed, texts, kind="passage").result(), alone)
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_child_ends_and_embeds_for_itself(model: MiniLM) -> None:

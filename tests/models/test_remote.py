@@ -71,6 +71,7 @@ CALLS = [embedded, reranked, continued, foretold, foretold_in_a_chat]
 # ----------------------------------------------------------------------------------------------- what every call does
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize(
     ("served", "error", "expected"),
@@ -102,6 +103,7 @@ def test_what_a_fault_ends_in(
     assert KEY not in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", CALLS)
 def test_a_server_that_hangs_is_left(call: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(QUICK, "timeout_s", 0.2)
@@ -112,6 +114,7 @@ def test_a_server_that_hangs_is_left(call: Callable[[str], Any], monkeypatch: py
         call(server.url)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", CALLS)
 def test_what_may_pass_is_tried_again(call: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(QUICK, "retries", 3)
@@ -150,6 +153,7 @@ def test_they_are_what_operators_ask_for() -> None:
 # --------------------------------------------------------------------------------------------------------- embeddings
 
 
+@pytest.mark.slow
 def test_embeddings_keep_the_contract_of_embedders() -> None:
     with OpenAIServer() as server:
         check_embedder(embedder(server.url, window=500))
@@ -166,6 +170,7 @@ def test_vectors_come_in_the_order_of_the_texts_and_have_length_1() -> None:
     assert request.body == {"model": "any", "input": ["one", "two", "three"], "encoding_format": "float"}
 
 
+@pytest.mark.slow
 def test_requests_are_bounded_in_texts_and_in_tokens() -> None:
     with OpenAIServer() as server:
         embedder(server.url, batch_texts=3).embed(["a"] * 7, kind="passage")
@@ -222,6 +227,7 @@ def test_vectors_in_base64_are_read_too() -> None:
 # ---------------------------------------------------------------------------------------------------------- rerankers
 
 
+@pytest.mark.slow
 def test_scores_come_in_the_order_of_the_texts() -> None:
     with OpenAIServer() as server:
         found = RerankModel("any", server.url).scores("red stone", ["blue", "red stone", "red"])
@@ -266,6 +272,7 @@ def test_scores_that_are_none_are_refused(rows: Any, expected: str) -> None:
 # -------------------------------------------------------------------------------------------------------- completions
 
 
+@pytest.mark.slow
 def test_completions_keep_the_contract_of_language_models() -> None:
     with OpenAIServer(ServedReply("One, two, three.")) as server:
         check_language_model(CompletionModel("any", server.url, **QUICK))
@@ -417,6 +424,7 @@ def test_a_rate_allows_a_minutes_worth_at_once_and_then_an_even_flow() -> None:
     assert Rate(10).book(10_000, now=5.0) == 0.0, "what is more than a minute's worth would wait for ever"
 
 
+@pytest.mark.slow
 def test_requests_wait_for_the_limits_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
     monkeypatch.setattr("spolia.models.http.retry.pause", waits.append)

@@ -55,6 +55,7 @@ def test_texts_are_put_in_as_they_are_and_never_looked_at_again() -> None:
     assert user.content == f"{first}\n{second}\n<question>{text}</question>"
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.sampled_from(

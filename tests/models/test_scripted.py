@@ -62,6 +62,7 @@ def test_scripts_that_are_none_are_refused(wrong: object) -> None:
         ScriptedModel(wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_it_is_plain_data() -> None:
     assert decode(encode(MODEL)) == MODEL == eval(repr(MODEL))
     assert MODEL.fingerprint() != MODEL.but(name="other").fingerprint()

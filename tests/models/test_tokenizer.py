@@ -62,6 +62,7 @@ def test_pieces_are_in_order_and_inside(tokenizer: WordPiece, text: str) -> None
     assert 0.0 <= tokenizer.covers(text) <= 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "unknown"),
     [("xquad_th", 0.89), ("xquad_zh", 0.55), ("korquad_dev", 0.18), ("xquad_en", 0.0), ("xquad_es", 0.0)],

@@ -163,6 +163,7 @@ def test_a_tensor_beyond_the_end_is_damage(tmp_path: Path) -> None:
         safetensors.read(tmp_path / "x")
 
 
+@pytest.mark.slow
 def test_addresses_import_no_runtime() -> None:
     code = (
         "import sys; from spolia.models.onnx.minilm import MiniLM; from spolia.models.http.chat import ChatModel;"

@@ -94,6 +94,7 @@ def test_nothing_to_fuse_is_an_error(fuse: Operator[Sequence[Ranking], Ranking])
         fuse(())
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.dictionaries(st.sampled_from("abcdef"), st.floats(0, 1), max_size=6), min_size=1, max_size=3),
     st.integers(1, 8),
@@ -114,6 +115,7 @@ def test_fusion_keeps_the_best_of_what_was_found_once(found_scores: list[dict[st
 ODD = (math.nan, math.inf, -math.inf, 1e308, -1e308, 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fuse",
     [
@@ -138,6 +140,7 @@ def test_scores_that_are_no_numbers_or_endless_are_fused_all_the_same(
     assert known == sorted(known, reverse=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fuse", [ReciprocalRankFusion(), HighestScore(), EvenSplit(), ConvexCombination()])
 def test_ten_thousand_hits_are_fused_and_so_are_equal_ones(fuse: Operator[Sequence[Ranking], Ranking]) -> None:
     many = {f"n{at:05}": 1.0 for at in range(10_000)}

@@ -82,6 +82,7 @@ def test_documents_answer_what_the_graph_says_to_ask(graph: GraphFile) -> None:
     assert check(flow, takes=Query).ok
 
 
+@pytest.mark.slow
 def test_a_dense_graph_is_looked_at_only_so_far(tmp_path: Path) -> None:
     file = tmp_path / "dense.json"
     nodes = [{"id": str(n), "properties": {"name": f"node{n}"}} for n in range(200)]

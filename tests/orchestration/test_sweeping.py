@@ -28,6 +28,8 @@ from spolia.testing import HashingEmbedder
 from spolia.types import Hit, Node, Query, Ranking
 from tests.retrieval.conftest import store
 
+pytestmark = pytest.mark.slow
+
 SOURCES = ("bm25", "dense", "web")
 MINIMUMS = (("bm25", 0.0), ("dense", -1.0), ("web", 0.0))
 

@@ -185,6 +185,7 @@ def test_of_ten_thousand_hits_the_best_are_judged(kind: str) -> None:
     assert len(EVERY[kind](Told(tuple((id, -1.0) for id in many))).but(judged=30, top_k=30)(ranking(*many))) == 30
 
 
+@pytest.mark.slow
 def test_all_of_ten_thousand_hits_can_be_judged() -> None:
     many = [f"p{number}" for number in range(10_000)]
     worst_first = Told(tuple((id, float(at)) for at, id in enumerate(many)))
@@ -282,6 +283,7 @@ def test_a_hosted_reranker_is_asked_once_and_its_failure_keeps_the_order() -> No
         assert hosted(found).hits == found.hits[:2]
 
 
+@pytest.mark.slow
 def test_mono_t5_is_asked_with_what_it_was_trained_with() -> None:
     asked: list[str] = []
 
@@ -324,6 +326,7 @@ def test_upr_has_no_score_for_what_is_no_log_probability(logprob: float) -> None
     assert ids(UPR(Told((("a", logprob), ("b", -3.0))))(ranking("a", "b"))) == ["b", "a"]
 
 
+@pytest.mark.slow
 def test_no_log_probabilities_where_they_were_promised_keep_the_order() -> None:
     with OpenAIServer(ServedReply("yes", logprob=None)) as server:
         model = CompletionModel("any", server.url, retries=0)
@@ -347,6 +350,7 @@ replies = st.lists(
 ).map("".join)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(reply=replies | st.text(max_size=80), count=st.integers(0, 12))
 def test_any_reply_gives_a_permutation(reply: str, count: int) -> None:

@@ -18,8 +18,10 @@ from spolia.post_retrieval.model_reranker import Judging
 from spolia.types import Hit, Node, Prompt, Query, Ranking
 from tests.models.local import tiny
 
-pytest.importorskip("torch", reason="torch, of the extra local, is not installed")
-pytest.importorskip("transformers", reason="transformers, of the extra local, is not installed")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not tiny.installed(), reason="the extra local is not installed"),
+]
 
 QUESTION = "Who employed Olsen?"
 TEXTS = ("Nokia employed Olsen.", "Salt is dug in mines.", "The moon pulls the sea, and ships wait for the tide.")

@@ -48,6 +48,7 @@ def shown(ranking: Ranking) -> list[tuple[str, float]]:
     return [(hit.node.id, hit.score) for hit in ranking.hits]
 
 
+@pytest.mark.slow
 def test_two_children_of_one_parent_give_it_once_with_the_better_score(corpus: Corpus) -> None:
     found = ranking(corpus, ("b:sentence:3", 3.0), ("a:sentence:4", 2.0), ("b:sentence:2", 1.0), ("a:sentence:3", 0.5))
     assert shown(Mapped(corpus.group("chunk"))(found)) == [("b:chunk:2", 3.0), ("a:chunk:2", 2.0)]
@@ -79,6 +80,7 @@ def test_a_group_mapped_to_itself_is_as_it_was(corpus: Corpus) -> None:
     assert Mapped(corpus.group("chunk"))(found) == found
 
 
+@pytest.mark.slow
 def test_up_to_the_common_ancestor_and_down_again(tmp_path: Path) -> None:
     groups = GROUPS | {"word": Definition(Cut(" "), parent="chunk")}
     corpus = stored(tmp_path / "s.spolia", {"a": "red cat;blue cat|green dog"}, groups)
@@ -230,6 +232,7 @@ def all_nodes(corpus: Corpus) -> list[Node]:
     return [node for group in corpus.snapshot().groups() for node in corpus.snapshot().all_nodes(group)]
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_every_mapping_shows_each_node_once_with_the_best_score_of_its_hits(

@@ -87,6 +87,7 @@ def test_opposite_is_no_more_unlike_than_unlike() -> None:
     assert [hit.score for hit in found.hits] == sorted((hit.score for hit in found.hits), reverse=True)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(
     texts=st.lists(st.lists(st.sampled_from(["red", "sea", "old", "of"]), max_size=4).map(" ".join), max_size=7),

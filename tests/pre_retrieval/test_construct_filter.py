@@ -148,6 +148,7 @@ anything = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(anything)
 def test_whatever_is_written_is_a_condition_or_refused(written: Any) -> None:
     try:

@@ -59,6 +59,7 @@ def test_the_steps_of_a_reply(reply: str, expected: tuple[str, ...] | None) -> N
         assert found.steps == expected
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(st.integers(1, 8), max_size=3), max_size=8))
 def test_no_plan_goes_round_in_a_circle(needs: list[list[int]]) -> None:
     steps = tuple(f"q{number} " + " ".join(f"#{needed}" for needed in one) for number, one in enumerate(needs, 1))

@@ -48,6 +48,7 @@ def test_what_writes_is_refused(graph: GraphFile, statement: str) -> None:
     assert Path(graph.path).read_text() == before
 
 
+@pytest.mark.slow
 def test_a_statement_without_end_is_said_and_mended(graph: GraphFile) -> None:
     endless = "UNWIND range(1, 100000) AS a UNWIND range(1, 100000) AS b RETURN count(*) AS n"
     model = ScriptedModel((("took more than", RIGHT), ("", endless)))

@@ -102,6 +102,7 @@ def test_a_million_rows_are_as_many_as_the_limit_says(people: SQLiteFile) -> Non
     assert ShowRows()(found).nodes[0].text.endswith("(There are more rows.)")
 
 
+@pytest.mark.slow
 def test_a_statement_without_end_is_broken_off_and_said(people: SQLiteFile) -> None:
     endless = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT count(*) AS n FROM c"
     model = ScriptedModel((("took more than", "SELECT name FROM person"), ("", endless)))
@@ -143,6 +144,7 @@ def test_statements_in_replies(reply: str, expected: str) -> None:
     assert Statement().parse(reply) == expected
 
 
+@pytest.mark.slow
 def test_the_calls_are_bounded_and_a_file_holds_it(people: SQLiteFile) -> None:
     model = ScriptedModel(("none",))
     flow = TextToSQL(model, people, tries=1, limits=QueryLimits(rows=5)) >> ShowRows()

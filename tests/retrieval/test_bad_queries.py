@@ -138,6 +138,7 @@ def test_a_count_that_is_none_is_refused_by_every_operator(
 # ---------------------------------------------------------------------------------------------------------- vectors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize(
     ("vector", "said"),

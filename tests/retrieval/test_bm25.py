@@ -119,6 +119,7 @@ def test_lengths_are_coded_as_lucene_does() -> None:
 words = st.lists(st.sampled_from(["stone", "old", "tower", "sea", "red", "of"]), min_size=1, max_size=60)
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(documents=st.lists(words, min_size=1, max_size=8), query=words)
 def test_scores_are_those_of_lucene(
@@ -152,6 +153,7 @@ def test_the_best_ten_on_musique_are_those_of_lucene(shared_datasets: Path, tmp_
     assert same >= 0.99 * len(asked)
 
 
+@pytest.mark.slow
 def test_equal_scores_do_not_depend_on_when_a_file_came(tmp_path: Path) -> None:
     folder, corpus = tmp_path / "docs", Corpus(str(tmp_path / "notes.spolia"))
     folder.mkdir()

@@ -167,6 +167,7 @@ def found(retriever: Operator[Query, Ranking], query: Query = QUERY) -> set[str]
     return {node.id for node in retriever(query).nodes}
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     described=st.lists(documents, min_size=1, max_size=5),
@@ -425,6 +426,7 @@ def test_a_value_that_no_filter_could_compare_is_none(tmp_path: Path) -> None:
         assert found(BM25(group), QUERY.but(filter=filter)) == ids
 
 
+@pytest.mark.slow
 def test_a_chain_of_many_conditions_stays_one_level_deep() -> None:
     some = [where(number=number) for number in range(2000)]
     assert reduce(or_, some).accepts({"number": (1999,)})

@@ -131,6 +131,7 @@ def test_every_link_goes_both_ways_with_one_weight(corpus: Corpus) -> None:
 # --------------------------------------------------------------------------------------------------------- the parts
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     vectors=arrays(np.float32, st.tuples(st.integers(1, 30), st.just(4)), elements=st.integers(-3, 3).map(float)),
@@ -158,6 +159,7 @@ def test_the_nearest_neighbours_do_not_depend_on_the_blocks(
         assert mine == pytest.approx(best, abs=1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     vectors=arrays(np.float32, st.tuples(st.integers(2, 24), st.just(3)), elements=st.integers(-2, 2).map(float)),
@@ -192,6 +194,7 @@ def _interleaved(count: int) -> np.ndarray[Any, Any]:
     return np.array([at // 2 if at % 2 == 0 else even + at // 2 for at in range(count)], dtype=np.int64)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(sets=st.lists(st.frozensets(st.integers(0, 6), max_size=4), min_size=1, max_size=12), most=st.integers(1, 6))
 def test_sharing_is_the_cosine_of_the_sets(sets: list[frozenset[int]], most: int) -> None:
@@ -210,6 +213,7 @@ def test_sharing_is_the_cosine_of_the_sets(sets: list[frozenset[int]], most: int
     assert got == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(
     pairs=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.floats(0.125, 2, width=32)), max_size=20),
@@ -296,6 +300,7 @@ def test_a_damaged_file_is_built_again(tmp_path: Path, damage: str) -> None:
     assert path.read_bytes() == whole
 
 
+@pytest.mark.slow
 def test_a_later_generation_compares_what_is_new_and_is_as_if_built_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -320,6 +325,7 @@ def test_a_later_generation_compares_what_is_new_and_is_as_if_built_anew(
     assert 0 < some < sum(compared) / 2
 
 
+@pytest.mark.slow
 def test_a_later_generation_has_its_own_graph_and_the_old_file_goes(tmp_path: Path) -> None:
     corpus = stored(tmp_path / "s.spolia", TEXTS, GROUPS, EMBEDDER)
     content(corpus, (InOrder(),))

@@ -116,6 +116,7 @@ def test_hits_of_no_score_count_alike(corpus: Corpus) -> None:
     assert PersonalisedPageRank(entities(corpus))(seed.but(hits=())).hits == ()
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(
     pairs=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6), st.floats(0.0625, 2, width=32)), max_size=15),

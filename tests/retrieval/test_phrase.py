@@ -65,6 +65,7 @@ def test_only_what_may_be_read_is_found(stored: Stored) -> None:
         assert found(Phrase(group), "red stone") == ["a", "b"]
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     texts=st.lists(st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join), min_size=1, max_size=8),

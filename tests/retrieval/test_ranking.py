@@ -57,6 +57,7 @@ def test_weights_count_a_list_more() -> None:
     assert ordered(reciprocal_rank_fusion(lists, weights=[1, 2])) == ["b", "a"]
 
 
+@pytest.mark.slow
 @given(st.lists(lists(), min_size=1, max_size=3), st.floats(0.01, 100), st.floats(-50, 50))
 def test_only_the_order_matters_to_reciprocal_rank_fusion(
     found: list[list[tuple[str, float]]], scale: float, shift: float
@@ -67,6 +68,7 @@ def test_only_the_order_matters_to_reciprocal_rank_fusion(
         assert reciprocal_rank_fusion(rescaled) == reciprocal_rank_fusion(found)
 
 
+@pytest.mark.slow
 @given(st.lists(lists(), min_size=1, max_size=4))
 def test_the_order_of_the_lists_does_not_matter(found: list[list[tuple[str, float]]]) -> None:
     assert reciprocal_rank_fusion(found) == reciprocal_rank_fusion(found[::-1])
@@ -106,6 +108,7 @@ def test_a_list_with_one_hit_still_speaks_for_it(scaling: Scaling) -> None:
     assert ordered(fused)[0] == "only"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scaling", SCALINGS)
 @given(found=lists(), other=lists())
 def test_weight_one_gives_the_single_list_and_weight_zero_the_other(
@@ -119,6 +122,7 @@ def test_weight_one_gives_the_single_list_and_weight_zero_the_other(
         assert [values[name] for name in fused_kept] == sorted(values.values(), reverse=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scaling", SCALINGS)
 @given(found=lists())
 def test_an_absent_document_counts_no_more_than_any_that_is_present(
@@ -129,6 +133,7 @@ def test_an_absent_document_counts_no_more_than_any_that_is_present(
     assert values == sorted(values, reverse=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scaling", [min_max, z_score, three_sigma])
 @given(found=lists(), scale=st.integers(1, 8), shift=st.integers(-4, 4))
 def test_scalings_that_look_at_the_list_alone_ignore_shift_and_scale(

@@ -135,6 +135,7 @@ def test_a_field_of_weight_0_is_not_looked_at(tmp_path: Path) -> None:
 words = st.lists(st.sampled_from(["stone", "old", "tower", "sea", "red", "of"]), min_size=1, max_size=20)
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(documents=st.lists(words, min_size=1, max_size=8), query=words)
 def test_exact_lengths_give_the_scores_of_lucene(
@@ -168,6 +169,7 @@ def rank_bm25(documents: list[list[str]], query: list[str]) -> list[float]:
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(documents=st.lists(words, min_size=1, max_size=8), query=words)
 def test_okapi_gives_the_scores_of_rank_bm25(

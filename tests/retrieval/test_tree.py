@@ -114,6 +114,7 @@ def test_many_questions_at_once(corpus: Corpus) -> None:
 # ------------------------------------------------------------------------------------------------- access and filters
 
 
+@pytest.mark.slow
 def test_branches_that_may_not_be_read_take_no_room(tmp_path: Path) -> None:
     texts = {**TEXTS, "secret": Source(NEEDLE + " |" + NEEDLE, ("ann",))}
     corpus = stored(tmp_path / "s.spolia", texts, TREE)
@@ -125,6 +126,7 @@ def test_branches_that_may_not_be_read_take_no_room(tmp_path: Path) -> None:
     assert descend.stages(query)[0].there == 12
 
 
+@pytest.mark.slow
 def test_branches_without_anything_that_a_filter_accepts_take_no_room(tmp_path: Path) -> None:
     texts = {id: Source(str(text), meta=(("lang", "de" if id == "bridges" else "en"),)) for id, text in TEXTS.items()}
     corpus = stored(tmp_path / "s.spolia", texts, TREE, fields=(Field("lang"),))

@@ -135,6 +135,7 @@ def test_bombs_of_markup_are_bounded(kind: str) -> None:
     node.text.encode()
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_too_large_is_refused_also_when_it_is_packed() -> None:
     with pytest.raises(SourceError, match="at most 4000000 are taken"):
         found_by(answering({"results": [{"content": "x" * 5_000_000}]}))
@@ -166,6 +167,7 @@ def test_an_engine_that_fails_once_is_asked_again() -> None:
         assert len(WebSearch(SearXNG(f"http://{host}", allow=(host,), retries=1))(MOON)) == 2
 
 
+@pytest.mark.slow
 def test_an_engine_that_hangs_is_given_up() -> None:
     def hangs(request: BaseHTTPRequestHandler) -> None:
         time.sleep(1.0)
@@ -174,6 +176,7 @@ def test_an_engine_that_hangs_is_given_up() -> None:
         found_by(hangs, timeout_s=0.2)
 
 
+@pytest.mark.slow
 def test_an_engine_that_drips_is_given_up() -> None:
     def drips(request: BaseHTTPRequestHandler) -> None:
         request.send_response(200)

@@ -64,6 +64,7 @@ RETRIEVERS = {"bm25": lambda c: bm25(c), "dense": lambda c: dense(c, EMBEDDER), 
 ASKERS = st.tuples(st.sampled_from(["", "ann", "bob", "eve"]), st.sampled_from([(), ("staff",), ("guests",)]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RETRIEVERS)
 @settings(max_examples=25, deadline=None)
 @given(askers=st.lists(ASKERS, min_size=2, max_size=5))

@@ -86,6 +86,7 @@ def test_a_node_keeps_the_list_of_its_own(corpus: Corpus) -> None:
     assert seen(corpus, "captain") == {"sea:1", "sea:2", "crew:1", "crew:2"}
 
 
+@pytest.mark.slow
 def test_ten_thousand_principals_are_a_list_like_any_other(corpus: Corpus) -> None:
     everyone = tuple(f"user{number}@example.org" for number in range(10_000))
     with corpus.writer() as writer:

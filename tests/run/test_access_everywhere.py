@@ -66,6 +66,8 @@ from tests.run.reaching import (
 from tests.stores.adapters.doubles import OpenSearchDouble, QdrantDouble
 from tests.stores.servers import Server
 
+pytestmark = pytest.mark.slow
+
 EVERYBODY = frozenset(PRINCIPALS)
 ASKERS = [frozenset(found) for found in ((), ("eve",), ("ann",), ("bob", "staff"), PRINCIPALS)]
 
@@ -193,7 +195,6 @@ def test_what_an_index_lets_through_is_stopped_when_texts_are_fetched(
         assert secrets(retriever(QUERY)) <= readable(lists, frozenset())
 
 
-@pytest.mark.slow
 @settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     draw=st.randoms(use_true_random=False),
@@ -228,7 +229,6 @@ def _here(cls: type[IndexSettings]) -> Callable[[ExitStack], IndexSettings]:
     return made
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("cls", indexes(), ids=lambda cls: cls.__name__)
 def test_nobody_sees_what_is_not_theirs_through_any_index(
     cls: type[IndexSettings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -256,7 +256,6 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         pytest.fail(f"{cls.__name__} holds the truth of stores. Say in this test where one is made.")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("address", truths(), indirect=True, ids=lambda cls: cls.__name__)
 def test_nobody_sees_what_is_not_theirs_in_any_store(address: str, tmp_path: Path) -> None:
     with Runs(tmp_path / "runs.db") as runs:

@@ -73,6 +73,7 @@ def test_every_sentence_of_the_contract_has_its_tests() -> None:
 # ---------------------------------------------------------------------------------------------------------- results
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(flow=flows(), questions=queries())
 def test_every_way_of_running_gives_the_same(flow: Operator[Query, Query], questions: list[Query]) -> None:
@@ -138,6 +139,7 @@ def test_only_costly_steps_are_kept(runs: Runs) -> None:
     assert COUNTER.calls == 1
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(text=st.text("abc", min_size=1, max_size=3), others=st.lists(st.text("xyz", max_size=2), min_size=2, max_size=4))
 def test_a_cached_result_never_carries_anothers_provenance(text: str, others: list[str]) -> None:
@@ -268,6 +270,7 @@ def test_two_principals_never_share_an_entry() -> None:
     assert COUNTER.calls == 1, "a model does not depend on who asks"
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(flow=flows(), questions=queries())
 def test_usage_is_logical_and_spent_is_real(flow: Operator[Query, Query], questions: list[Query]) -> None:
@@ -291,6 +294,7 @@ def test_usage_is_logical_and_spent_is_real(flow: Operator[Query, Query], questi
 # ------------------------------------------------------------------------------------------------------------ costs
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(
     flow=flows(limits=True), questions=queries(), calls=st.integers(0, 5), threads=st.integers(1, 4), each=st.booleans()
@@ -337,6 +341,7 @@ def test_a_guard_limits_its_body_alone() -> None:
     assert run.spent.calls == 3
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(flow=flows(), questions=queries())
 def test_lanes_add_up_to_the_run(flow: Operator[Query, Query], questions: list[Query]) -> None:
@@ -370,6 +375,7 @@ def nested(depth: int, width: int, leaf: Operator[Query, Query]) -> Operator[Que
     return Branch(inner, *(leaf for _ in range(width - 1))) >> Glue()
 
 
+@pytest.mark.slow
 def test_nested_branches_keep_all_threads_at_work() -> None:
     """4 deep, 16 wide, 2 threads: 61 waits of 10 ms; the ideal is half their sum, and work never stands still."""
     leaf = Sleep(0.01)
@@ -383,6 +389,7 @@ def test_nested_branches_keep_all_threads_at_work() -> None:
     assert busy > 0.5, f"threads were busy {busy:.0%} of the time"
 
 
+@pytest.mark.slow
 def test_no_more_steps_at_once_than_threads() -> None:
     for threads in (1, 2, 3, 8):
         COUNTER.reset()
@@ -406,6 +413,7 @@ def test_steps_that_never_wait_stay_in_the_callers_thread() -> None:
 # --------------------------------------------------------------------------------------------- streaming, cancelling
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(flow=flows(), question=st.text("abxy", min_size=1, max_size=3))
 def test_a_stream_ends_with_the_plain_result(flow: Operator[Query, Query], question: str) -> None:

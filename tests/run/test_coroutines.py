@@ -50,6 +50,7 @@ async def last_of(events: AsyncIterator[Any]) -> Any:
     return [event async for event in events][-1].value
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(flow=flows(), asked=queries())
 def test_awaited_and_plain_runs_give_equal_results(flow: Operator[Query, Query], asked: list[Query]) -> None:
@@ -64,6 +65,7 @@ def test_awaited_and_plain_runs_give_equal_results(flow: Operator[Query, Query],
     assert asyncio.run(awaited()) == expected
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(cancelled=st.dictionaries(st.integers(0, 39), st.floats(0, 0.02), max_size=40), threads=st.integers(1, 9))
 def test_tasks_cancelled_at_any_time_leave_the_others_alone(cancelled: dict[int, float], threads: int) -> None:
@@ -109,6 +111,7 @@ def test_200_questions_at_the_same_time_each_with_its_own_context_and_cost() -> 
     assert run.scope.inner == ()
 
 
+@pytest.mark.slow
 def test_the_loop_goes_on_while_a_flow_works() -> None:
     async def main() -> int:
         with Run():
@@ -129,6 +132,7 @@ def test_one_thread_is_enough() -> None:
     assert [first.text for first, _ in asyncio.run(main())] == [f"{n}a" for n in range(20)]
 
 
+@pytest.mark.slow
 def test_cancelling_a_task_stops_its_own_work_and_no_other() -> None:
     begun, closed, ended = threading.Event(), threading.Event(), threading.Event()
 
@@ -159,6 +163,7 @@ def test_cancelling_a_task_stops_its_own_work_and_no_other() -> None:
     assert COUNTER.seen == ["r", "r"]  # Sleep and Ask; nothing after the blocked step
 
 
+@pytest.mark.slow
 def test_cancelling_closes_the_socket_that_a_model_waits_for() -> None:
     @step(waits=True)
     def reply(query: Query) -> str:
@@ -177,6 +182,7 @@ def test_cancelling_closes_the_socket_that_a_model_waits_for() -> None:
         assert time.monotonic() - started < 15
 
 
+@pytest.mark.slow
 def test_what_waits_for_a_thread_is_never_begun_after_it_was_cancelled() -> None:
     async def main() -> None:
         with Run(threads=2):
@@ -236,6 +242,7 @@ def test_errors_are_raised_where_they_are_awaited_and_rows_fail_alone() -> None:
     assert (first, last) == (Query("aa", "a"), Query("ba", "b"))
 
 
+@pytest.mark.slow
 def test_a_slow_reader_slows_the_flow() -> None:
     sent = 0
 
@@ -264,6 +271,7 @@ def test_a_slow_reader_slows_the_flow() -> None:
     assert text == "x" * 2000
 
 
+@pytest.mark.slow
 def test_a_stream_has_one_thread_and_ends_with_its_reader() -> None:
     flow: Operator[Query, Query] = Ask("a")
     for _ in range(50):

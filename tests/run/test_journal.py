@@ -44,6 +44,7 @@ def all_at_once(*calls: Any) -> None:
         sys.setswitchinterval(before)
 
 
+@pytest.mark.slow
 def test_no_span_is_lost_between_threads(tmp_path: Path) -> None:
     with Runs(tmp_path / "runs.db") as runs:
         runs.journal.buffer = 3
@@ -168,6 +169,7 @@ def test_a_locked_file_is_not_called_damaged(tmp_path: Path, monkeypatch: pytest
         Runs(tmp_path / "other.db")
 
 
+@pytest.mark.slow
 def test_what_was_done_is_written_although_nobody_closed(tmp_path: Path) -> None:
     program = (
         "from spolia.journal import Runs; from spolia.run import Run; from tests.run.flows import Ask, Query\n"
@@ -181,6 +183,7 @@ def test_what_was_done_is_written_although_nobody_closed(tmp_path: Path) -> None
         assert runs.database.read("SELECT count(*) FROM cache") == [(1,)]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_process_writes_and_reads_for_itself(tmp_path: Path) -> None:
@@ -202,6 +205,7 @@ def test_a_forked_process_writes_and_reads_for_itself(tmp_path: Path) -> None:
         assert len(runs.journal.runs()) == 2
 
 
+@pytest.mark.slow
 def test_two_processes_share_one_file(tmp_path: Path) -> None:
     program = (
         "from spolia.journal import Runs; from spolia.run import Run; from tests.run.flows import *\n"
@@ -227,6 +231,7 @@ class Long(Operator[Query, Query]):
         return value.rewritten(value.text * 10_000)
 
 
+@pytest.mark.slow
 def test_the_file_does_not_grow_for_ever(tmp_path: Path) -> None:
     for start in range(4):
         with (

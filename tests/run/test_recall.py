@@ -314,6 +314,7 @@ def test_a_changed_class_of_yours_is_run_again_and_a_changed_remark_is_not(
     assert len(cache._kept) == 2
 
 
+@pytest.mark.slow
 def test_nothing_is_left_behind_by_many_questions() -> None:
     cache = Cache(entries=100)
     with Run(cache=cache, threads=2) as run:

@@ -78,6 +78,7 @@ def grid(kind: type[Retriever]) -> list[Operator[Query, Ranking]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Retriever, Vectorised])
 def test_144_flows_over_three_retrievers_search_three_times(kind: type[Retriever]) -> None:
     every = grid(kind)
@@ -111,6 +112,7 @@ def test_rows_and_threads_at_the_same_time_compute_once(kind: type[Retriever]) -
     assert COUNTER.calls == 2 * 3
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(flow=flows(), questions=queries())
 def test_a_shared_run_gives_what_a_plain_one_gives(flow: Operator[Query, Query], questions: list[Query]) -> None:

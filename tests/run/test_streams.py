@@ -51,6 +51,7 @@ def final(events: Any) -> str:
 LONG: Operator[Query, Query] = Then(*(Sleep(0.005) >> Ask() for _ in range(100)))
 
 
+@pytest.mark.slow
 def test_a_stream_that_nobody_holds_any_more_stops() -> None:
     with Run() as run:
         for _ in run.stream(LONG, Query("q")):

@@ -330,6 +330,7 @@ class First(Operator[Sequence[Ranking], Ranking]):
         return value[0]
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     form=st.sampled_from(sorted(FORMS)),

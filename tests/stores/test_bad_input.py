@@ -64,6 +64,7 @@ def test_a_folder_of_something_else(fast_folder: Path) -> None:
     assert "a folder without corpus.db; it was not touched. Name another path" in refused(fast_folder / "photos")
 
 
+@pytest.mark.slow
 def test_the_database_alone_is_enough_to_go_on(fast_folder: Path) -> None:
     made, alone = Corpus(str(fast_folder / "made")).create(), Corpus(str(fast_folder / "alone"))
     sync(made, FIRST)
@@ -172,6 +173,7 @@ def as_somebody_else(corpus: Corpus, how: str) -> dict[str, object]:
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
 
 
+@pytest.mark.slow
 @needs_root
 @pytest.mark.parametrize("is_open", [False, True])
 def test_a_store_that_may_only_be_read_can_be_searched(corpus: Corpus, is_open: bool) -> None:
@@ -187,6 +189,7 @@ def test_a_store_that_may_only_be_read_can_be_searched(corpus: Corpus, is_open: 
     assert "Name a path in a folder of your own" in str(said["create"])
 
 
+@pytest.mark.slow
 @needs_root
 def test_a_store_that_may_not_be_read(corpus: Corpus) -> None:
     Path(corpus.path).chmod(0o700)
@@ -196,6 +199,7 @@ def test_a_store_that_may_not_be_read(corpus: Corpus) -> None:
         assert "chmod -R a+rX" in str(said[use])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [3_000, 40_000, 200_000, 900_000, 1_300_000])
 def test_a_full_disk_loses_nothing_and_can_be_read(corpus: Corpus, limit: int) -> None:
     """Files may not grow beyond a limit: each step of writing comes to it at another one."""

@@ -25,6 +25,8 @@ from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Query
 from tests.stores.beside import differing
 
+pytestmark = pytest.mark.slow
+
 EMBEDDER = HashingEmbedder(32)
 DATABASES: list[Database] = [LanceDB(), Chroma(), Qdrant()]
 WORDS = ["stone", "road", "arch", "bridge", "wall", "tower", "gate", "column", "temple", "forum", "bath", "market"]
@@ -52,7 +54,6 @@ def found(group: NodeGroup, text: str) -> list[tuple[str, float]]:
     return [(hit.node.text, round(hit.score, 9)) for hit in Dense(group, EMBEDDER, top_k=5)(Query(text))]
 
 
-@pytest.mark.slow
 def test_a_database_answers_as_exact_search_does_and_follows(
     tmp_path: Path, settings: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,7 +72,6 @@ def test_a_database_answers_as_exact_search_does_and_follows(
     assert corpus.snapshot().check() == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("point", ["databases.follow", "databases.followed", "publish.commit"])
 def test_a_killed_writer_leaves_a_database_that_the_next_one_mends(
     tmp_path: Path, settings: Database, point: str
@@ -95,7 +95,6 @@ def test_a_killed_writer_leaves_a_database_that_the_next_one_mends(
     assert corpus.snapshot().check() == []
 
 
-@pytest.mark.slow
 def test_writers_killed_one_after_the_other_leave_what_readers_see_and_the_next_one_cleans_up(
     tmp_path: Path, settings: Database
 ) -> None:

@@ -43,6 +43,7 @@ FAULTS: list[tuple[str, Any, str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("place", "instead", "name"), FAULTS, ids=[name for _, _, name in FAULTS])
 def test_a_fault_would_be_seen(
     place: str, instead: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -16,6 +16,8 @@ import spolia
 from spolia.stores.corpus import Corpus
 from spolia.stores.files import FAIL_POINTS, POSTGRES_FAIL_POINTS
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 KILLS = 60
 """At random; benchmarks/kills.py does 300 for each store."""
@@ -49,7 +51,6 @@ def test_what_a_killed_maker_left_beside_the_store_is_swept(fast_folder: Path) -
     assert sorted(found.name for found in fast_folder.iterdir()) == ["[a] b.spolia", "[a] b.spolia.tmp1"]
 
 
-@pytest.mark.slow
 def test_killed_at_each_fail_point_nothing_is_lost_and_repeating_gives_the_same(fast_folder: Path) -> None:
     end, *killed = results(fast_folder, *(point for point in FAIL_POINTS if not point.startswith(ELSEWHERE)))
     assert end["wrong"] == []
@@ -60,7 +61,6 @@ def test_killed_at_each_fail_point_nothing_is_lost_and_repeating_gives_the_same(
     assert {result["at"]: result["wrong"] for result in killed if result["wrong"]} == {}
 
 
-@pytest.mark.slow
 def test_killed_at_random_nothing_is_lost_and_repeating_gives_the_same(fast_folder: Path) -> None:
     end, *killed = results(fast_folder, "--random", str(KILLS), "1")
     assert end["wrong"] == []

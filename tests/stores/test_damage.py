@@ -130,6 +130,7 @@ def test_a_damaged_truth_is_found(corpus: Corpus) -> None:
         copy.snapshot().check()
 
 
+@pytest.mark.slow
 def test_many_small_segments_become_one(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segments, "SMALL_SEGMENTS", 4)
     pinned = corpus.snapshot()

@@ -49,6 +49,7 @@ def found(snapshot: Snapshot, filter: Condition) -> set[str]:
 # What does not fit.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "now"),
     [
@@ -75,6 +76,7 @@ def test_a_value_that_does_not_fit_is_no_value(address: str, before: tuple[Field
     assert found(corpus.snapshot(), where(year="xxxx")) == {"a"}, "it is kept as it is"
 
 
+@pytest.mark.slow
 def test_the_own_metadata_of_a_node_are_passed_over_alike(address: str) -> None:
     corpus = filled(address)
     with corpus.writer() as writer:
@@ -134,6 +136,7 @@ def test_fields_come_back_from_an_export(address: str, fast_folder: Path) -> Non
     assert found(other.snapshot(), where(year=2020, lang="en")) == {"a"}
 
 
+@pytest.mark.slow
 def test_a_touched_file_has_its_new_time_from_the_next_generation_on(address: str) -> None:
     corpus = filled(address)
     with corpus.writer() as writer:

@@ -71,6 +71,7 @@ def masks(placed: PlacedVectors) -> dict[str, np.ndarray[tuple[int, ...], np.dty
     }
 
 
+@pytest.mark.slow
 def test_nearly_all_is_found_and_nothing_else(built: Built) -> None:
     search, placed = built
     exact, queries = ExactSearch(placed, search.metric), asked(search.metric)
@@ -87,6 +88,7 @@ def test_nearly_all_is_found_and_nothing_else(built: Built) -> None:
             assert all(dict(ours)[key] == dict(theirs)[key] for key in same), name
 
 
+@pytest.mark.slow
 def test_one_query_finds_what_it_finds_among_many(built: Built) -> None:
     search, placed = built
     queries = asked(search.metric)
@@ -117,6 +119,7 @@ def test_all_nodes_can_be_asked_for(built: Built) -> None:
     assert sorted(key for key, _ in found) == placed.keys.tolist()
 
 
+@pytest.mark.slow
 def test_threads_find_the_same(built: Built) -> None:
     search, placed = built
     allowed, queries = Allowed(placed.keys), asked(search.metric)
@@ -167,6 +170,7 @@ def test_a_cut_graph_is_refused_and_not_followed(segment: Path, graph: Path, cut
     assert not is_whole(graph, segment)
 
 
+@pytest.mark.slow
 def test_any_changed_byte_is_refused(segment: Path, graph: Path) -> None:
     written = graph.read_bytes()
     draw = np.random.default_rng(1)
@@ -227,6 +231,7 @@ build_graphs(Path(sys.argv[1]), EMBEDDER, {1: 600, 2: 600}, "cosine", SETTINGS.b
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("point", "left"),
     [
@@ -275,6 +280,7 @@ for step in sys.argv[3:]:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [("search", "embed", "search"), ("embed", "search", "embed")])
 def test_graphs_and_the_embedder_live_in_one_process(segment: Path, graph: Path, order: tuple[str, ...]) -> None:
     """They load C++ libraries that clash: whichever came second crashed the process, or not."""
@@ -282,6 +288,7 @@ def test_graphs_and_the_embedder_live_in_one_process(segment: Path, graph: Path,
     assert subprocess.run(command, check=False).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_killed_sweep_goes_on(tmp_path: Path, graph: Path) -> None:
     code = "import sys; from pathlib import Path; from spolia.stores.vectors.graphs import sweep_graphs; "
     command = [sys.executable, "-c", code + "sweep_graphs(Path(sys.argv[1]), [])", str(tmp_path)]

@@ -62,6 +62,7 @@ def test_what_is_allowed_is_found_as_among_all(
         assert lexical.search(question, TOP_K, None, Allowed(KEYS, mask)) == expected(lexical, question, mask)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [False, True])
 @pytest.mark.parametrize("few", [index.FEW, NODES])
 def test_what_is_allowed_is_found_among_what_may_be_read(
@@ -86,6 +87,7 @@ def test_runs_of_what_is_allowed() -> None:
     assert Allowed(keys, np.zeros(5, dtype=np.bool_)).runs(1) == []
 
 
+@pytest.mark.slow
 def test_terms_weigh_what_they_would_if_what_is_gone_had_never_been(tmp_path: Path) -> None:
     """Of nodes of one length; the mean length is that of all that were ever in the index."""
     nodes = [(key, f"w{key % 7} w{key % 3} w{key % 2 + 8}", 0) for key in range(1, 301)]

@@ -24,6 +24,8 @@ from spolia.testing.hash_embedder import HashingEmbedder
 from tests.stores.crashing import ended, forked
 from tests.stores.stored import HERE, stored
 
+pytestmark = pytest.mark.slow
+
 TRUTHS = ("folder", "postgres")
 SCHEMAS = sorted(migrations.STEPS)
 ANN = frozenset({"ann"})

@@ -116,6 +116,7 @@ def test_a_database_that_is_gone_is_done_without(
     assert noted == ["The server refused the connection. Vectors were compared one by one instead, which is slower."]
 
 
+@pytest.mark.slow
 def test_following_can_be_repeated_and_is_checked(tmp_path: Path) -> None:
     index, vectors = InSQLite(tmp_path / "index.db", "cosine"), drawn(2_500, DIMENSION)
     keys = np.arange(2_500)

@@ -21,6 +21,7 @@ from tests.stores.searched import compared, drawn, placed_in
 METRICS: tuple[Metric, ...] = ("cosine", "dot", "euclidean")
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     metric=st.sampled_from(METRICS),

@@ -29,6 +29,8 @@ from spolia.stores.vectors.dense import Vectors
 from spolia.testing import HashingEmbedder
 from spolia.types import Document, Query, Region, Value
 
+pytestmark = pytest.mark.slow
+
 ALL: frozenset[str] = frozenset()
 HUES = ("red", "green", "blue")
 

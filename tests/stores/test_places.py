@@ -59,6 +59,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(states=st.lists(CHANGES, min_size=2, max_size=8))
 def test_they_are_what_reading_them_anew_says(
@@ -83,6 +84,7 @@ def test_one_changed_document_costs_its_own_nodes(fresh: Corpus, asked: list[int
     assert asked == [100, 1]
 
 
+@pytest.mark.slow
 def test_only_what_stood_in_joined_segments_is_asked_for_again(
     fresh: Corpus, asked: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

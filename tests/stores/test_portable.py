@@ -125,6 +125,7 @@ def asked(corpus: Corpus) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_what_is_imported_answers_as_what_was_exported(corpus: Corpus, fast_folder: Path) -> None:
     there = export_store(corpus, fast_folder / "notes.zip")
     other = Corpus(str(fast_folder / "other.spolia"))
@@ -135,6 +136,7 @@ def test_what_is_imported_answers_as_what_was_exported(corpus: Corpus, fast_fold
     assert other.latest().check() == []
 
 
+@pytest.mark.slow
 def test_an_imported_store_is_the_same_file_again(corpus: Corpus, fast_folder: Path) -> None:
     other = Corpus(str(fast_folder / "other.spolia"))
     export_store(corpus, fast_folder / "1.zip")
@@ -146,6 +148,7 @@ def test_an_imported_store_is_the_same_file_again(corpus: Corpus, fast_folder: P
     assert first == (fast_folder / "3.zip").read_bytes()
 
 
+@pytest.mark.slow
 def test_an_imported_store_goes_on_with_its_folder(corpus: Corpus, folder: Path, fast_folder: Path) -> None:
     export_store(corpus, fast_folder / "notes.zip")
     other = Corpus(str(fast_folder / "other.spolia"))
@@ -163,6 +166,7 @@ def test_an_empty_store_can_be_carried(fast_folder: Path) -> None:
     assert other.latest().groups() == ()
 
 
+@pytest.mark.slow
 def test_only_the_pinned_generation_is_written(corpus: Corpus, fast_folder: Path) -> None:
     with corpus.writer() as writer:
         writer.remove("stones.md")
@@ -232,6 +236,7 @@ def test_a_changed_bit_of_the_end_record_is_damage(exported: Path, corpus: Corpu
     assert damaged > 10
 
 
+@pytest.mark.slow
 def test_a_changed_byte_is_noticed_wherever_it_matters(exported: Path, corpus: Corpus) -> None:
     data, draw, expected = exported.read_bytes(), random.Random(7), asked(corpus)
     harmless = 0
@@ -268,6 +273,7 @@ def rewritten(path: Path, change: Callable[[dict[str, bytes]], None], *, sealed:
         file.comment = comment
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["../../evil.txt", "/tmp/evil.txt", "nodes/../../x", "C:\\evil", "extra.jsonl"])
 def test_what_does_not_belong_there_is_refused_and_written_nowhere(exported: Path, name: str) -> None:
     before = set(exported.parent.parent.rglob("*evil*"))
@@ -307,6 +313,7 @@ def test_a_changed_line_is_refused_by_its_checksum(exported: Path) -> None:
     assert "checksum of nodes/0.jsonl differs" in refused(exported)
 
 
+@pytest.mark.slow
 def test_more_than_fits_on_the_disk_is_refused_before_it_is_unpacked(exported: Path) -> None:
     bomb = zipfile.ZipFile(exported, "a", zipfile.ZIP_DEFLATED)
     with bomb, bomb.open("bomb", "w") as member:
@@ -392,6 +399,7 @@ import_store(sys.argv[1], Corpus(sys.argv[2]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "point", ["create.rename", "define.write", "put.document", "add.nodes", "vectors.register", "publish.commit"]
 )
@@ -406,6 +414,7 @@ def test_a_killed_import_leaves_no_half_store(exported: Path, corpus: Corpus, po
     assert target.latest().check() == []
 
 
+@pytest.mark.slow
 def test_an_import_may_be_killed_at_any_time(exported: Path, corpus: Corpus) -> None:
     target, draw, expected = Corpus(str(exported.with_name("target.spolia"))), random.Random(3), asked(corpus)
     command = [sys.executable, "-c", IMPORT, str(exported), target.path]
@@ -425,6 +434,7 @@ def test_an_import_may_be_killed_at_any_time(exported: Path, corpus: Corpus) -> 
     assert target.latest().check() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("address", ["postgres"], indirect=True)
 def test_a_store_goes_to_another_database_and_back(exported: Path, corpus: Corpus, address: str) -> None:
     between, back = Corpus(address), Corpus(str(exported.with_name("back.spolia")))

@@ -38,6 +38,8 @@ from tests.stores.scenario import EMBEDDER, FIRST, MANIFEST, SECOND, add_missing
 from tests.stores.servers import Server
 from tests.stores.test_crashes import results
 
+pytestmark = pytest.mark.slow
+
 TRUTHS = ("postgres",)
 NOBODY: frozenset[str] = frozenset()
 KILLS = 10
@@ -502,7 +504,6 @@ def test_a_vector_database_beside_is_refused(corpus: Corpus) -> None:
 # Kills.
 
 
-@pytest.mark.slow
 def test_killed_at_each_fail_point_nothing_is_lost_and_repeating_gives_the_same(
     server: Server, fast_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -514,7 +515,6 @@ def test_killed_at_each_fail_point_nothing_is_lost_and_repeating_gives_the_same(
     assert {result["at"]: result["wrong"] for result in killed if result["wrong"]} == {}
 
 
-@pytest.mark.slow
 def test_killed_at_random_nothing_is_lost_and_repeating_gives_the_same(
     server: Server, fast_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

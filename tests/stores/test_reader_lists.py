@@ -54,6 +54,7 @@ def test_what_is_no_document(fast_folder: Path) -> None:
         writer.set_readers("tides.md", ["ann"])
 
 
+@pytest.mark.slow
 def test_a_list_is_for_those_that_it_names_whatever_its_kind(fast_folder: Path) -> None:
     corpus: Any = Corpus(str(fast_folder / "a.spolia"))
     add_texts(corpus, {"tides.md": "The tide rises."})

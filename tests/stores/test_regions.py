@@ -22,7 +22,7 @@ DOCUMENT = Document(
     ),
     boxes=Boxes.of([(0, 5, Box(1, 1.5, 2.5, 30.0, 4.0)), (6, 11, Box(1, 1.5, 6.0, 30.0, 8.0))]),
 )  # fmt: skip
-pytestmark = pytest.mark.parametrize("address", ["folder", "PostgreSQL"], indirect=True)
+pytestmark = [pytest.mark.slow, pytest.mark.parametrize("address", ["folder", "PostgreSQL"], indirect=True)]
 ANN, BOB = frozenset({"ann"}), frozenset({"bob"})
 
 

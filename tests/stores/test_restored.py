@@ -26,6 +26,8 @@ from spolia.types import Query, Ranking
 from tests.stores.scenario import FIRST, sync
 from tests.stores.servers import Server
 
+pytestmark = pytest.mark.slow
+
 TRUTHS = ("folder", "postgres")
 LOST = {**FIRST, "secret/new.txt": "The old mill burns.", "late.txt": "A tale of barley lost at sea.\nNobody saw it."}
 INSTEAD = {**FIRST, "late.txt": "The mill stands.\nBarley grows behind it.", "secret/new.txt": "Ann owns the barley."}

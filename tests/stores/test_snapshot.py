@@ -26,6 +26,7 @@ def texts(snapshot: Snapshot, text: str, access: frozenset[str] = NOBODY, top_k:
     return [hit.node.text for hit in snapshot.hits(snapshot.search("chunk", text, top_k, access), access)]
 
 
+@pytest.mark.slow
 def test_one_text_under_two_names_is_one_document_that_lives_as_long_as_one_of_them(corpus: Corpus) -> None:
     assert texts(corpus.snapshot(), "names") == ["One text under two names."]
     with corpus.writer() as writer:
@@ -37,6 +38,7 @@ def test_one_text_under_two_names_is_one_document_that_lives_as_long_as_one_of_t
     assert texts(corpus.snapshot(), "names") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("address", ["folder"], indirect=True)  # it looks at files
 def test_what_no_kept_generation_shows_is_gone(corpus: Corpus) -> None:
     for number in range(4):
@@ -50,6 +52,7 @@ def test_what_no_kept_generation_shows_is_gone(corpus: Corpus) -> None:
     assert [text for (text,) in kept] == ["Carsten Olsen, version 2", "Carsten Olsen, version 3"]
 
 
+@pytest.mark.slow
 def test_a_run_sees_one_generation(corpus: Corpus) -> None:
     with Run():
         before = corpus.fingerprint()
@@ -59,6 +62,7 @@ def test_a_run_sees_one_generation(corpus: Corpus) -> None:
     assert corpus.fingerprint() != before
 
 
+@pytest.mark.slow
 def test_addresses_are_plain_values(corpus: Corpus) -> None:
     group = corpus.group("chunk")
     assert pickle.loads(pickle.dumps(group)) == group
@@ -68,11 +72,13 @@ def test_addresses_are_plain_values(corpus: Corpus) -> None:
     assert Corpus("nowhere.spolia").fingerprint() is None
 
 
+@pytest.mark.slow
 def test_an_unknown_group_is_refused_with_those_that_are_there(corpus: Corpus) -> None:
     with pytest.raises(StoreError, match=r"no node group 'chunks'\. It has: chunk\."):
         corpus.snapshot().search("chunks", "stones", 1, NOBODY)
 
 
+@pytest.mark.slow
 def test_equal_scores_are_ordered_by_id_wherever_the_cut_is(address: str) -> None:
     corpus = Corpus(address).create()
     for number in range(3):
@@ -90,6 +96,7 @@ def test_equal_scores_are_ordered_by_id_wherever_the_cut_is(address: str) -> Non
         assert snapshot.search("chunk", "stone", top_k, NOBODY) == everything[:top_k]
 
 
+@pytest.mark.slow
 def test_a_term_asked_twice_counts_twice(corpus: Corpus) -> None:
     snapshot = corpus.snapshot()
     ((_, once),) = snapshot.search("chunk", "temples", 1, NOBODY)
@@ -97,6 +104,7 @@ def test_a_term_asked_twice_counts_twice(corpus: Corpus) -> None:
     assert twice == pytest.approx(2 * once, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_a_vector_of_another_length_is_refused(corpus: Corpus) -> None:
     with pytest.raises(StoreError, match=r"shape \(1, 3\), those of the store have 8 numbers"):
         corpus.snapshot().nearest("chunk", EMBEDDER, np.ones(3, np.float32), 1, NOBODY)
@@ -106,6 +114,7 @@ def test_a_vector_of_another_length_is_refused(corpus: Corpus) -> None:
         corpus.snapshot().nearest("chunk", "other", np.ones(8, np.float32), 1, NOBODY)
 
 
+@pytest.mark.slow
 def test_stats_count_what_is_there(corpus: Corpus) -> None:
     stats = corpus.snapshot().stats()
     assert (stats.generation, stats.documents, stats.sources) == (1, 4, (("indexed", 5),))
@@ -113,6 +122,7 @@ def test_stats_count_what_is_there(corpus: Corpus) -> None:
     assert stats.bytes > 10_000
 
 
+@pytest.mark.slow
 def test_a_reader_whose_generation_was_swept_before_it_held_it_reads_the_next(
     corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:

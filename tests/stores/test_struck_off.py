@@ -16,6 +16,8 @@ from spolia.stores.snapshot.lineage import parents
 from spolia.types import Query
 from tests.stores.scenario import add_missing_vectors, put
 
+pytestmark = pytest.mark.slow
+
 TRUTHS = ("folder", "postgres")
 SECRET = "secret/c.txt"
 

@@ -30,6 +30,8 @@ from spolia.stores.writer import Writer
 from spolia.types import Document, Meta, Node
 from tests.stores.servers import Server
 
+pytestmark = pytest.mark.slow
+
 GROUPS = ("chunk", "other")
 LANG, YEAR = Field("lang"), Field("year", "int", default=0)
 SCHEMAS = (Schema((LANG, YEAR)), Schema((LANG,)), Schema((Field("lang", default="de"), Field("year", "int"))))

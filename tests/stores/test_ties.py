@@ -49,6 +49,7 @@ def found(corpus: Corpus, by: str, top_k: int) -> list[str]:
     return [node.document for node in snapshot.nodes([key for key, _ in keys], NOBODY)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["words", "dense", "sparse"])
 def test_the_order_of_what_is_equal_does_not_depend_on_when_it_came(tmp_path: Path, by: str) -> None:
     first, last = stored(tmp_path / "a.spolia", NAMES), stored(tmp_path / "b.spolia", NAMES[::-1])

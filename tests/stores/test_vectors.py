@@ -118,6 +118,7 @@ def test_sparse_vectors_go_the_same_way(taking: SegmentWriter, monkeypatch: pyte
 # Joining.
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(1, 90_000), max_size=40), st.sampled_from([None, 5_000, 50_000]))
 def test_joining_comes_to_rest_with_few_segments(counts: list[int], above: int | None) -> None:
     rows = dict(enumerate(counts, 1))
@@ -198,6 +199,7 @@ def searched(corpus: Corpus, index: HNSW | Exact) -> tuple[GraphSearch | ExactSe
     return search, Allowed(search.placed.keys)
 
 
+@pytest.mark.slow
 def test_a_graph_is_used_as_soon_as_it_is_built(large: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     noted: list[str] = []
     monkeypatch.setattr(segment_search, "note", noted.append)
@@ -215,6 +217,7 @@ def test_a_graph_is_used_as_soon_as_it_is_built(large: Corpus, monkeypatch: pyte
     assert search.graphs[0]() is searched(large, SETTINGS)[0].graphs[0]()  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_a_damaged_graph_is_done_without_and_said(large: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     noted: list[str] = []
     monkeypatch.setattr(segment_search, "note", noted.append)
@@ -233,6 +236,7 @@ def test_a_damaged_graph_is_done_without_and_said(large: Corpus, monkeypatch: py
     assert path.read_bytes() == content
 
 
+@pytest.mark.slow
 def test_nodes_that_were_removed_are_not_found(large: Corpus) -> None:
     built(large)
     before, whole = searched(large, SETTINGS)
@@ -249,10 +253,12 @@ def test_nodes_that_were_removed_are_not_found(large: Corpus) -> None:
     assert before.search(query, 1, whole)[0][0][0] == whole.keys[0]  # an older generation finds what it found
 
 
+@pytest.mark.slow
 def test_a_small_group_is_compared(large: Corpus) -> None:
     assert isinstance(searched(large, SETTINGS.but(above=6_000))[0], ExactSearch)
 
 
+@pytest.mark.slow
 def test_nodes_without_vectors_are_an_error(large: Corpus) -> None:
     with pytest.raises(StoreError, match=r"5000 nodes of group 'line' in .* have no vector from 'another'"):
         vector_search(large.snapshot(), "line", "another", "cosine", Exact())

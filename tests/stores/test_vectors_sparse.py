@@ -23,6 +23,7 @@ def hashes(count: int) -> list[bytes]:
     return [str(number).encode().ljust(16) for number in range(count)]
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(
     first=TEXTS, second=TEXTS, asked=TEXTS, top_k=st.integers(0, 60), seed=st.integers(0, 99), filtered=st.booleans()

@@ -52,6 +52,7 @@ def test_the_same_again_writes_nothing_and_embeds_nothing(corpus: Corpus) -> Non
     }
 
 
+@pytest.mark.slow
 def test_a_moved_file_keeps_its_nodes_and_its_index(corpus: Corpus) -> None:
     snapshot = corpus.snapshot()
     keys = snapshot.search("chunk", "temples", 10, NOBODY)
@@ -63,6 +64,7 @@ def test_a_moved_file_keeps_its_nodes_and_its_index(corpus: Corpus) -> None:
     assert found(corpus, "temples") == ["far/away.txt"]
 
 
+@pytest.mark.slow
 def test_a_move_onto_another_source_takes_its_place(corpus: Corpus) -> None:
     with corpus.writer() as writer:
         writer.move("b.txt", source_of("a.txt", FIRST["b.txt"]))
@@ -71,6 +73,7 @@ def test_a_move_onto_another_source_takes_its_place(corpus: Corpus) -> None:
     assert corpus.snapshot().check() == []
 
 
+@pytest.mark.slow
 def test_a_touched_source_is_no_new_generation(corpus: Corpus) -> None:
     with corpus.writer() as writer:
         writer.touch(writer.sources()["a.txt"].but(mtime_ns=5))
@@ -79,6 +82,7 @@ def test_a_touched_source_is_no_new_generation(corpus: Corpus) -> None:
         assert writer.generation == 1
 
 
+@pytest.mark.slow
 def test_what_has_changed_is_told_by_stamps(corpus: Corpus) -> None:
     with corpus.writer() as writer:
         rows = writer.sources()
@@ -90,6 +94,7 @@ def test_what_has_changed_is_told_by_stamps(corpus: Corpus) -> None:
         assert set(writer.sources(["b.txt", "a.txt"])) == {"b.txt"}
 
 
+@pytest.mark.slow
 def test_a_document_that_is_read_differently_is_replaced_for_all_its_sources(corpus: Corpus) -> None:
     document, _ = document_of("same.txt", FIRST["same.txt"])
     changed = document.but(text="Read better now.", headings=(Heading(0, 1, "Read"),), pages=(0, 5))
@@ -104,6 +109,7 @@ def test_a_document_that_is_read_differently_is_replaced_for_all_its_sources(cor
     assert snapshot.check() == []
 
 
+@pytest.mark.slow
 def test_a_document_replaced_twice_before_publishing_is_the_last_one(corpus: Corpus) -> None:
     with corpus.writer() as writer:
         for text in ("First draft.", "Second draft.", "Third draft."):
@@ -115,6 +121,7 @@ def test_a_document_replaced_twice_before_publishing_is_the_last_one(corpus: Cor
     assert corpus.snapshot().check() == []
 
 
+@pytest.mark.slow
 def test_a_failed_source_keeps_or_loses_what_it_held_as_it_says(corpus: Corpus) -> None:
     with corpus.writer() as writer:
         rows = writer.sources()
@@ -128,6 +135,7 @@ def test_a_failed_source_keeps_or_loses_what_it_held_as_it_says(corpus: Corpus) 
     assert corpus.snapshot().check() == []
 
 
+@pytest.mark.slow
 def test_other_readers_for_the_same_bytes_are_a_new_version(corpus: Corpus) -> None:
     with corpus.writer() as writer:
         put(writer, "b.txt", FIRST["b.txt"], ("ann",))
@@ -135,6 +143,7 @@ def test_other_readers_for_the_same_bytes_are_a_new_version(corpus: Corpus) -> N
     assert corpus.snapshot().check() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("hashes", "vectors", "said"),
     [
@@ -151,6 +160,7 @@ def test_vectors_that_cannot_be_are_refused(
         writer.add_vectors(EMBEDDER, [bytes([n]) * 16 for n in range(hashes)], vectors)
 
 
+@pytest.mark.slow
 def test_another_manifest_is_refused_naming_both_sides(corpus: Corpus) -> None:
     other = MANIFEST.but(
         embeddings=(GroupEmbedding("MiniLM@53aa", 384),),
@@ -172,6 +182,7 @@ def test_another_manifest_is_refused_naming_both_sides(corpus: Corpus) -> None:
         assert said in str(refused.value)
 
 
+@pytest.mark.slow
 def test_a_rebuild_is_seen_only_when_it_is_published(corpus: Corpus) -> None:
     other = MANIFEST.but(transform="Words()", analyzer=Analyzer(stem=""))
     with corpus.writer() as writer:
@@ -191,6 +202,7 @@ def test_a_rebuild_is_seen_only_when_it_is_published(corpus: Corpus) -> None:
     assert corpus.snapshot().check() == []
 
 
+@pytest.mark.slow
 def test_two_groups_are_searched_apart(corpus: Corpus) -> None:
     document, nodes = document_of("c.txt", "A zeppelin.\nA balloon.")
     whole = Node("whole", document.text, document.id, group="whole page")
@@ -206,6 +218,7 @@ def test_two_groups_are_searched_apart(corpus: Corpus) -> None:
     assert said.startswith("group 'whole page': 4 documents were not made yet: a.txt, also.txt, b.txt and 1 more.")
 
 
+@pytest.mark.slow
 def test_two_documents_with_one_id_are_refused_and_nothing_is_lost(corpus: Corpus) -> None:
     first, second = Document("d", "The first text.", uri="1"), Document("d", "The second text.", uri="2")
     with corpus.writer() as writer:

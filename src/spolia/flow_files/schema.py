@@ -63,7 +63,7 @@ class Definitions:
     """Definitions by name, each made once."""
 
     def __init__(self, known: Catalogue) -> None:
-        self.known = known
+        self.known = dict(known)  # looked up once: to list what is installed takes milliseconds
         self.found: dict[str, Schema] = {}
 
     def tagged(self, cls: type, kind: str) -> Schema:
@@ -139,8 +139,7 @@ class Definitions:
         """A value or an address: given by name, or written out with or without its class."""
         options: list[Schema] = [USE]
         written: list[type] = []
-        for name in self.known:
-            cls = self.known[name]
+        for cls in self.known.values():
             if isinstance(cls, type) and not issubclass(cls, Operator) and self._may_stand(cls, shape):
                 options.append(self.tagged(cls, "value"))
                 written.append(cls)

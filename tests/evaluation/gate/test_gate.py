@@ -36,6 +36,8 @@ from spolia.types import Item, Query, Quote, Ranking
 from tests.evaluation.gate.held import TEXTS, asked, items, stored
 from tests.evaluation.killed import experiment
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def chunks(tmp_path: Path) -> NodeGroup:

@@ -39,6 +39,7 @@ def test_what_is_undetermined_is_counted_apart() -> None:
     assert str(agreement([None], [1])) == "kappa undefined, nothing of 0 the same, 1 undetermined"
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("abc")), max_size=30))
 def test_kappa_is_symmetric_and_at_most_1(pairs: list[tuple[str, str]]) -> None:
     ours, theirs = [one for one, _ in pairs], [other for _, other in pairs]

@@ -135,6 +135,7 @@ WRITTEN = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @given(WRITTEN, WORDS, st.lists(WORDS, min_size=1, max_size=3))
 def test_a_measure_lies_between_0_and_1_and_the_order_of_the_gold_does_not_matter(
     written: str, text: str, answers: list[str]
@@ -145,6 +146,7 @@ def test_a_measure_lies_between_0_and_1_and_the_order_of_the_gold_does_not_matte
     assert measure_of(written).score(Answer(text), asked(*reversed(answers))) == score
 
 
+@pytest.mark.slow
 @given(WORDS, st.lists(WORDS, min_size=1, max_size=3), st.sampled_from(["squad", "unicode"]))
 def test_an_exact_match_has_f1_1_unless_it_is_empty(text: str, answers: list[str], words: str) -> None:
     item = asked(*answers)

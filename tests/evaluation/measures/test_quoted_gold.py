@@ -222,6 +222,7 @@ def test_a_share_that_cannot_be_is_refused(name: str, share: str) -> None:
         parse_measure(f"{name}(share={share})")
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 12)), max_size=8), st.integers(1, 5))
 def test_more_places_never_find_less(spans: list[tuple[int, int]], k: int) -> None:
     found = ranking([at(start, start + length) for start, length in spans])

@@ -6,10 +6,6 @@ import random
 from typing import Any
 
 import pytest
-import pytrec_eval
-import sacrebleu
-from nltk.translate.meteor_score import single_meteor_score  # type: ignore[import-untyped]
-from rouge_score.rouge_scorer import RougeScorer  # type: ignore[import-untyped]
 
 from spolia.evaluation.measures.answers.meteor import Meteor
 from spolia.evaluation.measures.answers.ngrams import BLEU
@@ -58,6 +54,8 @@ def runs() -> tuple[list[Item], dict[str, list[str]]]:
 
 @pytest.fixture(scope="module")
 def trec(runs: tuple[list[Item], dict[str, list[str]]]) -> dict[str, dict[str, float]]:
+    import pytrec_eval
+
     items, found = runs
     qrels = {item.id: {one: int(grade) for one, grade in item.grades} for item in items}
     scored = {id: {one: float(-rank) for rank, one in enumerate(names)} for id, names in found.items()}
@@ -88,6 +86,8 @@ def texts() -> list[tuple[str, list[str]]]:
 
 @pytest.mark.parametrize(("written", "name"), [("ROUGE-1", "rouge1"), ("ROUGE-2", "rouge2"), ("ROUGE-L", "rougeL")])
 def test_rouge_is_that_of_rouge_score(written: str, name: str, texts: list[tuple[str, list[str]]]) -> None:
+    from rouge_score.rouge_scorer import RougeScorer  # type: ignore[import-untyped]
+
     scorer = RougeScorer([name])
     for text, answers in texts:
         theirs = max(scorer.score(answer, text)[name].fmeasure for answer in answers)
@@ -97,6 +97,8 @@ def test_rouge_is_that_of_rouge_score(written: str, name: str, texts: list[tuple
 @pytest.mark.parametrize(("words", "tokenize"), [("13a", "13a"), ("characters", "char")])
 @pytest.mark.parametrize("count", [1, 3, 20, 300])
 def test_bleu_is_that_of_sacrebleu(words: str, tokenize: str, count: int, texts: list[tuple[str, list[str]]]) -> None:
+    import sacrebleu
+
     some = texts[:count]
     cases = [Case(asked(*answers), Answer(text)) for text, answers in some]
     most = max(len(answers) for _, answers in some)
@@ -123,6 +125,8 @@ FORMS = (("moon", "moons"), ("pull", "pulls", "pulled"), ("sea", "seas"), ("ship
 
 def test_meteor_is_that_of_nltk_where_no_word_comes_twice() -> None:
     """Where a word has several places the two choose differently, and no published rule says which is right."""
+    from nltk.translate.meteor_score import single_meteor_score  # type: ignore[import-untyped]
+
     draw = random.Random(3)
     for _ in range(200):
         sides = [[draw.choice(forms) for forms in draw.sample(FORMS, draw.randint(1, len(FORMS)))] for _ in range(2)]

@@ -168,27 +168,32 @@ ITEMS = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(ALL_WRITTEN, FOUND, ITEMS)
 def test_a_measure_lies_between_0_and_1(written: str, found: list[str], item: Item) -> None:
     assert 0 <= of(written, ranking(found), item) <= 1
 
 
+@pytest.mark.slow
 @given(st.sampled_from([one for one in EVERY if not one.startswith(("SetP", "SetF1"))]), FOUND, ITEMS)
 def test_what_comes_after_a_passage_a_second_time_changes_nothing(written: str, found: list[str], item: Item) -> None:
     assert of(written, ranking([*found, *found[:3]]), item) == of(written, ranking(found), item)
 
 
+@pytest.mark.slow
 @given(st.sampled_from(["SetP", "SetF1", *GENEROUS]), FOUND, ITEMS)
 def test_a_passage_a_second_time_never_helps(written: str, found: list[str], item: Item) -> None:
     assert of(written, ranking([*found, *found[:3]]), item) <= of(written, ranking(found), item)
 
 
+@pytest.mark.slow
 @given(ALL_WRITTEN, FOUND, ITEMS)
 def test_the_order_of_the_gold_does_not_matter(written: str, found: list[str], item: Item) -> None:
     turned = item.but(gold=tuple(tuple(reversed(group)) for group in reversed(item.gold)))
     assert of(written, ranking(found), turned) == pytest.approx(of(written, ranking(found), item), abs=1e-12)
 
 
+@pytest.mark.slow
 @given(st.sampled_from([one for one in EVERY if not one.startswith(("P@", "SetP", "SetF1"))]), FOUND, ITEMS)
 def test_a_further_member_of_a_satisfied_group_is_neither_missed_nor_needed(
     written: str, found: list[str], item: Item
@@ -198,18 +203,21 @@ def test_a_further_member_of_a_satisfied_group_is_neither_missed_nor_needed(
     assert of(written, ranking(found), wider) == of(written, ranking(found), graded)
 
 
+@pytest.mark.slow
 @given(st.sampled_from(["R", "full"]), st.integers(1, 8), FOUND, ITEMS)
 def test_recall_only_grows_with_k(name: str, k: int, found: list[str], item: Item) -> None:
     less, more = (of(f"{name}@{places}", ranking(found), item) for places in (k, k + 1))
     assert less <= more
 
 
+@pytest.mark.slow
 @given(st.integers(1, 8), FOUND, ITEMS)
 def test_full_recall_never_exceeds_recall(k: int, found: list[str], item: Item) -> None:
     full, some = (of(f"{name}@{k}", ranking(found), item) for name in ("full", "R"))
     assert full == (some == 1)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 8), ITEMS)
 def test_the_best_of_each_group_by_grade_is_the_best_order(k: int, item: Item) -> None:
     grades = dict(item.grades)
@@ -219,6 +227,7 @@ def test_the_best_of_each_group_by_grade_is_the_best_order(k: int, item: Item) -
     assert NDCG(k).score(ranking(best), alone) == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 @given(WRITTEN, FOUND, ITEMS)
 def test_moving_gold_up_never_hurts(written: str, found: list[str], item: Item) -> None:
     distinct = list(dict.fromkeys(found))

@@ -21,6 +21,7 @@ def by_all_signs(d: Any) -> float:
     return float((np.abs(signs @ d) >= abs(d.sum()) - 1e-9).mean())
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.2, 0.5, 1.0]), min_size=1, max_size=12))
 def test_few_differences_are_tried_with_all_signs(differences: list[float]) -> None:

@@ -106,6 +106,7 @@ def test_resamples_are_what_drawing_question_by_question_gives() -> None:
     assert np.quantile(found, shares) == pytest.approx(np.quantile(drawn, shares), abs=0.01)
 
 
+@pytest.mark.slow
 def test_all_columns_are_drawn_together_so_that_differences_are_paired() -> None:
     hard = np.random.default_rng(5).random((400, 1))
     sample = Sample(np.hstack([0.8 * hard + 0.04, 0.8 * hard + 0.02 * np.random.default_rng(6).random((400, 1))]))
@@ -145,6 +146,7 @@ def test_differences_that_are_all_the_same_are_not_taken_for_certain_either() ->
     assert Sample([[0.0, 0.0]] * 30, range=COSTS).difference(1, 0).low == -inf
 
 
+@pytest.mark.slow
 def test_what_is_missing_is_left_out_as_if_it_had_not_been_asked() -> None:
     random = np.random.default_rng(4)
     scores = random.beta(2, 3, (400, 3))
@@ -174,6 +176,7 @@ def test_the_seed_decides() -> None:
     assert interval(scores, seed=1) != interval(scores, seed=2)
 
 
+@pytest.mark.slow
 def test_a_measure_that_is_no_mean_is_totalled_again_for_every_draw() -> None:
     measure = BLEU()
     texts = ["the cat sat on the mat", "a dog ran by the sea today", "owls hunt at night in woods"] * 10
@@ -265,6 +268,7 @@ def test_nothing_to_average_is_refused() -> None:
         difference([1.0], [1.0, 0.0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", EXPECTED)
 @pytest.mark.parametrize("n", [30, 100])
 def test_intervals_hold_the_true_number_about_as_often_as_they_say(kind: str, n: int) -> None:

@@ -66,6 +66,7 @@ def test_links_and_devices_are_counted_and_never_followed() -> None:
     assert list(parts(out.getvalue())) == []
 
 
+@pytest.mark.slow
 def test_bombs_are_refused_by_what_they_state() -> None:
     with pytest.raises(DocumentError, match=r"would unpack from \d+ to 60000000 bytes"):
         list(parts(zip_of({"a.txt": bytes(60_000_000)}), limits=ArchiveLimits()))
@@ -85,6 +86,7 @@ def test_bombs_are_refused_by_what_comes_out() -> None:
         list(parts(tar_of({f"{n}.txt": bytes(300_000) for n in range(5)}, "w:gz"), "a.tar.gz"))
 
 
+@pytest.mark.slow
 def test_a_header_that_would_fill_the_memory_is_refused() -> None:
     header = tarfile.TarInfo("x")
     header.type, header.size = tarfile.XHDTYPE, 30_000_000
@@ -105,6 +107,7 @@ def test_too_many_entries_are_refused(make: object) -> None:
         list(parts(data, name))
 
 
+@pytest.mark.slow
 def test_a_million_entries_are_counted_before_they_are_in_memory() -> None:
     entry = struct.pack("<4s4B4HL2L5H2L", b"PK\x01\x02", 20, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0) + b"x"
     directory = entry * 1_000_000

@@ -77,6 +77,7 @@ def test_insertions_links_and_content_controls_are_read_and_deletions_are_not() 
     assert text == "In a control. Inserted. A link."
 
 
+@pytest.mark.slow
 def test_a_bomb_is_refused_by_the_size_that_it_states() -> None:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -85,6 +86,7 @@ def test_a_bomb_is_refused_by_the_size_that_it_states() -> None:
         read(out.getvalue())
 
 
+@pytest.mark.slow
 def test_a_bomb_that_lies_about_its_size_is_refused() -> None:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:

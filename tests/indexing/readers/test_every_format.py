@@ -204,6 +204,7 @@ def test_slides_of_opendocument_are_pages() -> None:
     assert reading.empty_pages == (2,)
 
 
+@pytest.mark.slow
 def test_a_million_repeated_cells_are_not_made() -> None:
     row = "<table:table-cell table:number-columns-repeated='999999999'><text:p>x</text:p></table:table-cell>"
     rows = f"<table:table-row table:number-rows-repeated='999999999'>{row}</table:table-row>"

@@ -50,6 +50,7 @@ def test_entities_are_not_declared(head: str) -> None:
 DEEP = 100_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "data"),
     [
@@ -68,6 +69,7 @@ def test_nesting_of_a_hundred_thousand_levels_is_read(name: str, data: bytes) ->
     assert "Stone." in read(name, data).document.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "data"),
     [
@@ -129,6 +131,7 @@ def test_a_sheet_of_old_excel_that_says_to_be_large_does_not_fill_the_memory(far
         read("a.xls", xls(far))
 
 
+@pytest.mark.slow
 def test_rows_that_are_empty_cost_nothing_cell_by_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[object] = []
     monkeypatch.setattr(excel, "_said", lambda cell: str(said.append(cell) or cell))  # type: ignore[func-returns-value]
@@ -154,6 +157,7 @@ def test_what_the_library_panics_at_is_a_damaged_file() -> None:
         read("a.xls", xls().replace(b"\x09\x08\x10\0", b"\x09\x08\0\0", 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "part"),
     [
@@ -225,6 +229,7 @@ def test_a_file_that_is_two_things_is_read_as_what_its_name_says() -> None:
         read("a.txt", both)
 
 
+@pytest.mark.slow
 def test_names_that_are_not_utf_8_do_no_harm(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()

@@ -124,6 +124,7 @@ def test_the_picture_in_what_stands_around_the_content_is_not_read() -> None:
     assert (reading.images, reading.dropped, reading.document.regions) == ((), (), ())
 
 
+@pytest.mark.slow
 def test_the_picture_in_a_page_is_a_node_that_shows_it(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     here = base64.b64encode(red()).decode()

@@ -93,6 +93,7 @@ def test_what_is_no_text_is_refused() -> None:
             parts("big.csv", data)
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     path = tmp_path / "big.csv"

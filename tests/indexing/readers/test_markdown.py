@@ -46,6 +46,7 @@ def test_the_title_is_that_of_the_front_matter_else_the_first_heading() -> None:
     assert [heading.text for heading in read("---\n# not: this\n---\n# A\n").headings] == ["A"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", ["#", "# ", "`", "---\n", "[", "=\n", "a\n", "~~~\n"])
 def test_hostile_repetition_takes_linear_time(piece: str) -> None:
     assert len(read(piece * (200_000 // len(piece))).text) <= 200_000

@@ -86,6 +86,7 @@ def test_every_truncation_is_read_or_refused() -> None:
         read_or_refused(data[:end])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_mutations_are_read_or_refused(seed: int) -> None:
     chance = random.Random(seed)
@@ -168,6 +169,7 @@ def test_one_page_a_hundred_thousand_times_is_refused_when_it_is_too_much(monkey
         read(many)
 
 
+@pytest.mark.slow
 def test_a_million_objects_are_passed_over() -> None:
     objects = zlib.compress(b"0 0 m 9 9 l S\n" * 1_000_000)
     packed = b"/Filter /FlateDecode"

@@ -106,6 +106,7 @@ def read(datasets: Path, name: str) -> Reading:
     return PdfReader().read(Blob(name, datasets / "documents" / "files" / name))
 
 
+@pytest.mark.slow
 def test_all_that_the_manifest_names_is_found(shared_datasets: Path) -> None:
     assert len(rows(shared_datasets)) == 23
     for row in rows(shared_datasets):

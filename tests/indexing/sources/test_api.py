@@ -84,6 +84,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["link", "token", "number", "header"])
 def test_all_pages_are_read_and_then_only_what_has_changed(site: Site, corpus: Corpus, how: str) -> None:
     api = API(site, how=how)
@@ -101,6 +102,7 @@ def test_all_pages_are_read_and_then_only_what_has_changed(site: Site, corpus: C
     assert "since=2024-02-01T10%3A00%3A00Z" in api.asked[-1]
 
 
+@pytest.mark.slow
 def test_items_have_titles_metadata_and_may_be_deleted(site: Site, corpus: Corpus) -> None:
     api = API(site)
     api.put(1, "One.", name="First", tags=["a", "b"], gone=False)
@@ -115,6 +117,7 @@ def test_items_have_titles_metadata_and_may_be_deleted(site: Site, corpus: Corpu
     assert texts(corpus) == {"2": "Two."}
 
 
+@pytest.mark.slow
 def test_without_a_cursor_what_is_not_there_is_gone(site: Site, corpus: Corpus) -> None:
     api = API(site)
     for id in range(3):
@@ -182,6 +185,7 @@ def test_a_server_that_asks_to_wait_too_long_or_fails_on_is_left(
     assert len(pauses) == 1
 
 
+@pytest.mark.slow
 def test_a_run_that_breaks_off_begins_again_where_the_last_whole_one_ended(
     site: Site, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,6 +224,7 @@ def test_an_answer_that_is_none_loses_nothing(site: Site, corpus: Corpus, body: 
     assert texts(corpus) == {"1": "One."}
 
 
+@pytest.mark.slow
 def test_pages_without_end_are_left_at_their_bound(site: Site, corpus: Corpus) -> None:
     class Endless(API):
         def page(self, query: dict[str, str]) -> tuple[Any, dict[str, str]]:

@@ -53,6 +53,7 @@ def test_a_wrong_file_is_refused_with_the_line(tmp_path: Path, text: str, said: 
         named([], tmp_path / "sources.yaml")
 
 
+@pytest.mark.slow
 def test_the_command_takes_folders_and_sources(tmp_path: Path, site: Site) -> None:
     site.say("/a", "On a site.", "text/plain")
     (tmp_path / "docs").mkdir()
@@ -71,6 +72,7 @@ def test_the_command_takes_folders_and_sources(tmp_path: Path, site: Site) -> No
     assert json.loads(ran.stdout)["removed"] == 0
 
 
+@pytest.mark.slow
 def test_the_command_reads_an_address(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.txt").write_text("In a folder.")

@@ -69,6 +69,7 @@ def test_files_are_fetched_once_until_they_change(memory: Any, corpus: Corpus, f
     assert (report.changed, report.removed, fetched) == (1, 1, ["/docs/a.txt"])
 
 
+@pytest.mark.slow
 def test_what_lacked_a_program_is_read_again_when_it_is_there(
     memory: Any, corpus: Corpus, fetched: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,6 +167,7 @@ def test_a_file_that_cannot_be_fetched_stays_and_is_said(
     assert texts(corpus) == {"memory://docs/a.txt": "Columns."}
 
 
+@pytest.mark.slow
 def test_where_nothing_is_said_readers_stay_and_only_those_of_the_lot_are_looked_up(
     memory: Any, corpus: Corpus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

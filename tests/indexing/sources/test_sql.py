@@ -171,6 +171,7 @@ def test_other_readers_apply_to_rows_that_were_not_changed(database: Database, c
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_rows_of_the_same_text_have_their_own_readers_whatever_is_published_together(
     database: Database, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,6 +199,7 @@ def test_other_metadata_apply_to_rows_that_were_not_changed(database: Database, 
         }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_rebuilding_reads_all_and_keeps_others(database: Database, corpus: Corpus, tmp_path: Path) -> None:
     from spolia.indexing.splitters.text_units import Sentences
 
@@ -282,6 +284,7 @@ def notes(server: Server) -> SQLRows:
     return SQLRows("notes", server.uri, "notes", key="id", text="body", updated="changed", metadata=("tags",))
 
 
+@pytest.mark.slow
 def test_rows_of_postgresql(server: Server, notes: SQLRows, corpus: Corpus, read: Callable[[], list[str]]) -> None:
     assert sync(notes, corpus).added == 5000
     assert len(read()) == 5000
@@ -306,6 +309,7 @@ def test_postgresql_lets_nothing_be_written(server: Server, notes: SQLRows, corp
     assert server.told("SELECT count(*) FROM notes") == [(5000,)]
 
 
+@pytest.mark.slow
 def test_progress_goes_on_from_lot_to_lot(database: Database, corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "ITEMS_AT_ONCE", 3)
     for number in range(8):
@@ -318,6 +322,7 @@ def test_progress_goes_on_from_lot_to_lot(database: Database, corpus: Corpus, mo
         assert (told[-1].done, told[-1].total) == (8, 8)
 
 
+@pytest.mark.slow
 def test_a_connection_that_drops_in_the_middle_loses_nothing(
     server: Server, notes: SQLRows, corpus: Corpus, read: Callable[[], list[str]]
 ) -> None:

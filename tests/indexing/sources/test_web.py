@@ -22,6 +22,8 @@ from spolia.stores.snapshot.records import file_meta
 from tests.indexing.sources.lettered import PROGRAM, LetteredReader
 from tests.indexing.sources.site import Site, served
 
+pytestmark = pytest.mark.slow
+
 
 def pages(site: Site, *paths: str, **how: object) -> WebPages:
     start = tuple(site.url(path) for path in paths)

@@ -316,6 +316,7 @@ def test_breaks_are_where_the_distance_is_above_the_percentile() -> None:
     assert found == [first.strip(), second.strip()]
 
 
+@pytest.mark.slow
 def test_a_higher_percentile_makes_fewer_pieces_and_each_sentence_is_embedded_once() -> None:
     class Counting(Letters):
         seen = 0

@@ -29,6 +29,7 @@ def windows(splitter: TokenWindow, part: Part) -> list[tuple[int, int]]:
     return [(piece.start or 0, (piece.start or 0) + len(piece.text)) for piece in cut(splitter, part)]
 
 
+@pytest.mark.slow
 @given(st.integers(0, 300), st.integers(1, 40), st.data())
 @settings(max_examples=150, deadline=None)
 def test_windows_have_exactly_so_many_tokens_and_share_exactly_the_overlap(
@@ -66,6 +67,7 @@ def test_tokens_are_those_of_the_embedder(wordpiece: WordPiece) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_tokens_of_a_long_text_are_those_of_the_whole(wordpiece: WordPiece) -> None:
     text = "Unbelievable stonemasons rebuilt the aqueducts. " * (2 * BATCH // 48)
     tokens = wordpiece.pieces(text)

@@ -117,6 +117,7 @@ def test_what_is_a_numbered_heading(text: str, found: list[str]) -> None:
     assert [heading.text for heading in numbered_headings(text)] == found
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(text=st.text(alphabet="12. \n#ab§第一章Ⅳ1\t.IVX", max_size=80), level=st.integers(1, 3))
 def test_sections_cover_every_character_but_blanks(text: str, level: int) -> None:
@@ -159,6 +160,7 @@ def test_topics_cover_every_character_but_blanks(text: str, sentences: int) -> N
     assert not text[end:].strip()
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(
     vectors=arrays(np.float64, st.tuples(st.integers(1, 12), st.just(2)), elements=st.floats(-4, 4, width=16)),

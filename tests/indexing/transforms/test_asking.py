@@ -315,6 +315,7 @@ def test_a_spent_budget_stays_a_spent_budget() -> None:
         ContextualHeaders(ScriptedModel(("x",)), paragraphs)(whole("One.\n\nTwo."))
 
 
+@pytest.mark.slow
 def test_a_real_server_is_asked_and_its_failures_have_their_types() -> None:
     replies = [
         ServedReply("Q: What causes it?\nA: The moon."),

@@ -49,6 +49,7 @@ def made(corpus: Corpus, group: str = "made") -> list[str]:
     return sorted(node.text for node in corpus.latest().all_nodes(group))
 
 
+@pytest.mark.slow
 def test_each_kind_of_file_has_its_transform(corpus: Corpus) -> None:
     materialise([corpus.group("made", Definition(CHOSEN))])
     assert made(corpus) == ["About salt.", "About stones.", "OF WORDS.", "One.", "Two."]

@@ -248,12 +248,14 @@ def test_a_function_that_takes_refs_needs_a_group_that_they_come_from() -> None:
     assert Definition(titled).ref == "", "its refs have a default"
 
 
+@pytest.mark.slow
 @given(st.text("ab .\n", max_size=60), st.lists(st.text("ab .\n", max_size=6)))
 def test_a_place_is_always_true(text: str, parts: list[str]) -> None:
     for piece in transform(lambda _: parts)(whole(text)):
         assert piece.start is None or text[piece.start : piece.start + len(piece.text)] == piece.text
 
 
+@pytest.mark.slow
 @given(st.text("ab .\n", max_size=60), st.sampled_from([r"\n", r" ", r"\.", r"b"]))
 def test_what_was_cut_at_marks_keeps_its_place(text: str, mark: str) -> None:
     expected = [found.span() for found in re.finditer(rf"[^{mark}]+", text) if found[0].strip()]
@@ -264,6 +266,7 @@ def test_what_was_cut_at_marks_keeps_its_place(text: str, mark: str) -> None:
         assert [(piece.start, (piece.start or 0) + len(piece.text)) for piece in pieces] == expected
 
 
+@pytest.mark.slow
 def test_places_are_searched_for_in_bounded_time() -> None:
     words = [f"w{number}" for number in range(20_000)]
     text = " ".join(words)
@@ -322,6 +325,7 @@ def made(version: int = 1, body: str = "text.split()", default: str = "1", comme
     return transform(version=version)(names["again"])
 
 
+@pytest.mark.slow
 def test_its_digest_changes_with_version_source_and_defaults_not_with_comments() -> None:
     same = [made(), made(), made(comment="  # why")]
     others = [made(version=2), made(body="text.splitlines()"), made(default="2"), made(default="TWO")]

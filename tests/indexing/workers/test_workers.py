@@ -46,6 +46,7 @@ def test_a_blob_in_a_file_is_read_from_there(workers: Workers, tmp_path: Path) -
     assert workers.read(TextReader(), Blob("a.txt", path)) == TextReader().read(Blob("a.txt", path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("order", "why"),
     [
@@ -68,6 +69,7 @@ def test_whatever_happens_the_file_is_named_and_the_next_one_is_read(workers: Wo
     assert did(workers, "say still here") == "still here"
 
 
+@pytest.mark.slow
 def test_a_large_file_may_take_longer(workers: Workers) -> None:
     with pytest.raises(DocumentError, match="took longer than 3 s"):
         did(workers, "hang " + "." * 1_000_000)
@@ -88,6 +90,7 @@ def test_a_worker_writes_no_large_files(workers: Workers, tmp_path: Path) -> Non
     assert (tmp_path / "much").stat().st_size <= 2 * 2**20
 
 
+@pytest.mark.slow
 def test_a_worker_that_was_killed_once_tries_again(workers: Workers, tmp_path: Path) -> None:
     assert did(workers, f"crash_once {tmp_path / 'done'}") == "again"
 
@@ -96,12 +99,14 @@ def test_one_worker_reads_many_files(workers: Workers) -> None:
     assert did(workers, "pid") == did(workers, "pid") != str(os.getpid())
 
 
+@pytest.mark.slow
 def test_files_are_read_at_the_same_time() -> None:
     with Workers(2) as workers, ThreadPoolExecutor(2) as threads:
         pids = set(threads.map(lambda order: did(workers, order), ["sleep 0.2", "pid"] * 4))
     assert len(pids) == 3  # "slept", and two processes
 
 
+@pytest.mark.slow
 def test_parts_come_one_after_the_other(workers: Workers) -> None:
     found = list(workers.parts(Obeying(), Blob("a", b"3")))
     assert [(part.uri, part.data) for part in found] == [(f"a/{n}", b"part %d" % n) for n in range(3)]
@@ -115,6 +120,7 @@ def test_parts_come_one_after_the_other(workers: Workers) -> None:
     assert did(workers, "say not a part") == "not a part"
 
 
+@pytest.mark.slow
 def test_large_parts_are_files_in_the_callers_folder(tmp_path: Path) -> None:
     with Workers(1, spool=tmp_path) as workers:
         found = workers.parts(Obeying(), Blob("files", b"3"))
@@ -125,6 +131,7 @@ def test_large_parts_are_files_in_the_callers_folder(tmp_path: Path) -> None:
         assert [part.data for part in parts] == [b"part 0", b"part 1", b"part 2"]
 
 
+@pytest.mark.slow
 def test_containers_are_opened_within_containers() -> None:
     with Workers(1) as workers:
         for outer in workers.parts(Obeying(), Blob("a", b"2")):
@@ -163,6 +170,7 @@ def test_workers_that_do_not_start_are_reported(monkeypatch: pytest.MonkeyPatch)
         did(workers, "say x")
 
 
+@pytest.mark.slow
 def test_no_worker_outlives_who_started_it() -> None:
     code = (
         "from tests.indexing.workers.test_workers import *\n"

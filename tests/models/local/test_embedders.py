@@ -23,8 +23,10 @@ from spolia.run import Run
 from spolia.testing import check_embedder
 from tests.models.local import tiny
 
-torch = pytest.importorskip("torch", reason="torch, of the extra local, is not installed")
-pytest.importorskip("transformers", reason="transformers, of the extra local, is not installed")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not tiny.installed(), reason="the extra local is not installed"),
+]
 
 TEXTS = ("Nokia employed Olsen.", "Salt", "The moon pulls the sea, and ships wait for the tide.", "")
 
@@ -43,6 +45,7 @@ def decoder(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Any]:
 
 def states(folder: str, model: Any, text: str) -> Any:
     """The last hidden states of one text alone: float64[tokens, width]."""
+    import torch
     from transformers import AutoTokenizer
 
     ids = AutoTokenizer.from_pretrained(folder)(text)["input_ids"] or [0]
@@ -104,6 +107,8 @@ def test_the_token_that_ends_a_text_is_put_after_it(decoder: Any) -> None:
 
 
 def test_poolings_pass_over_padding_on_either_side() -> None:
+    import torch
+
     from spolia.models.local.embedders import first, last, mean
 
     hidden = torch.tensor([[[9.0], [1.0], [2.0]], [[3.0], [5.0], [9.0]]])
@@ -171,6 +176,8 @@ def test_what_looks_like_a_special_token_in_a_text_is_none(encoder: Any, tmp_pat
 
 
 def test_hidden_states_of_every_layer(encoder: Any) -> None:
+    import torch
+
     folder, model = encoder
     embedder = LocalEmbedder(folder)
     found = embedder.hidden_states(TEXTS)
@@ -187,6 +194,7 @@ def test_hidden_states_of_every_layer(encoder: Any) -> None:
 def test_token_vectors_are_the_projected_states(encoder: Any, tmp_path: Path) -> None:
     import shutil
 
+    import torch
     from safetensors.torch import load_file, save_file
 
     shutil.copytree(encoder[0], tmp_path, dirs_exist_ok=True)
@@ -208,6 +216,8 @@ def test_token_vectors_are_the_projected_states(encoder: Any, tmp_path: Path) ->
 
 @pytest.mark.parametrize("batch_tokens", [1, 4096])
 def test_sparse_weights_are_the_largest_logs_over_the_tokens(tmp_path: Path, batch_tokens: int) -> None:
+    import torch
+
     model = tiny.bert(tmp_path, "BertForMaskedLM")
     embedder = LocalSparseEmbedder(str(tmp_path), batch_tokens=batch_tokens)
     assert isinstance(embedder, SparseEmbedder)
@@ -233,6 +243,7 @@ def test_what_is_no_masked_language_model_is_told(encoder: Any) -> None:
 @pytest.mark.parametrize("classes", [1, 2])
 @pytest.mark.parametrize("batch_tokens", [1, 4096])
 def test_a_cross_encoder_reads_query_and_text_together(tmp_path: Path, classes: int, batch_tokens: int) -> None:
+    import torch
     from transformers import AutoTokenizer
 
     model = tiny.bert(tmp_path, "BertForSequenceClassification", num_labels=classes)
@@ -259,6 +270,8 @@ def test_of_a_pair_that_is_too_long_the_longer_is_cut(tmp_path: Path) -> None:
 
 
 def test_pictures_and_texts_are_embedded_in_one_space(tmp_path: Path) -> None:
+    import torch
+
     pytest.importorskip("PIL", reason="pillow is not installed")
     from spolia.indexing.readers.pdf.drawings import png_of
 
@@ -363,6 +376,8 @@ def test_a_folder_without_a_model(folders: Path) -> None:
 
 
 def test_weights_that_may_hold_code_are_not_opened(folders: Path) -> None:
+    import torch
+
     model = tiny.bert(folders)
     (folders / "model.safetensors").unlink()
     torch.save(model.state_dict(), folders / "pytorch_model.bin")

@@ -24,8 +24,10 @@ from spolia.testing import check_language_model
 from spolia.types import Message, Prompt
 from tests.models.local import tiny
 
-torch = pytest.importorskip("torch", reason="torch, of the extra local, is not installed")
-pytest.importorskip("transformers", reason="transformers, of the extra local, is not installed")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not tiny.installed(), reason="the extra local is not installed"),
+]
 
 ASKED = Prompt((Message("system", "Be brief."), Message("user", "Who pulls the sea? 달이?")))
 WRITTEN = "<|system|>Be brief.<|end|><|user|>Who pulls the sea? 달이?<|end|><|assistant|>"
@@ -49,6 +51,8 @@ def apart(tmp_path_factory: pytest.TempPathFactory) -> tuple[LocalModel, Any, An
 
 def chances(raw: Any, ids: list[int], after: list[int]) -> Any:
     """float64[vocabulary] log-probabilities of the next token, from raw logits without any cache."""
+    import torch
+
     with torch.no_grad():
         if raw.config.is_encoder_decoder:
             logits = raw(input_ids=torch.tensor([ids]), decoder_input_ids=torch.tensor([[1, *after]])).logits
@@ -122,6 +126,8 @@ def test_next_tokens_and_the_whole_distribution(kind: str, request: pytest.Fixtu
 
 
 def test_hidden_states_are_those_of_the_layers(causal: Any, apart: Any) -> None:
+    import torch
+
     for model, raw, tokenizer in (causal, apart):
         ids = torch.tensor([tokenizer("The moon")["input_ids"]])
         reader = raw.get_encoder() if raw.config.is_encoder_decoder else raw
@@ -261,6 +267,8 @@ def test_a_text_that_is_scored_may_hold_special_tokens(causal: Any) -> None:
 
 
 def test_a_reply_that_ends_at_once_is_an_error(tmp_path: Path) -> None:
+    import torch
+
     model = tiny.llama(tmp_path)
     with torch.no_grad():
         model.lm_head.weight.zero_()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,11 @@ TEMPLATE = (
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
 SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+
+
+def installed() -> bool:
+    """Whether torch and transformers are there; to import them takes seconds, which is left to the tests."""
+    return bool(find_spec("torch") and find_spec("transformers"))
 
 
 def word_pieces(folder: Path) -> Any:

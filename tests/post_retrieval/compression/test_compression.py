@@ -50,6 +50,7 @@ def is_subsequence(short: Sequence[str], long: Sequence[str]) -> bool:
 # -------------------------------------------------------------------------------------------- where tokens stand
 
 
+@pytest.mark.slow
 @given(st.text(max_size=60), st.data())
 def test_tokens_are_all_of_the_text_each_once(text: str, data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
@@ -181,6 +182,7 @@ def test_a_budget_is_shared(lengths: list[int], target: int, spread: float, kept
     assert shares(lengths, target, spread) == kept
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(1, 500), min_size=1, max_size=30), st.integers(1, 2000), st.floats(0, 1))
 def test_a_budget_is_never_passed_and_never_unused(lengths: list[int], target: int, spread: float) -> None:
     kept = shares(lengths, target, spread)

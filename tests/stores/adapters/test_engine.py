@@ -58,6 +58,7 @@ def test_settings_hold_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "s3cret" not in repr(OpenSearch()) + repr(encode(OpenSearch()))
 
 
+@pytest.mark.slow
 def test_loading_an_adapter_loads_no_package_of_a_database() -> None:
     modules = ", ".join(engine.__module__ for engine in ENGINES)
     heavy = [engine.module for engine in ENGINES] + ["numpy", "httpx", "grpc"]

@@ -35,6 +35,7 @@ class TestServer(ServerContract):
         return self.server.outage()
 
 
+@pytest.mark.slow
 def test_user_and_password_come_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with OpenSearchDouble() as server:
         server.login = ("ann", "s3cret")
@@ -47,6 +48,7 @@ def test_user_and_password_come_from_the_environment(tmp_path: Path, monkeypatch
         database.open(tmp_path, NAME, DIMENSION, "dot").close()
 
 
+@pytest.mark.slow
 def test_a_bulk_that_was_taken_in_part_is_an_error_and_can_be_repeated(tmp_path: Path) -> None:
     with OpenSearchDouble() as server:
         index = OpenSearch(server.url).open(tmp_path, NAME, DIMENSION, "dot")
@@ -58,6 +60,7 @@ def test_a_bulk_that_was_taken_in_part_is_an_error_and_can_be_repeated(tmp_path:
         assert sorted(index.keys()) == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_a_large_batch_is_cut_to_what_a_request_may_hold(tmp_path: Path) -> None:
     with OpenSearchDouble() as server:
         index = OpenSearch(server.url).open(tmp_path, NAME, 4000, "euclidean")

@@ -162,6 +162,7 @@ def test_what_writes_calls_or_is_none_is_refused(statement: str) -> None:
         rows(statement)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "statement",
     [
@@ -211,6 +212,7 @@ WORDS = """
 words = st.sampled_from(WORDS.split())
 
 
+@pytest.mark.slow
 @given(st.lists(words, max_size=20).map(" ".join) | st.text(max_size=40))
 def test_whatever_is_written_is_answered_or_refused(statement: str) -> None:
     try:

@@ -162,6 +162,7 @@ def test_what_is_no_single_query_of_known_tables_is_refused(database: QueryableD
     assert database.ask("SELECT count(*) AS n FROM person", QueryLimits()).rows == ((3,),)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statement", WRITES[:24], ids=lambda text: text[:50])
 def test_the_engine_refuses_writes_that_the_syntax_did_not(
     database: QueryableDatabase, statement: str, monkeypatch: pytest.MonkeyPatch
@@ -206,6 +207,7 @@ ENDLESS = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELEC
 MILLION = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 1000000) SELECT n FROM c"
 
 
+@pytest.mark.slow
 def test_a_statement_that_takes_too_long_is_broken_off(database: QueryableDatabase) -> None:
     with pytest.raises(StatementError, match=r"more than 0\.2 s"):
         database.ask(ENDLESS, QueryLimits(timeout_s=0.2))
@@ -240,6 +242,7 @@ def test_what_is_shown_of_the_tables(database: QueryableDatabase) -> None:
     assert "secret" not in text
 
 
+@pytest.mark.slow
 def test_a_cancelled_run_breaks_a_statement_off(tmp_path: Path) -> None:
     from spolia import Run
     from spolia.core.function import step

@@ -1,0 +1,41 @@
+"""What is collected, and which tests are slow by what they use."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from _pytest.doctest import DoctestModule
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Generator[None, list[Any], list[Any]]:
+    """Without the modules that show no example: half of them, each of which would be imported."""
+    found = yield
+    if any(isinstance(one, DoctestModule) for one in found) and ">>>" not in file_path.read_text(encoding="utf-8"):
+        return [one for one in found if not isinstance(one, DoctestModule)]
+    return found
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Ten thousand tests are kept to the end: to look through them for garbage again and again is in vain."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Who uses a PostgreSQL server is slow."""
+    for item in items:
+        given = getattr(item, "callspec", None)
+        asked = getattr(item, "fixturenames", ())
+        if "server" in asked or (given is not None and given.params.get("address") == "PostgreSQL"):
+            item.add_marker(pytest.mark.slow)
