@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from spolia.cli.exit_codes import Exit, guarded
 from spolia.core.combinators import Branch, Each
 from spolia.core.function import step
 from spolia.core.operator import Operator
-from spolia.errors import WiringError
+from spolia.errors import QueryError, WiringError
 from spolia.run import Run
 from spolia.types import Failure, Query, Ranking
 
@@ -93,6 +94,31 @@ def test_a_failed_row_names_them_too() -> None:
     assert isinstance(row, Failure)
     assert row.message.endswith(f"In the step broken: {__file__}, line {LINE}.")
     assert [found.step for found in Run().batch(Each(broken), [(QUERY,)]) if isinstance(found, Failure)]
+
+
+@step
+def misused(query: Query) -> Query:
+    return Query(len(query.text))  # type: ignore[arg-type]
+
+
+@step
+def unreadable(query: Query) -> Query:
+    return query.rewritten(Path("nowhere", "there.txt").read_text("utf-8"))
+
+
+@pytest.mark.parametrize(("op", "kind"), [(misused, QueryError), (unreadable, OSError)])
+def test_an_error_of_spolia_or_of_the_system_in_a_step_names_them_too(
+    op: Operator[Query, Query], kind: type[Exception], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(kind) as caught:
+        (op >> broken)(QUERY)
+    line = inspect.getsourcelines(type(op).function)[1] + 2  # type: ignore[attr-defined]
+    told = f"In the step {op.short}: {__file__}, line {line}."
+    assert caught.value.__notes__ == [told]
+    with pytest.raises(BaseException) as ended:  # noqa: PT011  of typer
+        guarded(lambda: op(QUERY))()  # type: ignore[arg-type, return-value]
+    assert getattr(ended.value, "exit_code", None) == Exit.USAGE
+    assert told.replace(" ", "") in "".join(capsys.readouterr().err.split())
 
 
 def test_the_command_line_blames_the_users_code_and_itself_only_where_there_is_none(

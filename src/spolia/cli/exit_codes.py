@@ -96,17 +96,18 @@ def guarded(body: Callable[P, Exit]) -> Callable[P, None]:
 
 def _explained(error: BaseException, screen: Screen) -> Exit:
     """Print what went wrong, for people and for programs, and say which exit code it is."""
+    said = getattr(error, "__notes__", [])
     if isinstance(error, SpoliaError):
-        code, message = exit_of(error), str(error)
+        code, message = exit_of(error), " ".join((str(error), *said))
     elif isinstance(error, Terminated):
         code, message = Exit.TERMINATED, "Terminated. What was published stays; run the same command again to go on."
     elif isinstance(error, (KeyboardInterrupt, Cancelled)):
         code, message = Exit.INTERRUPTED, "Stopped. What was published stays; run the same command again to go on."
+    elif place := place_of(error):
+        said = said or [f"In {place}."]
+        code, message = Exit.USAGE, " ".join((f"Your code failed with {type(error).__name__}: {error}.", *said))
     elif isinstance(error, OSError):
         code, message = Exit.USAGE, f"The system refused: {error}. Check the path, its permissions and the free space."
-    elif place := place_of(error):
-        said = getattr(error, "__notes__", None) or [f"In {place}."]
-        code, message = Exit.USAGE, " ".join((f"Your code failed with {type(error).__name__}: {error}.", *said))
     else:
         code = Exit.FAULT
         message = (

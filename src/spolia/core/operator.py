@@ -479,9 +479,7 @@ def parts_of(address: Addressed) -> list[Addressed]:
 def located(error: Exception, op: Operator[Any, Any]) -> None:
     """Note in an error of a user's code, once, the innermost step around it and its place in the user's file."""
     said: list[str] = getattr(error, "__notes__", [])
-    if isinstance(error, SpoliaError) or any(note.startswith(IN_STEP) for note in said):
-        return
-    if place := place_of(error):
+    if not any(note.startswith(IN_STEP) for note in said) and (place := place_of(error)):
         error.add_note(f"{IN_STEP}{op.short}: {place}.")
 
 
