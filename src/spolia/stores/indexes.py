@@ -105,20 +105,15 @@ class VectorIndex(Protocol):
         Raises:
             StoreError: the database could not; what it had kept before is still there.
         """
-        ...
 
     def remove(self, keys: Sequence[int]) -> None:
         """Forget these keys; those that are not there are passed over."""
-        ...
 
     def search(self, queries: Vectors, top_k: int) -> list[list[tuple[int, float]]]:
         """For each row of float32[m, d], at most `top_k` keys and scores, best first; a higher score is better."""
-        ...
 
     def keys(self) -> Iterator[int]:
         """All keys that it holds, in any order."""
-        ...
 
     def close(self) -> None:
         """Let go of connections and files."""
-        ...

@@ -193,7 +193,6 @@ class FileReader(Protocol):
             DocumentError: it is not what its name says, damaged, too large or locked.
             MissingExtra: the package that reads this format is not installed.
         """
-        ...
 
 
 @runtime_checkable
@@ -202,7 +201,6 @@ class Equipped(Protocol):
 
     def lacking(self) -> str:
         """What is missing here, and how to get it; empty if nothing is."""
-        ...
 
 
 @runtime_checkable
@@ -224,7 +222,6 @@ class Container(Protocol):
         Raises:
             DocumentError: it is not what its name says, or is made to fill the memory or to leave its folder.
         """
-        ...
 
 
 @cache

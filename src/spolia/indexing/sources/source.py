@@ -75,15 +75,12 @@ class Memory(Protocol):
 
     def stamps(self, uris: list[str]) -> Mapping[str, Stamp]:
         """Of these documents those that are as they should be, unless they have changed at their source."""
-        ...
 
     def is_labelled(self, prefix: str) -> bool:
         """Whether the caller says the same as before of all documents whose uri begins like this."""
-        ...
 
     def uris(self, prefix: str) -> Iterator[str]:
         """All documents whose uri begins like this, in order."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -29,11 +29,9 @@ class TokenCounter(Protocol):
 
     def count(self, texts: Iterable[str], /) -> list[int]:
         """Length of each text in tokens, without special ones."""
-        ...
 
     def fingerprint(self) -> str:
         """Tells apart any two that count differently."""
-        ...
 
 
 @runtime_checkable
@@ -42,7 +40,6 @@ class Covering(TokenCounter, Protocol):
 
     def covers(self, text: str, /) -> float:
         """Share of the characters that are in the vocabulary, from 0 to 1."""
-        ...
 
 
 @dataclass(frozen=True)

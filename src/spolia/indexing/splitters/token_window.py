@@ -35,7 +35,6 @@ class Placing(TokenCounter, Protocol):
 
     def pieces(self, text: str, /) -> Sequence[TokenPlaces]:
         """The tokens in the order of the text."""
-        ...
 
 
 @dataclass(frozen=True)

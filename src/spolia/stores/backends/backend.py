@@ -50,7 +50,6 @@ class Connection(Protocol):
     def executemany(self, statement: str, values: Iterable[Any], /) -> StatementRows: ...
     def each(self, statement: str, values: Any = ..., /) -> Iterator[Any]:
         """The rows of a query one after the other, in bounded memory; other statements may come in between."""
-        ...
 
     def close(self) -> None: ...
 
@@ -60,7 +59,6 @@ class Lease(Protocol):
 
     def is_held(self) -> bool:
         """Whether it still does: one that hangs on a connection ends with it."""
-        ...
 
 
 class WriteSession(Protocol):
@@ -70,7 +68,6 @@ class WriteSession(Protocol):
     def connection(self) -> Connection: ...
     def close(self) -> None:
         """Take back what was not committed, and let the next one write."""
-        ...
 
 
 class VectorWriter(Protocol):
@@ -78,23 +75,18 @@ class VectorWriter(Protocol):
 
     def is_pending(self, embedder: str, hash: bytes) -> bool:
         """Whether a vector was added and is not written yet."""
-        ...
 
     def add(self, embedder: str, hashes: Any, vectors: Vectors, *, unit: bool = True, dimension: int = 0) -> None:
         """Take vectors; those that are there already are left as they are."""
-        ...
 
     def add_sparse(self, embedder: str, hashes: Any, rows: SparseRows) -> None:
         """Take sparse vectors; those that are there already are left as they are."""
-        ...
 
     def keep(self) -> None:
         """Write what was collected, before the writer ends without publishing."""
-        ...
 
     def flush(self) -> None:
         """Write what was collected, and put it in order."""
-        ...
 
 
 class Stored(Protocol):
@@ -102,7 +94,6 @@ class Stored(Protocol):
 
     def at(self, positions: npt.NDArray[np.int64]) -> Vectors:
         """Those of the nodes at these positions among the live ones of the group, float32[n, d]."""
-        ...
 
 
 class Backend(Protocol):
@@ -122,27 +113,21 @@ class Backend(Protocol):
 
     def exists(self) -> bool:
         """Whether something that calls itself a store is there."""
-        ...
 
     def create(self) -> None:
         """Make an empty store, whole or not at all, unless there is one."""
-        ...
 
     def reading(self) -> Connection:
         """A connection that can only read; refused when something else is there."""
-        ...
 
     def writing(self, timeout_s: float) -> WriteSession:
         """The right to write, for one at a time; `StoreBusy`, naming the holder, when it was not free in time."""
-        ...
 
     def identity(self) -> object:
         """What tells a store from another one that is put in its place."""
-        ...
 
     def is_current(self, opened: OpenStore) -> bool:
         """Whether what is open is still what is there."""
-        ...
 
     def problem(self, doing: str, error: Exception) -> StoreError | None:
         """The `StoreError` that an exception of the database or the file system stands for; None for other exceptions.
@@ -150,22 +135,18 @@ class Backend(Protocol):
         Args:
             doing: what was being done to the store, as a participle: `opened`, `written`, `published`.
         """
-        ...
 
     # Generations.
 
     def leased(self, generation: int) -> Lease | None:
         """A lease on a generation; None when it is being swept or has been."""
-        ...
 
     def unleased(self, connection: Connection, generation: int) -> object | None:
         """What keeps others from reading a generation, as long as it lives or the transaction lasts; None when one is
         reading it."""
-        ...
 
     def pin(self, generation: int) -> None:
         """Make ready what leases on a generation hang on."""
-        ...
 
     # Lexical indexes.
 
@@ -177,7 +158,6 @@ class Backend(Protocol):
         Args:
             base: the generation whose index it is made from; None for from nothing.
         """
-        ...
 
     def is_worn(self, manifest: Manifest, base: int, dead: int) -> bool:
         """Whether the lexical index of a group holds so much that is gone that it is to be made from nothing.
@@ -186,11 +166,9 @@ class Backend(Protocol):
             base: its generation.
             dead: nodes in it that are about to go.
         """
-        ...
 
     def lexical(self, snapshot: Snapshot, group: str) -> Path:
         """The folder with the lexical index of a group, made if need be."""
-        ...
 
     def index_damage(self, manifest: Manifest, generation: int, *, all: bool) -> str:
         """What is wrong with a lexical index that has to be published anew, in words.
@@ -198,13 +176,11 @@ class Backend(Protocol):
         Args:
             all: read all of it.
         """
-        ...
 
     # Vectors.
 
     def embedding(self, connection: Connection) -> VectorWriter:
         """What a writer gives vectors to."""
-        ...
 
     def follow(self, connection: Connection, manifests: Manifests, known: Mapping[str, int], published: int) -> None:
         """Bring vector databases beside the store to what is published next.
@@ -213,7 +189,6 @@ class Backend(Protocol):
             known: for each group, the last key that they have taken in.
             published: the generation that readers see now.
         """
-        ...
 
     def recover(self, connection: Connection, manifests: Manifests, known: Mapping[str, int], published: int) -> None:
         """Bring vector databases beside the store back to what is published, where a killed writer left them otherwise.
@@ -221,41 +196,32 @@ class Backend(Protocol):
         Args:
             known, published: as for `follow`.
         """
-        ...
 
     def derive(self, connection: Connection, manifests: Manifests) -> list[str]:
         """Index what was published, with the right to write; what was out of order, in words."""
-        ...
 
     def build_graphs(self, connection: Connection, manifests: Manifests) -> list[str]:
         """Build graphs of vectors that are missing, whoever writes meanwhile; what was out of order, in words."""
-        ...
 
     def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> VectorSearch | SparseSearch:
         """What searches a group's vectors at a generation."""
-        ...
 
     def stored(self, snapshot: Snapshot, group: str, embedder: str) -> Stored:
         """The vectors of a group's nodes at a generation."""
-        ...
 
     # Order.
 
     def sweep(self, connection: Connection) -> list[str]:
         """Remove what no generation needs, and take over what a killed writer has left; what was damaged, in words."""
-        ...
 
     def repair(self, connection: Connection) -> list[str]:
         """Forget damaged vectors, so that their texts count as not embedded; in words."""
-        ...
 
     def problems(self, connection: Connection) -> Iterator[str]:
         """What is wrong with truth and vectors, in words. All of them are read."""
-        ...
 
     def bytes(self, connection: Connection) -> int:
         """Size of the store."""
-        ...
 
 
 def busy(place: object, holder: str, timeout_s: float) -> StoreBusy:

@@ -88,7 +88,6 @@ class Search(Protocol[Q]):
         Raises:
             StoreError: a query of another dimension, or one that holds NaN or infinity.
         """
-        ...
 
 
 VectorSearch = Search[Vectors]
