@@ -15,21 +15,6 @@ from spolia.filters.conditions import And, AnyOf, Between, Bound, Condition, Lea
 from spolia.filters.fields import FILE_FIELDS, KINDS, Field, Kind, Schema, notes_on
 
 __all__ = [
-    "And",
-    "AnyOf",
-    "Between",
-    "Bound",
-    "Condition",
-    "FILE_FIELDS",
-    "Field",
-    "KINDS",
-    "Kind",
-    "Leaf",
-    "Not",
-    "Operand",
-    "Or",
-    "Schema",
-    "narrowed",
-    "notes_on",
-    "where",
-]
+    "And", "AnyOf", "Between", "Bound", "Condition", "FILE_FIELDS", "Field", "KINDS", "Kind", "Leaf", "Not",
+    "Operand", "Or", "Schema", "narrowed", "notes_on", "where",
+]  # fmt: skip

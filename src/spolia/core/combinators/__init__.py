@@ -14,22 +14,6 @@ from spolia.core.combinators.samples import Samples
 from spolia.core.combinators.space import OpenPlace, Point, Space, decide, places, settle
 
 __all__ = [
-    "Best",
-    "Branch",
-    "Choice",
-    "Each",
-    "Explore",
-    "Get",
-    "Guard",
-    "Identity",
-    "Loop",
-    "OpenPlace",
-    "Point",
-    "Route",
-    "Samples",
-    "Space",
-    "Stopped",
-    "decide",
-    "places",
-    "settle",
-]
+    "Best", "Branch", "Choice", "Each", "Explore", "Get", "Guard", "Identity", "Loop", "OpenPlace", "Point",
+    "Route", "Samples", "Space", "Stopped", "decide", "places", "settle",
+]  # fmt: skip
