@@ -195,7 +195,7 @@ class Operator(ABC, Generic[In, Out]):
 
     def __rshift__(self, then: Operator[Out, B], /) -> Operator[In, B]:
         """`self`, then the other one."""
-        return _chain(self, then)
+        return Then(self, checked_operator(then, f"the step after {self.short}"))
 
     def inner(self) -> tuple[tuple[str, Operator[Any, Any]], ...]:
         """Operators among the fields, with their places: `arms.0`, `body`."""
@@ -611,7 +611,7 @@ class Then(Operator[In, Out]):
             try:
                 taken, before = step.gives(taken), step
             except WiringError as error:
-                if before is None or not _is_plain(step):
+                if before is None or type(step).gives is not Operator.gives:
                     raise
                 raise WiringError(
                     f"{before.short} gives {name_of(taken)}, but {step.short} takes {name_of(step.takes())}. "
@@ -652,10 +652,6 @@ def _twin(step: Operator[Any, Any]) -> Operator[Any, Any]:
     return twin
 
 
-def _is_plain(step: Operator[Any, Any]) -> bool:
-    return type(step).gives is Operator.gives
-
-
 def _advice(given: Any, step: Operator[Any, Any]) -> str:
     from_many = fits(Sequence[Any], given, {}) and not fits(Sequence[Any], step.takes(), {})
     to_many = fits(Sequence[Any], step.takes(), {}) and not fits(Sequence[Any], given, {})
@@ -664,10 +660,6 @@ def _advice(given: Any, step: Operator[Any, Any]) -> str:
     if to_many:
         return "Write Branch(...) around the operators before it to give it several, or take the step out."
     return f"Put an operator from {name_of(given)} to {name_of(step.takes())} between them."
-
-
-def _chain(first: Operator[Any, Any], then: object) -> Operator[Any, Any]:
-    return Then(first, checked_operator(then, f"the step after {first.short}"))
 
 
 def checked_operator(found: object, place: str) -> Operator[Any, Any]:

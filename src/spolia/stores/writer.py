@@ -24,7 +24,6 @@ from spolia.stores.backends.rows import (
     indexed_text,
     node_of,
     read_schema,
-    source_of,
     unpacked,
 )
 from spolia.stores.files import fail_point, translated
@@ -120,7 +119,7 @@ class Draft:
 
     def sources(self, uris: Iterable[str] | None = None) -> dict[str, SourceRow]:
         """What is known of sources, by uri; with what was changed."""
-        return {row[0]: source_of(row) for row in self._rows(sql.SOURCES, sql.SOURCES_OF_URIS, uris)}
+        return {row[0]: SourceRow(*row) for row in self._rows(sql.SOURCES, sql.SOURCES_OF_URIS, uris)}
 
     def cursors(self) -> dict[str, dict[str, str]]:
         """How far each source was read, by its name; of each, by what that is said of."""
@@ -166,7 +165,7 @@ class Draft:
         with self._reading():
             key = self._changes.document_key(document)
             rows = self._connection.execute(sql.LIVE_SOURCES_OF, (key,)).fetchall() if key is not None else []
-            return [source_of(row) for row in rows]
+            return [SourceRow(*row) for row in rows]
 
     def holds(self, document: Document) -> bool:
         """Whether a document is there as it is, so that putting it needs no nodes."""

@@ -23,7 +23,6 @@ from spolia.stores.backends.rows import (
     hash_of_document,
     indexed_text,
     node_row,
-    source_of,
     source_values,
     unpacked,
     written_schema,
@@ -88,7 +87,7 @@ class Changes:
     def _replace(
         self, old: int | None, document: Document, row: Row, nodes: Iterable[Node], images: Mapping[str, bytes]
     ) -> int:
-        sources = [source_of(found) for found in self.connection.execute(sql.LIVE_SOURCES_OF, (old,))] if old else []
+        sources = [SourceRow(*found) for found in self.connection.execute(sql.LIVE_SOURCES_OF, (old,))] if old else []
         if old is not None:
             self._end(old)
         fail_point("put.document")
@@ -189,7 +188,7 @@ class Changes:
         self.audiences.begin()
         old, new = self.audiences.number(document.readers), self.audiences.number(readers)
         row = self._row(document.but(meta=meta, readers=tuple(readers)))
-        sources = [source_of(found) for found in self.connection.execute(sql.LIVE_SOURCES_OF, (key,))]
+        sources = [SourceRow(*found) for found in self.connection.execute(sql.LIVE_SOURCES_OF, (key,))]
         nodes = self.connection.execute(sql.LIVE_NODES_OF, (key,)).fetchall()
         for statement in sql.SET_ASIDE:
             self.connection.execute(statement, {"key": key, "next": self.next})

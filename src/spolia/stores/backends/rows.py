@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from spolia.core.codec import decode, encode
@@ -285,23 +286,10 @@ def node_of(row: Row, readers: Readers) -> Node:
     )  # fmt: skip
 
 
-def source_values(source: SourceRow) -> Row:
-    """A source as a row, without its uri and document."""
-    return (
-        source.size,
-        source.mtime_ns,
-        source.content_hash,
-        source.status,
-        source.error,
-        source.report,
-        source.created_ns,
-        source.accessed_ns,
-        source.reader,
-    )
-
-
-def source_of(row: Row) -> SourceRow:
-    return SourceRow(*row)
+source_values: Callable[[SourceRow], Row] = attrgetter(
+    "size", "mtime_ns", "content_hash", "status", "error", "report", "created_ns", "accessed_ns", "reader"
+)
+"""A source as a row, without its uri and document."""
 
 
 def reader_versions(said: str) -> dict[str, str]:
@@ -370,8 +358,8 @@ class Audiences:
         if found is None:
             if len(self._written) >= _LISTS_KEPT:
                 self._written = {}
-            written = _written(_checked(readers))
-            found = self._written[readers] = (_digest(written), written)
+            written = json.dumps(sorted(set(_checked(readers))), ensure_ascii=False)
+            found = self._written[readers] = (blake2b(written.encode(), digest_size=16).digest(), written)
         return found
 
 
@@ -381,14 +369,6 @@ def _listed(readers: Sequence[str]) -> ReaderNames:
 
 def _checked(readers: Sequence[str]) -> ReaderNames:
     return principals(readers, "A reader list is")
-
-
-def _written(readers: Sequence[str]) -> str:
-    return json.dumps(sorted(set(readers)), ensure_ascii=False)
-
-
-def _digest(written: str) -> bytes:
-    return blake2b(written.encode(), digest_size=16).digest()
 
 
 class StoredLists(dict[int, ReaderNames]):

@@ -56,7 +56,9 @@ class Lexical:
         self.folder, self.analyzer = folder, analyzer
         self._listed: WeakKeyDictionary[Allowed, Any] = WeakKeyDictionary()  # a filter is asked many questions
         self._righted: dict[str, float] = {}
-        with _readable(folder), _legible(folder):
+        if not folder.is_dir():
+            raise damaged(folder, "not there")
+        with _legible(folder):
             self._schema, self._searcher = _searchable(folder)
             self._gone = gone(folder)
 
@@ -215,30 +217,20 @@ def _opened(folder: str) -> tuple[Any, Any]:
 
 
 @contextmanager
-def _readable(folder: Path) -> Iterator[None]:
-    if not folder.is_dir():
-        raise StoreCorrupt(
-            f"The lexical index {folder} is not there. It is derived: write writer.repair(), or "
-            "spolia index FOLDER --store PATH, to have it built again from corpus.db."
-        )
-    yield
-
-
-@contextmanager
 def _legible(folder: Path) -> Iterator[None]:
     """Say that an index is damaged when tantivy cannot read it: it raises `ValueError`, or panics past `Exception`."""
     try:
         yield
     except (ValueError, OSError) as error:
-        raise damaged(folder, error) from error
+        raise damaged(folder, f"damaged: {error}") from error
     except BaseException as error:
         if type(error).__name__ != "PanicException":
             raise
-        raise damaged(folder, error) from error
+        raise damaged(folder, f"damaged: {error}") from error
 
 
-def damaged(folder: Path, error: BaseException) -> StoreCorrupt:
+def damaged(folder: Path, why: str) -> StoreCorrupt:
     return StoreCorrupt(
-        f"The lexical index {folder} is damaged: {error}. It is derived: write writer.repair(), or "
+        f"The lexical index {folder} is {why}. It is derived: write writer.repair(), or "
         "spolia index FOLDER --store PATH, to have it built again from corpus.db."
     )

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from spolia.errors import GroupError
 from spolia.stores.backends import sql
 from spolia.stores.definition import DOCUMENT, whole
+from spolia.stores.snapshot.snapshot import PUBLIC, Snapshot
 from spolia.types import Filter, Node
-
-if TYPE_CHECKING:
-    from spolia.stores.snapshot.snapshot import Snapshot
-
-PUBLIC: frozenset[str] = frozenset()
 
 
 class LineageRow(NamedTuple):

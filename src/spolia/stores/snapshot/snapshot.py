@@ -21,7 +21,6 @@ from spolia.stores.backends.rows import (
     document_of,
     node_of,
     read_schema,
-    source_of,
 )
 from spolia.stores.definition import DOCUMENT, MAIN
 from spolia.stores.integrity import problems
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from spolia.models.vectors import SparseRows
     from spolia.stores.access.allowed_nodes import Allowed
     from spolia.stores.backends.backend import Lease
+    from spolia.stores.vectors.search import VectorSearch
 
 _ATTEMPTS = 50
 NODES_KEPT = 8_192
@@ -216,7 +216,7 @@ class Snapshot:
             noted: with what was noted since this generation and changes no search: times, and attempts that failed.
         """
         rows = self.opened.rows(sql.SOURCES, {"at": self.generation + noted})
-        return {row[0]: source_of(row) for row in rows}
+        return {row[0]: SourceRow(*row) for row in rows}
 
     def named(self, names: Iterable[str]) -> dict[str, str]:
         """Ids of the documents that are called so, by id or else by the uri of a source; what is not there is left out.
@@ -312,9 +312,8 @@ class Snapshot:
         filter: Filter | None = None,
     ) -> list[list[tuple[int, float]]]:
         """`nearest` for each row of float32[m, d], with the same results."""
-        found: list[list[tuple[int, float]]]
-        found = self.open.vectors(group, embedder).search(vectors, top_k, self.allowed(group, access, filter), self.ids)
-        return found
+        search: VectorSearch = self.open.vectors(group, embedder)
+        return search.search(vectors, top_k, self.allowed(group, access, filter), self.ids)
 
     def sparse(
         self,

@@ -81,7 +81,6 @@ class PostgresBackend:
                 session.close()
 
     def create(self) -> None:
-
         with translated(self, "made"):
             create(self.address)
         self._opened()[0].close()

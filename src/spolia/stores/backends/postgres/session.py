@@ -44,11 +44,9 @@ class _Texts(StrDumperUnknown):
 class _TextsBack(TextLoader):
     def load(self, data: Any) -> Any:
         text = super().load(data)
-        return re.sub("\x1a([01])", _back, text) if isinstance(text, str) and _SET_ASIDE in text else text
-
-
-def _back(found: re.Match[str]) -> str:
-    return "\0" if found[1] == "0" else _SET_ASIDE
+        if not isinstance(text, str) or _SET_ASIDE not in text:
+            return text
+        return re.sub("\x1a([01])", lambda found: "\0" if found[1] == "0" else _SET_ASIDE, text)
 
 
 class Patient(psycopg.Connection[Any]):

@@ -111,22 +111,8 @@ class FileLease:
         os.close(self._descriptor)
 
 
-def leased(store: Path, generation: int) -> FileLease | None:
-    """A lease on a generation; None when it is being swept or has been."""
-    try:
-        descriptor = os.open(pin_path(store, generation), os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    if _locked(descriptor, fcntl.LOCK_SH):
-        return FileLease(descriptor)
-    os.close(descriptor)
-    return None
-
-
-def unleased(store: Path, generation: int) -> FileLease | None:
-    """The exclusive lease on a generation that nobody reads, so that nobody begins to; None when somebody does."""
-    descriptor = os.open(pin_path(store, generation), os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    if _locked(descriptor, fcntl.LOCK_EX):
+def _leased(descriptor: int, kind: int) -> FileLease | None:
+    if _locked(descriptor, kind):
         return FileLease(descriptor)
     os.close(descriptor)
     return None
@@ -194,10 +180,15 @@ class FolderBackend:
     # Generations.
 
     def leased(self, generation: int) -> FileLease | None:
-        return leased(self.folder, generation)
+        try:
+            descriptor = os.open(pin_path(self.folder, generation), os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        return _leased(descriptor, fcntl.LOCK_SH)
 
     def unleased(self, connection: Connection, generation: int) -> FileLease | None:
-        return unleased(self.folder, generation)
+        pin = os.open(pin_path(self.folder, generation), os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        return _leased(pin, fcntl.LOCK_EX)
 
     def pin(self, generation: int) -> None:
         fail_point("publish.pin")
@@ -273,8 +264,10 @@ class FolderBackend:
     # Order.
 
     def sweep(self, connection: Connection) -> list[str]:
-
-        return sweep(self.folder, connection)
+        generations = connection.execute(sql.GENERATIONS).fetchall()
+        _sweep_indexes(self.folder, [json.loads(indexes) for _, indexes in generations])
+        _sweep_pins(self.folder, {str(generation) for generation, _ in generations})
+        return _sweep_segments(self.folder, connection)
 
     def repair(self, connection: Connection) -> list[str]:
         segments = damaged_segments(self.folder, connection)
@@ -324,14 +317,6 @@ class FolderWriteSession:
         self._lock.close()
 
 
-def sweep(store: Path, connection: Connection) -> list[str]:
-    """Remove unneeded files and take over vectors that a killed writer had made durable; what was damaged, in words."""
-    generations = connection.execute(sql.GENERATIONS).fetchall()
-    _sweep_indexes(store, [json.loads(indexes) for _, indexes in generations])
-    _sweep_pins(store, {str(generation) for generation, _ in generations})
-    return _sweep_segments(store, connection)
-
-
 def _sweep_indexes(store: Path, published: list[dict[str, tuple[int, int]]]) -> None:
     needed = {lexical_folder(store, group, at) for indexes in published for group, (at, _) in indexes.items()}
     for folder in sorted((store / LEXICAL).glob("*/*")):
@@ -354,7 +339,6 @@ def _sweep_segments(store: Path, connection: Connection) -> list[str]:
     known = {segment_path(store, name, number): size for name, number, _, _, size in connection.execute(sql.SEGMENTS)}
     if there == known:
         return []
-
     lost = {path: f"it should have {size} bytes" for path, size in known.items() if there.get(path) != size}
     said = forget(store, connection, lost) if lost else []
     return said + adopt(connection, [path for path in there if path not in known or path in lost])
