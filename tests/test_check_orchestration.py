@@ -22,7 +22,7 @@ from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
 from spolia.stores.corpus import Corpus
 from spolia.testing import HashingEmbedder
-from spolia.types import Chain, Query, State
+from spolia.types import Chain, Query, Ranking, State
 
 GROUP = Corpus("notes.spolia").group()
 LAW, DRUGS = ("law", ("court",)), ("drugs", ("dose",))
@@ -93,6 +93,48 @@ def test_a_rule_beyond_the_cap_is_told() -> None:
     assert "until: StopWhen waits for 4 in 'pairs', and the loop takes 3 steps" in problems(
         Loop(hop, StopWhen("pairs", 4), max_steps=3)
     )
+
+
+@dataclass(frozen=True)
+class Notes(State):
+    query: Query
+    text: str = ""
+    found: tuple[str, ...] = ()
+    tokens: int = 0
+
+
+@step
+def noted(state: Notes) -> Notes:
+    return state.but(text=f"{state.text} and so on", found=(*state.found, "a", "b"), tokens=state.tokens + 100)
+
+
+@pytest.mark.parametrize(("field", "at_least"), [("text", 20), ("found", 5), ("tokens", 300)])
+def test_a_step_of_yours_may_add_several_at_a_time(field: str, at_least: int) -> None:
+    loop = Loop(noted, StopWhen(field, at_least), max_steps=3)
+    assert not problems(loop)
+    assert loop(Notes(Query("?"))).stop == "sufficient"
+
+
+@step
+def searched(query: Query) -> Ranking:
+    return Ranking(query, (), "mine")
+
+
+@dataclass(frozen=True)
+class OwnFile(Operator[Query, Ranking]):
+    source: str = "notes.csv"
+
+    def apply(self, value: Query, /) -> Ranking:
+        return Ranking(value, (), "mine")
+
+
+@pytest.mark.parametrize("own", [searched, OwnFile()])
+def test_the_source_that_a_step_of_yours_gives_is_not_guessed(own: Operator[Query, Ranking]) -> None:
+    assert not problems(Branch(own, KEYWORDS) >> ConvexCombination((("mine", 0.5), ("bm25", 0.5))))
+
+
+def test_an_error_that_is_not_loaded_yet_may_be_named() -> None:
+    assert not problems(Guard(KEYWORDS, VECTORS, on=("MyOwnError", "ReadTimeout")))
 
 
 SPARSE = KEYWORDS.but(source="sparse")

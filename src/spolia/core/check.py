@@ -5,10 +5,11 @@ from __future__ import annotations
 import builtins
 from collections.abc import Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, Literal, get_args, get_origin
 
 from spolia import errors
-from spolia.core.codec import nearest, plan_of
+from spolia.core.codec import plan_of
 from spolia.core.codec.shape import EncodeContext
 from spolia.core.combinators import Branch, Choice, Each, Guard, Identity, Loop, Route, Samples, Stopped, places
 from spolia.core.operator import Operator, Then, Vary
@@ -202,8 +203,9 @@ def _guard(op: Guard[Any, Any]) -> Iterator[Problem]:
         yield Problem("max_calls", "With 0 calls the body can never ask its model. Allow at least 1.")
     known = {name for names in (vars(errors), vars(builtins)) for name in names}
     for index, name in enumerate(op.on):
-        if name not in known and (near := nearest(name, tuple(_error_names()))) not in (None, name):
-            yield Problem(f"on.{index}", f"No error is called {name!r}. The nearest is {near}; write that.")
+        near = get_close_matches(name, tuple(_error_names()), 1, 0.85)
+        if name not in known and near not in ([], [name]):
+            yield Problem(f"on.{index}", f"No error is called {name!r}. The nearest is {near[0]}; write that.")
 
 
 def _error_names() -> Iterator[str]:
@@ -221,7 +223,7 @@ def _loop(op: Loop[Any]) -> Iterator[Problem]:
             "This loop cannot end before its cap: the body changes nothing, and only the body could stop it. "
             "Give another body, or a judge: until=...",
         )
-    if (beyond := getattr(op.until, "beyond", None)) is not None and (why := beyond(op.max_steps)):
+    if (beyond := getattr(op.until, "beyond", None)) is not None and (why := beyond(op.max_steps, op.takes())):
         yield Problem("until", why)
 
 
@@ -262,7 +264,7 @@ def _sources(op: Operator[Any, Any], before: frozenset[str] | None) -> frozenset
     elif isinstance(op, Vary):
         arms = list(_options(op)) or [op.body]
     else:
-        source = getattr(op, "source", None)
+        source = getattr(op, "source", None) if type(op).__module__.startswith("spolia.") else None
         return frozenset((source,)) if isinstance(source, str) else None
     known = [_sources(arm, before) for arm in arms]
     return None if None in known else frozenset().union(*(some for some in known if some is not None))

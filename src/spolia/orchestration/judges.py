@@ -54,9 +54,10 @@ class StopWhen(Operator[State, Verdict]):
                 raise WiringError(f"The field {self.field!r} holds {held}. Write one with a number or entries.")
         return found
 
-    def beyond(self, steps: int) -> str:
-        """Why a loop of so many steps ends at its cap instead, where each step adds one; empty where it need not."""
-        if self.at_least <= steps:
+    def beyond(self, steps: int, state: Any) -> str:
+        """Why a loop of so many steps over a `Chain` ends at its cap instead; empty where it need not."""
+        is_chain = isinstance(state, type) and issubclass(state, Chain)  # each step adds a pair
+        if self.at_least <= steps or self.field != "pairs" or not is_chain:
             return ""
         return (
             f"StopWhen waits for {self.at_least:g} in {self.field!r}, and the loop takes {steps} steps: if each adds "
