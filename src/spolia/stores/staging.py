@@ -21,10 +21,10 @@ from spolia.errors import StoreBusy, StoreError
 from spolia.filters import Field, Schema
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Backend
-from spolia.stores.backends.publication import NONE
+from spolia.stores.backends.publication import NONE, Draft, Lacking
 from spolia.stores.backends.rows import NOT_YET, SourceRow, Stamp, Unmade, hash_of_picture, node_row
 from spolia.stores.manifest import Manifest, refuse_odd_name, refuse_other
-from spolia.stores.writer import Draft, Lacking, Writer
+from spolia.stores.writer import Writer
 from spolia.types import Document, Meta, Node, principals
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class Staging(Draft):
 
     def _begin(self) -> None:
         self.conflicts: set[str] = set()
-        self._embedded_to: dict[tuple[str, str], int] = {}
+        self.embedded_to: dict[tuple[str, str], int] = {}
         self._births: dict[str, int] = {}
         self._staged = _Staged()
         self._vectors: list[tuple[Callable[..., None], str, Sequence[bytes], Any]] = []
@@ -254,8 +254,8 @@ class Staging(Draft):
     def declare(self, fields: Iterable[Field]) -> None:
         """See `Writer.declare`."""
         schema = Schema(fields)
-        if schema != self._changes.schema:
-            self._changes.schema = schema
+        if schema != self.declared:
+            self.declared = schema
             self._stage(Writer.declare, tuple(schema))
 
     def define(self, group: str, manifest: Manifest) -> None:
@@ -272,7 +272,7 @@ class Staging(Draft):
         """See `Writer.redefine`."""
         refuse_odd_name(group)
         self.manifests[group] = self._staged.defined[group] = manifest
-        self._embedded_to = {key: last for key, last in self._embedded_to.items() if key[0] != group}
+        self.embedded_to = {key: last for key, last in self.embedded_to.items() if key[0] != group}
         if not keep_nodes:
             self._staged.expected.add(group)
             self._staged.nodes = {key: nodes for key, nodes in self._staged.nodes.items() if key[1] != group}
@@ -389,8 +389,7 @@ class Staging(Draft):
         is_new: bool = False,
     ) -> None:
         if document and document not in self._staged.keys:
-            with self._reading():
-                self._staged.keys[document] = self._changes.document_key(document)
+            self._staged.keys[document] = self.document_key(document)
         self._staged.changes.append(_Change(apply, given, uris, document, is_new))
 
     # Vectors.
@@ -481,7 +480,7 @@ class Staging(Draft):
 
     def _commit(self, writer: Writer, complete: Callable[[Writer], None]) -> None:
         if not writer.mended:
-            writer.trust_vectors(self._embedded_to)
+            writer.embedded_to = dict(self.embedded_to)
         self._refuse_other_groups(writer)
         changes = self._unchanged(writer)
         for change in changes:
@@ -497,7 +496,7 @@ class Staging(Draft):
         for uri, row in self._staged.rows.items():
             if row is None:
                 self._births.pop(uri, None)
-        self._embedded_to = writer.embedded_to
+        self.embedded_to = writer.embedded_to
 
     def _refuse_other_groups(self, writer: Writer) -> None:
         """Refuse to commit groups that are made from others, or others from them, than those that this has seen."""

@@ -1,33 +1,26 @@
-"""A store as it is going to be: what is published, with what was changed since."""
+"""Writing to a store, one at a time: each change whole or not at all, and none seen before it is published."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from spolia.errors import GroupError, NotAStore, StoreError
 from spolia.filters import Field, Schema
 from spolia.stores.backends import sql
-from spolia.stores.backends.backend import Backend, Connection, WriteSession
-from spolia.stores.backends.publication import NONE, Changes, Publication, Transaction
+from spolia.stores.backends.backend import Backend, VectorWriter, WriteSession
+from spolia.stores.backends.publication import NONE, Draft, Publication, Transaction
 from spolia.stores.backends.rows import (
+    NOT_YET,
+    Row,
     SourceRow,
-    Stamp,
-    StoredLists,
-    Unmade,
-    document_of,
-    hash_of,
-    hash_of_picture,
-    indexed_text,
-    node_of,
-    read_schema,
-    unpacked,
+    document_row,
+    node_row,
+    source_values,
 )
 from spolia.stores.files import fail_point, translated
-from spolia.stores.manifest import Manifest, read, refuse_odd_name, refuse_other, written
+from spolia.stores.manifest import Manifest, refuse_odd_name, refuse_other, written
 from spolia.types import Document, Meta, Node, principals
 
 if TYPE_CHECKING:
@@ -35,252 +28,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from spolia.models.vectors import SparseRows
-    from spolia.stores.backends.backend import VectorWriter
-
-
-_PAGE = 1_000
-_NOW = sql.ALIVE - 1
-"""Later than any generation: what lives then was published, or will be next."""
-
-
-@dataclass(frozen=True)
-class Lacking:
-    """A node that has no vector yet.
-
-    Args:
-        hash: by which its vector is found.
-        node: its id.
-        document: id of its document.
-        text: that is indexed.
-    """
-
-    hash: bytes
-    node: str
-    document: str
-    text: str
-
-    @property
-    def is_picture(self) -> bool:
-        """Whether its vector is that of its picture."""
-        return self.hash != hash_of(self.text)
-
-
-class Draft:
-    """Reads the live rows of a store: base of what changes them at once (`Writer`) and of what collects changes
-    (`Staging`).
-
-    Attributes:
-        generation: the published generation.
-        manifests: of all groups, by name.
-        schema: the declared fields of the published generation.
-        indexes: for each group, the generation of its lexical index and the last node key that was known then.
-    """
-
-    store: Backend
-    generation: int
-    manifests: dict[str, Manifest]
-    schema: Schema
-    indexes: dict[str, tuple[int, int]]
-    _connection: Connection
-    _changes: Changes
-    _embedded_to: dict[tuple[str, str], int]
-
-    def _read_what_is_published(self) -> None:
-        generation, indexes = self._connection.execute(sql.GENERATIONS).fetchall()[-1]
-        self.generation = int(generation)
-        self.indexes = {name: (at, key) for name, (at, key) in json.loads(indexes).items()}
-        manifests = [read(row[0]) for row in self._connection.execute(sql.MANIFESTS)]
-        self.manifests = {manifest.group: manifest for manifest in manifests}
-        self._changes = Changes(self._connection, self.generation + 1, self.manifests)
-        self.schema = read_schema(self._connection.execute(sql.FIELDS, (self.generation,)).fetchone()[0])
-        self._changes.schema = self.schema
-
-    @property
-    def weight(self) -> int:
-        """How much waits in memory for the next publication, in characters and bytes of pictures."""
-        return 0
-
-    def _reading(self) -> AbstractContextManager[None]:
-        return translated(self.store, "read")
-
-    def _rows(self, every: str, some: str, uris: Iterable[str] | None) -> list[Any]:
-        """The rows of all sources, or of those with these uris."""
-        with self._reading():
-            if uris is None:
-                return self._connection.execute(every, {"at": _NOW} if ":at" in every else ()).fetchall()
-            values = {"uris": json.dumps(list(uris))} | ({"at": _NOW} if ":at" in some else {})
-            return self._connection.execute(some, values).fetchall()
-
-    # Of sources, `uris` are those that are wanted; None for all.
-
-    def stamps(self, uris: Iterable[str] | None = None) -> dict[str, Stamp]:
-        """What tells whether a source, or what is in it, as `mails/offer.eml/prices.pdf`, has changed, by uri."""
-        return {row[0]: (row[1], row[2], row[3], row[4]) for row in self._rows(sql.STAMPS, sql.STAMPS_OF_URIS, uris)}
-
-    def sources(self, uris: Iterable[str] | None = None) -> dict[str, SourceRow]:
-        """What is known of sources, by uri; with what was changed."""
-        return {row[0]: SourceRow(*row) for row in self._rows(sql.SOURCES, sql.SOURCES_OF_URIS, uris)}
-
-    def cursors(self) -> dict[str, dict[str, str]]:
-        """How far each source was read, by its name; of each, by what that is said of."""
-        found: dict[str, dict[str, str]] = {}
-        with self._reading():
-            for source, item, cursor in self._connection.execute(sql.ALL_CURSORS):
-                found.setdefault(source, {})[item] = cursor
-        return found
-
-    def cursor(self, source: str, item: str) -> str:
-        """How far a source was read, by what that is said of; empty where it was not."""
-        with self._reading():
-            rows = list(self._connection.execute(sql.CURSOR, (source, item)))
-        return str(rows[0][0]) if rows else ""
-
-    @property
-    def declared(self) -> Schema:
-        """The declared fields, with what was changed."""
-        return self._changes.schema
-
-    def metadata(self) -> Iterator[tuple[str, Meta]]:
-        """Of all documents and nodes that have some, with what was changed; each by a name for people."""
-        with self._reading():
-            for whose, meta in self._connection.each(sql.LIVE_METADATA):
-                yield whose, unpacked(meta)
-
-    def documents(self) -> Iterator[Document]:
-        """All documents, with what was changed, by id."""
-        readers = StoredLists(self._connection)
-        with self._reading():
-            for row in self._connection.each(sql.DOCUMENTS, {"at": _NOW}):
-                yield document_of(row, readers)
-
-    def nodes(self, document: str, group: str) -> list[Node]:
-        """The nodes of a document in a group, with what was changed, in order."""
-        at = {"document": document, "grp": group, "first": 0, "last": sql.ALIVE, "at": _NOW}
-        readers = StoredLists(self._connection)
-        with self._reading():
-            return [node_of(row, readers) for row in self._connection.execute(sql.NUMBERED, at).fetchall()]
-
-    def holders(self, document: str) -> list[SourceRow]:
-        """The sources that hold a document, by its id; with what was changed."""
-        with self._reading():
-            key = self._changes.document_key(document)
-            rows = self._connection.execute(sql.LIVE_SOURCES_OF, (key,)).fetchall() if key is not None else []
-            return [SourceRow(*row) for row in rows]
-
-    def holds(self, document: Document) -> bool:
-        """Whether a document is there as it is, so that putting it needs no nodes."""
-        with self._reading():
-            return self._changes.holds(document)
-
-    def meta_of(self, document: str) -> Meta | None:
-        """The metadata of a document, by its id; None where there is none of this id. With what was changed."""
-        with self._reading():
-            return self._changes.meta_of(document)
-
-    def lacking(self, uris: Iterable[str] | None = None) -> list[str]:
-        """The uris of sources whose report says that something was missing to read all of them."""
-        return [uri for (uri,) in self._rows(sql.SOURCES_LACKING, sql.SOURCES_LACKING_OF_URIS, uris)]
-
-    def showing(self, uris: Iterable[str] | None = None) -> list[tuple[str, str]]:
-        """The uris and reports of sources whose report says that they name pictures beside them."""
-        return self._rows(sql.SOURCES_SHOWING, sql.SOURCES_SHOWING_OF_URIS, uris)
-
-    def readers(self, uris: Iterable[str] | None = None) -> dict[str, tuple[str, ...]]:
-        """Who may read what each source, and what is in it, holds, by its uri; with what was changed."""
-        lists = StoredLists(self._connection)
-        with self._reading():
-            found = self._rows(sql.READERS_OF_SOURCES, sql.READERS_OF_URIS, uris)
-            return {uri: lists[audience] for uri, audience in found}
-
-    def held(self, uris: Iterable[str] | None = None) -> dict[str, tuple[tuple[str, ...], int]]:
-        """Who may read each document that sources hold, and whether one or more hold it, 1 or 2; by its id."""
-        lists = StoredLists(self._connection)
-        with self._reading():
-            found = self._rows(sql.HELD, sql.HELD_OF_URIS, uris)
-            return {document: (lists[audience], holders) for document, audience, holders in found}
-
-    def held_as(self, document: str) -> tuple[tuple[str, ...], int] | None:
-        """The same of one document, by its id; None where no source holds it."""
-        with self._reading():
-            row = self._connection.execute(sql.HELD_OF_ID, (document,)).fetchone()
-            return (StoredLists(self._connection)[row[1]], row[2]) if row else None
-
-    def is_restricted(self) -> bool:
-        """Whether anything was ever stored that not everybody may read."""
-        with self._reading():
-            return self._connection.execute(sql.IS_RESTRICTED).fetchone() is not None
-
-    def is_restricted_now(self) -> bool:
-        """Whether something is there that not everybody may read; with what was changed."""
-        with self._reading():
-            return self._connection.execute(sql.IS_RESTRICTED_NOW).fetchone() is not None
-
-    def document(self, id: str) -> Document:
-        """A document, with what was changed."""
-        with self._reading():
-            row = self._connection.execute(sql.DOCUMENT, {"id": id, "at": _NOW}).fetchone()
-            if row is None:
-                raise StoreError(f"There is no document {id!r} in {self.store}. Write the id of one of documents().")
-            return document_of(row, StoredLists(self._connection))
-
-    def unmade(self) -> tuple[Unmade, ...]:
-        """Which groups could not be made of which documents, with what was changed; by uri."""
-        with self._reading():
-            return tuple(Unmade(*row) for row in self._connection.execute(sql.UNMADE, {"at": _NOW}))
-
-    # Vectors.
-
-    def unembedded(self, group: str, embedder: str) -> Iterator[tuple[bytes, str]]:
-        """Content hash and text of what the group will hold and has no vector by this embedder; each text once.
-
-        Nodes that are embedded by their picture are not among them, but among the `unembedded_pictures`.
-        """
-        return ((one.hash, one.text) for one in self._lacking(group, embedder) if not one.is_picture)
-
-    def unembedded_pictures(self, group: str, embedder: str) -> Iterator[tuple[Lacking, bytes]]:
-        """The nodes whose pictures have no vector by this embedder yet, with these; each picture once.
-
-        Raises:
-            StoreError: a document names a picture, and was put without it.
-        """
-        pictures = self.manifests[group].by_picture
-        for one in self._lacking(group, embedder) if pictures else ():
-            if one.is_picture:
-                yield one, self._picture(one)
-
-    def _picture(self, one: Lacking) -> bytes:
-        with self._reading():
-            for key, image in self._connection.execute(sql.LIVE_IMAGES, (one.document,)).fetchall():
-                if hash_of_picture(image) == one.hash:
-                    return bytes(self._connection.execute(sql.LIVE_IMAGE, (key, image)).fetchone()[0])
-        raise StoreError(
-            f"Node {one.node!r} shows a picture that its document was put without. Write put(document, nodes, source, "
-            "images) with all pictures that its regions name."
-        )
-
-    def _lacking(self, group: str, embedder: str) -> Iterator[Lacking]:
-        seen: set[bytes] = set()
-        key = self._embedded_to.get((group, embedder), 0)
-        embedded_to: int | None = None
-        while True:
-            with self._reading():
-                last_key = self._connection.execute(sql.LAST_KEY).fetchone()[0]
-                values = {"grp": group, "key": key, "embedder": embedder, "limit": _PAGE}
-                rows = self._connection.execute(sql.UNEMBEDDED, values).fetchall()
-            if embedded_to is None:
-                embedded_to = rows[0][0] - 1 if rows else last_key
-            for _, found, id, document, *texts in rows:
-                if found not in seen and not self._is_pending(embedder, found):
-                    seen.add(found)
-                    yield Lacking(found, id, document, indexed_text(*texts))
-            if len(rows) < _PAGE:
-                self._embedded_to[group, embedder] = embedded_to  # need not be looked at again before publishing
-                return
-            key = rows[-1][0]
-
-    def _is_pending(self, embedder: str, hash: bytes) -> bool:
-        """Whether a vector was added and is not written yet."""
-        raise NotImplementedError
 
 
 class Writer(Draft):
@@ -298,7 +45,7 @@ class Writer(Draft):
         self.store = store
         self.mended: list[str] = []
         self._embedded: VectorWriter | None = None
-        self._embedded_to: dict[tuple[str, str], int] = {}
+        self.embedded_to: dict[tuple[str, str], int] = {}
         self._writing: WriteSession = store.writing(timeout_s)
         try:
             self._connection = self._writing.connection
@@ -327,6 +74,11 @@ class Writer(Draft):
                 self.indexes.pop(group)
                 self._transaction.visible = True
 
+    @property
+    def _next(self) -> int:
+        """The generation in which what is added is born, and what is replaced dies."""
+        return self.generation + 1
+
     # Changes: each whole or not at all, and none seen by readers before it is published.
 
     def define(self, group: str, manifest: Manifest) -> None:
@@ -346,17 +98,18 @@ class Writer(Draft):
             return
         with self._transaction.change():
             fail_point("define.write")
-            self._changes.expect(group)
-            self._write(group, manifest)
+            self._write(group, manifest, is_made=False)
 
-    def _write(self, group: str, manifest: Manifest) -> None:
+    def _write(self, group: str, manifest: Manifest, *, is_made: bool) -> None:
+        if not is_made:
+            self._connection.execute(sql.EXPECT, {"grp": group, "error": NOT_YET})
         self._connection.execute(sql.DEFINE, {"grp": group, "manifest": written(manifest)})
         self.manifests[group] = manifest
         self._forget_derived(group)
 
     def _forget_derived(self, group: str) -> None:
         self.indexes.pop(group, None)
-        self._embedded_to = {key: last for key, last in self._embedded_to.items() if key[0] != group}
+        self.embedded_to = {key: last for key, last in self.embedded_to.items() if key[0] != group}
 
     def redefine(self, group: str, manifest: Manifest, *, keep_nodes: bool = False) -> None:
         """Build a group anew: its nodes end, other groups stay. Readers see the old ones until this is published.
@@ -370,9 +123,8 @@ class Writer(Draft):
         with self._transaction.change():
             fail_point("redefine.write")
             if not keep_nodes:
-                self._changes.clear(group)
-                self._changes.expect(group)
-            self._write(group, manifest)
+                self._clear(group)
+            self._write(group, manifest, is_made=keep_nodes)
 
     def drop(self, group: str) -> None:
         """Forget a group with its nodes; vectors stay for when their texts return."""
@@ -380,11 +132,16 @@ class Writer(Draft):
         if below := sorted(m.group for m in self.manifests.values() if group in (m.parent, m.ref) and m.group != group):
             raise GroupError(f"Group {group!r} has groups made from it: {', '.join(below)}. Drop these first.")
         with self._transaction.change():
-            self._changes.clear(group)
+            self._clear(group)
             fail_point("drop.write")
             self._connection.execute(sql.DROP_MANIFEST, (group,))
             del self.manifests[group]
             self._forget_derived(group)
+
+    def _clear(self, group: str) -> None:
+        fail_point("clear.nodes")
+        for statement in sql.END_GROUP:
+            self._connection.execute(statement, {"grp": group, "next": self._next})
 
     def _refuse_unknown(self, group: str) -> None:
         if group not in self.manifests:
@@ -401,10 +158,10 @@ class Writer(Draft):
             FilterError: two fields of one name, or one that every file has.
         """
         schema = Schema(fields)
-        if schema != self._changes.schema:
+        if schema != self.declared:
             with self._transaction.change():
                 fail_point("declare.write")
-                self._changes.schema = schema
+                self.declared = schema
 
     def put(
         self, document: Document, nodes: Iterable[Node], source: SourceRow, images: Mapping[str, bytes] = NONE
@@ -425,7 +182,113 @@ class Writer(Draft):
                 beyond the text, a full disk; another document with this id was put since the last publication.
         """
         with self._transaction.change():
-            return self._changes.put(document, nodes, source, images)
+            self._audiences.begin()
+            row = self._row(document)
+            there = self._one(sql.LIVE_DOCUMENT, (document.id,))
+            is_there = there is not None and there[1] == row[1]
+            if there is not None and not is_there and there[2] == self._next:
+                raise StoreError(
+                    f"Two documents with the id {document.id!r} were put since the last publication, and they differ; "
+                    f"the second is of {source.uri!r}. Give every document an id of its own, or publish() between the "
+                    "two."
+                )
+            old: int | None = there[0] if there else None
+            key = old if is_there else self._replace(old, document, row, nodes, images)
+            fail_point("put.source")
+            self._point(source, key)
+            return not is_there
+
+    def _row(self, document: Document) -> Row:
+        audiences = self._audiences
+        number, digest = audiences.number(document.readers), audiences.digest(document.readers)
+        return document_row(document, number, digest, self._next)
+
+    def _replace(
+        self, old: int | None, document: Document, row: Row, nodes: Iterable[Node], images: Mapping[str, bytes]
+    ) -> int:
+        sources = self._connection.execute(sql.LIVE_SOURCES_OF, (old,)).fetchall() if old else []
+        if old is not None:
+            self._end(old)
+        fail_point("put.document")
+        key = int(self._connection.execute(sql.ADD_DOCUMENT, row).fetchall()[0][0])
+        self._connection.executemany(sql.ADD_IMAGE, ((key, hash, data) for hash, data in images.items()))
+        fail_point("put.nodes")
+        self._connection.executemany(sql.ADD_NODE, self._node_rows(document, key, nodes))
+        for found in sources:
+            self._point(SourceRow(*found), key)
+        return key
+
+    def _node_rows(
+        self, document: Document, key: int, nodes: Iterable[Node], groups: set[str] | None = None
+    ) -> Iterator[Row]:
+        """Nodes as rows; their groups are put among the others."""
+        audiences, birth = self._audiences, self._next
+        for node in nodes:
+            if node.group not in self.manifests:
+                raise StoreError(
+                    f"Node {node.id!r} is of group {node.group!r}, which is not defined; defined are: "
+                    f"{', '.join(self.manifests) or 'none'}. Write writer.define({node.group!r}, Manifest(...)) before."
+                )
+            if groups is not None:
+                groups.add(node.group)
+            audience = audiences.number(node.readers) or audiences.number(document.readers)
+            yield node_row(node, document, key, audience, birth, by_picture=self.manifests[node.group].by_picture)
+
+    def _point(self, source: SourceRow, key: int | None) -> None:
+        """The source holds the document of this key now; what it held before ends, unless another source has it."""
+        there = self._one(sql.LIVE_SOURCE, (source.uri,))
+        if there is not None and there[0] == key:
+            self._touch(source)
+            return
+        if there is not None:
+            self._unpoint(source.uri)
+        self._connection.execute(sql.ADD_SOURCE, (source.uri, *source_values(source), key, self._next))
+        if there is not None:
+            self._release(there[0])
+
+    def _touch(self, source: SourceRow) -> None:
+        """The source holds what it held; the rest of its row is new, from the next generation on."""
+        values = source_values(source)
+        if not self._connection.execute(sql.SET_SOURCE, (*values, source.uri, self._next)).rowcount:
+            key = self._held_by(source.uri)
+            self._connection.execute(sql.END_SOURCE, {"uri": source.uri, "next": self._next})
+            self._connection.execute(sql.ADD_SOURCE, (source.uri, *values, key, self._next))
+
+    def _forget(self, uri: str) -> None:
+        """The source is gone, and what it held, unless another source has it."""
+        key = self._held_by(uri)
+        self._unpoint(uri)
+        self._release(key)
+
+    def _unpoint(self, uri: str) -> None:
+        values = {"uri": uri, "next": self._next}
+        if not self._connection.execute(sql.UNSAY_SOURCE, values).rowcount:
+            self._connection.execute(sql.END_SOURCE, values)
+
+    def _release(self, key: int | None) -> None:
+        if key is not None and self._one(sql.IS_REFERENCED, (key,)) is None:
+            self._end(key)
+
+    def _end(self, key: int) -> None:
+        for statement in sql.END_OF_DOCUMENT:
+            self._connection.execute(statement, {"key": key, "next": self._next})
+
+    def _held_by(self, uri: str) -> int | None:
+        """Key of the document that a source holds; None when it could not be read."""
+        there = self._one(sql.LIVE_SOURCE, (uri,))
+        if there is None:
+            raise StoreError(f"There is no source {uri!r} in the store. Write one of writer.sources().")
+        key: int | None = there[0]
+        return key
+
+    def _known_key(self, id: str) -> int:
+        key = self._live_key(id)
+        if key is None:
+            raise StoreError(
+                f"There is no document {id!r} in the store. Write put(document, nodes, source) before, or the id of "
+                "one of documents()."
+            )
+        return key
 
     def add_nodes(self, document: Document, nodes: Iterable[Node]) -> None:
         """Add nodes of other groups to a document that is there, as `documents()` gives it; they are streamed.
@@ -434,7 +297,12 @@ class Writer(Draft):
             StoreError: no such document, two nodes with one id, a node of another document or of an undefined group.
         """
         with self._transaction.change():
-            self._changes.add_nodes(document, nodes)
+            key, groups = self._known_key(document.id), set[str]()
+            self._audiences.begin()
+            fail_point("add.nodes")
+            self._connection.executemany(sql.ADD_NODE, self._node_rows(document, key, nodes, groups))
+            for group in groups:
+                self._connection.execute(sql.DROP_UNMADE, (key, group))
 
     def note_unmade(self, document: str, reasons: Mapping[str, str]) -> None:
         """Note which groups could not be made of a document, by its id, and why; they stay noted until it is changed.
@@ -444,7 +312,12 @@ class Writer(Draft):
         """
         with self._transaction.change():
             fail_point("unmade.write")
-            self._changes.note_unmade(document, reasons)
+            key = self._known_key(document)
+            for group, reason in reasons.items():
+                if reason:
+                    self._connection.execute(sql.ADD_UNMADE, (key, group, reason))
+                else:
+                    self._connection.execute(sql.DROP_UNMADE, (key, group))
 
     def set_readers(self, document: Document, readers: Sequence[str]) -> None:
         """Give a document another reader list, and all its nodes but those that have one of their own.
@@ -474,40 +347,62 @@ class Writer(Draft):
         """
         readers = principals(readers, f"The readers of {document.uri or document.id!r} would be")
         with self._transaction.change():
-            self._changes.relabel(document, meta, readers)
+            key, connection = self._known_key(document.id), self._connection
+            self._audiences.begin()
+            old, new = self._audiences.number(document.readers), self._audiences.number(readers)
+            row = self._row(document.but(meta=meta, readers=readers))
+            sources = connection.execute(sql.LIVE_SOURCES_OF, (key,)).fetchall()
+            nodes = connection.execute(sql.LIVE_NODES_OF, (key,)).fetchall()
+            for statement in sql.SET_ASIDE:
+                connection.execute(statement, {"key": key, "next": self._next})
+            fail_point("readers.document")
+            fresh = int(connection.execute(sql.ADD_DOCUMENT, row).fetchall()[0][0])
+            fail_point("readers.nodes")
+            copies = [(fresh, new if audience == old else audience, self._next, node) for node, audience in nodes]
+            connection.executemany(sql.COPY_NODE, copies)
+            connection.execute(sql.MOVE_UNMADE, (fresh, key))
+            connection.execute(sql.COPY_IMAGES, (fresh, key))
+            for found in sources:
+                self._point(SourceRow(*found), fresh)
+            for statement in sql.DROP_ASIDE:
+                connection.execute(statement)
 
     def unmake(self, document: str, groups: Iterable[str]) -> None:
         """End the nodes of a document, by its id, in some groups: it is noted as not made in them."""
         with self._transaction.change():
-            self._changes.unmake(document, groups)
+            key = self._known_key(document)
+            for group in groups:
+                for statement in sql.END_NODES_OF:
+                    self._connection.execute(statement, {"key": key, "grp": group, "next": self._next})
+                self._connection.execute(sql.ADD_UNMADE, (key, group, NOT_YET))
 
     def touch(self, source: SourceRow) -> None:
         """Note another size, time or report of a source whose content is the same."""
         with self._transaction.change(visible=False):
             fail_point("touch.write")
-            self._changes.touch(source)
+            self._touch(source)
 
     def move(self, old_uri: str, source: SourceRow) -> None:
         """The source at `old_uri` is at `source.uri` now, with the same content."""
         with self._transaction.change():
-            key = self._changes.held_by(old_uri)
+            key = self._held_by(old_uri)
             fail_point("move.write")
-            self._changes.point(source, key)
+            self._point(source, key)
             if old_uri != source.uri:
-                self._changes.forget(old_uri)
+                self._forget(old_uri)
 
     def remove(self, uri: str) -> None:
         """Forget a source, and its document unless another source has the same."""
         with self._transaction.change():
             fail_point("remove.write")
-            self._changes.forget(uri)
+            self._forget(uri)
 
     def fail(self, source: SourceRow) -> None:
         """Note that a source could not be read. What it held before goes, unless `source.document` still names it."""
         with self._transaction.change():
-            key = self._changes.document_key(source.document) if source.document else None
+            key = self._live_key(source.document) if source.document else None
             fail_point("fail.write")
-            self._changes.point(source, key)
+            self._point(source, key)
 
     def remember(self, source: str, cursors: Mapping[str, str]) -> None:
         """Note how far a source was read, which is published together with what was read there.
@@ -522,7 +417,12 @@ class Writer(Draft):
         with self._transaction.change(visible=False):
             fail_point("remember.write")
             # where nothing else has changed, what was published last is as far as this
-            self._changes.remember(source, cursors, self.generation + self._transaction.visible)
+            birth = self.generation + self._transaction.visible
+            for item, cursor in cursors.items():
+                if cursor:
+                    self._connection.execute(sql.SET_CURSOR, (source, item, cursor, birth))
+                else:
+                    self._connection.execute(sql.DROP_CURSOR, (source, item))
 
     # Vectors.
 
@@ -562,24 +462,10 @@ class Writer(Draft):
         """Whether something is to be published, be it that what was damaged is built again."""
         return self._transaction.visible
 
-    def document_key(self, id: str) -> int | None:
-        """Tells a live document from what had its id before; None where there is none."""
-        with self._reading():
-            return self._changes.document_key(id)
-
     def born(self) -> dict[str, int]:
         """The sources that are changed in the generation that is published next, with its number."""
         with self._reading():
-            return dict(self._connection.execute(sql.BORN, (self._changes.next,)).fetchall())
-
-    @property
-    def embedded_to(self) -> dict[tuple[str, str], int]:
-        """For each group and embedder, the node key up to which all nodes have vectors."""
-        return self._embedded_to
-
-    def trust_vectors(self, embedded_to: dict[tuple[str, str], int]) -> None:
-        """Take over what another one has found of that, for the same store."""
-        self._embedded_to = dict(embedded_to)
+            return dict(self._connection.execute(sql.BORN, (self._next,)).fetchall())
 
     def keep_vectors(self) -> None:
         """Make the vectors durable that were added, and publish nothing. Call it without other changes."""
@@ -610,19 +496,17 @@ class Writer(Draft):
             if self._embedded is not None:
                 self._embedded.flush()
             self.store.follow(self._connection, self.manifests, self._known(), self.generation)
-            schema = self._changes.schema
-            publication = Publication(self.store, self._connection, self.generation + 1, self.manifests, schema)
-            self.indexes = publication.publish(self.indexes, self._embedded_to)
+            publication = Publication(self.store, self._connection, self._next, self.manifests, self.declared)
+            self.indexes = publication.publish(self.indexes, self.embedded_to)
             self.mended += publication.mended
         self._transaction.renew()
         last_key = self._connection.execute(sql.LAST_KEY).fetchone()[0]
-        self._embedded_to = {
+        self.embedded_to = {
             (group, embedding.embedder): last_key
             for group, manifest in self.manifests.items()
             for embedding in manifest.embeddings
         }
-        self.generation, self.schema = self.generation + 1, schema
-        self._changes.next = self.generation + 1
+        self.generation, self.schema = self.generation + 1, self.declared
         with translated(self.store, "swept"):
             self.mended += self.store.sweep(self._connection)
             self.mended += self.store.derive(self._connection, self.manifests)
@@ -651,7 +535,7 @@ class Writer(Draft):
         with self._transaction.or_end("repaired"):
             if said := self.store.repair(self._connection):
                 self.mended += said
-                self._embedded_to = {}
+                self.embedded_to = {}
         return self.mended
 
     def close(self) -> None:

@@ -18,8 +18,8 @@ from spolia.indexing.sources import remote_files
 from spolia.indexing.sources.remote_files import RemoteFiles
 from spolia.indexing.sync.dry_run import planned
 from spolia.indexing.sync.sync import sync
+from spolia.stores.backends.publication import Draft
 from spolia.stores.corpus import Corpus
-from spolia.stores.writer import Draft
 from tests.indexing.sources.lettered import PROGRAM, LetteredReader
 
 

@@ -33,7 +33,7 @@ from spolia.models.http.replies import estimated_tokens
 from spolia.models.protocols import Embedder
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Backend
-from spolia.stores.backends.publication import NONE
+from spolia.stores.backends.publication import NONE, Draft, Lacking
 from spolia.stores.backends.rows import SourceRow, key_of
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import Transform
@@ -41,7 +41,7 @@ from spolia.stores.groups.group_build import GroupBuild
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import GroupEmbedding, Manifest, in_order
 from spolia.stores.staging import Staging
-from spolia.stores.writer import Draft, Lacking, Writer
+from spolia.stores.writer import Writer
 from spolia.types import NO_BOXES, Document, Meta, Scalar, Value
 
 BATCH = 1_000

@@ -1,10 +1,11 @@
-"""The next generation of a store: changes to its rows, the transaction around them, and its publication."""
+"""The next generation of a store: what lives in it, the transaction around its changes, and its publication."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -13,241 +14,282 @@ from spolia.filters import Schema
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Backend, Connection
 from spolia.stores.backends.rows import (
-    NO_FIELDS,
-    NOT_YET,
     Audiences,
-    Row,
     SourceRow,
+    Stamp,
+    StoredLists,
     StoreVersion,
-    document_row,
+    Unmade,
+    document_of,
+    hash_of,
     hash_of_document,
+    hash_of_picture,
     indexed_text,
-    node_row,
-    source_values,
+    node_of,
+    read_schema,
     unpacked,
     written_schema,
 )
 from spolia.stores.files import fail_point, translated
-from spolia.stores.manifest import Manifest
+from spolia.stores.manifest import Manifest, read
 from spolia.types import Document, Meta, Node
 
 NONE: Mapping[str, bytes] = MappingProxyType({})
 
 
-class Changes:
-    """The rows of the truth as the next generation will have them.
+_PAGE = 1_000
+_NOW = sql.ALIVE - 1
+"""Later than any generation: what lives then was published, or will be next."""
+
+
+@dataclass(frozen=True)
+class Lacking:
+    """A node that has no vector yet.
 
     Args:
-        connection: inside a transaction.
-        next: the generation in which what is added is born and what is replaced dies.
-        manifests: the groups that nodes may be of.
+        hash: by which its vector is found.
+        node: its id.
+        document: id of its document.
+        text: that is indexed.
     """
 
-    def __init__(self, connection: Connection, next: int, manifests: dict[str, Manifest]) -> None:
-        self.connection, self.next, self.manifests = connection, next, manifests
-        self.audiences = Audiences(connection)
-        self.schema = NO_FIELDS
+    hash: bytes
+    node: str
+    document: str
+    text: str
 
-    def put(
-        self, document: Document, nodes: Iterable[Node], source: SourceRow, images: Mapping[str, bytes] = NONE
-    ) -> bool:
-        """A document in the place of what its source held; it is shared with the sources that hold the same.
+    @property
+    def is_picture(self) -> bool:
+        """Whether its vector is that of its picture."""
+        return self.hash != hash_of(self.text)
 
-        Returns:
-            Whether it was not there.
-        """
-        self.audiences.begin()
-        row = self._row(document)
-        there = self._one(sql.LIVE_DOCUMENT, (document.id,))
-        is_there = there is not None and there[1] == row[1]
-        if there is not None and not is_there and there[2] == self.next:
-            raise StoreError(
-                f"Two documents with the id {document.id!r} were put since the last publication, and they differ; the "
-                f"second is of {source.uri!r}. Give every document an id of its own, or publish() between the two."
-            )
-        key: int = there[0] if is_there else self._replace(there[0] if there else None, document, row, nodes, images)
-        fail_point("put.source")
-        self.point(source, key)
-        return not is_there
+
+class Draft:
+    """Reads the live rows of a store: base of what changes them at once (`Writer`) and of what collects changes
+    (`Staging`).
+
+    Attributes:
+        generation: the published generation.
+        manifests: of all groups, by name.
+        schema: the declared fields of the published generation.
+        declared: the declared fields, with what was changed.
+        indexes: for each group, the generation of its lexical index and the last node key that was known then.
+        embedded_to: for each group and embedder, the node key up to which all nodes have vectors.
+    """
+
+    store: Backend
+    generation: int
+    manifests: dict[str, Manifest]
+    schema: Schema
+    declared: Schema
+    indexes: dict[str, tuple[int, int]]
+    embedded_to: dict[tuple[str, str], int]
+    _connection: Connection
+    _audiences: Audiences
+
+    def _read_what_is_published(self) -> None:
+        generation, indexes = self._connection.execute(sql.GENERATIONS).fetchall()[-1]
+        self.generation = int(generation)
+        self.indexes = {name: (at, key) for name, (at, key) in json.loads(indexes).items()}
+        manifests = [read(row[0]) for row in self._connection.execute(sql.MANIFESTS)]
+        self.manifests = {manifest.group: manifest for manifest in manifests}
+        self._audiences = Audiences(self._connection)
+        self.schema = self.declared = read_schema(
+            self._connection.execute(sql.FIELDS, (self.generation,)).fetchone()[0]
+        )
+
+    def _reading(self) -> AbstractContextManager[None]:
+        return translated(self.store, "read")
+
+    def _rows(self, every: str, some: str, uris: Iterable[str] | None) -> list[Any]:
+        """The rows of all sources, or of those with these uris."""
+        with self._reading():
+            if uris is None:
+                return self._connection.execute(every, {"at": _NOW} if ":at" in every else ()).fetchall()
+            values = {"uris": json.dumps(list(uris))} | ({"at": _NOW} if ":at" in some else {})
+            return self._connection.execute(some, values).fetchall()
+
+    # Of sources, `uris` are those that are wanted; None for all.
+
+    def stamps(self, uris: Iterable[str] | None = None) -> dict[str, Stamp]:
+        """What tells whether a source, or what is in it, as `mails/offer.eml/prices.pdf`, has changed, by uri."""
+        return {row[0]: (row[1], row[2], row[3], row[4]) for row in self._rows(sql.STAMPS, sql.STAMPS_OF_URIS, uris)}
+
+    def sources(self, uris: Iterable[str] | None = None) -> dict[str, SourceRow]:
+        """What is known of sources, by uri; with what was changed."""
+        return {row[0]: SourceRow(*row) for row in self._rows(sql.SOURCES, sql.SOURCES_OF_URIS, uris)}
+
+    def cursors(self) -> dict[str, dict[str, str]]:
+        """How far each source was read, by its name; of each, by what that is said of."""
+        found: dict[str, dict[str, str]] = {}
+        with self._reading():
+            for source, item, cursor in self._connection.execute(sql.ALL_CURSORS):
+                found.setdefault(source, {})[item] = cursor
+        return found
+
+    def cursor(self, source: str, item: str) -> str:
+        """How far a source was read, by what that is said of; empty where it was not."""
+        with self._reading():
+            rows = list(self._connection.execute(sql.CURSOR, (source, item)))
+        return str(rows[0][0]) if rows else ""
+
+    def metadata(self) -> Iterator[tuple[str, Meta]]:
+        """Of all documents and nodes that have some, with what was changed; each by a name for people."""
+        with self._reading():
+            for whose, meta in self._connection.each(sql.LIVE_METADATA):
+                yield whose, unpacked(meta)
+
+    def documents(self) -> Iterator[Document]:
+        """All documents, with what was changed, by id."""
+        readers = StoredLists(self._connection)
+        with self._reading():
+            for row in self._connection.each(sql.DOCUMENTS, {"at": _NOW}):
+                yield document_of(row, readers)
+
+    def nodes(self, document: str, group: str) -> list[Node]:
+        """The nodes of a document in a group, with what was changed, in order."""
+        at = {"document": document, "grp": group, "first": 0, "last": sql.ALIVE, "at": _NOW}
+        readers = StoredLists(self._connection)
+        with self._reading():
+            return [node_of(row, readers) for row in self._connection.execute(sql.NUMBERED, at).fetchall()]
+
+    def holders(self, document: str) -> list[SourceRow]:
+        """The sources that hold a document, by its id; with what was changed."""
+        with self._reading():
+            key = self._live_key(document)
+            rows = self._connection.execute(sql.LIVE_SOURCES_OF, (key,)).fetchall() if key is not None else []
+            return [SourceRow(*row) for row in rows]
 
     def holds(self, document: Document) -> bool:
-        """Whether a live document is this one."""
-        there = self._one(sql.LIVE_DOCUMENT, (document.id,))
-        return there is not None and there[1] == hash_of_document(document, self.audiences.digest(document.readers))
-
-    def meta_of(self, id: str) -> Meta | None:
-        """The metadata of a live document; None if there is none."""
-        there = self._one(sql.LIVE_META, (id,))
-        return None if there is None else unpacked(there[0])
-
-    def _row(self, document: Document) -> Row:
-        audiences = self.audiences
-        return document_row(document, audiences.number(document.readers), audiences.digest(document.readers), self.next)
-
-    def _replace(
-        self, old: int | None, document: Document, row: Row, nodes: Iterable[Node], images: Mapping[str, bytes]
-    ) -> int:
-        sources = [SourceRow(*found) for found in self.connection.execute(sql.LIVE_SOURCES_OF, (old,))] if old else []
-        if old is not None:
-            self._end(old)
-        fail_point("put.document")
-        key = int(self.connection.execute(sql.ADD_DOCUMENT, row).fetchall()[0][0])
-        self.connection.executemany(sql.ADD_IMAGE, ((key, hash, data) for hash, data in images.items()))
-        fail_point("put.nodes")
-        self.connection.executemany(sql.ADD_NODE, self._node_rows(document, key, nodes))
-        for source in sources:
-            self.point(source, key)
-        return key
-
-    def _node_rows(self, document: Document, key: int, nodes: Iterable[Node]) -> Iterator[Row]:
-        for node in nodes:
-            if node.group not in self.manifests:
-                raise StoreError(
-                    f"Node {node.id!r} is of group {node.group!r}, which is not defined; defined are: "
-                    f"{', '.join(self.manifests) or 'none'}. Write writer.define({node.group!r}, Manifest(...)) before."
-                )
-            audience = self.audiences.number(node.readers) or self.audiences.number(document.readers)
-            by_picture = self.manifests[node.group].by_picture
-            yield node_row(node, document, key, audience, self.next, by_picture=by_picture)
-
-    def point(self, source: SourceRow, key: int | None) -> None:
-        """The source holds the document of this key now; what it held before ends, unless another source has it."""
-        there = self._one(sql.LIVE_SOURCE, (source.uri,))
-        if there is not None and there[0] == key:
-            self.touch(source)
-            return
-        if there is not None:
-            self._unpoint(source.uri)
-        self.connection.execute(sql.ADD_SOURCE, (source.uri, *source_values(source), key, self.next))
-        if there is not None:
-            self._release(there[0])
-
-    def touch(self, source: SourceRow) -> None:
-        """The source holds what it held; the rest of its row is new, from the next generation on."""
-        if not self.connection.execute(sql.SET_SOURCE, (*source_values(source), source.uri, self.next)).rowcount:
-            key = self.held_by(source.uri)
-            self.connection.execute(sql.END_SOURCE, {"uri": source.uri, "next": self.next})
-            self.connection.execute(sql.ADD_SOURCE, (source.uri, *source_values(source), key, self.next))
-
-    def forget(self, uri: str) -> None:
-        """The source is gone, and what it held, unless another source has it."""
-        key = self.held_by(uri)
-        self._unpoint(uri)
-        self._release(key)
-
-    def remember(self, source: str, cursors: Mapping[str, str], birth: int) -> None:
-        """How far a source was read at a generation; an empty cursor is forgotten."""
-        for item, cursor in cursors.items():
-            if cursor:
-                self.connection.execute(sql.SET_CURSOR, (source, item, cursor, birth))
-            else:
-                self.connection.execute(sql.DROP_CURSOR, (source, item))
-
-    def add_nodes(self, document: Document, nodes: Iterable[Node]) -> None:
-        """More nodes of a document that is there, of groups that had none of it."""
-        key = self._known_key(document.id)
-        self.audiences.begin()
-        fail_point("add.nodes")
-        groups: set[str] = set()
-        self.connection.executemany(sql.ADD_NODE, self._node_rows(document, key, _noted(nodes, groups)))
-        for group in groups:
-            self.connection.execute(sql.DROP_UNMADE, (key, group))
-
-    def note_unmade(self, document: str, reasons: Mapping[str, str]) -> None:
-        """Which groups could not be made of a document, and why; an empty reason takes back what was noted."""
-        key = self._known_key(document)
-        for group, reason in reasons.items():
-            if reason:
-                self.connection.execute(sql.ADD_UNMADE, (key, group, reason))
-            else:
-                self.connection.execute(sql.DROP_UNMADE, (key, group))
-
-    def expect(self, group: str) -> None:
-        """A group is to be made of all documents that are there."""
-        self.connection.execute(sql.EXPECT, {"grp": group, "error": NOT_YET})
-
-    def clear(self, group: str) -> None:
-        """The nodes of a group end."""
-        fail_point("clear.nodes")
-        for statement in sql.END_GROUP:
-            self.connection.execute(statement, {"grp": group, "next": self.next})
-
-    def unmake(self, document: str, groups: Iterable[str]) -> None:
-        """The nodes of a document in some groups end, and are to be made again."""
-        key = self._known_key(document)
-        for group in groups:
-            for statement in sql.END_NODES_OF:
-                self.connection.execute(statement, {"key": key, "grp": group, "next": self.next})
-            self.connection.execute(sql.ADD_UNMADE, (key, group, NOT_YET))
-
-    def relabel(self, document: Document, meta: Meta, readers: Sequence[str]) -> None:
-        """Other metadata for a document, and another reader list, also for its nodes that had the same: new rows, the
-        same texts.
-        """
-        key = self._known_key(document.id)
-        self.audiences.begin()
-        old, new = self.audiences.number(document.readers), self.audiences.number(readers)
-        row = self._row(document.but(meta=meta, readers=tuple(readers)))
-        sources = [SourceRow(*found) for found in self.connection.execute(sql.LIVE_SOURCES_OF, (key,))]
-        nodes = self.connection.execute(sql.LIVE_NODES_OF, (key,)).fetchall()
-        for statement in sql.SET_ASIDE:
-            self.connection.execute(statement, {"key": key, "next": self.next})
-        fail_point("readers.document")
-        fresh = int(self.connection.execute(sql.ADD_DOCUMENT, row).fetchall()[0][0])
-        fail_point("readers.nodes")
-        copies = [(fresh, new if audience == old else audience, self.next, node) for node, audience in nodes]
-        self.connection.executemany(sql.COPY_NODE, copies)
-        self.connection.execute(sql.MOVE_UNMADE, (fresh, key))
-        self.connection.execute(sql.COPY_IMAGES, (fresh, key))
-        for source in sources:
-            self.point(source, fresh)
-        for statement in sql.DROP_ASIDE:
-            self.connection.execute(statement)
-
-    def held_by(self, uri: str) -> int | None:
-        """Key of the document that a source holds; None when it could not be read."""
-        there = self._one(sql.LIVE_SOURCE, (uri,))
-        if there is None:
-            raise StoreError(f"There is no source {uri!r} in the store. Write one of writer.sources().")
-        key: int | None = there[0]
-        return key
-
-    def _known_key(self, id: str) -> int:
-        key = self.document_key(id)
-        if key is None:
-            raise StoreError(
-                f"There is no document {id!r} in the store. Write put(document, nodes, source) before, or the id of "
-                "one of documents()."
+        """Whether a document is there as it is, so that putting it needs no nodes."""
+        with self._reading():
+            there = self._one(sql.LIVE_DOCUMENT, (document.id,))
+            return there is not None and there[1] == hash_of_document(
+                document, self._audiences.digest(document.readers)
             )
-        return key
+
+    def meta_of(self, document: str) -> Meta | None:
+        """The metadata of a document, by its id; None where there is none of this id. With what was changed."""
+        with self._reading():
+            there = self._one(sql.LIVE_META, (document,))
+            return None if there is None else unpacked(there[0])
 
     def document_key(self, id: str) -> int | None:
-        """Key of a live document."""
+        """Tells a live document from what had its id before; None where there is none."""
+        with self._reading():
+            return self._live_key(id)
+
+    def _live_key(self, id: str) -> int | None:
         there = self._one(sql.LIVE_DOCUMENT, (id,))
         return there[0] if there else None
 
-    def _unpoint(self, uri: str) -> None:
-        values = {"uri": uri, "next": self.next}
-        if not self.connection.execute(sql.UNSAY_SOURCE, values).rowcount:
-            self.connection.execute(sql.END_SOURCE, values)
-
-    def _release(self, key: int | None) -> None:
-        if key is not None and self._one(sql.IS_REFERENCED, (key,)) is None:
-            self._end(key)
-
-    def _end(self, key: int) -> None:
-        for statement in sql.END_OF_DOCUMENT:
-            self.connection.execute(statement, {"key": key, "next": self.next})
-
     def _one(self, statement: str, values: tuple[Any, ...]) -> Any:
-        return self.connection.execute(statement, values).fetchone()
+        return self._connection.execute(statement, values).fetchone()
 
+    def lacking(self, uris: Iterable[str] | None = None) -> list[str]:
+        """The uris of sources whose report says that something was missing to read all of them."""
+        return [uri for (uri,) in self._rows(sql.SOURCES_LACKING, sql.SOURCES_LACKING_OF_URIS, uris)]
 
-def _noted(nodes: Iterable[Node], groups: set[str]) -> Iterator[Node]:
-    """Nodes as they pass, and their groups."""
-    for node in nodes:
-        groups.add(node.group)
-        yield node
+    def showing(self, uris: Iterable[str] | None = None) -> list[tuple[str, str]]:
+        """The uris and reports of sources whose report says that they name pictures beside them."""
+        return self._rows(sql.SOURCES_SHOWING, sql.SOURCES_SHOWING_OF_URIS, uris)
+
+    def readers(self, uris: Iterable[str] | None = None) -> dict[str, tuple[str, ...]]:
+        """Who may read what each source, and what is in it, holds, by its uri; with what was changed."""
+        lists = StoredLists(self._connection)
+        with self._reading():
+            found = self._rows(sql.READERS_OF_SOURCES, sql.READERS_OF_URIS, uris)
+            return {uri: lists[audience] for uri, audience in found}
+
+    def held(self, uris: Iterable[str] | None = None) -> dict[str, tuple[tuple[str, ...], int]]:
+        """Who may read each document that sources hold, and whether one or more hold it, 1 or 2; by its id."""
+        lists = StoredLists(self._connection)
+        with self._reading():
+            found = self._rows(sql.HELD, sql.HELD_OF_URIS, uris)
+            return {document: (lists[audience], holders) for document, audience, holders in found}
+
+    def held_as(self, document: str) -> tuple[tuple[str, ...], int] | None:
+        """The same of one document, by its id; None where no source holds it."""
+        with self._reading():
+            row = self._connection.execute(sql.HELD_OF_ID, (document,)).fetchone()
+            return (StoredLists(self._connection)[row[1]], row[2]) if row else None
+
+    def is_restricted(self) -> bool:
+        """Whether anything was ever stored that not everybody may read."""
+        with self._reading():
+            return self._connection.execute(sql.IS_RESTRICTED).fetchone() is not None
+
+    def is_restricted_now(self) -> bool:
+        """Whether something is there that not everybody may read; with what was changed."""
+        with self._reading():
+            return self._connection.execute(sql.IS_RESTRICTED_NOW).fetchone() is not None
+
+    def document(self, id: str) -> Document:
+        """A document, with what was changed."""
+        with self._reading():
+            row = self._connection.execute(sql.DOCUMENT, {"id": id, "at": _NOW}).fetchone()
+            if row is None:
+                raise StoreError(f"There is no document {id!r} in {self.store}. Write the id of one of documents().")
+            return document_of(row, StoredLists(self._connection))
+
+    def unmade(self) -> tuple[Unmade, ...]:
+        """Which groups could not be made of which documents, with what was changed; by uri."""
+        with self._reading():
+            return tuple(Unmade(*row) for row in self._connection.execute(sql.UNMADE, {"at": _NOW}))
+
+    # Vectors.
+
+    def unembedded(self, group: str, embedder: str) -> Iterator[tuple[bytes, str]]:
+        """Content hash and text of what the group will hold and has no vector by this embedder; each text once.
+
+        Nodes that are embedded by their picture are not among them, but among the `unembedded_pictures`.
+        """
+        return ((one.hash, one.text) for one in self._lacking(group, embedder) if not one.is_picture)
+
+    def unembedded_pictures(self, group: str, embedder: str) -> Iterator[tuple[Lacking, bytes]]:
+        """The nodes whose pictures have no vector by this embedder yet, with these; each picture once.
+
+        Raises:
+            StoreError: a document names a picture, and was put without it.
+        """
+        pictures = self.manifests[group].by_picture
+        for one in self._lacking(group, embedder) if pictures else ():
+            if one.is_picture:
+                yield one, self._picture(one)
+
+    def _picture(self, one: Lacking) -> bytes:
+        with self._reading():
+            for key, image in self._connection.execute(sql.LIVE_IMAGES, (one.document,)).fetchall():
+                if hash_of_picture(image) == one.hash:
+                    return bytes(self._connection.execute(sql.LIVE_IMAGE, (key, image)).fetchone()[0])
+        raise StoreError(
+            f"Node {one.node!r} shows a picture that its document was put without. Write put(document, nodes, source, "
+            "images) with all pictures that its regions name."
+        )
+
+    def _lacking(self, group: str, embedder: str) -> Iterator[Lacking]:
+        seen: set[bytes] = set()
+        key = self.embedded_to.get((group, embedder), 0)
+        embedded_to: int | None = None
+        while True:
+            with self._reading():
+                last_key = self._connection.execute(sql.LAST_KEY).fetchone()[0]
+                values = {"grp": group, "key": key, "embedder": embedder, "limit": _PAGE}
+                rows = self._connection.execute(sql.UNEMBEDDED, values).fetchall()
+            if embedded_to is None:
+                embedded_to = rows[0][0] - 1 if rows else last_key
+            for _, found, id, document, *texts in rows:
+                if found not in seen and not self._is_pending(embedder, found):
+                    seen.add(found)
+                    yield Lacking(found, id, document, indexed_text(*texts))
+            if len(rows) < _PAGE:
+                self.embedded_to[group, embedder] = embedded_to  # need not be looked at again before publishing
+                return
+            key = rows[-1][0]
+
+    def _is_pending(self, embedder: str, hash: bytes) -> bool:
+        """Whether a vector was added and is not written yet."""
+        raise NotImplementedError
 
 
 class Transaction:
