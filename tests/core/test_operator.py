@@ -169,6 +169,22 @@ def test_identity_knows_the_type_it_passes_on() -> None:
     assert either.takes() is Query
 
 
+def test_an_operator_whose_fields_could_change_or_are_none_is_refused_and_told_what_to_write() -> None:
+    class Plain(Operator[Query, Query]):
+        def apply(self, value: Query, /) -> Query:
+            return value
+
+    @dataclass
+    class Changing(Plain):
+        top_k: int = 3
+
+    for cls in (Plain, Changing):
+        with pytest.raises(
+            WiringError, match=rf"^{cls.__name__} is no frozen dataclass\. Write @dataclass\(frozen=True\)"
+        ):
+            cls()
+
+
 def test_a_check_of_the_user_may_take_variables_that_are_no_fields() -> None:
     @dataclass(frozen=True)
     class Tagged(Operator[Query, Query]):

@@ -158,6 +158,13 @@ def test_a_default_that_cannot_be_read_is_refused(file: Path) -> None:
         Role(str(file), YesNo(), default="maybe")
 
 
+def test_what_cannot_read_replies_is_refused_and_a_text_without_places_is_told_from_a_file() -> None:
+    with pytest.raises(ModelError, match=r"^Role has parser=<function .*Write a Parser"):
+        Role("Is it {{so}}?", lambda reply: reply)  # type: ignore[arg-type]
+    with pytest.raises(ModelError, match=r"Write a path, 'package:path', or a text with \{\{places\}\}\."):
+        Role("Is it so?", YesNo()).ask(ScriptedModel(("yes",)), {})
+
+
 def test_a_role_is_plain_data_and_a_resource_with_the_files_fingerprint(file: Path) -> None:
     flow = judge(file, "Yes.")
     known = {type_id(cls): cls for cls in (Judge, Role, YesNo, ScriptedModel)}

@@ -381,6 +381,14 @@ class Operator(ABC, Generic[In, Out]):
         return f"{type(self).__name__}({', '.join(scalars)})"
 
 
+def _new(cls: Any, *_: Any, **__: Any) -> Any:
+    if not getattr(getattr(cls, "__dataclass_params__", None), "frozen", False):
+        raise WiringError(f"{cls.__name__} is no frozen dataclass. Write @dataclass(frozen=True) above its class.")
+    return object.__new__(cls)
+
+
+Operator.__new__ = _new  # type: ignore[method-assign]  # type checkers see the fields instead
+
 Retriever: TypeAlias = Operator[Query, Ranking]
 """What finds: from a query to a ranking."""
 

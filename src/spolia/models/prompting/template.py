@@ -245,7 +245,9 @@ def read(place: str) -> Template:
 
 
 def _unreadable(place: str, error: Exception) -> PromptError:
-    return PromptError(f"The prompt {place!r} cannot be read: {error}. Write a path, or 'package:path'.")
+    return PromptError(
+        f"The prompt {place!r} cannot be read: {error}. Write a path, 'package:path', or a text with {{{{places}}}}."
+    )
 
 
 def is_inline(prompt: str) -> bool:
