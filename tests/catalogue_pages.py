@@ -6,6 +6,7 @@ import inspect
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from spolia.core.codec import plan_of
@@ -37,6 +38,7 @@ RUN_WITH: Mapping[type, str] = {
     Remote: "a server on this machine that keeps to the protocol",
     SearchAPI: "a server on this machine that answers as the engine does",
 }
+_schema = cache(schema)
 _SOURCE = re.compile(r"^Source: (.*?)(?:\n\n|\Z)", re.MULTILINE | re.DOTALL)
 
 
@@ -91,7 +93,7 @@ def _models(cls: type[Operator[Any, Any]]) -> Iterator[str]:
 
 def _described(prefix: str) -> Iterator[tuple[str, str, list[str]]]:
     """Name, summary and lines about the fields of each entry of a kind."""
-    for key, found in schema()["$defs"].items():
+    for key, found in _schema()["$defs"].items():
         if key.startswith(prefix):
             name = key.removeprefix(prefix)
             fields = found["properties"][name]

@@ -21,6 +21,7 @@ from spolia.indexing.splitters.sized_splitter import SlidingWindow
 from spolia.indexing.splitters.text_units import Sentences
 from spolia.models.vectors import SparseRows, TokenVectors
 from spolia.retrieval.similarity_search import similarity
+from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition, Whole
 from spolia.types import Answer, Node, Query, Scalar, State, Value
 from tests.tree import written_in_flows
@@ -250,14 +251,26 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "base_url": st.sampled_from(["http://127.0.0.1:8000/v1", "https://example.org"]),
     "since": st.sampled_from(["2024", "2026-11-21T09:30:00Z"]),
     "similarity": st.sampled_from([shared, shared.but(least=2), apart]),
+    "Descend.levels": st.sampled_from(["notes.spolia", "a: b"]).map(
+        lambda path: (Corpus(path).group("section"), Corpus(path).group())
+    ),
+    "ByLabel.arms": several(texts).map(
+        lambda said: tuple(zip(("no", "1e3", "a: b"), (*said, "", "", ""), strict=False))
+    ),
+    "ByLabel.otherwise": st.just("no"),
 }
+"""By field, or by class and field where random values are hardly ever taken."""
 
 
 @cache
 def instances(cls: type) -> st.SearchStrategy[Any]:
     """Instances of a class with random fields; those that the class refuses are left out."""
     hints = get_type_hints(cls)
-    given = {f.name: SPECIAL.get(f.name, _of(hints[f.name])) for f in fields(cls) if f.init and f.compare}
+    given = {
+        f.name: SPECIAL.get(f"{cls.__name__}.{f.name}") or SPECIAL.get(f.name) or _of(hints[f.name])
+        for f in fields(cls)
+        if f.init and f.compare
+    }
     optional = {f.name for f in fields(cls) if (f.default, f.default_factory) != (MISSING, MISSING)}
     required = {name: strategy for name, strategy in given.items() if name not in optional}
     chosen = st.fixed_dictionaries(required, optional={name: given[name] for name in given if name in optional})

@@ -19,7 +19,7 @@ from tests.tree import operators, written_in_flows
 COMBINATORS = {Best, Branch, Choice, Each, Explore, Guard, Identity, Loop, Route, Samples, Stopped, Then, Vary}
 LEAVES = [cls for cls in operators() if cls not in COMBINATORS]
 VALUES = sorted((cls for cls in written_in_flows() if not issubclass(cls, Operator)), key=lambda cls: type_id(cls))
-few = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 NAMES: dict[str, Any] = {
     **{cls.__name__: cls for cls in written_in_flows()},
     **{getattr(own, "__name__", getattr(own, "name", "")): own for own in OWN},
@@ -34,7 +34,7 @@ def kinds(flow: Operator[Any, Any]) -> Iterator[type]:
 
 @pytest.mark.slow
 @given(flow=flows | walks)
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 def test_a_random_flow_comes_back_from_its_file(flow: Operator[Any, Any]) -> None:
     again = load(dump(flow), operators=OWN)
     assert again == flow
@@ -43,7 +43,7 @@ def test_a_random_flow_comes_back_from_its_file(flow: Operator[Any, Any]) -> Non
 
 @pytest.mark.slow
 @given(flow=flows | walks)
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 def test_a_random_flow_is_rebuilt_by_what_it_prints(flow: Operator[Any, Any]) -> None:
     assert eval(repr(flow), NAMES) == flow
 

@@ -40,7 +40,7 @@ def follows(text: str, root: Any = None) -> bool:
 
 @pytest.mark.slow
 @given(flow=flows | walks)
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 def test_a_dumped_flow_follows_the_schema(flow: Operator[Any, Any]) -> None:
     assert follows(dump(flow), with_own())
 
@@ -48,7 +48,7 @@ def test_a_dumped_flow_follows_the_schema(flow: Operator[Any, Any]) -> None:
 @pytest.mark.parametrize("cls", LEAVES, ids=lambda cls: type_id(cls))
 def test_every_dumped_operator_follows_the_schema(cls: type[Operator[Any, Any]]) -> None:
     @given(op=instances(cls))
-    @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
     def look(op: Operator[Any, Any]) -> None:
         assert follows(dump(op), with_own())
         assert follows(dump(op, {f"r{index}": found for index, found in enumerate(op.resources)}), with_own())

@@ -12,7 +12,7 @@ import pytest
 from spolia.stores.files import FAIL_POINTS
 from tests.stores.test_crashes import results
 
-KILLS = 40
+KILLS = 12
 NOT_BY_SYNC = {
     "redefine.write",
     "drop.write",

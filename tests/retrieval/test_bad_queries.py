@@ -84,8 +84,19 @@ SEARCHES: dict[str, Callable[[NodeGroup, Any], Search]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> NodeGroup:
+    """Which is only read."""
+    return filled(tmp_path_factory.mktemp("built"))
+
+
 @pytest.fixture
-def group(tmp_path: Path) -> NodeGroup:
+def own(tmp_path: Path) -> NodeGroup:
+    """Which is changed."""
+    return filled(tmp_path)
+
+
+def filled(tmp_path: Path) -> NodeGroup:
     folder, corpus = tmp_path / "docs", Corpus(str(tmp_path / "notes.spolia"))
     folder.mkdir()
     (folder / "a.txt").write_text("Stones upon stones. Roads between towns.")
@@ -114,20 +125,20 @@ COUNTED = sorted(
 @pytest.mark.parametrize(("cls", "name"), COUNTED, ids=lambda value: getattr(value, "__name__", value))
 @pytest.mark.parametrize("value", [0.5, 5.0, -1, True, 2**65, "5", float("nan")])
 def test_a_count_that_is_none_is_refused_by_every_operator(
-    group: NodeGroup, cls: type[Operator[Any, Any]], name: str, value: object
+    built: NodeGroup, cls: type[Operator[Any, Any]], name: str, value: object
 ) -> None:
     resources = {
-        "group": group,
+        "group": built,
         "embedder": {LearnedSparse: Counting(), LateInteraction: HashingTokens()}.get(cls, EMBEDDER),
         "llm": ScriptedModel(("Yes.",), frozenset({CHAT, NEXT_TOKENS, SCORES})),
         "scorer": RerankModel("any", "http://127.0.0.1:1/v1"),
         "engine": SearXNG("https://searx.example.org"),
-        "sources": (BM25(group), BM25(group)),
+        "sources": (BM25(built), BM25(built)),
         "similarity": product,
-        "corpus": group.corpus,
-        "target": group,
-        "levels": (group, group),
-        "graph": GraphFile("people.json") if cls is KnowledgeGuided else NodeGraph(group, (InOrder(),)),
+        "corpus": built.corpus,
+        "target": built,
+        "levels": (built, built),
+        "graph": GraphFile("people.json") if cls is KnowledgeGuided else NodeGraph(built, (InOrder(),)),
     }
     given = {f.name: resources[f.name] for f in fields(cls) if f.name in resources}  # type: ignore[arg-type]
     cls.made(given)
@@ -151,27 +162,27 @@ def test_a_count_that_is_none_is_refused_by_every_operator(
     ],
 )
 def test_a_vector_that_is_none_of_the_embedders_is_refused(
-    group: NodeGroup, search: str, vector: tuple[float, ...], said: str
+    built: NodeGroup, search: str, vector: tuple[float, ...], said: str
 ) -> None:
     with pytest.raises(QueryError, match=said):
-        SEARCHES[search](group, EMBEDDER)(Query("stones", vector=vector))
+        SEARCHES[search](built, EMBEDDER)(Query("stones", vector=vector))
 
 
-def test_only_the_row_with_the_wrong_vector_fails(group: NodeGroup) -> None:
+def test_only_the_row_with_the_wrong_vector_fails(built: NodeGroup) -> None:
     good = tuple(map(float, EMBEDDER.embed(["stones"], kind="query")[0]))
     rows = [Query("stones"), Query("x", vector=(float("nan"),) * 16), Query("x", vector=good), Query("x", vector=())]
-    found = Dense(group, EMBEDDER).batch(rows)
+    found = Dense(built, EMBEDDER).batch(rows)
     assert [row.kind if isinstance(row, Failure) else "" for row in found] == ["", "QueryError", "", "QueryError"]
 
 
 @pytest.mark.parametrize("search", SEARCHES)
-def test_an_embedder_that_gives_no_vectors_of_its_kind_is_told_so(group: NodeGroup, search: str) -> None:
+def test_an_embedder_that_gives_no_vectors_of_its_kind_is_told_so(built: NodeGroup, search: str) -> None:
     for broken, said in (
         (replace(EMBEDDER, claims=32), r"shape \(1, 32\) for 1 questions, where each has 16 numbers"),
         (replace(EMBEDDER, gives=float("nan")), "told gave NaN or infinity for 'stones'"),
     ):
         with pytest.raises(ModelError, match=said):
-            SEARCHES[search](group, broken)(Query("stones"))
+            SEARCHES[search](built, broken)(Query("stones"))
 
 
 @dataclass(frozen=True)
@@ -180,42 +191,42 @@ class Short(Counting):
         return SparseRows.of([])
 
 
-def test_too_few_sparse_vectors_are_refused(group: NodeGroup) -> None:
+def test_too_few_sparse_vectors_are_refused(built: NodeGroup) -> None:
     with pytest.raises(ModelError, match="counting gave 0 sparse vectors for 1 questions"):
-        LearnedSparse(group, Short())(Query("stones"))
+        LearnedSparse(built, Short())(Query("stones"))
 
 
 # --------------------------------------------------------------------------------------------------- other embedders
 
 
 @pytest.mark.parametrize("search", SEARCHES)
-def test_an_embedder_of_the_same_name_that_is_another_one_is_refused(group: NodeGroup, search: str) -> None:
+def test_an_embedder_of_the_same_name_that_is_another_one_is_refused(built: NodeGroup, search: str) -> None:
     find = SEARCHES[search]
     with pytest.raises(ManifestMismatch, match="fingerprint: 'weights 1' there, 'weights 2' here"):
-        find(group, replace(EMBEDDER, print="weights 2"))(Query("stones"))
+        find(built, replace(EMBEDDER, print="weights 2"))(Query("stones"))
     with pytest.raises(ManifestMismatch, match="dimension: 16 there, 24 here"):
-        find(group, replace(EMBEDDER, dimension=24))(Query("stones"))
+        find(built, replace(EMBEDDER, dimension=24))(Query("stones"))
     with pytest.raises(ManifestMismatch, match=r"built with the embedder 'told'.*, and is searched with 'x'"):
-        find(group, replace(EMBEDDER, called="x"))(Query("stones"))
+        find(built, replace(EMBEDDER, called="x"))(Query("stones"))
     assert (
-        find(group, EMBEDDER)(Query("stones")).hits == find(group, replace(EMBEDDER, print=None))(Query("stones")).hits
+        find(built, EMBEDDER)(Query("stones")).hits == find(built, replace(EMBEDDER, print=None))(Query("stones")).hits
     )
 
 
-def test_sparse_embedders_are_told_apart_too(group: NodeGroup) -> None:
+def test_sparse_embedders_are_told_apart_too(built: NodeGroup) -> None:
     @dataclass(frozen=True)
     class Other(Counting):
         def fingerprint(self) -> str:
             return "weights 2"
 
     with pytest.raises(ManifestMismatch, match="fingerprint: 'counting' there, 'weights 2' here"):
-        LearnedSparse(group, Other())(Query("stones"))
+        LearnedSparse(built, Other())(Query("stones"))
     with pytest.raises(ManifestMismatch, match="dimension: 16 there, 0 here"):
-        LearnedSparse(group, Counting("told"))(Query("stones"))
+        LearnedSparse(built, Counting("told"))(Query("stones"))
 
 
-def test_a_store_does_not_go_on_with_another_embedder_of_the_same_name(group: NodeGroup, tmp_path: Path) -> None:
-    corpus, other = group.corpus, replace(EMBEDDER, print="weights 2")
+def test_a_store_does_not_go_on_with_another_embedder_of_the_same_name(own: NodeGroup, tmp_path: Path) -> None:
+    corpus, other = own.corpus, replace(EMBEDDER, print="weights 2")
     (tmp_path / "docs" / "new.txt").write_text("Whelks.")
     for rebuild in (False, True):  # the vectors of the same texts would be taken for this one's
         with pytest.raises(ManifestMismatch, match="fingerprint: 'weights 1' there, 'weights 2' here"):
@@ -239,7 +250,7 @@ def test_what_has_no_fingerprint_is_known_by_name_and_dimension(tmp_path: Path) 
         Dense(corpus.group(), replace(plain, dimension=24))(Query("stones"))
 
 
-def test_how_an_embedder_runs_is_no_part_of_what_a_group_was_built_with(group: NodeGroup) -> None:
+def test_how_an_embedder_runs_is_no_part_of_what_a_group_was_built_with(built: NodeGroup) -> None:
     from spolia.stores.manifest import embedded
 
     fast, slow = embedded(Embedding(MiniLM(threads=2))), embedded(Embedding(MiniLM()))
@@ -247,6 +258,6 @@ def test_how_an_embedder_runs_is_no_part_of_what_a_group_was_built_with(group: N
     assert fast == slow
 
 
-def test_as_many_hops_as_one_likes_end_where_the_graph_does(group: NodeGroup) -> None:
-    search = BM25(group) >> Hops(NodeGraph(group, (InOrder(),)), hops=10**15)
+def test_as_many_hops_as_one_likes_end_where_the_graph_does(built: NodeGroup) -> None:
+    search = BM25(built) >> Hops(NodeGraph(built, (InOrder(),)), hops=10**15)
     assert len(search(Query("roads"))) == 2

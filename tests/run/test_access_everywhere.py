@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from inspect import signature
-from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -70,6 +69,7 @@ pytestmark = pytest.mark.slow
 
 EVERYBODY = frozenset(PRINCIPALS)
 ASKERS = [frozenset(found) for found in ((), ("eve",), ("ann",), ("bob", "staff"), PRINCIPALS)]
+ANN = frozenset({"ann"})
 
 
 def asked(
@@ -195,10 +195,10 @@ def test_what_an_index_lets_through_is_stopped_when_texts_are_fetched(
         assert secrets(retriever(QUERY)) <= readable(lists, frozenset())
 
 
-@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     draw=st.randoms(use_true_random=False),
-    askers=st.lists(st.tuples(st.sampled_from(ASKERS), st.sampled_from(NARROWED)), max_size=3),
+    askers=st.lists(st.tuples(st.sampled_from(ASKERS), st.sampled_from(NARROWED)), max_size=2),
 )
 def test_nobody_sees_what_is_not_theirs_whoever_asked_before(
     draw: Random, askers: Sequence[tuple[frozenset[str], Filters]]
@@ -237,7 +237,7 @@ def test_nobody_sees_what_is_not_theirs_through_any_index(
     with ExitStack() as stack, Runs(tmp_path / "runs.db") as runs:
         lists = random_lists(Random(cls.__name__))
         corpus = filled(in_folder(tmp_path), lists, _here(cls)(stack))
-        for access, filters in product(ASKERS, (NONE, ALL)):
+        for access, filters in ((EVERYBODY, NONE), (ANN, NONE), (ANN, ALL)):
             asked(corpus, lists, runs, access, filters)
 
 
@@ -261,7 +261,7 @@ def test_nobody_sees_what_is_not_theirs_in_any_store(address: str, tmp_path: Pat
     with Runs(tmp_path / "runs.db") as runs:
         lists = random_lists(Random(7))
         corpus = filled(Corpus(address), lists, Exact())
-        for access, filters in product(ASKERS, (NONE, ALL)):
+        for access, filters in ((ANN, NONE), (EVERYBODY, ALL), (frozenset[str](), ALL)):
             asked(corpus, lists, runs, access, filters)
 
 

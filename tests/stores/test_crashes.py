@@ -19,7 +19,7 @@ from spolia.stores.files import FAIL_POINTS, POSTGRES_FAIL_POINTS
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
-KILLS = 60
+KILLS = 20
 """At random; benchmarks/kills.py does 300 for each store."""
 SOURCES = Path(spolia.__file__).parent
 ELSEWHERE = ("graphs.", "databases.", "migrate.")

@@ -42,7 +42,7 @@ pytestmark = pytest.mark.slow
 
 TRUTHS = ("postgres",)
 NOBODY: frozenset[str] = frozenset()
-KILLS = 10
+KILLS = 5
 NOT_HERE = (
     "create.",
     "lock.",

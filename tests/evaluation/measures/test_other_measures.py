@@ -180,7 +180,7 @@ BADLY_ANSWERED = [
     "a" * 100_000,
     "[1]" * 1000,
 ]
-LONG = 1_000_000
+LONG = 200_000
 LONG_TEXTS = {
     "words": "the moon pulls " * (LONG // 15),
     "one word": "a" * LONG,
@@ -208,8 +208,8 @@ def test_nothing_that_an_answer_may_say_breaks_a_measure(written: str, text: str
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("written", OF_ANSWERS)
 @pytest.mark.parametrize("kind", LONG_TEXTS)
-def test_a_million_characters_are_measured(written: str, kind: str) -> None:
-    """What takes quadratic time here would take hours."""
+def test_hundreds_of_thousands_of_characters_are_measured(written: str, kind: str) -> None:
+    """What takes quadratic time here would take many minutes."""
     answer = citing(LONG_TEXTS[kind], "a")
     found = measured(parse_measure(written), [Case(asked("the moon pulls the sea", "moon " * 50), answer)])
     assert found.value is not None

@@ -8,7 +8,7 @@ import pytest
 
 from tests.stores.test_crashes import results
 
-KILLS = 6
+KILLS = 3
 
 
 @pytest.mark.slow
