@@ -83,7 +83,7 @@ class Definitions:
 
     def fields(self, plan: ClassPlan) -> Schema:
         """The fields of a class; as a list too where positional arguments fill one."""
-        described = _arguments(plan.cls)
+        described = arguments(plan.cls)
         held = {
             "type": "object" if plan.required else ["object", "null"],
             "properties": {place.name: self.field(place, described) for place in plan.places},
@@ -174,7 +174,7 @@ def _summary(cls: type) -> str:
     return re.split(r"(?<=\.) ", text, maxsplit=1)[0]
 
 
-def _arguments(cls: type) -> dict[str, str]:
+def arguments(cls: type) -> dict[str, str]:
     """What the docstrings of a class and its bases say of each argument."""
     said: dict[str, str] = {}
     for each in reversed(cls.__mro__):

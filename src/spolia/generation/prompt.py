@@ -68,8 +68,7 @@ class FString(Operator[Ranking, Prompt]):
         WiringError: the text lacks a place, or has an unknown one.
         ModelError: when it runs, for a place in a system's message.
 
-    Source: `fstring` and `chat_fstring` in Kim et al., "AutoRAG: Automated Framework for optimization of Retrieval
-    Augmented Generation Pipeline", 2024.
+    Source: `fstring` and `chat_fstring` in Kim et al., "AutoRAG", 2024 (arXiv 2410.20878).
 
     >>> from spolia.types import Hit, Node, Query
     >>> found = Ranking(Query("Why {x}?"), (Hit(Node("n", "For {y}."), 1.0),))

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from spolia.models.vectors import SparseRows, TokenVectors
+    from spolia.types.arrays import Vectors
 
-    Vectors: TypeAlias = npt.NDArray[np.float32]
 
 M = TypeVar("M", bound="LanguageModel")
 Kind: TypeAlias = Literal["query", "passage"]

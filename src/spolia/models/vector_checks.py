@@ -9,7 +9,7 @@ from spolia.errors import ModelError
 from spolia.models.protocols import Embedder, Kind
 
 if TYPE_CHECKING:
-    from spolia.models.protocols import Vectors
+    from spolia.types.arrays import Vectors
 
 
 def embedded(embedder: Embedder, texts: Sequence[str], kind: Kind) -> Vectors:

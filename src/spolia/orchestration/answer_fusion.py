@@ -109,8 +109,7 @@ class LLMFusion(Operator[Sequence[Answer], Answer]):
     Raises:
         StepFailed: when there is no answer.
 
-    Source: LLM fusion in Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable
-    Frameworks", 2024.
+    Source: LLM fusion in Gao et al., "Modular RAG", 2024 (arXiv 2407.21059).
 
     >>> from spolia.models.prompting.stand_in_models import ScriptedModel
     >>> LLMFusion(ScriptedModel(("Nokia in Salo.",)))((Answer("Nokia."), Answer("In Salo."))).text

@@ -28,7 +28,7 @@ class PickArm(Operator[ArmScores, str]):
     Raises:
         WiringError: for a floor that is no number.
 
-    Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024, routing.
+    Source: Gao et al., "Modular RAG", 2024 (arXiv 2407.21059), routing.
 
     >>> pick = PickArm("general", floor=0.3)
     >>> pick(ArmScores((("law", 0.4), ("medicine", 0.4)))), pick(ArmScores((("law", 0.2),)))
@@ -118,8 +118,7 @@ class Blend(Operator[Query, ArmScores]):
     Raises:
         WiringError: for another weight.
 
-    Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024, hybrid
-    routing.
+    Source: Gao et al., "Modular RAG", 2024 (arXiv 2407.21059), hybrid routing.
 
     >>> from spolia.orchestration.similarity_router import ByKeywords
     >>> one, other = ByKeywords((("a", ("x",)), ("b", ("y",)))), ByKeywords((("a", ("y",)), ("b", ("x",))))

@@ -23,7 +23,7 @@ class Fusion(Operator[Sequence[Ranking], Ranking]):
     Equal scores: the better rank first, then the id. A subclass is a frozen dataclass with this field, and writes
     `scores`; where variants of it can be computed together, `alike` and `weights_of` too.
 
-    Fields:
+    Args:
         top_k: hits to keep.
 
     Raises:

@@ -29,8 +29,7 @@ class StopWhen(Operator[State, Verdict]):
     Raises:
         WiringError: when it runs: the state has no such field, or one that is neither.
 
-    Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024, rule
-    judge.
+    Source: Gao et al., "Modular RAG", 2024 (arXiv 2407.21059), rule judge.
 
     >>> from spolia.types import Chain, Query
     >>> StopWhen("pairs", 1)(Chain(Query("Who?"), (("Who is it?", "Olsen."),)))
@@ -83,8 +82,7 @@ class StopOn(Operator[str, Verdict]):
         label: one of the router's.
         reason: why it stopped, for `stop`; the label where it is empty.
 
-    Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024, rule
-    judge.
+    Source: Gao et al., "Modular RAG", 2024 (arXiv 2407.21059), rule judge.
 
     >>> from spolia.orchestration.arm_choice import Exceeds
     >>> from spolia.types import ArmScores
@@ -209,8 +207,7 @@ class Sufficient(Operator[Ranking, Verdict]):
         role: the prompt file, with the places `{{question}}` and `{{passages}}`; labels, of which `sufficient` stops.
         max_tokens: longest reply.
 
-    Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024,
-    LLM judge.
+    Source: Gao et al., "Modular RAG", 2024 (arXiv 2407.21059), LLM judge.
 
     >>> from spolia import Hit, Node, Query, ScriptedModel
     >>> found = Ranking(Query("Who employed Olsen?"), (Hit(Node("a", "Olsen was at Nokia."), 1.0),))

@@ -187,8 +187,7 @@ class EvenSplit(Operator[Sequence[Ranking], Ranking]):
     Raises:
         StepFailed: when there is no ranking.
 
-    Source: Kim et al., "AutoRAG: Automated Framework for optimization of Retrieval Augmented Generation Pipeline",
-    2024.
+    Source: Kim et al., "AutoRAG", 2024 (arXiv 2410.20878).
 
     >>> from spolia.types import Node, Query
     >>> def found(**scores):

@@ -17,7 +17,7 @@ from spolia.models.vector_checks import embedded
 from spolia.types import ArmScores, Query, kept
 
 if TYPE_CHECKING:
-    from spolia.models.protocols import Vectors
+    from spolia.types.arrays import Vectors
 
 
 _UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
@@ -37,8 +37,7 @@ class ByKeywords(Operator[Query, ArmScores]):
     Raises:
         WiringError: for no arm, or a keyword without a letter or digit.
 
-    Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024, metadata
-    routing (with its equation's indices mended).
+    Source: Gao et al., "Modular RAG", 2024 (arXiv 2407.21059), metadata routing (with its equation's indices mended).
 
     >>> by_words = ByKeywords((("law", ("court", "statute")), ("medicine", ("dose", "Paracetamol"))))
     >>> by_words(Query("Which dose of paracetamol does the court name?")).by_arm
@@ -127,8 +126,8 @@ class ByMeaning(Operator[Query, ArmScores]):
         WiringError: for no arm, one without a description, a temperature that is not above 0.
         ModelError: what the embedder gives are no vectors.
 
-    Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024, semantic
-    routing (a softmax of similarities, where the paper has one of probabilities).
+    Source: Gao et al., "Modular RAG", 2024 (arXiv 2407.21059), semantic routing (a softmax of similarities, where the
+    paper has one of probabilities).
 
     >>> from spolia.testing import HashingEmbedder
     >>> arms = (("tides", ("Why does the sea rise and fall?",)), ("salt", ("Where is salt dug?",)))

@@ -87,8 +87,8 @@ class Neighbours(Operator[Ranking, Ranking]):
         StoreError: when the store cannot be read.
         FilterError: for a filter on a field that the store does not declare.
 
-    Source: `prev_next_augmenter` in Kim et al., "AutoRAG: Automated Framework for optimization of Retrieval Augmented
-    Generation Pipeline", 2024, which embeds all of them again instead.
+    Source: `prev_next_augmenter` in Kim et al., "AutoRAG", 2024 (arXiv 2410.20878), which embeds all of them again
+    instead.
 
     >>> Neighbours(Corpus("notes.spolia"), before=0, after=2).short
     'Neighbours(before=0, after=2, decay=0.5)'

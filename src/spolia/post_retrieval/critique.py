@@ -33,8 +33,7 @@ class Critique(Operator[Ranking, Ranking]):
     Raises:
         ModelError: when it runs, for a prompt file that cannot be read.
 
-    Source: LLM-Critique in Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable
-    Frameworks", 2024.
+    Source: LLM-Critique in Gao et al., "Modular RAG", 2024 (arXiv 2407.21059).
 
     >>> from spolia import Hit, Node, Query, ScriptedModel
     >>> texts = {"a": "Ships wait for the tide.", "b": "Salt is dug in mines."}

@@ -17,9 +17,7 @@ class CrossEncoder(Judging):
 
     Args:
         scorer: the model. All texts are given to it in one call.
-        top_k: hits to return, at most.
-        judged: hits that are judged, at most; the others are left out.
-        strict: a model that fails is an error; else the hits keep their order, and that is recorded (`Judging`).
+        top_k, judged, strict: as for every `Judging`.
 
     Source: Nogueira, Cho, "Passage re-ranking with BERT", 2019.
 
@@ -53,9 +51,7 @@ class TART(Judging):
     Args:
         scorer: the model, as `facebook/tart-full-flan-t5-xl`. All texts are given to it in one call.
         instruction: what a passage is wanted for.
-        top_k: hits to return, at most.
-        judged: hits that are judged, at most; the others are left out.
-        strict: a model that fails is an error; else the hits keep their order, and that is recorded (`Judging`).
+        top_k, judged, strict: as for every `Judging`.
 
     Source: Asai et al., "Task-aware retrieval with instructions", ACL Findings 2023.
 
@@ -87,9 +83,7 @@ class ColBERT(Judging):
 
     Args:
         embedder: gives a vector for each token.
-        top_k: hits to return, at most.
-        judged: hits that are judged, at most; the others are left out.
-        strict: a model that fails is an error; else the hits keep their order, and that is recorded (`Judging`).
+        top_k, judged, strict: as for every `Judging`.
 
     Source: Khattab, Zaharia, "ColBERT: efficient and effective passage search via contextualized late interaction over
     BERT", SIGIR 2020.

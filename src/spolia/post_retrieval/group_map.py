@@ -86,8 +86,7 @@ class Mapped(Operator[Ranking, Ranking]):
         StoreError: when the store cannot be read, or has no such group.
         FilterError: for a filter on a field that the store does not declare.
 
-    Source: small-to-big in Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable
-    Frameworks", 2024.
+    Source: small-to-big in Gao et al., "Modular RAG", 2024 (arXiv 2407.21059).
 
     >>> from spolia import BM25, Corpus
     >>> notes = Corpus("notes.spolia")
@@ -167,8 +166,7 @@ class WindowReplacement(Operator[Ranking, Ranking]):
     Args:
         field: name of the metadata field.
 
-    Source: `window_replacement` in Kim et al., "AutoRAG: Automated Framework for optimization of Retrieval Augmented
-    Generation Pipeline", 2024.
+    Source: `window_replacement` in Kim et al., "AutoRAG", 2024 (arXiv 2410.20878).
 
     >>> from spolia.types import Node, Query
     >>> node = Node("n", "It rises.", meta=(("window", "Ships wait for the tide. It rises."),))

@@ -28,14 +28,12 @@ class MonoT5(AskedOfEach):
 
     Args:
         llm: a model with the capability `next_tokens`.
-        top_k: hits to return, at most.
-        judged: hits that are judged, at most, each with a call; the others are left out.
         prompt: file with the places `{{question}}` and `{{passage}}`.
         relevant: the word for relevant; its first token is looked for.
         irrelevant: the word for irrelevant.
         top: tokens that are asked for.
         characters: of a hit that the model is shown, at most.
-        strict: a model that fails is an error; else the hits keep their order, and that is recorded (`Judging`).
+        top_k, judged, strict: as for every `Judging`.
 
     Source: Nogueira, Jiang, Pradeep, Lin, "Document ranking with a pretrained sequence-to-sequence model", 2020.
 
@@ -103,11 +101,9 @@ class UPR(AskedOfEach):
 
     Args:
         llm: a model with the capability `scores`.
-        top_k: hits to return, at most.
-        judged: hits that are judged, at most, each with a call; the others are left out.
         prompt: file with the place `{{passage}}`; the question is what follows it.
         characters: of a hit that the model is shown, at most.
-        strict: a model that fails is an error; else the hits keep their order, and that is recorded (`Judging`).
+        top_k, judged, strict: as for every `Judging`.
 
     Source: Sachan et al., "Improving passage retrieval with zero-shot question generation", EMNLP 2022.
 

@@ -20,11 +20,8 @@ from spolia.stores.snapshot.lineage import keys_of
 from spolia.types import Node, Query, Ranking
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+    from spolia.types.arrays import Numbers, Vectors
 
-    Numbers = npt.NDArray[np.float64]
-    Vectors = npt.NDArray[np.float32]
 
 PLACES = 6
 """Of decimals that count: rounding is not to decide between what is equal."""

@@ -32,10 +32,10 @@ class Judging(Operator[Ranking, Ranking]):
 
     A subclass is a frozen dataclass with these fields, and writes `scores`.
 
-    Fields:
+    Args:
         top_k: hits to return, at most.
-        judged: hits that are judged, at most.
-        strict: a model that fails is an error.
+        judged: hits that are judged, at most; the others are left out.
+        strict: a model that fails is an error; else the hits keep their order, and that is recorded.
 
     Raises:
         ModelUnavailable: where `strict`, when the model could not be asked.
@@ -110,7 +110,7 @@ class AskedOfEach(Prompted, Judging):
 
     A subclass is a frozen dataclass with these fields and those of `Judging`, and writes `told` and `score`.
 
-    Fields:
+    Args:
         llm: the language model.
         prompt: the prompt file.
         characters: of a hit that the model is shown, at most.

@@ -30,7 +30,6 @@ class RankGPT(Judging):
 
     Args:
         llm: the language model.
-        top_k: hits to return, at most.
         judged: hits that are ordered, at most; the others are left out.
         window: hits that the model is shown at once.
         step: by how many the window moves; below `window`, so that windows overlap.
@@ -38,7 +37,7 @@ class RankGPT(Judging):
             when it cannot be read.
         characters: of a hit that the model is shown, at most.
         max_tokens: longest reply.
-        strict: a model that fails is an error; else the hits keep their order, and that is recorded (`Judging`).
+        top_k, strict: as for every `Judging`.
 
     Source: Sun et al., "Is ChatGPT good at search? Investigating large language models as re-ranking agents", EMNLP
     2023.

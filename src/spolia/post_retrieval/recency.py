@@ -46,8 +46,7 @@ class Newest(Rearrangement):
         field: name of the metadata field.
         top_k: hits to return, at most.
 
-    Source: `time_reranker` in Kim et al., "AutoRAG: Automated Framework for optimization of Retrieval Augmented
-    Generation Pipeline", 2024.
+    Source: `time_reranker` in Kim et al., "AutoRAG", 2024 (arXiv 2410.20878).
 
     >>> from spolia.types import Hit, Node, Query
     >>> nodes = [Node(year, "", meta=(("year", year),)) for year in ("2019", "2024", "2022")]
@@ -89,8 +88,7 @@ class Recent(Rearrangement):
     Raises:
         WiringError: `since` is no time.
 
-    Source: `recency_filter` in Kim et al., "AutoRAG: Automated Framework for optimization of Retrieval Augmented
-    Generation Pipeline", 2024.
+    Source: `recency_filter` in Kim et al., "AutoRAG", 2024 (arXiv 2410.20878).
 
     >>> from spolia.types import Hit, Node, Query
     >>> nodes = [Node(year, "", meta=(("year", year),)) for year in ("2019", "2024", "2022")]

@@ -78,8 +78,7 @@ class Threshold(Rearrangement):
     Args:
         at_least: the least score that is kept.
 
-    Source: `threshold_cutoff` in Kim et al., "AutoRAG: Automated Framework for optimization of Retrieval Augmented
-    Generation Pipeline", 2024.
+    Source: `threshold_cutoff` in Kim et al., "AutoRAG", 2024 (arXiv 2410.20878).
 
     >>> from spolia.types import Hit, Node, Query
     >>> found = Ranking(Query("?"), tuple(Hit(Node(str(s), ""), s) for s in (0.9, 0.5, 0.4)))
@@ -105,8 +104,7 @@ class Percentile(Rearrangement):
     Args:
         share: of the hits that stay, above 0, up to 1.
 
-    Source: `percentile_cutoff` in Kim et al., "AutoRAG: Automated Framework for optimization of Retrieval Augmented
-    Generation Pipeline", 2024.
+    Source: `percentile_cutoff` in Kim et al., "AutoRAG", 2024 (arXiv 2410.20878).
 
     >>> from spolia.types import Hit, Node, Query
     >>> found = Ranking(Query("?"), tuple(Hit(Node(str(s), ""), s) for s in (0.9, 0.5, 0.4, 0.3, 0.2)))
@@ -136,8 +134,7 @@ class SimilarityThreshold(Rearrangement):
     Raises:
         ModelError: what the embedder gives are no vectors.
 
-    Source: `similarity_threshold_cutoff` in Kim et al., "AutoRAG: Automated Framework for optimization of Retrieval
-    Augmented Generation Pipeline", 2024.
+    Source: `similarity_threshold_cutoff` in Kim et al., "AutoRAG", 2024 (arXiv 2410.20878).
 
     >>> from spolia.testing import HashingEmbedder
     >>> from spolia.types import Hit, Node, Query
@@ -178,8 +175,7 @@ class SimilarityPercentile(Rearrangement):
     Raises:
         ModelError: what the embedder gives are no vectors.
 
-    Source: `similarity_percentile_cutoff` in Kim et al., "AutoRAG: Automated Framework for optimization of Retrieval
-    Augmented Generation Pipeline", 2024.
+    Source: `similarity_percentile_cutoff` in Kim et al., "AutoRAG", 2024 (arXiv 2410.20878).
 
     >>> from spolia.testing import HashingEmbedder
     >>> from spolia.types import Hit, Node, Query

@@ -28,11 +28,8 @@ class Decompose(AsksOfQuery[Plan]):
     no plan goes round in a circle. `LeastToMost` takes the steps.
 
     Args:
-        llm: the language model.
         steps: at most; the model is told the number (`{{steps}}`), and further ones are left out.
-        role: prompt, reader and default (`AsksOfQuery`).
-        max_tokens: longest reply.
-        temperature: 0 for the most probable reply; above, samples of a query differ.
+        llm, role, max_tokens, temperature: as for every `AsksOfQuery`.
 
     Source: Zhou et al., "Least-to-most prompting enables complex reasoning in large language models", ICLR 2023.
 

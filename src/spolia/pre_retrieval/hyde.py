@@ -22,7 +22,7 @@ IMAGINED: Role[str] = Role("spolia:pre_retrieval/prompts/hyde.txt", OneText(), d
 class Imagines(AsksOfQuery[Query]):
     """Base of what searches by passages that a model imagines instead of finding them.
 
-    Fields:
+    Args:
         passages: draws; the same prompt each time, so that more than one needs a temperature above 0.
     """
 
@@ -98,12 +98,11 @@ class AveragedHyDE(Imagines):
     the plain search by f(q).
 
     Args:
-        llm: the language model.
         embedder: f; the one that the group was embedded by. The query is embedded as a query, passages as passages.
         passages: N, draws at `temperature`.
-        role: prompt, reader and default (`AsksOfQuery`).
         max_tokens: longest passage.
         temperature: above 0 where there are several passages.
+        llm, role: as for every `AsksOfQuery`.
 
     Raises:
         WiringError: for several passages at temperature 0; what stands for the embedder is none.

@@ -107,16 +107,14 @@ class ConstructFilter(AsksOfQuery[Query]):
     lets be found. What is answered stays the question.
 
     Args:
-        llm: the language model.
         group: the node group that is searched; its store declares the fields.
         described: what a field means, by field, for the model.
         tries: further replies after one with conditions that are wrong.
-        role: prompt, with the places `{{fields}}` and `{{failed}}` too, reader and default (`AsksOfQuery`).
-        max_tokens: longest reply.
         temperature: 0 for the most probable reply.
+        role: prompt, with the places `{{fields}}` and `{{failed}}` too, reader and default.
+        llm, max_tokens: as for every `AsksOfQuery`.
 
-    Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024, query
-    construction.
+    Source: Gao et al., "Modular RAG", 2024 (arXiv 2407.21059), query construction.
 
     >>> import tempfile
     >>> from spolia import Corpus, Field, ScriptedModel, add_texts

@@ -133,7 +133,7 @@ class AsksOfQuery(Operator[Query, Out], Generic[Out]):
     in the user's message, between tags that it cannot close; no word of it is in the system's. A reply that cannot be
     read is sent back once (`Role`); then the query goes on as it was, and the result is counted as degraded.
 
-    Fields:
+    Args:
         llm: the language model.
         role: prompt file, reader of the reply, what holds when it cannot be read. The file has a place `{{question}}`
             and may have those of the class.

@@ -24,11 +24,8 @@ class Rewrite(AsksOfQuery[Query]):
     the result is counted as degraded. A model that was trained to rewrite takes the place of `llm`.
 
     Args:
-        llm: the language model.
         longest: characters of a rewriting, as a multiple of those of the query.
-        role: prompt, reader and default (`AsksOfQuery`).
-        max_tokens: longest reply.
-        temperature: 0 for the most probable reply; above, samples of a query differ.
+        llm, role, max_tokens, temperature: as for every `AsksOfQuery`.
 
     Raises:
         WiringError: where `longest` is below 1.
@@ -79,10 +76,7 @@ class StepBack(AsksOfQuery[Queries]):
     sees no question behind it, or says the same, the query is alone.
 
     Args:
-        llm: the language model.
-        role: prompt, reader and default (`AsksOfQuery`).
-        max_tokens: longest reply.
-        temperature: 0 for the most probable reply; above, samples of a query differ.
+        llm, role, max_tokens, temperature: as for every `AsksOfQuery`.
 
     Source: Zheng et al., "Take a step back: evoking reasoning via abstraction in large language models", ICLR 2024.
 
@@ -119,17 +113,14 @@ class MultiQuery(AsksOfQuery[Queries]):
     but for case and punctuation are left out. A reply that cannot be read leaves the query alone.
 
     Args:
-        llm: the language model.
         queries: rewordings, at most; the model is told the number (`{{queries}}`).
         weight: of a rewording, where the query has 1.
-        role: prompt, reader and default (`AsksOfQuery`).
-        max_tokens: longest reply.
-        temperature: 0 for the most probable reply; above, samples of a query differ.
+        llm, role, max_tokens, temperature: as for every `AsksOfQuery`.
 
     Raises:
         WiringError: for a weight below 0.
 
-    Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024.
+    Source: Gao et al., "Modular RAG", 2024 (arXiv 2407.21059).
 
     >>> from spolia.models.prompting.stand_in_models import ScriptedModel
     >>> model = ScriptedModel(("1. author of Emma\\n2. Who wrote Emma?\\n3. Emma novelist",))
@@ -171,12 +162,10 @@ class Condense(AsksOfQuery[Query]):
     nothing, the query goes on as it was, and the result is counted as degraded.
 
     Args:
-        llm: the language model.
         messages: how many of the newest messages are shown.
         characters: of each message that are shown, at most.
-        role: prompt, with the places `{{history}}` and `{{question}}`, reader and default (`AsksOfQuery`).
-        max_tokens: longest reply.
-        temperature: 0 for the most probable reply; above, samples of a query differ.
+        role: prompt, with the places `{{history}}` and `{{question}}`, reader and default.
+        llm, max_tokens, temperature: as for every `AsksOfQuery`.
 
     Source: Anantha et al., "Open-domain question answering goes conversational via question rewriting" (QReCC),
     NAACL 2021.

@@ -21,8 +21,7 @@ class ShowRows(Operator[QueryRows, Ranking]):
     Args:
         source: name of the ranking, for weights when it is fused.
 
-    Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024, query
-    construction.
+    Source: Gao et al., "Modular RAG", 2024 (arXiv 2407.21059), query construction.
 
     >>> rows = QueryRows(("born",), ((1968,),), "SELECT born FROM person", query=Query("When?"), uri="people.db")
     >>> found = ShowRows()(rows)
@@ -64,8 +63,7 @@ class WithinRows(Operator[Query, Query]):
     Raises:
         StepFailed: when it runs: the rows have no such column.
 
-    Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024, query
-    construction.
+    Source: Gao et al., "Modular RAG", 2024 (arXiv 2407.21059), query construction.
 
     >>> from spolia.core.function import step
     >>> @step

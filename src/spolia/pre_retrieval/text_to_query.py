@@ -96,7 +96,7 @@ class AsksInStatements(AsksOfQuery[QueryRows]):
     The model is shown the question, what there is to ask for, and the statements that failed with what was said of
     them. A subclass is a frozen dataclass with these fields, and writes `asked`.
 
-    Fields:
+    Args:
         tries: further statements after one that fails.
         limits: of what one statement may take.
         characters: of the description that are shown, at most.
@@ -163,22 +163,21 @@ class TextToSQL(AsksInStatements):
     others; no statement, where the model says that the tables do not hold the answer, is no columns either.
 
     Args:
-        llm: the language model.
         database: `SQLiteFile` or `PostgresDatabase`.
         tries: further statements after one that fails.
         limits: rows, characters and seconds that one statement may take.
         characters: of the description of the tables that are shown, at most.
-        role: prompt, with the places `{{described}}` and `{{failed}}` too, reader and default (`AsksOfQuery`).
         max_tokens: longest statement.
         temperature: 0 for the most probable statement.
+        role: prompt, with the places `{{described}}` and `{{failed}}` too, reader and default.
+        llm: as for every `AsksOfQuery`.
 
     Raises:
         StatementError: when it runs: no statement could be run. With `Guard` another way is taken then.
         StoreError: the database cannot be opened.
         MissingExtra: `spolia[text-to-sql]` is not installed.
 
-    Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024, query
-    construction.
+    Source: Gao et al., "Modular RAG", 2024 (arXiv 2407.21059), query construction.
 
     >>> import sqlite3, tempfile
     >>> path = tempfile.mkdtemp() + "/people.db"
@@ -225,21 +224,21 @@ class TextToCypher(AsksInStatements):
     computed, is shown to the model with the reason, `tries` times.
 
     Args:
-        llm: the language model.
         graph: `GraphFile`.
         tries: further statements after one that fails.
         limits: rows, characters and seconds that one statement may take.
         characters: of the description of the graph that are shown, at most.
-        role: prompt, with the places `{{described}}` and `{{failed}}` too, reader and default (`AsksOfQuery`).
         max_tokens: longest statement.
         temperature: 0 for the most probable statement.
+        role: prompt, with the places `{{described}}` and `{{failed}}` too, reader and default.
+        llm: as for every `AsksOfQuery`.
 
     Raises:
         StatementError: when it runs: no statement could be run. With `Guard` another way is taken then.
         StoreError: the graph cannot be read.
 
-    Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024, query
-    construction; Francis et al., "Cypher: an evolving query language for property graphs", SIGMOD 2018.
+    Source: Gao et al., "Modular RAG", 2024 (arXiv 2407.21059), query construction; Francis et al., "Cypher: an evolving
+    query language for property graphs", SIGMOD 2018.
 
     >>> import json, tempfile
     >>> path = tempfile.mkdtemp() + "/people.json"

@@ -7,10 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+    from spolia.types.arrays import Numbers
 
-    Numbers: TypeAlias = npt.NDArray[np.float64]
 
 Scaling: TypeAlias = Callable[[Sequence[float]], tuple[list[float], float]]
 """From the scores of a list to their values on a common scale, and the value of a document that is absent."""

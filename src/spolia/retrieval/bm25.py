@@ -30,15 +30,7 @@ class BM25(GroupSearch):
     of stop words finds where they stand, one without any word finds nothing.
 
     Args:
-        group: the node group to search.
-        top_k: hits to return, at most.
-        source: name of the ranking, for weights when it is fused.
-        filter: what may be found at all; the query's filter and the run's narrow it further.
-
-    Raises:
-        QueryError: for an empty query.
-        FilterError: for a filter on a field that the store does not declare.
-        StoreError: when the store cannot be read, or has no such group.
+        group, top_k, source, filter: as for every `GroupSearch`, which names the errors too.
 
     Source: Robertson, Zaragoza, "The probabilistic relevance framework: BM25 and beyond", 2009.
 
@@ -72,15 +64,7 @@ class Phrase(GroupSearch):
     since pairs of them are indexed.
 
     Args:
-        group: the node group to search.
-        top_k: hits to return, at most.
-        source: name of the ranking, for weights when it is fused.
-        filter: what may be found at all; the query's filter and the run's narrow it further.
-
-    Raises:
-        QueryError: for an empty query.
-        FilterError: for a filter on a field that the store does not declare.
-        StoreError: when the store cannot be read, or has no such group.
+        group, top_k, source, filter: as for every `GroupSearch`, which names the errors too.
 
     >>> from spolia.stores.corpus import Corpus
     >>> Phrase(Corpus("notes.spolia").group(), top_k=5).short

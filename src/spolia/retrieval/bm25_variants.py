@@ -13,9 +13,9 @@ from spolia.stores.corpus import NodeGroup
 from spolia.types import Filter
 
 if TYPE_CHECKING:
-    from spolia.retrieval.group_search import Mask, Numbers
     from spolia.retrieval.term_counts import Counts
     from spolia.stores.snapshot.snapshot import Snapshot
+    from spolia.types.arrays import Mask, Numbers
 
 Variant: TypeAlias = Literal["lucene", "robertson", "okapi", "atire", "bm25l", "bm25+"]
 Idf: TypeAlias = Callable[[float, float], float]
@@ -95,20 +95,14 @@ class BM25Variant(TermSearch):
     than none, and is found all the same. `BM25` is faster, and `lucene` but for a factor k1 + 1 and the lengths.
 
     Args:
-        group: the node group to search.
         variant: of the table.
         k1: how soon more of a term adds nothing; above 0.
         b: how much longer nodes count less, from 0 to 1.
         delta: δ, at least 0; ½ is usual for `bm25l`, 1 for `bm25+`.
         epsilon: ε of `okapi`, at least 0.
-        top_k: hits to return, at most.
-        source: name of the ranking, for weights when it is fused.
-        filter: what may be found at all; the query's filter and the run's narrow it further.
+        group, top_k, source, filter: as for every `GroupSearch`, which names the errors too.
 
     Raises:
-        QueryError: for an empty query.
-        FilterError: for a filter on a field that the store does not declare.
-        StoreError: when the store cannot be read, or has no such group.
         WiringError: there is no such variant, or a number that makes no sense.
 
     Source: Kamphuis, de Vries, Boytsov, Lin, "Which BM25 do you mean? A large-scale reproducibility study of scoring
@@ -179,19 +173,13 @@ class FieldedBM25(TermSearch):
     idf = ln(1 + (N - n + ½) / (n + ½)).
 
     Args:
-        group: the node group to search.
         weights: of the fields: `context`, the title and headings above a node's text, and `text`.
         combine: `together` or `best`.
         k1: how soon more of a term adds nothing; above 0.
         b: of each field, how much longer ones count less, from 0 to 1.
-        top_k: hits to return, at most.
-        source: name of the ranking, for weights when it is fused.
-        filter: what may be found at all; the query's filter and the run's narrow it further.
+        group, top_k, source, filter: as for every `GroupSearch`, which names the errors too.
 
     Raises:
-        QueryError: for an empty query.
-        FilterError: for a filter on a field that the store does not declare.
-        StoreError: when the store cannot be read, or has no such group.
         WiringError: another field, or a number that makes no sense.
 
     Source: Zaragoza, Craswell, Taylor, Saria, Robertson, "Microsoft Cambridge at TREC-13: Web and HARD tracks", 2004.

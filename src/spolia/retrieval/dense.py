@@ -12,8 +12,9 @@ from spolia.stores.corpus import NodeGroup
 from spolia.types import Filter, Query
 
 if TYPE_CHECKING:
-    from spolia.retrieval.vector_search import Found, Vectors
+    from spolia.retrieval.vector_search import Found
     from spolia.stores.snapshot.snapshot import Snapshot
+    from spolia.types.arrays import Vectors
 
 
 @dataclass(frozen=True)
@@ -24,17 +25,11 @@ class Dense(VectorSearch["Vectors"]):
     product. There is always a nearest node, so that `top_k` are found wherever the group has as many.
 
     Args:
-        group: the node group to search.
         embedder: one that the group was built with.
-        top_k: hits to return, at most.
-        source: name of the ranking, for weights when it is fused.
-        filter: what may be found at all; the query's filter and the run's narrow it further.
+        group, top_k, source, filter: as for every `GroupSearch`, which names the errors too.
 
     Raises:
-        QueryError: for an empty query.
-        FilterError: for a filter on a field that the store does not declare.
         ManifestMismatch: when the group was built with another embedder, or none.
-        StoreError: when the store cannot be read, or has no such group.
         WiringError: what stands for the embedder is none, and what it lacks.
 
     Source: Karpukhin et al., "Dense passage retrieval for open-domain question answering", EMNLP 2020.

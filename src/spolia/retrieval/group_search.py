@@ -17,13 +17,9 @@ from spolia.stores.corpus import NodeGroup, refuse_no_group
 from spolia.types import Filter, Hit, Query, Ranking
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from spolia.stores.snapshot.snapshot import Snapshot
+    from spolia.types.arrays import Mask, Numbers
 
-    Numbers = npt.NDArray[np.float64]
-    Mask = npt.NDArray[np.bool_]
 
 LONGEST_CHARACTERS = 10_000
 """A question longer than that has a document pasted into it, with what is asked before or after it."""
@@ -58,7 +54,7 @@ class GroupSearch(Operator[Query, Ranking]):
 
     A subclass is a frozen dataclass with these fields, and writes `hits`.
 
-    Fields:
+    Args:
         group: the node group to search.
         top_k: hits to return, at most.
         source: name of the ranking, for weights when it is fused.

@@ -26,17 +26,11 @@ class LateInteraction(GroupSearch):
     is lost costs nothing but the embedding.
 
     Args:
-        group: the node group to search.
         embedder: gives a vector for each token.
-        top_k: hits to return, at most.
-        source: name of the ranking, for weights when it is fused.
-        filter: what may be found at all; the query's filter and the run's narrow it further.
+        group, top_k, source, filter: as for every `GroupSearch`, which names the errors too.
 
     Raises:
-        QueryError: for an empty query.
-        FilterError: for a filter on a field that the store does not declare.
         ModelError: what the embedder gives are no token vectors.
-        StoreError: when the store cannot be read, or has no such group.
         WiringError: what stands for the embedder is none.
 
     Source: Khattab, Zaharia, "ColBERT: efficient and effective passage search via contextualized late interaction over

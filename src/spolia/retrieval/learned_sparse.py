@@ -26,17 +26,11 @@ class LearnedSparse(VectorSearch["SparseRows"]):
     node that shares no term with the query is not found.
 
     Args:
-        group: the node group to search.
         embedder: one that the group was built with.
-        top_k: hits to return, at most.
-        source: name of the ranking, for weights when it is fused.
-        filter: what may be found at all; the query's filter and the run's narrow it further.
+        group, top_k, source, filter: as for every `GroupSearch`, which names the errors too.
 
     Raises:
-        QueryError: for an empty query.
-        FilterError: for a filter on a field that the store does not declare.
         ManifestMismatch: when the group was built with another embedder, or none.
-        StoreError: when the store cannot be read, or has no such group.
         WiringError: what stands for the embedder is none, and what it lacks.
 
     Source: Formal et al., "SPLADE: Sparse lexical and expansion model for first stage ranking", 2021.

@@ -16,13 +16,9 @@ from spolia.stores.vectors.search import ordered_scores
 from spolia.types import Filter, Hit, Query
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from spolia.stores.snapshot.snapshot import Snapshot
+    from spolia.types.arrays import Numbers, Vectors
 
-    Numbers = npt.NDArray[np.float64]
-    Vectors = npt.NDArray[np.float32]
 
 Votes: TypeAlias = Literal["strength", "decay", "distance", "rank"]
 _NEAREST = 1e-6
@@ -49,19 +45,14 @@ class MultiHead(GroupSearch):
     that may be found are compared. The strengths are of all nodes of the generation.
 
     Args:
-        group: the node group to search.
         embedder: one that the group was built with; its dimension is a multiple of `heads`.
         heads: parts of a vector.
         votes: of the table.
         top_k: hits to return, and nodes that each head votes for, at most.
-        source: name of the ranking, for weights when it is fused.
-        filter: what may be found at all; the query's filter and the run's narrow it further.
+        group, source, filter: as for every `GroupSearch`, which names the errors too.
 
     Raises:
-        QueryError: for an empty query.
-        FilterError: for a filter on a field that the store does not declare.
         ManifestMismatch: when the group was built with another embedder, or none.
-        StoreError: when the store cannot be read, or has no such group.
         WiringError: a vector cannot be cut into so many parts, or there are no such votes.
 
     Source: Besta et al., "Multi-head RAG: solving multi-aspect problems with LLMs", 2024.

@@ -21,11 +21,8 @@ from spolia.stores.vectors.search import ordered_scores
 from spolia.types import Filter, Hit, Node, Query
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+    from spolia.types.arrays import Vectors
 
-    Vector: TypeAlias = npt.NDArray[np.float32]
-    Vectors: TypeAlias = npt.NDArray[np.float32]
 
 Mode: TypeAlias = Literal["text", "embedding"]
 Scores: TypeAlias = tuple[float, ...]
@@ -40,7 +37,7 @@ class Compared:
         candidates: nodes, or their vectors float32[n, d].
     """
 
-    query: str | Vector
+    query: str | Vectors
     candidates: Sequence[Node] | Vectors
 
 
@@ -171,18 +168,12 @@ class BySimilarity(GroupSearch):
     by the nodes' ids. For a distance the score is its negative.
 
     Args:
-        group: the node group to search.
         similarity: a function under `@similarity`.
-        top_k: hits to return, at most.
         embedder: whose vectors are compared, for a similarity of embeddings; one that the group was built with.
-        source: name of the ranking, for weights when it is fused.
-        filter: what may be found at all; the query's filter and the run's narrow it further.
+        group, top_k, source, filter: as for every `GroupSearch`, which names the errors too.
 
     Raises:
-        QueryError: for an empty query.
-        FilterError: for a filter on a field that the store does not declare.
         ManifestMismatch: when the group was built with another embedder, or none.
-        StoreError: when the store cannot be read, or has no such group.
         WiringError: a similarity of embeddings without an embedder or with what is none, or one of texts with one;
             when it runs, for a function that returns what is no score.
 

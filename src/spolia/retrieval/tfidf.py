@@ -12,9 +12,9 @@ from spolia.stores.corpus import NodeGroup
 from spolia.types import Filter
 
 if TYPE_CHECKING:
-    from spolia.retrieval.group_search import Mask, Numbers
     from spolia.retrieval.term_counts import Counts
     from spolia.stores.snapshot.snapshot import Snapshot
+    from spolia.types.arrays import Mask, Numbers
 
 
 @dataclass(frozen=True)
@@ -26,16 +26,8 @@ class TFIDF(TermSearch):
     node holds are no part of it. The terms are those of the group's analyser.
 
     Args:
-        group: the node group to search.
-        top_k: hits to return, at most.
-        source: name of the ranking, for weights when it is fused.
-        filter: what may be found at all; the query's filter and the run's narrow it further.
         sublinear: tf counts as 1 + ln tf; else as it is.
-
-    Raises:
-        QueryError: for an empty query.
-        FilterError: for a filter on a field that the store does not declare.
-        StoreError: when the store cannot be read, or has no such group.
+        group, top_k, source, filter: as for every `GroupSearch`, which names the errors too.
 
     Source: Salton, Buckley, "Term-weighting approaches in automatic text retrieval", 1988 (ltc.ltc); the smoothed idf
     is that of scikit-learn.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from spolia.core.run_context import access, note
 from spolia.errors import FilterError, ManifestMismatch, ModelError, QueryError
@@ -18,14 +18,11 @@ from spolia.stores.snapshot.hit_order import best_hits
 from spolia.types import Failure, Filter, Hit, Query, Ranking
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from spolia.models.vectors import SparseRows
     from spolia.stores.access.allowed_nodes import Allowed
     from spolia.stores.snapshot.snapshot import Snapshot
+    from spolia.types.arrays import Vectors
 
-    Vectors: TypeAlias = npt.NDArray[np.float32]
 
 _LARGEST = 3.4028234e38
 """Of float32."""
@@ -189,7 +186,7 @@ class VectorSearch(GroupSearch, Generic[V]):
     A subclass is a frozen dataclass with these fields and those of `GroupSearch`, and writes `read`, `vectors` and
     `nearest`.
 
-    Fields:
+    Args:
         embedder: one that the group was built with.
 
     Raises:

@@ -15,10 +15,7 @@ from spolia.models.protocols import Kind
 from spolia.types import Usage
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Vectors = npt.NDArray[np.float32]
+    from spolia.types.arrays import Vectors
 
 
 @dataclass(frozen=True)

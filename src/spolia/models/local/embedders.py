@@ -16,12 +16,9 @@ from spolia.models.protocols import Kind
 from spolia.types import Usage
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from spolia.models.vectors import SparseRows, TokenVectors
+    from spolia.types.arrays import Vectors
 
-    Vectors = npt.NDArray[np.float32]
 
 _WIDTHS = ("hidden_size", "d_model", "n_embd", "dim")
 

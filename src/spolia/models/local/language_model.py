@@ -24,11 +24,7 @@ from spolia.models.protocols import (
 from spolia.types import Generation, Prompt, Token, Usage
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Vectors = npt.NDArray[np.float32]
-    Exact = npt.NDArray[np.float64]
+    from spolia.types.arrays import Numbers, Vectors
 
 
 class Stepping:
@@ -213,9 +209,9 @@ class LocalModel(Local):
         texts = [self.opened().tokenizer.decode([id]) for id in best.indices.tolist()]
         return tuple(map(Token, texts, best.values.tolist()))
 
-    def distribution(self, prompt: Prompt) -> Exact:
+    def distribution(self, prompt: Prompt) -> Numbers:
         """The natural log-probability of every token as the next one: float64, shape (vocabulary,)."""
-        found: Exact = self._next(prompt).cpu().numpy()
+        found: Numbers = self._next(prompt).cpu().numpy()
         return found
 
     def hidden_states(self, texts: Sequence[str], *, layer: int = -1) -> list[Vectors]:

@@ -11,10 +11,7 @@ from spolia.models.onnx import safetensors
 from spolia.models.onnx.graph import EncoderShape, sentence_encoder
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Vectors = npt.NDArray[np.float32]
+    from spolia.types.arrays import Vectors
 
 
 class Encoder:

@@ -38,10 +38,8 @@ def batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
 
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+    from spolia.types.arrays import Vectors
 
-    Vectors = npt.NDArray[np.float32]
 
 SHAPE = EncoderShape(layers=6, width=384, heads=12, inner=1536, vocabulary=30522, positions=512)
 SORTED_TEXTS = 4096

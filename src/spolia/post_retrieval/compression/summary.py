@@ -45,8 +45,7 @@ class Refine(Operator[Ranking, Ranking]):
         characters: of a passage, and of the notes, that are shown at most.
         max_tokens: longest notes.
 
-    Source: `refine` in Kim et al., "AutoRAG: Automated Framework for optimization of Retrieval Augmented Generation
-    Pipeline", 2024.
+    Source: `refine` in Kim et al., "AutoRAG", 2024 (arXiv 2410.20878).
 
     >>> from spolia import Hit, Node, Query, ScriptedModel
     >>> found = Ranking(Query("Who?"), (Hit(Node("a", "He is from Salo."), 2.0), Hit(Node("b", "At Nokia."), 1.0)))
@@ -98,8 +97,7 @@ class TreeSummarise(Operator[Ranking, Ranking]):
         characters: of a text that are shown at most.
         max_tokens: longest text that is written.
 
-    Source: `tree_summarize` in Kim et al., "AutoRAG: Automated Framework for optimization of Retrieval Augmented
-    Generation Pipeline", 2024.
+    Source: `tree_summarize` in Kim et al., "AutoRAG", 2024 (arXiv 2410.20878).
 
     >>> from spolia import Hit, Node, Query, ScriptedModel
     >>> found = Ranking(Query("Who?"), tuple(Hit(Node(id, f"Text {id}."), 1.0) for id in "abc"))

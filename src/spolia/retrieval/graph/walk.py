@@ -19,15 +19,10 @@ from spolia.stores.snapshot.lineage import keys_of
 from spolia.types import Hit, Ranking
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from spolia.retrieval.graph.links import Links
     from spolia.stores.access.allowed_nodes import Allowed
     from spolia.stores.snapshot.snapshot import Snapshot
-
-    Positions = npt.NDArray[np.int64]
-    Scores = npt.NDArray[np.float64]
+    from spolia.types.arrays import Numbers, Positions
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +43,7 @@ class Walk:
     seeds: tuple[Hit, ...]
     places: Positions
 
-    def hits(self, positions: Positions, scores: Scores) -> tuple[Hit, ...]:
+    def hits(self, positions: Positions, scores: Numbers) -> tuple[Hit, ...]:
         """These nodes as hits; a seed stays the hit that it was, with another score."""
         seeds = {hit.node.id: hit for hit in reversed(self.seeds)}
         keys = self.links.keys[positions].tolist()
@@ -109,8 +104,7 @@ class Hops(Operator[Ranking, Ranking]):
         FilterError: for a filter on a field that the store does not declare.
         ManifestMismatch: when the group was not embedded with the embedder.
 
-    Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024,
-    knowledge graph index.
+    Source: Gao et al., "Modular RAG", 2024 (arXiv 2407.21059), knowledge graph index.
 
     >>> from spolia import BM25, Corpus, Query
     >>> from spolia.retrieval.graph.edges import InOrder, Similar
@@ -143,7 +137,7 @@ class Hops(Operator[Ranking, Ranking]):
         best = np.lexsort((reached, steps, -scores))[: self.top_k]
         return value.but(hits=found.hits(reached[best], scores[best]))
 
-    def _reached(self, found: Walk) -> tuple[Positions, Scores, Positions]:
+    def _reached(self, found: Walk) -> tuple[Positions, Numbers, Positions]:
         """Positions of what can be reached, their scores, and after how many hops they are reached first."""
         import numpy as np
 
@@ -221,7 +215,7 @@ class PersonalisedPageRank(Operator[Ranking, Ranking]):
         return value.but(hits=found.hits(best, scores[best]))
 
 
-def pagerank(links: Links, restart: Scores, damping: float) -> Scores:
+def pagerank(links: Links, restart: Numbers, damping: float) -> Numbers:
     """The probability float64[n] to be at each node.
 
     Args:
@@ -248,7 +242,7 @@ def _steps(damping: float) -> int:
     return math.ceil(math.log(PRECISION / 2) / math.log(damping)) if damping > 0 else 0
 
 
-def _restart(found: Walk) -> Scores:
+def _restart(found: Walk) -> Numbers:
     """r, by the hits' scores."""
     import numpy as np
 
@@ -256,5 +250,5 @@ def _restart(found: Walk) -> Scores:
     if not weights.any():
         weights = np.ones(len(found.seeds))
     restart = np.bincount(found.places, weights / weights.max(), len(found.links.keys))
-    shares: Scores = restart / restart.sum()
+    shares: Numbers = restart / restart.sum()
     return shares

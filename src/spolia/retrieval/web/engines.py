@@ -48,7 +48,7 @@ class SearchAPI(Value):
     An answer is bounded in size, a page in what is quoted of it; what is no address of the web is left out, and so is a
     page that comes again.
 
-    Fields:
+    Args:
         base_url: where the API is.
         allow: hosts whose addresses need not be public, as `searx.internal` or `localhost:8080`.
         timeout_s: seconds without a byte from it.
@@ -161,10 +161,7 @@ class Brave(SearchAPI):
         api_key_env: name of the environment variable with the key.
         base_url: where it is.
         allow: hosts whose addresses need not be public.
-        timeout_s: seconds without a byte from it.
-        deadline_s: seconds for an answer, with redirects.
-        retries: further attempts where it is overloaded or fails.
-        largest_bytes: of an answer.
+        timeout_s, deadline_s, retries, largest_bytes: as for every `SearchAPI`.
 
     Raises:
         SourceError: the address is none; when it is asked, there is no key.
@@ -203,11 +200,7 @@ class SearXNG(SearchAPI):
     Args:
         base_url: where it is, for example `http://localhost:8080`.
         language: of the pages; empty for all.
-        allow: hosts whose addresses need not be public, as `searx.internal` or `localhost:8080`.
-        timeout_s: seconds without a byte from it.
-        deadline_s: seconds for an answer, with redirects.
-        retries: further attempts where it is overloaded or fails.
-        largest_bytes: of an answer.
+        allow, timeout_s, deadline_s, retries, largest_bytes: as for every `SearchAPI`.
 
     Raises:
         SourceError: the address is none.

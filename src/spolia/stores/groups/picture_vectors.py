@@ -16,7 +16,7 @@ from spolia.stores.backends.rows import Unmade
 from spolia.stores.staging import AnyWriter
 
 if TYPE_CHECKING:
-    from spolia.models.protocols import Vectors
+    from spolia.types.arrays import Vectors
 
 PICTURES_AT_ONCE = 16
 """In one call of an embedder, and in memory."""
