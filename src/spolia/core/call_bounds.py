@@ -1,7 +1,5 @@
 """Arithmetic of upper bounds, where None says that nothing is known."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import TypeAlias
 

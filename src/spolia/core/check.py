@@ -1,7 +1,5 @@
 """What can be said of a flow before anything is spent on it."""
 
-from __future__ import annotations
-
 import builtins
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A flow as a tree of text and as a diagram."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """Where operators and addresses are found by their ids, so that no file decides what is imported."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
 from importlib import import_module

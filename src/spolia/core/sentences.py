@@ -6,8 +6,6 @@ was full, or the next one goes on with a lower-case word. Thai and Lao write no 
 phrases ends a sentence.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """What an operator takes and gives, read off its type parameters, and whether two of them fit."""
 
-from __future__ import annotations
-
 import sys
 import types
 from collections.abc import Iterable, Mapping, Sequence

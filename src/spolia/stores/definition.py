@@ -4,8 +4,6 @@ Groups form a DAG whose root is `document`, the whole documents. A transform tak
 time, as a `Part`, and gives the `Piece`s of which its children are made.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

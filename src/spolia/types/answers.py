@@ -1,7 +1,5 @@
 """What a language model is sent and replies, and what is answered with its sources."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from spolia.types.documents import Span

@@ -1,7 +1,5 @@
 """Questions with their gold, of which data sets are made."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import inf
 from typing import TypeAlias

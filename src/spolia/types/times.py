@@ -1,7 +1,5 @@
 """Years, months, days and moments as texts, each of them a period; and what else metadata can hold."""
 
-from __future__ import annotations
-
 import re
 from calendar import monthrange
 from datetime import UTC, date, datetime, timedelta

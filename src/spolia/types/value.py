@@ -1,7 +1,5 @@
 """What all values share: they are frozen, are compared, and know a hash of their content."""
 
-from __future__ import annotations
-
 import hashlib
 import struct
 from collections.abc import Callable, Mapping, Sequence

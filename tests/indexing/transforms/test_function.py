@@ -296,7 +296,9 @@ def test_an_error_that_a_run_knows_keeps_its_type() -> None:
 
     with pytest.raises(ModelUnavailable, match="nobody answers") as caught:
         offline(whole("text"))
-    assert caught.value.__notes__ == ["In the transform offline, for node 'd' of 'notes/d.txt'."]
+    transform_note, step_note = caught.value.__notes__
+    assert transform_note == "In the transform offline, for node 'd' of 'notes/d.txt'."
+    assert step_note.startswith(f"In the step offline: {__file__}, line ")
 
 
 # ---------------------------------------------------------------------------------------------- how they are told apart

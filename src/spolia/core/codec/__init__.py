@@ -4,8 +4,6 @@ Plain data are what JSON has: text, numbers, true, false, null, lists, and mappi
 written; its fields say it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Text, numbers, true, false, nothing, and bytes."""
 
-from __future__ import annotations
-
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Which shape a declared type has, and the plan of a class: its fields with their shapes."""
 
-from __future__ import annotations
-
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass

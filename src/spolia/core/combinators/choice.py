@@ -1,7 +1,5 @@
 """Candidates for one place of a flow."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

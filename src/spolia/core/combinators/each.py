@@ -1,7 +1,5 @@
 """One operator on several values."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, get_args, get_origin

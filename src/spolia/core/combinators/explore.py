@@ -1,7 +1,5 @@
 """A step that makes several states of one: recursion, trees, beams."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar

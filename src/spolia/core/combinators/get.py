@@ -1,7 +1,5 @@
 """A part of a value."""
 
-from __future__ import annotations
-
 import types
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints

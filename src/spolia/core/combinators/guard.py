@@ -1,7 +1,5 @@
 """A limit and a way out."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

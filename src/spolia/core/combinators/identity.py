@@ -1,7 +1,5 @@
 """Do nothing."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 

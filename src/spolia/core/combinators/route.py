@@ -1,7 +1,5 @@
 """One of several operators, decided by the value."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Several random draws of one value."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 

@@ -1,7 +1,5 @@
 """A flow with open places is a space of flows: its places, points, random points and neighbours."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """A hash of what a function does; `spolia.core.fingerprint` says what is looked at."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,5 @@
 """Whose code a package is: the user's own, or one that a version stands for."""
 
-from __future__ import annotations
-
 import re
 import sys
 from functools import cache

@@ -1,7 +1,5 @@
 """What code refers to: stores and models beside its fields, and whether it can call a language model at all."""
 
-from __future__ import annotations
-
 import builtins
 import sys
 from abc import ABC

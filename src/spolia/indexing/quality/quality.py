@@ -1,7 +1,5 @@
 """The quality of a corpus in numbers, and a page of HTML that shows them with each text beside its chunks."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict

@@ -1,7 +1,5 @@
 """Archives: ZIP, TAR and single packed files. What stands in them is read as blobs of their own, within limits."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import lzma

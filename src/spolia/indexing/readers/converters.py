@@ -1,7 +1,5 @@
 """Libraries that convert many formats to Markdown (Docling, Xberg). Each is an extra, used on request."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -5,8 +5,6 @@
 are values of a field of kind `time`; those that say no time zone count as UTC, as in YAML, for want of anything better.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from datetime import UTC, date, datetime

@@ -1,7 +1,5 @@
 """HTML: the text of a page, by what its elements mean."""
 
-from __future__ import annotations
-
 import codecs
 import re
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Recordings, sound or film: what is said in them, by a server that hears."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from spolia.indexing.readers.file_metadata import fields

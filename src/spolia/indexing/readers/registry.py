@@ -3,8 +3,6 @@
 The content must agree with the name: a reader refuses another format and says which one it is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias

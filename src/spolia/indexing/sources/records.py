@@ -1,7 +1,5 @@
 """A small path into JSON: names and numbers with dots between them."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Files that are in no folder of this machine: object stores, archives, servers, through fsspec."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Following a source: what a store has of it is compared with what there is, lot by lot."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

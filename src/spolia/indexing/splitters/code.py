@@ -1,7 +1,5 @@
 """Blocks of program text in any language, by how far their lines are indented."""
 
-from __future__ import annotations
-
 import ast
 import re
 import warnings

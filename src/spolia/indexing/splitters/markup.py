@@ -1,7 +1,5 @@
 """Splitters for sections of Markdown and HTML."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field

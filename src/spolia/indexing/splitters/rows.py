@@ -1,7 +1,5 @@
 """Splitters for tables and records: tables kept whole, rows of CSV, records of JSON."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

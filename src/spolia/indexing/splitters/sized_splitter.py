@@ -1,7 +1,5 @@
 """The base of splitters whose pieces have a size at most, and the default one: windows of whole sentences."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field

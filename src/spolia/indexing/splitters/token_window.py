@@ -1,7 +1,5 @@
 """Windows of so many tokens."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """How long a piece may be, where a text may be cut, and the windows that keep to it."""
 
-from __future__ import annotations
-
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import deque

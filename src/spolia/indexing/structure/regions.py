@@ -1,7 +1,5 @@
 """Metadata in what is indexed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Headings that only their numbers tell: `1 Introduction`, `2.3. Results`, `Chapter IV`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

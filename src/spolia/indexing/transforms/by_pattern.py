@@ -1,7 +1,5 @@
 """Another transform for another kind of file."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 

@@ -1,7 +1,5 @@
 """Contextual retrieval: pieces that say where in their document they stand."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from spolia.core.call_bounds import times, total

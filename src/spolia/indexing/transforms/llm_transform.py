@@ -1,7 +1,5 @@
 """What is read out of replies about a text. Each parser reads `none` as nothing."""
 
-from __future__ import annotations
-
 import re
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping

@@ -4,8 +4,6 @@ What begins a sentence is capitalised anyway: such a word belongs to a name only
 Where all nouns are capitalised, as in German, only runs of two and more words are taken for names.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """Nodes that a language model writes about a text: keywords, questions, summaries, entities."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

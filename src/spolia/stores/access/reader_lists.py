@@ -1,7 +1,5 @@
 """Reader lists, each kept once: nodes and indexes hold the number of one, so that a long list costs no more."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Mapping

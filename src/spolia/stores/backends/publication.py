@@ -1,7 +1,5 @@
 """The next generation of a store: what lives in it, the transaction around its changes, and its publication."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager

@@ -3,8 +3,6 @@
 Rows live from generation `birth` until before generation `death`; those that are still alive die at the end of time.
 """
 
-from __future__ import annotations
-
 APPLICATION_ID = 0x53504C41
 SCHEMA_VERSION = 6
 ALIVE = 4611686018427387904

@@ -1,7 +1,5 @@
 """Building the nodes of groups for documents, embedding them, and making again what could not be made."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice, repeat

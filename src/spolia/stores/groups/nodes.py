@@ -1,7 +1,5 @@
 """Making nodes of the pieces that transforms give: ids, places in the document, contexts, lineage."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator

@@ -4,8 +4,6 @@ The next index starts as a hard-link clone of the published one: tantivy never c
 shares them, and adding and deleting leaves the published folder as it was. A folder is complete once it has its name.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The best of what was found, equal scores in an order that does not depend on when nodes came into the store."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 

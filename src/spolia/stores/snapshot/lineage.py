@@ -1,7 +1,5 @@
 """What nodes were made from and what was made from them: one by one, and of whole groups without their texts."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple

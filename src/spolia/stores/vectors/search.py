@@ -5,8 +5,6 @@ another. So all that come within `slack` of the best are looked at again in floa
 on how they were computed, nor on the index that found the candidates.
 """
 
-from __future__ import annotations
-
 from typing import Protocol, TypeVar
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What vectors a store takes: rows of one length, of finite numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence, Sized
 from pathlib import Path
 from typing import TypeAlias

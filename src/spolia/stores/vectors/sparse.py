@@ -6,8 +6,6 @@ padded to 8 bytes, `terms + 1` offsets int64, rows int32, weights float32). Both
 the lists of its own terms and nothing else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Names of attachments: what a sender wrote, as part of a uri."""
 
-from __future__ import annotations
-
 import codecs
 import re
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ The source is read in one pass. A command that is not known is dropped and what 
 for most that mark words (`\emph{old}`, a macro of the author's own).
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections import Counter

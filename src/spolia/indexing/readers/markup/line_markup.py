@@ -3,8 +3,6 @@
 https://docs.asciidoctor.org/asciidoc/latest/, https://docutils.sourceforge.io/docs/ref/rst/restructuredtext.html
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ own name. What is no value, nor a list of values, is left out with a warning.
 Headings follow CommonMark 0.31 (ATX and setext), except that a setext heading is one line.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

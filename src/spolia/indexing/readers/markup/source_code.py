@@ -1,7 +1,5 @@
 """Source code: the document is the file, its language a field, its definitions are headings."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ python-docx opens the package and knows the styles. The text is walked here, bec
 stands in content controls, in text boxes and in insertions that are tracked.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """XLS files that would have the library fill the memory, found before it opens them ([MS-CFB], [MS-XLS])."""
 
-from __future__ import annotations
-
 import io
 import re
 import struct

@@ -1,7 +1,5 @@
 """OpenDocument: texts, sheets and slides (ODT, ODS, ODP), ISO/IEC 26300."""
 
-from __future__ import annotations
-
 import zipfile
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Documents that are ZIP archives: DOCX, PPTX, XLSX, ODF, EPUB. Opened once it is clear that they do no harm."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """PPTX: slides are pages; titles are headings; tables, charts, pictures and notes."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass

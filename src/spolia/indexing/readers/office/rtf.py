@@ -3,8 +3,6 @@
 Rich Text Format Specification 1.9.1, Microsoft 2008.
 """
 
-from __future__ import annotations
-
 import codecs
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """What is drawn on a page besides its letters: rules and pictures."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Opening a PDF: its password, and what is said of one that cannot be opened."""
 
-from __future__ import annotations
-
 import os
 import re
 import threading

@@ -1,7 +1,5 @@
 """Single characters and where they stand: needed where a page has a table, and nowhere else."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import compress, pairwise

@@ -1,7 +1,5 @@
 """What stands below a picture or above a table and says what it is: `Figure 3: A column`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What a picture says of itself: its description in EXIF, in the texts of a PNG, in a comment."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Pictures that a page names: written into it as a `data:` address, or standing in the same package."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import re

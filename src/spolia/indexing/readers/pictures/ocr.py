@@ -1,7 +1,5 @@
 """Reading the text in pictures with Tesseract, where that program is installed."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """How the rows of a text file are parted, and whether the first one names the columns."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """JSON, JSON Lines and Jupyter notebooks (https://nbformat.readthedocs.io/)."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """XML of any kind: the text of its elements, a line for each that holds text alone."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from spolia.errors import DocumentError

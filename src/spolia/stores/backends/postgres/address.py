@@ -1,7 +1,5 @@
 """Addresses of stores in PostgreSQL: `postgresql://user@host:5432/database?schema=notes`, never with a password."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ The tables are the same, but that vectors stand in the database itself (pgvector
 compared byte by byte, as SQLite does, so that everything has the same order in both.
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 
