@@ -274,6 +274,27 @@ def test_classes_of_one_name_do_not_share_results(share: bool) -> None:
     assert COUNTER.calls == 2
 
 
+@step(cached=True)
+def numbers(query: Query) -> list[list[int]]:
+    return [[3], [1], [2]]
+
+
+@step
+def changed(rows: list[list[int]]) -> tuple[int, ...]:
+    rows.sort()
+    rows[0].append(len(rows))
+    rows.append([0])
+    return tuple(number for row in rows for number in row)
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_a_step_that_changes_the_list_it_is_given_changes_no_kept_result(share: bool) -> None:
+    flow, query = numbers >> changed, Query("?")
+    plain = flow(query)
+    with Run(cache=None if share else Cache(), share=share):
+        assert [flow(query) for _ in range(4)] + flow.batch([query, query]) == [plain] * 6
+
+
 OWN_CLASSES = """
 from dataclasses import dataclass
 from typing import ClassVar

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,12 @@ class CacheEntry:
 
     def result(self, op: Operator[Any, Any], value: Any) -> Any:
         """What a step gives for a value, with the provenance of that."""
-        return op.attach(self.value, value)
+        return op.attach(unshared(self.value), value)
+
+
+def unshared(value: Any) -> Any:
+    """A copy of what a step could change: a list, dict or set."""
+    return deepcopy(value) if isinstance(value, (list, dict, set)) else value
 
 
 class Cache:

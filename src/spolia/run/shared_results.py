@@ -11,7 +11,7 @@ from typing import Any
 from spolia.core.codec import decode, encode
 from spolia.core.operator import Operator
 from spolia.errors import CodecError
-from spolia.journal.cache import Cache, CacheEntry
+from spolia.journal.cache import Cache, CacheEntry, unshared
 from spolia.types import Query, Ranking, Usage, Value
 
 MOST_BYTES = 512 * 2**20
@@ -28,7 +28,7 @@ class SharedEntry(CacheEntry):
     def result(self, op: Operator[Any, Any], value: Any) -> Any:
         """The very result for a value of the same provenance; for others what a cache would give, or `CodecError`."""
         if is_same(self.given, value):
-            return self.value
+            return unshared(self.value)
         if not (op.cached or op.resources or isinstance(value, Query)):
             raise CodecError(f"{op.short} is cheap, and its value was made in another way.")
         if not self.plain:
@@ -38,7 +38,7 @@ class SharedEntry(CacheEntry):
                     "what another step would be given is not what was made. Write attach and reads for it."
                 )
             self.plain["value"] = bare
-        return op.attach(self.plain["value"], value)
+        return op.attach(unshared(self.plain["value"]), value)
 
 
 class SharedResults(Cache):
@@ -56,7 +56,7 @@ class SharedResults(Cache):
         with self._lock:
             if key in self._kept:
                 self.bytes -= self._kept.pop(key).size
-            self._kept[key] = SharedEntry(out, usage, size, value, tuple(retrievals))
+            self._kept[key] = SharedEntry(unshared(out), usage, size, value, tuple(retrievals))
             self.bytes += size
             while self.bytes > self.most_bytes:
                 self.bytes -= self._kept.popitem(last=False)[1].size

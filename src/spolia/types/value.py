@@ -110,6 +110,9 @@ class Value:
         parts = b"".join(_encoded(getattr(self, name)) for name in identity_fields(cls))
         return hashlib.blake2b(qualified(cls).encode() + b"|" + parts, digest_size=16).digest()
 
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
     def but(self, **changes: Any) -> Self:
         """The same value with some fields changed."""
         return replace(self, **changes)  # type: ignore[type-var]
