@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spolia.core.combinators import Branch, Each, Identity
+from spolia.core.combinators import Branch, Each, Identity, places, settle
 from spolia.core.function import step
 from spolia.core.operator import Operator
 from spolia.core.run_context import access, narrowing
@@ -433,6 +433,30 @@ def test_a_list_in_a_field_is_a_tuple_deeply_and_everything_sees_what_is_in_it()
     assert op == Listing(("a", ("b", ("c", ("d",)))), [RETRIEVER])
     assert op.digest == op.but().digest
     assert hash(op) == hash(op.but(words=["a", ["b", ["c", ["d"]]]]))
+
+
+def test_what_is_in_a_dict_in_a_field_is_seen_by_everything_and_does_not_change_with_the_dict_that_was_given() -> None:
+    arms: dict[str, Any] = {"a": [RETRIEVER.vary(top_k=(1, 2))], "b": 1}
+    op = Listing(({"arms": arms},))
+    arms["b"] = 2
+    assert op.words == ({"arms": {"a": (RETRIEVER.vary(top_k=(1, 2)),), "b": 1}},)
+    assert op.resources == RETRIEVER.resources
+    assert [place for place, _ in op.inner()] == ["words.0.arms.a.0"]
+    assert op.digest == op.but().digest
+    assert [flow.resources for _, flow in settle(op)] == [RETRIEVER.resources] * 2
+    assert not [place for _, flow in settle(op) for place in places(flow)]
+
+
+@dataclass(frozen=True, slots=True)
+class Slotted(Operator[Query, Query]):
+    arms: list[Retriever]
+
+    def apply(self, value: Query, /) -> Query:
+        return value
+
+
+def test_a_list_in_a_slot_is_a_tuple_too() -> None:
+    assert [place for place, _ in Slotted([RETRIEVER]).inner()] == ["arms.0"]
 
 
 def test_a_list_in_an_argument_of_a_function_is_a_tuple() -> None:

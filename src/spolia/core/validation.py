@@ -45,6 +45,8 @@ def refuse_misfits(value: Any, error: type[SpoliaError] = WiringError) -> None:
 def freeze(value: Any) -> None:
     """Make tuples of the lists in the fields of a dataclass, so that nothing in them changes or is overlooked.
 
+    Of a dict it keeps a copy.
+
     >>> from dataclasses import make_dataclass
     >>> words = make_dataclass("Words", ["words"], frozen=True)([["a"], "b"])
     >>> freeze(words)
@@ -52,7 +54,7 @@ def freeze(value: Any) -> None:
     Words(words=(('a',), 'b'))
     """
     for field in fields(value):
-        given = vars(value).get(field.name)
+        given = getattr(value, field.name, None)
         if (frozen := _frozen(given)) is not given:
             object.__setattr__(value, field.name, frozen)
 
@@ -60,6 +62,8 @@ def freeze(value: Any) -> None:
 def _frozen(value: Any) -> Any:
     if type(value) is set:
         return frozenset(value)
+    if type(value) is dict:
+        return {key: _frozen(item) for key, item in value.items()}
     if type(value) not in (tuple, list):
         return value
     items = tuple(map(_frozen, value))

@@ -276,6 +276,8 @@ class Space(Generic[In, Out]):
                 else self._field(item, f"{path}.{index}", point)
                 for index, item in enumerate(value)
             )
+        if isinstance(value, dict):
+            return {key: self._field(item, f"{path}.{key}", point) for key, item in value.items()}
         return value
 
     def _index(self, path: str, point: Point) -> int:
@@ -336,6 +338,9 @@ def _uses(value: Any, path: str, inside: tuple[str, int] | None, without: Sequen
                 yield from _uses(item[1], f"{path}.{item[0]}", inside)
             else:
                 yield from _uses(item, f"{path}.{index}", inside)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _uses(item, f"{path}.{key}", inside)
 
 
 def _names(uses: Sequence[_Use]) -> dict[str, str]:
