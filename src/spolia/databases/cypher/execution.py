@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from spolia.databases.cypher.functions import (
@@ -22,22 +22,17 @@ from spolia.databases.cypher.functions import (
 )
 from spolia.databases.cypher.parser import clauses_of
 from spolia.databases.cypher.syntax import (
-    Binary,
     Clause,
     Exists,
     Expression,
     FunctionCall,
-    ListItem,
-    ListOf,
     Literal,
     Match,
+    Operation,
     Pattern,
     Project,
-    Property,
-    Unary,
     Unwind,
     Variable,
-    parts,
 )
 from spolia.databases.database import QueryLimits, QueryRows
 from spolia.databases.graph_file import PropertyGraph
@@ -61,16 +56,8 @@ class Evaluator:
                 return value
             case Variable(name=name):
                 return _variable(name, row)
-            case Property(of=inner, key=key):
-                return property_of(self(inner, row), key)
-            case ListItem(of=inner, index=index):
-                return _item(self(inner, row), self(index, row))
-            case ListOf(items=items):
-                return [self(item, row) for item in items]
-            case Unary(mark=mark, of=inner):
-                return _unary(mark, self(inner, row))
-            case Binary():
-                return self._binary(of, row)
+            case Operation(mark=mark, arguments=arguments):
+                return self._result(mark, [self(one, row) for one in arguments])
             case FunctionCall():
                 return self._call(of, row)
             case Exists(pattern=pattern):
@@ -80,14 +67,20 @@ class Evaluator:
         """Whether a condition is known to hold; no condition always does."""
         return of is None or _truth(self(of, row)) is True
 
-    def _binary(self, of: Binary, row: Row) -> Any:
-        left, right = self(of.left, row), self(of.right, row)
+    def _result(self, mark: str, values: list[Any]) -> Any:
+        if mark == "list":
+            return values
+        if mark == "[]":
+            return _item(*values)
+        if len(values) == 1:
+            return _unary(mark, *values)
+        left, right = values
         self.meter.step(right)
-        if of.mark in ("and", "or", "xor"):
-            return _joined(of.mark, _truth(left), _truth(right))
-        if of.mark in ("in", "contains", "starts", "ends"):
-            return held(of.mark, left, right)
-        return computed(of.mark, left, right) if of.mark in "+-*/%" else compared(of.mark, left, right)
+        if mark in ("and", "or", "xor"):
+            return _joined(mark, _truth(left), _truth(right))
+        if mark in ("in", "contains", "starts", "ends"):
+            return held(mark, left, right)
+        return computed(mark, left, right) if mark in "+-*/%" else compared(mark, left, right)
 
     def _call(self, of: FunctionCall, row: Row) -> Any:
         if of.name not in AGGREGATES:
@@ -106,7 +99,9 @@ class Evaluator:
 
 def aggregates(of: Expression) -> bool:
     """Whether an expression has an aggregate in it."""
-    return (isinstance(of, FunctionCall) and of.name in AGGREGATES) or any(map(aggregates, parts(of)))
+    if isinstance(of, FunctionCall) and of.name in AGGREGATES:
+        return True
+    return isinstance(of, FunctionCall | Operation) and any(map(aggregates, of.arguments))
 
 
 def _variable(name: str, row: Row) -> Any:
@@ -169,7 +164,7 @@ def answered(statement: str, graph: PropertyGraph, limits: QueryLimits) -> Query
             rows = running.after(clause, rows)
         first = next(rows, None)
         columns = _columns(clauses[-1], first)
-        told = (tuple(shown(row[name]) for name in columns) for row in _all(first, rows))
+        told = (tuple(shown(row[name]) for name in columns) for row in ([] if first is None else chain([first], rows)))
         return QueryRows.read(columns, told, statement, limits)
     except RecursionError as error:
         raise StatementError("The statement is nested too deeply. Write a simpler one.") from error
@@ -178,12 +173,6 @@ def answered(statement: str, graph: PropertyGraph, limits: QueryLimits) -> Query
 def _columns(last: Clause, row: Row | None) -> list[str]:
     assert isinstance(last, Project)
     return list(row) if row is not None else [name for name, _ in last.items]
-
-
-def _all(first: Row | None, rows: Iterator[Row]) -> Iterator[Row]:
-    if first is not None:
-        yield first
-        yield from rows
 
 
 class _Execution:
@@ -229,8 +218,8 @@ class _Execution:
             pairs = self._told_apart(pairs)
         if clause.order:
             pairs = self._sorted(clause, pairs)
-        begin = self._count(clause.skip, 0)
-        end = None if clause.limit is None else begin + self._count(clause.limit, 0)
+        begin = self._count(clause.skip)
+        end = None if clause.limit is None else begin + self._count(clause.limit)
         for _, items in islice(pairs, begin, end):
             self.meter.step()
             if self.value.holds(clause.where, items):
@@ -270,8 +259,8 @@ class _Execution:
             found.sort(key=lambda pair: rank(self.value(_named(of, clause), pair[0] | pair[1])), reverse=down)
         return iter(found)
 
-    def _count(self, of: Expression | None, default: int) -> int:
-        found = default if of is None else self.value(of, {})
+    def _count(self, of: Expression | None) -> int:
+        found = 0 if of is None else self.value(of, {})
         if not isinstance(found, int) or isinstance(found, bool) or found < 0:
             raise StatementError(f"SKIP and LIMIT count, and {found!r:.40} is no count. Write a whole number.")
         return found

@@ -7,22 +7,18 @@ from dataclasses import replace
 from typing import TypeVar
 
 from spolia.databases.cypher.syntax import (
-    Binary,
     Clause,
     CypherToken,
     Exists,
     Expression,
     FunctionCall,
     LinkPattern,
-    ListItem,
-    ListOf,
     Literal,
     Match,
     NodePattern,
+    Operation,
     Pattern,
     Project,
-    Property,
-    Unary,
     Unwind,
     Variable,
     Wanted,
@@ -47,7 +43,7 @@ def clauses_of(statement: str) -> tuple[Clause, ...]:
 
     >>> match, give = clauses_of("MATCH (a:Person)-[:KNOWS]->(b) WHERE a.name = 'Ann' RETURN b.name AS name")
     >>> match.patterns[0].links[0].types, give.items
-    (('KNOWS',), (('name', Property(of=Variable(name='b'), key='name')),))
+    (('KNOWS',), (('name', Operation(mark='[]', arguments=(Variable(name='b'), Literal(value='name')))),))
     """
     return _Parser(tokens_of(statement)).statement()
 
@@ -189,10 +185,10 @@ class _Parser:
         self.depth -= 1
         return found
 
-    def joined(self, words: tuple[str, ...], inner: Callable[[], Expression]) -> Expression:
+    def joined(self, signs: tuple[str, ...], inner: Callable[[], Expression]) -> Expression:
         found = inner()
-        while word := next((word for word in words if self.word(word)), ""):
-            found = Binary(word, found, inner())
+        while sign := next((sign for sign in signs if self.word(sign) or self.mark(sign)), ""):
+            found = Operation(sign, (found, inner()))
         return found
 
     def negated(self) -> Expression:
@@ -200,46 +196,39 @@ class _Parser:
         while self.word("not"):
             count += 1
         found = self.compared()
-        return Unary("not", found) if count % 2 else found
+        return Operation("not", (found,)) if count % 2 else found
 
     def compared(self) -> Expression:
         found = self.summed()
         while True:
             if self.peek.kind == "mark" and self.peek.text in _COMPARE:
-                found = Binary(self.take().text, found, self.summed())
+                found = Operation(self.take().text, (found, self.summed()))
             elif self.word("in") or self.word("contains"):
-                found = Binary(self.before.lower(), found, self.summed())
+                found = Operation(self.before.lower(), (found, self.summed()))
             elif self.word("starts") or self.word("ends"):
                 word = self.before.lower()
                 self.need_word("with")
-                found = Binary(word, found, self.summed())
+                found = Operation(word, (found, self.summed()))
             elif self.word("is"):
                 negated = self.word("not")
                 self.need_word("null")
-                found = Unary("is not null" if negated else "is null", found)
+                found = Operation("is not null" if negated else "is null", (found,))
             else:
                 return found
 
     def summed(self) -> Expression:
-        return self.counted(("+", "-"), lambda: self.counted(("*", "/", "%"), self.signed))
-
-    def counted(self, marks: tuple[str, ...], inner: Callable[[], Expression]) -> Expression:
-        found = inner()
-        while mark := next((mark for mark in marks if self.mark(mark)), ""):
-            found = Binary(mark, found, inner())
-        return found
+        return self.joined(("+", "-"), lambda: self.joined(("*", "/", "%"), self.signed))
 
     def signed(self) -> Expression:
-        return Unary("-", self.followed()) if self.mark("-") else self.followed()
+        return Operation("-", (self.followed(),)) if self.mark("-") else self.followed()
 
     def followed(self) -> Expression:
         found = self.simple()
         while True:
             if self.mark("."):
-                found = Property(found, self.name())
+                found = Operation("[]", (found, Literal(self.name())))
             elif self.mark("["):
-                found = ListItem(found, self.expression())
-                self.need("]")
+                found = Operation("[]", (found, self.closed(self.expression(), "]")))
             else:
                 return found
 
@@ -254,7 +243,8 @@ class _Parser:
         if self.mark("("):
             return self.closed(self.expression(), ")")
         if self.mark("["):
-            return self.closed(ListOf(() if self.peek.text == "]" else self.several(self.expression)), "]")
+            items = () if self.peek.text == "]" else self.several(self.expression)
+            return self.closed(Operation("list", items), "]")
         if token.kind == "name" and token.text.lower() in _CONSTANTS:
             return Literal(_CONSTANTS[self.take().text.lower()])
         name = self.name()

@@ -67,39 +67,12 @@ class Variable:
 
 
 @dataclass(frozen=True)
-class Property:
-    """`of.key`"""
-
-    of: Expression
-    key: str
-
-
-@dataclass(frozen=True)
-class ListItem:
-    """`of[index]`"""
-
-    of: Expression
-    index: Expression
-
-
-@dataclass(frozen=True)
-class ListOf:
-    items: tuple[Expression, ...]
-
-
-@dataclass(frozen=True)
-class Unary:
-    """`not`, `-`, `is null`, `is not null`"""
+class Operation:
+    """A mark or word between or before values: `=`, `and`, `not`, `is null`; `[]` for `of[index]` and `of.key`, and
+    `list` for `[a, b]`."""
 
     mark: str
-    of: Expression
-
-
-@dataclass(frozen=True)
-class Binary:
-    mark: str
-    left: Expression
-    right: Expression
+    arguments: tuple[Expression, ...]
 
 
 @dataclass(frozen=True)
@@ -118,7 +91,7 @@ class Exists:
     pattern: Pattern
 
 
-Expression: TypeAlias = Literal | Variable | Property | ListItem | ListOf | Unary | Binary | FunctionCall | Exists
+Expression: TypeAlias = Literal | Variable | Operation | FunctionCall | Exists
 Wanted: TypeAlias = tuple[tuple[str, Expression], ...]
 
 
@@ -177,20 +150,3 @@ class Project:
 
 
 Clause: TypeAlias = Match | Unwind | Project
-
-
-def parts(expression: Expression) -> tuple[Expression, ...]:
-    """The expressions right below one."""
-    match expression:
-        case Property(of=of) | Unary(of=of):
-            return (of,)
-        case ListItem(of=of, index=index):
-            return (of, index)
-        case ListOf(items=items):
-            return items
-        case Binary(left=left, right=right):
-            return (left, right)
-        case FunctionCall(arguments=arguments):
-            return arguments
-        case _:
-            return ()

@@ -4,32 +4,24 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from spolia.evaluation.measures.answers.answer_text import answer_in
-from spolia.evaluation.measures.measure import Measure, Result, checked_item
+from spolia.evaluation.measures.measure import Result, checked_item
 from spolia.evaluation.measures.quote_places import GoldPlace, placed
-from spolia.evaluation.measures.retrieval_measure import checked_share, gold_ids, satisfied
+from spolia.evaluation.measures.retrieval_measure import GoldMeasure, gold_ids, satisfied
 from spolia.types import Item
 
 
 @dataclass(frozen=True)
-class CitationMeasure(Measure):
+class CitationMeasure(GoldMeasure):
     """A measure of which documents an answer cites; each counts once.
 
     Args:
         share: of gold that is a quote, how much must be cited: all of it by default, 0 for any character. Then places
             in documents are counted instead, and the parts of one quote as one.
     """
-
-    share: float = field(default=1.0, kw_only=True)
-
-    def __post_init__(self) -> None:
-        checked_share(self.share)
-
-    def applies(self, item: Item) -> bool:
-        return bool(item.gold)
 
     def score(self, result: Result, item: Item) -> float:
         checked_item(self, item)

@@ -53,12 +53,18 @@ class SetMeasure(Value, ABC):
         lower_is_better: whether it measures something bad.
         range: where its numbers can lie, which decides how sure they are and whether they are told times 100.
         additive: whether the total follows from the sums of the columns of what was seen.
+        rules: what its field `rule` may name, a variant of it.
     """
 
     called: ClassVar[str]
     lower_is_better: ClassVar[bool] = False
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     additive: ClassVar[bool] = False
+    rules: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        if self.rules:
+            checked_rule(self.called, getattr(self, "rule", ""), self.rules)
 
     @property
     def made(self) -> tuple[Value, ...]:

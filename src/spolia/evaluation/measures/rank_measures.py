@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from math import log2
 from typing import ClassVar
 
-from spolia.evaluation.measures.measure import checked_rule
 from spolia.evaluation.measures.retrieval_measure import (
     CutMeasure,
     RetrievalMeasure,
-    checked_k,
     first_ranks,
     gold_ids,
     group_firsts,
@@ -41,11 +39,7 @@ class ReciprocalRank(RetrievalMeasure):
     rule: str = ""
 
     called: ClassVar[str] = "MRR"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checked_k(self.k)
-        checked_rule(self.called, self.rule, ("autorag",))
+    rules: ClassVar[tuple[str, ...]] = ("autorag",)
 
     def of(self, found: Sequence[str], item: Item) -> float:
         if self.rule == "autorag":
@@ -81,27 +75,23 @@ class AveragePrecision(RetrievalMeasure):
     rule: str = ""
 
     called: ClassVar[str] = "MAP"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checked_k(self.k)
-        checked_rule(self.called, self.rule, ("ragas", "autorag"))
+    rules: ClassVar[tuple[str, ...]] = ("ragas", "autorag")
 
     def of(self, found: Sequence[str], item: Item) -> float:
         ranks = first_ranks(found[: self.k], item)
         if self.rule == "ragas":
-            return _of_found(list(ranks.values()))
+            return mean_precision(list(ranks.values()))
         if self.rule == "autorag":
             of_groups = (sorted(ranks[one] for one in group if one in ranks) for group in item.gold)
-            return sum(map(_of_found, of_groups)) / len(item.gold)
+            return sum(map(mean_precision, of_groups)) / len(item.gold)
         precision = {one: number / rank for number, (one, rank) in enumerate(ranks.items(), start=1)}
         return sum(precision[first] for first, _ in group_firsts(found[: self.k], item)) / len(item.gold)
 
 
-def _of_found(ranks: Sequence[int]) -> float:
+def mean_precision(ranks: Sequence[int]) -> float:
     """Precision at each of some ranks, averaged over them.
 
-    >>> _of_found([1, 3])
+    >>> mean_precision([1, 3])
     0.8333333333333333
     """
     return sum(number / rank for number, rank in enumerate(ranks, start=1)) / len(ranks) if ranks else 0.0
@@ -133,10 +123,7 @@ class NDCG(CutMeasure):
     rule: str = ""
 
     called: ClassVar[str] = "nDCG"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checked_rule(self.called, self.rule, ("exponential", "autorag"))
+    rules: ClassVar[tuple[str, ...]] = ("exponential", "autorag")
 
     def of(self, found: Sequence[str], item: Item) -> float:
         if self.rule == "autorag":

@@ -17,7 +17,23 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class RetrievalMeasure(Measure):
+class GoldMeasure(Measure):
+    """A measure that takes gold passages, of which a quote must be found to a `share`."""
+
+    share: float = field(default=1.0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.share <= 1:
+            raise MeasureError(f"A share of {self.share} of a quote cannot be found. Write a number from 0 to 1.")
+        checked_k(getattr(self, "k", None))
+
+    def applies(self, item: Item) -> bool:
+        return bool(item.gold)
+
+
+@dataclass(frozen=True)
+class RetrievalMeasure(GoldMeasure):
     """A measure of which passages were found, in which order.
 
     The gold is an AND of ORs: all groups are needed, and any member satisfies its group. With one passage in each group
@@ -27,14 +43,6 @@ class RetrievalMeasure(Measure):
         share: of gold that is a quote, how much must be found: all of it by default, 0.5 for half, 0 for any
             character. Several nodes may hold it together (`spolia.evaluation.measures.quote_places`).
     """
-
-    share: float = field(default=1.0, kw_only=True)
-
-    def __post_init__(self) -> None:
-        checked_share(self.share)
-
-    def applies(self, item: Item) -> bool:
-        return bool(item.gold)
 
     def score(self, result: Result, item: Item) -> float:
         checked_item(self, item)
@@ -56,10 +64,6 @@ class CutMeasure(RetrievalMeasure):
     """A measure of the first `k` places."""
 
     k: int = 10
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checked_k(self.k)
 
 
 @dataclass(frozen=True)
@@ -101,12 +105,6 @@ def checked_k(k: int | None) -> None:
     """Refuse to look at no place at all."""
     if k is not None and k < 1:
         raise MeasureError(f"A measure of the first {k} places measures nothing. Write k = 1 or more.")
-
-
-def checked_share(share: float) -> None:
-    """Refuse a share that no quote could have."""
-    if not 0 <= share <= 1:
-        raise MeasureError(f"A share of {share} of a quote cannot be found. Write a number from 0 to 1.")
 
 
 def found_ids(result: Result) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import string
 import unicodedata
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from spolia.errors import MeasureError
 from spolia.evaluation.measures.measure import Measure, Result, checked_item
@@ -35,6 +36,26 @@ class AnswerMeasure(Measure):
     @abstractmethod
     def of(self, text: str, answers: Sequence[str]) -> float | None:
         """The number for a text, given one accepted answer at least."""
+
+
+@dataclass(frozen=True)
+class WordMeasure(AnswerMeasure):
+    """A measure of the words of an answer, each accepted one by itself."""
+
+    words: str = "squad"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checked_words(self.called, self.words)
+
+    def of(self, text: str, answers: Sequence[str]) -> float:
+        cut = TOKENISERS[self.words]
+        found = cut(text)
+        return max(self.against(found, cut(answer)) for answer in answers or ("",))
+
+    @abstractmethod
+    def against(self, found: list[str], gold: list[str]) -> float:
+        """The number for the words of an answer and those of an accepted one."""
 
 
 def said(result: Result) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from itertools import islice
 from math import exp, log
 from typing import ClassVar
 
-from spolia.evaluation.measures.answers.answer_text import TOKENISERS, AnswerMeasure, checked_words, said
+from spolia.evaluation.measures.answers.answer_text import TOKENISERS, WordMeasure, checked_words, said
 from spolia.evaluation.measures.answers.string_match import overlap
 from spolia.evaluation.measures.measure import Case, Seen, SetMeasure
 from spolia.evaluation.measures.recall_precision import harmonic
@@ -89,26 +88,7 @@ def _by_length(grams: Grams) -> list[int]:
 
 
 @dataclass(frozen=True)
-class _Rouge(AnswerMeasure):
-    """What the three have in common."""
-
-    words: str = "rouge"
-
-    def __post_init__(self) -> None:
-        checked_words(self.called, self.words)
-
-    def of(self, text: str, answers: Sequence[str]) -> float:
-        cut = TOKENISERS[self.words]
-        found = cut(text)
-        return max(self.against(found, cut(answer)) for answer in answers)
-
-    @abstractmethod
-    def against(self, found: list[str], gold: list[str]) -> float:
-        """F of two lists of words."""
-
-
-@dataclass(frozen=True)
-class Rouge1(_Rouge):
+class Rouge1(WordMeasure):
     """F1 of the words shared with the reference; the best over the accepted answers. No stemming.
 
     Args:
@@ -120,6 +100,8 @@ class Rouge1(_Rouge):
     ('ROUGE-1', 0.5714285714285715)
     """
 
+    words: str = "rouge"
+
     called: ClassVar[str] = "ROUGE-1"
 
     def against(self, found: list[str], gold: list[str]) -> float:
@@ -127,7 +109,7 @@ class Rouge1(_Rouge):
 
 
 @dataclass(frozen=True)
-class Rouge2(_Rouge):
+class Rouge2(WordMeasure):
     """F1 of the pairs of neighbouring words shared with the reference; else as `ROUGE-1`.
 
     Args:
@@ -139,6 +121,8 @@ class Rouge2(_Rouge):
     ('ROUGE-2(words="unicode")', 0.4)
     """
 
+    words: str = "rouge"
+
     called: ClassVar[str] = "ROUGE-2"
 
     def against(self, found: list[str], gold: list[str]) -> float:
@@ -148,7 +132,7 @@ class Rouge2(_Rouge):
 
 
 @dataclass(frozen=True)
-class RougeL(_Rouge):
+class RougeL(WordMeasure):
     """F1 of the longest common subsequence with the reference; else as `ROUGE-1`.
 
     Args:
@@ -159,6 +143,8 @@ class RougeL(_Rouge):
     >>> str(RougeL()), RougeL().of("the cat sat down", ["down the cat lay"])  # "the cat": P = R = 2/4
     ('ROUGE-L', 0.5)
     """
+
+    words: str = "rouge"
 
     called: ClassVar[str] = "ROUGE-L"
 

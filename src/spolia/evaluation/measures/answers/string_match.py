@@ -12,18 +12,19 @@ from spolia.errors import MeasureError
 from spolia.evaluation.measures.answers.answer_text import (
     TOKENISERS,
     AnswerMeasure,
+    WordMeasure,
     checked_words,
     normalised,
     unanswerable,
 )
-from spolia.evaluation.measures.measure import Measure, Result, checked_item, checked_rule
+from spolia.evaluation.measures.measure import Measure, Result, checked_item
 from spolia.evaluation.measures.recall_precision import harmonic
 from spolia.evaluation.measures.retrieval_measure import checked_k
 from spolia.types import Answer, Item
 
 
 @dataclass(frozen=True)
-class ExactMatch(AnswerMeasure):
+class ExactMatch(WordMeasure):
     """1 if the answer has exactly the words of an accepted one, else 0.
 
     Args:
@@ -39,14 +40,10 @@ class ExactMatch(AnswerMeasure):
     ('EM', 1.0)
     """
 
-    words: str = "squad"
     rule: str = ""
 
     called: ClassVar[str] = "EM"
-
-    def __post_init__(self) -> None:
-        checked_words(self.called, self.words)
-        checked_rule(self.called, self.rule, ("squad2", "regex"))
+    rules: ClassVar[tuple[str, ...]] = ("squad2", "regex")
 
     def applies(self, item: Item) -> bool:
         return bool(item.answers) or (self.rule == "squad2" and unanswerable(item))
@@ -54,9 +51,10 @@ class ExactMatch(AnswerMeasure):
     def of(self, text: str, answers: Sequence[str]) -> float:
         if self.rule == "regex":
             return float(any(_matches(answer, normalised(text)) for answer in answers))
-        cut = TOKENISERS[self.words]
-        found = cut(text)
-        return float(any(cut(answer) == found for answer in answers or ("",)))
+        return super().of(text, answers)
+
+    def against(self, found: list[str], gold: list[str]) -> float:
+        return float(found == gold)
 
 
 def _matches(pattern: str, text: str) -> bool:
@@ -69,7 +67,7 @@ def _matches(pattern: str, text: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Accuracy(AnswerMeasure):
+class Accuracy(WordMeasure):
     """1 if the words of an accepted answer stand in the answer, in a row, else 0.
 
     Args:
@@ -85,14 +83,10 @@ class Accuracy(AnswerMeasure):
     ('Acc', 0.0, 1.0)
     """
 
-    words: str = "squad"
     rule: str = ""
 
     called: ClassVar[str] = "Acc"
-
-    def __post_init__(self) -> None:
-        checked_words(self.called, self.words)
-        checked_rule(self.called, self.rule, ("flashrag", "prefrag", "bioasq"))
+    rules: ClassVar[tuple[str, ...]] = ("flashrag", "prefrag", "bioasq")
 
     def of(self, text: str, answers: Sequence[str]) -> float:
         if self.rule == "flashrag":
@@ -102,18 +96,19 @@ class Accuracy(AnswerMeasure):
             return float(any(answer.lower() in text.lower() for answer in answers))
         if self.rule == "bioasq":
             return float(any(_stands_in(answer.lower(), text.lower()) for answer in answers))
-        return float(any(holds(text, answer, self.words) for answer in answers))
+        return super().of(text, answers)
+
+    def against(self, found: list[str], gold: list[str]) -> float:
+        return float(holds(found, gold))
 
 
-def holds(text: str, answer: str, words: str) -> bool:
-    """Whether the words of an answer, one at least, stand in a text in a row.
+def holds(found: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Whether some words, one at least, stand among others in a row.
 
-    >>> holds("It opened in 19740.", "1974", "squad"), holds("In 1974, it opened.", "1974!", "squad")
-    (False, True)
+    >>> holds(["it", "opened", "in", "1974"], ["in", "1974"]), holds(["19740"], ["1974"]), holds(["1974"], [])
+    (True, False, False)
     """
-    cut = TOKENISERS[words]
-    wanted = " ".join(cut(answer))
-    return bool(wanted) and f" {wanted} " in f" {' '.join(cut(text))} "
+    return bool(wanted) and f" {' '.join(wanted)} " in f" {' '.join(found)} "
 
 
 def _stands_in(pattern: str, text: str) -> bool:
@@ -127,7 +122,7 @@ _CLOSED = (["yes"], ["no"], ["noanswer"])
 
 
 @dataclass(frozen=True)
-class F1(AnswerMeasure):
+class F1(WordMeasure):
     """Overlap of words: harmonic mean of the share of the answer's words that the gold has, and the reverse.
 
     Words are counted as often as they stand in both. The best over the accepted answers. No overlap is 0, also where
@@ -145,24 +140,15 @@ class F1(AnswerMeasure):
     ('F1(rule="hotpotqa")', 0.5, 0.0)
     """
 
-    words: str = "squad"
     rule: str = ""
 
     called: ClassVar[str] = "F1"
-
-    def __post_init__(self) -> None:
-        checked_words(self.called, self.words)
-        checked_rule(self.called, self.rule, ("squad2", "hotpotqa"))
+    rules: ClassVar[tuple[str, ...]] = ("squad2", "hotpotqa")
 
     def applies(self, item: Item) -> bool:
         return bool(item.answers) or (self.rule == "squad2" and unanswerable(item))
 
-    def of(self, text: str, answers: Sequence[str]) -> float:
-        cut = TOKENISERS[self.words]
-        found = cut(text)
-        return max(self._against(found, cut(answer)) for answer in answers or ("",))
-
-    def _against(self, found: list[str], gold: list[str]) -> float:
+    def against(self, found: list[str], gold: list[str]) -> float:
         if self.rule == "squad2" and not (found and gold):
             return float(found == gold)
         if self.rule == "hotpotqa" and found != gold and (found in _CLOSED or gold in _CLOSED):
@@ -233,5 +219,6 @@ class AnswerHit(Measure):
         ranking = result.evidence if isinstance(result, Answer) else result
         if ranking is None:
             raise MeasureError("An Answer without evidence holds no passages. Measure the Ranking before it.")
-        texts = [node.shown_text for node in ranking.cut(self.k).nodes]
-        return float(any(holds(text, answer, self.words) for text in texts for answer in item.answers))
+        cut = TOKENISERS[self.words]
+        texts, answers = [cut(node.shown_text) for node in ranking.cut(self.k).nodes], list(map(cut, item.answers))
+        return float(any(holds(text, answer) for text in texts for answer in answers))

@@ -9,7 +9,7 @@ from typing import ClassVar, TypeAlias
 
 from spolia.core.sentences import sentences
 from spolia.evaluation.measures.answers.answer_text import answer_in
-from spolia.evaluation.measures.judged.judge import UNDETERMINED, JudgedMeasure, OrUndetermined, judgements
+from spolia.evaluation.measures.judged.judge import JudgedMeasure, judgements, judging_role
 from spolia.evaluation.measures.measure import Result
 from spolia.models.parsers import YesNo
 from spolia.models.prompting.role import Ask, Brief, Role
@@ -19,9 +19,7 @@ from spolia.types import Answer, Item
 Cited: TypeAlias = tuple[str, tuple[str, ...]]
 """A sentence without its markers, and the passages that it cites."""
 
-SUPPORTED: Role[bool | None] = Role(
-    "spolia:evaluation/measures/judged/prompts/supported.txt", OrUndetermined(YesNo()), default=UNDETERMINED
-)
+SUPPORTED: Role[bool | None] = judging_role("supported", YesNo())
 _MARKER = re.compile(r"\[(\d{1,4})\]")
 _LEADING = re.compile(r"(?:\[\d{1,4}\]\s?)+")
 
@@ -30,9 +28,6 @@ _LEADING = re.compile(r"(?:\[\d{1,4}\]\s?)+")
 class _Support(JudgedMeasure):
     llm: LanguageModel
     role: Role[bool | None] = SUPPORTED
-
-    def applies(self, item: Item) -> bool:
-        return True
 
     def supports(self, pairs: Sequence[Cited]) -> list[bool | None]:
         """Whether each sentence follows from the passages beside it; from no passage nothing does."""

@@ -9,7 +9,7 @@ from typing import ClassVar, Final, cast
 
 from spolia.errors import MeasureError
 from spolia.evaluation.measures.answers.answer_text import said
-from spolia.evaluation.measures.judged.judge import UNDETERMINED, JudgedMeasure, OrUndetermined, judgements, passages
+from spolia.evaluation.measures.judged.judge import JudgedMeasure, judgements, judging_role, passages
 from spolia.evaluation.measures.measure import Result, checked_rule
 from spolia.models.parsers import Number
 from spolia.models.prompting.likelihood import FirstTokens
@@ -110,8 +110,8 @@ class GEval(JudgedMeasure):
 
     @property
     def _role(self) -> Role[float | None]:
-        prompt = self.prompt or f"spolia:evaluation/measures/judged/prompts/{self.aspect}.txt"
-        return Role(prompt, OrUndetermined(Number(WORST, BEST)), default=UNDETERMINED)
+        role = judging_role(self.aspect, Number(WORST, BEST))
+        return role.but(prompt=self.prompt) if self.prompt else role
 
 
 def expected_grade(tokens: Sequence[Token]) -> float | None:

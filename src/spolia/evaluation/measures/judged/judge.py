@@ -14,8 +14,8 @@ from spolia.errors import BudgetSpent, MeasureError, ModelRejected, ModelUnavail
 from spolia.evaluation.measures.measure import Case, Measure, Result, Seen
 from spolia.indexing.transforms.llm_transform import says_nothing
 from spolia.models.parsers import Lines, OneOf, Parser
-from spolia.models.prompting.role import Brief
-from spolia.types import Answer, Failure
+from spolia.models.prompting.role import Brief, Role
+from spolia.types import Answer, Failure, Item
 
 UNDETERMINED = "undetermined"
 """What a judge may write, and the default of every role here."""
@@ -77,6 +77,12 @@ class Decisions(Parser[tuple[bool | None, ...]]):
         return tuple(found)
 
 
+def judging_role(file: str, parser: Parser[Any]) -> Role[Any]:
+    """The role of a judge by its prompt file here, whose reply may be `undetermined`."""
+    place = f"spolia:evaluation/measures/judged/prompts/{file}.txt"
+    return Role(place, OrUndetermined(parser), default=UNDETERMINED)
+
+
 def _first_words(line: str) -> str:
     """The beginning of a line, where its verdict stands, without the reason after it: `Statement 2: no`."""
     return " ".join(re.findall(r"\w+", line)[:3])
@@ -105,12 +111,16 @@ class JudgedMeasure(Measure):
             print(measured(Faithfulness(llm), cases))
     """
 
+    def applies(self, item: Item) -> bool:
+        return True
+
     def all_seen(self, cases: Sequence[Case]) -> list[Seen | None]:
-        results = gather([partial(self.seen, case) for case in cases])
-        for result in results:
+        found: list[Seen | None] = []
+        for result in gather([partial(self.seen, case) for case in cases]):
             if isinstance(result, Failure):
                 raise result.raised()
-        return [None if isinstance(result, Failure) else result for result in results]
+            found.append(result)
+        return found
 
 
 def passages(result: Result) -> tuple[str, ...]:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from spolia.evaluation.measures.answers.answer_text import said
 from spolia.evaluation.measures.judged.judge import (
-    UNDETERMINED,
     Decisions,
     JudgedMeasure,
-    OrUndetermined,
     Statements,
     judgements,
+    judging_role,
     passages,
 )
 from spolia.evaluation.measures.measure import Result, checked_item
+from spolia.evaluation.measures.rank_measures import mean_precision
 from spolia.indexing.transforms.llm_transform import Questions
 from spolia.models.parsers import YesNo
 from spolia.models.prompting.role import Ask, Brief, Role
@@ -24,12 +23,8 @@ from spolia.models.prompting.template import Setting
 from spolia.models.protocols import Embedder, LanguageModel
 from spolia.types import Item
 
-STATED: Role[tuple[str, ...] | None] = Role(
-    "spolia:evaluation/measures/judged/prompts/statements.txt", OrUndetermined(Statements()), default=UNDETERMINED
-)
-BACKED: Role[tuple[bool | None, ...] | None] = Role(
-    "spolia:evaluation/measures/judged/prompts/backed.txt", OrUndetermined(Decisions()), default=UNDETERMINED
-)
+STATED: Role[tuple[str, ...] | None] = judging_role("statements", Statements())
+BACKED: Role[tuple[bool | None, ...] | None] = judging_role("backed", Decisions())
 
 
 @dataclass(frozen=True)
@@ -63,9 +58,6 @@ class Faithfulness(JudgedMeasure):
 
     called: ClassVar[str] = "Faithfulness"
 
-    def applies(self, item: Item) -> bool:
-        return True
-
     def score(self, result: Result, item: Item) -> float | None:
         answer, shown = said(result), passages(result)
         if not answer.strip():
@@ -85,9 +77,7 @@ class Faithfulness(JudgedMeasure):
         return float(sum(verdicts) / len(verdicts))
 
 
-ASKED: Role[tuple[str, ...] | None] = Role(
-    "spolia:evaluation/measures/judged/prompts/asked.txt", OrUndetermined(Questions()), default=UNDETERMINED
-)
+ASKED: Role[tuple[str, ...] | None] = judging_role("asked", Questions())
 
 
 @dataclass(frozen=True)
@@ -122,9 +112,6 @@ class AnswerRelevancy(JudgedMeasure):
     called: ClassVar[str] = "AnswerRelevancy"
     range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
 
-    def applies(self, item: Item) -> bool:
-        return True
-
     def score(self, result: Result, item: Item) -> float | None:
         answer = said(result)
         if not answer.strip():
@@ -137,9 +124,7 @@ class AnswerRelevancy(JudgedMeasure):
         return float(sum(own @ other for other in others) / len(others))
 
 
-USEFUL: Role[bool | None] = Role(
-    "spolia:evaluation/measures/judged/prompts/useful.txt", OrUndetermined(YesNo()), default=UNDETERMINED
-)
+USEFUL: Role[bool | None] = judging_role("useful", YesNo())
 
 
 @dataclass(frozen=True)
@@ -178,22 +163,11 @@ class ContextPrecision(JudgedMeasure):
             Brief.of(question=item.question, answers=item.answers, passage=passage) for passage in passages(result)
         ]
         verdicts = judgements(Ask(self.llm, self.role), briefs)
-        return None if None in verdicts else mean_precision(verdicts)
+        useful = [rank for rank, verdict in enumerate(verdicts, start=1) if verdict]
+        return None if None in verdicts else mean_precision(useful)
 
 
-def mean_precision(useful: Sequence[bool]) -> float:
-    """Precision at the rank of each useful passage, averaged over them.
-
-    >>> mean_precision([False, True])
-    0.5
-    """
-    ranks = [rank for rank, one in enumerate(useful, start=1) if one]
-    return sum(number / rank for number, rank in enumerate(ranks, start=1)) / len(ranks) if ranks else 0.0
-
-
-CORRECT: Role[bool | None] = Role(
-    "spolia:evaluation/measures/judged/prompts/correct.txt", OrUndetermined(YesNo()), default=UNDETERMINED
-)
+CORRECT: Role[bool | None] = judging_role("correct", YesNo())
 
 
 @dataclass(frozen=True)
