@@ -47,7 +47,8 @@ IN_QUOTES = 'Write the question in quotes: spolia {} "What is it about?"'
 
 COMMANDS: dict[str, Any] = {
     "index": spread(index), "sync": spread(index), "plan": spread(plan), "docs": docs, "groups": groups,
-    "export": export, "import": import_, "search": search, "ask": ask, "eval": evaluate, "gate": gate,
+    "export": export, "import": import_, "search": spread(search), "ask": spread(ask), "eval": spread(evaluate),
+    "gate": spread(gate),
     "calibrate": calibrate, "data": data, "check": check, "show": show, "prompts": prompts, "trace": trace,
     "doctor": doctor,
 }  # fmt: skip

@@ -13,6 +13,7 @@ import typer
 from spolia.cli.commands.ask import ask
 from spolia.cli.commands.index import index
 from spolia.cli.exit_codes import Exit, guarded
+from spolia.cli.options import SearchOptions
 from spolia.cli.screen import Screen, one_line
 from spolia.cli.store_options import StoreOptions
 
@@ -33,7 +34,7 @@ def demo(folder: Annotated[str, typer.Argument(metavar="DIR")] = "docs") -> Exit
     index(StoreOptions(store, [str(source)]))
     for question in questions(source, store):
         screen.show(f'\n$ spolia ask "{question}" --store {store}')
-        ask(question, store=store)
+        ask(SearchOptions(question), store=store)
     screen.show(
         f"\nNext:  source {Path(sys.prefix, 'bin', 'activate')}\n"
         f'       spolia ask "…" --store {store}\n       spolia search "…" --store {store}\n       spolia --help'

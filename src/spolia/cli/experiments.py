@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spolia.cli.destinations import tell_of_measured
 from spolia.cli.flow_parts import CHOOSING, Parts, flow_of, from_file, is_file, judging, model_at, parts_of
+from spolia.cli.options import MeasuringOptions
 from spolia.cli.run_record import recorded
 from spolia.cli.screen import Screen
 from spolia.cli.stand_ins import STAND_IN
-from spolia.cli.user_modules import UserModules
+from spolia.cli.user_modules import own
 from spolia.core.operator import Operator
 from spolia.errors import DataError, MissingExtra, WeightsError
 from spolia.evaluation.data.dataset import DataSet, drawn, part_of
@@ -54,37 +55,30 @@ class EvaluationSetup:
 
 
 @dataclass(frozen=True)
-class EvaluationOptions:
-    """What the options of `spolia eval` say of data and models."""
+class EvaluationRun:
+    """Flows asked the questions of a data set, as the options of `spolia eval` and `spolia gate` say."""
 
     screen: Screen
     data: Path
-    split: str
-    limit: int | None
-    seed: int
-    llm: str
-    model: str
-    weights: str
-    known: UserModules = field(default_factory=UserModules)
-    store: str | None = None
-    prompts: Path | None = None
+    given: MeasuringOptions
 
     def ready(self, names: Sequence[str], measures: str) -> EvaluationSetup:
         """The flows of these names, over the data set's passages or the store, and the questions to ask them."""
-        source, reader = DataSet(str(self.data), self.split), model_at(self.llm, self.model)
-        wanted = parse_measures(measures, llm=judging(reader), embedder=MiniLM(self.weights), own=self.known.measures)
-        every = list(DataSet(str(self.data)).items(stored=self.store is not None))
-        items = drawn([one for one in every if self.split in ("", part_of(one.id))], self.limit, self.seed)
+        given, mine = self.given, own(self.given.known)
+        source, reader = DataSet(str(self.data), given.split), model_at(given.llm, given.model)
+        wanted = parse_measures(measures, llm=judging(reader), embedder=MiniLM(given.weights), own=mine.measures)
+        every = list(DataSet(str(self.data)).items(stored=given.store is not None))
+        items = drawn([one for one in every if given.split in ("", part_of(one.id))], given.limit, given.seed)
         if not items:
-            part = f" of the part {self.split}, and {len(every):,} of others. Name another one" if every else ""
+            part = f" of the part {given.split}, and {len(every):,} of others. Name another one" if every else ""
             raise DataError(f"{source.path} has no questions{part or '. Write at least one'}.")
-        if self.store is None:
+        if given.store is None:
             with self.screen.progress(f"indexing {source.name}") as told:
-                parts, unsuited = parts_over(source, names, self.weights, reader, told, self.known.operators)
+                parts, unsuited = parts_over(source, names, given.weights, reader, told, mine.operators)
         else:
-            parts, unsuited = parts_of(self.store, self.weights, reader).but(known=self.known.operators), ""
-        parts = parts.but(prompts=self.prompts)
-        if self.prompts is not None and (judges := self.prompts / "evaluation").is_dir():
+            parts, unsuited = parts_of(given.store, given.weights, reader).but(known=mine.operators), ""
+        parts = parts.but(prompts=given.prompts)
+        if given.prompts is not None and (judges := given.prompts / "evaluation").is_dir():
             self.screen.say(
                 f"{judges} is not used: a judge's prompt is a part of its measure. Write it in --measures, for example "
                 "'Correctness(role=\"FILE\")'.",
@@ -95,35 +89,19 @@ class EvaluationOptions:
         return EvaluationSetup(source, marks_of(every), items, wanted, flows, parts, chosen)
 
     def report(
-        self,
-        names: Sequence[str],
-        measures: str,
-        *,
-        by: Sequence[str] | None,
-        correction: str,
-        save: Path | None,
-        again: bool,
-        overlap: bool,
+        self, names: Sequence[str], measures: str, *, save: Path | None, again: bool, **how: Any
     ) -> tuple[Report, Sequence[str], Traces | None]:
-        """Ask the flows of these names; and what each of them is, and where its steps are."""
+        """Ask the flows of these names; and what each of them is, and where its steps are; `how` is for `Experiment`."""
         ready = self.ready(names, measures)
-        experiment = Experiment(
-            ready.flows,
-            ready.items,
-            ready.measures,
-            data=ready.data.name,
-            by=by,
-            correction=correction,
-            overlap=overlap,
-        )
+        experiment = Experiment(ready.flows, ready.items, ready.measures, data=ready.data.name, **how)
         with self._asking(ready, anew=again) as (run, told):
             found = experiment.run(run=run, path=save or kept_in(), again=again, looks=self._looks(ready), told=told)
             asked = found.table.asked
             if kept := found.n * len(found.flows) - asked:
                 whole = f"{asked:,} asked now" if asked else "nothing was asked"
                 self.screen.say(f"{several(kept, 'answer')} kept from before, {whole}; --again asks anew.")
-            if self.split in TUNED:
-                what = f"{several(found.n, 'question')} of the part {self.split}"
+            if self.given.split in TUNED:
+                what = f"{several(found.n, 'question')} of the part {self.given.split}"
                 self.screen.say(f"{what} looked at, and not reported on from now on: spolia data looks {self.data}")
             return found, ready.chosen, _traces(run)
 
@@ -150,7 +128,7 @@ class EvaluationOptions:
             return gate.gate(experiment, before, **how, run=run, path=kept_in(), told=told)
 
     def _looks(self, ready: EvaluationSetup) -> Looks:
-        return Looks(kept_in() / LOOKS, ready.marks, self.split)
+        return Looks(kept_in() / LOOKS, ready.marks, self.given.split)
 
     @contextmanager
     def _asking(self, ready: EvaluationSetup, *, anew: bool = False) -> Iterator[tuple[Run, Told]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, get_type_hints
@@ -30,7 +30,6 @@ def argument(metavar: str, help: str) -> Any:
 
 StorePath: TypeAlias = Annotated[str, option("--store STORE", STORES)]
 MaybeStore: TypeAlias = Annotated[str | None, option("--store STORE", STORES)]
-Question: TypeAlias = Annotated[str, argument("QUESTION", "What to look for, in quotes.")]
 Access: TypeAlias = Annotated[
     list[str] | None,
     option("--access PRINCIPAL", "The user or group who asks; repeat it. Without it you find what everybody may read."),
@@ -57,9 +56,6 @@ Where: TypeAlias = Annotated[
         "--where CONDITION", "A filter: year=2020, 'tag in a,b', 'year>=2020', kind!=draft, 'file_modified>2026-01-31'."
     ),
 ]
-Searched: TypeAlias = Annotated[
-    str, typer.Option("--group", metavar="NAME", help="The node group to search; built if it is not there.")
-]
 FlowName: TypeAlias = Annotated[str, typer.Option("--flow", metavar="FLOW", help=FLOWS)]
 AsJson: TypeAlias = Annotated[bool, option("--json", "One JSON object on stdout, messages on stderr.")]
 Weights: TypeAlias = Annotated[
@@ -72,6 +68,45 @@ ModelName: TypeAlias = Annotated[str, option("--model NAME", "The model's name o
 FlowArgument: TypeAlias = Annotated[str, argument("FLOW", FLOWS)]
 WAIT_S = 10.0
 Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for another writer.")]
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """What `spolia search` and `spolia ask` take alike."""
+
+    question: Annotated[str, argument("QUESTION", "What to look for, in quotes.")]
+    where: Where = None
+    access: Access = None
+    group: Annotated[
+        str, typer.Option("--group", metavar="NAME", help="The node group to search; built if it is not there.")
+    ] = "chunk"
+    known: Known = None
+    prompts: OwnPrompts = None
+    weights: Weights = ""
+    json: AsJson = False
+
+
+@dataclass(frozen=True)
+class MeasuringOptions:
+    """What `spolia eval` and `spolia gate` take alike."""
+
+    split: Annotated[
+        str, option("--split PART", "Only this part: tune (what you tune on is refused later), select, or report.")
+    ] = ""
+    limit: Annotated[int | None, option("--limit", "At most so many questions, drawn by the seed.", min=1)] = None
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Which questions are drawn.")] = 0
+    known: Known = None
+    store: Annotated[
+        str | None,
+        option(
+            "--store STORE", "The store to ask, whose documents the gold names; by default the data's own passages."
+        ),
+    ] = None
+    llm: ModelUrl = ""
+    model: ModelName = ""
+    prompts: OwnPrompts = None
+    weights: Weights = ""
+    json: AsJson = False
 
 
 def spread(body: Callable[..., Exit]) -> Callable[..., Exit]:

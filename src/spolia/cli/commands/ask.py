@@ -10,21 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from spolia.cli.commands.index import without_name
 from spolia.cli.destinations import tell_of_models
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import (
-    Access,
-    AsJson,
-    FlowName,
-    Known,
-    MaybeStore,
-    ModelName,
-    ModelUrl,
-    OwnPrompts,
-    Question,
-    Searched,
-    Weights,
-    Where,
-    argument,
-)
+from spolia.cli.options import FlowName, MaybeStore, ModelName, ModelUrl, SearchOptions, argument
 from spolia.cli.screen import Screen, visible
 from spolia.cli.store_options import StoreOptions
 from spolia.errors import QueryError
@@ -42,19 +28,12 @@ Folder = Annotated[Path | None, argument("DIR", "Index this folder first, into a
 
 
 def ask(
-    question: Question,
+    given: SearchOptions,
     folder: Folder = None,
     store: MaybeStore = None,
-    where: Where = None,
-    access: Access = None,
-    group: Searched = "chunk",
     flow: FlowName = "naive",
-    known: Known = None,
     llm: ModelUrl = "",
     model: ModelName = "",
-    prompts: OwnPrompts = None,
-    weights: Weights = "",
-    json: AsJson = False,
 ) -> Exit:
     """Answer a question from a store or a folder, with citations; abstain where nothing answers it.
 
@@ -64,7 +43,7 @@ def ask(
     from spolia.cli.results import FirstUses, answer_data, citation_lines
     from spolia.cli.run_record import recorded, store_for
 
-    screen, reader, partly = Screen(json=json), model_at(llm, model), False
+    screen, reader, partly = Screen(json=given.json), model_at(llm, model), False
     at = store or (store_for(folder) if folder is not None else None)
     if at is None:
         raise QueryError("Nothing to ask: name a store with --store PATH, or a folder: spolia ask QUESTION DIR.")
@@ -73,11 +52,11 @@ def ask(
             f"There is no folder {str(folder)!r}. Write the path of one; and a question of several words in quotes."
         )
     if folder is not None:
-        partly = _indexed(screen, folder, at, weights)
-    with recorded(at, screen, access) as run:
-        parts = parts_of(at, weights, reader, group, known, prompts)
+        partly = _indexed(screen, folder, at, given.weights)
+    with recorded(at, screen, given.access) as run:
+        parts = parts_of(at, given.weights, reader, given.group, given.known, given.prompts)
         first = FirstUses(parts.chunks.corpus)
-        query = query_of(question, where, parts)
+        query = query_of(given.question, given.where, parts)
         running, chosen = flow_of(flow, parts)
         if chosen:
             screen.say(chosen)
@@ -85,8 +64,8 @@ def ask(
         asked = tell_of_models(screen, whole, reader)
         answer = _answered(screen, run, whole, query, live=asked)
         first.look()
-        said = answer_data(answer, partial(_boxes, str(at), access)) if json else {}
-        screen.give(question=question, flow=flow, chosen=chosen, store=at, run=run.id, **said, **first.data())
+        said = answer_data(answer, partial(_boxes, str(at), given.access)) if given.json else {}
+        screen.give(question=given.question, flow=flow, chosen=chosen, store=at, run=run.id, **said, **first.data())
         screen.show(*citation_lines(answer))
     first.tell(screen)
     if answer.abstained:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import FLOWS, AsJson, Known, ModelName, ModelUrl, OwnPrompts, Weights, argument, option
+from spolia.cli.options import FLOWS, MeasuringOptions, argument, option
 from spolia.cli.screen import Screen, json_text, table
 from spolia.errors import DataError
 
@@ -61,14 +61,6 @@ TOLD = 40
 Flows = Annotated[list[str], argument("FLOW...", f"One flow or several. {FLOWS}")]
 DATA = "Folder with questions.jsonl, and corpus.jsonl unless they are asked of a store."
 DataFolder = Annotated[Path, option("--data DIR", DATA)]
-OverStore = Annotated[
-    str | None,
-    option("--store STORE", "The store to ask, whose documents the gold names; by default the data's own passages."),
-]
-Part = Annotated[
-    str, option("--split PART", "Only this part: tune (what you tune on is refused later), select, or report.")
-]
-Limit = Annotated[int | None, option("--limit", "At most so many questions, drawn by the seed.", min=1)]
 By = Annotated[
     list[str] | None,
     typer.Option(
@@ -93,25 +85,16 @@ Reports = Annotated[
 
 
 def evaluate(
+    given: MeasuringOptions,
     flows: Flows,
     data: DataFolder,
     measures: Annotated[str, typer.Option("--measures", metavar="LIST", help=WHAT)] = MEASURES,
-    split: Part = "",
-    limit: Limit = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Which questions are drawn.")] = 0,
     by: By = None,
     correction: Correction = "holm",
     save: Kept = None,
     again: Annotated[bool, option("--again", "Ask every question again, also those that are kept.")] = False,
     report: Reports = None,
     overlap: Annotated[bool, option("--overlap", "Allow questions that flows were chosen by.")] = False,
-    known: Known = None,
-    store: OverStore = None,
-    llm: ModelUrl = "",
-    model: ModelName = "",
-    prompts: OwnPrompts = None,
-    weights: Weights = "",
-    json: AsJson = False,
 ) -> Exit:
     """Measure flows on the same questions, with 95 % intervals, and say which differences are shown.
 
@@ -119,15 +102,13 @@ def evaluate(
     again, and the report says so. The passages are indexed once and kept in the cache directory: SPOLIA_CACHE, else
     ~/.cache/spolia.
     """
-    from spolia.cli.experiments import EvaluationOptions
-    from spolia.cli.user_modules import own
+    from spolia.cli.experiments import EvaluationRun
 
-    screen = Screen(json=json)
+    screen = Screen(json=given.json)
     refuse_other_kinds(report or ())
     if save is not None and not save.suffix and not save.exists():
         save = save.with_suffix(".experiment")
-    wanted = EvaluationOptions(screen, data, split, limit, seed, llm, model, weights, own(known), store, prompts)
-    found, chosen, traces = wanted.report(
+    found, chosen, traces = EvaluationRun(screen, data, given).report(
         flows, measures, by=by, correction=correction, save=save, again=again, overlap=overlap
     )
     for path in report or ():

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from spolia.cli.commands.eval import DATA, MEASURES, WHAT, Limit, OverStore, Part, as_table, refuse_other_kinds
+from spolia.cli.commands.eval import DATA, MEASURES, WHAT, as_table, refuse_other_kinds
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import FLOWS, AsJson, Known, ModelName, ModelUrl, OwnPrompts, Weights, argument, option
+from spolia.cli.options import FLOWS, MeasuringOptions, argument, option
 from spolia.cli.screen import Screen, json_text
 from spolia.errors import DataError
 from spolia.evaluation.plurals import several
@@ -40,25 +39,16 @@ Written = Annotated[list[Path] | None, option("--report FILE", "Write a report: 
 
 
 def gate(
+    given: MeasuringOptions,
     baseline: File,
     flow: Flow = None,
     data: Data = None,
-    store: OverStore = None,
     write: Annotated[bool, option("--write", "Write the baseline from the flow as it is now.")] = False,
     measures: Annotated[str, option("--measures LIST", f"With --write. {WHAT}")] = "",
-    split: Part = "",
-    limit: Limit = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Which questions are drawn.")] = 0,
     tolerance: Tolerances = None,
     rule: Annotated[str, option("--rule NAME", RULE)] = "",
     report: Written = None,
     overlap: Annotated[bool, option("--overlap", "With --write: allow questions that flows were chosen by.")] = False,
-    known: Known = None,
-    llm: ModelUrl = "",
-    model: ModelName = "",
-    prompts: OwnPrompts = None,
-    weights: Weights = "",
-    json: AsJson = False,
 ) -> Exit:
     """Ask a flow the questions of a baseline again, and say whether it has become worse, on which questions, and why.
 
@@ -68,30 +58,35 @@ def gate(
     data, store, part, tolerances, rule, `--known` and `--prompts`, with paths from where it is; what is written here
     goes first.
     """
-    from spolia.cli.experiments import EvaluationOptions
+    from spolia.cli.experiments import EvaluationRun
     from spolia.cli.gate_options import GateOptions
-    from spolia.cli.user_modules import own
 
-    screen = Screen(json=json)
+    screen = Screen(json=given.json)
     refuse_other_kinds(report or (), KINDS)
     before = _before(baseline, write)
-    if not write and (measures or split or limit is not None or seed or overlap):
+    if not write and (measures or given.split or given.limit is not None or given.seed or overlap):
         raise DataError(
             "The baseline says what is measured and asked: --measures, --split, --limit, --seed and --overlap go with "
             "--write."
         )
-    which = GateOptions(split=split, limit=str(limit or ""), seed=str(seed or ""))
-    said = which.but(flow=flow or "", data=str(data or ""), store=store or "", known=tuple(known or ()))
-    said = said.but(tolerance=tuple(tolerance or ()), rule=rule, prompts=str(prompts or ""))
+    which = given.split, str(given.limit or ""), str(given.seed or ""), tuple(tolerance or ()), rule
+    how = tuple(given.known or ()), str(given.prompts or "")
+    said = GateOptions(flow or "", str(data or ""), given.store or "", *which, *how)
     if before is not None:
         said = said.over(GateOptions.read(before.command, baseline))
     if not said.flow or not said.data:
         raise DataError(f"{baseline} does not say which flow and data it is of. Write FLOW and --data DIR.")
     decides = _deciding(said.tolerance, said.rule)
-    drawn = (int(said.limit) if said.limit and write else None), int(said.seed or 0)
-    mine = own(said.known)
-    over = said.store or None, Path(said.prompts) if said.prompts else None
-    asked = EvaluationOptions(screen, Path(said.data), said.split, *drawn, llm, model, weights, mine, *over)
+    given = replace(
+        given,
+        split=said.split,
+        limit=int(said.limit) if said.limit and write else None,
+        seed=int(said.seed or 0),
+        known=list(said.known),
+        store=said.store or None,
+        prompts=Path(said.prompts) if said.prompts else None,
+    )
+    asked = EvaluationRun(screen, Path(said.data), given)
     if write:
         wanted = measures or ",".join(before.measures if before is not None else ()) or MEASURES
         written = asked.baseline(said.flow, wanted, decides, overlap=overlap).but(command=said.kept(baseline))

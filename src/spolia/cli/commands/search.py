@@ -8,43 +8,26 @@ import typer
 
 from spolia.cli.destinations import tell_of_models
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import (
-    Access,
-    AsJson,
-    FlowName,
-    Known,
-    OwnPrompts,
-    Question,
-    Searched,
-    StorePath,
-    Weights,
-    Where,
-)
+from spolia.cli.options import FlowName, SearchOptions, StorePath
 from spolia.cli.screen import Screen
 
 
 def search(
-    question: Question,
+    given: SearchOptions,
     store: StorePath,
     top_k: Annotated[int, typer.Option("--top-k", min=1, max=10_000, help="How many passages to show, at most.")] = 10,
-    where: Where = None,
-    access: Access = None,
-    group: Searched = "chunk",
     flow: FlowName = "default",
-    known: Known = None,
-    prompts: OwnPrompts = None,
-    weights: Weights = "",
-    json: AsJson = False,
 ) -> Exit:
     """Find passages in a store. With what could not be made of a document in a group that is built first, code 5."""
     from spolia.cli.flow_parts import flow_of, parts_of, query_of, ranked
     from spolia.cli.results import FirstUses, hit_data, ranking_lines
     from spolia.cli.run_record import recorded
 
-    screen, parts = Screen(json=json), parts_of(store, weights, group=group, known=known, prompts=prompts)
-    with recorded(store, screen, access) as run:
+    screen = Screen(json=given.json)
+    parts = parts_of(store, given.weights, None, given.group, given.known, given.prompts)
+    with recorded(store, screen, given.access) as run:
         first = FirstUses(parts.chunks.corpus)
-        query = query_of(question, where, parts)
+        query = query_of(given.question, given.where, parts)
         searching, chosen = flow_of(flow, parts, top_k)
         if chosen:
             screen.say(chosen)
@@ -52,10 +35,10 @@ def search(
         found = ranked(searching(query)).cut(top_k)
         first.look()
         hits = [hit_data(hit) for hit in found.hits]
-        screen.give(question=question, flow=flow, chosen=chosen, run=run.id, hits=hits, **first.data())
+        screen.give(question=given.question, flow=flow, chosen=chosen, run=run.id, hits=hits, **first.data())
     first.tell(screen)
     if not found.hits:
-        screen.say("Nothing found. Try other words" + (", or other conditions." if where else "."))
+        screen.say("Nothing found. Try other words" + (", or other conditions." if given.where else "."))
         return Exit.NOTHING
     screen.show(*ranking_lines(found))
     return Exit.PARTLY if first.unmade else Exit.DONE
