@@ -91,7 +91,7 @@ class EvaluationRun:
     def report(
         self, names: Sequence[str], measures: str, *, save: Path | None, again: bool, **how: Any
     ) -> tuple[Report, Sequence[str], Traces | None]:
-        """Ask the flows of these names; and what each of them is, and where its steps are; `how` is for `Experiment`."""
+        """Ask flows by name: the report, what was chosen for each, and where their steps are."""
         ready = self.ready(names, measures)
         experiment = Experiment(ready.flows, ready.items, ready.measures, data=ready.data.name, **how)
         with self._asking(ready, anew=again) as (run, told):
