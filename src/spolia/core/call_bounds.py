@@ -37,6 +37,11 @@ def most(bounds: Iterable[Bound]) -> Bound:
     return None if None in known else max((bound for bound in known if bound is not None), default=0)
 
 
+def unknown(op: object, rows: int | None = None, /) -> Bound:
+    """The bound of an operator that asks once for each of its hits: `calls = unknown`."""
+    return None
+
+
 def least(*bounds: Bound) -> Bound:
     """The smallest of those that are known.
 

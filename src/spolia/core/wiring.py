@@ -1,8 +1,9 @@
 """What an operator takes and gives, read off its type parameters, and whether two of them fit."""
 
+import math
 import sys
 import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from inspect import getattr_static
 from operator import or_
@@ -25,6 +26,26 @@ def refuse_counts(op: Any, *names: str, least: int = 1, optional: bool = False) 
         if type(value) is not int or not least <= value <= MOST:
             said = f"{getattr(op, 'short', op)}: {name} counts from {least}, and is {value!r}"
             raise WiringError(f"{said}. Write a whole number, at most 2**63 - 1.")
+
+
+_RANGES: dict[str, Callable[[float], bool]] = {
+    "a number": math.isfinite,
+    "a number above 0": lambda number: 0 < number < math.inf,
+    "a number above 0, up to 1": lambda number: 0 < number <= 1,
+    "a number from -1 to 1": lambda number: -1 <= number <= 1,
+    "a number from 0 to 1": lambda number: 0 <= number <= 1,
+    "a probability, from 0 to 1": lambda number: 0 <= number <= 1,
+    "a number from 0 to below 1": lambda number: 0 <= number < 1,
+    "a number of at least 0": lambda number: 0 <= number < math.inf,
+    "a number of at least 1": lambda number: 1 <= number < math.inf,
+}
+
+
+def refuse_numbers(op: Any, wanted: str, *names: str) -> None:
+    """Raise `WiringError` for a field that is not what is wanted; NaN never is."""
+    for name in names:
+        if not _RANGES[wanted](value := getattr(op, name)):
+            raise WiringError(f"{op.short}: {name} is {value}. Write {wanted}.")
 
 
 def members(protocol: type) -> list[str]:

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import emit, gather
-from spolia.core.wiring import refuse_counts
-from spolia.errors import ModelRejected, WiringError
+from spolia.core.wiring import refuse_counts, refuse_numbers
+from spolia.errors import ModelRejected
 from spolia.generation.prompt import Generate, cited
 from spolia.generation.reader import Reader
 from spolia.models.parsers.parser import plain_words
@@ -93,7 +93,7 @@ class AnswerEnsemble(Prompted, Operator[Ranking, Answer]):
 
     def __post_init__(self) -> None:
         refuse_counts(self, "max_passages", "max_characters", "max_tokens")
-        refuse_no_temperature(self, self.temperature)
+        refuse_numbers(self, "a number above 0", "temperature")
 
     def apply(self, value: Ranking, /) -> Answer:
         best = value.cut(self.max_passages)
@@ -136,12 +136,6 @@ def heaviest(replies: list[tuple[Answer, float, float]]) -> Answer:
         totals[words] = totals.get(words, 0.0) + share * confidence
     best = max(totals, key=lambda words: totals[words])
     return next(answer for answer, *_ in said if plain_words(answer.text) == best)
-
-
-def refuse_no_temperature(op: Operator[Ranking, Answer], temperature: float) -> None:
-    """Refuse what no softmax can be taken with."""
-    if not 0 < temperature < math.inf:
-        raise WiringError(f"{op.short}: temperature is {temperature}. Write a number above 0.")
 
 
 ENDS = ("\n", "</s>", "<|endoftext|>", "<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<eos>", "<|end_of_text|>")
@@ -203,7 +197,7 @@ class TokenEnsemble(Prompted, Operator[Ranking, Answer]):
 
     def __post_init__(self) -> None:
         refuse_counts(self, "max_passages", "top", "max_tokens", "max_characters")
-        refuse_no_temperature(self, self.temperature)
+        refuse_numbers(self, "a number above 0", "temperature")
 
     def apply(self, value: Ranking, /) -> Answer:
         best = value.cut(self.max_passages)

@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import emit
-from spolia.core.wiring import refuse_counts
-from spolia.errors import WiringError
+from spolia.core.wiring import refuse_counts, refuse_numbers
 from spolia.generation.evidence import (
     EMBEDDED,
     LEXICAL,
@@ -76,8 +75,7 @@ class Extract(Operator[Ranking, Answer]):
 
     def __post_init__(self) -> None:
         refuse_counts(self, "words", "passages")
-        if not 0 <= self.threshold <= 1:
-            raise WiringError(f"{self.short}: threshold is {self.threshold}. Write a number from 0 to 1.")
+        refuse_numbers(self, "a number from 0 to 1", "threshold")
 
     def apply(self, value: Ranking, /) -> Answer:
         read = PassageSentences(value.cut(self.passages))

@@ -9,8 +9,7 @@ from typing import Any
 from spolia.core.call_bounds import total
 from spolia.core.operator import Operator
 from spolia.core.run_context import degrade, note
-from spolia.core.wiring import one_of
-from spolia.errors import WiringError
+from spolia.core.wiring import one_of, refuse_numbers
 from spolia.orchestration.similarity_router import arms_of, scores_of
 from spolia.types import ArmScores, Query
 
@@ -40,8 +39,7 @@ class PickArm(Operator[ArmScores, str]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not math.isfinite(self.floor):
-            raise WiringError(f"{self.short}: floor is {self.floor}. Write a number.")
+        refuse_numbers(self, "a number", "floor")
 
     def gives(self, taken: Any, /) -> Any:
         arms = arms_of(taken) if super().gives(taken) else None
@@ -87,8 +85,7 @@ class Exceeds(Operator[ArmScores, str]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not math.isfinite(self.threshold):
-            raise WiringError(f"{self.short}: threshold is {self.threshold}. Write a number.")
+        refuse_numbers(self, "a number", "threshold")
 
     def gives(self, taken: Any, /) -> Any:
         arms = arms_of(taken) if super().gives(taken) else None
@@ -132,8 +129,7 @@ class Blend(Operator[Query, ArmScores]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.weight <= 1:
-            raise WiringError(f"{self.short}: weight is {self.weight}. Write a number from 0 to 1.")
+        refuse_numbers(self, "a number from 0 to 1", "weight")
 
     def gives(self, taken: Any, /) -> Any:
         super().gives(taken)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from spolia.core.operator import Operator
 from spolia.core.run_context import degrade
 from spolia.core.validation import declared_fields
-from spolia.core.wiring import fits, name_of, refuse_counts
+from spolia.core.wiring import fits, name_of, refuse_counts, refuse_numbers
 from spolia.errors import ModelRejected, WiringError
 from spolia.models.parsers import OneOf
 from spolia.models.prompting.role import Ask, Brief, Role
@@ -123,8 +123,7 @@ class Confident(Operator[Generation, Verdict]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.threshold <= 1:
-            raise WiringError(f"{self.short}: threshold is {self.threshold}. Write a probability, from 0 to 1.")
+        refuse_numbers(self, "a probability, from 0 to 1", "threshold")
 
     def apply(self, value: Generation, /) -> Verdict:
         if not value.tokens:
@@ -171,8 +170,7 @@ class Classified(Operator[Chain, Verdict]):
     def __post_init__(self) -> None:
         super().__post_init__()
         refuse_counts(self, "characters")
-        if not math.isfinite(self.threshold):
-            raise WiringError(f"{self.short}: threshold is {self.threshold}. Write a number.")
+        refuse_numbers(self, "a number", "threshold")
 
     def reads(self, value: Chain, /) -> object:
         return value.query.question, value.written(self.characters)

@@ -165,9 +165,6 @@ class ByNextToken(Prompted, Operator[Query, ArmScores]):
         begun = {arm for arm, label in labels if token and label.startswith(token)}
         return begun.pop() if len(begun) == 1 else None
 
-    def calls(self, rows: int | None = None, /) -> int | None:
-        return 1
-
 
 def _plain(token: str) -> str:
     return token.strip(" \t\n▁Ġ").casefold()

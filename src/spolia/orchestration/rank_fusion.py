@@ -9,7 +9,7 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, ClassVar
 
 from spolia.core.operator import Operator
-from spolia.core.wiring import refuse_counts
+from spolia.core.wiring import refuse_counts, refuse_numbers
 from spolia.errors import WiringError
 from spolia.orchestration.fusion import Fusion, SideBySide
 from spolia.ranking.fusion import by_highest, by_rank, by_score, falling, scaled
@@ -28,10 +28,7 @@ class ReciprocalRankFusion(Fusion):
 
     Args:
         k: how slowly the value of a rank falls.
-        top_k: hits to keep.
-
-    Raises:
-        StepFailed: when there is no ranking to fuse.
+        top_k: as for every `Fusion`, which names the errors too.
 
     Source: Cormack, Clarke, Büttcher, SIGIR 2009.
 
@@ -50,8 +47,7 @@ class ReciprocalRankFusion(Fusion):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.k < float("inf"):
-            raise WiringError(f"{self.short}: k is {self.k}. Write a number of at least 0.")
+        refuse_numbers(self, "a number of at least 0", "k")
 
     def scores(
         self, side_by_side: SideBySide, variants: Sequence[ReciprocalRankFusion], weights: Numbers, /
@@ -148,10 +144,7 @@ class HighestScore(Fusion):
     BM25 counts words of one group only, so its scores cannot.
 
     Args:
-        top_k: hits to keep.
-
-    Raises:
-        StepFailed: when there is no ranking to fuse.
+        top_k: as for every `Fusion`, which names the errors too.
 
     Source: CombMAX in Fox, Shaw, "Combination of multiple searches", TREC-2, 1994.
 

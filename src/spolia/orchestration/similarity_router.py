@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_origin
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import note
+from spolia.core.wiring import refuse_numbers
 from spolia.errors import WiringError
 from spolia.filters import Condition
 from spolia.models.protocols import Embedder, refuse_no_embedder
@@ -150,8 +151,7 @@ class ByMeaning(Operator[Query, ArmScores]):
         refuse_no_arm(self.arms, self.short)
         if empty := [arm for arm, texts in self.arms if not any(text.strip() for text in texts)]:
             raise WiringError(f"{self.short}: the arm {empty[0]!r} has no description. Write a sentence about it.")
-        if not 0 < self.temperature < math.inf:
-            raise WiringError(f"{self.short}: temperature is {self.temperature}. Write a number above 0.")
+        refuse_numbers(self, "a number above 0", "temperature")
 
     def reads(self, value: Query, /) -> object:
         return value.text, value.vector

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import access, narrowing
-from spolia.core.wiring import refuse_counts
+from spolia.core.wiring import refuse_counts, refuse_numbers
 from spolia.errors import StoreError, WiringError
 from spolia.filters import narrowed
 from spolia.post_retrieval.group_map import found_in, is_cut
@@ -105,8 +105,7 @@ class Neighbours(Operator[Ranking, Ranking]):
     def __post_init__(self) -> None:
         refuse_no_corpus(self.corpus, "Neighbours(corpus)")
         refuse_nothing(self, "before", "after")
-        if not 0 <= self.decay <= 1:
-            raise WiringError(f"{self.short}: decay is {self.decay}. Write a number from 0 to 1.")
+        refuse_numbers(self, "a number from 0 to 1", "decay")
         refuse_counts(self, "top_k", optional=True)
 
     def apply(self, value: Ranking, /) -> Ranking:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spolia.core.call_bounds import unknown
 from spolia.core.operator import Operator
 from spolia.core.run_context import degrade
 from spolia.core.wiring import refuse_counts
@@ -62,5 +63,4 @@ class Critique(Operator[Ranking, Ranking]):
             kept = value.hits[:1]
         return value.but(hits=kept)
 
-    def calls(self, rows: int | None = None, /) -> int | None:
-        return None
+    calls = unknown

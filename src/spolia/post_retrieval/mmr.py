@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import access
-from spolia.core.wiring import refuse_counts
+from spolia.core.wiring import refuse_counts, refuse_numbers
 from spolia.errors import WiringError
 from spolia.models.protocols import Embedder, refuse_no_embedder
 from spolia.models.vector_checks import embedded
@@ -203,8 +203,7 @@ class MMR(Operator[Ranking, Ranking]):
 
     def __post_init__(self) -> None:
         refuse_counts(self, "top_k")
-        if not 0 <= self.relevance <= 1:
-            raise WiringError(f"{self.short}: relevance is {self.relevance}. Write a number from 0 to 1.")
+        refuse_numbers(self, "a number from 0 to 1", "relevance")
         if self.embedder is not None:
             refuse_no_embedder(self.embedder, "MMR", Embedder)
         if self.group is not None:

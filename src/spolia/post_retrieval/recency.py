@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from spolia.core.sweepable import Rearrangement
-from spolia.core.wiring import refuse_counts
+from spolia.core.wiring import refuse_counts, refuse_numbers
 from spolia.errors import WiringError
 from spolia.post_retrieval.selection import reaching
 from spolia.ranking.scalings import min_max
@@ -154,10 +154,8 @@ class TimeDecay(Rearrangement):
 
     def __post_init__(self) -> None:
         refuse_counts(self, "top_k")
-        if not 0 < self.half_life_days < float("inf"):
-            raise WiringError(f"{self.short}: half_life_days is {self.half_life_days}. Write a number above 0.")
-        if not 0 <= self.weight <= 1:
-            raise WiringError(f"{self.short}: weight is {self.weight}. Write a number from 0 to 1.")
+        refuse_numbers(self, "a number above 0", "half_life_days")
+        refuse_numbers(self, "a number from 0 to 1", "weight")
         if self.now and not is_time(self.now):
             raise WiringError(
                 f"{self.short}: now is {self.now!r:.60}. Write a day, or a moment with its time zone, as "

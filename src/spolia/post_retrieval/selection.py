@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from spolia.core.operator import Operator
 from spolia.core.sweepable import Rearrangement
-from spolia.core.wiring import refuse_counts
+from spolia.core.wiring import refuse_counts, refuse_numbers
 from spolia.errors import WiringError
 from spolia.models.protocols import Embedder
 from spolia.models.vector_checks import embedded
@@ -53,13 +53,6 @@ def cosines(ranking: Ranking, embedder: Embedder) -> list[float]:
     (query,) = embedded(embedder, [ranking.query.text], "query")
     vectors = embedded(embedder, [node.indexed_text for node in ranking.nodes], "passage")
     return [float(vector @ query) for vector in vectors]
-
-
-def refuse_no_share(op: Operator[Any, Any], name: str) -> None:
-    """Refuse a field that is no number above 0, up to 1."""
-    value = getattr(op, name)
-    if not 0 < value <= 1:
-        raise WiringError(f"{op.short}: {name} is {value}. Write a number above 0, up to 1.")
 
 
 def refuse_nan(op: Operator[Any, Any], name: str) -> None:
@@ -115,7 +108,7 @@ class Percentile(Rearrangement):
     share: float = 0.6
 
     def __post_init__(self) -> None:
-        refuse_no_share(self, "share")
+        refuse_numbers(self, "a number above 0, up to 1", "share")
 
     def chosen(self, known: Sequence[float], /) -> tuple[Sequence[int], None]:
         return best_share(known, self.share), None
@@ -191,7 +184,7 @@ class SimilarityPercentile(Rearrangement):
     cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        refuse_no_share(self, "share")
+        refuse_numbers(self, "a number above 0, up to 1", "share")
 
     def alike(self) -> object:
         return self.embedder

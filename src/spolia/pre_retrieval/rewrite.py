@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from spolia.core.run_context import degrade
+from spolia.core.wiring import refuse_numbers
 from spolia.errors import WiringError
 from spolia.models.prompting.role import Role
 from spolia.models.prompting.template import Setting
@@ -139,8 +140,7 @@ class MultiQuery(AsksOfQuery[Queries]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.weight < float("inf"):
-            raise WiringError(f"{self.short}: weight is {self.weight}. Write a number of at least 0.")
+        refuse_numbers(self, "a number of at least 0", "weight")
 
     def apply(self, value: Query, /) -> Queries:
         found = self.said(value, queries=Setting(self.queries))

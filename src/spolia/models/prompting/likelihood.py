@@ -51,9 +51,6 @@ class FirstTokens(Operator[Brief | Prompt, tuple[Token, ...]]):
             )
         return self.role.prompt_for(dict(value.places))
 
-    def calls(self, rows: int | None = None, /) -> int | None:
-        return 1
-
 
 OPENING = "A text:"
 """What the first token of a text follows, since servers tell nothing of a text that follows nothing."""

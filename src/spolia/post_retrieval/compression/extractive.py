@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import ClassVar, Literal
 
+from spolia.core.call_bounds import unknown
 from spolia.core.operator import Operator
 from spolia.core.sentences import sentences
-from spolia.core.wiring import refuse_counts
-from spolia.errors import WiringError
+from spolia.core.wiring import refuse_counts, refuse_numbers
 from spolia.models.prompting.likelihood import Continuation, Surprise, surprises
 from spolia.models.protocols import Embedder, ScoresContinuations
 from spolia.models.vector_checks import embedded
@@ -61,8 +61,7 @@ class Extractive(Operator[Ranking, Ranking]):
 
     def __post_init__(self) -> None:
         refuse_counts(self, "most", optional=True)
-        if not -1 <= self.at_least <= 1:
-            raise WiringError(f"{self.short}: at_least is {self.at_least}. Write a number from -1 to 1.")
+        refuse_numbers(self, "a number from -1 to 1", "at_least")
 
     def apply(self, value: Ranking, /) -> Ranking:
         spans = [(at, *span) for at, hit in enumerate(value.hits) for span in sentences(hit.node.text)]
@@ -144,8 +143,7 @@ class SelectiveContext(Operator[Ranking, Ranking]):
     version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        if not 0 <= self.ratio < 1:
-            raise WiringError(f"{self.short}: ratio is {self.ratio}. Write a number from 0 to below 1.")
+        refuse_numbers(self, "a number from 0 to below 1", "ratio")
 
     def apply(self, value: Ranking, /) -> Ranking:
         spans = [[(at, *span) for span in _sentences(hit.node.text)] for at, hit in enumerate(value.hits)]
@@ -176,8 +174,7 @@ class SelectiveContext(Operator[Ranking, Ranking]):
         inside = [[one.nats for one in told if start <= one.start < end] for start, end in spans]
         return [(*span, sum(own) / len(own) if own else 0.0) for span, own in zip(spans, inside, strict=True)]
 
-    def calls(self, rows: int | None = None, /) -> int | None:
-        return None
+    calls = unknown
 
 
 def percentile(numbers: Sequence[float], share: float) -> float:

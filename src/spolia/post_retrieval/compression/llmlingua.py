@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
+from spolia.core.call_bounds import unknown
 from spolia.core.operator import Operator
 from spolia.core.run_context import gather
 from spolia.core.sentences import sentences
-from spolia.core.wiring import refuse_counts
-from spolia.errors import WiringError
+from spolia.core.wiring import refuse_counts, refuse_numbers
 from spolia.models.prompting.likelihood import Continuation, Surprise, surprises
 from spolia.models.protocols import ScoresContinuations
 from spolia.post_retrieval.group_map import showing
-from spolia.post_retrieval.selection import ALMOST, refuse_no_share
+from spolia.post_retrieval.selection import ALMOST
 from spolia.types import Hit, Ranking
 from spolia.types.outcomes import successes
 
@@ -118,15 +118,14 @@ class LLMLingua(Operator[Ranking, Ranking]):
     version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        refuse_no_share(self, "rate")
+        refuse_numbers(self, "a number above 0, up to 1", "rate")
         refuse_counts(self, "segment")
 
     def apply(self, value: Ranking, /) -> Ranking:
         found = gather([partial(self._short, hit) for hit in value.hits])
         return value.but(hits=tuple(successes(found)))
 
-    def calls(self, rows: int | None = None, /) -> int | None:
-        return None
+    calls = unknown
 
     def _short(self, hit: Hit) -> Hit:
         text = self._compressed(hit.node.text)
@@ -194,8 +193,7 @@ class LongLLMLingua(Operator[Ranking, Ranking]):
 
     def __post_init__(self) -> None:
         refuse_counts(self, "target_tokens", "characters")
-        if not 0 <= self.spread <= 1:
-            raise WiringError(f"{self.short}: spread is {self.spread}. Write a number from 0 to 1.")
+        refuse_numbers(self, "a number from 0 to 1", "spread")
 
     def apply(self, value: Ranking, /) -> Ranking:
         legible = [hit for hit in value.hits if hit.node.text[: self.characters].strip()]
@@ -214,8 +212,7 @@ class LongLLMLingua(Operator[Ranking, Ranking]):
                 found.append(hit if kept == hit.node.text.strip() else showing(hit, kept))
         return value.but(hits=tuple(found))
 
-    def calls(self, rows: int | None = None, /) -> int | None:
-        return None
+    calls = unknown
 
     def _ordered(self, hits: Sequence[Hit], question: str) -> list[Hit]:
         said = f"{question} {RESTRICTED}"

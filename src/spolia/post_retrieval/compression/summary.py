@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from spolia.core.call_bounds import unknown
 from spolia.core.operator import Operator
 from spolia.core.wiring import refuse_counts
 from spolia.models.parsers import Text
@@ -73,8 +74,7 @@ class Refine(Operator[Ranking, Ranking]):
             notes = notes or passage if isinstance(said, Failure) or said == NOTHING else said
         return value.but(hits=(joined(value.hits, notes),))
 
-    def calls(self, rows: int | None = None, /) -> int | None:
-        return None
+    calls = unknown
 
 
 MERGE: Role[str] = Role("spolia:post_retrieval/prompts/merge.txt", Text(), default=NOTHING)
@@ -124,8 +124,7 @@ class TreeSummarise(Operator[Ranking, Ranking]):
             texts = self._level(texts, value.query.question)
         return value.but(hits=(joined(value.hits, texts[0]),))
 
-    def calls(self, rows: int | None = None, /) -> int | None:
-        return None
+    calls = unknown
 
     def _level(self, texts: Sequence[str], question: str) -> list[str]:
         groups = [texts[at : at + self.width] for at in range(0, len(texts), self.width)]

@@ -13,7 +13,11 @@ from spolia.types import Value
 
 
 class Edges(Value):
-    """Base of all kinds of links. Fields: `weight`, which the links of this kind are multiplied with."""
+    """Base of all kinds of links.
+
+    Args:
+        weight: the links are multiplied with it.
+    """
 
     weight: float
 
@@ -26,7 +30,6 @@ class Similar(Edges):
         neighbours: links from a node; others may link to it.
         at_least: cosines below are no links.
         embedder: whose vectors are compared, or its name, which is what is kept; empty for the group's first.
-        weight: the links are multiplied with it.
 
     >>> from spolia.models.onnx.minilm import MiniLM
     >>> Similar(embedder=MiniLM()) == Similar(embedder=MiniLM().name)
@@ -64,7 +67,6 @@ class SharedEntities(Edges):
         field: the metadata field in which it is named.
         neighbours: links from a node, the heaviest; others may link to it.
         most: an entity that more nodes speak of links none of them.
-        weight: the links are multiplied with it.
     """
 
     group: str = "entity"
@@ -85,7 +87,6 @@ class Belonging(Edges):
         to: the group of the larger nodes, above the graph's.
         neighbours: links from a node, those of the first nodes of the text; others may link to it.
         most: a larger node that more nodes were cut from links none of them.
-        weight: the links are multiplied with it.
     """
 
     to: str = "section"
@@ -99,11 +100,7 @@ class Belonging(Edges):
 
 @dataclass(frozen=True)
 class InOrder(Edges):
-    """Links each node to the next one of its document, with weight 1.
-
-    Args:
-        weight: the links are multiplied with it.
-    """
+    """Links each node to the next one of its document, with weight 1."""
 
     weight: float = 1.0
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import access, narrowing
-from spolia.core.wiring import refuse_counts
-from spolia.errors import StoreError, WiringError
+from spolia.core.wiring import refuse_counts, refuse_numbers
+from spolia.errors import StoreError
 from spolia.filters import narrowed
 from spolia.models.protocols import Embedder
 from spolia.retrieval.graph.node_graph import NodeGraph
@@ -122,8 +122,7 @@ class Hops(Operator[Ranking, Ranking]):
 
     def __post_init__(self) -> None:
         refuse_counts(self, "hops", "top_k")
-        if not 0 <= self.decay <= 1:
-            raise WiringError(f"{self.short}: decay is {self.decay}. Write a number from 0 to 1.")
+        refuse_numbers(self, "a number from 0 to 1", "decay")
 
     def apply(self, value: Ranking, /) -> Ranking:
         import numpy as np
@@ -199,8 +198,7 @@ class PersonalisedPageRank(Operator[Ranking, Ranking]):
     top_k: int = 10
 
     def __post_init__(self) -> None:
-        if not 0 <= self.damping < 1:
-            raise WiringError(f"{self.short}: damping is {self.damping}. Write a number from 0 to below 1.")
+        refuse_numbers(self, "a number from 0 to below 1", "damping")
         refuse_counts(self, "top_k")
 
     def apply(self, value: Ranking, /) -> Ranking:
