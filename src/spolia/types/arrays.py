@@ -1,7 +1,5 @@
 """Names of arrays for annotations; import them under `TYPE_CHECKING` where numpy is not needed to start."""
 
-from __future__ import annotations
-
 from typing import TypeAlias
 
 import numpy as np
