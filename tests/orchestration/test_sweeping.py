@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
@@ -202,6 +203,22 @@ def test_a_question_without_rankings_and_a_source_without_weight_are_errors() ->
         next(sweep([(Ranking(Query("?"), (), "elsewhere"),)], [ConvexCombination()]))
     with pytest.raises(WiringError, match="cannot be swept"):
         next(sweep([()], [EvenSplit()]))
+
+
+@dataclass(frozen=True)
+class LastFirst(Cut):
+    """Of the user's: what Spolia sweeps is not what it does."""
+
+    def apply(self, value: Ranking, /) -> Ranking:
+        return value.but(hits=super().apply(value).hits[::-1])
+
+
+def test_a_class_of_yours_with_an_apply_of_its_own_is_run_and_not_swept() -> None:
+    ranking = Ranking(Query("?"), tuple(Hit(Node(name, name), 1.0) for name in "abcd"))
+    chains = [LastFirst(top_k=k) >> Cut(top_k=2) for k in (2, 3)]
+    assert [[one.ids for one in row] for row in sweep([ranking], chains)] == [[["b", "a"], ["c", "b"]]]
+    with pytest.raises(WiringError, match=r"^LastFirst\(top_k=2\) cannot be swept"):
+        list(sweep([ranking], [LastFirst(top_k=2)]))
 
 
 def test_nothing_to_sweep() -> None:

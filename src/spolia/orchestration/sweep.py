@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from spolia.core.operator import Operator, Then
 from spolia.core.sweepable import Sweepable, Swept
@@ -52,7 +52,7 @@ def _swept(chains: Sequence[Steps]) -> Callable[[Any], list[Swept]]:
     alike: dict[object, list[list[int]]] = {}
     for own in rows.values():
         first = chains[own[0]][0]
-        alike.setdefault((type(first), first.alike()) if isinstance(first, Sweepable) else first.digest, []).append(own)
+        alike.setdefault((type(first), first.alike()) if _sweeps(first) else first.digest, []).append(own)
     parts = [_part(chains, several) for several in alike.values()]
 
     def swept(value: Any) -> list[Swept]:
@@ -62,13 +62,19 @@ def _swept(chains: Sequence[Steps]) -> Callable[[Any], list[Swept]]:
     return swept
 
 
+def _sweeps(op: Operator[Any, Any]) -> TypeGuard[Sweepable]:
+    """Whether variants of a step are computed together; a class of yours with an `apply` of its own is run."""
+    written = next(vars(cls) for cls in type(op).__mro__ if not vars(cls).keys().isdisjoint(("apply", "together")))
+    return isinstance(op, Sweepable) and "together" in written
+
+
 def _part(chains: Sequence[Steps], several: Sequence[list[int]]) -> Callable[[Any], Iterator[tuple[int, Swept]]]:
     """The chains whose first steps are computed together; those of each list have the same first step."""
     firsts = [chains[rows[0]][0] for rows in several]
     ended = [[row for row in rows if len(chains[row]) == 1] for rows in several]
     going_on = [[row for row in rows if len(chains[row]) > 1] for rows in several]
     rest = [_swept([chains[row][1:] for row in rows]) if rows else None for rows in going_on]
-    together = firsts[0].together(firsts) if isinstance(firsts[0], Sweepable) else None
+    together = firsts[0].together(firsts) if _sweeps(firsts[0]) else None
     if together is None and any(ended):
         raise WiringError(
             f"{firsts[0].short} cannot be swept. Write fusions by rank or score, cuts, thresholds, boosts, retrievers, "
