@@ -21,7 +21,7 @@ test: $(VENV)/test.stamp
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 	$(BIN)/python benchmarks/install.py --check
 
 check: $(VENV)/test.stamp
@@ -29,7 +29,7 @@ check: $(VENV)/test.stamp
 	$(BIN)/ruff check --fix .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -m "not slow" -x -n 2
+	$(BIN)/python -m pytest -m "not slow" -x -n 2 --dist worksteal
 
 bench: $(VENV)/test.stamp
 	$(BIN)/python benchmarks/run.py

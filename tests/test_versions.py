@@ -42,6 +42,7 @@ def test_no_operator_has_changed_under_its_version() -> None:
     assert stale(sources(), recorded()) == [], "count the version up, then: make versions"
 
 
+@pytest.mark.slow
 def test_every_operator_is_recorded() -> None:
     now, before = sources(), recorded()
     new = [name for name in now if name not in before or before[name][0] != now[name][0]]

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import inspect
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib import import_module
-from typing import Any, get_args, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
+
+import pytest
 
 import spolia
 from spolia.core.function import Function
 from spolia.core.operator import Operator
 from spolia.types import Value
 
+T = TypeVar("T")
 APART = ("spolia.__main__", "spolia.testing", "spolia.cli")
+
+
+def few(cases: Iterable[T], every: int = 10) -> list[Any]:
+    """Cases that the same code decides: `make check` runs every tenth, `make test` all of them."""
+    return [case if at % every == 0 else pytest.param(case, marks=pytest.mark.slow) for at, case in enumerate(cases)]
 
 
 @cache

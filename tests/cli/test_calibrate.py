@@ -67,6 +67,7 @@ def test_a_judge_that_says_nothing_is_counted_and_wrong_usage_is_one_line(spolia
     assert (ran.code, ran.json["measures"][0]["n"]) == (0, 4)
 
 
+@pytest.mark.slow
 def test_where_answers_go_and_why_a_judge_is_silent_is_said(spolia: Spolia, labels: Path) -> None:
     with OpenAIServer(ServedReply(status=401)) as server:
         ran = spolia("calibrate", labels, "--llm", server.url, "--model", "judge")

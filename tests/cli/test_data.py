@@ -44,6 +44,7 @@ def test_what_a_data_set_holds_is_shown(spolia: Spolia, data: Path) -> None:
     assert "small, spolia: corpus.jsonl" in spolia("data", "show", data).out
 
 
+@pytest.mark.slow
 def test_of_many_fields_some_are_named_and_the_others_counted(spolia: Spolia, data: Path) -> None:
     rows = [json.loads(line) for line in (data / "questions.jsonl").read_text().splitlines()]
     rows[0]["meta"] = {"seen": {f"p{n:03}": n for n in range(500)}}
@@ -67,6 +68,7 @@ def test_other_forms_are_written_and_measured_the_same(spolia: Spolia, data: Pat
     assert theirs == ours
 
 
+@pytest.mark.slow
 def test_what_a_form_has_no_place_for_is_told(spolia: Spolia, data: Path, tmp_path: Path) -> None:
     ran = spolia("data", "convert", data, tmp_path / "as-beir", "--to", "beir")
     assert "left out or not as they were: answers of questions (3), type of questions (3)" in " ".join(ran.out.split())

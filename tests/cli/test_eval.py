@@ -40,6 +40,7 @@ def data(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_report_has_the_agreed_form(spolia: Spolia, data: Path) -> None:
     ran = spolia("eval", "bm25", "--data", data, "--json")
     assert ran.code == 0

@@ -123,6 +123,7 @@ def test_what_is_no_baseline_is_written_anew(spolia: Spolia, data: Path, tmp_pat
     assert spolia(*CHECK).code == 0
 
 
+@pytest.mark.slow
 def test_new_questions_are_not_asked_and_counted(spolia: Spolia, data: Path) -> None:
     spolia(*WRITE)
     with (data / "questions.jsonl").open("a") as questions:
@@ -132,6 +133,7 @@ def test_new_questions_are_not_asked_and_counted(spolia: Spolia, data: Path) -> 
     assert "1 question of questions not in the baseline, and not asked." in ran.err
 
 
+@pytest.mark.slow
 def test_questions_that_nothing_measures_are_not_called_new(spolia: Spolia, data: Path) -> None:
     with (data / "questions.jsonl").open("a") as questions:
         questions.write('\n{"id": "without", "question": "What has no gold?"}')

@@ -88,6 +88,7 @@ def test_what_is_wrong_with_a_file_of_groups_is_said(
         assert (ran.code, said in ran.err) == (2, True), ran.err
 
 
+@pytest.mark.slow
 def test_a_parent_that_is_misspelt_is_told_with_the_groups_of_the_store(
     spolia: Spolia, store: Path, tmp_path: Path
 ) -> None:
@@ -97,6 +98,7 @@ def test_a_parent_that_is_misspelt_is_told_with_the_groups_of_the_store(
     assert "spolia groups add chnk --from FILE" in ran.err
 
 
+@pytest.mark.slow
 def test_a_group_that_is_not_built_yet_is_told_how(spolia: Spolia, store: Path) -> None:
     ran = spolia("docs", "chunks", "tides.md", "--group", "sentence", "--store", store)
     assert (ran.code, f"spolia groups build sentence --store {store}" in ran.err) == (3, True)
@@ -172,6 +174,7 @@ def test_a_rebuild_keeps_further_groups(spolia: Spolia, store: Path, tmp_path: P
     assert built(store) == {"chunk", "sentence"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "said"),
     [

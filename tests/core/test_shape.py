@@ -40,6 +40,7 @@ def test_imports_inside_functions_are_listed_with_a_reason(shape: Any, modules: 
     assert shape.unexplained(modules) == [], "import it at the top, or add it to benchmarks/late_imports.toml"
 
 
+@pytest.mark.slow
 def test_each_listed_reason_is_needed(shape: Any, modules: Any) -> None:
     late = shape.late_imports(modules)
     rules = shape.rules()

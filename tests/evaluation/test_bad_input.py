@@ -82,6 +82,7 @@ def test_ids_that_come_twice_are_named(tmp_path: Path, chunks: NodeGroup) -> Non
         Experiment(BM25(chunks), twice, parse_measures("R@5"))
 
 
+@pytest.mark.slow
 def test_no_questions_are_no_experiment(tmp_path: Path, chunks: NodeGroup) -> None:
     empty = data_set(tmp_path / "some", PASSAGES, [])
     with pytest.raises(DataError, match="There are no questions to ask"):

@@ -99,6 +99,7 @@ def test_other_failures_score_0_and_are_counted() -> None:
     assert len(single.failures) == 1
 
 
+@pytest.mark.slow
 def test_a_store_without_vectors_is_no_worse_ranker(data: DataSet, tmp_path: Path) -> None:
     chunks = indexed(data, folder=tmp_path / "kept")
     flows = {"bm25": BM25(chunks), "dense": Dense(chunks, Letters())}

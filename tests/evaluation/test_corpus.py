@@ -98,6 +98,7 @@ def test_nothing_is_embedded_a_second_time(data: DataSet, tmp_path: Path) -> Non
     assert len(Dense(again, Letters())(Query("salt"))) == 3
 
 
+@pytest.mark.slow
 def test_another_corpus_or_embedder_is_kept_apart(data: DataSet, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     words, letters = indexed(data, folder=kept), indexed(data, Letters(), folder=kept)

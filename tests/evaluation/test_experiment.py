@@ -295,6 +295,7 @@ def test_undetermined_questions_are_left_out_of_both_flows_of_a_pair() -> None:
     assert report.comparisons[0].interval.n == 8
 
 
+@pytest.mark.slow
 def test_flow_and_judge_share_the_budget_and_what_was_answered_is_kept(tmp_path: Path) -> None:
     path, model = tmp_path / "a.experiment", ScriptedModel(("Nokia [1].",))
     items = [Item(f"q{i}", f"question {i}", answers=("Nokia",)) for i in range(6)]
@@ -356,6 +357,7 @@ def data(tmp_path: Path) -> DataSet:
     return DataSet(str(tmp_path))
 
 
+@pytest.mark.slow
 def test_gold_that_the_store_has_not_is_named(data: DataSet, tmp_path: Path) -> None:
     flow = BM25(indexed(data, folder=tmp_path / "kept"))
     assert Experiment(flow, data.items(), MEASURES).run().flows[0].measured[0].value == 1.0

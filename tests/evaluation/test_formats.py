@@ -346,6 +346,7 @@ def test_autorag_keeps_and_of_ors_answers_and_metadata(autorag: Path) -> None:
     assert json.loads(str(meta["metadata"]))["last_modified_datetime"] == "2024-05-01T00:00:00"
 
 
+@pytest.mark.slow
 def test_autorag_is_written_as_it_was_also_by_way_of_our_own_form(autorag: Path, tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     again = written_again(written_again(DataSet(str(autorag)), "spolia", tmp_path / "ours"), "autorag", tmp_path / "x")

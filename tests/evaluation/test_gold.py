@@ -50,6 +50,7 @@ def asked(flow: object, *items: Item) -> Report:
     return Experiment({"flow": flow}, items, parse_measures("R@1,nDCG@3")).run()  # type: ignore[dict-item]
 
 
+@pytest.mark.slow
 def test_files_and_quotes_are_found_by_their_names(chunks: NodeGroup) -> None:
     report = asked(BM25(chunks), *ITEMS)
     assert [one.value for one in report.flows[0].measured] == [1.0, 1.0]
@@ -104,6 +105,7 @@ def test_what_cannot_be_found_is_named_before_anything_is_asked(
     assert not kept.exists()
 
 
+@pytest.mark.slow
 def test_a_quote_without_a_start_needs_a_store() -> None:
     with pytest.raises(DataError, match="does not say where it starts, and a flow searches no store"):
         asked(same, ITEMS[0])

@@ -167,6 +167,7 @@ def _nodes(group: NodeGroup) -> list[Node]:
     return list(group.corpus.snapshot().all_nodes(group.name))
 
 
+@pytest.mark.slow
 def test_a_quote_that_the_store_has_not_is_named(data: DataSet, tmp_path: Path) -> None:
     flow = BM25(indexed(data, folder=tmp_path / "kept"))
     moved = [item.but(gold=((Quote("birds", 3, "The brown owl"),),)) for item in data.items()]

@@ -118,6 +118,7 @@ class ServedReply(ScriptedModel):
         return super().generate(prompt, **how)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["flow", "arm", "judge"])
 def test_what_met_a_server_that_was_down_is_asked_again(tmp_path: Path, part: str) -> None:
     down = tmp_path / "down"
@@ -276,6 +277,7 @@ def test_a_damaged_file_is_read_as_far_as_it_is_whole_and_the_rest_is_computed_a
             assert [again.case(1, at).result for at in range(6)] == results
 
 
+@pytest.mark.slow
 def test_a_killed_write_loses_the_answers_in_progress_alone(tmp_path: Path) -> None:
     """Whole records stay, however much of the last one was written."""
     path = tmp_path / "a.experiment"
@@ -333,6 +335,7 @@ def test_a_change_in_what_a_measure_of_spolia_names_is_taken_again_and_a_comment
     assert told.startswith("asked 0\nComputed again, since it has changed: measures, R@1, code, Recall: was ")
 
 
+@pytest.mark.slow
 def test_a_prompt_file_of_a_judge_that_changed_is_judged_again_without_asking_the_flow(tmp_path: Path) -> None:
     prompt, judge = tmp_path / "g.txt", ScriptedModel(("5",), name="judge")
     prompt.write_text("Grade: {{question}} {{answer}}")
@@ -376,6 +379,7 @@ def test_other_questions_are_asked_again_and_other_gold_is_scored_again(
     assert (says in report.warnings[0]) if says else not report.warnings
 
 
+@pytest.mark.slow
 def test_other_fields_models_stores_and_rights_are_asked_again_and_named(tmp_path: Path) -> None:
     items = [Item("q1", "What pulls?", gold=(("p1",),), answers=("the moon",))]
     chunks = indexed(DataSet(str(facts(tmp_path))), folder=tmp_path / "kept")

@@ -267,7 +267,7 @@ def instances(cls: type) -> st.SearchStrategy[Any]:
     """Instances of a class with random fields; those that the class refuses are left out."""
     hints = get_type_hints(cls)
     given = {
-        f.name: SPECIAL.get(f"{cls.__name__}.{f.name}") or SPECIAL.get(f.name) or _of(hints[f.name])
+        f.name: SPECIAL.get(f"{cls.__name__}.{f.name}", SPECIAL.get(f.name, _of(hints[f.name])))
         for f in fields(cls)
         if f.init and f.compare
     }

@@ -77,6 +77,7 @@ def test_every_embedding_has_a_cut_off_of_its_own(tmp_path: Path) -> None:
         across(group, SMALL, at_least={"other": 0.5})
 
 
+@pytest.mark.slow
 def test_scores_that_can_be_compared_are_compared_across_corpora(tmp_path: Path) -> None:
     groups = [stored(tmp_path / "a", TEXTS[:9]), stored(tmp_path / "b", TEXTS[9:])]
     together = stored(tmp_path / "c", TEXTS)
@@ -86,6 +87,7 @@ def test_scores_that_can_be_compared_are_compared_across_corpora(tmp_path: Path)
     assert {node.text for node in found.nodes} == {node.text for node in one.nodes}
 
 
+@pytest.mark.slow
 def test_one_id_in_two_stores(tmp_path: Path) -> None:
     """Of different texts it names two nodes; of the same text it is one, found twice."""
     groups = [stored(tmp_path / "a", ["red stone", "sea"]), stored(tmp_path / "b", ["red wall", "sea"])]
@@ -101,6 +103,7 @@ def test_one_id_in_two_stores(tmp_path: Path) -> None:
         assert len(sea.parts) == 2
 
 
+@pytest.mark.slow
 def test_words_are_searched_where_there_is_no_embedder(tmp_path: Path) -> None:
     groups = [stored(tmp_path / "a", TEXTS, group="fine"), stored(tmp_path / "b", TEXTS[:3], group="coarse")]
     weights = ConvexCombination((("fine", 0.5), ("coarse", 0.5)), "min-max", 5)
@@ -108,6 +111,7 @@ def test_words_are_searched_where_there_is_no_embedder(tmp_path: Path) -> None:
     assert (len(found), is_in_order(found)) == (5, True)
 
 
+@pytest.mark.slow
 def test_dense_and_sparse_vectors_are_searched_together(tmp_path: Path) -> None:
     sparse = Counting()
     group = stored(tmp_path / "a", TEXTS, (SMALL,), sparse=sparse)
@@ -117,6 +121,7 @@ def test_dense_and_sparse_vectors_are_searched_together(tmp_path: Path) -> None:
     assert across(group, sparse, top_k=6, at_least=4.0)(QUERY).hits
 
 
+@pytest.mark.slow
 def test_it_is_a_flow_like_one_that_was_written_out(tmp_path: Path) -> None:
     group = stored(tmp_path / "a", TEXTS)
     flow = across(group, (SMALL, LARGE), 6, at_least=0.1)

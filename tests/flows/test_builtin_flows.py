@@ -41,6 +41,7 @@ def group(tmp_path_factory: pytest.TempPathFactory) -> NodeGroup:
     return store(tmp_path_factory.mktemp("flows") / "english.spolia", ENGLISH, embedder=Letters())
 
 
+@pytest.mark.slow
 def test_every_named_flow_finds_or_answers(group: NodeGroup) -> None:
     for name in BUILT_IN:
         found = named(name)(group, Letters(), ScriptedModel(("By the moon [1].",)), 3)(Query("What causes the tides?"))

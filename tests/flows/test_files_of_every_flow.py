@@ -14,12 +14,12 @@ from spolia.core.operator import Operator, Then, Vary
 from spolia.core.registry import Catalogue
 from spolia.flow_files.files import dump, load
 from tests.flows.examples import OWN, flows, instances, walks
-from tests.tree import operators, written_in_flows
+from tests.tree import few, operators, written_in_flows
 
 COMBINATORS = {Best, Branch, Choice, Each, Explore, Guard, Identity, Loop, Route, Samples, Stopped, Then, Vary}
 LEAVES = [cls for cls in operators() if cls not in COMBINATORS]
 VALUES = sorted((cls for cls in written_in_flows() if not issubclass(cls, Operator)), key=lambda cls: type_id(cls))
-few = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+less = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 NAMES: dict[str, Any] = {
     **{cls.__name__: cls for cls in written_in_flows()},
     **{getattr(own, "__name__", getattr(own, "name", "")): own for own in OWN},
@@ -61,10 +61,10 @@ def test_the_random_flows_have_every_combinator() -> None:
     assert seen >= COMBINATORS
 
 
-@pytest.mark.parametrize("cls", LEAVES, ids=lambda cls: type_id(cls))
+@pytest.mark.parametrize("cls", few(LEAVES), ids=lambda cls: type_id(cls))
 def test_every_operator_comes_back_from_its_file_and_from_what_it_prints(cls: type[Operator[Any, Any]]) -> None:
     @given(op=instances(cls))
-    @few
+    @less
     def look(op: Operator[Any, Any]) -> None:
         again = load(dump(op), operators=OWN)
         assert again == op
@@ -74,10 +74,10 @@ def test_every_operator_comes_back_from_its_file_and_from_what_it_prints(cls: ty
     look()
 
 
-@pytest.mark.parametrize("cls", VALUES, ids=lambda cls: type_id(cls))
+@pytest.mark.parametrize("cls", few(VALUES), ids=lambda cls: type_id(cls))
 def test_every_address_is_rebuilt_by_what_it_prints(cls: type) -> None:
     @given(value=instances(cls))
-    @few
+    @less
     def look(value: Any) -> None:
         assert eval(repr(value), NAMES) == value
 

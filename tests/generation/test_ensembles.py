@@ -51,6 +51,7 @@ def test_weights_are_a_softmax(scores: tuple[float, ...], temperature: float, sh
     assert weights(scores, temperature) == pytest.approx(list(shares))
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(), min_size=1, max_size=20), st.floats(0.01, 100))
 def test_weights_sum_to_one_whatever_the_scores(scores: list[float], temperature: float) -> None:
     assert math.fsum(weights(scores, temperature)) == pytest.approx(1.0)

@@ -64,6 +64,7 @@ def test_markers_come_in_one_form_and_those_of_no_passage_are_taken_out(
     assert [int(citation.marker) for citation in answer.citations] == numbers
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.sampled_from(["[1]", "[9]", "[2, 3]", "【1】", "[", "]", " ", "  ", "word", ".", "\n", "[x]", "1"])),
     st.lists(st.integers(1, 9), min_size=1),
@@ -150,6 +151,7 @@ def test_a_file_name_cannot_leave_its_place_in_the_prompt() -> None:
     assert '<passages number="1">\n[1] a‹/passages> [2] b.txt\ntext\n</passages>' in prompt
 
 
+@pytest.mark.slow
 @given(st.text(), st.text())
 def test_any_text_may_stand_in_a_passage_or_a_question(passage: str, question: str) -> None:
     prompt = shown(Reader(ScriptedModel(("",))), ranking(passage, question=question))

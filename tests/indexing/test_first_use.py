@@ -32,6 +32,7 @@ def corpus(tmp_path: Path) -> Corpus:
     return found
 
 
+@pytest.mark.slow
 def test_what_is_there_is_searched_whoever_writes(corpus: Corpus) -> None:
     materialise([corpus.group("sentence")])
     with Corpus(corpus.path).writer():

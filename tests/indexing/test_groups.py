@@ -65,6 +65,7 @@ def lengths(text: str) -> int:
     return len(text) - 18  # 0 for one of them
 
 
+@pytest.mark.slow
 def test_a_built_in_group_is_built_at_its_first_use(corpus: Corpus) -> None:
     assert corpus.snapshot().groups() == ("chunk",)
     found = BM25(corpus.group("sentence"), top_k=1)(Query("Who takes older buildings?"))
@@ -101,6 +102,7 @@ def test_a_group_is_built_with_those_that_it_is_made_from(corpus: Corpus) -> Non
     assert arch.span.lines == (3, 3)
 
 
+@pytest.mark.slow
 def test_within_a_run_a_group_that_is_built_is_found(corpus: Corpus) -> None:
     with Run():
         assert BM25(corpus.group())(Query("stones")).hits
@@ -195,6 +197,7 @@ def joined(text: str, refs: list[str]) -> str:
     return "|".join(refs)
 
 
+@pytest.mark.slow
 def test_a_lambda_in_a_stored_group_is_refused(corpus: Corpus) -> None:
     with pytest.raises(GroupError, match="lambda"):
         materialise([corpus.group("x", Definition(transform(lambda text: text)))])
@@ -313,6 +316,7 @@ def test_a_misspelt_argument_is_refused(corpus: Corpus) -> None:
         add_texts(corpus, {"a": "The treasure."}, acces=lambda uri: ["ann"])  # type: ignore[call-arg]
 
 
+@pytest.mark.slow
 def test_more_hits_than_there_are_nodes_may_be_asked_for(corpus: Corpus) -> None:
     assert len(BM25(corpus.group(), top_k=10**12)(Query("stones roads"))) == 2
 
@@ -343,6 +347,7 @@ def test_a_copy_does_not_bring_back_who_might_read_before(
             assert [node.uri for node in BM25(corpus.group())(Query("milestones")).nodes] == [uri]
 
 
+@pytest.mark.slow
 def test_groups_are_part_of_flow_files(corpus: Corpus) -> None:
     from spolia.flow_files.files import dump, load
 
@@ -368,6 +373,7 @@ def test_groups_may_be_named_in_any_order(corpus: Corpus) -> None:
     assert corpus.snapshot().check() == []
 
 
+@pytest.mark.slow
 def test_groups_made_from_each_other_are_refused_in_words(corpus: Corpus) -> None:
     a, b = corpus.group("a", Definition(Sentences(), parent="b")), corpus.group("b", Definition(words, parent="a"))
     with pytest.raises(GroupError, match=r"from each other in a circle: a → b → a\. Change a parent"):

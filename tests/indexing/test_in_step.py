@@ -186,6 +186,7 @@ def test_an_abandoned_group_is_left_behind_and_the_others_go_on(folder: Path, co
     assert found(corpus, "moss", "title") == ["moss.txt"]
 
 
+@pytest.mark.slow
 def test_what_was_embedded_is_kept_when_a_run_is_interrupted(folder: Path, corpus: Corpus) -> None:
     (folder / "many.txt").write_text("\n\n".join(f"Number {number}." for number in range(300)))
     embedder = Interrupted(16)
@@ -215,6 +216,7 @@ def test_who_searches_while_the_first_run_is_under_way_is_told_so(folder: Path, 
     assert found(reader, "moon") == ["tides.txt"]
 
 
+@pytest.mark.slow
 def test_an_embedder_that_is_left_out_is_named(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus, embedder=EMBEDDER)
     said = rf"embedded with '{EMBEDDER.name}', and no embedder was named\. .*embedder=HashingEmbedder\(…\)"

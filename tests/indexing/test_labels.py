@@ -217,6 +217,7 @@ def test_fields_and_metadata_change_together(folder: Path, tmp_path: Path) -> No
     assert {node.uri for node in found.nodes} == {"a.txt", "b.txt"}
 
 
+@pytest.mark.slow
 def test_a_value_that_does_not_fit_is_warned_of_and_takes_no_document_away(folder: Path, tmp_path: Path) -> None:
     corpus = Corpus(str(tmp_path / "notes.spolia"))
     years: dict[str, Any] = {"a.txt": "soon", "b.txt": 2021}

@@ -41,6 +41,7 @@ def corpus(tmp_path: Path) -> Corpus:
     return Corpus(str(tmp_path / "notes.spolia"))
 
 
+@pytest.mark.slow
 def test_the_old_generation_serves_until_the_new_one_is_whole(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus)
     seen: set[tuple[int, int]] = set()
@@ -98,6 +99,7 @@ def test_a_plan_says_what_sync_then_does_and_writes_nothing(folder: Path, corpus
     assert (sentence.change, sentence.nodes, sentence.texts) == ("kept", 2, 0)
 
 
+@pytest.mark.slow
 def test_a_plan_of_a_store_that_is_not_there(folder: Path, corpus: Corpus) -> None:
     plan = planned(folder, corpus, embedder=EMBEDDER, groups=[corpus.group("sentence")])
     assert not corpus.exists()
@@ -158,6 +160,7 @@ def test_a_group_of_another_definition_is_rebuilt_with_those_below(folder: Path,
     assert dict(corpus.latest().stats().nodes) == {"chunk": 8, "part": 8, "below": 16}
 
 
+@pytest.mark.slow
 def test_models_are_not_asked_but_counted(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus)
     model = ScriptedModel(("Short.",) * 20)

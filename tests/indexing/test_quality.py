@@ -65,6 +65,7 @@ def test_what_others_may_read_is_not_counted(tmp_path: Path) -> None:
     assert "For one." not in "".join(page(corpus.snapshot(), frozenset()))
 
 
+@pytest.mark.slow
 def test_each_page_stands_beside_its_chunks(tmp_path: Path) -> None:
     html = "".join(page(made(tmp_path).snapshot(), frozenset()))
     found = re.findall(r'page 3</span><div class="text">(.*?)</div></div><div>(.*?)</div></div>', html)
@@ -84,6 +85,7 @@ def test_a_document_cannot_leave_its_place(tmp_path: Path) -> None:
     assert not set("\u202e\u202c\x00") & set(read.text)
 
 
+@pytest.mark.slow
 def test_what_is_too_much_is_left_out_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = Corpus(str(tmp_path / "s.spolia"))
     add_texts(corpus, {"a": "Short.", "b": "Long. " * 100})

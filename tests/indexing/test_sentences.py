@@ -61,6 +61,7 @@ def test_thai_is_cut_at_spaces_between_long_phrases_only() -> None:
     assert len(found("พ.ศ. 2550 ใน กรุงเทพ")) == 1
 
 
+@pytest.mark.slow
 @given(
     st.text(alphabet=st.sampled_from(list("aB .!?。؟\n\r 1ไท(\"')][…:-#\u2029é")), max_size=300) | st.text(max_size=100)
 )
@@ -74,6 +75,7 @@ def test_every_character_but_blanks_is_in_exactly_one_sentence(text: str) -> Non
         assert times == 1 or (times == 0 and character.isspace())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", [".", " ", "\n", ". ", ".)", "a\n", "A. ", "。", "ก ", "[1]", "\"'", "- \n", "\r"])
 def test_hostile_repetition_takes_linear_time(piece: str) -> None:
     text = piece * (200_000 // len(piece))

@@ -96,6 +96,7 @@ def files_of(store: str) -> dict[str, tuple[int, int]]:
     }
 
 
+@pytest.mark.slow
 def test_a_folder_is_indexed_and_can_be_searched(folder: Path, corpus: Corpus) -> None:
     report = sync(folder, corpus)
     assert counts(report) == (3, 0, 0, 0, 0)
@@ -105,6 +106,7 @@ def test_a_folder_is_indexed_and_can_be_searched(folder: Path, corpus: Corpus) -
     assert corpus.snapshot().check() == []
 
 
+@pytest.mark.slow
 def test_nothing_changed_means_no_write_and_no_embedding(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus, embedder=Letters())
     assert len(embedded) == 3
@@ -155,6 +157,7 @@ def test_a_changed_file_gets_new_nodes_and_only_new_texts_are_embedded(folder: P
     assert texts(corpus)["a.txt"] == ["The first sentence stays as it is.", "The second sentence is new."]
 
 
+@pytest.mark.slow
 def test_a_deleted_file_is_gone_and_returns_without_embedding(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus, embedder=Letters())
     (folder / "a.txt").unlink()
@@ -305,6 +308,7 @@ def test_a_rebuild_takes_other_parts(folder: Path, corpus: Corpus) -> None:
     assert corpus.snapshot().check() == []
 
 
+@pytest.mark.slow
 def test_the_analyser_of_the_group_stays_and_the_first_one_suits_the_language(tmp_path: Path) -> None:
     folder, corpus = tmp_path / "docs", Corpus(str(tmp_path / "s.spolia"))
     folder.mkdir()

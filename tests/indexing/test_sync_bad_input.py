@@ -86,6 +86,7 @@ def test_an_empty_folder_changes_nothing(folder: Path, corpus: Corpus) -> None:
     assert texts(corpus) == {"good.txt": GOOD}
 
 
+@pytest.mark.slow
 def test_another_folder_is_refused_before_anything_is_forgotten(folder: Path, corpus: Corpus, tmp_path: Path) -> None:
     sync(folder, corpus)
     other = tmp_path / "other"
@@ -210,6 +211,7 @@ def test_a_fault_of_a_reader_is_recorded(folder: Path, corpus: Corpus, monkeypat
     assert report.added == 1
 
 
+@pytest.mark.slow
 def test_a_file_that_cannot_be_opened_keeps_what_was_known(
     folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,6 +271,7 @@ def test_a_file_that_changes_while_it_is_read(folder: Path, corpus: Corpus) -> N
     assert sync(folder, corpus).changed == 1
 
 
+@pytest.mark.slow
 def test_links(folder: Path, corpus: Corpus, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     (outside / "deep").mkdir(parents=True)
@@ -303,6 +306,7 @@ def test_special_files_are_left_out(folder: Path, corpus: Corpus, monkeypatch: p
     assert report.added == 1
 
 
+@pytest.mark.slow
 def test_hidden_files_and_stores_are_left_out(folder: Path) -> None:
     (folder / ".hidden.txt").write_text("Hidden.")
     (folder / ".git").mkdir()

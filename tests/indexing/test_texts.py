@@ -43,6 +43,7 @@ def texts(corpus: Corpus) -> dict[str, str]:
 # Files and folders.
 
 
+@pytest.mark.slow
 def test_a_list_of_files_and_folders_is_indexed(folder: Path, corpus: Corpus) -> None:
     more = folder.parent / "more"
     more.mkdir()
@@ -86,6 +87,7 @@ def test_what_is_not_there_is_said_before_anything_is_done(folder: Path, corpus:
 # Texts.
 
 
+@pytest.mark.slow
 def test_texts_stay_when_a_folder_is_indexed(folder: Path, corpus: Corpus) -> None:
     add_texts(corpus, {"salt": SALT})
     assert sync(folder, corpus).removed == 0
@@ -104,6 +106,7 @@ def test_files_stay_when_texts_are_added(folder: Path, corpus: Corpus) -> None:
     assert sync(folder, corpus).unchanged == 2
 
 
+@pytest.mark.slow
 def test_a_text_that_is_the_same_is_not_cut_again(corpus: Corpus) -> None:
     add_texts(corpus, {"salt": SALT}, embedder=HashingEmbedder())
     report = add_texts(corpus, {"salt": SALT}, embedder=HashingEmbedder())
@@ -113,6 +116,7 @@ def test_a_text_that_is_the_same_is_not_cut_again(corpus: Corpus) -> None:
     assert texts(corpus) == {"text:salt": "Salt is dug in caves."}
 
 
+@pytest.mark.slow
 def test_texts_stay_when_a_store_is_built_anew(folder: Path, corpus: Corpus) -> None:
     add_texts(
         corpus, {"salt": SALT}, fields=[Field("lang")], metadata=lambda uri: {"lang": "en"}, access=lambda uri: ["ann"]

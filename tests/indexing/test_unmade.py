@@ -232,6 +232,7 @@ def test_an_export_holds_what_could_not_be_made(folder: Path, corpus: Corpus, tm
     assert other.latest().unmade() == corpus.latest().unmade() != ()
 
 
+@pytest.mark.slow
 def test_a_plan_counts_what_is_tried_again(folder: Path, corpus: Corpus) -> None:
     group = corpus.group("summary", Definition(Summary(ScriptedModel((("a.txt|c.txt", "A summary of stones."),)))))
     assert told(sync(folder, corpus, groups=[group]).unmade) == [(BAD, "summary")]

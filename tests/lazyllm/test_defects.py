@@ -77,6 +77,7 @@ def test_results_are_in_the_order_of_their_scores(folder: Path, corpus: Corpus, 
         assert len(scores) == min(top_k, len(THINGS))
 
 
+@pytest.mark.slow
 def test_two_embeddings_are_fused_to_exactly_as_many_as_were_asked_for(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus)
     group = corpus.group("both", Definition(Sentences(), embeddings=(Embedding(SMALL), Embedding(LARGE))))
@@ -358,6 +359,7 @@ class Counting(HashingEmbedder):
         return super().embed(texts, kind=kind)
 
 
+@pytest.mark.slow
 def test_texts_of_many_documents_are_embedded_together(folder: Path, corpus: Corpus) -> None:
     Counting.asked.clear()
     sync(folder, corpus, embedder=Counting(32))

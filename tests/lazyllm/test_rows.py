@@ -194,6 +194,7 @@ def built(corpus: Corpus) -> Corpus:
     return corpus
 
 
+@pytest.mark.slow
 def test_d5_two_addresses_of_one_path_are_one_store(folder: Path, corpus: Corpus) -> None:
     other = Corpus(corpus.path)
     assert other == corpus
@@ -266,6 +267,7 @@ def test_n1_a_node_knows_where_it_is(corpus: Corpus, folder: Path, tmp_path: Pat
     assert {node.id for node in built(again).snapshot().all_nodes("clause")} == {node.id for node in nodes.values()}
 
 
+@pytest.mark.slow
 def test_n2_what_is_quoted_what_is_shown_and_what_is_indexed(corpus: Corpus) -> None:
     group = corpus.group("signed", Definition(AttachMetadata(Sentences(), ("author",))))
     (hit,) = (BM25(group, top_k=1) >> ShowMetadata(("author",)))(Query("milestones by Ann")).hits
@@ -275,6 +277,7 @@ def test_n2_what_is_quoted_what_is_shown_and_what_is_indexed(corpus: Corpus) -> 
     assert BM25(corpus.group())(Query("Ann")).hits == ()
 
 
+@pytest.mark.slow
 def test_n4_nodes_are_equal_by_what_they_are_and_hits_have_the_score(corpus: Corpus) -> None:
     group = corpus.group("sentence", Definition(Sentences(), embeddings=(Embedding(HashingEmbedder()),)))
     by_words, by_meaning = (
@@ -310,6 +313,7 @@ def counted(part: Part) -> int:
     return len(part.document.headings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("made_by", "first"),
     [
@@ -338,6 +342,7 @@ def test_g5_the_sizes_of_what_is_built_in(corpus: Corpus) -> None:
     assert set(corpus.snapshot().groups()) == {*BUILT_IN, "chunk"}
 
 
+@pytest.mark.slow
 def test_g9_what_is_used_is_built_with_what_is_above_it_and_nothing_else(corpus: Corpus) -> None:
     generation = built(corpus).snapshot().generation
     assert corpus.snapshot().groups() == ("chunk", "clause", "paragraph")
@@ -349,6 +354,7 @@ def test_g9_what_is_used_is_built_with_what_is_above_it_and_nothing_else(corpus:
     assert corpus.snapshot().generation == generation
 
 
+@pytest.mark.slow
 def test_g9_what_is_searched_first_is_built_with_the_groups_that_were_given(corpus: Corpus) -> None:
     above = corpus.group("above", Definition(paragraphs))
     below = corpus.group("below", Definition(Sentences(), parent="above"))
@@ -382,6 +388,7 @@ def test_whole_documents_embedded_by_what_is_not_known_here_are_left_behind(corp
     assert corpus.snapshot().check() == []
 
 
+@pytest.mark.slow
 def test_g10_what_is_not_asked_for_is_neither_built_nor_embedded(corpus: Corpus) -> None:
     assert corpus.snapshot().groups() == ("chunk",)
     with Run() as run:
@@ -427,6 +434,7 @@ def test_s5_settings_that_nobody_knows_are_refused() -> None:
         Milvus(connectivity=0)
 
 
+@pytest.mark.slow
 def test_s8_nodes_are_streamed_counted_and_paged_in_order(corpus: Corpus) -> None:
     snapshot = built(corpus).snapshot()
     (document,) = [document for document in snapshot.documents() if document.uri == "stones.txt"]

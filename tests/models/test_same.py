@@ -38,6 +38,7 @@ def test_these_are_not(one: str, other: str) -> None:
     assert plain_words(one) != plain_words(other)
 
 
+@pytest.mark.slow
 @given(st.text(max_size=30))
 def test_the_form_in_which_unicode_is_written_does_not_matter(text: str) -> None:
     forms = {plain_words(unicodedata.normalize(form, text)) for form in ("NFC", "NFD")}

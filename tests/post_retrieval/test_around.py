@@ -48,6 +48,7 @@ def texts(ranking: Ranking) -> list[str]:
 # -------------------------------------------------------------------------------------------------------- neighbours
 
 
+@pytest.mark.slow
 def test_neighbours_come_with_less_than_the_hit_s_score(corpus: Corpus) -> None:
     found = Neighbours(corpus, before=1, after=2, decay=0.5)(ranking(corpus, ("a5", 8.0)))
     assert [(hit.node.text, hit.score) for hit in found.hits] == [("a5", 8.0), ("a4", 4.0), ("a6", 4.0), ("a7", 2.0)]

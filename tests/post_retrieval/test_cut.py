@@ -19,6 +19,7 @@ def ranking(*scores: float) -> Ranking:
     return Ranking(Query("?"), tuple(Hit(Node(str(at), f"text {at}"), score) for at, score in enumerate(scores)))
 
 
+@pytest.mark.slow
 @given(
     scores=st.lists(st.sampled_from([-1.0, 0.0, 0.3, 0.30000001, 1.0]), max_size=6),
     top_k=st.none() | st.integers(1, 7),

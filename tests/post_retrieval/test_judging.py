@@ -177,6 +177,7 @@ def test_nothing_found_asks_nobody(kind: str) -> None:
     assert EVERY[kind](Told(fails="rejected"))(ranking()).hits == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", EVERY)
 def test_of_ten_thousand_hits_the_best_are_judged(kind: str) -> None:
     many = [f"p{number}" for number in range(10_000)]

@@ -55,6 +55,7 @@ def test_two_children_of_one_parent_give_it_once_with_the_better_score(corpus: C
     assert shown(Mapped(corpus.group("chunk"), top_k=1)(found)) == [("b:chunk:2", 3.0)]
 
 
+@pytest.mark.slow
 def test_a_score_that_is_none_comes_last(corpus: Corpus) -> None:
     found = ranking(corpus, ("a:sentence:1", math.nan), ("b:sentence:1", 1.0), ("a:sentence:5", 3.0))
     assert [node.id for node in Mapped(corpus.group("chunk"))(found).nodes] == ["a:chunk:3", "b:chunk:1", "a:chunk:1"]
@@ -88,6 +89,7 @@ def test_up_to_the_common_ancestor_and_down_again(tmp_path: Path) -> None:
     assert [node.text for node in found.nodes] == ["red", "cat;blue", "cat"]
 
 
+@pytest.mark.slow
 def test_by_span_what_overlaps_is_shown_however_it_was_made(tmp_path: Path) -> None:
     groups = {"line": Definition(Cut("\n")), "half": Definition(Cut("|"))}
     corpus = stored(tmp_path / "s.spolia", {"a": "one\ntwo|three\nfour", "b": "one\ntwo"}, groups)
@@ -154,6 +156,7 @@ def test_a_cached_answer_cites_what_this_question_found(corpus: Corpus) -> None:
 # ------------------------------------------------------------------------------------------------- access and filters
 
 
+@pytest.mark.slow
 def test_what_may_not_be_read_is_neither_shown_nor_passed_through(tmp_path: Path) -> None:
     secret = {"a:chunk:1": ("ann",)}
     corpus = stored(tmp_path / "s.spolia", TEXTS, secret=secret)
@@ -174,6 +177,7 @@ def marked(tmp_path: Path) -> Corpus:
     return stored(tmp_path / "s.spolia", texts, fields=(Field("kind"), Field("lang")))
 
 
+@pytest.mark.slow
 def test_the_run_s_filter_holds_for_all_that_is_shown(marked: Corpus) -> None:
     found = ranking(marked, ("a:sentence:1", 2.0), ("b:sentence:1", 1.0))
     for group in ("chunk", "document"):
@@ -182,6 +186,7 @@ def test_the_run_s_filter_holds_for_all_that_is_shown(marked: Corpus) -> None:
             assert [node.document for node in Mapped(marked.group(group))(found).nodes] == ["a"]
 
 
+@pytest.mark.slow
 def test_the_query_s_filter_holds_for_what_was_found_and_what_is_added_to_it(marked: Corpus) -> None:
     found = ranking(marked, ("a:sentence:1", 2.0))
     asked = found.but(query=found.query.but(filter=where(kind="x")))
@@ -196,6 +201,7 @@ def test_the_query_s_filter_holds_for_what_was_found_and_what_is_added_to_it(mar
 # ------------------------------------------------------------------------------------------------------ reverse HyDE
 
 
+@pytest.mark.slow
 def test_a_planted_question_finds_its_text_first_and_once(tmp_path: Path) -> None:
     model = ScriptedModel(
         (
@@ -271,6 +277,7 @@ def test_bad_wiring_and_foreign_nodes_are_refused(corpus: Corpus) -> None:
         Mapped(corpus.group("chunk"))(Ranking(Query("?"), (Hit(Node("n", "x", group="web"), 1.0),)))
 
 
+@pytest.mark.slow
 def test_pieces_that_were_written_are_not_cited_in_place_of_the_text(tmp_path: Path) -> None:
     from spolia.core.function import step
     from spolia.stores.definition import Part, Pieces

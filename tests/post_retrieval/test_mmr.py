@@ -109,6 +109,7 @@ def test_ten_thousand_equal_hits() -> None:
     assert ids(MMR(top_k=5)(same)) == ["n0", *ids(same)[1:5]]
 
 
+@pytest.mark.slow
 def test_stored_vectors_are_taken_and_what_is_not_stored_is_embedded(tmp_path: Path) -> None:
     embedder, corpus = HashingEmbedder(), Corpus(str(tmp_path / "notes.spolia"))
     texts = {f"{word}.md": f"Stones are {word}." for word in ("red", "old", "hard", "wet")}

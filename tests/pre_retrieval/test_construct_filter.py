@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,14 +24,14 @@ SCHEMA = Schema(FIELDS)
 ASKED = Query("salt mines in German since 2020")
 
 
-@pytest.fixture
-def chunks(tmp_path: Path) -> NodeGroup:
+@pytest.fixture(scope="module")
+def chunks(tmp_path_factory: pytest.TempPathFactory) -> NodeGroup:
     texts = {
         "old": Source("Salt mines near the border.", meta=(("year", 1999), ("lang", "de"))),
         "new": Source("Salt mines in the hills.", meta=(("year", 2021), ("lang", "de"))),
         "english": Source("Salt mines of today.", meta=(("year", 2022), ("lang", "en"))),
     }
-    return kept(tmp_path / "n.spolia", texts, fields=FIELDS).group("chunk")
+    return kept(tmp_path_factory.mktemp("kept") / "n.spolia", texts, fields=FIELDS).group("chunk")
 
 
 def reply(search: str, *conditions: Any) -> str:
@@ -43,6 +42,7 @@ SINCE = {"field": "year", "is": ">=", "value": 2020}
 GERMAN = {"field": "lang", "is": "=", "value": "de"}
 
 
+@pytest.mark.slow
 def test_a_question_becomes_a_search_and_a_filter(chunks: NodeGroup) -> None:
     op = ConstructFilter(ScriptedModel((reply("salt mines", SINCE, GERMAN),)), chunks)
     found = op(ASKED)
@@ -51,6 +51,7 @@ def test_a_question_becomes_a_search_and_a_filter(chunks: NodeGroup) -> None:
     assert [hit.node.document for hit in BM25(chunks)(found)] == ["new"]
 
 
+@pytest.mark.slow
 def test_a_wrong_condition_is_said_once_and_mended(chunks: NodeGroup) -> None:
     model = ScriptedModel(
         (("no metadata field 'jahr'", reply("salt", SINCE)), ("", reply("salt", {**SINCE, "field": "jahr"})))
@@ -58,6 +59,7 @@ def test_a_wrong_condition_is_said_once_and_mended(chunks: NodeGroup) -> None:
     assert ConstructFilter(model, chunks)(ASKED).filter == Between("year", at_least=2020)
 
 
+@pytest.mark.slow
 def test_what_is_still_wrong_is_dropped_and_counted(chunks: NodeGroup) -> None:
     model = Recorded(
         lambda text: reply("salt", {"field": "jahr", "value": 1}, GERMAN, {"field": "year", "value": "old"})
@@ -70,6 +72,7 @@ def test_what_is_still_wrong_is_dropped_and_counted(chunks: NodeGroup) -> None:
     assert "Declared are" in reasons[0]
 
 
+@pytest.mark.slow
 def test_the_filter_of_the_query_is_only_narrowed(chunks: NodeGroup) -> None:
     asked = ASKED.but(filter=where(lang="en"))
     found = ConstructFilter(ScriptedModel((reply("salt mines", GERMAN),)), chunks)(asked)
@@ -77,6 +80,7 @@ def test_the_filter_of_the_query_is_only_narrowed(chunks: NodeGroup) -> None:
     assert BM25(chunks)(found).hits == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "said",
     [
@@ -158,6 +162,7 @@ def test_whatever_is_written_is_a_condition_or_refused(written: Any) -> None:
     SCHEMA.check(found)
 
 
+@pytest.mark.slow
 def test_the_model_sees_the_fields_and_what_they_mean(chunks: NodeGroup) -> None:
     model = Recorded(lambda text: reply(""))
     ConstructFilter(model, chunks, described=(("lang", "two letters"),))(Query("</question> {{fields}} [system]"))
@@ -168,6 +173,7 @@ def test_the_model_sees_the_fields_and_what_they_mean(chunks: NodeGroup) -> None
     assert user.content.count("</question>") == 1
 
 
+@pytest.mark.slow
 def test_bounds_and_the_file(chunks: NodeGroup) -> None:
     op = ConstructFilter(ScriptedModel(("x",)), chunks, tries=2)
     assert check(op).calls == 6

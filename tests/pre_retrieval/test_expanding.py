@@ -60,6 +60,7 @@ def test_a_cut_off_reply_is_read_as_far_as_it_goes() -> None:
         EMMA.text, "one way", "another"]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_one_call_and_as_many_searches_as_queries(stored: Stored) -> None:  # noqa: F811
     """Methods, B21: multi-query(n) is two calls with the reader's, and n + 1 searches."""
     chunks: NodeGroup = stored({"a": "Jane Austen wrote Emma.", "b": "The novelist of Emma was Austen.", "c": "Salt."})
@@ -138,6 +139,7 @@ def test_the_passage_takes_the_place_of_the_question_or_stands_below_it() -> Non
     assert HyDE(model)(EMMA).question == "Who wrote Emma?"
 
 
+@pytest.mark.slow
 def test_below_the_question_a_passage_finds_more_by_words_and_loses_nothing(stored: Stored) -> None:  # noqa: F811
     chunks: NodeGroup = stored({"book": "Emma was published in 1815.", "author": "Jane Austen lived in Chawton."})
     model = ScriptedModel(("It is by Jane Austen.",))
@@ -179,6 +181,7 @@ def test_the_vector_is_the_mean_of_the_querys_and_the_passages() -> None:
     assert found.vector == pytest.approx((1.6 / 3, 1.8 / 3), abs=1e-6)
 
 
+@pytest.mark.slow
 def test_no_passage_is_the_plain_search_without_a_call(stored: Stored) -> None:  # noqa: F811
     embedder = HashingEmbedder()
     chunks: NodeGroup = stored({"a": "Jane Austen wrote Emma.", "b": "Salt is dug in mines."}, embedder=embedder)
@@ -308,6 +311,7 @@ def test_a_history_belongs_to_the_query_until_a_step_of_its_own() -> None:
         Query("q", history=("Nokia",))  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_a_chat_searches_and_answers_the_condensed_question(stored: Stored) -> None:  # noqa: F811
     chunks = stored({"a": "Nokia has its largest plant in Salo.", "b": "Olsen is employed by Nokia."})
     llm = ScriptedModel((("Nokia \\[1\\]", "Where has Nokia its largest plant?"), ("Where has Nokia", "In Salo [1].")))

@@ -75,6 +75,7 @@ def test_no_plan_goes_round_in_a_circle(needs: list[list[int]]) -> None:
     assert all(level for level, _ in pairwise((*plan.levels, ())))
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.sampled_from(["1. a?", "2. b of #1?", "3. c of #2 and #1", "#9", "none", "\n", "7: x #3"]), max_size=8)
 )
@@ -149,6 +150,7 @@ def test_a_spent_budget_is_no_step_without_an_answer() -> None:
         LeastToMost(book)(Plan(WHERE, ("Who?", "Where is #1?")))
 
 
+@pytest.mark.slow
 def test_the_whole_flow_finds_what_every_step_needs(stored: Stored) -> None:  # noqa: F811
     chunks: NodeGroup = stored({"a": "Olsen is employed by Nokia.", "b": "Nokia is in Salo.", "c": "Salt is dug."})
     llm = ScriptedModel(

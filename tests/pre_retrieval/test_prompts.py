@@ -52,6 +52,7 @@ def tags(text: str) -> list[str]:
     return re.findall(r"[<＜]\s*/?\s*[\w\u200b]+", text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parts[-3]}/{file.name}")
 def test_the_question_and_all_else_that_is_quoted_stay_inside(file: Path) -> None:
     template = Template.of(file.read_text(encoding="utf-8"))

@@ -33,6 +33,7 @@ def people(tmp_path: Path) -> SQLiteFile:
     return SQLiteFile(str(path))
 
 
+@pytest.mark.slow
 def test_the_rows_are_a_passage_with_the_statement_as_its_source(people: SQLiteFile) -> None:
     flow = TextToSQL(ScriptedModel(("```sql\nSELECT name FROM person WHERE born = 1968;\n```",)), people) >> ShowRows()
     found = flow(WHO)

@@ -225,6 +225,7 @@ def test_sparse_embedders_are_told_apart_too(built: NodeGroup) -> None:
         LearnedSparse(built, Counting("told"))(Query("stones"))
 
 
+@pytest.mark.slow
 def test_a_store_does_not_go_on_with_another_embedder_of_the_same_name(own: NodeGroup, tmp_path: Path) -> None:
     corpus, other = own.corpus, replace(EMBEDDER, print="weights 2")
     (tmp_path / "docs" / "new.txt").write_text("Whelks.")
@@ -238,6 +239,7 @@ def test_a_store_does_not_go_on_with_another_embedder_of_the_same_name(own: Node
     assert corpus.latest().groups() == ("both", "chunk")
 
 
+@pytest.mark.slow
 def test_what_has_no_fingerprint_is_known_by_name_and_dimension(tmp_path: Path) -> None:
     folder, corpus, plain = tmp_path / "docs", Corpus(str(tmp_path / "notes.spolia")), Told(16, print=None)
     folder.mkdir()

@@ -37,6 +37,7 @@ def test_the_best_match_comes_first_with_its_text(stored: Stored) -> None:
     assert [hit.score for hit in found.hits] == sorted((hit.score for hit in found.hits), reverse=True)
 
 
+@pytest.mark.slow
 def test_what_shares_no_term_is_not_found(stored: Stored) -> None:
     group = stored(TEXTS)
     assert ids(BM25(group)(Query("museum"))) == ["prado", "louvre"]
@@ -68,6 +69,7 @@ def test_invisible_characters_do_not_matter(stored: Stored) -> None:
     assert bm25(Query("museum in Madrid\0")).hits == bm25(Query("museum \u202ein\u202c Ma\u00addrid")).hits
 
 
+@pytest.mark.slow
 def test_an_endless_question_is_searched_at_both_ends_and_that_is_recorded(stored: Stored, tmp_path: Path) -> None:
     bm25, runs = BM25(stored(TEXTS)), Runs(tmp_path / "runs.db")
     with Run(journal=runs.journal) as run:
@@ -82,6 +84,7 @@ def test_an_endless_question_is_searched_at_both_ends_and_that_is_recorded(store
     runs.close()
 
 
+@pytest.mark.slow
 def test_many_different_words_can_be_asked(stored: Stored) -> None:
     words = " ".join(f"word{i}" for i in range(12_000))
     assert ids(BM25(stored(TEXTS))(Query(words[:100_000] + " museum"))) == ["prado", "louvre"]
@@ -94,6 +97,7 @@ def test_restricted_nodes_are_found_by_their_readers_only(stored: Stored) -> Non
         assert ids(bm25(Query("museum"))) == ["prado", "louvre"]
 
 
+@pytest.mark.slow
 def test_no_such_store_or_group_is_an_error(stored: Stored, tmp_path: Path) -> None:
     with pytest.raises(StoreError):
         BM25(Corpus(str(tmp_path / "nosuch.spolia")).group())(Query("x"))
@@ -104,6 +108,7 @@ def test_no_such_store_or_group_is_an_error(stored: Stored, tmp_path: Path) -> N
         BM25(group, top_k=0)
 
 
+@pytest.mark.slow
 def test_a_query_keeps_what_was_asked(stored: Stored) -> None:
     query = Query("Where is the Prado?").rewritten("prado place")
     found = BM25(stored(TEXTS))(query)

@@ -55,6 +55,7 @@ def ids(found: Ranking | Failure) -> list[str]:
     return [node.id for node in found.nodes]
 
 
+@pytest.mark.slow
 def test_hits_are_those_of_brute_force(stored: Stored) -> None:
     words = Words()
     found = Dense(stored(TEXTS, embedder=words), words)(Query("museum Madrid"))
@@ -66,12 +67,14 @@ def test_hits_are_those_of_brute_force(stored: Stored) -> None:
     assert found.hits[0].node.text == TEXTS["prado"]
 
 
+@pytest.mark.slow
 def test_a_batch_gives_what_single_queries_give_and_embeds_once(stored: Stored) -> None:
     dense = Dense(stored(TEXTS, embedder=Words()), Words(), top_k=2)
     queries = [Query("museum"), Query("the sea"), Query("Paris tower"), Query("museum", vector=(1.0,) + (0.0,) * 63)]
     assert dense.batch(queries) == [dense(query) for query in queries]
 
 
+@pytest.mark.slow
 def test_a_vector_of_the_query_is_searched_instead_of_its_text(stored: Stored) -> None:
     words = Words()
     dense = Dense(stored(TEXTS, embedder=words), words, top_k=1)
@@ -81,6 +84,7 @@ def test_a_vector_of_the_query_is_searched_instead_of_its_text(stored: Stored) -
         dense(Query("museum", vector=(1.0, 0.0)))
 
 
+@pytest.mark.slow
 def test_only_the_wrong_row_of_a_batch_fails(stored: Stored) -> None:
     dense = Dense(stored(TEXTS, embedder=Words()), Words(), top_k=1)
     first, empty, last = dense.batch([Query("the sea"), Query(" "), Query("tower")])
@@ -91,6 +95,7 @@ def test_only_the_wrong_row_of_a_batch_fails(stored: Stored) -> None:
         dense(Query(""))
 
 
+@pytest.mark.slow
 def test_what_the_embedder_does_not_read_is_recorded(stored: Stored, tmp_path: Path) -> None:
     dense, runs = Dense(stored(TEXTS, embedder=Words()), Words(), top_k=1), Runs(tmp_path / "runs.db")
     with Run(journal=runs.journal) as run:
@@ -114,6 +119,7 @@ class Letters(Words):
         return [len(unicodedata.normalize("NFD", text)) for text in texts]
 
 
+@pytest.mark.slow
 def test_a_question_of_fewer_characters_than_the_window_may_have_more_tokens(stored: Stored, tmp_path: Path) -> None:
     dense, runs = Dense(stored(TEXTS, embedder=Letters()), Letters(), top_k=1), Runs(tmp_path / "runs.db")
     with Run(journal=runs.journal) as run:
@@ -124,6 +130,7 @@ def test_a_question_of_fewer_characters_than_the_window_may_have_more_tokens(sto
     runs.close()
 
 
+@pytest.mark.slow
 def test_another_embedder_than_the_groups_is_refused(stored: Stored) -> None:
     with pytest.raises(ManifestMismatch, match=r"built with the embedder 'words@1', and is searched with 'words@2'"):
         Dense(stored(TEXTS, embedder=Words()), Words("words@2"))(Query("x"))
@@ -131,6 +138,7 @@ def test_another_embedder_than_the_groups_is_refused(stored: Stored) -> None:
         Dense(stored(TEXTS), Words())(Query("x"))
 
 
+@pytest.mark.slow
 def test_restricted_nodes_are_found_by_their_readers_only(stored: Stored) -> None:
     dense = Dense(stored(TEXTS, embedder=Words(), readers={"prado": ("ana",)}), Words())
     assert "prado" not in ids(dense(Query("museum in Madrid")))

@@ -419,6 +419,7 @@ def test_fields_that_cannot_be_declared(name: str) -> None:
         make()
 
 
+@pytest.mark.slow
 def test_a_value_that_no_filter_could_compare_is_none(tmp_path: Path) -> None:
     group, metadata = stored(tmp_path, [((("file_size", "12 KB"), ("year", "soon")), [()], [SourceRow("a", 7)])])
     for filter, ids in ((where(file_size=7), {"n0.0"}), (Between("year", at_most=0), set())):

@@ -66,6 +66,7 @@ def found(corpus: Corpus, *edges: Edges) -> Found:
     }
 
 
+@pytest.mark.slow
 def test_nodes_follow_each_other_within_a_document(corpus: Corpus) -> None:
     pairs = [
         ("ROME built", "PARIS and ROME"), ("PARIS and ROME", "last line"),
@@ -265,6 +266,7 @@ def content(corpus: Corpus, edges: tuple[Edges, ...] = ALL) -> tuple[bytes, ...]
     return tuple(np.asarray(part).tobytes() for part in (links.keys, links.starts, links.targets, links.weights))
 
 
+@pytest.mark.slow
 def test_the_same_generation_gives_the_same_file(tmp_path: Path) -> None:
     corpus = stored(tmp_path / "s.spolia", TEXTS, GROUPS, EMBEDDER)
     first = content(corpus)
@@ -276,6 +278,7 @@ def test_the_same_generation_gives_the_same_file(tmp_path: Path) -> None:
     assert len(files(corpus)) == 2
 
 
+@pytest.mark.slow
 def test_a_graph_is_read_not_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = stored(tmp_path / "s.spolia", TEXTS, GROUPS, EMBEDDER)
     first = content(corpus)
@@ -283,6 +286,7 @@ def test_a_graph_is_read_not_built_again(tmp_path: Path, monkeypatch: pytest.Mon
     assert content(corpus) == first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["cut off", "changed", "empty", "text", "other sizes"])
 def test_a_damaged_file_is_built_again(tmp_path: Path, damage: str) -> None:
     corpus = stored(tmp_path / "s.spolia", TEXTS, GROUPS, EMBEDDER)
@@ -341,6 +345,7 @@ def test_a_later_generation_has_its_own_graph_and_the_old_file_goes(tmp_path: Pa
     assert len(files(corpus)) == 1
 
 
+@pytest.mark.slow
 def test_a_store_that_cannot_be_written_is_searched_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -359,6 +364,7 @@ def test_a_store_that_cannot_be_written_is_searched_all_the_same(
 # ------------------------------------------------------------------------------------------------------------ errors
 
 
+@pytest.mark.slow
 def test_what_cannot_be_linked_is_refused(corpus: Corpus, tmp_path: Path) -> None:
     chunks = corpus.group("chunk")
     with pytest.raises(GroupError, match="'section' is not made from 'chunk'"):

@@ -49,6 +49,7 @@ def documents(ranking: Ranking) -> list[str]:
     return [node.document for node in ranking.nodes]
 
 
+@pytest.mark.slow
 def test_a_chain_is_followed_as_far_as_there_are_hops(corpus: Corpus) -> None:
     seeds = BM25(corpus.group("chunk"))
     assert documents(seeds(Query("bridge"))) == ["a"]
@@ -150,6 +151,7 @@ def searches(graph: NodeGraph) -> list[Operator[Ranking, Ranking]]:
     return [Hops(graph, hops=5), PersonalisedPageRank(graph), Hops(graph, hops=5, embedder=EMBEDDER)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(3))
 def test_what_may_not_be_read_is_neither_found_nor_passed_through(tmp_path: Path, number: int) -> None:
     texts: dict[str, str | Source] = {**STORY, "b": Source(str(STORY["b"]), ("ann",))}
@@ -162,6 +164,7 @@ def test_what_may_not_be_read_is_neither_found_nor_passed_through(tmp_path: Path
         assert documents(flow(Query("bridge"))) == ["a"]
 
 
+@pytest.mark.slow
 def test_what_may_not_be_read_changes_no_probability(tmp_path: Path) -> None:
     found = []
     for name, text in (("plain", "bridge|river|city"), ("more", "bridge|river|city|treasure")):
@@ -175,6 +178,7 @@ def test_what_may_not_be_read_changes_no_probability(tmp_path: Path) -> None:
     assert len(found[0]) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(3))
 def test_what_the_filters_do_not_accept_is_neither_found_nor_passed_through(tmp_path: Path, number: int) -> None:
     texts = {id: Source(str(text), meta=(("lang", "de" if id == "b" else "en"),)) for id, text in STORY.items()}

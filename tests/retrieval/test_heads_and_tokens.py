@@ -62,6 +62,7 @@ def ids(found: Ranking) -> list[str]:
     return [node.id for node in found.nodes]
 
 
+@pytest.mark.slow
 def test_goldens_of_the_votes(stored: Stored) -> None:
     group = stored(DRAWN, embedder=Drawn())
     asked = Query("1 0 0 1")  # head 1: a, b, c; head 2: a, b, c (b and c have the cosine 0, in the order of keys)
@@ -127,6 +128,7 @@ def test_heads_that_do_not_fit_and_other_embedders_are_refused(stored: Stored) -
         MultiHead(group, Drawn(), 2)(Query(""))
 
 
+@pytest.mark.slow
 def test_heads_see_what_may_be_found(stored: Stored) -> None:
     group = stored(DRAWN, embedder=Drawn(), readers={"a": ("ann",)})
     assert ids(MultiHead(group, Drawn(), 2)(Query("1 0 0 1"))) == ["b", "c"]
@@ -141,6 +143,7 @@ def test_heads_see_what_may_be_found(stored: Stored) -> None:
 TEXTS = {"tower": "The Eiffel Tower in Paris", "louvre": "The Louvre in Paris", "prado": "The Prado in Madrid"}
 
 
+@pytest.mark.slow
 def test_each_token_of_the_query_finds_its_nearest(stored: Stored) -> None:
     group = stored(TEXTS)
     found = LateInteraction(group, HashingTokens(256))(Query("Louvre Paris"))
@@ -167,6 +170,7 @@ def passages(log: Path) -> list[str]:
     return sorted(re.findall(r"passage (.*)", log.read_text()))
 
 
+@pytest.mark.slow
 def test_no_text_is_embedded_twice_also_not_for_another_generation(tmp_path: Path) -> None:
     log = tmp_path / "log"
     group = store(tmp_path / "a.spolia", TEXTS)
@@ -211,6 +215,7 @@ def test_a_query_or_text_without_tokens(stored: Stored) -> None:
         op(Query(" "))
 
 
+@pytest.mark.slow
 def test_what_are_no_token_vectors_is_an_error(stored: Stored) -> None:
     @dataclass(frozen=True)
     class Short(HashingTokens):

@@ -63,6 +63,7 @@ def group(tmp_path: Path) -> NodeGroup:
     return found
 
 
+@pytest.mark.slow
 def test_products_of_weights_order_the_nodes(group: NodeGroup) -> None:
     assert isinstance(Counting(), SparseEmbedder)
     found = LearnedSparse(group, Counting())(Query("stones"))
@@ -72,6 +73,7 @@ def test_products_of_weights_order_the_nodes(group: NodeGroup) -> None:
     assert group.corpus.snapshot().check() == []
 
 
+@pytest.mark.slow
 def test_many_questions_and_filters(group: NodeGroup) -> None:
     op = LearnedSparse(group, Counting(), filter=where(file_name="b.txt"))
     lost = Query("stones", filter=where(nowhere=1))
@@ -87,6 +89,7 @@ def test_many_questions_and_filters(group: NodeGroup) -> None:
     assert roads.hits == ()
 
 
+@pytest.mark.slow
 def test_each_embedder_finds_with_its_own_vectors(group: NodeGroup) -> None:
     assert len(Dense(group, HashingEmbedder(), top_k=3)(Query("stones"))) == 3
     with pytest.raises(ManifestMismatch, match="searched with 'other'"):

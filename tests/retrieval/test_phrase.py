@@ -41,6 +41,7 @@ def test_words_in_a_row_are_found(stored: Stored) -> None:
         Phrase(group)(Query(""))
 
 
+@pytest.mark.slow
 def test_scores_and_order_are_those_of_bm25(stored: Stored) -> None:
     group = stored({"long": "red stone " + "sand " * 50, "short": "red stone", "mixed": "stone red"})
     phrase, words = Phrase(group)(Query("red stone")), BM25(group)(Query("red stone"))

@@ -132,6 +132,7 @@ def test_what_is_no_score_is_refused_naming_the_function(name: str, group: NodeG
         BySimilarity(group, function)(Query("red"))
 
 
+@pytest.mark.slow
 def test_what_is_not_alike_at_all_comes_last(group: NodeGroup) -> None:
     never = _returning(lambda n: -math.inf)
     assert [hit.score for hit in BySimilarity(group, never)(Query("red")).hits] == [-math.inf] * 4

@@ -225,6 +225,7 @@ def test_filters_and_readers_change_what_is_found_and_no_score(stored: Stored, k
         op(Query("stone", filter=where(nowhere=1)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", EVERY)
 def test_another_generation_is_counted_anew(tmp_path: Path, kind: str) -> None:
     group = store(tmp_path / "a.spolia", THREE, PLAIN)

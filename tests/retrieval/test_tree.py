@@ -143,6 +143,7 @@ def test_branches_without_anything_that_a_filter_accepts_take_no_room(tmp_path: 
         assert {node.document for node in descend(Query("bread in Rome")).nodes} == {"bridges"}
 
 
+@pytest.mark.slow
 def test_a_filter_on_what_only_leaves_have_counts_their_branches(tmp_path: Path) -> None:
     texts = {"a": "Stones here. |old kind=x", "b": "Stones here. Stones. |stones kind=y"}
     groups = {**TREE, "section": Definition(Sections())}

@@ -83,6 +83,7 @@ def test_nothing_restricted_is_seen_without_a_principal(
                 assert found(row) == allowed
 
 
+@pytest.mark.slow
 def test_a_cache_on_disk_tells_askers_apart_too(corpus: Corpus, tmp_path: Path) -> None:
     flow = dense(corpus, EMBEDDER)
     with Runs(tmp_path / "runs.db") as runs, Run(principal="ann", groups=("staff",), cache=runs.cache):

@@ -56,6 +56,7 @@ def seen(corpus: Corpus, *principals: str) -> set[str]:
         return {node.id for node in flow(corpus)(Query("it: the tide rises, falls")).nodes}
 
 
+@pytest.mark.slow
 def test_another_list_closes_at_once_and_opens_in_runs_that_begin_later_through_caches_too(
     corpus: Corpus, tmp_path: Path
 ) -> None:
@@ -77,6 +78,7 @@ def test_another_list_closes_at_once_and_opens_in_runs_that_begin_later_through_
     assert corpus.snapshot().check() == []
 
 
+@pytest.mark.slow
 def test_a_node_keeps_the_list_of_its_own(corpus: Corpus) -> None:
     assert seen(corpus, "captain") == {"sea:1", "sea:2", "crew:2"}
     with corpus.writer() as writer:
@@ -105,6 +107,7 @@ def test_ten_thousand_principals_are_a_list_like_any_other(corpus: Corpus) -> No
     assert sum(path.stat().st_size for path in Path(corpus.path).glob("corpus.db*")) < 5_000_000
 
 
+@pytest.mark.slow
 def test_a_change_that_was_taken_back_gives_nobody_elses_list_away(corpus: Corpus) -> None:
     def broken() -> Iterator[Node]:
         yield Node("lost", "Lost at sea.")

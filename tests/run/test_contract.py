@@ -156,6 +156,7 @@ def test_a_cached_result_never_carries_anothers_provenance(text: str, others: li
             assert found.query.origin is query.origin
 
 
+@pytest.mark.slow
 def test_equal_steps_at_the_same_time_are_computed_once() -> None:
     @dataclass(frozen=True)
     class Slow(Operator[Query, Query]):

@@ -55,6 +55,7 @@ class Several(Costly):
         return value.text
 
 
+@pytest.mark.slow
 def test_rankings_inside_tuples_belong_to_who_asks() -> None:
     ann, bob = Query("tide", question="Ann's?"), Query("tide", question="Bob's?")
     with Run(cache=Cache()):

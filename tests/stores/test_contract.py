@@ -12,6 +12,7 @@ from spolia.testing.stores import StoreContract
 from tests.stores.servers import Server
 
 
+@pytest.mark.slow
 class TestFolder(StoreContract):
     def address(self, place: Path) -> str:
         return str(place / "notes.spolia")

@@ -53,6 +53,7 @@ def copied(corpus: Corpus) -> Corpus:
     return Corpus(str(shutil.copytree(corpus.path, corpus.path + ".copy")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [shutil.rmtree, emptied, garbled])
 def test_a_damaged_lexical_index_is_refused_and_built_again_by_the_next_writer(corpus: Corpus, damage: Damage) -> None:
     copy = copied(corpus)

@@ -97,6 +97,7 @@ def test_one_query_finds_what_it_finds_among_many(built: Built) -> None:
         assert search.search(queries, 10, allowed) == [search.search(q[None], 10, allowed)[0] for q in queries]
 
 
+@pytest.mark.slow
 def test_graphs_are_used_and_not_only_compared(built: Built, monkeypatch: pytest.MonkeyPatch) -> None:
     search, placed = built
     walked: list[int] = []

@@ -176,6 +176,7 @@ def test_only_the_pinned_generation_is_written(corpus: Corpus, fast_folder: Path
     assert "stones.md" in other.latest().sources()
 
 
+@pytest.mark.slow
 def test_nothing_is_written_over(corpus: Corpus, fast_folder: Path) -> None:
     file = fast_folder / "notes.zip"
     file.write_text("mine")

@@ -84,6 +84,7 @@ def texts() -> list[tuple[str, list[str]]]:
     return [(text(30), [text(20) for _ in range(draw.randint(1, 3))]) for _ in range(300)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("written", "name"), [("ROUGE-1", "rouge1"), ("ROUGE-2", "rouge2"), ("ROUGE-L", "rougeL")])
 def test_rouge_is_that_of_rouge_score(written: str, name: str, texts: list[tuple[str, list[str]]]) -> None:
     from rouge_score.rouge_scorer import RougeScorer  # type: ignore[import-untyped]

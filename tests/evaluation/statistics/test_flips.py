@@ -77,6 +77,7 @@ def test_a_large_steady_difference_is_rarer_than_any_draw_can_tell() -> None:
     assert 0 < sign_flip(d, flipped_sums(d[:, None], 1000, 0)[:, 0]) < 1e-40
 
 
+@pytest.mark.slow
 def test_p_values_of_flows_that_are_equally_good_are_even() -> None:
     random = np.random.default_rng(2)
     found = [Sample(random.beta(2, 2, (40, 2)), resamples=500, seed=i).p(0, 1) for i in range(400)]

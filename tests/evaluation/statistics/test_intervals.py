@@ -36,6 +36,7 @@ def test_the_interval_holds_the_mean_and_stays_where_scores_can_be(scores: list[
     assert found.low < found.high
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(*[st.sampled_from([0.0, 0.5, 1.0])] * 2), min_size=1, max_size=40))
 def test_a_difference_is_the_same_the_other_way_round(pairs: list[tuple[float, float]]) -> None:
@@ -211,6 +212,7 @@ COUNTED = st.sampled_from([(0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0
 """What a question adds to the F1 of abstaining."""
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(COUNTED, COUNTED), min_size=1, max_size=7))
 def test_rows_of_few_questions_are_exchanged_in_all_ways(pairs: list[tuple[Row, Row]]) -> None:

@@ -93,6 +93,7 @@ def test_a_reader_may_be_given_for_other_names() -> None:
     assert reader_of("a.log2", by_suffix({"*.log2": TextReader()})) == TextReader()
 
 
+@pytest.mark.slow
 def test_a_folder_is_indexed_with_a_function(tmp_path: Path) -> None:
     folder, corpus = tmp_path / "folder", Corpus(str(tmp_path / "notes.spolia"))
     folder.mkdir()

@@ -50,6 +50,7 @@ def texts(corpus: Corpus) -> dict[str, str]:
     return {one.uri: one.text for one in corpus.latest().documents()}
 
 
+@pytest.mark.slow
 def test_files_are_fetched_once_until_they_change(memory: Any, corpus: Corpus, fetched: list[str]) -> None:
     memory.pipe("/docs/a.txt", b"Stones.")
     memory.pipe("/docs/deep/b.md", b"# Roads")
@@ -94,6 +95,7 @@ def test_what_lacked_a_program_is_read_again_when_it_is_there(
     assert (sync(source, corpus, readers=readers).changed, fetched) == (0, [])
 
 
+@pytest.mark.slow
 def test_a_folder_and_a_file_by_their_addresses(tmp_path: Path, corpus: Corpus, fetched: list[str]) -> None:
     folder = tmp_path / "docs"
     folder.mkdir()
@@ -110,6 +112,7 @@ def test_a_folder_and_a_file_by_their_addresses(tmp_path: Path, corpus: Corpus, 
     assert fetched == [str(folder / "a.txt")]
 
 
+@pytest.mark.slow
 def test_an_archive_by_its_address(tmp_path: Path, corpus: Corpus) -> None:
     def pack(**members: str) -> None:
         with zipfile.ZipFile(tmp_path / "a.zip", "w") as file:
@@ -148,6 +151,7 @@ def test_what_cannot_be_listed_is_not_gone(memory: Any, corpus: Corpus, monkeypa
     assert len(texts(corpus)) == 2
 
 
+@pytest.mark.slow
 def test_a_file_that_cannot_be_fetched_stays_and_is_said(
     memory: Any, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +203,7 @@ def test_where_nothing_is_said_readers_stay_and_only_those_of_the_lot_are_looked
         sync(source, corpus)
 
 
+@pytest.mark.slow
 def test_access_and_metadata_apply_by_uri(memory: Any, corpus: Corpus) -> None:
     memory.pipe("/docs/a.txt", b"Stones.")
     memory.pipe("/docs/b.txt", b"Roads.")

@@ -70,6 +70,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
     return now
 
 
+@pytest.mark.slow
 def test_rows_are_documents_with_titles_and_metadata(database: Database, corpus: Corpus) -> None:
     database.put(1, "Old *stones*.", title="On stones", tag="wall")
     source = database.rows(
@@ -83,6 +84,7 @@ def test_rows_are_documents_with_titles_and_metadata(database: Database, corpus:
     assert found.meta == (("tag", "wall"), ("changed", 1))
 
 
+@pytest.mark.slow
 def test_only_rows_that_were_changed_are_read(
     database: Database, corpus: Corpus, read: Callable[[], list[str]]
 ) -> None:
@@ -100,6 +102,7 @@ def test_only_rows_that_were_changed_are_read(
     assert texts(corpus)["2"] == "Note 2, changed."
 
 
+@pytest.mark.slow
 def test_rows_of_the_same_moment_are_not_lost(database: Database, corpus: Corpus) -> None:
     database.put(5, "First.", changed=7)
     sync(database.rows(), corpus)
@@ -109,6 +112,7 @@ def test_rows_of_the_same_moment_are_not_lost(database: Database, corpus: Corpus
     assert texts(corpus) == {"5": "First.", "3": "Second.", "8": "Third."}
 
 
+@pytest.mark.slow
 def test_rows_without_a_time_are_read_each_time(database: Database, corpus: Corpus) -> None:
     database.put(1, "One.", changed=5)
     database.put(2, "Two.", changed=None)
@@ -118,6 +122,7 @@ def test_rows_without_a_time_are_read_each_time(database: Database, corpus: Corp
     assert texts(corpus) == {"1": "One.", "2": "Two, changed."}
 
 
+@pytest.mark.slow
 def test_rows_that_are_gone_are_removed(database: Database, corpus: Corpus) -> None:
     for id in range(4):
         database.put(id, f"Note {id}.", changed=id)
@@ -128,6 +133,7 @@ def test_rows_that_are_gone_are_removed(database: Database, corpus: Corpus) -> N
     assert sorted(texts(corpus)) == ["1", "3"]
 
 
+@pytest.mark.slow
 def test_without_a_time_all_rows_are_read_and_what_is_the_same_stays(
     database: Database, corpus: Corpus, read: Callable[[], list[str]]
 ) -> None:
@@ -151,6 +157,7 @@ def test_a_query_is_read_as_a_table(database: Database, corpus: Corpus) -> None:
     assert texts(corpus) == {"1": "One: 100%."}
 
 
+@pytest.mark.slow
 def test_another_definition_reads_all_rows_again(database: Database, corpus: Corpus) -> None:
     for id in range(3):
         database.put(id, f"Note {id}.", changed=id, title=f"T{id}")
@@ -189,6 +196,7 @@ def test_rows_of_the_same_text_have_their_own_readers_whatever_is_published_toge
         }
 
 
+@pytest.mark.slow
 def test_other_metadata_apply_to_rows_that_were_not_changed(database: Database, corpus: Corpus) -> None:
     database.put(1, "One.", changed=1)
     database.put(2, "Two.", changed=2)

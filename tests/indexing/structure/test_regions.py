@@ -77,6 +77,7 @@ def test_tables_that_a_reader_has_noted_are_known_without_bars() -> None:
     assert [piece.text for piece in pieces] == ["Weighed.", "stone 3\nbasalt 4", "That is all."]
 
 
+@pytest.mark.slow
 def test_tables_are_found_as_nodes_of_their_own(tmp_path: Path) -> None:
     folder = tmp_path / "docs"
     folder.mkdir()

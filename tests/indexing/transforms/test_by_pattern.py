@@ -59,6 +59,7 @@ def test_each_kind_of_file_has_its_transform(corpus: Corpus) -> None:
     assert corpus.latest().check() == []
 
 
+@pytest.mark.slow
 def test_replies_are_kept_as_without_it(corpus: Corpus, tmp_path: Path) -> None:
     runs = Runs(tmp_path / "runs.db")
     spent = []

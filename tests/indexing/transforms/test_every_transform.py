@@ -18,6 +18,7 @@ from spolia.stores.definition import Part, Piece, Pieces
 from spolia.testing import HashingEmbedder
 from spolia.types import Document, Heading, Node, Span
 from tests.flows.examples import _of
+from tests.tree import few
 
 REPLIES = (
     "none",
@@ -91,7 +92,7 @@ def test_there_are_transforms() -> None:
     assert names >= {"RuleEntities", "LLMEntities"}
 
 
-@pytest.mark.parametrize("cls", TRANSFORMS, ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", few(TRANSFORMS, 6), ids=lambda cls: cls.__name__)
 def test_it_gives_pieces_that_stand_where_they_say(cls: type[Operator[Part, Pieces]]) -> None:
     @given(part=parts(), reply=st.sampled_from(REPLIES) | st.text(ALPHABET), draw=st.data())
     @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -112,7 +113,7 @@ def test_it_gives_pieces_that_stand_where_they_say(cls: type[Operator[Part, Piec
     look()
 
 
-@pytest.mark.parametrize("cls", TRANSFORMS, ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", few(TRANSFORMS, 6), ids=lambda cls: cls.__name__)
 def test_it_takes_parts_and_gives_pieces(cls: type[Operator[Part, Pieces]]) -> None:
     @given(draw=st.data())
     @settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))

@@ -304,6 +304,7 @@ def test_an_error_that_a_run_knows_keeps_its_type() -> None:
 # ---------------------------------------------------------------------------------------------- how they are told apart
 
 
+@pytest.mark.slow
 def test_it_is_an_operator_like_any_other() -> None:
     assert isinstance(clauses, Function)
     assert (clauses.takes(), clauses.gives(Part)) == (Part, tuple[Piece, ...])

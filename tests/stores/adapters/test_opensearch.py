@@ -15,6 +15,7 @@ from spolia.testing.indexes import DIMENSION, NAME, ServerContract, clustered
 from tests.stores.adapters.doubles import OpenSearchDouble
 
 
+@pytest.mark.slow
 class TestServer(ServerContract):
     exact = True
     server: ClassVar[OpenSearchDouble]

@@ -23,6 +23,7 @@ class TestEmbedded(IndexContract):
         return Qdrant()
 
 
+@pytest.mark.slow
 class TestServer(ServerContract):
     exact = True
     server: ClassVar[QdrantDouble]
