@@ -1,7 +1,5 @@
 """Plain functions as operators."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass

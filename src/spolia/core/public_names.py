@@ -3,8 +3,6 @@
 Each line of `public_names.txt` has a module below `spolia`, and the public names that it defines.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module

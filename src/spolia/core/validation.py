@@ -1,7 +1,5 @@
 """Find fields that hold something else than they declare, without computing anything of a value."""
 
-from __future__ import annotations
-
 import sys
 import types
 from collections.abc import Callable, Mapping, Sequence

@@ -252,14 +252,12 @@ class Staging(Draft):
     # Definitions.
 
     def declare(self, fields: Iterable[Field]) -> None:
-        """See `Writer.declare`."""
         schema = Schema(fields)
         if schema != self.declared:
             self.declared = schema
             self._stage(Writer.declare, tuple(schema))
 
     def define(self, group: str, manifest: Manifest) -> None:
-        """See `Writer.define`."""
         if there := self.manifests.get(group):
             refuse_other(there, manifest)
             return
@@ -269,7 +267,6 @@ class Staging(Draft):
         self._staged.defined[group] = manifest
 
     def redefine(self, group: str, manifest: Manifest, *, keep_nodes: bool = False) -> None:
-        """See `Writer.redefine`."""
         refuse_odd_name(group)
         self.manifests[group] = self._staged.defined[group] = manifest
         self.embedded_to = {key: last for key, last in self.embedded_to.items() if key[0] != group}
@@ -283,7 +280,6 @@ class Staging(Draft):
     def put(
         self, document: Document, nodes: Iterable[Node], source: SourceRow, images: Mapping[str, bytes] = NONE
     ) -> bool:
-        """See `Writer.put`."""
         is_new = not self.holds(document)
         self._set(source)
         if is_new:
@@ -321,23 +317,19 @@ class Staging(Draft):
         self._stage(Writer.add_nodes, document, listed, groups, document=document.id)
 
     def note_unmade(self, document: str, reasons: Mapping[str, str]) -> None:
-        """See `Writer.note_unmade`."""
         self._staged.noted |= {(document, group): reason for group, reason in reasons.items()}
         self._stage(Writer.note_unmade, document, dict(reasons), document=document)
 
     def unmake(self, document: str, groups: Iterable[str]) -> None:
-        """See `Writer.unmake`."""
         listed = tuple(groups)
         self._staged.nodes |= {(document, group): () for group in listed}
         self._staged.noted |= {(document, group): NOT_YET for group in listed}
         self._stage(Writer.unmake, document, listed, document=document)
 
     def set_readers(self, document: Document, readers: Sequence[str]) -> None:
-        """See `Writer.set_readers`."""
         self.relabel(document, document.meta, readers)
 
     def relabel(self, document: Document, meta: Meta, readers: Sequence[str]) -> None:
-        """See `Writer.relabel`."""
         readers = principals(readers, f"The readers of {document.uri or document.id!r} would be")
         before = self._staged.relabelled.get(document.id, (document,))[0]
         new = document.but(meta=meta, readers=readers)
@@ -347,23 +339,19 @@ class Staging(Draft):
         self._stage(Writer.relabel, document, meta, readers, document=document.id)
 
     def touch(self, source: SourceRow) -> None:
-        """See `Writer.touch`."""
         self._set(source)
         self._stage(Writer.touch, source, uris=(source.uri,))
 
     def move(self, old_uri: str, source: SourceRow) -> None:
-        """See `Writer.move`."""
         self._staged.rows[old_uri] = None
         self._set(source)
         self._stage(Writer.move, old_uri, source, uris=(old_uri, source.uri))
 
     def remove(self, uri: str) -> None:
-        """See `Writer.remove`."""
         self._staged.rows[uri] = None
         self._stage(Writer.remove, uri, uris=(uri,))
 
     def fail(self, source: SourceRow) -> None:
-        """See `Writer.fail`."""
         self._set(source)
         self._stage(Writer.fail, source, uris=(source.uri,))
 
@@ -415,11 +403,9 @@ class Staging(Draft):
         return (embedder, hash) in self._pending
 
     def add_vectors(self, embedder: str, hashes: Sequence[bytes], vectors: npt.NDArray[np.float32]) -> None:
-        """See `Writer.add_vectors`."""
         self._collect(Writer.add_vectors, embedder, hashes, vectors)
 
     def add_sparse(self, embedder: str, hashes: Sequence[bytes], rows: SparseRows) -> None:
-        """See `Writer.add_sparse`."""
         self._collect(Writer.add_sparse, embedder, hashes, rows)
 
     def _collect(self, add: Callable[..., None], embedder: str, hashes: Sequence[bytes], vectors: Any) -> None:

@@ -5,8 +5,6 @@ tell a word that was broken (`effi-cient`) from one that has a hyphen anyway (`d
 does.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -5,8 +5,6 @@ name a file; the document type that a public identifier names is not fetched; ch
 before, with the encoding that the declaration names.
 """
 
-from __future__ import annotations
-
 import codecs
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What a source is: it tells what has changed in it since a store last looked. Secrets are environment variables."""
 
-from __future__ import annotations
-
 import os
 import re
 from abc import abstractmethod

@@ -1,7 +1,5 @@
 """Pages of the web: what robots.txt allows (RFC 9309), addresses, readers, links, sitemaps."""
 
-from __future__ import annotations
-
 import codecs
 import mimetypes
 import re

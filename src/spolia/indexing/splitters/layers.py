@@ -5,8 +5,6 @@ that does not is cut by the next layer, and its parts share windows with each ot
 once, and there are few layers, so that the time is linear however deep a text is nested.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple

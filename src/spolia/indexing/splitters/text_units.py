@@ -1,7 +1,5 @@
 """Splitters for plain text: by page, paragraph, sentence or separator."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

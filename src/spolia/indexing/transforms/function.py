@@ -1,7 +1,5 @@
 """Where texts that a function gives stand in the text that it was given."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress

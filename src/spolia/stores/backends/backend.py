@@ -99,6 +99,8 @@ class Stored(Protocol):
 class Backend(Protocol):
     """Where a store is, and everything in which SQLite and PostgreSQL differ. Its text is the address, without secrets.
 
+    What a backend has no need of it inherits: it does nothing.
+
     Attributes:
         place: the address, written in one way: two truths of one place are the same store.
         folder: what is derived is here.
@@ -125,6 +127,7 @@ class Backend(Protocol):
 
     def identity(self) -> object:
         """What tells a store from another one that is put in its place."""
+        return None
 
     def is_current(self, opened: OpenStore) -> bool:
         """Whether what is open is still what is there."""
@@ -147,6 +150,7 @@ class Backend(Protocol):
 
     def pin(self, generation: int) -> None:
         """Make ready what leases on a generation hang on."""
+        return
 
     # Lexical indexes.
 
@@ -158,6 +162,7 @@ class Backend(Protocol):
         Args:
             base: the generation whose index it is made from; None for from nothing.
         """
+        return
 
     def is_worn(self, manifest: Manifest, base: int, dead: int) -> bool:
         """Whether the lexical index of a group holds so much that is gone that it is to be made from nothing.
@@ -166,6 +171,7 @@ class Backend(Protocol):
             base: its generation.
             dead: nodes in it that are about to go.
         """
+        return False
 
     def lexical(self, snapshot: Snapshot, group: str) -> Path:
         """The folder with the lexical index of a group, made if need be."""
@@ -176,6 +182,7 @@ class Backend(Protocol):
         Args:
             all: read all of it.
         """
+        return ""
 
     # Vectors.
 
@@ -196,12 +203,14 @@ class Backend(Protocol):
         Args:
             known, published: as for `follow`.
         """
+        return
 
     def derive(self, connection: Connection, manifests: Manifests) -> list[str]:
         """Index what was published, with the right to write; what was out of order, in words."""
 
     def build_graphs(self, connection: Connection, manifests: Manifests) -> list[str]:
         """Build graphs of vectors that are missing, whoever writes meanwhile; what was out of order, in words."""
+        return []
 
     def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> VectorSearch | SparseSearch:
         """What searches a group's vectors at a generation."""
@@ -213,6 +222,7 @@ class Backend(Protocol):
 
     def sweep(self, connection: Connection) -> list[str]:
         """Remove what no generation needs, and take over what a killed writer has left; what was damaged, in words."""
+        return []
 
     def repair(self, connection: Connection) -> list[str]:
         """Forget damaged vectors, so that their texts count as not embedded; in words."""

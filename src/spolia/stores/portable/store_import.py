@@ -1,7 +1,5 @@
 """Reading a portable file into a new store; see `spolia.stores.portable.store_export`."""
 
-from __future__ import annotations
-
 import errno
 import json
 import shutil

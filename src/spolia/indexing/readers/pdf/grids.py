@@ -1,7 +1,5 @@
 """Where rules on a page make a grid, or stand above each other as those of a table in a paper do."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Headings by their letters, for files without an outline: larger than the text, or bold and numbered."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence

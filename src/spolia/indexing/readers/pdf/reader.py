@@ -1,7 +1,5 @@
 """What a person should know of a PDF that was read."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from psycopg import errors
 from spolia.errors import NotAStore, StoreError
 from spolia.models.file_hash import cache_folder
 from spolia.stores.backends import sql
-from spolia.stores.backends.backend import Connection, VectorWriter
+from spolia.stores.backends.backend import Backend, Connection, VectorWriter
 from spolia.stores.backends.postgres import dialect
 from spolia.stores.backends.postgres.address import Address, address_of
 from spolia.stores.backends.postgres.dialect import problem
@@ -35,8 +35,6 @@ from spolia.stores.lexical.index_replica import followed, forget_damaged
 
 if TYPE_CHECKING:
     from spolia.stores.backends.backend import Manifests, Stored
-    from spolia.stores.lexical.index_writer import Added
-    from spolia.stores.manifest import Manifest
     from spolia.stores.open_store import OpenStore
     from spolia.stores.snapshot.snapshot import Snapshot
     from spolia.stores.vectors.search import VectorSearch
@@ -49,7 +47,7 @@ def postgres(text: str) -> PostgresBackend:
     return PostgresBackend(address_of(text))
 
 
-class PostgresBackend:
+class PostgresBackend(Backend):
     """The truth in a schema of a database; see `Truth`."""
 
     def __init__(self, address: Address) -> None:
@@ -133,9 +131,6 @@ class PostgresBackend:
         finally:
             session.close()
 
-    def identity(self) -> None:
-        return None
-
     def is_current(self, opened: OpenStore) -> bool:
         try:
             return bool(opened.row(sql.UUID)[0] == opened.uuid)
@@ -156,24 +151,10 @@ class PostgresBackend:
         (table,) = connection.one(dialect.FIND, {"schema": self.address.schema})[:1]
         return connection.one(dialect.TRY_LOCK_TO_COMMIT, (lock_number(table), generation))[0] or None
 
-    def pin(self, generation: int) -> None:
-        return None
-
     # Lexical indexes.
-
-    def freeze(
-        self, manifest: Manifest, base: int | None, generation: int, dead: Iterable[int], added: Iterable[Added]
-    ) -> None:
-        return None
-
-    def is_worn(self, manifest: Manifest, base: int, dead: int) -> bool:
-        return False
 
     def lexical(self, snapshot: Snapshot, group: str) -> Path:
         return followed(snapshot, group)
-
-    def index_damage(self, manifest: Manifest, generation: int, *, all: bool) -> str:
-        return ""
 
     # Vectors.
 
@@ -190,9 +171,6 @@ class PostgresBackend:
                     "itself. Write index=HNSW() or index=Exact()."
                 )
 
-    def recover(self, connection: Connection, manifests: Manifests, known: Mapping[str, int], published: int) -> None:
-        return None
-
     def derive(self, connection: Connection, manifests: Manifests) -> list[str]:
         if not any(manifest.embeddings for manifest in manifests.values()):
             return []
@@ -200,9 +178,6 @@ class PostgresBackend:
 
         assert isinstance(connection, PostgresSession)
         return index_large(connection, manifests)
-
-    def build_graphs(self, connection: Connection, manifests: Manifests) -> list[str]:
-        return []
 
     def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> VectorSearch | SparseSearch:
         how = snapshot.manifest(group).embedded(embedder)
@@ -220,9 +195,6 @@ class PostgresBackend:
         return search_of(snapshot, group, embedder)
 
     # Order.
-
-    def sweep(self, connection: Connection) -> list[str]:
-        return []
 
     def repair(self, connection: Connection) -> list[str]:
         return forget_damaged(self.folder)
