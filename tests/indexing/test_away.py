@@ -16,8 +16,8 @@ from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.retrieval.bm25 import BM25
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import Definition
-from spolia.stores.groups.group_build import FEW, MANY
 from spolia.stores.groups.materialise import materialise
+from spolia.stores.groups.nodes import FEW, MANY
 from spolia.types import Query
 
 pytestmark = pytest.mark.slow

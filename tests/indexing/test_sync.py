@@ -345,7 +345,7 @@ def test_a_document_too_long_to_list_its_nodes_is_the_same(
     folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "copy.txt").write_text("Arches stand on piers.")
-    monkeypatch.setattr("spolia.stores.groups.group_build.LISTED", 0)
+    monkeypatch.setattr("spolia.stores.groups.nodes.LISTED", 0)
     sync(folder, corpus, embedder=Letters())
     there = reports(corpus)
     assert there["a.txt"] == there["copy.txt"] == DocumentReport("text", 22, chunks=1, tokens=6, encoding="utf-8")

@@ -17,7 +17,7 @@ from spolia.errors import DocumentError, EncryptedDocument, SpoliaError, Workers
 from spolia.indexing.readers.reader import Blob
 from spolia.indexing.readers.text import TextReader
 from spolia.indexing.workers import pool
-from spolia.indexing.workers.pool import Workers
+from spolia.indexing.workers.pool import WorkerProcesses
 from spolia.indexing.workers.protocol import WorkerLimits
 from tests.indexing.workers.hostile import Obeying
 
@@ -25,25 +25,25 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
-def workers() -> Iterator[Workers]:
-    with Workers(1, WorkerLimits(seconds=2.0, memory_mb=400, written_mb=2)) as found:
+def workers() -> Iterator[WorkerProcesses]:
+    with WorkerProcesses(1, WorkerLimits(seconds=2.0, memory_mb=400, written_mb=2)) as found:
         yield found
 
 
-def did(workers: Workers, order: str) -> str:
-    return workers.read(Obeying(), Blob("a.do", order.encode())).document.text
+def did(workers: WorkerProcesses, order: str) -> str:
+    return workers.prepare(Obeying(), Blob("a.do", order.encode())).reading.document.text
 
 
-def test_a_reading_comes_back_as_it_was(workers: Workers) -> None:
+def test_a_reading_comes_back_as_it_was(workers: WorkerProcesses) -> None:
     blob = Blob("a.do", b"full")
-    assert workers.read(Obeying(), blob) == Obeying().read(blob)
-    assert workers.read(TextReader(), Blob("é.txt", "Stones ü".encode())).document.text == "Stones ü"
+    assert workers.prepare(Obeying(), blob).reading == Obeying().read(blob)
+    assert workers.prepare(TextReader(), Blob("é.txt", "Stones ü".encode())).reading.document.text == "Stones ü"
 
 
-def test_a_blob_in_a_file_is_read_from_there(workers: Workers, tmp_path: Path) -> None:
+def test_a_blob_in_a_file_is_read_from_there(workers: WorkerProcesses, tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("Stones.")
-    assert workers.read(TextReader(), Blob("a.txt", path)) == TextReader().read(Blob("a.txt", path))
+    assert workers.prepare(TextReader(), Blob("a.txt", path)).reading == TextReader().read(Blob("a.txt", path))
 
 
 @pytest.mark.slow
@@ -61,7 +61,9 @@ def test_a_blob_in_a_file_is_read_from_there(workers: Workers, tmp_path: Path) -
         ("unknown", r"failed \(AttributeError"),
     ],
 )
-def test_whatever_happens_the_file_is_named_and_the_next_one_is_read(workers: Workers, order: str, why: str) -> None:
+def test_whatever_happens_the_file_is_named_and_the_next_one_is_read(
+    workers: WorkerProcesses, order: str, why: str
+) -> None:
     with pytest.raises(DocumentError, match=why) as found:
         did(workers, order)
     assert str(found.value).startswith("The obeying reader ")
@@ -70,44 +72,44 @@ def test_whatever_happens_the_file_is_named_and_the_next_one_is_read(workers: Wo
 
 
 @pytest.mark.slow
-def test_a_large_file_may_take_longer(workers: Workers) -> None:
+def test_a_large_file_may_take_longer(workers: WorkerProcesses) -> None:
     with pytest.raises(DocumentError, match="took longer than 3 s"):
         did(workers, "hang " + "." * 1_000_000)
 
 
-def test_what_the_reader_says_itself_is_passed_on(workers: Workers) -> None:
+def test_what_the_reader_says_itself_is_passed_on(workers: WorkerProcesses) -> None:
     with pytest.raises(EncryptedDocument, match=r"^it is locked$"):
         did(workers, "locked")
 
 
-def test_what_a_reader_prints_is_no_reply(workers: Workers) -> None:
+def test_what_a_reader_prints_is_no_reply(workers: WorkerProcesses) -> None:
     assert did(workers, "print stones") == "printed"
 
 
-def test_a_worker_writes_no_large_files(workers: Workers, tmp_path: Path) -> None:
+def test_a_worker_writes_no_large_files(workers: WorkerProcesses, tmp_path: Path) -> None:
     with pytest.raises(DocumentError, match=r"File too large|SIGXFSZ"):
         did(workers, f"write {tmp_path / 'much'}")
     assert (tmp_path / "much").stat().st_size <= 2 * 2**20
 
 
 @pytest.mark.slow
-def test_a_worker_that_was_killed_once_tries_again(workers: Workers, tmp_path: Path) -> None:
+def test_a_worker_that_was_killed_once_tries_again(workers: WorkerProcesses, tmp_path: Path) -> None:
     assert did(workers, f"crash_once {tmp_path / 'done'}") == "again"
 
 
-def test_one_worker_reads_many_files(workers: Workers) -> None:
+def test_one_worker_reads_many_files(workers: WorkerProcesses) -> None:
     assert did(workers, "pid") == did(workers, "pid") != str(os.getpid())
 
 
 @pytest.mark.slow
 def test_files_are_read_at_the_same_time() -> None:
-    with Workers(2) as workers, ThreadPoolExecutor(2) as threads:
+    with WorkerProcesses(2) as workers, ThreadPoolExecutor(2) as threads:
         pids = set(threads.map(lambda order: did(workers, order), ["sleep 0.2", "pid"] * 4))
     assert len(pids) == 3  # "slept", and two processes
 
 
 @pytest.mark.slow
-def test_parts_come_one_after_the_other(workers: Workers) -> None:
+def test_parts_come_one_after_the_other(workers: WorkerProcesses) -> None:
     found = list(workers.parts(Obeying(), Blob("a", b"3")))
     assert [(part.uri, part.data) for part in found] == [(f"a/{n}", b"part %d" % n) for n in range(3)]
     with pytest.raises(EncryptedDocument):
@@ -122,7 +124,7 @@ def test_parts_come_one_after_the_other(workers: Workers) -> None:
 
 @pytest.mark.slow
 def test_large_parts_are_files_in_the_callers_folder(tmp_path: Path) -> None:
-    with Workers(1, spool=tmp_path) as workers:
+    with WorkerProcesses(1, spool=tmp_path) as workers:
         found = workers.parts(Obeying(), Blob("files", b"3"))
         parts = [next(found), next(found)]
         assert did(workers, "say read meanwhile") == "read meanwhile"
@@ -133,14 +135,14 @@ def test_large_parts_are_files_in_the_callers_folder(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_containers_are_opened_within_containers() -> None:
-    with Workers(1) as workers:
+    with WorkerProcesses(1) as workers:
         for outer in workers.parts(Obeying(), Blob("a", b"2")):
             assert [part.uri for part in workers.parts(Obeying(), Blob(outer.uri, b"1"))] == [f"{outer.uri}/0"]
 
 
 def test_workers_end_while_they_read() -> None:
     began = threading.Event()
-    with Workers(1) as workers, ThreadPoolExecutor(1) as threads:
+    with WorkerProcesses(1) as workers, ThreadPoolExecutor(1) as threads:
         pid = int(did(workers, "pid"))
 
         def hang() -> str:
@@ -155,18 +157,18 @@ def test_workers_end_while_they_read() -> None:
             waiting.result(timeout=30)
 
 
-def test_a_reader_that_no_other_process_can_import_is_refused(workers: Workers) -> None:
+def test_a_reader_that_no_other_process_can_import_is_refused(workers: WorkerProcesses) -> None:
     class Local(Obeying):
         pass
 
     with pytest.raises(SpoliaError, match=r"cannot be sent to another process.*workers=0"):
-        workers.read(Local(), Blob("a.do", b"say x"))
+        workers.prepare(Local(), Blob("a.do", b"say x"))
 
 
 def test_workers_that_do_not_start_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     monkeypatch.setattr(pool, "WAIT_S", 0.001)
-    with Workers(1) as workers, pytest.raises(WorkersFailed, match="/bin/false"):
+    with WorkerProcesses(1) as workers, pytest.raises(WorkersFailed, match="/bin/false"):
         did(workers, "say x")
 
 
@@ -174,7 +176,7 @@ def test_workers_that_do_not_start_are_reported(monkeypatch: pytest.MonkeyPatch)
 def test_no_worker_outlives_who_started_it() -> None:
     code = (
         "from tests.indexing.workers.test_workers import *\n"
-        "workers = Workers(1); print(did(workers, 'pid'), flush=True); did(workers, 'hang')"
+        "workers = WorkerProcesses(1); print(did(workers, 'pid'), flush=True); did(workers, 'hang')"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from spolia.errors import DocumentError
 from spolia.indexing.readers.reader import Reading
@@ -12,7 +13,8 @@ from spolia.indexing.sync.prefetch import Unreadable
 from spolia.indexing.sync.report import DocumentReport
 from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.stores.backends.rows import SourceRow
-from spolia.stores.groups.group_build import GroupBuild, GroupNodes, grow, passes, relabel, store
+from spolia.stores.groups.group_build import relabel, store
+from spolia.stores.groups.nodes import CutPieces, GroupBuild, GroupNodes, grow, passes
 from spolia.stores.staging import AnyWriter
 from spolia.types import Document, Node
 
@@ -79,6 +81,7 @@ class BatchItem:
 
     Args:
         is_new: it was not known.
+        pieces: of which its nodes are made, as far as they were found when it was read.
         parts: number of the files in it.
         within: uri of the container that it stands in.
         beside: what was seen of the pictures that it names, by uri.
@@ -87,6 +90,7 @@ class BatchItem:
     reading: Reading
     row: SourceRow
     is_new: bool
+    pieces: CutPieces = field(default_factory=dict[str, Any])
     parts: int = 0
     within: str = ""
     beside: tuple[tuple[str, str], ...] = ()
@@ -136,7 +140,8 @@ class Batch:
             document = filed.reading.document
             if document.id not in fresh and not self.writer.holds(document):
                 fresh[document.id] = document
-        grown = {one.document.id: one for one in grow(list(fresh.values()), self.growths)}
+        pieces = {filed.reading.document.id: filed.pieces for filed in reversed(pending)}
+        grown = {one.document.id: one for one in grow(list(fresh.values()), self.growths, prepared=pieces)}
         for filed in pending:
             try:
                 yield filed, self._put(filed, grown.pop(filed.reading.document.id, None))

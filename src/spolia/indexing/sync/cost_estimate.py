@@ -17,7 +17,7 @@ from spolia.models.http.replies import estimated_tokens
 from spolia.models.prompting.stand_in_models import Silent, Unanswered, replaced
 from spolia.models.protocols import LanguageModel
 from spolia.stores.definition import Choosing, Part, Piece, Splitter, Transform
-from spolia.stores.groups.group_build import GroupBuild
+from spolia.stores.groups.nodes import GroupBuild
 from spolia.types import Prompt, Usage
 
 MESSAGE_TOKENS = 8

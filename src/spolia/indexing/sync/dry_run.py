@@ -28,6 +28,7 @@ from spolia.indexing.sync.requested_groups import RequestedGroups, behind, is_em
 from spolia.indexing.sync.sync import TotalProgress, refuse_empty, told_apart
 from spolia.indexing.sync.sync_run import SyncRun
 from spolia.indexing.sync.walk import walk
+from spolia.indexing.workers.prepare import Executor
 from spolia.indexing.workers.protocol import WorkerLimits
 from spolia.models.http.replies import estimated_tokens
 from spolia.models.protocols import Embedder
@@ -37,7 +38,7 @@ from spolia.stores.backends.publication import NONE, Draft, Lacking
 from spolia.stores.backends.rows import SourceRow, key_of
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import Transform
-from spolia.stores.groups.group_build import GroupBuild
+from spolia.stores.groups.nodes import GroupBuild
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import GroupEmbedding, Manifest, in_order
 from spolia.stores.staging import Staging
@@ -138,7 +139,7 @@ def planned(
     rebuild: bool = False,
     fast: bool = False,
     timed: bool = False,
-    workers: int | None = None,
+    workers: int | Executor | None = None,
     limits: WorkerLimits | None = None,
 ) -> SyncPlan:
     """What `sync` with these arguments would do. Groups of another definition, or whose code has changed, are rebuilt.

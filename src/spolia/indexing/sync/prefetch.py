@@ -7,26 +7,35 @@ import shutil
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import chain, islice
 from os.path import splitext
 from pathlib import Path
 from tempfile import mkstemp
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from spolia.core.run_context import check_cancelled, on_cancel
 from spolia.errors import DocumentError, SpoliaError, WorkersFailed
 from spolia.indexing.readers.archives import LIMITS, ArchiveLimits
 from spolia.indexing.readers.reader import Blob, Container, FileReader, Reading, reader_of, versioned
 from spolia.indexing.sync.files import IN_MEMORY, File
-from spolia.indexing.workers.pool import Workers, pickled
+from spolia.indexing.workers.pool import WorkerProcesses, pickled
+from spolia.indexing.workers.prepare import NOTHING, Executor, InProcess, Plan, Prepared
 from spolia.indexing.workers.protocol import WorkerLimits
-from spolia.stores.backends.rows import SourceRow
+from spolia.stores.backends.rows import SourceRow, in_batches
 from spolia.stores.files import claimed
+from spolia.stores.groups.group_build import EMBEDDED_AT_ONCE, Texts, in_turn
+from spolia.stores.groups.nodes import GroupBuild
+
+if TYPE_CHECKING:
+    from spolia.models.protocols import Embedder, Vectors
 
 MOST_WORKERS = 4
+MANY_CALLS = 4
+"""Calls of an embedder from which on it is worth while to have processes compute them: each first opens its weights."""
 LONGEST_TEXT, LARGEST_HERE = 200_000_000, 900_000_000
 """Characters of a document, which a store can take, and bytes that are read in this process."""
 AHEAD, AHEAD_BYTES = 8, 32 << 20
@@ -97,16 +106,10 @@ def fetched(file: File, before: SourceRow | None, spool: Path | None = None) -> 
 
 @dataclass(frozen=True)
 class FetchResult:
-    """What was begun ahead: bytes, and what was read of them.
-
-    Args:
-        reading: None where nothing was read yet.
-        has_parts: whether something stands in them; None where nobody has looked.
-    """
+    """What was begun ahead: bytes, and what became of them; None where nothing was read yet."""
 
     bytes: SourceBytes
-    reading: Reading | Unreadable | None = None
-    has_parts: bool | None = None
+    prepared: Prepared | Unreadable | None = None
 
 
 Begun: TypeAlias = "Future[FetchResult]"
@@ -142,26 +145,24 @@ class FetchedItem:
         """The row that stands for its bytes."""
         return self.bytes.row
 
-    def read(self) -> Reading:
-        """The document in it.
+    def prepared(self) -> Prepared:
+        """The document in it, and its pieces.
 
         Raises:
             Unreadable: there is none that can be read; whatever the reason, others go on.
         """
-        reading = self._found.reading
-        if isinstance(reading, Unreadable):
-            raise reading
-        return reading or self._intake.read(self.reader, self.bytes)
+        return self._intake.prepared(self.reader, self._found)
 
     @property
     def is_unreadable(self) -> bool:
         """Whether it is known by now that there is no document in it."""
-        return isinstance(self._found.reading, Unreadable)
+        return isinstance(self._found.prepared, Unreadable)
 
     @property
     def is_container(self) -> bool:
         """Whether something may stand in it."""
-        return self._found.has_parts is not False and isinstance(self.reader, Container)
+        is_empty = self.is_unreadable or getattr(self._found.prepared, "has_parts", None) is False
+        return not is_empty and isinstance(self.reader, Container)
 
     def drop(self) -> None:
         """Nobody needs its bytes any more."""
@@ -173,27 +174,21 @@ class Prefetch:
     """Reads sources.
 
     Args:
-        count: processes for readers that are to be apart, and for large files; 0 reads all in this process. They start
-            when the first file needs one.
-        limits: for each file that a worker reads.
+        executor: for readers that are to be apart, for large files, and for embedders that compute.
         spool: folder for copies of what is large.
         is_first: whether no other run began before to read for the same store.
+        all: send it whatever can be sent.
+
+    Attributes:
+        plan: what to make of what is read.
     """
 
-    def __init__(self, count: int, limits: WorkerLimits | None, spool: Path, is_first: bool = True) -> None:
-        self.count, self.limits, self.spool, self.is_first = count, limits, spool, is_first
-        self._threads = ThreadPoolExecutor(max(1, count), thread_name_prefix="spolia-read")
-        self._started, self._is_ended = ExitStack(), False
+    def __init__(self, executor: Executor, spool: Path, *, is_first: bool = True, all: bool = False) -> None:
+        self.executor, self.spool, self.is_first, self.all = executor, spool, is_first, all
+        self.plan, self._here = NOTHING, InProcess()
+        self._threads = ThreadPoolExecutor(max(1, executor.count), thread_name_prefix="spolia-read")
         self._sent: dict[int, tuple[object, bool]] = {}
         self._sampled: dict[str, FetchResult] = {}
-
-    @cached_property
-    def workers(self) -> Workers:
-        """The processes."""
-        made = self._started.enter_context(Workers(self.count, self.limits, self.spool))
-        if self._is_ended:  # a cancellation came first
-            made.end()
-        return made
 
     def sample(self, file: File) -> Reading:
         """What is in a file whose turn has not come yet; it is not read again then.
@@ -201,12 +196,8 @@ class Prefetch:
         Raises:
             Unreadable: as for `read`.
         """
-        found = fetched(file, None)
-        looked = self._sampled[file.uri] = self._looked(file.reader, found)
-        if isinstance(looked.reading, Unreadable):
-            raise looked.reading
-        assert looked.reading is not None
-        return looked.reading
+        found = self._sampled[file.uri] = self._looked(file.reader, fetched(file, None))
+        return self.prepared(file.reader, found).reading
 
     def ahead(self, items: Iterable[FetchItem], is_wanted: Callable[[str, SourceRow], bool]) -> Iterator[FetchedItem]:
         """Items in their order, while workers read the next ones: some for each worker, fewer where they are large.
@@ -238,7 +229,7 @@ class Prefetch:
 
     def _is_enough(self, sizes: Sequence[int]) -> bool:
         """Whether nothing more is begun before the first is taken."""
-        return len(sizes) > (AHEAD if sum(sizes) <= AHEAD_BYTES else 2) * self.count
+        return len(sizes) > (AHEAD if sum(sizes) <= AHEAD_BYTES else 2) * self.executor.count
 
     def _work(self, item: FetchItem, is_wanted: Callable[[str, SourceRow], bool]) -> FetchResult:
         found = item.fetch()
@@ -249,27 +240,30 @@ class Prefetch:
         if sampled is not None and sampled.bytes.row.content_hash == found.row.content_hash:
             return replace(sampled, bytes=found)
         try:
-            return FetchResult(found, *self._look(reader, found))
+            return FetchResult(found, self._prepare(reader, found))
         except Unreadable as failure:
-            return FetchResult(found, failure, has_parts=False)
+            return FetchResult(found, failure)
 
-    def read(self, reader: FileReader, found: SourceBytes) -> Reading:
-        """The document in a source.
+    def prepared(self, reader: FileReader, found: FetchResult) -> Prepared:
+        """What becomes of a source.
 
         Raises:
             Unreadable: its reader refuses it, failed or died on it.
             WorkersFailed: no process can be started to read it.
         """
-        reading = self._looked(reader, found).reading
-        if isinstance(reading, Unreadable):
-            raise reading
-        assert reading is not None
-        return reading
+        made = found.prepared or self._looked(reader, found.bytes).prepared
+        if isinstance(made, Unreadable):
+            raise made
+        assert made is not None
+        return made
 
-    def _look(self, reader: FileReader, found: SourceBytes) -> tuple[Reading, bool | None]:
+    def _prepare(self, reader: FileReader, found: SourceBytes) -> Prepared:
         try:
-            reading, has_parts = self._reading(reader, found.blob)
-            if len(reading.document.text) > LONGEST_TEXT:
+            is_apart = self._is_apart(reader, found.blob.size)
+            if not is_apart and found.blob.size > LARGEST_HERE and not isinstance(reader, Container):
+                raise DocumentError(f"It has {found.blob.size} bytes; {LARGEST_HERE} are read at most. Split it.")
+            made = (self.executor if is_apart else self._here).prepare(reader, found.blob, self.plan)
+            if len(made.reading.document.text) > LONGEST_TEXT:
                 raise DocumentError(f"Its text has more than {LONGEST_TEXT} characters. Split it.")
         except WorkersFailed:
             raise
@@ -277,14 +271,7 @@ class Prefetch:
             raise Unreadable(found.row, str(error), error) from error
         except Exception as error:  # a reader's fault on a strange file must not stop the others; it is recorded
             raise Unreadable(found.row, _fault(reader, error), error) from error
-        return reading, has_parts
-
-    def _reading(self, reader: FileReader, blob: Blob) -> tuple[Reading, bool | None]:
-        if self._is_apart(reader, blob.size):
-            return self.workers.look(reader, blob)
-        if blob.size > LARGEST_HERE and not isinstance(reader, Container):
-            raise DocumentError(f"It has {blob.size} bytes; {LARGEST_HERE} are read at most. Split it.")
-        return reader.read(blob), None
+        return made
 
     def parts(self, container: Container, blob: Blob) -> Iterator[Blob]:
         """What stands in a container, one after the other; large parts are copies in the spool folder.
@@ -293,10 +280,10 @@ class Prefetch:
             DocumentError: it cannot be unpacked.
         """
         if self._is_apart(container, blob.size):
-            yield from self.workers.parts(container, blob)
+            yield from self.executor.parts(container, blob)
             return
         try:
-            for part in container.parts(blob):
+            for part in self._here.parts(container, blob):
                 yield self._kept(part)
         except SpoliaError:
             raise
@@ -318,27 +305,62 @@ class Prefetch:
             blob.content.unlink(missing_ok=True)
 
     def _is_apart(self, reader: FileReader | Container, size: int) -> bool:
-        is_wanted = self.count and (getattr(reader, "apart", False) or size > IN_MEMORY)
+        is_wanted = self.executor.count and (self.all or getattr(reader, "apart", False) or size > IN_MEMORY)
         return bool(is_wanted) and self._is_sendable(reader)
 
-    def _is_sendable(self, reader: FileReader | Container) -> bool:
+    def _is_sendable(self, given: object) -> bool:
         """Whether another process could make it."""
-        if id(reader) not in self._sent:
+        if id(given) not in self._sent:
             try:
-                pickled(reader)
-                self._sent[id(reader)] = reader, True
+                pickled(given)
+                self._sent[id(given)] = given, True
             except SpoliaError:
-                self._sent[id(reader)] = reader, False
-        return self._sent[id(reader)][1]
+                self._sent[id(given)] = given, False
+        return self._sent[id(given)][1]
 
-    def end(self) -> None:
-        """End the processes, also while somebody waits for one."""
-        self._is_ended = True
-        self._started.close()
+    def follow(self, growths: Iterable[GroupBuild]) -> None:
+        """Split what is read from now on for these groups."""
+        plan = Plan.of(growths)
+        sendable = Plan(
+            tuple(one for one in plan.groups if not self.executor.count or self._is_sendable(one.transform))
+        )
+        self.plan = sendable if Plan.of(sendable.groups) == sendable else NOTHING
+
+    def embedded(self, embedder: Embedder, calls: Iterable[Texts]) -> Iterator[tuple[Texts, Vectors]]:
+        """The vectors of texts. Many of them are computed by the executor, where the embedder says so (`apart`).
+
+        All calls under way have together as many texts as one call in this process, so that no more are lost by a kill.
+        """
+        count, calls = self.executor.count, iter(calls)
+        first = list(islice(calls, MANY_CALLS))
+        is_wanted = count and (self.all or getattr(embedder, "apart", False)) and len(first) == MANY_CALLS
+        if not (is_wanted and self._is_sendable(embedder)):
+            yield from in_turn(embedder, chain(first, calls))
+            return
+        waiting: deque[tuple[Texts, Future[Vectors]]] = deque()
+        texts = chain.from_iterable(chain(first, calls))
+        try:
+            for some in in_batches(texts, EMBEDDED_AT_ONCE // (count + 1)):
+                call = partial(self.executor.embed, embedder, [text for _, text in some])
+                waiting.append((some, self._threads.submit(copy_context().run, call)))
+                if len(waiting) > count:
+                    yield self._result(waiting)
+            while waiting:
+                yield self._result(waiting)
+        finally:
+            for _, future in waiting:
+                future.cancel()
+
+    def _result(self, waiting: deque[tuple[Texts, Future[Vectors]]]) -> tuple[Texts, Vectors]:
+        some, future = waiting.popleft()
+        try:
+            return some, future.result()
+        finally:
+            check_cancelled()
 
     def close(self) -> None:
         """End what is under way."""
-        self.end()
+        self.executor.end()
         self._threads.shutdown(cancel_futures=True)
 
 
@@ -347,19 +369,24 @@ def _fault(reader: FileReader | Container, error: Exception) -> str:
 
 
 @contextmanager
-def prefetch(folder: Path, workers: int | None = None, limits: WorkerLimits | None = None) -> Iterator[Prefetch]:
+def prefetch(
+    folder: Path, workers: int | Executor | None = None, limits: WorkerLimits | None = None
+) -> Iterator[Prefetch]:
     """What reads the sources of a run.
 
     Args:
         folder: a folder for copies is made in it, and removed at the end; those that killed runs left go.
-        workers: processes; by default one for each processor, four at most; 0 reads all in this process.
+        workers: processes, or what takes their place; by default one for each processor, four at most; 0 reads all in
+            this process.
         limits: for each file.
     """
     spool, lock, is_first = claimed(folder)
+    is_given = not (workers is None or isinstance(workers, int))
     count = min(MOST_WORKERS, os.cpu_count() or 1) if workers is None else workers
-    made = Prefetch(count, limits, spool, is_first)
+    executor = WorkerProcesses(count, limits, spool) if isinstance(count, int) else count
+    made = Prefetch(executor, spool, is_first=is_first, all=is_given)
     try:
-        with on_cancel(made.end):
+        with on_cancel(executor.end):
             yield made
     finally:
         made.close()

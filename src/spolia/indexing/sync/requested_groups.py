@@ -18,7 +18,7 @@ from spolia.stores.backends.rows import Unmade
 from spolia.stores.corpus import NodeGroup, refuse_no_groups
 from spolia.stores.definition import Definition, Embedding, Part, Pieces, Transform
 from spolia.stores.groups.definitions import GroupDefinitions, refuse_other, ways_out
-from spolia.stores.groups.group_build import Availability, GroupBuild
+from spolia.stores.groups.nodes import Availability, GroupBuild
 from spolia.stores.lexical.analysis import Analyzer, analyzer_for
 from spolia.stores.manifest import Manifest, embedder_of, in_order, manifest_of, signature, transform_of
 from spolia.stores.staging import AnyWriter

@@ -21,6 +21,7 @@ from spolia.indexing.sync.report import Progress, SyncReport, together
 from spolia.indexing.sync.requested_groups import RequestedGroups, main_definition
 from spolia.indexing.sync.sync_run import keep
 from spolia.indexing.sync.walk import refuse_other, walk
+from spolia.indexing.workers.prepare import Executor
 from spolia.indexing.workers.protocol import WorkerLimits
 from spolia.models.protocols import Embedder
 from spolia.stores.corpus import Corpus, NodeGroup, refuse_no_corpus
@@ -48,7 +49,7 @@ def sync(
     follow_links: bool = False,
     rebuild: bool = False,
     retry: bool = True,
-    workers: int | None = None,
+    workers: int | Executor | None = None,
     limits: WorkerLimits | None = None,
     timeout_s: float | None = None,
 ) -> SyncReport:
@@ -104,8 +105,10 @@ def sync(
             It is reported in any case.
         workers: processes in which PDF, office files, HTML, pictures, mails and archives are read, as many at the same
             time; by default one for each processor, four at most. What is read so can take nothing down, whatever is
-            wrong with it. 0 reads all in this process. Other formats are read in this process anyway, and those of
-            readers that are not built in, unless they say `apart = True`.
+            wrong with it, and what they read they split. 0 reads all in this process. Other formats are read in this
+            process anyway, and those of readers that are not built in, unless they say `apart = True`. An embedder that
+            says so, as MiniLM, computes there too where there are many texts. Or an `Executor` of your own
+            (`spolia.indexing`), which gets all that can be pickled: with other machines behind it, for example.
         limits: time and memory for each file that a worker reads.
         timeout_s: how long to wait for another writer, seconds; None for what the corpus says.
 

@@ -31,6 +31,7 @@ from spolia.indexing.sync.report import DocumentReport, Progress, SyncCounts, Sy
 from spolia.indexing.sync.requested_groups import RequestedGroups, behind, makeshift
 from spolia.indexing.sync.revoke import Revoked, above, revoke
 from spolia.indexing.sync.walk import FOLDER, ROOT
+from spolia.indexing.workers.prepare import Executor
 from spolia.indexing.workers.protocol import WorkerLimits
 from spolia.stores.backends.rows import SourceRow, Stamp, Unmade
 from spolia.stores.corpus import Corpus
@@ -67,7 +68,7 @@ def keep(
     rebuild: bool = False,
     retry: bool = True,
     afresh: bool = False,
-    workers: int | None = None,
+    workers: int | Executor | None = None,
     limits: WorkerLimits | None = None,
     timeout_s: float | None = None,
 ) -> SyncReport:
@@ -209,6 +210,7 @@ class SyncRun:
         self.intake = taking
         self.retry, self.closed = retry, closed
         self.growths = wanted.growths(writer.manifests)
+        taking.follow(self.growths)
         self.unread: list[Unmade] = before.unread if before else []
         tried: set[str] = before.filing.tried if before else set()
         self.filing: Batch = Batch(writer, self.growths, wanted.main, labels, tried=tried)
@@ -473,14 +475,16 @@ class SyncRun:
             change = "moved"
         else:
             try:
-                reading = opened.on(taken.read())
+                prepared = taken.prepared()
+                reading = prepared.reading if opened is NOT_OPENED else opened.on(prepared.reading)
             except (DocumentError, MissingExtra) as error:
                 raise Unreadable(row, str(error), error) from error
             beside = self.beside.seen_by(reading) if reading.beside else ()
+            pieces = {} if reading.beside else prepared.pieces  # they may see the pictures
             reading = self.beside.on(reading) if reading.beside else reading
             reading = reading.but(document=self.labelled.on(reading.document, before))
             self.labelled.held.add(reading.document)
-            self.filing.pending.append(BatchItem(reading, row, before is None, opened.parts, within, beside))
+            self.filing.pending.append(BatchItem(reading, row, before is None, pieces, opened.parts, within, beside))
             return
         self._done(taken.uri, change)
 
@@ -530,7 +534,7 @@ class SyncRun:
     def _publish_if_many(self) -> None:
         if self.batch is None:
             if self.writer.weight >= STAGED_AT_ONCE:
-                self.unread += embed(self.writer, self.growths, self._embedded)
+                self.unread += embed(self.writer, self.growths, self._embedded, self.intake.embedded)
                 self.writer.spill()
             return
         chunks = min(self.batch * CHUNKS_PER_DOCUMENT, MOST_CHUNKS)
@@ -545,7 +549,7 @@ class SyncRun:
 
     def _publish(self) -> None:
         """Embed what has no vector yet, then make everything since the last time visible."""
-        self.unread += embed(self.writer, self.growths, self._embedded)
+        self.unread += embed(self.writer, self.growths, self._embedded, self.intake.embedded)
         self.writer.publish(self._complete)
         self.tally.take_back(self.conflicts & self.tally.counted.keys())
         self.tally.counted.clear()

@@ -10,17 +10,23 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import LifoQueue
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from spolia import errors
+from spolia.core.run_context import charge, check_cancelled
 from spolia.errors import DocumentError, MissingExtra, ReaderDied, SpoliaError, WorkersFailed
-from spolia.indexing.readers.reader import Blob, Container, FileReader, Reading
-from spolia.indexing.workers.protocol import WorkerLimits, reading_of, receive, send
+from spolia.indexing.readers.reader import Blob, Container, FileReader
+from spolia.indexing.workers.prepare import NOTHING, Plan, Prepared
+from spolia.indexing.workers.protocol import WorkerLimits, pieces_of, reading_of, receive, send
+from spolia.types import Usage
+
+if TYPE_CHECKING:
+    from spolia.models.protocols import Embedder, Vectors
 
 STARTS = 4
 """How often a worker is started that dies before it has said that it is ready."""
@@ -60,18 +66,39 @@ class Process:
     is_busy: bool = False
     ended: bool = False
 
-    def read(self, reader: FileReader, blob: Blob) -> tuple[Reading, bool]:
-        said, attached = self._asked(reader, blob, parts=False)
+    def prepare(self, reader: FileReader, blob: Blob, plan: Plan) -> Prepared:
+        said, attached = self._asked("prepare", reader, blob, plan)
+        with self._understanding("reading"):
+            return Prepared(reading_of(said, attached), pieces_of(said["pieces"]), bool(said["has_parts"]))
+
+    def embed(self, embedder: Embedder, texts: Sequence[str]) -> Vectors:
+        import numpy as np
+
+        self._running()
+        self.seconds = self.limits.seconds
+        self._send({"task": "embed", "texts": list(texts)}, [pickled(embedder)])
+        said, attached = self._reply()
+        with self._understanding("vectors"):
+            usage = Usage(*map(int, said["usage"])).but(cost_usd=float(said["cost_usd"]))
+            found = np.frombuffer(attached[0], "<f4").reshape(len(texts), embedder.dimension)
+            if not np.isfinite(found).all():
+                raise ValueError("they are not finite")
+        charge(usage)
+        return found
+
+    @contextmanager
+    def _understanding(self, what: str) -> Iterator[None]:
+        """Make of what a worker sends what it should be; whatever took the worker over may have sent it."""
         try:
-            return reading_of(said, attached), bool(said["has_parts"])
+            yield
         except (KeyError, TypeError, ValueError, IndexError) as error:
             self.stop()
-            raise Died(f"gave no reading ({type(error).__name__}: {error})", final=True, passes=False) from error
+            raise Died(f"gave no {what} ({type(error).__name__}: {error})", final=True, passes=False) from error
 
     def parts(self, container: Container, blob: Blob) -> Iterator[Blob]:
         under_way = True
         try:
-            said, attached = self._asked(container, blob, parts=True)
+            said, attached = self._asked("parts", container, blob)
             while "part" in said:
                 yield Blob(str(said["part"]), self._spooled(str(said["file"])) if "file" in said else attached[0])
                 if "file" in said:
@@ -87,13 +114,15 @@ class Process:
             if under_way:  # who asked wants no more, and the rest would be taken for the next reply
                 self.stop()
 
-    def _asked(self, reader: FileReader | Container, blob: Blob, *, parts: bool) -> tuple[dict[str, Any], list[bytes]]:
+    def _asked(
+        self, task: str, reader: FileReader | Container, blob: Blob, plan: Plan = NOTHING
+    ) -> tuple[dict[str, Any], list[bytes]]:
         self._running()
         self.seconds = self.limits.seconds_for(blob.size)
         path = str(blob.content.absolute()) if isinstance(blob.content, Path) else ""
         spool = str(self.spool.absolute()) if self.spool else ""
-        request = {"uri": blob.uri, "path": path, "parts": parts, "spool": spool}
-        self._send(request, [pickled(reader), b"" if path else blob.data])
+        request = {"task": task, "uri": blob.uri, "path": path, "spool": spool}
+        self._send(request, [pickled(reader), b"" if path else blob.data, pickled(plan)])
         return self._reply()
 
     def _send(self, said: dict[str, Any], attached: Sequence[bytes] = ()) -> None:
@@ -226,7 +255,7 @@ class Process:
 
 
 def pickled(reader: object) -> bytes:
-    """A reader for another process. Raises SpoliaError where no other process could make it."""
+    """A reader, plan or embedder for another process. Raises SpoliaError where no other process could make it."""
     try:
         found = pickle.dumps(reader)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -243,8 +272,8 @@ def _not_sent(reader: object, why: str) -> SpoliaError:
     )
 
 
-class Workers:
-    """A number of processes that read files. Use it in a `with` statement; the processes start when they are needed.
+class WorkerProcesses:
+    """An `Executor` of processes on this machine. Use it in a `with` statement; they start when they are needed.
 
     Args:
         count: how many files are read at the same time.
@@ -253,18 +282,21 @@ class Workers:
             parts are in memory.
 
     >>> from spolia.indexing.readers.text import TextReader
-    >>> with Workers(1) as workers:
-    ...     workers.read(TextReader(), Blob("a.txt", b"Stones.")).document.text
+    >>> with WorkerProcesses(1) as workers:
+    ...     workers.prepare(TextReader(), Blob("a.txt", b"Stones.")).reading.document.text
     'Stones.'
     """
 
     def __init__(self, count: int = 2, limits: WorkerLimits | None = None, spool: Path | None = None) -> None:
         self.count, self.limits, self.spool = count, limits or WorkerLimits(), spool
         self._readers = [Process(self.limits, spool) for _ in range(count)]
+        self._embedders = [Process(self.limits, spool) for _ in range(count)]  # which open no file of others
+        self._unfit: set[str] = set()
         self._unpackers: list[Process] = []
-        self._idle: LifoQueue[Process] = LifoQueue()
-        for worker in self._readers:
-            self._idle.put(worker)
+        self._idle, self._idle_embedders = LifoQueue[Process](), LifoQueue[Process]()
+        for reader, embedder in zip(self._readers, self._embedders, strict=True):
+            self._idle.put(reader)
+            self._idle_embedders.put(embedder)
 
     def __enter__(self) -> Self:
         return self
@@ -276,26 +308,22 @@ class Workers:
 
     def end(self) -> None:
         """End all processes, also those that somebody waits for."""
-        for worker in (*self._readers, *self._unpackers):
+        for worker in (*self._readers, *self._embedders, *self._unpackers):
             worker.end()
 
-    def read(self, reader: FileReader, blob: Blob) -> Reading:
-        """What a reader gets out of a blob, read by a worker.
+    def prepare(self, reader: FileReader, blob: Blob, plan: Plan = NOTHING) -> Prepared:
+        """What a worker makes of a blob.
 
         Raises:
             DocumentError, MissingExtra: the reader refuses it.
             ReaderDied: the reader died on it, or took too much time or memory.
             WorkersFailed: no worker can be started.
         """
-        return self.look(reader, blob)[0]
-
-    def look(self, reader: FileReader, blob: Blob) -> tuple[Reading, bool]:
-        """What `read` gives, and whether something stands in the blob that `parts` would give."""
         worker = self._idle.get()
         try:
             for attempt in range(1, self.limits.attempts + 1):
                 try:
-                    return worker.read(reader, blob)
+                    return worker.prepare(reader, blob, plan)
                 except Died as died:
                     if attempt == self.limits.attempts or died.final:
                         tried = f" Tried {attempt} times." if attempt > 1 else ""
@@ -308,6 +336,19 @@ class Workers:
             raise AssertionError("the last attempt returns or raises")
         finally:
             self._idle.put(worker)
+
+    def embed(self, embedder: Embedder, texts: Sequence[str]) -> Vectors:
+        """The vectors of texts, by a worker; where one fails, by this process from then on, so that it tells why."""
+        worker = self._idle_embedders.get()
+        try:
+            if embedder.name not in self._unfit:
+                return worker.embed(embedder, texts)
+        except (Died, SpoliaError):
+            check_cancelled()
+            self._unfit.add(embedder.name)
+        finally:
+            self._idle_embedders.put(worker)
+        return embedder.embed(texts, kind="passage")
 
     def parts(self, container: Container, blob: Blob) -> Iterator[Blob]:
         """What stands in a container, one after the other, while a worker unpacks it that reads nothing else.

@@ -14,6 +14,8 @@ from typing import IO, Any
 
 from spolia.errors import DocumentError
 from spolia.indexing.readers.reader import Blob, Reading
+from spolia.stores.definition import Piece, Pieces
+from spolia.stores.groups.nodes import CutPieces
 from spolia.types import Box, Boxes, Document, Heading, Region, Value
 
 if sys.platform != "win32":
@@ -145,6 +147,24 @@ def reading_of(said: Mapping[str, Any], attached: Sequence[bytes]) -> Reading:
         warnings=tuple(map(str, said["warnings"])),
         lacks=str(said["lacks"]),
     )
+
+
+def plain_pieces(found: CutPieces) -> dict[str, Any]:
+    """Pieces as what JSON has."""
+    return {
+        group: [[[p.text, p.start, p.context, p.search_text, p.meta] for p in part] for part in parts]
+        for group, parts in found.items()
+    }
+
+
+def pieces_of(said: Mapping[str, Any]) -> dict[str, list[Pieces]]:
+    """The pieces that were sent; whether they are of the document is found when nodes are made of them."""
+    return {str(group): [tuple(_piece_of(*piece) for piece in part) for part in parts] for group, parts in said.items()}
+
+
+def _piece_of(text: Any, start: Any, context: Any, search_text: Any, meta: Any) -> Piece:
+    named = tuple((str(name), value) for name, value in meta)
+    return Piece(str(text), None if start is None else int(start), str(context), str(search_text), named)
 
 
 def _named(said: Sequence[Any], regions: int) -> Iterator[tuple[int, str]]:

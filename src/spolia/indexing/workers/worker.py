@@ -1,4 +1,4 @@
-"""A worker: reads one file after the other, each that it is sent, and says what came of it."""
+"""A worker: prepares one source after the other, or embeds texts, and says what came of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any, BinaryIO
 
 from spolia.errors import MissingExtra, SpoliaError
 from spolia.indexing.readers.reader import Blob, Container
-from spolia.indexing.workers.protocol import WorkerLimits, confine, plain, receive, send
+from spolia.indexing.workers.prepare import prepare
+from spolia.indexing.workers.protocol import WorkerLimits, confine, plain, plain_pieces, receive, send
 
 
 def main() -> None:
@@ -38,8 +39,11 @@ def _serve(said: dict[str, Any], attached: list[bytes], requests: BinaryIO, repl
     """One request. A reply that began is ended, whatever happens."""
     try:
         reader: Any = pickle.loads(attached[0])
+        if said["task"] == "embed":
+            _embed(reader, said["texts"], replies)
+            return
         blob = Blob(said["uri"], Path(said["path"]) if said["path"] else attached[1])
-        if said["parts"]:
+        if said["task"] == "parts":
             assert isinstance(reader, Container)
             for number, part in enumerate(reader.parts(blob)):
                 if isinstance(part.content, Path) and said["spool"]:
@@ -51,8 +55,10 @@ def _serve(said: dict[str, Any], attached: list[bytes], requests: BinaryIO, repl
                     send(replies, {"part": part.uri}, [part.data])
             send(replies, {"end": True})
         else:
-            reading, attached = plain(reader.read(blob))
-            send(replies, {**reading, "has_parts": _has_parts(reader, blob)}, attached)
+            found = prepare(reader, blob, pickle.loads(attached[2]))
+            reading, images = plain(found.reading)
+            more = {"pieces": plain_pieces(found.pieces), "has_parts": _has_parts(reader, blob)}
+            send(replies, {**reading, **more}, images)
     except MemoryError:
         send(replies, {"memory": True})
     except MissingExtra as error:
@@ -63,6 +69,17 @@ def _serve(said: dict[str, Any], attached: list[bytes], requests: BinaryIO, repl
         send(replies, {"fault": "it is nested too deep"})
     except Exception as error:  # a reader's fault on a strange file is a reply like another
         send(replies, {"fault": f"{type(error).__name__}: {error}"})
+
+
+def _embed(embedder: Any, texts: list[str], replies: BinaryIO) -> None:
+    """Embed texts, and tell what that charges."""
+    from spolia.run import Run
+
+    with Run() as run:
+        vectors = embedder.embed(texts, kind="passage")
+    used = run.usage
+    usage = used.calls, used.input_tokens, used.output_tokens, used.embedded
+    send(replies, {"usage": usage, "cost_usd": used.cost_usd}, [vectors.astype("<f4").tobytes()])
 
 
 def _has_parts(reader: Any, blob: Blob) -> bool:

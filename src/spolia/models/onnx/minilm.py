@@ -88,6 +88,8 @@ class MiniLM(Value):
         return 256
 
     waits: ClassVar[bool] = False
+    apart: ClassVar[bool] = True
+    """Worker processes of `sync` may compute it, each with weights of its own."""
 
     @property
     def scoped(self) -> bool:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from spolia.core.operator import Operator
 from spolia.errors import GroupError, ManifestMismatch
 from spolia.stores.definition import DOCUMENT, MAIN, Definition, Embedding, Metric
-from spolia.stores.groups.group_build import GroupBuild, with_those_below
+from spolia.stores.groups.group_build import with_those_below
+from spolia.stores.groups.nodes import GroupBuild
 from spolia.stores.indexes import IndexSettings
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import (

@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing, contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from spolia.core.operator import Operator
@@ -29,15 +28,13 @@ from spolia.stores.groups.definitions import (
 from spolia.stores.groups.group_build import (
     DOCUMENTS_AT_ONCE,
     STAGED_AT_ONCE,
-    GroupBuild,
-    GroupNodes,
     complete,
     embed,
-    grow,
     make_up,
     refuse_away,
     store,
 )
+from spolia.stores.groups.nodes import GroupBuild, GroupNodes, grow
 from spolia.stores.manifest import built_in, signature
 from spolia.stores.staging import AnyWriter, Staging
 from spolia.stores.writer import Writer
@@ -203,8 +200,9 @@ class Building(GroupDefinitions):
     def embed(self, writer: AnyWriter | None = None) -> None:
         """Embed what has no vector yet."""
         growths = [*self.built, *self.to_embed]
-        tell = partial(self.tell, growths[-1].group, self._documents) if growths else None
-        self.unread += embed(writer or self.staging, growths, *filter(None, (tell,)))
+        self.unread += embed(
+            writer or self.staging, growths, lambda count: self.tell(growths[-1].group, self._documents, count)
+        )
 
     def complete(self, writer: Writer) -> None:
         """Make the groups of what another one has added meanwhile, before they are published."""

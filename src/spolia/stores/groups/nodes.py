@@ -1,13 +1,30 @@
-"""Making nodes of the pieces that transforms give: ids, places in the document, contexts, lineage."""
+"""Making the nodes of documents, group by group, of the pieces that transforms give."""
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
-from itertools import count
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import chain, count, islice, repeat
+from types import MappingProxyType
+from typing import TypeAlias
 
+from spolia.core.run_context import overhearing
 from spolia.errors import GroupError
-from spolia.stores.definition import CONTEXT_CHARACTERS, Part, Piece, Splitter, Transform, transform_for, whole
-from spolia.types import Document, Heading, Meta, Node, Span
+from spolia.models.protocols import Embedder, SparseEmbedder
+from spolia.stores.definition import (
+    CONTEXT_CHARACTERS,
+    DOCUMENT,
+    Part,
+    Piece,
+    Pieces,
+    Splitter,
+    Transform,
+    Whole,
+    transform_for,
+    whole,
+)
+from spolia.types import Document, Failure, Heading, Meta, Node, Span
 
 _HALF = re.compile("[\ud800-\udfff]")
 
@@ -76,6 +93,238 @@ class NodeFactory:
                 "Give the piece its true start, or None."
             )
         return self._places.span(offset + piece.start, offset + end)
+
+
+FEW, MANY = 3, 64
+"""Parts that a transform is given at once: until it has answered, and afterwards."""
+
+
+class Availability:
+    """Whether that which makes a group could be reached, in one run, and whether what it gave could be read.
+
+    After `FEW` failures in a row of a kind that may pass, nothing more is asked for.
+
+    Attributes:
+        failure: the last one of that kind; None where there was none.
+        degraded: why results are not what they should be: replies that could not be read, one each.
+    """
+
+    def __init__(self) -> None:
+        self.failure: Failure | None = None
+        self.degraded: list[str] = []
+        self._in_a_row, self._has_answered = 0, False
+
+    @property
+    def is_away(self) -> bool:
+        """Whether there is no use in asking again in this run."""
+        return self._in_a_row >= FEW
+
+    @property
+    def reason(self) -> str:
+        """Why the group is not in step, if nobody could be reached for what it lacks; else empty."""
+        if self.failure is None or (self._has_answered and not self.is_away):
+            return ""
+        return f"{self.failure.kind}: {self.failure.message} What it lacks is made by the next run that finds it there."
+
+    @property
+    def makeshift(self) -> str:
+        """How often results are not what they should be, and why; empty where all are."""
+        if not self.degraded:
+            return ""
+        times = f"{len(self.degraded)} times" if len(self.degraded) > 1 else "once"
+        return f"{times}: {self.degraded[-1]} To have these made again, drop the group and build it."
+
+    def answers(self, transform: Transform, parts: Sequence[Part]) -> Iterator[Pieces | Failure]:
+        """What a transform makes of each part; once it is away, the failure that told so."""
+        at = 0
+        while at < len(parts) and not self.is_away:
+            some = parts[at : at + (MANY if self._has_answered else FEW)]
+            with overhearing() as said:
+                found = transform.batch(some)
+            self.degraded += said
+            self._note(found)
+            yield from found
+            at += len(some)
+        if at < len(parts):
+            assert self.failure is not None
+            yield from repeat(self.failure, len(parts) - at)
+
+    def _note(self, answers: Sequence[Pieces | Failure]) -> None:
+        for answer in answers:
+            if isinstance(answer, Failure) and passes(answer):
+                self.failure, self._in_a_row = answer, self._in_a_row + 1
+            else:
+                self._has_answered, self._in_a_row = True, 0
+
+
+def passes(failure: Failure) -> bool:
+    """Whether it lies at what was asked, which may be there another time."""
+    return bool(getattr(failure.raised(), "transient", False))
+
+
+LISTED = 1_000_000
+"""Characters; the nodes of a longer document are not in memory all at once where nothing is made of them."""
+
+
+@dataclass(frozen=True)
+class GroupBuild:
+    """How one group grows: what its manifest says, with the objects that do it.
+
+    Args:
+        group: its name.
+        transform: makes the nodes.
+        parent: of whose nodes.
+        ref: whose nodes the transform sees beside; empty for none.
+        embedders: of the nodes.
+        reach: whether that which makes it could be reached in this run.
+    """
+
+    group: str
+    transform: Transform
+    parent: str = DOCUMENT
+    ref: str = ""
+    embedders: tuple[Embedder | SparseEmbedder, ...] = ()
+    reach: Availability = field(default_factory=Availability, compare=False, repr=False)
+
+
+class GroupNodes:
+    """The nodes of one document, group by group.
+
+    Attributes:
+        made: the nodes of each group that could be made; of some they are made only when they are asked for.
+        failures: why a group could not be made.
+        passed_over: groups that are made of one that could not be made.
+    """
+
+    def __init__(self, document: Document, there: Callable[[str], Sequence[Node]]) -> None:
+        self.document = document
+        self.made: dict[str, Iterable[Node]] = {}
+        self.failures: dict[str, Failure] = {}
+        self.passed_over: set[str] = set()
+        self._there, self._known = there, {DOCUMENT: [whole(document)]}
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Why groups could not be made, in words."""
+        return {group: f"{failure.kind}: {failure.message}" for group, failure in self.failures.items()}
+
+    def may_grow(self, growth: GroupBuild) -> bool:
+        """Whether a group's turn has come, as far as those that it is made from could be made; documents are there."""
+        if ({growth.parent, growth.ref} - {DOCUMENT}).isdisjoint({*self.failures, *self.passed_over}):
+            return True
+        self.passed_over.add(growth.group)
+        return False
+
+    def of(self, group: str) -> Sequence[Node]:
+        """The nodes of a group."""
+        if group not in self._known:
+            self._known[group] = list(self._there(group))
+        return self._known[group]
+
+    def parts(self, growth: GroupBuild) -> list[Part]:
+        """What a transform is given."""
+        return [
+            Part(node, self.document, tuple(self._below(growth.ref, node)) if growth.ref else ())
+            for node in self.of(growth.parent)
+        ]
+
+    def take(self, group: str, made: Iterable[Node], *, streamed: bool = False) -> None:
+        """These are the nodes of a group."""
+        if streamed:
+            self.made[group] = made
+            return
+        try:
+            self.made[group] = self._known[group] = list(made)
+        except Exception as error:  # whatever a transform raises concerns this document and this group
+            self.fail(group, Failure.of(error, group))
+
+    def fail(self, group: str, failure: Failure) -> None:
+        """A group could not be made."""
+        self.made.pop(group, None)
+        self.failures[group] = failure
+
+    def _below(self, ref: str, node: Node) -> Iterator[Node]:
+        parents = {known.id: known.parent for nodes in self._known.values() for known in nodes}
+        for found in self.of(ref):
+            at = found.parent
+            while at and at != node.id:
+                at = parents.get(at, "")
+            if at:
+                yield found
+
+
+CutPieces: TypeAlias = "Mapping[str, Sequence[Pieces]]"
+"""By group, the pieces of each part of a document."""
+
+
+def split(document: Document, growths: Sequence[GroupBuild]) -> CutPieces:
+    """The pieces of a document in groups of splitters; without those that fail, and none of a long document."""
+    found: dict[str, Sequence[Pieces]] = {}
+    one = GroupNodes(document, lambda group: ())
+    for growth in growths if len(document.text) <= LISTED else ():
+        with suppress(Exception):  # whoever makes the nodes finds out too, and tells it
+            parts = one.parts(growth)
+            assert isinstance(growth.transform, Splitter)
+            found[growth.group] = pieces = [tuple(growth.transform.pieces(part)) for part in parts]
+            if any(growth.group in (below.parent, below.ref) for below in growths):
+                one.take(growth.group, _nodes(one, growth, parts, pieces))
+    return found
+
+
+def grow(
+    documents: Sequence[Document],
+    growths: Sequence[GroupBuild],
+    there: Callable[[Document, str], Sequence[Node]] = lambda document, group: (),
+    prepared: Mapping[str, CutPieces] = MappingProxyType({}),
+) -> list[GroupNodes]:
+    """The nodes of documents in some groups. A transform that asks models gets the parts of all documents at once.
+
+    What cannot be made of one document in one group is noted; the other groups and documents go on. What is away is
+    asked a few times, and then no more in this run.
+
+    Args:
+        growths: each after those that it is made from.
+        there: the nodes of a document in a group that is not among them.
+        prepared: what splitters were found to give, by the id of the document.
+    """
+    found = [GroupNodes(document, lambda group, of=document: there(of, group)) for document in documents]  # type: ignore[misc]
+    needed = {name for growth in growths for name in (growth.parent, growth.ref)}
+    for growth in growths:
+        asked: dict[bytes, tuple[Transform, list[GroupNodes]]] = {}
+        for one in found:
+            if not one.may_grow(growth):
+                continue
+            transform = transform_for(growth.transform, one.document)
+            if growth.group == DOCUMENT and isinstance(transform, Whole):
+                one.take(DOCUMENT, one.of(DOCUMENT) if one.document.text.strip() else ())
+            elif isinstance(transform, Splitter):
+                parts = one.parts(growth)
+                long = len(one.document.text) > LISTED and growth.group not in needed
+                pieces = prepared.get(one.document.id, {}).get(growth.group) or map(transform.pieces, parts)
+                one.take(growth.group, _nodes(one, growth, parts, pieces), streamed=long)
+            else:
+                asked.setdefault(transform.digest, (transform, []))[1].append(one)
+        for transform, some in asked.values():
+            _ask(growth, transform, some)
+    return found
+
+
+def _nodes(
+    one: GroupNodes, growth: GroupBuild, parts: Sequence[Part], pieces: Iterable[Iterable[Piece]]
+) -> Iterator[Node]:
+    making = NodeFactory(one.document, growth.group, transform_for(growth.transform, one.document))
+    return chain.from_iterable(making.nodes(part, some) for part, some in zip(parts, pieces, strict=True))
+
+
+def _ask(growth: GroupBuild, transform: Transform, found: Sequence[GroupNodes]) -> None:
+    parts = [one.parts(growth) for one in found]
+    answers = growth.reach.answers(transform, [part for some in parts for part in some])
+    for one, some in zip(found, parts, strict=True):
+        pieces = list(islice(answers, len(some)))
+        if failure := next((answer for answer in pieces if isinstance(answer, Failure)), None):
+            one.fail(growth.group, failure)
+        else:
+            one.take(growth.group, _nodes(one, growth, some, pieces))  # type: ignore[arg-type]
 
 
 def cut(document: Document, transform: Transform, group: str = "chunk") -> Iterator[Node]:

@@ -1,0 +1,122 @@
+"""What an executor runs: reading and splitting a source, and embedding texts, without a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from spolia.indexing.readers.reader import Blob, Container, FileReader, Reading
+from spolia.stores.definition import DOCUMENT, Splitter
+from spolia.stores.groups.nodes import Availability, CutPieces, GroupBuild, split
+
+if TYPE_CHECKING:
+    from spolia.models.protocols import Embedder, Vectors
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is made of every source of a run: plain data that another process can be sent.
+
+    Args:
+        groups: that only splitters make, of the document or of each other, each after those that it is made from.
+    """
+
+    groups: tuple[GroupBuild, ...] = ()
+
+    @classmethod
+    def of(cls, growths: Iterable[GroupBuild]) -> Plan:
+        """The groups whose pieces follow from the text alone. The others ask models, or read what the caller says."""
+        found: dict[str, GroupBuild] = {}
+        for growth in growths:
+            transform, above = growth.transform, {growth.parent, growth.ref} - {"", DOCUMENT}
+            if growth.group == DOCUMENT or not isinstance(transform, Splitter) or not above <= found.keys():
+                continue
+            asks = transform.calls() or any(hasattr(one, "embed") for one in transform.resources)
+            if not asks and type(transform).reads is Splitter.reads:
+                found[growth.group] = replace(growth, embedders=(), reach=Availability())
+        return cls(tuple(found.values()))
+
+
+NOTHING = Plan()
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What became of a source.
+
+    Args:
+        reading: the document, and what its reader noticed.
+        pieces: of which its nodes are made, by group and part. What is missing is made when it is stored.
+        has_parts: whether something stands in it that `Executor.parts` would give; None where nobody has looked.
+    """
+
+    reading: Reading
+    pieces: CutPieces = field(default_factory=dict[str, "Sequence[tuple[()]]"])
+    has_parts: bool | None = None
+
+
+def prepare(reader: FileReader, blob: Blob, plan: Plan = NOTHING) -> Prepared:
+    """Read a source and split it: the same result in every process, from what is given alone.
+
+    >>> from spolia.indexing.readers.text import TextReader
+    >>> from spolia.indexing.splitters.text_units import Sentences
+    >>> plan = Plan.of([GroupBuild("sentence", Sentences())])
+    >>> found = prepare(TextReader(), Blob("a.txt", b"Spolia are stones. Builders take them."), plan)
+    >>> [piece.text for piece in found.pieces["sentence"][0]]
+    ['Spolia are stones.', 'Builders take them.']
+    """
+    reading = reader.read(blob)
+    return Prepared(reading, split(reading.document, plan.groups) if plan.groups else {})
+
+
+@runtime_checkable
+class Executor(Protocol):
+    """Carries the work of `sync` that needs no store: in processes of this machine, or on other machines.
+
+    What it is given can be pickled, and each call stands alone. Calls come from several threads.
+
+    Attributes:
+        count: how many calls are made at the same time; 0 to do all in the process of the sync.
+    """
+
+    count: int
+
+    def prepare(self, reader: FileReader, blob: Blob, plan: Plan) -> Prepared:
+        """`prepare`, somewhere else.
+
+        Raises:
+            DocumentError, MissingExtra: the reader refuses the source, or died on it.
+            WorkersFailed: it cannot be read anywhere.
+        """
+        ...
+
+    def parts(self, container: Container, blob: Blob) -> Iterator[Blob]:
+        """What stands in a container, one after the other, as `container.parts(blob)` gives it."""
+        ...
+
+    def embed(self, embedder: Embedder, texts: Sequence[str]) -> Vectors:
+        """`embedder.embed(texts, kind="passage")`, somewhere else; it charges the caller's run."""
+        ...
+
+    def end(self) -> None:
+        """End what is under way: nobody waits for it any more."""
+        ...
+
+
+class InProcess:
+    """Does all in the process of the sync."""
+
+    count = 0
+
+    def prepare(self, reader: FileReader, blob: Blob, plan: Plan) -> Prepared:
+        return prepare(reader, blob, plan)
+
+    def parts(self, container: Container, blob: Blob) -> Iterator[Blob]:
+        yield from container.parts(blob)
+
+    def embed(self, embedder: Embedder, texts: Sequence[str]) -> Vectors:
+        return embedder.embed(texts, kind="passage")
+
+    def end(self) -> None:
+        """Nothing is under way."""
