@@ -31,7 +31,8 @@ from spolia.stores.groups.group_build import EMBEDDED_AT_ONCE, Texts, in_turn
 from spolia.stores.groups.nodes import GroupBuild
 
 if TYPE_CHECKING:
-    from spolia.models.protocols import Embedder, Vectors
+    from spolia.models.protocols import Embedder
+    from spolia.types.arrays import Vectors
 
 MOST_WORKERS = 4
 MANY_CALLS = 4

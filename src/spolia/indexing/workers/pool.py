@@ -26,7 +26,8 @@ from spolia.indexing.workers.protocol import WorkerLimits, pieces_of, reading_of
 from spolia.types import Usage
 
 if TYPE_CHECKING:
-    from spolia.models.protocols import Embedder, Vectors
+    from spolia.models.protocols import Embedder
+    from spolia.types.arrays import Vectors
 
 STARTS = 4
 """How often a worker is started that dies before it has said that it is ready."""

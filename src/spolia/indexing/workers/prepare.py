@@ -11,7 +11,8 @@ from spolia.stores.definition import DOCUMENT, Splitter
 from spolia.stores.groups.nodes import Availability, CutPieces, GroupBuild, split
 
 if TYPE_CHECKING:
-    from spolia.models.protocols import Embedder, Vectors
+    from spolia.models.protocols import Embedder
+    from spolia.types.arrays import Vectors
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from spolia.stores.writer import Writer
 from spolia.types import Document, Failure
 
 if TYPE_CHECKING:
-    from spolia.models.protocols import Vectors
+    from spolia.types.arrays import Vectors
 
 EMBEDDED_AT_ONCE = 64
 """Texts in one call of an embedder: what is interrupted loses those of the call that was under way, and no others."""
