@@ -1,5 +1,7 @@
 """Storing and embedding the nodes of groups, and making again what could not be made."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
