@@ -296,6 +296,25 @@ def test_a_step_that_changes_the_list_it_is_given_changes_no_kept_result(share: 
         assert [flow(query) for _ in range(4)] + flow.batch([query, query]) == [plain] * 6
 
 
+@step(cached=True)
+def endless(query: Query) -> Query:
+    return endless(query)
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_a_step_that_calls_itself_for_ever_fails_and_does_not_wait_for_itself(share: bool) -> None:
+    found: list[Any] = []
+
+    def work() -> None:
+        with Run(cache=None if share else Cache(), share=share):
+            found.extend(endless.batch([Query("?")]))
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(30)
+    assert [one.kind for one in found] == ["RecursionError"]
+
+
 OWN_CLASSES = """
 from dataclasses import dataclass
 from typing import ClassVar

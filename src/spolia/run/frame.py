@@ -38,9 +38,10 @@ class Frame(Costs):
     """What surrounds one step; implements `spolia.core.operator.Surrounding`."""
 
     __slots__ = (
-        "account", "emitted", "error", "final", "found", "from_cache", "keeping", "lane", "notes", "op", "remarks",
-        "scope", "searched", "sink", "span", "undeclared",
+        "account", "claimed", "emitted", "error", "final", "found", "from_cache", "keeping", "lane", "notes", "op",
+        "remarks", "scope", "searched", "sink", "span", "undeclared",
     )  # fmt: skip
+    claimed: bytes
     parent: Frame | None
     rows: Sequence[Frame] | None
 

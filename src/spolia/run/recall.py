@@ -69,9 +69,19 @@ def _recalled(cache: Cache, frame: Frame, op: Step, value: Any, compute: Compute
     while (entry := cache.get(key)) is None:
         if cache.claim(key):
             return _computed(cache, key, frame, op, value, compute)
+        if _is_inside(frame, key):
+            return compute(frame, op, value)
         cache.wait(key, 0.1)
         frame.check()
     return _taken(entry, frame, op, value, compute)
+
+
+def _is_inside(frame: Frame, key: bytes) -> bool:
+    """Whether a step calls itself on an equal value: to wait for itself would take for ever."""
+    above = frame.parent
+    while above is not None and getattr(above, "claimed", None) != key:
+        above = above.parent
+    return above is not None
 
 
 def _key(cache: Cache, frame: Frame, op: Step, value: Any) -> bytes | None:
@@ -83,6 +93,7 @@ def _key(cache: Cache, frame: Frame, op: Step, value: Any) -> bytes | None:
 
 
 def _computed(cache: Cache, key: bytes, frame: Frame, op: Step, value: Any, compute: Compute) -> Any:
+    frame.claimed = key
     try:
         entry = cache.get(key)  # somebody may have put it between our look and our claim
         if entry is not None:
