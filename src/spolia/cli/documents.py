@@ -194,7 +194,6 @@ def _report_row(uri: str, state: str, report: DocumentReport | None) -> dict[str
 
 
 def _filled(names: Sequence[str], rows: Sequence[dict[str, str]]) -> list[str]:
-    """The columns that tell something."""
     return [name for name in names if any(row[name] not in _USUAL for row in rows)]
 
 

@@ -55,7 +55,6 @@ def own(named: Sequence[str] | None) -> UserModules:
 
 
 def _readers(place: str, said: object) -> Mapping[str, FileReader | Reads]:
-    """The readers of a module by pattern."""
     if isinstance(said, Mapping) and all(isinstance(name, str) and callable(_read(one)) for name, one in said.items()):
         return said
     raise QueryError(

@@ -122,7 +122,6 @@ class Watch:
         return sizes
 
     def _is_to_be_polled(self) -> bool:
-        """Whether it is time to look at sources."""
         return len(self.folders) < len(self.places) and time.monotonic() - self._polled >= max(self.every, POLL_S)
 
     def _bring(self) -> None:

@@ -144,7 +144,6 @@ def _is_expression(table: exp.Table) -> bool:
 
 
 def _written(table: exp.Table) -> str:
-    """The name of a table as the statement has it."""
     return ".".join(part.name for part in table.parts) or table.sql()
 
 

@@ -73,7 +73,6 @@ class SQLiteFile(Value):
     def _within(
         self, connection: sqlite3.Connection, timeout_s: float, tables: Mapping[str, tuple[str, ...]]
     ) -> Iterator[None]:
-        """Run a statement against the clock."""
         end = time.monotonic() + timeout_s
         connection.set_progress_handler(lambda: time.monotonic() > end, _EVERY)
         try:
@@ -104,7 +103,6 @@ class SQLiteFile(Value):
             ) from error
 
     def _created(self, connection: sqlite3.Connection) -> dict[str, str]:
-        """How each table that may be asked for was created."""
         found = connection.execute(
             "SELECT name, sql FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' "
             "ESCAPE '\\' AND sql IS NOT NULL ORDER BY name"

@@ -70,7 +70,6 @@ def patiently(ask: Callable[[], T], *, retries: int = 3, wait_s: float = 0.5, ma
 
 
 def _but(error: EgressFailed, said: str) -> EgressFailed:
-    """The same with other words."""
     found = EgressFailed(said)
     found.status, found.after_s = error.status, error.after_s
     return found

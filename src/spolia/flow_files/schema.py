@@ -169,7 +169,6 @@ class Definitions:
 
 
 def _summary(cls: type) -> str:
-    """The first sentence of a docstring."""
     text = " ".join((inspect.getdoc(cls) or "").partition("\n\n")[0].split())
     return re.split(r"(?<=\.) ", text, maxsplit=1)[0]
 

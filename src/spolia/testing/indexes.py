@@ -341,7 +341,6 @@ class ServerContract(IndexContract):
             index.close()
 
     def _place(self, place: Path) -> tuple[str, int]:
-        """Host and port of the server that is tested."""
         parts = urlsplit(getattr(self.settings(place), "url", ""))
         assert parts.hostname, "settings() names no server in its field url"
         return parts.hostname, parts.port or 80

@@ -105,7 +105,6 @@ class Wire:
                     key.data.sendall(self._let_through(data, upwards=key.fileobj is client))
 
     def _let_through(self, data: bytes, *, upwards: bool) -> bytes:
-        """As much of it as is passed on."""
         with self._lock:
             if self._left is None:
                 return data

@@ -9,8 +9,9 @@ import pytest
 from spolia.errors import MeasureError, ModelError
 from spolia.evaluation.measures.judged.ragas import Correctness
 from spolia.evaluation.measures.measure import SetMeasure
+from spolia.evaluation.measures.registry import WRITTEN as KNOWN
 from spolia.evaluation.measures.registry import WRITTEN as TABLE
-from spolia.evaluation.measures.registry import class_of, needs_k, parse_measure, parse_measures
+from spolia.evaluation.measures.registry import class_of, parse_measure, parse_measures
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.testing import HashingEmbedder
 from tests.tree import classes
@@ -89,7 +90,7 @@ def test_every_measure_can_be_written_as_it_is_called() -> None:
     for written, cls in found.items():
         assert cls is not None
         assert written.removesuffix("@k") == cls.called
-        assert needs_k(cls.called) == (getattr(cls, "k", None) is not None)
+        assert (f"{cls.called}@k" in KNOWN) == (getattr(cls, "k", None) is not None)
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,6 @@ def ask(
 
 
 def _boxes(store: str, access: Sequence[str] | None, citation: Citation) -> tuple[Box, ...]:
-    """Where a citation stands on its pages."""
     from spolia.stores.corpus import Corpus
 
     if citation.span is None:

@@ -121,7 +121,6 @@ def _write(screen: Screen, written: Baseline, path: Path) -> None:
 
 
 def _deciding(tolerances: Sequence[str], rule: str) -> dict[str, Any]:
-    """What decides, as `gate` takes it."""
     from spolia.evaluation.gate.gate import TOLERANCE
 
     general, each = TOLERANCE, dict[str, float]()

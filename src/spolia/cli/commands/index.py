@@ -100,7 +100,6 @@ def document_data(store: str) -> dict[str, dict[str, Any]]:
 
 
 def _read(store: str) -> list[tuple[str, str, DocumentReport]]:
-    """What was read of every document, by file."""
     from spolia.indexing.sync.report import reports
     from spolia.stores.corpus import Corpus
 

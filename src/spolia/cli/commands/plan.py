@@ -83,7 +83,6 @@ def _report(found: SyncPlan, store: str) -> list[RenderableType]:
 
 
 def _asked(one: GroupPlan) -> str:
-    """What models would be asked for, in words."""
     if one.prompts == 0 and one.calls == 0:
         return ""
     calls = "calls without a known bound" if one.calls is None else f"{one.calls:,} calls at most"

@@ -130,7 +130,6 @@ def _tree(root: TraceSpan, spans: Sequence[TraceSpan]) -> Tree:
 
 
 def _remarks(span: TraceSpan) -> list[str]:
-    """What is worth saying of a step beside its time."""
     usage, result = span.usage, loads(span.result) if span.result else None
     counts = [
         (usage.calls, "calls"),

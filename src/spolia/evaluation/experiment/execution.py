@@ -15,22 +15,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from spolia import errors
 from spolia.core.run_context import attempt, gather
-from spolia.errors import (
-    BudgetSpent,
-    FlowFileError,
-    GroupError,
-    ManifestMismatch,
-    MeasureError,
-    MissingExtra,
-    NotAStore,
-    StepFailed,
-    StoreCorrupt,
-    StoreTooNew,
-    UndecidedError,
-    WeightsError,
-    WiringError,
-)
+from spolia.errors import BudgetSpent, MeasureError, StepFailed
 from spolia.evaluation.experiment.flows import (
     CONTENT,
     Flow,
@@ -60,13 +47,10 @@ from spolia.types import Failure, Item, Query, Usage, digest_of
 
 SURE = 5
 """Questions of which each fails the same way, so that the others would too."""
-OF_THE_FLOW = {
-    kind.__name__
-    for kind in (
-        FlowFileError, GroupError, ManifestMismatch, MissingExtra, NotAStore, StoreCorrupt, StoreTooNew,
-        UndecidedError, WeightsError, WiringError,
-    )
-}  # fmt: skip
+OF_THE_FLOW = (
+    errors.FlowFileError, errors.GroupError, errors.ManifestMismatch, errors.MissingExtra, errors.NotAStore,
+    errors.StoreCorrupt, errors.StoreTooNew, errors.UndecidedError, errors.WeightsError, errors.WiringError,
+)  # fmt: skip
 """Failures that have nothing to do with what is asked."""
 
 
@@ -75,7 +59,7 @@ def refuse_broken(flow: str, failures: Sequence[Failure | None], whole: int) -> 
     if not failures or failures[0] is None:
         return
     first, same = failures[0], all(one == failures[0] for one in failures)
-    if first.kind in OF_THE_FLOW or (same and len(failures) >= min(SURE, max(whole, 2))):
+    if first.kind in {kind.__name__ for kind in OF_THE_FLOW} or (same and len(failures) >= min(SURE, max(whole, 2))):
         told = (
             "the first question" if len(failures) == 1 else f"each of the first {len(failures)} questions, the same way"
         )
@@ -253,7 +237,6 @@ class FlowExecution:
         return (case.result if isinstance(case.result, Failure) else None,)
 
     def _answer(self, flow: int, item: Item, opening: float | None) -> tuple[Case, dict[str, Any]]:
-        """What a flow makes of a question, and what that takes."""
         with self.run.lane() as lane:
             started = time.perf_counter()
             result = attempt(partial(self.flows[flow], Query(item.question)))
@@ -308,7 +291,6 @@ def _part(
 
 
 def _notes(stores: Iterable[ScoreStore]) -> tuple[str, ...]:
-    """What has changed since it was asked before."""
     found = [
         change
         for store in stores

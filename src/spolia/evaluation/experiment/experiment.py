@@ -91,7 +91,6 @@ class Experiment(Value):
 
     @staticmethod
     def _fields(items: Sequence[Item], by: str | Sequence[str] | None) -> tuple[str, ...]:
-        """The fields to slice by, which some question must have."""
         there = {name for item in items for name in fields_of(item)}
         if by is None:
             return (TYPE,) if 2 <= len(by_kind(items, TYPE)) <= MOST else ()

@@ -88,8 +88,7 @@ def identity(value: Operator[Any, Any] | SetMeasure, run: Run, known: Known) -> 
     Spolia its definition and version, of a store its generation, of Spolia its version.
     """
     asked_for = {"principals": sorted(run.principals), "filter": repr(run.filter or "")}
-    code = code_of(value, known) | functions_among(inside(value))
-    depends = {CONTENT: _hash(value), "code": code, "reads": reads(value, known)}
+    depends = {CONTENT: _hash(value), "code": code_of(value, known), "reads": reads(value, known)}
     return {"written": repr(value), **depends, "asked for": asked_for, "Spolia": __version__}
 
 
@@ -108,13 +107,10 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any], place: str = "") 
         elif isinstance(old, Mapping) and isinstance(new, Mapping):
             found += changes(old, new, at)
         elif old != new:
-            found.append(f"{at}: was {old}, is {new}" if _told(old) and _told(new) else f"{at}: has changed")
+            is_long = any(isinstance(one, str) and len(one) >= 200 for one in (old, new))
+            found.append(f"{at}: has changed" if is_long else f"{at}: was {old}, is {new}")
     whole = f"{place}, {CONTENT}: "  # a hash of all of it, which says less than what stands beside it
     return [one for one in found if not one.startswith(whole)] or found
-
-
-def _told(value: object) -> bool:
-    return not isinstance(value, str) or len(value) < 200
 
 
 def _hash(value: object) -> str:
@@ -125,18 +121,15 @@ def _hash(value: object) -> str:
 
 
 def code_of(value: Any, known: Known | None = None) -> dict[str, str]:
-    """Hashes of the code of its classes, and of those inside it, of classes of yours also of Spolia's that they are
-    made of."""
-    kinds = {type(one) for one in inside(value) if not isinstance(one, Function)}
+    """Hashes of the code of its classes, and of those inside it, of the user's classes also of Spolia's that they are
+    made of; and of plain functions, with all that they refer to."""
+    parts = list(inside(value))
+    kinds = {type(one) for one in parts if not isinstance(one, Function)}
     classes = kinds.union(*(filter(_is_spolia, kind.__mro__) for kind in kinds if not _is_spolia(kind)))
     known = {} if known is None else known
     known |= {cls: code_digest(cls).hex()[:16] for cls in classes if cls not in known}
-    return {cls.__qualname__: str(known[cls]) for cls in sorted(classes, key=lambda cls: cls.__qualname__)}
-
-
-def functions_among(parts: Iterable[Any]) -> dict[str, str]:
-    """Plain functions by name, with a hash of their code and all that it refers to."""
-    return {f"{one.name}()": one.digest.hex() for one in parts if isinstance(one, Function)}
+    found = {cls.__qualname__: str(known[cls]) for cls in sorted(classes, key=lambda cls: cls.__qualname__)}
+    return found | {f"{one.name}()": one.digest.hex() for one in parts if isinstance(one, Function)}
 
 
 def _is_spolia(cls: type) -> bool:

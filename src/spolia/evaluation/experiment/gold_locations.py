@@ -137,7 +137,6 @@ def _whose(gold: Gold, items: Sequence[Item]) -> str:
 
 
 def _lacks(gold: Gold, corpora: Sequence[Corpus]) -> str:
-    """Why gold is not to be found."""
     stores, name = ", ".join(corpus.path for corpus in corpora), document_of(gold)
     there = [(one.snapshot(), id) for one in corpora for id in one.snapshot().named([name]).values()]
     if not there:
@@ -148,7 +147,6 @@ def _lacks(gold: Gold, corpora: Sequence[Corpus]) -> str:
 
 
 def _instead(gold: Gold, corpora: Sequence[Corpus]) -> str:
-    """What to write."""
     names = [uri for corpus in corpora for uri, row in corpus.snapshot().sources().items() if row.document]
     if isinstance(gold, Quote) and any(corpus.snapshot().named([gold.document]) for corpus in corpora):
         return "Quote words that stand there once, as `spolia docs show` shows them, or write the start too."

@@ -108,20 +108,9 @@ class Evaluation(Value):
             one.measure: (interval.json() if interval is not None else nothing) | {"undetermined": one.undetermined}
             for one, interval in zip(self.measured, self.intervals, strict=True)
         }
-        return {
-            "flow": self.flow,
-            "data": self.data,
-            "n": self.n,
-            "measures": measures,
-            "usage": asdict(self.usage),
-            "seconds": self.seconds,
-            "failures": len(self.failures),
-            "without_gold": self.without_gold,
-            "latency": asdict(self.latency),
-            "spent": asdict(self.spent),
-            "judging": asdict(self.judging),
-            "notation": self.notation,
-        }
+        plain = {name: getattr(self, name) for name in ("flow", "data", "n", "seconds", "without_gold", "notation")}
+        costs = {name: asdict(getattr(self, name)) for name in ("usage", "latency", "spent", "judging")}
+        return plain | {"measures": measures, "failures": len(self.failures)} | costs
 
 
 @dataclass(frozen=True)
@@ -228,19 +217,10 @@ class Report(Value):
 
     def json(self) -> dict[str, Any]:
         """Plain data, scores in 0 to 1."""
-        return {
-            "data": self.data,
-            "n": self.n,
-            "without_gold": self.without_gold,
-            "parts": dict(self.parts),
-            "tuned_on": self.tuned,
-            "looked_at_before": self.looked,
-            "correction": self.correction,
-            "flows": [one.json() for one in self.flows],
-            "comparisons": [one.json() for one in self.comparisons],
-            "slices": [one.json() for one in self.slices],
-            "warnings": list(self.warnings),
-        }
+        found = {name: getattr(self, name) for name in ("data", "n", "without_gold", "correction")}
+        found |= {"parts": dict(self.parts), "tuned_on": self.tuned, "looked_at_before": self.looked}
+        found |= {name: [one.json() for one in getattr(self, name)] for name in ("flows", "comparisons", "slices")}
+        return found | {"warnings": list(self.warnings)}
 
 
 def reported(experiment: Experiment, table: ScoreTable, threads: int) -> Report:

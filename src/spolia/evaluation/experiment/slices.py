@@ -123,7 +123,6 @@ def _values(name: str, value: object) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _unpacked(value: object) -> object:
-    """Lists and objects are kept as JSON."""
     if not isinstance(value, str) or value[:1] not in ("[", "{"):
         return value
     try:

@@ -148,7 +148,6 @@ def content_of(item: Item) -> tuple[str, ...]:
 
 
 def _ends(hit: Hit) -> tuple[int, int]:
-    """Where it stands in its document; -1 where that is not known."""
     return (hit.node.span.start, hit.node.span.end) if hit.node.span is not None else (-1, -1)
 
 
@@ -274,7 +273,6 @@ def _writing(path: str | Path) -> str:
 
 
 def _block(value: object) -> str:
-    """One entry a line."""
     if not isinstance(value, Mapping) or not value:
         return _line(value)
     return "{\n" + ",\n".join(f" {_line(name)}: {_line(one)}" for name, one in value.items()) + "\n}"

@@ -138,7 +138,6 @@ def _other_ranks(before: Baseline, now: Baseline) -> list[str]:
 
 
 def _searched(side: Baseline) -> set[str]:
-    """The groups that its flow searches."""
     return set(side.signature["chunks"].get("number", ()))
 
 

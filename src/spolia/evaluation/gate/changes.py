@@ -157,7 +157,6 @@ def _flow(then: Side, now: Side) -> Iterator[str]:
 
 
 def _named(then: Side, now: Side) -> Iterator[str]:
-    """Models, prompts, embedders, by name."""
     yield from _come_and_gone(then, now, "{} is new", "{} is gone")
     yield from (f"{name} is another than then" for name in then if name in now and then[name] != now[name])
 

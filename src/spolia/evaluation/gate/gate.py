@@ -152,16 +152,11 @@ class Gate(Value):
 
     def json(self) -> dict[str, Any]:
         """Plain data."""
-        return {
-            "passed": self.passed,
-            "data": self.data,
-            "flow": self.flow,
-            "n": self.n,
-            "rule": self.rule,
+        found = {name: getattr(self, name) for name in ("passed", "data", "flow", "n", "rule", "why")}
+        return found | {
             "verdicts": [one.json() for one in self.verdicts],
             "changes": [{"kind": kind, "change": text} for kind, text in self.changes],
             "causes": dict(self.causes),
-            "why": self.why,
             "questions": [one.json() for one in self.moved],
             "warnings": list(self.report.warnings),
         }

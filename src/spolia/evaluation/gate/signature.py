@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from spolia import __version__
 from spolia.core.run_context import access
-from spolia.evaluation.experiment.flows import Flow, code_of, functions_among, groups_of, inside, written
+from spolia.evaluation.experiment.flows import Flow, code_of, groups_of, inside, written
 from spolia.models.prompting.role import PromptFile, Role
 from spolia.models.protocols import Embedder, LanguageModel
 from spolia.run import Run
@@ -112,7 +112,7 @@ def signature(flow: Flow, held: SearchedGroups, run: Run) -> Signature:
         "documents": {"number": documents, "content": held.content},
         "chunks": {"number": nodes, "content": held.cuts, **made},
         "index": searched,
-        "flow": {"written": written(flow), "code": code_of(flow) | functions_among(parts)},
+        "flow": {"written": written(flow), "code": code_of(flow)},
         "models": {one.name: one.fingerprint() for one in parts if isinstance(one, LanguageModel)},
         "prompts": {one.prompt: one.fingerprint() for one in parts if isinstance(one, Role)}
         | {one.place: one.fingerprint() for one in flow.resources if isinstance(one, PromptFile)},

@@ -73,7 +73,6 @@ ALSO: Mapping[str, str] = {
 }
 """Other names of some."""
 _PLACES = {written.removesuffix("@k").lower(): place for written, place in WRITTEN.items()}
-_NEED_K = {written.removesuffix("@k").lower() for written in WRITTEN if written.endswith("@k")}
 
 
 def class_of(name: str) -> type[SetMeasure] | None:
@@ -88,11 +87,6 @@ def class_of(name: str) -> type[SetMeasure] | None:
     module, _, cls = place.rpartition(".")
     found: type[SetMeasure] = getattr(import_module(f"{HOME}.{module}"), cls)
     return found
-
-
-def needs_k(name: str) -> bool:
-    """Whether one has to say how many places to look at."""
-    return name.lower() in _NEED_K
 
 
 def nearest(text: str) -> str:
@@ -110,11 +104,7 @@ def nearest(text: str) -> str:
     return written.replace("@k", f"@{k or 5}")
 
 
-def known() -> str:
-    """How all measures are written."""
-    return ", ".join(WRITTEN)
-
-
+KNOWN = ", ".join(WRITTEN)
 _WRITTEN = re.compile(r"([A-Za-z][A-Za-z0-9_-]*)(?:@([1-9][0-9]{0,5}))?(?:\((.*)\))?", re.ASCII | re.DOTALL)
 _ALSO = {"recall": "R"}
 
@@ -148,11 +138,14 @@ def parse_measure(
     if cls is None:
         if near := nearest(text):
             raise MeasureError(f"No measure is written {text!r}. The nearest is {near}; docs/measures.md has them all.")
-        there = ", ".join([*(one.called for one in own), known()])
+        there = ", ".join([*(one.called for one in own), KNOWN])
         raise MeasureError(f"No measure is written {text!r}. Write one of: {there}, with k from 1, for example R@5.")
     models = {"llm": llm, "embedder": embedder}
-    given = dict(_fields(text, inside or "", {**models, "own": own}, _texts(cls))) | ({"k": int(k)} if k else {})
-    if _needs_k(cls) and "k" not in given:
+    declared = fields(cls)  # type: ignore[arg-type]
+    texts = {f.name for f in declared if f.type in (str, "str")}  # whose quotes a shell may have taken away
+    given = dict(_fields(text, inside or "", {**models, "own": own}, texts)) | ({"k": int(k)} if k else {})
+    has_no_k = any(f.name == "k" and f.default is MISSING for f in declared)
+    if (f"{cls.called}@k" in WRITTEN or has_no_k) and "k" not in given:
         raise MeasureError(f"{text!r} does not say how many places to look at. Write {name}@5, for example.")
     return _made(cls, text, given, models)
 
@@ -173,7 +166,7 @@ def parse_measures(
     """
     found = dict.fromkeys(parse_measure(part, llm=llm, embedder=embedder, own=own) for part in _listed(text))
     if not found:
-        raise MeasureError(f"{text!r} names no measure. Write some of: {known()}, separated by commas.")
+        raise MeasureError(f"{text!r} names no measure. Write some of: {KNOWN}, separated by commas.")
     return tuple(found)
 
 
@@ -197,7 +190,7 @@ def _listed(text: str) -> list[str]:
     source = f"_({text.strip(' ,')})"
     call = _call(source)
     if call is None or call.keywords:
-        raise MeasureError(f"{text!r} is no list of measures. Write some of: {known()}, separated by commas.")
+        raise MeasureError(f"{text!r} is no list of measures. Write some of: {KNOWN}, separated by commas.")
     return [ast.get_source_segment(source, one) or "" for one in call.args]
 
 
@@ -208,16 +201,6 @@ def _class(name: str, own: Own) -> type[SetMeasure] | None:
             f"{found.__qualname__} is called {found.called!r}, as a measure of Spolia is. Call it something else."
         )
     return found or known_here
-
-
-def _needs_k(cls: type[SetMeasure]) -> bool:
-    """Whether one has to say how many places to look at."""
-    return needs_k(cls.called) or any(f.name == "k" and f.default is MISSING for f in fields(cls))  # type: ignore[arg-type]
-
-
-def _texts(cls: type[SetMeasure]) -> set[str]:
-    """Fields that hold a text, whose quotes a shell may have taken away."""
-    return {f.name for f in fields(cls) if f.type in (str, "str")}  # type: ignore[arg-type]
 
 
 def _fields(text: str, inside: str, how: dict[str, Any], texts: set[str]) -> Iterator[tuple[str, Any]]:
@@ -247,12 +230,6 @@ def _call(source: str) -> ast.Call | None:
     return found if isinstance(found, ast.Call) and ast.get_source_segment(source, found.func) == "_" else None
 
 
-def _prompt(file: str) -> str:
-    """A prompt file in the place of that of a role, which must be there."""
-    template.read(file)
-    return file
-
-
 def _made(cls: type[SetMeasure], text: str, given: dict[str, Any], models: dict[str, Any]) -> SetMeasure:
     places = [f.name for f in fields(cls)]  # type: ignore[arg-type]
     if unknown := [name for name in given if name not in places]:
@@ -270,7 +247,8 @@ def _made(cls: type[SetMeasure], text: str, given: dict[str, Any], models: dict[
     for place in fields(cls):  # type: ignore[arg-type]
         role: Any = place.default
         if hasattr(role, "prompt") and isinstance(file := given.get(place.name), str):
-            given[place.name] = role.but(prompt=_prompt(file))
+            template.read(file)  # which must be there
+            given[place.name] = role.but(prompt=file)
     try:
         return cls(**given)
     except TypeError as error:

@@ -98,7 +98,6 @@ def _slices(report: Report) -> str:
 
 
 def _questions(report: Report, traces: Traces | None) -> str:
-    """Every question, with what makes it easy to find those that matter."""
     inside = "".join(question(report, at, traces) for at in range(report.n))
     boxes = _box("differ", "flows differ") * (len(report.flows) > 1) + _box("failed", "failed")
     kinds = sorted({kind for item in report.items for kind in kinds_of(item, TYPE)})
@@ -214,7 +213,6 @@ def _hit(hit: Hit, item: Item) -> str:
 
 
 def _steps(cell: Cell, traces: Traces | None) -> str:
-    """The steps of the flow as a tree, or where they can be looked up."""
     spans = traces(cell.run, cell.lane) if traces is not None and cell.lane else ()
     if not spans:
         return f"<div>run {escape(cell.run)}, question {cell.lane}</div>" if cell.lane else ""

@@ -156,5 +156,4 @@ class Totals:
 
 
 def _apart(totals: Sequence[float]) -> float:
-    """A total, or the difference of two."""
     return totals[0] if len(totals) == 1 else totals[0] - totals[1]

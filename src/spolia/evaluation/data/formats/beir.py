@@ -130,7 +130,6 @@ def _row(id: str, text: str, meta: Any, **more: str) -> dict[str, Any]:
 
 
 def _said(item: Item) -> Meta:
-    """Metadata without what the judgements say."""
     return tuple(pair for pair in item.meta if pair[0] not in (NOT_RELEVANT, "grades"))
 
 

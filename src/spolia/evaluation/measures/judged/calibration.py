@@ -136,15 +136,9 @@ class Calibration(Value):
         """Plain data."""
         found = self.agreement
         confusion = [{"label": label, "verdict": said, "n": n} for (label, said), n in found.confusion]
-        return {
-            "measure": self.measure,
-            "n": found.n,
-            "undetermined": found.undetermined,
-            "same": found.observed,
-            "kappa": found.kappa,
-            "confusion": confusion,
-            "rows": [{"id": id, "label": label, "verdict": said} for id, label, said in self.rows],
-        }
+        rows = [{"id": id, "label": label, "verdict": said} for id, label, said in self.rows]
+        counts = {"n": found.n, "undetermined": found.undetermined, "same": found.observed, "kappa": found.kappa}
+        return {"measure": self.measure} | counts | {"confusion": confusion, "rows": rows}
 
 
 def calibrated(
