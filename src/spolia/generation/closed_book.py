@@ -1,7 +1,5 @@
 """A language model answers from what it remembers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

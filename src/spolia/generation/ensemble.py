@@ -1,7 +1,5 @@
 """Answers that rest on each passage by the weight of its score (REPLUG)."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Sequence

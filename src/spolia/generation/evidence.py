@@ -1,7 +1,5 @@
 """How likely each sentence is to hold the answer: exp(w · clues) / Σ exp(w · clues), fitted by extract_fit.py."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """An answer without any language model: the sentences that are most likely to hold it, word for word."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar

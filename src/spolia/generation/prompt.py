@@ -1,7 +1,5 @@
 """Which passages of a ranking stand in a prompt, and how."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar

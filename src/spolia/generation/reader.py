@@ -1,7 +1,5 @@
 """A language model reads the passages and answers with citations."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What an answer states, held against passages."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field

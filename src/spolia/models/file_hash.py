@@ -1,7 +1,5 @@
 """Hashes of large files, remembered so that a cold start does not read 90 MB to learn what it learnt before."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The one place that downloads weights: the model hub, through its own client where that is installed."""
 
-from __future__ import annotations
-
 import os
 from functools import lru_cache
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """What models cost at their hosts: `prices.csv`, in US dollars for a million tokens, as published in 2025."""
 
-from __future__ import annotations
-
 import csv
 import re
 from functools import cache

@@ -1,7 +1,5 @@
 """What an embedder gives, looked at before it is reckoned with."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -12,7 +10,7 @@ if TYPE_CHECKING:
     from spolia.types.arrays import Vectors
 
 
-def embedded(embedder: Embedder, texts: Sequence[str], kind: Kind) -> Vectors:
+def embedded(embedder: Embedder, texts: Sequence[str], kind: Kind) -> "Vectors":
     """float32[n, d]: a vector for each text.
 
     Raises:

@@ -1,7 +1,5 @@
 """What several answers cite, with numbers that mean the same in all of them."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """From scores of arms to the name of one."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Rules that stop a loop: by a field of its state, by what a router named."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """A plan that follows the relationships of a knowledge graph."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Which arm a question belongs to, as a language model says."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Which arm a question belongs to, by its words and its metadata."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable
@@ -181,9 +179,9 @@ class ByMeaning(Operator[Query, ArmScores]):
         return found
 
     @kept
-    def _described(self) -> dict[str, Vectors]:
+    def _described(self) -> dict[str, "Vectors"]:
         """The vectors of the descriptions, embedded once."""
         return {arm: self._embedded(texts, passages=True) for arm, texts in self.arms}
 
-    def _embedded(self, texts: tuple[str, ...], *, passages: bool) -> Vectors:
+    def _embedded(self, texts: tuple[str, ...], *, passages: bool) -> "Vectors":
         return embedded(self.embedder, texts, "passage" if passages else "query")

@@ -1,7 +1,5 @@
 """Many variants on many values together, for whoever looks for the best of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeGuard
 

@@ -1,7 +1,5 @@
 """The nodes before and after a node in its document."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def beside(
-    snapshot: Snapshot, node: Node, before: int, after: int, access: frozenset[str], filter: Filter | None
+    snapshot: "Snapshot", node: Node, before: int, after: int, access: frozenset[str], filter: Filter | None
 ) -> list[Node]:
     """A node with those of its group around it, in order, up to the first that may not be read or found.
 
@@ -183,7 +181,7 @@ class SentenceWindow(Operator[Ranking, Ranking]):
         return value.but(hits=tuple(_in_order([*windows, *rest], value.hits)[: self.top_k]))
 
 
-def _document(snapshot: Snapshot, id: str, access: frozenset[str]) -> Document | None:
+def _document(snapshot: "Snapshot", id: str, access: frozenset[str]) -> Document | None:
     """The document, None where it may not be read as a whole."""
     try:
         return snapshot.document(id, access)

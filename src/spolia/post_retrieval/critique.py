@@ -1,7 +1,5 @@
 """A language model says which hits are of use."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from spolia.core.call_bounds import unknown

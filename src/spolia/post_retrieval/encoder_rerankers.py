@@ -1,7 +1,5 @@
 """Reranking by a model that reads question and passage together."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

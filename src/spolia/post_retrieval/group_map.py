@@ -1,7 +1,5 @@
 """What was found, where something else is shown in its place."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -118,11 +116,11 @@ class Mapped(Operator[Ranking, Ranking]):
         hits = _once((hit, node) for hit, node in found if node.id in shown)
         return value.but(hits=tuple(hits[: self.top_k]))
 
-    def _snapshot(self) -> Snapshot:
+    def _snapshot(self) -> "Snapshot":
         # Whole documents are there whether or not a group was made of them.
         return self.target.corpus.snapshot() if self.target.name == DOCUMENT else self.target.snapshot()
 
-    def _allowed(self, snapshot: Snapshot, found: Sequence[tuple[Hit, Node]], value: Ranking) -> set[str]:
+    def _allowed(self, snapshot: "Snapshot", found: Sequence[tuple[Hit, Node]], value: Ranking) -> set[str]:
         """Ids of what the filters let be shown."""
         who, groups = access(), {hit.node.group for hit in value.hits}
         below = {group for group in groups if self.target.name in snapshot.above(group)}

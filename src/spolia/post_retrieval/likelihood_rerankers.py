@@ -1,7 +1,5 @@
 """Reranking by the next word of a language model: is this passage relevant, true or false?"""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What all rerankers that ask a model have in common: one contract, whatever the scores come from."""
 
-from __future__ import annotations
-
 import math
 import sys
 from abc import abstractmethod

@@ -1,7 +1,5 @@
 """What a ranking is handed out as: nodes, text, or dicts."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Reranking by a language model that is shown several passages at once and says their order."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """When what was found is from."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

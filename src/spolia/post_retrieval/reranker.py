@@ -1,7 +1,5 @@
 """Plain functions as rerankers: `@reranker`."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

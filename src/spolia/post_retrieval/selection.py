@@ -1,7 +1,5 @@
 """Which hits a bound leaves, by scores of theirs or others; of some hits at least one stays."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Hits whose title is what was asked for count more."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

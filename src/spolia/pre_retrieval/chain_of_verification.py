@@ -1,7 +1,5 @@
 """A draft answer that is verified by questions about it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """A question as a plan of smaller ones."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import ClassVar

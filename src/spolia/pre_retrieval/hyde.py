@@ -1,7 +1,5 @@
 """Passages that would answer a question, as a language model imagines them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Conditions on metadata as a language model writes them: `{"field": "year", "is": ">=", "value": 2020}`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

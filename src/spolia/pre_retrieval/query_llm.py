@@ -1,7 +1,5 @@
 """What is read out of replies about a question. Each parser reads `none` as nothing."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar

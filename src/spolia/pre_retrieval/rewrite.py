@@ -1,7 +1,5 @@
 """The question as a search engine wants it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

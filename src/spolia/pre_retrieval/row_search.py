@@ -1,7 +1,5 @@
 """Rows as evidence."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from spolia.core.operator import Operator

@@ -1,7 +1,5 @@
 """Statements that a language model writes for a database or a graph, run and corrected."""
 
-from __future__ import annotations
-
 import re
 from abc import abstractmethod
 from dataclasses import dataclass

@@ -1,12 +1,10 @@
 """Ranked lists side by side, as numbers of one row for each list and one column for each document."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import fsum
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +34,7 @@ class Aligned:
     scores: tuple[Numbers, ...]
 
     @classmethod
-    def of(cls, lists: Sequence[Scored]) -> Aligned:
+    def of(cls, lists: Sequence[Scored]) -> Self:
         """Lists of (id, score) pairs, best first; higher is better."""
         number: dict[str, int] = {}
         places = [[number.setdefault(name, len(number)) for name, _ in list_] for list_ in lists]

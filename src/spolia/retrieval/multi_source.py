@@ -1,7 +1,5 @@
 """Several sources, the preferred one first."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 

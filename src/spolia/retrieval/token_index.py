@@ -1,7 +1,5 @@
 """Token vectors in files, by the hash of the text; missing or damaged ones are embedded again."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 import zipfile
@@ -127,7 +125,7 @@ class TokenIndex:
         return np.concatenate(found)
 
 
-def token_index(snapshot: Snapshot, group: str, embedder: TokenEmbedder) -> TokenIndex:
+def token_index(snapshot: "Snapshot", group: str, embedder: TokenEmbedder) -> TokenIndex:
     """The token vectors of a group; what is not kept yet is embedded, and kept in the store's folder.
 
     Raises:
@@ -148,7 +146,7 @@ def embedded(embedder: TokenEmbedder, texts: Sequence[str], *, is_query: bool = 
     return found
 
 
-def _built(snapshot: Snapshot, group: str, embedder: TokenEmbedder) -> TokenIndex:
+def _built(snapshot: "Snapshot", group: str, embedder: TokenEmbedder) -> TokenIndex:
     kept = TokenVectorFiles(tokens_folder(snapshot.opened.folder, embedder.name), embedder.dimension)
     hashes: list[bytes] = []
     lacking: dict[bytes, str] = {}

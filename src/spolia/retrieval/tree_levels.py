@@ -1,7 +1,5 @@
 """From the nodes of one level of a tree to those of the next, and back."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

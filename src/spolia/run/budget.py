@@ -1,7 +1,5 @@
 """Budgets: a call is reserved before it is sent and settled after, so a spent budget refuses and never overshoots."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from spolia.types import Usage, Value

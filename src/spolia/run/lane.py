@@ -1,7 +1,5 @@
 """What one question took and found: the account of everything that is called while a lane is open."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from spolia.types import Ranking, Usage
@@ -34,7 +32,7 @@ class Lane:
         self.why = ""
         self._frame: Frame | None = None
 
-    def opened(self, frame: Frame) -> None:
+    def opened(self, frame: "Frame") -> None:
         """Everything inside this frame is on the account."""
         self._frame = frame
 

@@ -6,8 +6,6 @@
 Without a run a flow is a chain of plain calls: no trace, no cache, no threads, nobody's rights.
 """
 
-from __future__ import annotations
-
 import itertools
 import threading
 from collections import Counter, defaultdict

@@ -1,7 +1,5 @@
 """Results that equal steps share within one run."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields

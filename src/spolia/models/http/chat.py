@@ -1,7 +1,5 @@
 """Servers that speak the OpenAI chat protocol (https://platform.openai.com/docs/api-reference/chat)."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Servers with OpenAI's older protocol, which continues a text and states the log-probability of a given one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate

@@ -1,7 +1,5 @@
 """What all servers of the OpenAI protocol have in common: an address, patience, limits and prices."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 

@@ -1,7 +1,5 @@
 """What servers send: events (WHATWG server-sent events), replies, errors, and characters torn between them."""
 
-from __future__ import annotations
-
 import codecs
 import json
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """One call of a server that replies with one JSON object."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -73,7 +71,7 @@ def sendable(text: str, window: int = 0) -> str:
 class ChatCall(Attempts[Generation]):
     """One `generate` with its attempts."""
 
-    model: ChatModel
+    model: "ChatModel"
     body: bytes
     bound: Usage
     logprobs: bool

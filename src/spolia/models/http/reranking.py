@@ -1,7 +1,5 @@
 """Scores from a server with a reranker: Jina, Cohere, Voyage, vLLM and TEI speak about the same protocol."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite

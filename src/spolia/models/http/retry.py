@@ -1,7 +1,5 @@
 """Asking a model's server: whose settings name it, so that it may be anywhere, and whose failures are a model's."""
 
-from __future__ import annotations
-
 import os
 import random
 import threading
@@ -172,7 +170,7 @@ class Attempts(Generic[Out]):
         handed_out: whether something of the reply was given away, so that there is no other attempt.
     """
 
-    model: Remote | Transcriber
+    model: "Remote | Transcriber"
     handed_out = False
 
     def once(self, limits: RequestLimits) -> Out:

@@ -1,7 +1,5 @@
 """Speech to text (https://platform.openai.com/docs/api-reference/audio/createTranscription)."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What all local models have in common: files, a window, and what they may take of this machine."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from hashlib import blake2b
@@ -82,7 +80,7 @@ class Local(Value):
         said = [(f.name, getattr(self, f.name)) for f in fields(self) if f.name not in self.indifferent]
         return f"{type(self).__name__}|{content}|{said}" if content else None
 
-    def opened(self) -> ModelSession:
+    def opened(self) -> "ModelSession":
         """The model and its tokenizer in this process."""
         reach(self)
         return opened(self)

@@ -1,7 +1,5 @@
 """Cross-encoders on this machine: query and text are read together (Nogueira and Cho 2019)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite

@@ -1,7 +1,5 @@
 """Pictures and texts in one space, on this machine: CLIP and models made like it (Radford et al. 2021)."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Sequence
@@ -47,7 +45,7 @@ class LocalImageEmbedder(LocalEncoder):
             raise WeightsError(f"config.json of {self.model} has no projection_dim: it embeds no pictures.")
         return found
 
-    def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
+    def embed(self, texts: Sequence[str], *, kind: Kind) -> "Vectors":
         """One vector of length 1 for each text: float32, shape (texts, dimension)."""
         import numpy as np
 
@@ -60,7 +58,7 @@ class LocalImageEmbedder(LocalEncoder):
             charge(Usage(embedded=len(batch)))
         return found
 
-    def embed_images(self, images: Sequence[bytes]) -> Vectors:
+    def embed_images(self, images: Sequence[bytes]) -> "Vectors":
         """One vector of length 1 for each picture, a file of PNG, JPEG …: float32, shape (images, dimension)."""
         import numpy as np
 
@@ -78,7 +76,7 @@ class LocalImageEmbedder(LocalEncoder):
             charge(Usage(embedded=len(some)))
         return found
 
-    def _of(self, opened: ModelSession, method: str, **inputs: Any) -> Vectors:
+    def _of(self, opened: ModelSession, method: str, **inputs: Any) -> "Vectors":
         given = opened.run(getattr(opened.model, method), **inputs)
         return unit(getattr(given, "pooler_output", given), self.name)
 

@@ -1,7 +1,5 @@
 """How a language model goes from token to token: one that goes on with the prompt, or one that reads it apart."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -209,12 +207,12 @@ class LocalModel(Local):
         texts = [self.opened().tokenizer.decode([id]) for id in best.indices.tolist()]
         return tuple(map(Token, texts, best.values.tolist()))
 
-    def distribution(self, prompt: Prompt) -> Numbers:
+    def distribution(self, prompt: Prompt) -> "Numbers":
         """The natural log-probability of every token as the next one: float64, shape (vocabulary,)."""
         found: Numbers = self._next(prompt).cpu().numpy()
         return found
 
-    def hidden_states(self, texts: Sequence[str], *, layer: int = -1) -> list[Vectors]:
+    def hidden_states(self, texts: Sequence[str], *, layer: int = -1) -> list["Vectors"]:
         """What a layer gives for each token of each text, read without a template: float32, shape (tokens, width)."""
         opened, found = self.opened(), []
         for text in texts:

@@ -1,7 +1,5 @@
 """An open session of the sentence encoder: what a `MiniLM` address stands for in one process."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,7 +34,7 @@ class Encoder:
         options.add_external_initializers(list(names), self._given)
         self._session: Any = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
-    def encoded(self, rows: Sequence[Sequence[int]]) -> Vectors:
+    def encoded(self, rows: Sequence[Sequence[int]]) -> "Vectors":
         """One vector of length 1 for each row of token numbers; all rows have one length (`models.batches`)."""
         import numpy as np
 

@@ -12,8 +12,6 @@ them as they are stored).
 Dividing by the number of tokens before the length is made 1 changes nothing, so it is left out.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from spolia.models.onnx import protobuf

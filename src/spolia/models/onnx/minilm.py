@@ -1,7 +1,5 @@
 """Texts of one length together, so that nothing is padded and no vector depends on the texts beside it."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -98,7 +96,7 @@ class MiniLM(Value):
     def fingerprint(self) -> str:
         return self.name
 
-    def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
+    def embed(self, texts: Sequence[str], *, kind: Kind) -> "Vectors":
         """One vector of length 1 for each text: float32, shape (texts, 384).
 
         Queries and passages are read alike: this model has no prefixes. Of a text beyond the window its first 254

@@ -1,7 +1,5 @@
 """Writes an ONNX model in the protocol-buffer wire format; field numbers are from onnx.proto3."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias

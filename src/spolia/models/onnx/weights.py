@@ -1,7 +1,5 @@
 """Finds or fetches the weights of all-MiniLM-L6-v2; weights with another hash are an error."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """JSON as language models write it: commas missing or too many, other quotes, comments, Python's constants, cut off."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Lists of texts."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What all parsers are, and what all of them pass over."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from abc import ABC, abstractmethod

@@ -1,7 +1,5 @@
 """Texts in tags: `<answer>Nokia</answer>`."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping

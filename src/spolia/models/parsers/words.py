@@ -1,7 +1,5 @@
 """Verdicts: one of some words that a reply may name."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Long texts made short enough for a prompt, so that both the model and the reader of a trace see it."""
 
-from __future__ import annotations
-
 TAIL = 4
 """Of a shortened text, one character in so many is from its end, where conclusions stand."""
 

@@ -1,10 +1,8 @@
 """How operators ask for probabilities: of the first tokens of a reply, and of the tokens of a given text."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import degrade
@@ -74,7 +72,7 @@ class Continuation(Value):
     text: str
 
     @classmethod
-    def of(cls, text: str, *before: str) -> Continuation:
+    def of(cls, text: str, *before: str) -> Self:
         """A text after others, of which the last characters count."""
         said = [part[-BEFORE:] for part in before if part.strip()]
         return cls(Prompt((Message("user", "\n\n".join((OPENING, *said)) + "\n"),)), text)
@@ -108,17 +106,6 @@ class Likelihood(Operator[Continuation, tuple[Token, ...]]):
         return able_to(self.llm, ScoresContinuations).continuation(value.prompt, value.text)
 
 
-def surprises(llm: ScoresContinuations, texts: Sequence[Continuation]) -> list[list[Surprise]]:
-    """What surprises a model in each text; asked at the same time.
-
-    Raises:
-        ModelUnavailable: the model could not be asked.
-        ModelRejected: it states no log-probabilities.
-    """
-    scored = successes(Likelihood(llm).batch(texts))
-    return [aligned(tokens, asked.text) for tokens, asked in zip(scored, texts, strict=True)]
-
-
 @dataclass(frozen=True)
 class Surprise(Value):
     """A stretch of a text and its self-information.
@@ -132,6 +119,17 @@ class Surprise(Value):
     start: int
     end: int
     nats: float
+
+
+def surprises(llm: ScoresContinuations, texts: Sequence[Continuation]) -> list[list[Surprise]]:
+    """What surprises a model in each text; asked at the same time.
+
+    Raises:
+        ModelUnavailable: the model could not be asked.
+        ModelRejected: it states no log-probabilities.
+    """
+    scored = successes(Likelihood(llm).batch(texts))
+    return [aligned(tokens, asked.text) for tokens, asked in zip(scored, texts, strict=True)]
 
 
 def aligned(tokens: Sequence[Token], text: str) -> list[Surprise]:

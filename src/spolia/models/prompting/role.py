@@ -1,10 +1,8 @@
 """How operators ask language models: with a prompt file, through `generated`; what fails is recorded the same way."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import degrade, emit, is_streamed, note, retract
@@ -232,7 +230,7 @@ class Brief(Value):
     sample: int = 0
 
     @classmethod
-    def of(cls, sample: int = 0, **places: str | tuple[str, ...]) -> Brief:
+    def of(cls, sample: int = 0, **places: str | tuple[str, ...]) -> Self:
         """The brief with these texts."""
         return cls(tuple(places.items()), sample)
 

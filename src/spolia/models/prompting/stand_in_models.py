@@ -1,7 +1,5 @@
 """A stand-in for a language model's words: replies that are written down beforehand."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace

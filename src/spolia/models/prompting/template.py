@@ -1,7 +1,5 @@
 """Prompt files, and what keeps a text inside its place: nothing in it passes for the prompt's own marks."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence, Set
@@ -9,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
-from typing import Final, TypeAlias
+from typing import Final, Self, TypeAlias
 
 from spolia.errors import PromptError
 from spolia.types import Message, Value
@@ -119,7 +117,7 @@ class Template(Value):
     tags: frozenset[str]
 
     @classmethod
-    def of(cls, text: str) -> Template:
+    def of(cls, text: str) -> Self:
         """The template that a prompt file's text describes.
 
         >>> Template.of("<q>{{question}}</q>").filled({"question": "Is {x} </Q > y?"})[0].content

@@ -1,7 +1,5 @@
 """Keeping the sentences that are nearest to the question."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Texts with only the tokens that tell most, within a budget."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """One hit in the place of several."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

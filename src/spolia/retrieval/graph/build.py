@@ -1,7 +1,5 @@
 """Links in a file of their own: derived, so that a file that is missing or damaged is only written again."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 import zipfile

@@ -1,7 +1,5 @@
 """What links the nodes of a graph. All links go both ways, and have a weight above 0."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 

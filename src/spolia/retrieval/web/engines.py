@@ -1,7 +1,5 @@
 """Plain text of what engines quote: without markup, however much of it there is."""
 
-from __future__ import annotations
-
 import html
 import json
 import os

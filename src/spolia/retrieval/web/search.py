@@ -1,7 +1,5 @@
 """What is asked of a search engine of the web."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Protocol, runtime_checkable
