@@ -207,19 +207,11 @@ def is_hidden(name: str) -> bool:
 
 @contextmanager
 def _opened(blob: Blob, limits: ArchiveLimits) -> Iterator[zipfile.ZipFile]:
-    try:
-        with blob.open() as file:
-            refuse_many(file, blob.uri, limits.entries)
-            with zipfile.ZipFile(file) as archive:
-                _refuse(blob, archive, limits)
-                yield archive
-    except SpoliaError:
-        raise
-    except _ERRORS as error:
-        raise DocumentError(
-            f"{blob.uri} is no ZIP archive that can be read: {type(error).__name__}: {error}. "
-            "Fetch it again, or pack it again."
-        ) from error
+    with _told(blob, "ZIP archive", _ERRORS), blob.open() as file:
+        refuse_many(file, blob.uri, limits.entries)
+        with zipfile.ZipFile(file) as archive:
+            _refuse(blob, archive, limits)
+            yield archive
 
 
 def _refuse(blob: Blob, archive: zipfile.ZipFile, limits: ArchiveLimits) -> None:
@@ -343,15 +335,15 @@ def _stream(blob: Blob, limits: ArchiveLimits) -> Iterator[_Stream]:
 
 
 @contextmanager
-def _told(blob: Blob) -> Iterator[None]:
+def _told(blob: Blob, what: str = "archive", damage: tuple[type[Exception], ...] = _TAR_ERRORS) -> Iterator[None]:
     """Tell damage as what it is."""
     try:
         yield
     except SpoliaError:
         raise
-    except _TAR_ERRORS as error:
+    except damage as error:
         raise DocumentError(
-            f"{blob.uri} is no archive that can be read: {type(error).__name__}: {error}. "
+            f"{blob.uri} is no {what} that can be read: {type(error).__name__}: {error}. "
             "Fetch it again, or pack it again."
         ) from error
 

@@ -132,8 +132,10 @@ SOURCES = (
     f"SELECT {SOURCE_COLUMNS} FROM sources s LEFT JOIN documents d ON d.key = s.document "
     "WHERE s.birth <= :at AND s.death > :at ORDER BY s.uri"
 )
-SOURCES_OF_URIS = f"""SELECT {SOURCE_COLUMNS} FROM json_each(:uris) wanted
-    CROSS JOIN sources s ON s.uri = wanted.value LEFT JOIN documents d ON d.key = s.document
+_WANTED = "json_each(:uris) wanted CROSS JOIN sources s ON s.uri = wanted.value"
+_INSIDE = "json_each(:uris) wanted CROSS JOIN sources s ON s.uri > wanted.value || '/' AND s.uri < wanted.value || '0'"
+"""What stands in the sources that are wanted."""
+SOURCES_OF_URIS = f"""SELECT {SOURCE_COLUMNS} FROM {_WANTED} LEFT JOIN documents d ON d.key = s.document
     WHERE s.birth <= :at AND s.death > :at ORDER BY s.uri"""
 NAMED = """SELECT wanted.value, d.id, 0 AS is_id FROM json_each(:names) wanted
     CROSS JOIN sources s ON s.uri = wanted.value JOIN documents d ON d.key = s.document
@@ -141,17 +143,13 @@ NAMED = """SELECT wanted.value, d.id, 0 AS is_id FROM json_each(:names) wanted
     UNION SELECT wanted.value, d.id, 1 AS is_id FROM json_each(:names) wanted
     CROSS JOIN documents d ON d.id = wanted.value WHERE d.birth <= :at AND d.death > :at ORDER BY is_id"""
 BIRTHS = f"SELECT uri, birth FROM sources WHERE death = {ALIVE}"
-BIRTHS_OF_URIS = f"""SELECT s.uri, s.birth FROM json_each(:uris) wanted
-    CROSS JOIN sources s ON s.uri = wanted.value WHERE s.death = {ALIVE}"""
+BIRTHS_OF_URIS = f"SELECT s.uri, s.birth FROM {_WANTED} WHERE s.death = {ALIVE}"
 BORN = f"SELECT uri, birth FROM sources WHERE birth = ? AND death = {ALIVE}"
 STAMPS = f"SELECT uri, size, mtime_ns, status, reader FROM sources WHERE death = {ALIVE}"
-STAMPS_OF_URIS = f"""SELECT s.uri, s.size, s.mtime_ns, s.status, s.reader FROM json_each(:uris) wanted
-    CROSS JOIN sources s ON s.uri = wanted.value WHERE s.death = {ALIVE}
-    UNION SELECT s.uri, s.size, s.mtime_ns, s.status, s.reader FROM json_each(:uris) wanted
-    CROSS JOIN sources s ON s.uri > wanted.value || '/' AND s.uri < wanted.value || '0' WHERE s.death = {ALIVE}"""
-LABELLED = """SELECT s.uri, s.size, s.mtime_ns, s.status, s.reader, s.report, d.audience FROM json_each(:uris) wanted
-    CROSS JOIN sources s ON s.uri = wanted.value LEFT JOIN documents d ON d.key = s.document
-    WHERE s.birth <= :at AND s.death > :at"""
+STAMPS_OF_URIS = f"""SELECT s.uri, s.size, s.mtime_ns, s.status, s.reader FROM {_WANTED} WHERE s.death = {ALIVE}
+    UNION SELECT s.uri, s.size, s.mtime_ns, s.status, s.reader FROM {_INSIDE} WHERE s.death = {ALIVE}"""
+LABELLED = f"""SELECT s.uri, s.size, s.mtime_ns, s.status, s.reader, s.report, d.audience FROM {_WANTED}
+    LEFT JOIN documents d ON d.key = s.document WHERE s.birth <= :at AND s.death > :at"""
 URIS_BETWEEN = """SELECT uri FROM sources WHERE uri > :after AND uri < :before AND birth <= :at AND death > :at
     ORDER BY uri LIMIT :limit"""
 LIVE_SOURCE = f"SELECT document FROM sources WHERE uri = ? AND death = {ALIVE}"
@@ -166,7 +164,7 @@ UNSAY_SOURCE = f"DELETE FROM sources WHERE uri = :uri AND birth = :next AND deat
 END_SOURCE = f"UPDATE sources SET death = :next WHERE uri = :uri AND death = {ALIVE}"
 SOURCES_LACKING = f"""SELECT uri FROM sources WHERE status = 'indexed' AND report LIKE '%"lacks":%' AND death = {ALIVE}
     ORDER BY uri"""
-SOURCES_LACKING_OF_URIS = f"""SELECT s.uri FROM json_each(:uris) wanted CROSS JOIN sources s ON s.uri = wanted.value
+SOURCES_LACKING_OF_URIS = f"""SELECT s.uri FROM {_WANTED}
     WHERE s.status = 'indexed' AND s.report LIKE '%"lacks":%' AND s.death = {ALIVE} ORDER BY s.uri"""
 SOURCES_SHOWING = SOURCES_LACKING.replace("SELECT uri", "SELECT uri, report").replace('"lacks":', '"beside":')
 SOURCES_SHOWING_OF_URIS = SOURCES_LACKING_OF_URIS.replace("SELECT s.uri", "SELECT s.uri, s.report").replace(
@@ -174,19 +172,14 @@ SOURCES_SHOWING_OF_URIS = SOURCES_LACKING_OF_URIS.replace("SELECT s.uri", "SELEC
 )
 READERS_OF_SOURCES = f"""SELECT s.uri, d.audience FROM sources s JOIN documents d ON d.key = s.document
     WHERE s.death = {ALIVE}"""
-READERS_OF_URIS = f"""SELECT s.uri, d.audience FROM json_each(:uris) wanted
-    CROSS JOIN sources s ON s.uri = wanted.value JOIN documents d ON d.key = s.document WHERE s.death = {ALIVE}
-    UNION SELECT s.uri, d.audience FROM json_each(:uris) wanted
-    CROSS JOIN sources s ON s.uri > wanted.value || '/' AND s.uri < wanted.value || '0'
-    JOIN documents d ON d.key = s.document WHERE s.death = {ALIVE}"""
+READERS_OF_URIS = f"""SELECT s.uri, d.audience FROM {_WANTED} JOIN documents d ON d.key = s.document
+    WHERE s.death = {ALIVE}
+    UNION SELECT s.uri, d.audience FROM {_INSIDE} JOIN documents d ON d.key = s.document WHERE s.death = {ALIVE}"""
 _HELD = f"""SELECT d.id, d.audience, CASE WHEN EXISTS (SELECT 1 FROM sources o WHERE o.document = d.key
     AND o.uri <> s.uri AND o.death = {ALIVE}) THEN 2 ELSE 1 END"""
 HELD = f"{_HELD} FROM sources s JOIN documents d ON d.key = s.document WHERE s.death = {ALIVE}"
-HELD_OF_URIS = f"""{_HELD} FROM json_each(:uris) wanted CROSS JOIN sources s ON s.uri = wanted.value
-    JOIN documents d ON d.key = s.document WHERE s.death = {ALIVE}
-    UNION {_HELD} FROM json_each(:uris) wanted
-    CROSS JOIN sources s ON s.uri > wanted.value || '/' AND s.uri < wanted.value || '0'
-    JOIN documents d ON d.key = s.document WHERE s.death = {ALIVE}"""
+HELD_OF_URIS = f"""{_HELD} FROM {_WANTED} JOIN documents d ON d.key = s.document WHERE s.death = {ALIVE}
+    UNION {_HELD} FROM {_INSIDE} JOIN documents d ON d.key = s.document WHERE s.death = {ALIVE}"""
 HELD_OF_ID = (
     f"{_HELD} FROM documents d JOIN sources s ON s.document = d.key WHERE d.id = ? AND s.death = {ALIVE} LIMIT 1"
 )
