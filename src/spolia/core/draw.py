@@ -114,9 +114,6 @@ def _handed(op: Operator[Any, Any], part: Operator[Any, Any], taken: Any) -> Any
     return taken if isinstance(op, PASSING) else _taken(part)
 
 
-# ----------------------------------------------------------------------------------------------------- diagram
-
-
 @dataclass
 class Drawing:
     """Lines of a diagram as they come."""

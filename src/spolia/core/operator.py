@@ -27,9 +27,6 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 
-# ----------------------------------------------------------------------------------------------------- operator
-
-
 class _Needs:
     def __get__(self, op: object, cls: Any) -> Mapping[str, frozenset[str]]:
         return needed(cls)
@@ -554,9 +551,6 @@ def _references(op: Operator[Any, Any]) -> Iterator[Reference]:
         yield from _references(inner)
 
 
-# -------------------------------------------------------------------------------------------------------- chain
-
-
 @dataclass(frozen=True, init=False)
 class Then(Operator[In, Out]):
     """Steps one after the other: what `>>` makes. Chains are flat: `(a >> b) >> c == a >> (b >> c)`.
@@ -674,9 +668,6 @@ def checked_operator(found: object, place: str) -> Operator[Any, Any]:
             "with its argument and result annotated."
         )
     raise WiringError(f"{found!r} is not an operator, as {place}. Write an instance of Operator.")
-
-
-# --------------------------------------------------------------------------------------------------- candidates
 
 
 @dataclass(frozen=True)

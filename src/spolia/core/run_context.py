@@ -189,9 +189,6 @@ def attempt(call: Callable[[], T]) -> T | Failure:
         return Failure.of(error)
 
 
-# ------------------------------------------------------------------------------------------------------- events
-
-
 @dataclass(frozen=True)
 class Began(Value):
     """A step began."""

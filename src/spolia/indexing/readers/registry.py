@@ -89,33 +89,11 @@ class FunctionReader(Value):
 
 
 READERS: tuple[FileReader, ...] = (
-    TextReader(),
-    MarkdownReader(),
-    HtmlReader(),
-    PdfReader(),
-    ImageReader(),
-    DocxReader(),
-    PptxReader(),
-    XlsxReader(),
-    OdfReader(),
-    RtfReader(),
-    EpubReader(),
-    RstReader(),
-    AsciiDocReader(),
-    LatexReader(),
-    CsvReader(),
-    JsonReader(),
-    JsonLinesReader(),
-    NotebookReader(),
-    XmlReader(),
-    CodeReader(),
-    EmlReader(),
-    MsgReader(),
-    MboxReader(),
-    ZipReader(),
-    TarReader(),
-    PackedReader(),
-)
+    TextReader(), MarkdownReader(), HtmlReader(), PdfReader(), ImageReader(), DocxReader(), PptxReader(),
+    XlsxReader(), OdfReader(), RtfReader(), EpubReader(), RstReader(), AsciiDocReader(), LatexReader(),
+    CsvReader(), JsonReader(), JsonLinesReader(), NotebookReader(), XmlReader(), CodeReader(), EmlReader(),
+    MsgReader(), MboxReader(), ZipReader(), TarReader(), PackedReader(),
+)  # fmt: skip
 Readers: TypeAlias = Sequence[FileReader] | Mapping[str, FileReader | Reads]
 """All of them; or, by suffix or pattern, those that read some files otherwise than the built-in ones."""
 

@@ -99,9 +99,6 @@ def _whole(text: str, units: Iterable[Unit]) -> Iterator[Unit]:
         yield held
 
 
-# --------------------------------------------------------------------------------------------------- common layers
-
-
 def by_sentence(text: str, start: int, end: int) -> Iterator[Unit]:
     """A unit for each sentence."""
     for left, right in each_sentence(text[start:end]):

@@ -68,8 +68,6 @@ class PostgresBackend(Backend):
         finally:
             session.close()
 
-    # What is there.
-
     def exists(self) -> bool:
         with translated(self, "opened"):
             session = PostgresSession(connected(self.address, READ_S))
@@ -140,8 +138,6 @@ class PostgresBackend(Backend):
     def problem(self, doing: str, error: Exception) -> StoreError | None:
         return problem(self.address, doing, error)
 
-    # Generations.
-
     def leased(self, generation: int) -> SessionLease | None:
         with translated(self, "read"):
             return leased(*self._opened(), generation)
@@ -151,12 +147,8 @@ class PostgresBackend(Backend):
         (table,) = connection.one(dialect.FIND, {"schema": self.address.schema})[:1]
         return connection.one(dialect.TRY_LOCK_TO_COMMIT, (lock_number(table), generation))[0] or None
 
-    # Lexical indexes.
-
     def lexical(self, snapshot: Snapshot, group: str) -> Path:
         return followed(snapshot, group)
-
-    # Vectors.
 
     def embedding(self, connection: Connection) -> VectorWriter:
         from spolia.stores.backends.postgres.vectors import VectorTableWriter
@@ -193,8 +185,6 @@ class PostgresBackend(Backend):
         from spolia.stores.backends.postgres.vectors import search_of
 
         return search_of(snapshot, group, embedder)
-
-    # Order.
 
     def repair(self, connection: Connection) -> list[str]:
         return forget_damaged(self.folder)

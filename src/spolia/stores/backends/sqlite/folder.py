@@ -144,8 +144,6 @@ class FolderBackend:
     def place(self) -> str:
         return os.path.normpath(self.folder)
 
-    # What is there.
-
     def exists(self) -> bool:
         return (self.folder / DATABASE).is_file()
 
@@ -177,8 +175,6 @@ class FolderBackend:
     def problem(self, doing: str, error: Exception) -> StoreError | None:
         return problem_with(self.folder, doing, error) if isinstance(error, ERRORS) else None
 
-    # Generations.
-
     def leased(self, generation: int) -> FileLease | None:
         try:
             descriptor = os.open(pin_path(self.folder, generation), os.O_RDONLY | os.O_CLOEXEC)
@@ -197,8 +193,6 @@ class FolderBackend:
         fail_point("publish.fsync_pins")
         fsync_folder(self.folder / PINS)
 
-    # Lexical indexes.
-
     def freeze(
         self, manifest: Manifest, base: int | None, generation: int, dead: Iterable[int], added: Iterable[Added]
     ) -> None:
@@ -215,8 +209,6 @@ class FolderBackend:
 
     def index_damage(self, manifest: Manifest, generation: int, *, all: bool) -> str:
         return (damaged if all else shortened)(lexical_folder(self.folder, manifest.group, generation))
-
-    # Vectors.
 
     def embedding(self, connection: Connection) -> VectorWriter:
         from spolia.stores.vectors.segments import SegmentWriter
@@ -260,8 +252,6 @@ class FolderBackend:
         from spolia.stores.vectors.segment_search import located
 
         return located(snapshot, group, embedder)[0]
-
-    # Order.
 
     def sweep(self, connection: Connection) -> list[str]:
         generations = connection.execute(sql.GENERATIONS).fetchall()
