@@ -111,7 +111,8 @@ class Half(Measure):
     [
         (CUTTING, "nothere.py", "there is no such file"),
         (CUTTING, "no.such.module", "cannot be imported: ModuleNotFoundError"),
-        ("1 / 0", "cutting.py", "cannot be imported: ZeroDivisionError"),
+        ("1 / 0", "cutting.py", "cannot be imported: ZeroDivisionError: division by zero (in /"),
+        ("x = 1\n1 / 0", "cutting.py", "cutting.py, line 2)"),
         ("x = 1", "cutting.py", "there is no operator"),
         (CUTTING, "cutting.py:whispered", "has no 'whispered'"),
         (UNFINISHED, "cutting.py", "the measure Half has no applies and no score. Write what every measure has"),

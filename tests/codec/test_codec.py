@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -247,6 +248,20 @@ def test_what_does_not_fit_is_refused_with_its_place(plain: Any, declared: Any, 
 def test_what_has_no_plain_form_is_refused(value: Any, declared: Any, message: str) -> None:
     with pytest.raises(CodecError, match=message):
         encode(value, declared)
+
+
+@dataclass(frozen=True)
+class Even(Value):
+    number: int
+
+    def __post_init__(self) -> None:
+        if self.number % 2:
+            raise ValueError(f"{self.number} is odd")
+
+
+def test_what_a_class_of_yours_refuses_names_the_place_in_its_file() -> None:
+    with pytest.raises(CodecError, match=rf"Even: 3 is odd \(in {re.escape(__file__)}, line \d+\)$"):
+        decode({"number": 3}, Even)
 
 
 def test_two_classes_of_one_id_are_told_apart_or_refused() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from spolia.core.fingerprint.packages import place_of
 from spolia.core.operator import Operator
 from spolia.errors import QueryError
 from spolia.evaluation.measures.measure import SetMeasure
@@ -125,9 +126,10 @@ def _module(place: str) -> ModuleType:
     try:
         found = import_module(name)
     except Exception as error:
+        where = f" (in {at})" if (at := place_of(error)) else ""
         raise QueryError(
-            f"--known {place} cannot be imported: {type(error).__name__}: {error}. Write the path of a Python file, or "
-            "the name of a module that Python finds."
+            f"--known {place} cannot be imported: {type(error).__name__}: {error}{where}. Write the path of a Python "
+            "file, or the name of a module that Python finds."
         ) from error
     if is_file and not (found.__file__ and path.samefile(found.__file__)):
         raise QueryError(

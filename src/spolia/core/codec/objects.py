@@ -8,6 +8,7 @@ from typing import Any
 
 from spolia.core.codec.builtin_types import Many, Scalars
 from spolia.core.codec.shape import DecodeContext, EncodeContext, Plain, Shape, nearest, type_id, wanted
+from spolia.core.fingerprint.packages import place_of
 from spolia.core.function import Function
 from spolia.core.operator import Operator, Then
 from spolia.core.wiring import lacking
@@ -115,7 +116,8 @@ class ClassPlan:
         try:
             return self.cls.made(fields) if issubclass(self.cls, Operator) else self.cls(**fields)
         except (SpoliaError, ValueError, TypeError) as error:
-            raise CodecError(f"{self.id}: {error}") from error
+            where = f" (in {place})" if (place := place_of(error)) else ""
+            raise CodecError(f"{self.id}: {error}{where}") from error
 
     def _names(self) -> str:
         return ", ".join(place.name for place in self.places) or "none"
