@@ -1,7 +1,5 @@
 """The commands, gathered."""
 
-from __future__ import annotations
-
 import sys
 from typing import Annotated, Any
 

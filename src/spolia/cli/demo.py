@@ -1,7 +1,5 @@
 """What `make demo` shows: a folder indexed, three questions answered with citations, what to type next."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from itertools import islice

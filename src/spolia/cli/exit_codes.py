@@ -1,7 +1,5 @@
 """What the exit code says."""
 
-from __future__ import annotations
-
 import functools
 import os
 import signal

@@ -1,7 +1,5 @@
 """What a command gives to a flow: the node group to search, the embedder, the language model; and flows by name."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ hr/* = ann, staff
 * = everybody
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence

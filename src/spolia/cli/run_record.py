@@ -1,7 +1,5 @@
 """A run whose steps and results are kept beside the store, and where the store of a folder is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b

@@ -1,7 +1,5 @@
 """What `spolia index SOURCE… --sources FILE` names: folders, addresses, and a file that describes the rest."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Flows to look at, without a store or a model behind them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What Python modules of the user's own define: functions, operators, groups, measures, and readers of files."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """A file of SQLite that is asked."""
 
-from __future__ import annotations
-
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping

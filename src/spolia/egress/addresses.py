@@ -1,7 +1,5 @@
 """Which addresses may be connected to: only public ones for untrusted input (request forgery, CWE-918)."""
 
-from __future__ import annotations
-
 import socket
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import TypeAlias

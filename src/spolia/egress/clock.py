@@ -1,7 +1,5 @@
 """One thread that keeps all deadlines of a process: a thread for each request would cost more than the request."""
 
-from __future__ import annotations
-
 import heapq
 import os
 import threading

@@ -1,7 +1,5 @@
 """Connections that another thread may cut, and the pools that keep them."""
 
-from __future__ import annotations
-
 import os
 import socket
 import threading

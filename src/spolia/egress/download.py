@@ -1,7 +1,5 @@
 """Fetching what an address names that is not trusted: public addresses only, redirects looked at, sizes bounded."""
 
-from __future__ import annotations
-
 import time
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping

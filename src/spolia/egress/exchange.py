@@ -1,7 +1,5 @@
 """One HTTP request through urllib3: bounded, cancellable, without retries; the caller handles redirects."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Waiting for a server: as long as it asks for, within bounds, and no longer than the run lasts."""
 
-from __future__ import annotations
-
 import random
 import threading
 import time

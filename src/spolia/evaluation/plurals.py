@@ -1,7 +1,5 @@
 """Numbers of things, in words."""
 
-from __future__ import annotations
-
 
 def several(number: int, thing: str) -> str:
     """So many of a thing.

@@ -1,7 +1,5 @@
 """The named flows from a query to a ranking."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """Several groups, corpora and embeddings searched as one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 

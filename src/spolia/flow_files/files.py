@@ -1,7 +1,5 @@
 """Flows as files: `load` and `dump`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a flow, or one operator, would send to its language models: the messages themselves, without sending them."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Every prompt file that there is, who asks with it, and files of the user's own in their place."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches

@@ -1,7 +1,5 @@
 """A JSON schema of flow files, for editors: made of the operators' fields and docstrings."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from dataclasses import is_dataclass

@@ -1,7 +1,5 @@
 """The YAML of flow files: bounded plain data without tags, merge keys, doubled keys or cycles; YAML 1.2 scalars."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias

@@ -1,7 +1,5 @@
 """The file behind traces and cache: one writer thread, a bounded queue, errors that are counted instead of raised."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import sqlite3

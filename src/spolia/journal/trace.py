@@ -1,7 +1,5 @@
 """Spans: what each step of a run took, cost and gave."""
 
-from __future__ import annotations
-
 import json
 import threading
 import uuid

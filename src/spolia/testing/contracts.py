@@ -1,7 +1,5 @@
 """What every adapter must keep, as checks that raise `AssertionError`; for the tests of plug-ins."""
 
-from __future__ import annotations
-
 from spolia.models.protocols import CHAT, LOGPROBS, STREAM, Embedder, LanguageModel
 from spolia.types import Message, Prompt, digest_of
 

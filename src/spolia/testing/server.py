@@ -1,7 +1,5 @@
 """What the server of `spolia.testing.server` replies beside chats: simple, and the same for the same request."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """`spolia search`: the passages that a flow finds."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """Expressions evaluated for a row, and a statement run over a graph, clause by clause."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import Any

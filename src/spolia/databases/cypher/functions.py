@@ -1,7 +1,5 @@
 """Functions of values, aggregates, patterns found in a graph, and the limits of a statement. None is unknown."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping

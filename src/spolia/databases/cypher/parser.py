@@ -1,7 +1,5 @@
 """From the text of a statement to its clauses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """JSON lines, plain or gzipped, one row at a time, with errors that name the line."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

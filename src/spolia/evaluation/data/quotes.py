@@ -1,7 +1,5 @@
 """From gold that is passages to gold that is quotes, which survives every re-chunking."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What one measure says of flows that were asked the same questions, and how sure that is."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations

@@ -1,7 +1,5 @@
 """Flows asked question by question: each in a lane of its own, kept as soon as it is answered, then measured."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Flows, questions, measures: every flow is asked the same questions, and what differs is told with how sure it is."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

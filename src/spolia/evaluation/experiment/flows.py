@@ -1,7 +1,5 @@
 """What is measured: flows from a query to a ranking or an answer, each with a name."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias

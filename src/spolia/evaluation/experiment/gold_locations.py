@@ -1,7 +1,5 @@
 """Gold that can be found: as it is written, and where it stands in the stores that flows search."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

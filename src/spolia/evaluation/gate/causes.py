@@ -1,7 +1,5 @@
 """Why a question scores otherwise than it did: what is the same then and now, and what is the first that is not."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias

@@ -1,7 +1,5 @@
 """Where two flows that are written otherwise differ."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import takewhile

@@ -1,7 +1,5 @@
 """Whether an experiment can be compared with a baseline, by which rule, and why not."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

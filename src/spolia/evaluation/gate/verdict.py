@@ -1,7 +1,5 @@
 """Whether a flow has become worse on a measure, and how that is decided."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, inf, isfinite

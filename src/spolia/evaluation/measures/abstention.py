@@ -1,7 +1,5 @@
 """Whether a flow knows what it cannot answer."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby

@@ -1,7 +1,5 @@
 """Whether an answer cites what it should: precision and recall of its citations, against the gold passages."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Set
 from dataclasses import dataclass

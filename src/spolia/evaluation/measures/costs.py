@@ -1,7 +1,5 @@
 """What a question took: tokens, calls, passages."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Sequence, Set
 from dataclasses import dataclass

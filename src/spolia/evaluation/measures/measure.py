@@ -7,8 +7,6 @@
 All that a total is made of is seen question by question, so that any measure can be resampled, paired and kept in rows.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields

@@ -1,7 +1,5 @@
 """Reciprocal rank; its mean is MRR."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import log2

@@ -1,7 +1,5 @@
 """Which measures there are, and how they are written."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What a measure of retrieval sees: ids in the order found, against groups of gold."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What a gate says, as a terminal shows it, and as Markdown for a comment on a change."""
 
-from __future__ import annotations
-
 from spolia.evaluation.experiment.comparison import amount, number
 from spolia.evaluation.gate.causes import Moved
 from spolia.evaluation.gate.gate import RULES, Gate

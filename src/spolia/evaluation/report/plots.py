@@ -1,7 +1,5 @@
 """Plots as SVG that stands in the page itself: intervals, paired differences, times."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape

@@ -1,7 +1,5 @@
 """The bootstrap: many columns by one set of resamples, and the interval of a number that follows from values."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import inf, isfinite, sqrt
 

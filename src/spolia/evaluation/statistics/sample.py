@@ -1,7 +1,5 @@
 """Scores of the same questions by several flows: their means, differences and tests, all from the same draws."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import combinations
 from typing import Any, TypeAlias

@@ -1,7 +1,5 @@
 """What is left of p-values when many differences are looked at."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from math import comb, exp, log
 from typing import TypeAlias

@@ -1,7 +1,5 @@
 """How sure a measure is that is no mean: the same questions drawn again for all flows, and totalled each time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import product

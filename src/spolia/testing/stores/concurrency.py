@@ -1,7 +1,5 @@
 """One writer at a time and any number of readers, in processes and threads, any of which may be killed."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """AutoRAG: Kim et al., "AutoRAG: Automated Framework for optimization of RAG pipeline", 2024. Two tables of Parquet."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime

@@ -1,7 +1,5 @@
 """Judgements of relevance (qrels), as BEIR and TREC write them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

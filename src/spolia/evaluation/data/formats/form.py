@@ -1,7 +1,5 @@
 """What a form had no place for: a data set beside itself as it is read again from what was written."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

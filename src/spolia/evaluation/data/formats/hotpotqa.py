@@ -1,7 +1,5 @@
 """Questions that bring their own paragraphs: those of all questions are one pool, in which each stands once."""
 
-from __future__ import annotations
-
 import json
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence

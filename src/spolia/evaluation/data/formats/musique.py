@@ -1,7 +1,5 @@
 """MuSiQue: Trivedi et al., "MuSiQue: Multihop Questions via Single-hop Question Composition", 2022."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar

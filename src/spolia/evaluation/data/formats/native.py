@@ -10,8 +10,6 @@ are looked for in it. `grades` says how relevant each is, higher is better: `{id
 means something here, as codes from 1, the best, to 4.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set

@@ -1,7 +1,5 @@
 """TREC: topics, judgements of four columns, runs of six, documents between tags, as trec_eval has them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isnan, nan

@@ -1,7 +1,5 @@
 """What a measure of answers sees: what was said, against the answers of the gold."""
 
-from __future__ import annotations
-
 import re
 import string
 import unicodedata

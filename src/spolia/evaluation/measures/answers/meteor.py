@@ -1,7 +1,5 @@
 """METEOR without synonyms."""
 
-from __future__ import annotations
-
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

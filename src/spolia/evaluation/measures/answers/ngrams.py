@@ -1,7 +1,5 @@
 """BLEU of a whole set of answers."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

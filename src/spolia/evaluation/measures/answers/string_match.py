@@ -1,7 +1,5 @@
 """Exact match."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """How far a judge can be believed: its verdicts against labels that people gave, or against its own of another day."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass

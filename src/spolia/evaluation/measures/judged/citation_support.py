@@ -1,7 +1,5 @@
 """Whether what an answer says follows from the passages that it cites there."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """G-Eval: grades for one aspect of an answer, as an expectation over samples or over probabilities of tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, isfinite

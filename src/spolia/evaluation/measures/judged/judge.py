@@ -1,7 +1,5 @@
 """What is read out of a judge's reply; `undetermined` is a reply that every one of them can read."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Faithfulness."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 
