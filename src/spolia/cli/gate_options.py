@@ -1,7 +1,5 @@
 """How a gate was asked, as its baseline keeps it: with paths from where that is, so that it may be asked anywhere."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -50,7 +48,7 @@ class GateOptions(Value):
         said = {name: getattr(moved, name) for name in self.__dataclass_fields__}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in said.items() if value}
 
-    def over(self, other: GateOptions) -> Self:
+    def over(self, other: "GateOptions") -> Self:
         """These, and where nothing is said the others."""
         return self.but(**{name: getattr(self, name) or getattr(other, name) for name in self.__dataclass_fields__})
 

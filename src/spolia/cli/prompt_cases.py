@@ -1,7 +1,5 @@
 """A case that a flow could be asked about: a question, texts; and what it would send for it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
@@ -27,7 +25,7 @@ class PromptCase:
     documents: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, question: str, data: Path | None, line: int, documents: Sequence[Path]) -> PromptCase:
+    def of(cls, question: str, data: Path | None, line: int, documents: Sequence[Path]) -> "PromptCase":
         """The case that options describe; the passages of a data set's question are those that its gold names."""
         texts = {str(path): _text(path) for path in documents}
         if data is None:

@@ -1,7 +1,5 @@
 """What is asked of a database that is not ours."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +35,7 @@ class QueryableDatabase(Addressed, Protocol):
         """
         ...
 
-    def ask(self, statement: str, limits: QueryLimits) -> QueryRows:
+    def ask(self, statement: str, limits: "QueryLimits") -> "QueryRows":
         """The rows that one reading statement gives.
 
         Raises:
@@ -48,7 +46,7 @@ class QueryableDatabase(Addressed, Protocol):
         ...
 
 
-def table_text(name: str, created: str, rows: QueryRows) -> str:
+def table_text(name: str, created: str, rows: "QueryRows") -> str:
     """A table as a model is shown it: how it was created, and its first rows."""
     return f"{created.strip().rstrip(';')};\n-- some rows of {name}:\n{rows.written()}"
 
@@ -108,7 +106,7 @@ class QueryRows(Value):
     @classmethod
     def read(
         cls, columns: Sequence[str], rows: Iterable[Sequence[Any]], statement: str, limits: QueryLimits
-    ) -> QueryRows:
+    ) -> "QueryRows":
         """As many of the rows as the limits let through.
 
         >>> QueryRows.read(["n"], iter([(1,), (2,), (3,)]), "", QueryLimits(rows=2))

@@ -1,7 +1,5 @@
 """A property graph in a file of JSON, which is asked in Cypher."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -68,7 +66,7 @@ class PropertyGraph(Value):
                 )
 
     @classmethod
-    def of(cls, plain: Any) -> PropertyGraph:
+    def of(cls, plain: Any) -> "PropertyGraph":
         """The graph that plain data describe; see `GraphFile`."""
         try:
             nodes = [(str(one["id"]), one.get("labels", ()), one.get("properties", {})) for one in plain["nodes"]]

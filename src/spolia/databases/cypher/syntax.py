@@ -1,7 +1,5 @@
 """A statement as words and marks."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -72,7 +70,7 @@ class Operation:
     `list` for `[a, b]`."""
 
     mark: str
-    arguments: tuple[Expression, ...]
+    arguments: "tuple[Expression, ...]"
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,7 @@ class FunctionCall:
     """A function of arguments; `count(*)` has none."""
 
     name: str
-    arguments: tuple[Expression, ...]
+    arguments: "tuple[Expression, ...]"
     distinct: bool = False
 
 
@@ -88,7 +86,7 @@ class FunctionCall:
 class Exists:
     """Whether a pattern is there."""
 
-    pattern: Pattern
+    pattern: "Pattern"
 
 
 Expression: TypeAlias = Literal | Variable | Operation | FunctionCall | Exists

@@ -1,7 +1,5 @@
 """Which part of a data set a question belongs to: always the same one, decided by its id alone."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 from collections.abc import Iterable, Iterator, Mapping
@@ -85,7 +83,7 @@ class DataSet(Value):
         if self.part:
             checked_part(self.part)
 
-    def split(self, part: str) -> DataSet:
+    def split(self, part: str) -> "DataSet":
         """The same passages with one part of the questions. A question's part is decided by its id, once and for all.
 
         Args:

@@ -1,7 +1,5 @@
 """Who looked at which questions: what was tuned on is not reported on, and what is reported on is looked at once."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -93,7 +91,7 @@ class Looks:
     part: str = ""
 
     @classmethod
-    def beside(cls, rows: str | Path | None) -> Looks:
+    def beside(cls, rows: str | Path | None) -> "Looks":
         """The file beside that of an experiment; in the folder where each has its own."""
         if rows is None:
             return cls()

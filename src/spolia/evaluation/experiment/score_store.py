@@ -11,8 +11,6 @@ The file is a list of records, each with a checksum. A record never changes; a l
 Records are referred to by their offset, so that a damaged record takes nothing but itself and what refers to it.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os
@@ -172,7 +170,7 @@ class ScoreStore:
                 draft.add(JUDGING, np.array(judged, JUDGED).tobytes())
 
     @contextmanager
-    def _written(self) -> Iterator[_Draft]:
+    def _written(self) -> "Iterator[_Draft]":
         """Records that are written together, and read as they will be when the file is opened again."""
         draft = _Draft(self._end)
         yield draft
@@ -265,7 +263,7 @@ class ScoreStore:
             return bytes(self._memory[at : at + length])
         return os.pread(self._descriptor, length, at)
 
-    def _plain(self, case: Case, draft: _Draft) -> bytes:
+    def _plain(self, case: Case, draft: "_Draft") -> bytes:
         """The result and the retrievals of a case; nothing where they have no plain form. A ranking is written once."""
         rankings: list[Ranking] = []
         plain: dict[str, Any] = {}
@@ -288,7 +286,7 @@ class ScoreStore:
         except (CodecError, TypeError, ValueError):
             return _packed({"failure": plain["failure"]}) if "failure" in plain else b""
 
-    def _node(self, node: Node, draft: _Draft) -> int:
+    def _node(self, node: Node, draft: "_Draft") -> int:
         found = self._nodes.get(node.digest) or draft.nodes.get(node.digest)
         if found is None:
             found = draft.nodes[node.digest] = draft.add(NODE, node.digest + _packed(encode(node, Node)))

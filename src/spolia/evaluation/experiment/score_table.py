@@ -1,7 +1,5 @@
 """Scores in columns: arrays by flow, question and measure, beside what each answer took and whether there is one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -226,7 +224,7 @@ class ScoreTable:
         one, at = next((one, np.flatnonzero(one.flows == flow)) for one in self.parts if flow in one.flows)
         return one, int(one.flow_ids[at[0]])
 
-    def read(self) -> ScoreTable:
+    def read(self) -> "ScoreTable":
         """The same, as it is in the stores now."""
         return ScoreTable.of(self.flows, self.items, self.measures, self.parts, self.places)
 

@@ -1,7 +1,5 @@
 """How much of a gold passage was seen at which rank: a quote may be found in parts."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
@@ -98,7 +96,7 @@ class BaselineQuestion(Value):
     failure: str = ""
 
     @classmethod
-    def of(cls, item: Item, cell: Cell, places: GoldLocations, names: Mapping[str, str]) -> BaselineQuestion:
+    def of(cls, item: Item, cell: Cell, places: GoldLocations, names: Mapping[str, str]) -> "BaselineQuestion":
         """What stands in the table of an experiment."""
         gold = [one for group in item.gold for one in group]
         stand = {document_of(place) for one in gold for place in places.of(one)}
@@ -127,7 +125,7 @@ class BaselineQuestion(Value):
         return tuple(dict.fromkeys([*self.about, *(name for name, _, _ in self.found)]))
 
     @classmethod
-    def read(cls, item: str, plain: Mapping[str, Any]) -> BaselineQuestion:
+    def read(cls, item: str, plain: Mapping[str, Any]) -> "BaselineQuestion":
         """What a file says."""
         seen = {name: None if one is None else tuple(map(float, one)) for name, one in plain["seen"].items()}
         found = tuple((str(name), int(start), int(end)) for name, start, end in plain["found"])
@@ -215,7 +213,7 @@ class Baseline(Value):
         return "{\n" + ",\n".join(f"{json.dumps(name)}: {_block(value)}" for name, value in plain.items()) + "\n}\n"
 
     @classmethod
-    def read(cls, path: str | Path) -> Baseline:
+    def read(cls, path: str | Path) -> "Baseline":
         """A baseline from its file.
 
         Raises:

@@ -1,7 +1,5 @@
 """What a flow's results depend on, so that it can be said what has changed: documents, cuts, indexes, code, models."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -38,7 +36,7 @@ class KnownDocument(Value):
     content: str
     cuts: tuple[tuple[str, str, int], ...] = ()
 
-    def recut(self, other: KnownDocument) -> list[tuple[str, int, int]]:
+    def recut(self, other: "KnownDocument") -> list[tuple[str, int, int]]:
         """Groups that both have and that cut it otherwise, each with the numbers of its nodes."""
         theirs = {group: (cut, nodes) for group, cut, nodes in other.cuts}
         both = ((group, cut, nodes, *theirs[group]) for group, cut, nodes in self.cuts if group in theirs)
@@ -54,7 +52,7 @@ class SearchedGroups(Value):
     names: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def by(cls, flow: Flow) -> SearchedGroups:
+    def by(cls, flow: Flow) -> "SearchedGroups":
         """What the groups of a flow hold; nothing where it searches no store."""
         groups: dict[str, tuple[Manifest, int, int]] = {}
         found: dict[str, tuple[str, str]] = {}

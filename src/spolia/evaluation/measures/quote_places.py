@@ -6,8 +6,6 @@ several places, one for each group that it satisfies. So ids of places stand whe
 the same order, whatever the documents were cut into.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,12 +26,12 @@ class GoldPlace(NamedTuple):
     text: str = ""
 
     @classmethod
-    def of(cls, hit: Hit) -> GoldPlace:
+    def of(cls, hit: Hit) -> "GoldPlace":
         """What a hit shows."""
         return cls(hit.node.document or hit.node.id, hit.node.span, hit.node.text)
 
     @classmethod
-    def cited(cls, citation: Citation) -> GoldPlace:
+    def cited(cls, citation: Citation) -> "GoldPlace":
         """What a citation points to."""
         return cls(citation.document or citation.node, citation.span, citation.quote)
 

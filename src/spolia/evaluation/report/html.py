@@ -1,7 +1,5 @@
 """A report as one page of HTML that needs nothing else: tables, plots, every question down to its steps."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
@@ -23,7 +21,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inli
 """What stands in a question, a document or an answer can load nothing and call nobody."""
 
 
-def html(report: Report, traces: Traces | None = None) -> str:
+def html(report: Report, traces: "Traces | None" = None) -> str:
     """The page.
 
     Args:
@@ -97,7 +95,7 @@ def _slices(report: Report) -> str:
     return _section("Slices", *(_table(of_slice(report, kind)) for kind in report.slices), said)
 
 
-def _questions(report: Report, traces: Traces | None) -> str:
+def _questions(report: Report, traces: "Traces | None") -> str:
     inside = "".join(question(report, at, traces) for at in range(report.n))
     boxes = _box("differ", "flows differ") * (len(report.flows) > 1) + _box("failed", "failed")
     kinds = sorted({kind for item in report.items for kind in kinds_of(item, TYPE)})

@@ -1,7 +1,5 @@
 """The tables of a report, as a terminal, Markdown and HTML show them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -31,7 +29,7 @@ class Table(Value):
         cells = [max(map(len, column)) for column in zip(self.head, *self.rows, strict=True)]
         return sum(cells) + 2 * (len(cells) - 1)
 
-    def turned(self) -> Table:
+    def turned(self) -> "Table":
         """Columns as rows.
 
         >>> Table(("", "p50", "p95"), (("bm25", "1 ms", "2 ms"),)).turned()

@@ -1,7 +1,5 @@
 """A mean, or a difference of means, and where it may lie."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import exp, factorial, inf, isfinite, sqrt
 from statistics import NormalDist
@@ -39,11 +37,11 @@ class Interval(Value):
         return self.low > 0 or self.high < 0
 
     @property
-    def reversed(self) -> Interval:
+    def reversed(self) -> "Interval":
         """The difference the other way round."""
         return self.but(mean=-self.mean, low=-self.high, high=-self.low)
 
-    def within(self, least: float = -inf, most: float = inf) -> Interval:
+    def within(self, least: float = -inf, most: float = inf) -> "Interval":
         """The interval without what cannot be, always around the mean."""
         return self.but(low=min(self.mean, max(self.low, least)), high=max(self.mean, min(self.high, most)))
 
