@@ -5,15 +5,20 @@ that does not is cut by the next layer, and its parts share windows with each ot
 once, and there are few layers, so that the time is linear however deep a text is nested.
 """
 
+from __future__ import annotations
+
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from spolia.core.sentences import each_sentence
-from spolia.indexing.splitters.windows import Atom, SizeBound, may_cut, parts, places_in, stripped
-from spolia.stores.definition import Part
+from spolia.indexing.splitters.windows import Atom, may_cut, parts, stripped
+from spolia.stores.definition import Part, places_in
 from spolia.stores.groups.nodes import BETWEEN
 from spolia.types import Heading
+
+if TYPE_CHECKING:
+    from spolia.indexing.splitters.sized_splitter import SizeBound
 
 LABEL = 80
 """Characters of a label at most."""

@@ -9,8 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from spolia.indexing.splitters.layers import Unit, alone, by_line
 from spolia.indexing.splitters.sized_splitter import Sized, at_least
-from spolia.indexing.splitters.windows import regions_in, stretch
-from spolia.stores.definition import Part, Piece, Splitter
+from spolia.stores.definition import Part, Piece, Splitter, regions_in, stretch
 from spolia.stores.groups.nodes import BETWEEN
 
 _BAR = re.compile(r"(?<!\\)\|")

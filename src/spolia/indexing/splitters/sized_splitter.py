@@ -1,14 +1,14 @@
 """The base of splitters whose pieces have a size at most, and the default one: windows of whole sentences."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol, runtime_checkable
 
 from spolia.errors import WiringError
 from spolia.indexing.splitters.layers import Layer, Layered, Unit
-from spolia.indexing.splitters.windows import NOTHING, SizeBound, Windows, places_in, regions_in, sentence_atoms
-from spolia.stores.definition import Part, Piece, Splitter
+from spolia.indexing.splitters.windows import Windows, sentence_atoms
+from spolia.stores.definition import Part, Piece, Splitter, places_in, regions_in
 from spolia.stores.lexical.analysis import in_words
 from spolia.types import kept
 
@@ -71,6 +71,48 @@ class Lengths:
             return False
         words = " ".join(_WORD.findall(text))
         return len(words) >= (SPELT if in_words(text) else 1) * counter.count([words])[0]
+
+
+Count = Callable[[str], int]
+
+
+@dataclass(frozen=True)
+class SizeBound:
+    """How long a stretch of text may be.
+
+    Args:
+        tokens: at most; looked at only where they can be counted.
+        characters: at most.
+        count: counts the tokens of a text; None where only characters are counted.
+    """
+
+    tokens: int
+    characters: int
+    count: Count | None = None
+
+    def counted(self, text: str) -> int:
+        """Tokens of a text; 0 where they are not counted."""
+        return 0 if self.count is None else self.count(text)
+
+    def holds(self, text: str) -> bool:
+        """Whether a text is not too long. No tokenizer makes more tokens than a text has bytes."""
+        if len(text) > self.characters:
+            return False
+        return self.count is None or len(text.encode("utf-8", "replace")) < self.tokens or self._counts(text)
+
+    def _counts(self, text: str) -> bool:
+        return self.counted(text) <= self.tokens
+
+    def measured(self, text: str, start: int, end: int) -> int | None:
+        """Tokens of `text[start:end]`; None where it is too long, which takes no time for what is much too long."""
+        if end - start > self.characters:
+            return None
+        tokens = self.counted(text[start:end]) if self.count is not None else 0
+        return tokens if tokens <= self.tokens else None
+
+
+NOTHING = SizeBound(0, 0)
+"""Holds nothing: the overlap of windows that share nothing."""
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import ClassVar
 from spolia.errors import WiringError
 from spolia.indexing.splitters.layers import Layer, Unit, alone, at_places, by_sentence
 from spolia.indexing.splitters.sized_splitter import Sized, moving_on
-from spolia.indexing.splitters.windows import Atom, places_in, sentence_atoms
-from spolia.stores.definition import Part, Piece
+from spolia.indexing.splitters.windows import Atom, sentence_atoms
+from spolia.stores.definition import Part, Piece, places_in
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from spolia.core.operator import Operator
 from spolia.errors import WiringError
 from spolia.filters import FILE_FIELDS
-from spolia.indexing.splitters.windows import regions_in
-from spolia.stores.definition import CONTEXT_CHARACTERS, Naming, Part, Piece, Pieces, Splitter
+from spolia.stores.definition import CONTEXT_CHARACTERS, Naming, Part, Piece, Pieces, Splitter, regions_in
 from spolia.stores.groups.nodes import Outline
 from spolia.stores.snapshot.records import metadata_text
 from spolia.types import Meta, Region

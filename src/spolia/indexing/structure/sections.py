@@ -7,8 +7,8 @@ from itertools import pairwise
 
 from spolia.indexing.readers.markup.markdown import headings_of
 from spolia.indexing.splitters.sized_splitter import at_least
-from spolia.indexing.splitters.windows import places_in, stripped
-from spolia.stores.definition import Part, Piece, Splitter
+from spolia.indexing.splitters.windows import stripped
+from spolia.stores.definition import Part, Piece, Splitter, places_in
 from spolia.types import Heading
 
 LONGEST = 100
