@@ -14,7 +14,7 @@ import pytest
 
 from spolia.indexing.readers import text
 from spolia.indexing.readers.archives import ArchiveLimits, ZipReader
-from spolia.indexing.sync import prefetch, sync_run
+from spolia.indexing.sync import diff, sync_run
 from spolia.indexing.sync.report import SyncReport, reports
 from spolia.indexing.sync.sync import sync
 from spolia.indexing.sync.texts import add_texts
@@ -94,7 +94,7 @@ def test_parts_are_sources_read_by_their_readers(folder: Path, corpus: Corpus, w
     assert report.unread == ((".xyz", 1),)
     said = reports(corpus)
     assert (said["all.zip"].parts, said["all.zip"].warnings) == (3, ())
-    assert said["all.zip"].dropped == ((prefetch.UNKNOWN, 1),)
+    assert said["all.zip"].dropped == ((diff.UNKNOWN, 1),)
     assert said["all.zip/in.zip/c.txt"].within == "all.zip/in.zip"
     assert counts(sync(folder, corpus)) == {"unchanged": 8}
 
@@ -216,7 +216,7 @@ def test_limits_hold_across_all_levels(
     files: dict[str, bytes | str],
     why: str,
 ) -> None:
-    monkeypatch.setattr(sync_run, "ContainerContents", partial(prefetch.ContainerContents, limits=limits))
+    monkeypatch.setattr(sync_run, "ContainerContents", partial(diff.ContainerContents, limits=limits))
     (folder / "a.zip").write_bytes(zipped(files))
     (folder / "z.txt").write_text("After it.")
     report = sync(folder, corpus)

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spolia.errors import ModelUnavailable
-from spolia.indexing import Executor, InProcess, Plan, Prepared, WorkerProcesses, prepare
+from spolia.indexing import Executor, InProcess, Prepared, SplitPlan, WorkerProcesses, prepare
 from spolia.indexing.readers.reader import Blob, Container, FileReader, reader_of
 from spolia.indexing.readers.registry import READERS, by_suffix
 from spolia.indexing.splitters.sized_splitter import SlidingWindow
@@ -62,7 +62,7 @@ class Elsewhere:
     read: list[str] = field(default_factory=list)
     embedded: int = 0
 
-    def prepare(self, reader: FileReader, blob: Blob, plan: Plan) -> Prepared:
+    def prepare(self, reader: FileReader, blob: Blob, plan: SplitPlan) -> Prepared:
         self.read.append(blob.uri)
         return sent(prepare(*pickle.loads(pickle.dumps((reader, blob, plan)))))
 
@@ -181,7 +181,7 @@ def test_what_was_prepared_and_sent_gives_the_nodes_that_are_made_here(text: str
         GroupBuild("paragraph", Paragraphs()),
         GroupBuild("sentence", Sentences(), parent="paragraph"),
     ]
-    found = sent(prepare(reader, blob, Plan.of(growths)))
+    found = sent(prepare(reader, blob, SplitPlan.of(growths)))
     document = reader.read(blob).document
     assert found.reading.document == document
     assert found.pieces.keys() == {"window", "paragraph", "sentence"}

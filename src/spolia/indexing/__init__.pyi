@@ -40,7 +40,7 @@ from spolia.indexing.transforms.text_enrichment import Summary as Summary
 from spolia.indexing.workers.pool import WorkerProcesses as WorkerProcesses
 from spolia.indexing.workers.prepare import Executor as Executor
 from spolia.indexing.workers.prepare import InProcess as InProcess
-from spolia.indexing.workers.prepare import Plan as Plan
 from spolia.indexing.workers.prepare import Prepared as Prepared
+from spolia.indexing.workers.prepare import SplitPlan as SplitPlan
 from spolia.indexing.workers.prepare import prepare as prepare
 from spolia.indexing.workers.protocol import WorkerLimits as WorkerLimits

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from os.path import splitext
 
-from spolia.errors import EncryptedDocument, MissingExtra
-from spolia.indexing.readers.reader import Container, Equipped, FileReader, reader_of, versioned
+from spolia.errors import DocumentError, EncryptedDocument, MissingExtra, SpoliaError
+from spolia.indexing.readers.archives import LIMITS, ArchiveLimits
+from spolia.indexing.readers.reader import Blob, Container, Equipped, FileReader, Reading, reader_of, versioned
 from spolia.indexing.sync.files import File, FileListing, is_elsewhere
 from spolia.indexing.sync.linked_images import LinkedImages
+from spolia.indexing.sync.prefetch import FetchItem, Prefetch, SourceBytes
 from spolia.indexing.sync.report import DocumentReport
 from spolia.stores.backends.rows import SourceRow, Stamp
 from spolia.stores.staging import AnyWriter
@@ -224,3 +229,111 @@ def again_ns(told: DocumentReport) -> int:
     """From when on a source is tried again, nanoseconds."""
     wait_s = WAIT_S * GROWTH ** max(0, told.attempts - 1) if told.passes else 0
     return told.tried_ns + wait_s * 1_000_000_000
+
+
+UNKNOWN = "files of no known format"
+
+
+@dataclass
+class ContainerContents:
+    """All that is in one container, however deep: it counts together.
+
+    Args:
+        whole: uri of the container that is in no other one.
+        limits: for all of it.
+
+    Attributes:
+        seen: uris of what is there.
+        unread: number of files that no reader knows, by suffix.
+    """
+
+    whole: str
+    limits: ArchiveLimits = LIMITS
+    seen: set[str] = field(default_factory=set)
+    unread: Counter[str] = field(default_factory=Counter)
+    _entries: int = 0
+    _size: int = 0
+
+    def items(
+        self, container: Container, found: SourceBytes, depth: int, readers: Mapping[str, FileReader], intake: Prefetch
+    ) -> Iterator[FetchItem]:
+        """What stands right in a container, if a reader knows it.
+
+        Args:
+            depth: how many containers it is in, itself counted.
+
+        Raises:
+            DocumentError: it cannot be unpacked, is nested too deep, or there is more in it than is allowed.
+        """
+        if depth > self.limits.depth:
+            raise DocumentError(
+                f"It is nested {depth} deep; {self.limits.depth} levels are allowed. Unpack what is inside."
+            )
+        for part in intake.parts(container, found.blob):
+            self._count(part)
+            uri = self._name(part.uri, found.blob.uri)
+            if (reader := reader_of(uri, readers)) is None:
+                self.unread[splitext(uri)[1].lower()] += 1
+                intake.drop(part)
+                continue
+            self.seen.add(uri)
+            yield _item(Blob(uri, part.content), reader, found.row)
+
+    def _count(self, part: Blob) -> None:
+        self._entries += 1
+        self._size += part.size
+        if self._entries > self.limits.entries or self._size > self.limits.size:
+            raise DocumentError(
+                f"{self.whole} holds, with all that is within it, {self._entries} files or more of {self._size} bytes; "
+                f"{self.limits.entries} and {self.limits.size} are allowed. Split it."
+            )
+
+    def _name(self, said: str, container: str) -> str:
+        """A name of its own, within the container whatever that says."""
+        said = said if said.startswith(f"{container}/") else f"{container}/{said.lstrip('/')}"
+        stem, suffix = splitext(said)
+        number, uri = 1, said
+        while uri in self.seen:
+            number += 1
+            uri = f"{stem}-{number}{suffix}"
+        return uri
+
+
+def _item(blob: Blob, reader: FileReader, container: SourceRow) -> FetchItem:
+    def fetch() -> SourceBytes:
+        row = SourceRow(blob.uri, blob.size, container.mtime_ns, blob.content_hash, reader=versioned(reader))
+        return SourceBytes(blob, row.but(created_ns=container.created_ns, accessed_ns=container.accessed_ns))
+
+    return FetchItem(blob.uri, reader, blob.size, fetch)
+
+
+@dataclass(frozen=True)
+class ContainerResult:
+    """What became of a container.
+
+    Args:
+        parts: number of the files in it that a reader knows, with those within them.
+        unknown: number of the others.
+        problem: why not all of it could be unpacked; None if all was.
+    """
+
+    parts: int = 0
+    unknown: int = 0
+    problem: SpoliaError | None = None
+
+    def on(self, reading: Reading) -> Reading:
+        """The container's own document, with what is to be known of what is in it.
+
+        Raises:
+            DocumentError: not all could be unpacked, and it has no text that could be found without that.
+        """
+        if self.unknown:
+            reading = reading.but(dropped=(*reading.dropped, (UNKNOWN, self.unknown)))
+        if self.problem is not None:
+            if not reading.document.text.strip():
+                raise self.problem
+            reading = reading.but(warnings=(*reading.warnings, f"Not all that is in it was read: {self.problem}"))
+        return reading
+
+
+NOT_OPENED = ContainerResult()

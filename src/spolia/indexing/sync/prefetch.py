@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain, islice
-from os.path import splitext
 from pathlib import Path
 from tempfile import mkstemp
 from typing import TYPE_CHECKING, TypeAlias
 
 from spolia.core.run_context import check_cancelled, on_cancel
 from spolia.errors import DocumentError, SpoliaError, WorkersFailed
-from spolia.indexing.readers.archives import LIMITS, ArchiveLimits
-from spolia.indexing.readers.reader import Blob, Container, FileReader, Reading, reader_of, versioned
+from spolia.indexing.readers.reader import Blob, Container, FileReader, Reading, versioned
 from spolia.indexing.sync.files import IN_MEMORY, File
 from spolia.indexing.workers.pool import WorkerProcesses, pickled
-from spolia.indexing.workers.prepare import NOTHING, Executor, InProcess, Plan, Prepared
+from spolia.indexing.workers.prepare import NOTHING, Executor, InProcess, Prepared, SplitPlan
 from spolia.indexing.workers.protocol import WorkerLimits
 from spolia.stores.backends.rows import SourceRow, in_batches
 from spolia.stores.files import claimed
@@ -175,7 +173,8 @@ class Prefetch:
     """Reads sources.
 
     Args:
-        executor: for readers that are to be apart, for large files, and for embedders that compute.
+        count: how many calls the executor takes at the same time; 0 to do all in this process.
+        make: makes the executor, for readers that are to be apart, large files, and embedders that compute.
         spool: folder for copies of what is large.
         is_first: whether no other run began before to read for the same store.
         all: send it whatever can be sent.
@@ -184,12 +183,29 @@ class Prefetch:
         plan: what to make of what is read.
     """
 
-    def __init__(self, executor: Executor, spool: Path, *, is_first: bool = True, all: bool = False) -> None:
-        self.executor, self.spool, self.is_first, self.all = executor, spool, is_first, all
+    def __init__(
+        self, count: int, make: Callable[[], Executor], spool: Path, *, is_first: bool = True, all: bool = False
+    ) -> None:
+        self.count, self._make, self.spool, self.is_first, self.all = count, make, spool, is_first, all
+        self._is_ended = False
         self.plan, self._here = NOTHING, InProcess()
-        self._threads = ThreadPoolExecutor(max(1, executor.count), thread_name_prefix="spolia-read")
+        self._threads = ThreadPoolExecutor(max(1, count), thread_name_prefix="spolia-read")
         self._sent: dict[int, tuple[object, bool]] = {}
         self._sampled: dict[str, FetchResult] = {}
+
+    @cached_property
+    def executor(self) -> Executor:
+        """Made when the first file needs it."""
+        made = self._make()
+        if self._is_ended:  # a cancellation came first
+            made.end()
+        return made
+
+    def end(self) -> None:
+        """End what is under way elsewhere, also while somebody waits for it."""
+        self._is_ended = True
+        if "executor" in self.__dict__:
+            self.executor.end()
 
     def sample(self, file: File) -> Reading:
         """What is in a file whose turn has not come yet; it is not read again then.
@@ -230,7 +246,7 @@ class Prefetch:
 
     def _is_enough(self, sizes: Sequence[int]) -> bool:
         """Whether nothing more is begun before the first is taken."""
-        return len(sizes) > (AHEAD if sum(sizes) <= AHEAD_BYTES else 2) * self.executor.count
+        return len(sizes) > (AHEAD if sum(sizes) <= AHEAD_BYTES else 2) * self.count
 
     def _work(self, item: FetchItem, is_wanted: Callable[[str, SourceRow], bool]) -> FetchResult:
         found = item.fetch()
@@ -263,7 +279,8 @@ class Prefetch:
             is_apart = self._is_apart(reader, found.blob.size)
             if not is_apart and found.blob.size > LARGEST_HERE and not isinstance(reader, Container):
                 raise DocumentError(f"It has {found.blob.size} bytes; {LARGEST_HERE} are read at most. Split it.")
-            made = (self.executor if is_apart else self._here).prepare(reader, found.blob, self.plan)
+            executor, plan = (self.executor, self._sent_plan) if is_apart else (self._here, self.plan)
+            made = executor.prepare(reader, found.blob, plan)
             if len(made.reading.document.text) > LONGEST_TEXT:
                 raise DocumentError(f"Its text has more than {LONGEST_TEXT} characters. Split it.")
         except WorkersFailed:
@@ -306,7 +323,7 @@ class Prefetch:
             blob.content.unlink(missing_ok=True)
 
     def _is_apart(self, reader: FileReader | Container, size: int) -> bool:
-        is_wanted = self.executor.count and (self.all or getattr(reader, "apart", False) or size > IN_MEMORY)
+        is_wanted = self.count and (self.all or getattr(reader, "apart", False) or size > IN_MEMORY)
         return bool(is_wanted) and self._is_sendable(reader)
 
     def _is_sendable(self, given: object) -> bool:
@@ -321,18 +338,20 @@ class Prefetch:
 
     def follow(self, growths: Iterable[GroupBuild]) -> None:
         """Split what is read from now on for these groups."""
-        plan = Plan.of(growths)
-        sendable = Plan(
-            tuple(one for one in plan.groups if not self.executor.count or self._is_sendable(one.transform))
-        )
-        self.plan = sendable if Plan.of(sendable.groups) == sendable else NOTHING
+        self.plan = SplitPlan.of(growths)
+        self.__dict__.pop("_sent_plan", None)
+
+    @cached_property
+    def _sent_plan(self) -> SplitPlan:
+        """The groups of the plan that another process can make."""
+        return SplitPlan.of(one for one in self.plan.groups if self._is_sendable(one.transform))
 
     def embedded(self, embedder: Embedder, calls: Iterable[Texts]) -> Iterator[tuple[Texts, Vectors]]:
         """The vectors of texts. Many of them are computed by the executor, where the embedder says so (`apart`).
 
         All calls under way have together as many texts as one call in this process, so that no more are lost by a kill.
         """
-        count, calls = self.executor.count, iter(calls)
+        count, calls = self.count, iter(calls)
         first = list(islice(calls, MANY_CALLS))
         is_wanted = count and (self.all or getattr(embedder, "apart", False)) and len(first) == MANY_CALLS
         if not (is_wanted and self._is_sendable(embedder)):
@@ -361,7 +380,7 @@ class Prefetch:
 
     def close(self) -> None:
         """End what is under way."""
-        self.executor.end()
+        self.end()
         self._threads.shutdown(cancel_futures=True)
 
 
@@ -382,12 +401,13 @@ def prefetch(
         limits: for each file.
     """
     spool, lock, is_first = claimed(folder)
-    is_given = not (workers is None or isinstance(workers, int))
     count = min(MOST_WORKERS, os.cpu_count() or 1) if workers is None else workers
-    executor = WorkerProcesses(count, limits, spool) if isinstance(count, int) else count
-    made = Prefetch(executor, spool, is_first=is_first, all=is_given)
+    if isinstance(count, int):
+        made = Prefetch(count, partial(WorkerProcesses, count, limits, spool), spool, is_first=is_first)
+    else:
+        made = Prefetch(count.count, lambda: count, spool, is_first=is_first, all=True)
     try:
-        with on_cancel(executor.end):
+        with on_cancel(made.end):
             yield made
     finally:
         made.close()
@@ -395,111 +415,3 @@ def prefetch(
         os.close(lock)
         with suppress(OSError):  # another run has its folder there
             spool.parent.rmdir()
-
-
-UNKNOWN = "files of no known format"
-
-
-@dataclass
-class ContainerContents:
-    """All that is in one container, however deep: it counts together.
-
-    Args:
-        whole: uri of the container that is in no other one.
-        limits: for all of it.
-
-    Attributes:
-        seen: uris of what is there.
-        unread: number of files that no reader knows, by suffix.
-    """
-
-    whole: str
-    limits: ArchiveLimits = LIMITS
-    seen: set[str] = field(default_factory=set)
-    unread: Counter[str] = field(default_factory=Counter)
-    _entries: int = 0
-    _size: int = 0
-
-    def items(
-        self, container: Container, found: SourceBytes, depth: int, readers: Mapping[str, FileReader], intake: Prefetch
-    ) -> Iterator[FetchItem]:
-        """What stands right in a container, if a reader knows it.
-
-        Args:
-            depth: how many containers it is in, itself counted.
-
-        Raises:
-            DocumentError: it cannot be unpacked, is nested too deep, or there is more in it than is allowed.
-        """
-        if depth > self.limits.depth:
-            raise DocumentError(
-                f"It is nested {depth} deep; {self.limits.depth} levels are allowed. Unpack what is inside."
-            )
-        for part in intake.parts(container, found.blob):
-            self._count(part)
-            uri = self._name(part.uri, found.blob.uri)
-            if (reader := reader_of(uri, readers)) is None:
-                self.unread[splitext(uri)[1].lower()] += 1
-                intake.drop(part)
-                continue
-            self.seen.add(uri)
-            yield _item(Blob(uri, part.content), reader, found.row)
-
-    def _count(self, part: Blob) -> None:
-        self._entries += 1
-        self._size += part.size
-        if self._entries > self.limits.entries or self._size > self.limits.size:
-            raise DocumentError(
-                f"{self.whole} holds, with all that is within it, {self._entries} files or more of {self._size} bytes; "
-                f"{self.limits.entries} and {self.limits.size} are allowed. Split it."
-            )
-
-    def _name(self, said: str, container: str) -> str:
-        """A name of its own, within the container whatever that says."""
-        said = said if said.startswith(f"{container}/") else f"{container}/{said.lstrip('/')}"
-        stem, suffix = splitext(said)
-        number, uri = 1, said
-        while uri in self.seen:
-            number += 1
-            uri = f"{stem}-{number}{suffix}"
-        return uri
-
-
-def _item(blob: Blob, reader: FileReader, container: SourceRow) -> FetchItem:
-    def fetch() -> SourceBytes:
-        row = SourceRow(blob.uri, blob.size, container.mtime_ns, blob.content_hash, reader=versioned(reader))
-        return SourceBytes(blob, row.but(created_ns=container.created_ns, accessed_ns=container.accessed_ns))
-
-    return FetchItem(blob.uri, reader, blob.size, fetch)
-
-
-@dataclass(frozen=True)
-class ContainerResult:
-    """What became of a container.
-
-    Args:
-        parts: number of the files in it that a reader knows, with those within them.
-        unknown: number of the others.
-        problem: why not all of it could be unpacked; None if all was.
-    """
-
-    parts: int = 0
-    unknown: int = 0
-    problem: SpoliaError | None = None
-
-    def on(self, reading: Reading) -> Reading:
-        """The container's own document, with what is to be known of what is in it.
-
-        Raises:
-            DocumentError: not all could be unpacked, and it has no text that could be found without that.
-        """
-        if self.unknown:
-            reading = reading.but(dropped=(*reading.dropped, (UNKNOWN, self.unknown)))
-        if self.problem is not None:
-            if not reading.document.text.strip():
-                raise self.problem
-            reading = reading.but(warnings=(*reading.warnings, f"Not all that is in it was read: {self.problem}"))
-        return reading
-
-
-NOT_OPENED = ContainerResult()

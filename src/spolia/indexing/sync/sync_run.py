@@ -4,40 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import closing
-from functools import cache
 
 from spolia.core.run_context import check_cancelled
-from spolia.errors import DocumentError, FolderError, MissingExtra
-from spolia.filters import Field, notes_on
+from spolia.errors import DocumentError, MissingExtra
 from spolia.indexing.readers.reader import Container
-from spolia.indexing.sync.batch import Batch, BatchItem, MetadataDiff
-from spolia.indexing.sync.diff import SourceDiff, failed
-from spolia.indexing.sync.files import File, FileListing, SourceChanges
+from spolia.indexing.sync.diff import NOT_OPENED, ContainerContents, ContainerResult, SourceDiff, failed
+from spolia.indexing.sync.files import File, FileListing
+from spolia.indexing.sync.groups import Batch, BatchItem, RequestedGroups, behind
 from spolia.indexing.sync.linked_images import LinkedImages
-from spolia.indexing.sync.metadata import AccessLists, DocumentLabels
+from spolia.indexing.sync.metadata import AccessLists, DocumentLabels, MetadataDiff
 from spolia.indexing.sync.prefetch import (
-    NOT_OPENED,
-    ContainerContents,
-    ContainerResult,
     FetchedItem,
     FetchItem,
     Prefetch,
     Unreadable,
     fetched,
-    prefetch,
 )
-from spolia.indexing.sync.report import DocumentReport, Progress, SyncCounts, SyncReport
-from spolia.indexing.sync.requested_groups import RequestedGroups, behind, makeshift
-from spolia.indexing.sync.revoke import Revoked, above, revoke
-from spolia.indexing.sync.walk import FOLDER, ROOT
-from spolia.indexing.workers.prepare import Executor
-from spolia.indexing.workers.protocol import WorkerLimits
+from spolia.indexing.sync.report import DocumentReport, Progress, SyncCounts
+from spolia.indexing.sync.revoke import Revoked, above
 from spolia.stores.backends.rows import SourceRow, Stamp, Unmade
-from spolia.stores.corpus import Corpus
 from spolia.stores.groups.group_build import STAGED_AT_ONCE, complete, embed, make_up, refuse_away
-from spolia.stores.groups.materialise import builder, materialise
-from spolia.stores.manifest import Manifest
 from spolia.stores.staging import Staging
 from spolia.stores.writer import Writer
 
@@ -53,123 +39,6 @@ LONGEST_UNPUBLISHED_S = 60.0
 
 
 NOTHING = Revoked()
-
-
-def keep(
-    corpus: Corpus,
-    found: FileListing,
-    wanted: RequestedGroups,
-    labels: DocumentLabels,
-    *,
-    refuse: Callable[[Mapping[str, Stamp], str], None] | None = None,
-    fields: Sequence[Field] | None = None,
-    progress: Callable[[Progress], None] | None = None,
-    batch: int = 1000,
-    rebuild: bool = False,
-    retry: bool = True,
-    afresh: bool = False,
-    workers: int | Executor | None = None,
-    limits: WorkerLimits | None = None,
-    timeout_s: float | None = None,
-) -> SyncReport:
-    """Bring a store, made if it is not there, in step with what was found; see `sync`.
-
-    Args:
-        refuse: raises if the store holds, with these sources, another folder than was found.
-        afresh: try all again that could not be read, however often it was tried.
-    """
-    began = time.perf_counter()
-    corpus.create()
-    wait_s = corpus.wait_s if timeout_s is None else timeout_s
-    run: SyncRun | None = None
-    notes: tuple[str, ...] = ()
-    with prefetch(corpus.truth.folder, workers, limits) as taking:
-        lot = found
-        while run is None or run.conflicts:
-            if run is not None:
-                lot, refuse = _again(found, run.conflicts), None
-            opened = builder(corpus, wait_s) if rebuild else closing(Staging(corpus.truth, wait_s))
-            with opened as writer:
-                labels = labels if run is None else _not_wider(labels, writer.readers(lot.uris))
-                known = writer.stamps(lot.uris)
-                is_other = _is_other(refuse, known, writer, rebuild=rebuild)
-                labels.refuse_bad_readers(lot.files)
-                if labels.access is None and writer.is_restricted():
-                    is_closed = cache(writer.is_restricted_now)
-                    labels = labels.anew(kept=writer.readers(lot.uris), is_closed=is_closed)
-                closed = Revoked() if is_other or not known else revoke(writer, lot, labels, known, taking)
-                if closed.removed:
-                    known = writer.stamps(lot.uris)
-                before = writer.schema
-                if fields is not None:
-                    writer.declare(fields)
-                made = dict(writer.manifests)
-                renews = wanted.define(writer, lot, taking, rebuild=rebuild)
-                wanted.refuse_changed(writer.manifests)
-                if renews:
-                    known = writer.stamps(lot.uris)
-                is_anew = rebuild and made and made != writer.manifests  # what was there is found until all is made
-                batches, beside = None if is_anew else batch, LinkedImages(found, labels)
-                run = SyncRun(
-                    writer, wanted, labels, lot, taking, known, progress, batches, retry, closed, beside, run
-                )  # fmt: skip
-                run.run(recount=renews, anew=_anew(made, writer.manifests) if is_anew else (), afresh=afresh)
-                notes = notes_on(writer.declared, writer.metadata()) if writer.declared != before else notes
-                generation, lacking = writer.publish(), writer.unmade()
-    if wanted.groups:
-        tell = run.tell_of_groups
-        run.unread += materialise(wanted.groups, retry=False, known=wanted.known, tell=tell, wait_s=timeout_s)
-        generation, lacking = (published := corpus.latest()).generation, published.unmade()
-    report = run.tally.report(generation, found, time.perf_counter() - began)
-    unmade = tuple(dict.fromkeys((*lacking, *(lack for lack in run.unread if lack.document))))
-    left = (*run.behind, *makeshift(run.growths, run.unread))
-    return report.but(unmade=unmade, behind=left, fields=notes)
-
-
-def _again(found: FileListing, conflicts: Set[str]) -> SourceChanges:
-    """The sources that another writer has changed meanwhile, each with the container that it is in."""
-    outermost = {next((one for one in (*above(uri), uri) if one in found.files), uri) for uri in conflicts}
-    files = found.files.only(uri for uri in found.files if uri in outermost)
-    return SourceChanges(files, source=found.source, cursors=found.cursors, gone=frozenset(outermost - files.keys()))
-
-
-def _not_wider(labels: DocumentLabels, there: Mapping[str, tuple[str, ...]]) -> DocumentLabels:
-    """What the caller says, but no more readers than another writer has left meanwhile.
-
-    Args:
-        there: who may read what the store has now, by uri.
-    """
-    if (said := labels.access) is None:
-        return labels.anew()
-
-    def access(uri: str) -> Iterable[str]:
-        named, kept = tuple(said(uri)), there.get(uri, ())
-        return named if not kept or (named and set(named) <= set(kept)) else kept
-
-    return labels.anew(access=access)
-
-
-def _is_other(
-    refuse: Callable[[Mapping[str, Stamp], str], None] | None,
-    known: Mapping[str, Stamp],
-    writer: Staging,
-    *,
-    rebuild: bool,
-) -> bool:
-    """Whether a store holds another folder, which is found until all of this one is there."""
-    try:
-        if refuse is not None:
-            refuse(known, writer.cursor(FOLDER, ROOT))
-    except FolderError:
-        if not rebuild:
-            raise
-        return True
-    return False
-
-
-def _anew(made: Mapping[str, Manifest], now: Mapping[str, Manifest]) -> list[str]:
-    """Groups that had nodes which were made otherwise."""
-    return [name for name, there in made.items() if name in now and there.signature != now[name].signature]
 
 
 class SyncRun:

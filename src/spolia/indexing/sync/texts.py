@@ -16,11 +16,10 @@ from spolia.errors import DocumentError
 from spolia.filters import Field
 from spolia.indexing.readers.registry import READERS, Readers, by_suffix
 from spolia.indexing.sync.files import TEXT, Files, SourceChanges
+from spolia.indexing.sync.groups import RequestedGroups, main_definition
 from spolia.indexing.sync.metadata import DocumentLabels
 from spolia.indexing.sync.report import SyncReport
-from spolia.indexing.sync.requested_groups import RequestedGroups, main_definition
-from spolia.indexing.sync.sync import sync
-from spolia.indexing.sync.sync_run import keep
+from spolia.indexing.sync.sync import keep, sync
 from spolia.models.protocols import Embedder
 from spolia.stores.corpus import Corpus, NodeGroup, refuse_no_corpus
 from spolia.stores.definition import Transform

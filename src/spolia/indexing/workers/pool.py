@@ -21,7 +21,7 @@ from spolia import errors
 from spolia.core.run_context import charge, check_cancelled
 from spolia.errors import DocumentError, MissingExtra, ReaderDied, SpoliaError, WorkersFailed
 from spolia.indexing.readers.reader import Blob, Container, FileReader
-from spolia.indexing.workers.prepare import NOTHING, Plan, Prepared
+from spolia.indexing.workers.prepare import NOTHING, Prepared, SplitPlan
 from spolia.indexing.workers.protocol import WorkerLimits, pieces_of, reading_of, receive, send
 from spolia.types import Usage
 
@@ -67,7 +67,7 @@ class Process:
     is_busy: bool = False
     ended: bool = False
 
-    def prepare(self, reader: FileReader, blob: Blob, plan: Plan) -> Prepared:
+    def prepare(self, reader: FileReader, blob: Blob, plan: SplitPlan) -> Prepared:
         said, attached = self._asked("prepare", reader, blob, plan)
         with self._understanding("reading"):
             return Prepared(reading_of(said, attached), pieces_of(said["pieces"]), bool(said["has_parts"]))
@@ -116,7 +116,7 @@ class Process:
                 self.stop()
 
     def _asked(
-        self, task: str, reader: FileReader | Container, blob: Blob, plan: Plan = NOTHING
+        self, task: str, reader: FileReader | Container, blob: Blob, plan: SplitPlan = NOTHING
     ) -> tuple[dict[str, Any], list[bytes]]:
         self._running()
         self.seconds = self.limits.seconds_for(blob.size)
@@ -312,7 +312,7 @@ class WorkerProcesses:
         for worker in (*self._readers, *self._embedders, *self._unpackers):
             worker.end()
 
-    def prepare(self, reader: FileReader, blob: Blob, plan: Plan = NOTHING) -> Prepared:
+    def prepare(self, reader: FileReader, blob: Blob, plan: SplitPlan = NOTHING) -> Prepared:
         """What a worker makes of a blob.
 
         Raises:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SplitPlan:
     """What is made of every source of a run: plain data that another process can be sent.
 
     Args:
@@ -26,7 +26,7 @@ class Plan:
     groups: tuple[GroupBuild, ...] = ()
 
     @classmethod
-    def of(cls, growths: Iterable[GroupBuild]) -> Plan:
+    def of(cls, growths: Iterable[GroupBuild]) -> SplitPlan:
         """The groups whose pieces follow from the text alone. The others ask models, or read what the caller says."""
         found: dict[str, GroupBuild] = {}
         for growth in growths:
@@ -39,7 +39,7 @@ class Plan:
         return cls(tuple(found.values()))
 
 
-NOTHING = Plan()
+NOTHING = SplitPlan()
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,12 @@ class Prepared:
     has_parts: bool | None = None
 
 
-def prepare(reader: FileReader, blob: Blob, plan: Plan = NOTHING) -> Prepared:
+def prepare(reader: FileReader, blob: Blob, plan: SplitPlan = NOTHING) -> Prepared:
     """Read a source and split it: the same result in every process, from what is given alone.
 
     >>> from spolia.indexing.readers.text import TextReader
     >>> from spolia.indexing.splitters.text_units import Sentences
-    >>> plan = Plan.of([GroupBuild("sentence", Sentences())])
+    >>> plan = SplitPlan.of([GroupBuild("sentence", Sentences())])
     >>> found = prepare(TextReader(), Blob("a.txt", b"Spolia are stones. Builders take them."), plan)
     >>> [piece.text for piece in found.pieces["sentence"][0]]
     ['Spolia are stones.', 'Builders take them.']
@@ -83,7 +83,7 @@ class Executor(Protocol):
 
     count: int
 
-    def prepare(self, reader: FileReader, blob: Blob, plan: Plan) -> Prepared:
+    def prepare(self, reader: FileReader, blob: Blob, plan: SplitPlan) -> Prepared:
         """`prepare`, somewhere else.
 
         Raises:
@@ -110,7 +110,7 @@ class InProcess:
 
     count = 0
 
-    def prepare(self, reader: FileReader, blob: Blob, plan: Plan) -> Prepared:
+    def prepare(self, reader: FileReader, blob: Blob, plan: SplitPlan) -> Prepared:
         return prepare(reader, blob, plan)
 
     def parts(self, container: Container, blob: Blob) -> Iterator[Blob]:

@@ -1,4 +1,4 @@
-"""What a store is built with: what the caller says, else what it was built with, else what suits the documents."""
+"""The groups of a sync: which are asked for, what they are built with, and making them of batches of documents."""
 
 from __future__ import annotations
 
@@ -9,19 +9,24 @@ from itertools import islice
 from typing import Any
 
 from spolia.core.operator import Operator
-from spolia.errors import GroupError, ManifestMismatch
+from spolia.errors import DocumentError, GroupError, ManifestMismatch
+from spolia.indexing.readers.reader import Reading
 from spolia.indexing.splitters.sized_splitter import SlidingWindow, TokenCounter
 from spolia.indexing.sync.files import FileListing
+from spolia.indexing.sync.metadata import DocumentLabels
 from spolia.indexing.sync.prefetch import Prefetch, Unreadable
+from spolia.indexing.sync.report import DocumentReport, NodeCount
 from spolia.models.protocols import Embedder, SparseEmbedder
-from spolia.stores.backends.rows import Unmade
+from spolia.stores.backends.rows import SourceRow, Unmade
 from spolia.stores.corpus import NodeGroup, refuse_no_groups
 from spolia.stores.definition import Definition, Embedding, Part, Pieces, Transform
 from spolia.stores.groups.definitions import GroupDefinitions, refuse_other, ways_out
-from spolia.stores.groups.nodes import Availability, GroupBuild
+from spolia.stores.groups.group_build import store
+from spolia.stores.groups.nodes import Availability, CutPieces, GroupBuild, GroupNodes, grow, passes
 from spolia.stores.lexical.analysis import Analyzer, analyzer_for
 from spolia.stores.manifest import Manifest, embedder_of, in_order, manifest_of, signature, transform_of
 from spolia.stores.staging import AnyWriter
+from spolia.types import Document
 
 SAMPLED_FILES = 40
 _SAMPLED_CHARACTERS = 5_000
@@ -237,3 +242,162 @@ def _samples(found: FileListing, taking: Prefetch) -> Iterable[str]:
             yield taking.sample(file).document.text[:_SAMPLED_CHARACTERS]
         except Unreadable:
             continue  # it is recorded when its turn comes
+
+
+@dataclass
+class BatchItem:
+    """A source that was read and waits to be stored with others.
+
+    Args:
+        is_new: it was not known.
+        pieces: of which its nodes are made, as far as they were found when it was read.
+        parts: number of the files in it.
+        within: uri of the container that it stands in.
+        beside: what was seen of the pictures that it names, by uri.
+    """
+
+    reading: Reading
+    row: SourceRow
+    is_new: bool
+    pieces: CutPieces = field(default_factory=dict[str, Any])
+    parts: int = 0
+    within: str = ""
+    beside: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def weight(self) -> int:
+        """How much memory it takes, in characters and bytes."""
+        document = self.reading.document
+        return len(document.text) + len(document.boxes.packed) + sum(image.size for image in self.reading.images)
+
+
+@dataclass
+class Batch:
+    """Puts documents into the store with the nodes of all groups, and reports.
+
+    Args:
+        writer: of the store.
+        growths: the groups, in order.
+        main: name of the group whose nodes the report counts.
+        labels: what the caller says of files.
+    """
+
+    writer: AnyWriter
+    growths: Sequence[GroupBuild]
+    main: str
+    labels: DocumentLabels
+    pending: list[BatchItem] = field(default_factory=list)
+    tried: set[str] = field(default_factory=set)
+    """Documents of which a group could not be made, by their ids."""
+    counted: set[str] = field(default_factory=set)
+    """Documents whose reports tell the nodes that they have by now, by their ids."""
+
+    @property
+    def weight(self) -> int:
+        """How much waits, in characters and bytes of pictures."""
+        return sum(filed.weight for filed in self.pending)
+
+    def flush(self) -> Iterator[tuple[BatchItem, DocumentReport | Unreadable]]:
+        """Store what waits; for each file its report, or why it could not be cut.
+
+        A document that some groups could not be made of is stored with the others. Of one that is there already,
+        nothing is made again.
+        """
+        pending, self.pending = self.pending, []
+        fresh: dict[str, Document] = {}
+        for filed in pending:
+            document = filed.reading.document
+            if document.id not in fresh and not self.writer.holds(document):
+                fresh[document.id] = document
+        pieces = {filed.reading.document.id: filed.pieces for filed in reversed(pending)}
+        grown = {one.document.id: one for one in grow(list(fresh.values()), self.growths, prepared=pieces)}
+        for filed in pending:
+            try:
+                yield filed, self._put(filed, grown.pop(filed.reading.document.id, None))
+            except Unreadable as failure:
+                yield filed, failure
+
+    def recount(self, document: Document) -> int:
+        """Bring the reports of a document's sources in step with its nodes, which were made otherwise; their number."""
+        self.counted.add(document.id)
+        counted = NodeCount(self._embedder)
+        counted.count(self.writer.nodes(document.id, self.main))
+        for row in self.writer.holders(document.id):
+            if row.report:
+                self.writer.touch(row.but(report=counted.on(DocumentReport.of(row.report), document).json))
+        return counted.nodes
+
+    def _put(self, filed: BatchItem, one: GroupNodes | None) -> DocumentReport:
+        """Store a document and what could be made of it; None where it is there already.
+
+        Raises:
+            Unreadable: no group could be made of it.
+        """
+        document, counted = filed.reading.document, NodeCount(self._embedder)
+        self.counted.add(document.id)
+        if one is None and not self.writer.holds(document):  # what was there has gone with what its source held
+            (one,) = grow([document], self.growths)
+        if one is None:
+            counted.count(self.writer.nodes(document.id, self.main))
+            report = counted.on(self._report(filed), document)
+            self._store(filed, report)
+            return report
+        self._refuse_unmade(filed, one)
+        report = self._report(filed)
+        nodes = one.made.get(self.main)
+        if isinstance(nodes, list):
+            counted.count(nodes)
+            report = counted.on(report, document)
+        elif nodes is not None:
+            one.made[self.main] = counted.over(nodes)
+        self._store(filed, report)
+        store(self.writer, one)
+        self._refuse_unmade(filed, one)
+        return self._corrected(filed, report, one, counted)
+
+    def _store(self, filed: BatchItem, report: DocumentReport) -> None:
+        document, images = filed.reading.document, filed.reading.images
+        row = filed.row.but(document=document.id, report=report.json)
+        self.writer.put(document, (), row, {image.content_hash: image.data for image in images})
+
+    def _refuse_unmade(self, filed: BatchItem, one: GroupNodes) -> None:
+        if one.failures:
+            self.tried.add(one.document.id)
+            if not one.made:
+                reason = next(iter(one.reasons.values()))
+                is_away = any(map(passes, one.failures.values()))  # which is not the document's fault
+                raise Unreadable(filed.row, reason, None if is_away else DocumentError(reason))
+
+    def _corrected(self, filed: BatchItem, said: DocumentReport, one: GroupNodes, counted: NodeCount) -> DocumentReport:
+        """The report once all nodes were made: those of a long document are counted as they pass."""
+        report, document = self._report(filed), filed.reading.document
+        report = counted.on(report, document) if self.main in one.made else report
+        if report != said:
+            self.writer.touch(filed.row.but(document=document.id, report=report.json))
+        return report
+
+    @property
+    def _embedder(self) -> Embedder | SparseEmbedder | None:
+        embedders = (embedder for growth in self.growths if growth.group == self.main for embedder in growth.embedders)
+        return next(embedders, None)
+
+    def _report(self, filed: BatchItem) -> DocumentReport:
+        """What the reader noticed; of the nodes, nothing yet."""
+        reading, document, declared = filed.reading, filed.reading.document, self.writer.declared
+        return DocumentReport(
+            reader=document.id.rpartition(".")[2],
+            characters=len(document.text),
+            pages=len(document.pages),
+            empty_pages=reading.empty_pages,
+            ocr_pages=reading.ocr_pages,
+            tables=sum(region.kind == "table" for region in document.regions),
+            images=len(reading.images),
+            dropped=reading.dropped,
+            parts=filed.parts,
+            within=filed.within,
+            encoding=reading.encoding,
+            warnings=(*reading.warnings, *(declared.misfits(document.meta) if declared else ())),
+            lacks=reading.lacks,
+            beside=filed.beside,
+            labels=self.labels.mark(document.uri),
+        )
