@@ -232,6 +232,11 @@ SLIPS: dict[str, tuple[Callable[[Any], object], type[SpoliaError], str]] = {
         WiringError,
         r"llm='gpt-4' \(str\)\. Write a LanguageModel\.$",
     ),
+    "a list of arms": (
+        lambda corpus: odd.Branch([BM25(corpus.group()), BM25(corpus.group())]),
+        WiringError,
+        r"arm 0 of Branch\. Write each of its items by itself: Branch\(a, b\)\.$",
+    ),
     "one keyword": (
         lambda _: odd.KeywordFilter("tide"),
         WiringError,

@@ -198,6 +198,8 @@ BAD = [
     ("- Identity\n" * (MAX_NODES + 1), "more than"),
     ("x" * 1_000_001, "at most 1,000,000 are read"),
     ("Guard: {body: Identity, fallbck: Identity}", "no field 'fallbck'.* The nearest is fallback"),
+    ("own:language: {top_k: 1}", r"no field 'top_k'.* Write \{own:language: \{arguments: \{top_k: ...\}\}\}\."),
+    ("language", "There is no operator 'language'. The nearest is own:language; write that."),
     ("- own:language\n- own:walked\n", "walked takes State, not str"),
     ("Route: {router: own:language, arms: {en: Identity}, default: fr}", "The default 'fr' is no arm of Route"),
 ]

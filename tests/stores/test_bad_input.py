@@ -61,7 +61,9 @@ def test_a_text_file(fast_folder: Path) -> None:
 def test_a_folder_of_something_else(fast_folder: Path) -> None:
     (fast_folder / "photos").mkdir()
     (fast_folder / "photos" / "1.jpg").write_text("")
-    assert "a folder without corpus.db; it was not touched. Name another path" in refused(fast_folder / "photos")
+    said = refused(fast_folder / "photos")
+    assert "a folder without corpus.db; it was not touched. Name another path" in said
+    assert f"indexed first: spolia index {fast_folder / 'photos'} --store {fast_folder / 'photos'}.spolia." in said
 
 
 @pytest.mark.slow

@@ -91,7 +91,7 @@ app = typer.Typer(
 @app.callback()
 def _common(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+        bool, typer.Option("--version", metavar="", help="Print the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None: ...
 

@@ -18,7 +18,8 @@ STORES = "The store: a folder that `spolia index` makes, or postgresql://USER@HO
 def option(usage: str, help: str, **more: Any) -> Any:
     """An option as it is written, `--save FILE`, whose help does not show its default."""
     name, _, metavar = usage.partition(" ")
-    return typer.Option(name, metavar=metavar or None, help=help, show_default=False, **more)
+    metavar = metavar or ("NUMBER" if "min" in more else "")  # None would show `<bool>`, as if a switch took a value
+    return typer.Option(name, metavar=metavar, help=help, show_default=False, **more)
 
 
 def argument(metavar: str, help: str) -> Any:
@@ -132,6 +133,7 @@ def spread(body: Callable[..., Exit]) -> Callable[..., Exit]:
         return body(whole, **given)
 
     every = [(one, declared) for one in shared.values()] + [(one, hints) for one in own]
+    every.sort(key=lambda one: {"store": -1, "json": 1}.get(one[0].name, 0))  # first and last in each help
     taken = [one.replace(kind=Parameter.KEYWORD_ONLY, annotation=types[one.name]) for one, types in every]
     command.__signature__ = Signature(taken)  # type: ignore[attr-defined]
     command.__annotations__ = {one.name: one.annotation for one in taken}

@@ -667,7 +667,10 @@ def checked_operator(found: object, place: str) -> Operator[Any, Any]:
             f"{name} is a plain function, not an operator, as {place}. Write @step above its definition, "
             "with its argument and result annotated."
         )
-    raise WiringError(f"{found!r} is not an operator, as {place}. Write an instance of Operator.")
+    advice = (
+        "each of its items by itself: Branch(a, b)" if isinstance(found, list | tuple) else "an instance of Operator"
+    )
+    raise WiringError(f"{found!r:.80} is not an operator, as {place}. Write {advice}.")
 
 
 @dataclass(frozen=True)

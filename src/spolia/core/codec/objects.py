@@ -107,6 +107,8 @@ class ClassPlan:
             return self.by_name[name]
         near = nearest(name, tuple(self.by_name))
         advice = f"The nearest is {near}; write that." if near else "Take it out."
+        if issubclass(self.cls, Function):
+            advice = f"Write {{{self.id}: {{arguments: {{{name}: ...}}}}}}."
         raise CodecError(f"{self.id} has no field {name!r}. It has: {self._names()}. {advice}", (name,))
 
     def _made(self, fields: dict[str, Any]) -> Any:

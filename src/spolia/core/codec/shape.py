@@ -147,7 +147,7 @@ class DecodeContext:
         package, _, rest = name.partition(":")
         nouns = vars(types) if kind == "operator" else {}
         fitting = tuple(known for known in self.known if known not in nouns and bool(rest) is (":" in known))
-        near = nearest(name, fitting)
+        near = next((known for known in self.known if known.endswith(f":{name}")), None) or nearest(name, fitting)
         if rest and near is None:
             return CodecError(
                 f"Nothing called {name!r} is known: no installed package {package!r} offers it as an operator. "

@@ -105,7 +105,8 @@ def _refuse_other_things(store: Path) -> None:
     if store.is_dir() and not any(store.iterdir()):
         raise NotAStore(f"There is no store at {store}: there is an empty folder. {advice}")
     there = "a folder without corpus.db" if store.is_dir() else _kind_of(store)
-    raise NotAStore(f"There is no store at {store}: there is {there}; it was not touched. Name another path.")
+    indexed = f" Documents are indexed first: spolia index {store} --store {store}.spolia." if store.is_dir() else ""
+    raise NotAStore(f"There is no store at {store}: there is {there}; it was not touched. Name another path.{indexed}")
 
 
 def _kind_of(path: Path) -> str:

@@ -1,1 +1,0 @@
-"""Published methods, one file each, named and cited."""
