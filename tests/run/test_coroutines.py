@@ -377,6 +377,23 @@ def test_a_run_is_entered_in_one_thread_pulled_from_others_and_left_in_a_third()
     assert run._pool is None
 
 
+def test_where_a_run_was_entered_that_was_left_elsewhere_nobody_has_its_rights() -> None:
+    @step
+    def told(query: Query) -> Query:
+        return query.rewritten(f"{sorted(access())}")
+
+    run, context = Run(principal="ann"), copy_context()
+    context.run(run.__enter__)
+    assert context.run(told, Query("q")).text == "['ann']"
+    run.__exit__(None, None, None)
+    assert context.run(access) == frozenset()
+    assert context.run(told, Query("q")).text == "[]"
+    assert context.run(told.batch, [Query("q")])[0].text == "[]"  # type: ignore[union-attr]
+    assert run(told, Query("q")).text == "['ann']"
+    with run:
+        assert told(Query("q")).text == "['ann']"
+
+
 def test_leaving_a_run_where_it_was_not_entered_changes_nothing_there() -> None:
     run, other = Run(principal="ann"), Run(principal="bob")
     context = copy_context()

@@ -349,6 +349,29 @@ class Frame(Costs):
             frame = frame.parent
 
 
+class Outside(Frame):
+    """What stays where a run was entered that was left in another thread: as without a run."""
+
+    __slots__ = ()
+
+    def step(self, op: Operator[A, B], value: A) -> B:
+        surrounding.set(None)
+        return op(value)
+
+    def batch(self, op: Operator[A, B], values: Sequence[A], rows: Sequence[int] | None) -> list[B | Failure]:
+        surrounding.set(None)
+        return op.batch(values)
+
+    def pin(self, key: object, open: Callable[[], T], serves: Callable[[T], bool]) -> T:
+        return open()
+
+    def access(self) -> frozenset[str]:
+        return frozenset()
+
+    def narrowing(self) -> Filter | None:
+        return None
+
+
 def _is_tail(op: Operator[Any, Any] | None, parent: Frame) -> bool:
     return parent.op is not None and any(op is last for last in parent.op.tail())
 
@@ -368,4 +391,4 @@ def pool_of(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="spolia")
 
 
-__all__ = ["Frame", "pool_of"]
+__all__ = ["Frame", "Outside", "pool_of"]

@@ -22,7 +22,7 @@ from spolia.errors import WiringError
 from spolia.journal.cache import Cache
 from spolia.journal.trace import Journal, new_run_id
 from spolia.run.budget import Budget, Limiter
-from spolia.run.frame import Frame, _opening, pool_of
+from spolia.run.frame import Frame, Outside, _opening, pool_of
 from spolia.run.lane import Lane
 from spolia.run.shared_results import MOST_BYTES, SharedResults
 from spolia.run.stream import Scope
@@ -101,6 +101,7 @@ class Run:
         )  # a number for each, without a lock
         self._looks: Counter[type[Operator[Any, Any]]] = Counter()
         self._entered = 0
+        self._doors: list[Frame] = []
         self.root = Frame(self, None, None)
         if budget is not None:
             self.root.limiters = (Limiter(budget, "this run"),)
@@ -110,18 +111,25 @@ class Run:
     def __enter__(self) -> Self:
         _outer.set((*_outer.get(), surrounding.get()))
         _leave()
-        surrounding.set(self.root)
+        surrounding.set(door := self.root.aside(self.scope))
         with self.lock:
             self._entered += 1
+            self._doors.append(door)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if surrounding.get() is self.root and (outer := _outer.get()):
+        door = surrounding.get()
+        if door in self._doors and (outer := _outer.get()):
             _outer.set(outer[:-1])
             surrounding.set(outer[-1])
         with self.lock:
             self._entered -= 1
             last = not self._entered
+            self._doors = [one for one in self._doors if one is not door]
+            if last:
+                for left in self._doors:  # where it was entered, and not left
+                    left.__class__ = Outside
+                self._doors = []
         interrupts = isinstance(error, KeyboardInterrupt | SystemExit)
         if interrupts or (last and error is not None and not isinstance(error, Exception)):
             self.cancel()  # a cancelled task leaves the run to the other tasks that have entered it
