@@ -72,7 +72,14 @@ def test_a_database_answers_as_exact_search_does_and_follows(
     assert corpus.snapshot().check() == []
 
 
-@pytest.mark.parametrize("point", ["databases.follow", "databases.followed", "publish.commit"])
+@pytest.mark.parametrize(
+    ("settings", "point"),
+    [
+        *((DATABASES[0], point) for point in ("databases.follow", "databases.followed", "publish.commit")),
+        *((database, "databases.followed") for database in DATABASES[1:]),
+    ],
+    indirect=["settings"],
+)
 def test_a_killed_writer_leaves_a_database_that_the_next_one_mends(
     tmp_path: Path, settings: Database, point: str
 ) -> None:
@@ -95,6 +102,7 @@ def test_a_killed_writer_leaves_a_database_that_the_next_one_mends(
     assert corpus.snapshot().check() == []
 
 
+@pytest.mark.parametrize("settings", DATABASES[:1], indirect=True)
 def test_writers_killed_one_after_the_other_leave_what_readers_see_and_the_next_one_cleans_up(
     tmp_path: Path, settings: Database
 ) -> None:

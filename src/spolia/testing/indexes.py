@@ -88,10 +88,12 @@ class IndexContract:
 
     Class attributes:
         exact: it finds the same as exact search; else at least 95 % of it.
+        many: more keys than the database gives in one reply.
         processes: another process may read what this one holds open; else only after it was closed.
     """
 
     exact: ClassVar[bool] = False
+    many: ClassVar[int] = 12_000
     processes: ClassVar[bool] = True
 
     def settings(self, place: Path) -> Database:
@@ -194,7 +196,7 @@ class IndexContract:
     def test_keys_come_from_more_than_one_page(self, tmp_path: Path) -> None:
         import numpy as np
 
-        keys = list(range(5, 36_000, 3))
+        keys = list(range(5, 3 * self.many, 3))
         with self.opened(tmp_path) as index:
             index.add(keys, np.random.default_rng(2).normal(size=(len(keys), DIMENSION)).astype(np.float32))
             assert sorted(index.keys()) == keys
@@ -294,7 +296,7 @@ class IndexContract:
 class ServerContract(IndexContract):
     """Tests of a database on a server, besides those of every index; no answer after `patience_s` is an error."""
 
-    patience_s: ClassVar[float] = 3.0
+    patience_s: ClassVar[float] = 1.5
 
     def at(self, url: str, timeout_s: float) -> Database:
         """The settings for a server at another address."""

@@ -10,14 +10,18 @@ from typing import ClassVar
 import pytest
 
 from spolia.errors import StoreBusy, StoreError, StoreUnavailable
-from spolia.stores.adapters.qdrant import Qdrant
+from spolia.stores.adapters.qdrant import Qdrant, QdrantCollection
 from spolia.testing.indexes import DIMENSION, NAME, IndexContract, ServerContract, clustered
 from tests.stores.adapters.doubles import QdrantDouble
 
 
 @pytest.mark.slow
 class TestEmbedded(IndexContract):
-    exact, processes = True, False
+    exact, processes, many = True, False, 1_200
+
+    def test_keys_come_from_more_than_one_page(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[override]
+        monkeypatch.setattr(QdrantCollection, "most_rows", 500)
+        super().test_keys_come_from_more_than_one_page(tmp_path)
 
     def settings(self, place: Path) -> Qdrant:
         return Qdrant()
