@@ -54,16 +54,14 @@ def own(named: Sequence[str] | None) -> UserModules:
 
 
 def _readers(place: str, said: object) -> Mapping[str, FileReader | Reads]:
-    if isinstance(said, Mapping) and all(isinstance(name, str) and callable(_read(one)) for name, one in said.items()):
+    pairs = list(said.items()) if isinstance(said, Mapping) else []
+    reads = [callable(one) or callable(getattr(one, "read", None)) for _, one in pairs]
+    if isinstance(said, Mapping) and all(reads) and all(isinstance(name, str) for name, _ in pairs):
         return said
     raise QueryError(
         f"--known {place}: {READERS} is {said!r:.100}. Write {READERS} = {{'*.foo': my_function, '*.pdf': PdfReader()}}"
         ", patterns with functions or readers."
     )
-
-
-def _read(reader: object) -> object:
-    return reader if callable(reader) else getattr(reader, "read", None)
 
 
 def _things(named: str) -> dict[str, Any]:

@@ -64,7 +64,8 @@ def across(
     for group in several:
         arms += [_arm(group, model, depth, filter) for model in models]
         arms += [] if models else [BM25(group, depth, group.name, filter)]
-    cut = [_cut(arm, bound) for arm, bound in zip(arms, _bounds(arms, at_least), strict=True)]
+    bounded = zip(arms, _bounds(arms, at_least), strict=True)
+    cut = [arm if bound is None else arm >> Cut(at_least=bound) for arm, bound in bounded]
     return Branch(*cut) >> (ReciprocalRankFusion(top_k=top_k) if fusion is None else fusion)
 
 
@@ -81,7 +82,3 @@ def _bounds(arms: Sequence[Arm], at_least: float | Mapping[str, float] | None) -
     if unknown := sorted(set(at_least) - set(sources)):
         raise WiringError(f"There is a cut-off for {unknown[0]!r}. Write one for some of: {', '.join(sources)}.")
     return [at_least.get(source) for source in sources]
-
-
-def _cut(arm: Operator[Query, Ranking], at_least: float | None) -> Operator[Query, Ranking]:
-    return arm if at_least is None else arm >> Cut(at_least=at_least)

@@ -139,7 +139,9 @@ class YamlReader:
             raise self.error(event, f"a number of {len(text)} characters; at most {MAX_DIGITS} are read.")
         if INT.match(text):
             return int(text)
-        return float(text.replace(".", "", 1) if NOT_FINITE.match(text) else text) if _is_float(text) else text
+        if NOT_FINITE.match(text):
+            return float(text.replace(".", "", 1))
+        return float(text) if FLOAT.match(text) else text
 
     def _wants_key(self) -> bool:
         return bool(self.stack) and isinstance(self.stack[-1].held, dict) and self.stack[-1].key is None
@@ -174,10 +176,6 @@ class YamlReader:
 
 def _line(event: yaml.Event) -> int:
     return event.start_mark.line + 1 if event.start_mark else 1
-
-
-def _is_float(text: str) -> bool:
-    return bool(FLOAT.match(text) or NOT_FINITE.match(text))
 
 
 class YamlWriter(yaml.SafeDumper):

@@ -130,7 +130,7 @@ class OpenAIServer:
         self._served = list(served or (ServedReply(),))
         self._lock = threading.Lock()
         self.stopping = threading.Event()
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _responder(self))
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), type("Responder", (_Responder,), {"serving": self}))
         self._http.daemon_threads = True
         self._http.block_on_close = False
         self.url = f"http://127.0.0.1:{self._http.server_address[1]}/v1"
@@ -162,13 +162,6 @@ def closed_port_url() -> str:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{probe.getsockname()[1]}/v1"
-
-
-def _responder(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
-    class Responder(_Responder):
-        serving = server
-
-    return Responder
 
 
 class _Responder(BaseHTTPRequestHandler):

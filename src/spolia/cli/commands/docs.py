@@ -246,24 +246,20 @@ def _node(node: Node) -> list[RenderableType]:
 def _quality(found: Quality) -> Table:
     from rich.text import Text
 
+    given_up = f", {found.given_up} of them not tried again until they change" if found.given_up else ""
     rows = {
         "pages": f"{found.pages}, {found.empty_pages} of them empty, {found.ocr_share:.0%} by OCR"
         if found.pages
         else "",
         "text": f"{found.characters} characters, {found.chunks} passages",
         "beside it": f"{found.tables} tables, {found.images} pictures",
-        "failed": _failed(found),
+        "failed": f"{found.failed}{given_up}" if found.failed else "",
         "not read": ", ".join(f"{count} {name}" for name, count in found.dropped),
         "encodings found out": ", ".join(f"{name} {count}" for name, count in found.encodings),
         "same bytes": "; ".join(", ".join(uris) for uris in found.copies[:SAME_SHOWN]),
         "same words": "; ".join(", ".join(uris) for uris in found.same_text[:SAME_SHOWN]),
     }
     return table((Text(name, "dim"), one_line(said, 300)) for name, said in rows.items() if said)
-
-
-def _failed(found: Quality) -> str:
-    given_up = f", {found.given_up} of them not tried again until they change" if found.given_up else ""
-    return f"{found.failed}{given_up}" if found.failed else ""
 
 
 def _noticed(one: StoredSource) -> RenderableType:

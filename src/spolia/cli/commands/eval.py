@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -113,16 +113,10 @@ def evaluate(
     )
     for path in report or ():
         written(found, path, traces)
-    screen.give(**_given(found), chosen=chosen[0] if len(chosen) == 1 else dict(zip(flows, chosen, strict=True)))
+    alone = found.flows[0].json() if len(found.flows) == 1 else {}  # then what is said of it stands at the top
+    screen.give(**found.json() | alone, chosen=chosen[0] if len(chosen) == 1 else dict(zip(flows, chosen, strict=True)))
     _show(screen, found)
     return Exit.PARTLY if any(one.failures for one in found.flows) else Exit.DONE
-
-
-def _given(found: Report) -> dict[str, Any]:
-    """The report; that of a single flow has what is said of it at the top."""
-    return (found.flows[0].json() if len(found.flows) == 1 else {}) | {
-        name: value for name, value in found.json().items() if len(found.flows) > 1 or name not in ("data", "n")
-    }
 
 
 def _show(screen: Screen, found: Report) -> None:

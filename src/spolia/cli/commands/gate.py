@@ -60,6 +60,7 @@ def gate(
     """
     from spolia.cli.experiments import EvaluationRun
     from spolia.cli.gate_options import GateOptions
+    from spolia.evaluation.report.gate_report import markdown
 
     screen = Screen(json=given.json)
     refuse_other_kinds(report or (), KINDS)
@@ -95,7 +96,8 @@ def gate(
     assert before is not None
     found = asked.gated(said.flow, before, **decides)
     for path in report or ():
-        path.write_text(_text(found, path), "utf-8", errors="backslashreplace")
+        text = markdown(found) if path.suffix == ".md" else json_text(found.json()) + "\n"
+        path.write_text(text, "utf-8", errors="backslashreplace")
     screen.give(**found.json())
     _show(screen, found)
     return Exit.DONE if found.passed else Exit.WORSE
@@ -135,12 +137,6 @@ def _deciding(tolerances: Sequence[str], rule: str) -> dict[str, Any]:
         else:
             general = value
     return {"tolerance": general, "tolerances": each, "rule": rule or "not-worse"}
-
-
-def _text(found: Gate, path: Path) -> str:
-    from spolia.evaluation.report.gate_report import markdown
-
-    return markdown(found) if path.suffix == ".md" else json_text(found.json()) + "\n"
 
 
 def _show(screen: Screen, found: Gate) -> None:

@@ -53,7 +53,10 @@ class Evaluator:
             case Literal(value=value):
                 return value
             case Variable(name=name):
-                return _variable(name, row)
+                if name not in row:
+                    known = ", ".join(one for one in row if one != GROUP)
+                    raise StatementError(f"There is no variable {name!r} here. There are: {known or 'none'}.")
+                return row[name]
             case Operation(mark=mark, arguments=arguments):
                 return self._result(mark, [self(one, row) for one in arguments])
             case FunctionCall():
@@ -100,13 +103,6 @@ def aggregates(of: Expression) -> bool:
     if isinstance(of, FunctionCall) and of.name in AGGREGATES:
         return True
     return isinstance(of, FunctionCall | Operation) and any(map(aggregates, of.arguments))
-
-
-def _variable(name: str, row: Row) -> Any:
-    if name not in row:
-        known = ", ".join(one for one in row if one != GROUP)
-        raise StatementError(f"There is no variable {name!r} here. There are: {known or 'none'}.")
-    return row[name]
 
 
 def _item(of: Any, index: Any) -> Any:
@@ -161,16 +157,13 @@ def answered(statement: str, graph: PropertyGraph, limits: QueryLimits) -> Query
         for clause in clauses:
             rows = running.after(clause, rows)
         first = next(rows, None)
-        columns = _columns(clauses[-1], first)
+        last = clauses[-1]
+        assert isinstance(last, Project)
+        columns = list(first) if first is not None else [name for name, _ in last.items]
         told = (tuple(shown(row[name]) for name in columns) for row in ([] if first is None else chain([first], rows)))
         return QueryRows.read(columns, told, statement, limits)
     except RecursionError as error:
         raise StatementError("The statement is nested too deeply. Write a simpler one.") from error
-
-
-def _columns(last: Clause, row: Row | None) -> list[str]:
-    assert isinstance(last, Project)
-    return list(row) if row is not None else [name for name, _ in last.items]
 
 
 class _Execution:
@@ -253,8 +246,10 @@ class _Execution:
         for row, items in pairs:
             self.meter.keep()
             found.append((row, items))
+        names = {item: Variable(name) for name, item in reversed(clause.items)}  # sorted by what stands in the result
         for of, down in reversed(clause.order):
-            found.sort(key=lambda pair: rank(self.value(_named(of, clause), pair[0] | pair[1])), reverse=down)
+            by = names.get(of, of)
+            found.sort(key=lambda pair: rank(self.value(by, pair[0] | pair[1])), reverse=down)
         return iter(found)
 
     def _count(self, of: Expression | None) -> int:
@@ -262,8 +257,3 @@ class _Execution:
         if not isinstance(found, int) or isinstance(found, bool) or found < 0:
             raise StatementError(f"SKIP and LIMIT count, and {found!r:.40} is no count. Write a whole number.")
         return found
-
-
-def _named(of: Expression, clause: Project) -> Expression:
-    """What is sorted by, by the name that it has in the result, where it stands there."""
-    return next((Variable(name) for name, item in clause.items if item == of), of)

@@ -104,7 +104,8 @@ class _Parser:
         found = self.expression()
         if self.word("as"):
             return self.name(), found
-        return _written(self.tokens[begin : self.at]), found
+        read = self.tokens[begin : self.at]
+        return "".join(token.text if token.kind != "text" else f"'{token.text}'" for token in read), found
 
     def sorted_by(self) -> tuple[Expression, bool]:
         found = self.expression()
@@ -322,7 +323,3 @@ def _number(text: str) -> int | float:
     if text.isdigit() and len(text) > 18:
         raise StatementError(f"{text[:30]} is larger than 64 bits. Write a smaller number.")
     return int(text) if text.isdigit() else float(text)
-
-
-def _written(tokens: list[CypherToken]) -> str:
-    return "".join(token.text if token.kind != "text" else f"'{token.text}'" for token in tokens)

@@ -16,7 +16,7 @@ from spolia.stores.backends.rows import SourceRow, in_batches
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.lexical.analysis import Analyzer, analyzer_for
 from spolia.stores.manifest import GroupEmbedding, Manifest
-from spolia.types import Document, Node, Span, digest_of
+from spolia.types import Node, Span, digest_of
 
 if TYPE_CHECKING:
     from spolia.stores.writer import Writer
@@ -101,26 +101,17 @@ def _write(writer: Writer, data: DataSet, embedder: Embedder | None, manifest: M
     told(done, total)
     for some in in_batches((one for one in data.passages() if one.id not in there), AT_ONCE):
         for one in some:
-            _put(writer, one)
-        if embedder is not None:
-            _embed(writer, embedder)
+            node = Node(f"{one.id}/{GROUP}", one.text, one.id, GROUP, Span(0, len(one.text)), one.title)
+            writer.put(one, [node], SourceRow(one.id, len(one.text), content_hash=one.digest.hex()))
+        if embedder is not None and (lacking := list(writer.unembedded(GROUP, embedder.name))):
+            vectors = embedder.embed([text for _, text in lacking], kind="passage")
+            writer.add_vectors(embedder.name, [content for content, _ in lacking], vectors)
         done += len(some)
         told(done, total)
         if done < total and pace.is_due:
             writer.remember(source, {item: f"{done} of {total}"})
             pace.past(writer.publish)
     writer.remember(source, {item: ""})
-
-
-def _put(writer: Writer, passage: Document) -> None:
-    node = Node(f"{passage.id}/{GROUP}", passage.text, passage.id, GROUP, Span(0, len(passage.text)), passage.title)
-    writer.put(passage, [node], SourceRow(passage.id, len(passage.text), content_hash=passage.digest.hex()))
-
-
-def _embed(writer: Writer, embedder: Embedder) -> None:
-    if lacking := list(writer.unembedded(GROUP, embedder.name)):
-        vectors = embedder.embed([text for _, text in lacking], kind="passage")
-        writer.add_vectors(embedder.name, [content for content, _ in lacking], vectors)
 
 
 class Pace:

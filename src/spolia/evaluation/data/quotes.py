@@ -65,7 +65,7 @@ def located(passages: Iterable[Document], documents: Iterable[Document]) -> Loca
     ['d[7:22]']
     """
     kept = tuple(documents)
-    return Located(kept, {one.id: tuple(_places(one.text.strip(), kept)) for one in passages})
+    return Located(kept, {one.id: tuple(q for d in kept for q in _in(d, one.text.strip())) for one in passages})
 
 
 def joined(passages: Iterable[Document], by: str = "title") -> Located:
@@ -154,11 +154,6 @@ def _whole(text: str, quote: Quote) -> bool:
 def _of_word(character: str) -> bool:
     """Whether it is a part of a word, in scripts whose words blanks set apart."""
     return category(character)[0] in "LMN" and not _UNSPACED.match(character)
-
-
-def _places(text: str, documents: Sequence[Document]) -> Iterator[Quote]:
-    for document in documents:
-        yield from _in(document, text)
 
 
 def _in(document: Document, text: str) -> Iterator[Quote]:

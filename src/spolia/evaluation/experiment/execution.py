@@ -131,9 +131,11 @@ def ask(
         opening, places = opened(listed), whereabouts(asked, listed)
         known: Known = {}
         members: dict[Path | None, list[tuple[int, Named]]] = {}
+        file = None if path is None else Path(path)
         for at, (name, flow) in enumerate(by_name):
             found = _named(name, identity(flow, run, known))
-            members.setdefault(_file(path, data, found[0]), []).append((at, found))
+            own = file / f"{data}-{found[0].hex()[:16]}.experiment" if file is not None and file.is_dir() else file
+            members.setdefault(own, []).append((at, found))
         taken = [_named(str(one), identity(one, run, known)) for one in chosen]
         stores = {file: stack.enter_context(ScoreStore(file)) for file in members}
         parts = [_part(stores[file], flows_here, asked, taken) for file, flows_here in members.items()]
@@ -269,13 +271,6 @@ class FlowExecution:
 
 def _named(name: str, what: Mapping[str, Any]) -> Named:
     return digest_of(json.dumps(what)), {"name": name, **what}
-
-
-def _file(path: str | Path | None, data: str, digest: bytes) -> Path | None:
-    """The file itself, or in a folder the one of this flow."""
-    if path is None or not Path(path).is_dir():
-        return None if path is None else Path(path)
-    return Path(path) / f"{data}-{digest.hex()[:16]}.experiment"
 
 
 def _part(

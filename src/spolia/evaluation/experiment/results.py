@@ -234,7 +234,8 @@ def reported(experiment: Experiment, table: ScoreTable, threads: int) -> Report:
         measured = tuple(_measured(table, one, index, at) for at, one in enumerate(estimates))
         intervals = tuple(one.interval(index) for one in estimates)
         latency = Latency.of(answers, threads if flow.waiting else 1)
-        failures = tuple(_failures(table, index))
+        failed = (table.case(index, question) for question in table.failed[index].nonzero()[0].tolist())
+        failures = tuple((case.item.id, case.result) for case in failed if isinstance(case.result, Failure))
         given = (name, repr(flow), experiment.data, len(table.items), measured, intervals, failures, left)
         flows.append(Evaluation(*given, usage, spent, judging, latency, float(answers["seconds"].sum())))
     return Report(
@@ -252,13 +253,6 @@ def reported(experiment: Experiment, table: ScoreTable, threads: int) -> Report:
         notes=(*unsliced(experiment), *_too_short(experiment, table)),
         curves=tuple(_curves(table.flows, estimates)),
     )
-
-
-def _failures(table: ScoreTable, flow: int) -> Iterator[tuple[str, Failure]]:
-    for question in table.failed[flow].nonzero()[0].tolist():
-        case = table.case(flow, question)
-        assert isinstance(case.result, Failure)
-        yield case.item.id, case.result
 
 
 def _too_short(experiment: Experiment, table: ScoreTable) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +66,13 @@ def sliced(experiment: Experiment, table: ScoreTable) -> tuple[Slice, ...]:
     compared = [pairs(names, estimates) for *_, estimates in found]
     all_corrected = iter(corrected([one for several in compared for one in several], experiment.correction))
     return tuple(
-        Slice(field, kind, len(items), tuple(_scores(names, estimates)), tuple(next(all_corrected) for _ in several))
+        Slice(
+            field,
+            kind,
+            len(items),
+            tuple((name, str(one.measure), one.interval(at)) for one in estimates for at, name in enumerate(names)),
+            tuple(next(all_corrected) for _ in several),
+        )
         for (field, kind, items, estimates), several in zip(found, compared, strict=True)
     )
 
@@ -129,8 +135,3 @@ def _unpacked(value: object) -> object:
         return json.loads(value)
     except (ValueError, RecursionError):
         return value
-
-
-def _scores(names: Sequence[str], estimates: Sequence[Estimates]) -> Iterator[tuple[str, str, Interval | None]]:
-    for one in estimates:
-        yield from ((name, str(one.measure), one.interval(index)) for index, name in enumerate(names))

@@ -158,11 +158,9 @@ def _evidence(
             yield f"gold {gold}: {in_words(then)} then, {in_words(is_)} now"
     if old.order != new.order:
         for when, side in (("then", old), ("now", new)):
-            yield f"found {when}: {', '.join(_place(*one) for one in side.found[:SHOWN]) or 'nothing'}"
+            found = side.found[:SHOWN]
+            places = [name if start < 0 else f"{name}[{start}:{end}]" for name, start, end in found]
+            yield f"found {when}: {', '.join(places) or 'nothing'}"
     if old.answered != new.answered:
         yield f"answered then: {old.answer or 'nothing'}"
         yield f"answered now: {new.answer or 'nothing'}"
-
-
-def _place(name: str, start: int, end: int) -> str:
-    return name + (f"[{start}:{end}]" if start >= 0 else "")

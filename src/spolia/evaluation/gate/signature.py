@@ -76,7 +76,9 @@ class SearchedGroups(Value):
         known: dict[str, KnownDocument] = {}
         for id, (uri, content) in found.items():
             name = names[id] = next(one for one in _names(uri) if one not in known)
-            known[name] = KnownDocument(content, _cuts(cuts.get(id, {})))
+            cut = cuts.get(id, {}).items()
+            hashed = tuple((group, _hash(*map(repr, sorted(nodes))), len(nodes)) for group, nodes in cut)
+            known[name] = KnownDocument(content, hashed)
         return cls(groups, known, names)
 
     def among(self, wanted: Set[str], before: Mapping[str, KnownDocument]) -> dict[str, KnownDocument]:
@@ -124,10 +126,6 @@ def _names(name: str) -> Iterator[str]:
     """A name, and others for what has the same in another store."""
     yield name
     yield from (f"{name} ({number})" for number in count(2))
-
-
-def _cuts(groups: Mapping[str, list[Any]]) -> tuple[tuple[str, str, int], ...]:
-    return tuple((name, _hash(*map(repr, sorted(nodes))), len(nodes)) for name, nodes in groups.items())
 
 
 def _hash(*texts: str) -> str:

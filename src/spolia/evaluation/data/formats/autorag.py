@@ -174,8 +174,4 @@ def _meta(row: Mapping[str, Any], known: Sequence[str]) -> Meta:
 def _json(value: Any) -> str:
     if isinstance(value, datetime | date):
         return value.isoformat()
-    return json.dumps(value, ensure_ascii=False, default=_plain)
-
-
-def _plain(value: Any) -> Any:
-    return value.isoformat() if isinstance(value, datetime | date) else str(value)
+    return json.dumps(value, ensure_ascii=False, default=lambda one: getattr(one, "isoformat", one.__str__)())

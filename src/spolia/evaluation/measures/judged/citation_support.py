@@ -100,12 +100,8 @@ class SupportPrecision(_Support):
         alone = self.supports([(sentence, (passage,)) for passage in passages])
         others = [(sentence, passages[:at] + passages[at + 1 :]) for at in range(len(passages))]
         without = self.supports([pair for pair, enough in zip(others, alone, strict=True) if not enough])
-        rest = iter(without)
-        return [True if enough else _negated(next(rest)) if enough is False else None for enough in alone]
-
-
-def _negated(verdict: bool | None) -> bool | None:
-    return None if verdict is None else not verdict
+        rest = iter([None if verdict is None else not verdict for verdict in without])
+        return [True if enough else next(rest) if enough is False else None for enough in alone]
 
 
 def cited_sentences(answer: Answer) -> list[Cited]:

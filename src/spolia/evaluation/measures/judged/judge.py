@@ -66,7 +66,8 @@ class Decisions(Parser[tuple[bool | None, ...]]):
         found: list[bool | None] = []
         for line in reply.splitlines():
             try:
-                word = _CHOICE.parse(_first_words(line))
+                beginning = re.findall(r"\w+", line)[:3]  # `Statement 2: no`; after it stands the reason
+                word = _CHOICE.parse(" ".join(beginning))
             except ValueError:
                 continue
             found.append(None if word == UNDETERMINED else word == "yes")
@@ -79,11 +80,6 @@ def judging_role(file: str, parser: Parser[Any]) -> Role[Any]:
     """The role of a judge by its prompt file here, whose reply may be `undetermined`."""
     place = f"spolia:evaluation/measures/judged/prompts/{file}.txt"
     return Role(place, OrUndetermined(parser), default=UNDETERMINED)
-
-
-def _first_words(line: str) -> str:
-    """The beginning of a line, where its verdict stands, without the reason after it: `Statement 2: no`."""
-    return " ".join(re.findall(r"\w+", line)[:3])
 
 
 UNASKED = (ModelUnavailable, ModelRejected, BudgetSpent)
