@@ -52,7 +52,6 @@ MEANING = {
 
 
 def exit_of(error: errors.SpoliaError) -> Exit:
-    """The code for an error."""
     if isinstance(error, errors.PromptError):
         return Exit.USAGE
     if isinstance(error, errors.StoreError):
@@ -90,6 +89,14 @@ def guarded(body: Callable[P, Exit]) -> Callable[P, None]:
         raise typer.Exit(int(code))
 
     return run
+
+
+def subcommands(help: str, **bodies: Callable[..., Exit]) -> typer.Typer:
+    """Commands below one, by name."""
+    found = typer.Typer(help=help, no_args_is_help=True, add_completion=False)
+    for name, body in bodies.items():
+        found.command(name)(guarded(body))
+    return found
 
 
 def _explained(error: BaseException, screen: Screen) -> Exit:

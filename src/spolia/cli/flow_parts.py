@@ -116,7 +116,6 @@ def with_prompts(flow: Operator[Any, Any], folder: Path | None) -> Operator[Any,
 
 
 def from_file(name: str, parts: Parts) -> Operator[Query, Any]:
-    """The flow in a file."""
     from spolia.flow_files.files import load
 
     with in_words_of_the_command_line():

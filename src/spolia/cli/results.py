@@ -59,7 +59,6 @@ def indented(text: str, columns: int, style: str = "") -> Padding:
 
 
 def hit_data(hit: Hit) -> dict[str, Any]:
-    """A hit as plain data."""
     node = hit.node
     where = {"place": place_of(hit), "uri": node.uri, "document": node.document, "node": node.id}
     found = {"score": hit.score, "parts": dict(hit.parts), "text": node.text, "context": node.context}
@@ -67,21 +66,12 @@ def hit_data(hit: Hit) -> dict[str, Any]:
 
 
 def answer_data(answer: Answer, boxes: Callable[[Citation], Iterable[Box]] = lambda citation: ()) -> dict[str, Any]:
-    """An answer as plain data."""
     return {
         "answer": answer.text,
         "stop_reason": answer.stop_reason,
         "citations": [
-            {
-                "marker": citation.marker,
-                "place": citation.place,
-                "uri": citation.uri,
-                "document": citation.document,
-                "node": citation.node,
-                "quote": citation.quote,
-                "span": span_data(citation.span),
-                "boxes": [asdict(box) for box in boxes(citation)],
-            }
+            {name: getattr(citation, name) for name in ("marker", "place", "uri", "document", "node", "quote")}
+            | {"span": span_data(citation.span), "boxes": [asdict(box) for box in boxes(citation)]}
             for citation in answer.citations
         ],
     }

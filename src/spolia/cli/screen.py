@@ -147,7 +147,6 @@ class Screen:
             sys.stderr.write(visible(message) + "\n")
 
     def fail(self, message: str) -> None:
-        """Print what went wrong in red."""
         flat = visible(" ".join(message.split()))
         red, plain = ("\x1b[31m", "\x1b[0m") if sys.stderr.isatty() else ("", "")
         sys.stderr.write(f"{red}error: {flat}{plain}\n")

@@ -60,14 +60,12 @@ class StoreOptions:
 
     @property
     def limits(self) -> WorkerLimits:
-        """What reading one file may take."""
         from spolia.indexing.workers.protocol import WorkerLimits
 
         given = {"seconds": self.file_seconds, "memory_mb": self.file_mb}
         return WorkerLimits().but(**{name: value for name, value in given.items() if value is not None})
 
     def places(self) -> list[Path | Source]:
-        """Folders and sources."""
         from spolia.cli.sources import named
 
         return named(self.sources or (), self.more)
@@ -79,7 +77,6 @@ class StoreOptions:
         return MiniLM(self.weights, self.threads)
 
     def definitions(self, embedder: MiniLM, known: tuple[Any, ...]) -> dict[str, Definition]:
-        """What the file of groups says."""
         if self.groups is None:
             return {}
         from spolia.cli.flow_parts import in_words_of_the_command_line, model_at

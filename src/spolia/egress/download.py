@@ -92,9 +92,7 @@ def _one(url: str, public: bool, headers: Mapping[str, str], largest: int, limit
     with exchanged("GET", url, limits, headers=headers, public=public) as response:
         status = response.status
         said = tuple((name.lower(), value) for name, value in response.headers.items())
-        if status in _MOVED and response.headers.get("location"):
-            return Fetched(url, status, said, b"")
-        if status == 304:
+        if status == 304 or (status in _MOVED and response.headers.get("location")):
             return Fetched(url, status, said, b"")
         if status >= 400 or status in _MOVED or status < 200:
             raise _failed(status, dict(said))

@@ -91,7 +91,6 @@ class Definitions:
         return {"anyOf": [self.of(plan.by_name[plan.variadic].shape), held]} if plan.variadic else held
 
     def field(self, place: FieldPlace, described: dict[str, str]) -> Schema:
-        """One field with its description and default."""
         found = dict(self.of(place.shape))
         kind: Any = type(place.default)
         if issubclass(kind, Value) and (held := plan_of(kind)).required:
@@ -103,7 +102,6 @@ class Definitions:
         return found
 
     def of(self, shape: Shape) -> Schema:
-        """The schema of one shape."""
         if isinstance(shape, Scalars):
             names = sorted({NAMES[kind] for kind in shape.kinds})
             return {"type": names[0] if len(names) == 1 else names}

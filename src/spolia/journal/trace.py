@@ -131,7 +131,6 @@ def _columns(*row: Any) -> tuple[Any, ...]:
 
 
 def new_run_id() -> str:
-    """An id for a run."""
     return uuid.uuid4().hex[:12]
 
 

@@ -48,10 +48,7 @@ class HashingEmbedder(Value):
         return f"hashing-{self.dimension}" + (f"@{self.salt}" if self.salt else "")
 
     waits: ClassVar[bool] = False
-
-    @property
-    def scoped(self) -> bool:
-        return False
+    scoped: ClassVar[bool] = False
 
     def fingerprint(self) -> str:
         return f"{self.name}/{self.window}"
@@ -112,10 +109,7 @@ class HashingTokens(Value):
         return f"hashing-tokens-{self.dimension}"
 
     waits: ClassVar[bool] = False
-
-    @property
-    def scoped(self) -> bool:
-        return False
+    scoped: ClassVar[bool] = False
 
     def fingerprint(self) -> str:
         return f"{self.name}/{self.window}"

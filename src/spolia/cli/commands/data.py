@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spolia.cli.exit_codes import Exit, guarded
+from spolia.cli.exit_codes import Exit, subcommands
 from spolia.cli.options import AsJson, option
 from spolia.cli.screen import Screen, table
 from spolia.errors import DataError
@@ -27,8 +27,6 @@ LISTED = 40
 FORMS = "spolia, beir, autorag, trec, 2wikimultihopqa, hotpotqa, musique"
 Set = Annotated[Path, typer.Argument(metavar="DATA", help=f"A data set, a folder or a file: {FORMS}.")]
 From = Annotated[str, typer.Option("--from", metavar="FORM", help="The form of DATA; by default it is detected.")]
-
-data = typer.Typer(help="Data sets: show, convert, looks.", no_args_is_help=True, add_completion=False)
 
 
 def show(source: Set, form: From = "", json: AsJson = False) -> Exit:
@@ -199,6 +197,4 @@ def _listed(counted: dict[Any, int]) -> str:
     return ", ".join(shown[:LISTED]) + more
 
 
-data.command("show")(guarded(show))
-data.command("convert")(guarded(convert))
-data.command("looks")(guarded(looks))
+data = subcommands("Data sets: show, convert, looks.", show=show, convert=convert, looks=looks)

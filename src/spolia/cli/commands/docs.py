@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spolia.cli.commands.index import without_name
-from spolia.cli.exit_codes import Exit, guarded
+from spolia.cli.exit_codes import Exit, subcommands
 from spolia.cli.options import WAIT_S, AsJson, SeenBy, StorePath, Wait, Where, argument
 from spolia.cli.screen import Screen, one_line, table
 from spolia.errors import QueryError
@@ -27,10 +27,6 @@ if TYPE_CHECKING:
 Name = Annotated[str, argument("URI", "Path of the file in its folder, or id of the document.")]
 SHOWN = ("uri", "id", "title", "media_type", "characters", "bytes", "changed", "status")
 TEXT_SHOWN, SAME_SHOWN = 300, 5
-
-docs = typer.Typer(
-    help="The documents of a store: list, show, chunks, report, remove.", no_args_is_help=True, add_completion=False
-)
 
 
 def list_(store: StorePath, where: Where = None, access: SeenBy = None, json: AsJson = False) -> Exit:
@@ -162,18 +158,17 @@ def _comes_back(removed: StoredSource) -> str:
     return "If the file is still in the folder, the next `spolia index` adds it again: move the file away too."
 
 
-for _name, _command in (("list", list_), ("show", show), ("chunks", chunks), ("report", report), ("remove", remove)):
-    docs.command(_name)(guarded(_command))
+WHAT = "The documents of a store: list, show, chunks, report, remove."
+docs = subcommands(WHAT, list=list_, show=show, chunks=chunks, report=report, remove=remove)
 
 
 def document_data(one: StoredSource) -> dict[str, Any]:
-    """A document as plain data."""
     source, document = one.source, one.document
+    of_text = {name: getattr(document, name, "") for name in ("title", "media_type")}
     return {
         "uri": source.uri,
         "id": source.document,
-        "title": document.title if document else "",
-        "media_type": document.media_type if document else "",
+        **of_text,
         "characters": one.characters,
         "chunks": one.report.chunks if one.report and source.status == "indexed" else None,
         "status": source.status,
@@ -187,7 +182,6 @@ def document_data(one: StoredSource) -> dict[str, Any]:
 
 
 def node_data(node: Node) -> dict[str, Any]:
-    """A node as plain data."""
     from spolia.core.codec import encode
 
     return {"number": node.number, "id": node.id, "text": node.text, "context": node.context, "span": encode(node.span)}

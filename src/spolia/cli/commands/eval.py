@@ -34,7 +34,6 @@ def refuse_other_kinds(paths: Iterable[Path], kinds: Sequence[str] = KINDS) -> N
 
 
 def written(found: Report, path: Path, traces: Traces | None) -> None:
-    """Write a report."""
     if path.suffix == ".json":
         text = json_text(found.json(), ascii_only=False) + "\n"
     elif path.suffix == ".md":
@@ -145,5 +144,4 @@ def _more(screen: Screen, number: int, what: str) -> None:
 
 
 def as_table(made: Cells) -> Table:
-    """A table for the terminal."""
     return table(made.rows, *made.head)

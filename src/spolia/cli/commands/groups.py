@@ -6,11 +6,9 @@ from json import loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from spolia.cli.commands.index import unmade_data
 from spolia.cli.destinations import tell_of_groups
-from spolia.cli.exit_codes import Exit, guarded
+from spolia.cli.exit_codes import Exit, subcommands
 from spolia.cli.options import WAIT_S, AsJson, Known, ModelName, ModelUrl, StorePath, Wait, Weights, argument, option
 from spolia.cli.screen import Screen, one_line
 from spolia.errors import ManifestMismatch
@@ -30,10 +28,6 @@ Rebuild = Annotated[
     bool, option("--rebuild", "If it is made of something else by now, build it anew, with those below it.")
 ]
 DOCUMENT = "document"
-
-groups = typer.Typer(
-    help="The node groups of a store: list, show, build, add, drop.", no_args_is_help=True, add_completion=False
-)
 
 
 def list_(store: StorePath, json: AsJson = False) -> Exit:
@@ -146,12 +140,11 @@ def drop(name: Group, store: StorePath, wait: Wait = WAIT_S, json: AsJson = Fals
     return Exit.DONE
 
 
-for _name, _command in (("list", list_), ("show", show), ("build", build), ("add", add), ("drop", drop)):
-    groups.command(_name)(guarded(_command))
+WHAT = "The node groups of a store: list, show, build, add, drop."
+groups = subcommands(WHAT, list=list_, show=show, build=build, add=add, drop=drop)
 
 
 def group_data(manifest: Manifest, nodes: int) -> dict[str, Any]:
-    """A group as plain data."""
     return {
         "group": manifest.group,
         "transform": loads(manifest.definition) if manifest.definition else manifest.transform,

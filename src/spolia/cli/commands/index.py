@@ -74,7 +74,6 @@ def index(
 
 
 def report_data(report: SyncReport, warnings: list[tuple[str, str]]) -> dict[str, Any]:
-    """A report as plain data."""
     counts = ("generation", "added", "changed", "moved", "removed", "unchanged", "warned", "chunks", "embedded")
     return {
         **{name: getattr(report, name) for name in counts},

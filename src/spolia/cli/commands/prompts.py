@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spolia.cli.exit_codes import Exit, guarded
+from spolia.cli.exit_codes import Exit, subcommands
 from spolia.cli.options import AsJson, Known, MaybeStore, OwnPrompts, argument, option
 from spolia.cli.screen import Screen, table
 from spolia.errors import QueryError
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 WHAT = "A prompt as `list` names it; or an operator, a built-in flow, or a YAML file with one, for a case."
 What = Annotated[str, argument("WHAT", WHAT)]
 Name = Annotated[str, argument("NAME", "The prompt, as `list` names it.")]
-
-prompts = typer.Typer(
-    help="What language models are asked with: list, show, override.", no_args_is_help=True, add_completion=False
-)
 
 
 def list_(json: AsJson = False) -> Exit:
@@ -119,8 +115,9 @@ def _of_judges(prompt: ShippedPrompt, file: Path) -> Iterator[str]:
             yield f'{called}(aspect="{prompt.name.rpartition("/")[2]}", prompt="{file}")'
 
 
-for _name, _command in (("list", list_), ("show", show), ("override", override)):
-    prompts.command(_name)(guarded(_command))
+prompts = subcommands(
+    "What language models are asked with: list, show, override.", list=list_, show=show, override=override
+)
 
 
 def _all() -> dict[str, ShippedPrompt]:

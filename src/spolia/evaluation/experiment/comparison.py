@@ -118,7 +118,6 @@ class Comparison(Value):
         return f"no difference shown between {self.better} and {self.other} on {self.measure}: {by}{why}"
 
     def json(self) -> dict[str, Any]:
-        """Plain data."""
         named = ("measure", "better", "other", "p", "adjusted", "shown", "verdict")
         return {name: getattr(self, name) for name in named} | {"difference": self.interval.json()}
 

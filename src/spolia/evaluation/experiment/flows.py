@@ -62,7 +62,6 @@ def opened(flows: Iterable[Flow]) -> list[float]:
 
 
 def groups_of(flow: Flow) -> list[NodeGroup]:
-    """The groups that a flow searches."""
     return list(dict.fromkeys(one for one in flow.resources if isinstance(one, NodeGroup)))
 
 

@@ -108,9 +108,10 @@ class Evaluation(Value):
             one.measure: (interval.json() if interval is not None else nothing) | {"undetermined": one.undetermined}
             for one, interval in zip(self.measured, self.intervals, strict=True)
         }
-        plain = {name: getattr(self, name) for name in ("flow", "data", "n", "seconds", "without_gold", "notation")}
-        costs = {name: asdict(getattr(self, name)) for name in ("usage", "latency", "spent", "judging")}
-        return plain | {"measures": measures, "failures": len(self.failures)} | costs
+        found = {"flow": self.flow, "data": self.data, "n": self.n, "measures": measures, "usage": asdict(self.usage)}
+        found |= {"seconds": self.seconds, "failures": len(self.failures), "without_gold": self.without_gold}
+        found |= {name: asdict(getattr(self, name)) for name in ("latency", "spent", "judging")}
+        return found | {"notation": self.notation}
 
 
 @dataclass(frozen=True)
@@ -217,8 +218,9 @@ class Report(Value):
 
     def json(self) -> dict[str, Any]:
         """Plain data, scores in 0 to 1."""
-        found = {name: getattr(self, name) for name in ("data", "n", "without_gold", "correction")}
+        found: dict[str, Any] = {"data": self.data, "n": self.n, "without_gold": self.without_gold}
         found |= {"parts": dict(self.parts), "tuned_on": self.tuned, "looked_at_before": self.looked}
+        found |= {"correction": self.correction}
         found |= {name: [one.json() for one in getattr(self, name)] for name in ("flows", "comparisons", "slices")}
         return found | {"warnings": list(self.warnings)}
 

@@ -44,7 +44,6 @@ class Slice(Value):
         return f"{self.field} {self.value or '(none)'}"
 
     def json(self) -> dict[str, Any]:
-        """Plain data."""
         scores = [
             {"flow": flow, "measure": measure} | (interval.json() if interval is not None else {"mean": None})
             for flow, measure, interval in self.scores

@@ -55,7 +55,6 @@ class Moved(Value):
         return sum(now - was for _, was, now in self.scores)
 
     def json(self) -> dict[str, Any]:
-        """Plain data."""
         scores = {measure: {"before": was, "now": now} for measure, was, now in self.scores}
         named = ("item", "question", "cause", "worse")
         return {name: getattr(self, name) for name in named} | {"scores": scores, "evidence": list(self.evidence)}

@@ -32,8 +32,6 @@ class AverageTokens(CostMeasure):
 
 @dataclass(frozen=True)
 class _OfSource(CostMeasure):
-    """What the three have in common."""
-
     source: str = ""
 
     def cost(self, case: Case) -> float:

@@ -60,7 +60,6 @@ def left_out(gate: Gate) -> str:
 
 
 def markdown(gate: Gate) -> str:
-    """The gate as Markdown."""
     parts = [f"## {'Passes' if gate.passed else 'Does not pass'}: {flat(gate.flow)}", flat(gate.sentence)]
     parts += [f"**{flat(warning)}**" for warning in gate.report.warnings]
     parts += [table(verdicts(gate)), *filter(None, ["\n".join(f"- {flat(one)}" for one in why(gate))])]

@@ -149,7 +149,6 @@ def markdown(report: Report) -> str:
 
 
 def table(made: Table) -> str:
-    """One table."""
     rule = ("---", *("--:" for _ in made.head[1:]))
     return "\n".join(_line(row) for row in (made.head, rule, *made.rows))
 

@@ -117,7 +117,7 @@ def _grades(place: str, row: Mapping[str, Any], gold: Sequence[Sequence[Gold]]) 
     """`grades` are gains; `meta.grades` are codes from 1, the best, to 4, whose gain is 5 - code."""
     known = {str(one) for group in gold for one in group}
     if (gains := row.get("grades")) is not None:
-        return _gains(place, gains, known)
+        return tuple(_gains(place, gains, known))
     meta = row.get("meta")
     codes = meta.get("grades") if isinstance(meta, Mapping) else None
     if codes is None:
@@ -133,16 +133,14 @@ def _grades(place: str, row: Mapping[str, Any], gold: Sequence[Sequence[Gold]]) 
     return tuple(found)
 
 
-def _gains(place: str, gains: object, known: Set[str]) -> tuple[tuple[str, float], ...]:
-    found: list[tuple[str, float]] = []
+def _gains(place: str, gains: object, known: Set[str]) -> Iterator[tuple[str, float]]:
     for id, gain in gains.items() if isinstance(gains, Mapping) else [("grades", gains)]:
         if isinstance(gain, bool) or not isinstance(gain, int | float) or not 0 < gain < inf or id not in known:
             raise DataError(
                 f"{place}: grade {gain!r} of {id!r} is no number above 0 of one of the gold ids. Write "
                 '"grades": {"gold id": number}, higher for more relevant.'
             )
-        found.append((id, float(gain)))
-    return tuple(found)
+        yield id, float(gain)
 
 
 def meta_in(place: str, row: Mapping[str, Any]) -> Meta:

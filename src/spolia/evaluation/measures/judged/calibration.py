@@ -131,7 +131,6 @@ class Calibration(Value):
         return tuple((id, label, said) for id, label, said in self.rows if said is not None and said != label)
 
     def json(self) -> dict[str, Any]:
-        """Plain data."""
         found = self.agreement
         confusion = [{"label": label, "verdict": said, "n": n} for (label, said), n in found.confusion]
         rows = [{"id": id, "label": label, "verdict": said} for id, label, said in self.rows]
