@@ -1,7 +1,5 @@
 """Steps whose variants are cheap to compute together: each gives what it gives alone, to the last bit."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -75,7 +73,7 @@ class Rearrangement(Operator[Ranking, Ranking]):
     def apply(self, value: Ranking, /) -> Ranking:
         return Rearranged(value, *self.chosen(self.looked_up(value))).ranking
 
-    def together(self, variants: Sequence[Rearrangement], /) -> Callable[[Ranking], Iterator[Rearranged]]:
+    def together(self, variants: "Sequence[Rearrangement]", /) -> Callable[[Ranking], Iterator[Rearranged]]:
         def swept(value: Ranking) -> Iterator[Rearranged]:
             known = self.looked_up(value)
             return (Rearranged(value, *variant.chosen(known)) for variant in variants)

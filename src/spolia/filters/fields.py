@@ -1,7 +1,5 @@
 """Metadata fields that are declared, and those of every file."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -128,7 +126,7 @@ class Schema(tuple[Field, ...]):
 
     implied: ClassVar[tuple[Field, ...]] = FILE_FIELDS
 
-    def __new__(cls, fields: Iterable[Field] = ()) -> Schema:
+    def __new__(cls, fields: Iterable[Field] = ()) -> "Schema":
         if isinstance(fields, Field):
             raise FilterError(f"{fields!r:.80} is one field. Write [Field({fields.name!r}, ...)].")
         found = super().__new__(cls, fields)

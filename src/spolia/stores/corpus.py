@@ -1,7 +1,5 @@
 """Addresses of a store and of its node groups: plain values, opened where and when they are used."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -70,7 +68,7 @@ class Corpus(Value):
         """Which store, and which generation of it this run sees; None where there is no store."""
         return self.snapshot().fingerprint if self.exists() else None
 
-    def group(self, name: str = "chunk", definition: Definition | None = None) -> NodeGroup:
+    def group(self, name: str = "chunk", definition: Definition | None = None) -> "NodeGroup":
         """The address of a node group.
 
         Args:
@@ -94,7 +92,7 @@ class Corpus(Value):
         """Whether something that calls itself a store is there; opening it tells whether it is one."""
         return self.truth.exists()
 
-    def create(self) -> Corpus:
+    def create(self) -> "Corpus":
         """Make an empty store, unless there is one; returns itself.
 
         Raises:
@@ -103,7 +101,7 @@ class Corpus(Value):
         self.truth.create()
         return self
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> "Snapshot":
         """The generation that the current run has pinned; without a run the published one.
 
         Raises:
@@ -117,7 +115,7 @@ class Corpus(Value):
         """The key under which a run pins its snapshot."""
         return "snapshot", self.truth.place
 
-    def latest(self) -> Snapshot:
+    def latest(self) -> "Snapshot":
         """The published generation, whatever the current run has pinned."""
         from spolia.stores.open_store import opened
         from spolia.stores.snapshot.snapshot import latest
@@ -126,7 +124,7 @@ class Corpus(Value):
         return latest(opened(self.truth))
 
     @contextmanager
-    def writer(self, timeout_s: float | None = None) -> Iterator[Writer]:
+    def writer(self, timeout_s: float | None = None) -> "Iterator[Writer]":
         """The right to write, for one at a time.
 
         Leaving it publishes what was written; leaving it by an exception takes back what was not yet published.
@@ -190,7 +188,7 @@ class NodeGroup(Value):
         """That of its store."""
         return self.corpus.fingerprint()
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> "Snapshot":
         """The generation that the current run has pinned, in which this group is built: at its first use it is built.
 
         Then the run goes on with the generation that has it, which is recorded. A group that is there is searched

@@ -1,7 +1,5 @@
 """The files of a store's folder: where they are, how they are made durable, whether a lexical index is whole."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os
@@ -275,7 +273,7 @@ arm(os.environ.get("SPOLIA_FAIL_POINT", ""))
 
 
 @contextmanager
-def translated(truth: Backend, doing: str) -> Iterator[None]:
+def translated(truth: "Backend", doing: str) -> Iterator[None]:
     """Turn what the database and the file system raise into a `StoreError` that says what to do."""
     try:
         yield

@@ -6,8 +6,6 @@ and fulfil a filter is known by the snapshot, in one place for all of them (`spo
 an index finds beyond that is passed over, and more is asked for; where that runs out, exact search answers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,7 +72,7 @@ class Database(IndexSettings):
     extra: ClassVar[str]
     module: ClassVar[str]
 
-    def open(self, folder: Path, collection: str, dimension: int, metric: str) -> VectorIndex:
+    def open(self, folder: Path, collection: str, dimension: int, metric: str) -> "VectorIndex":
         """The index of this collection, made if it is not there.
 
         Args:
@@ -97,7 +95,7 @@ class Database(IndexSettings):
 class VectorIndex(Protocol):
     """An opened index in a database. Used by one writer and many threads that search."""
 
-    def add(self, keys: Sequence[int], vectors: Vectors) -> None:
+    def add(self, keys: Sequence[int], vectors: "Vectors") -> None:
         """Keep vectors float32[n, d] under their keys, in the place of what is there; durable when it returns.
 
         Adding the same again changes nothing, so that it can be repeated after a kill in the middle.
@@ -109,7 +107,7 @@ class VectorIndex(Protocol):
     def remove(self, keys: Sequence[int]) -> None:
         """Forget these keys; those that are not there are passed over."""
 
-    def search(self, queries: Vectors, top_k: int) -> list[list[tuple[int, float]]]:
+    def search(self, queries: "Vectors", top_k: int) -> list[list[tuple[int, float]]]:
         """For each row of float32[m, d], at most `top_k` keys and scores, best first; a higher score is better."""
 
     def keys(self) -> Iterator[int]:

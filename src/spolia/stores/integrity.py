@@ -1,7 +1,5 @@
 """What is wrong with a store, in words: its rows, its lexical indexes, its vector segments."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
 _SHOWN = 3
 
 
-def problems(snapshot: Snapshot) -> list[str]:
+def problems(snapshot: "Snapshot") -> list[str]:
     """What is wrong, in words; nothing if all is well."""
     opened = snapshot.opened
     with translated(opened.store, "read"):
@@ -52,7 +50,7 @@ def rows_problems(connection: Connection, name: str) -> Iterator[str]:
             yield f"{name}: {len(found)} {said}: {_some(found)}"
 
 
-def _lacks(snapshot: Snapshot) -> Iterator[str]:
+def _lacks(snapshot: "Snapshot") -> Iterator[str]:
     """Which groups are not made of documents, though nothing is wrong with these."""
     untried: dict[str, list[str]] = {}
     for lack in snapshot.unmade():
@@ -65,7 +63,7 @@ def _lacks(snapshot: Snapshot) -> Iterator[str]:
         )
 
 
-def _group_problems(snapshot: Snapshot, group: str) -> Iterator[str]:
+def _group_problems(snapshot: "Snapshot", group: str) -> Iterator[str]:
     values = {"grp": group, "at": snapshot.generation}
     folder = snapshot.opened.store.lexical(snapshot, group)
     if said := damaged(folder):

@@ -1,7 +1,5 @@
 """What a node group was built with, as the store keeps it: plain data, and a signature of all that it does."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -125,7 +123,7 @@ class Manifest(Value):
         """How an embedder was used, if it was."""
         return next((embedding for embedding in self.embeddings if embedding.embedder == embedder), None)
 
-    def differences(self, other: Manifest) -> tuple[str, ...]:
+    def differences(self, other: "Manifest") -> tuple[str, ...]:
         """Each part that differs, with both sides; of the transform parameter by parameter.
 
         >>> was, now = (Manifest("g", definition=f'{{"Summary": {{"words": {words}}}}}') for words in (50, 80))

@@ -5,8 +5,6 @@ and document with what it was when the run looked at it, and writes. What anothe
 that writer has it, and is named in `conflicts`, so that it can be compared again.
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -402,10 +400,10 @@ class Staging(Draft):
     def _is_pending(self, embedder: str, hash: bytes) -> bool:
         return (embedder, hash) in self._pending
 
-    def add_vectors(self, embedder: str, hashes: Sequence[bytes], vectors: npt.NDArray[np.float32]) -> None:
+    def add_vectors(self, embedder: str, hashes: Sequence[bytes], vectors: "npt.NDArray[np.float32]") -> None:
         self._collect(Writer.add_vectors, embedder, hashes, vectors)
 
-    def add_sparse(self, embedder: str, hashes: Sequence[bytes], rows: SparseRows) -> None:
+    def add_sparse(self, embedder: str, hashes: Sequence[bytes], rows: "SparseRows") -> None:
         self._collect(Writer.add_sparse, embedder, hashes, rows)
 
     def _collect(self, add: Callable[..., None], embedder: str, hashes: Sequence[bytes], vectors: Any) -> None:

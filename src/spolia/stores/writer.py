@@ -1,7 +1,5 @@
 """Writing to a store, one at a time: each change whole or not at all, and none seen before it is published."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -429,7 +427,7 @@ class Writer(Draft):
     def _is_pending(self, embedder: str, hash: bytes) -> bool:
         return self._embedded is not None and self._embedded.is_pending(embedder, hash)
 
-    def add_vectors(self, embedder: str, hashes: Sequence[bytes], vectors: npt.NDArray[np.float32]) -> None:
+    def add_vectors(self, embedder: str, hashes: Sequence[bytes], vectors: "npt.NDArray[np.float32]") -> None:
         """Keep vectors float32[n, d] for the texts with these hashes; one that is there is not changed.
 
         They have the dimension that the groups' manifests state, and length 1 wherever they are compared by cosine; a
@@ -442,7 +440,7 @@ class Writer(Draft):
             dimension = max((how.dimension for how in used), default=0)
             embedding.add(embedder, hashes, vectors, unit=unit, dimension=dimension)
 
-    def add_sparse(self, embedder: str, hashes: Sequence[bytes], rows: SparseRows) -> None:
+    def add_sparse(self, embedder: str, hashes: Sequence[bytes], rows: "SparseRows") -> None:
         """`add_vectors` for sparse ones."""
         with self._embedding() as embedding:
             embedding.add_sparse(embedder, hashes, rows)

@@ -1,7 +1,5 @@
 """Documents and their nodes, where something stands in them, and who may read them."""
 
-from __future__ import annotations
-
 import struct
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
@@ -63,7 +61,7 @@ class Boxes(Value):
     packed: bytes = b""
 
     @classmethod
-    def of(cls, lines: Iterable[tuple[int, int, Box]]) -> Boxes:
+    def of(cls, lines: Iterable[tuple[int, int, Box]]) -> "Boxes":
         """Boxes of lines, each with its start and end in the text of the document, in this order."""
         return cls(b"".join(
             _BOX.pack(start, end, box.page, box.left, box.top, box.right, box.bottom) for start, end, box in lines

@@ -1,7 +1,5 @@
 """What running a flow leaves behind: verdicts, failures, what it cost, the states of a loop."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -39,7 +37,7 @@ class Failure(Value):
     error: Exception | None = field(default=None, compare=False, repr=False)
 
     @classmethod
-    def of(cls, error: Exception, step: str = "") -> Failure:
+    def of(cls, error: Exception, step: str = "") -> "Failure":
         """The failure that an exception stands for."""
         said = " ".join((str(error), *getattr(error, "__notes__", ())))
         return cls(type(error).__name__, said, step, error)
@@ -80,7 +78,7 @@ class Usage(Value):
     embedded: int = 0
     cost_usd: float = 0.0
 
-    def __add__(self, other: Usage) -> Usage:
+    def __add__(self, other: "Usage") -> "Usage":
         return Usage(
             self.calls + other.calls,
             self.input_tokens + other.input_tokens,
@@ -89,7 +87,7 @@ class Usage(Value):
             self.cost_usd + other.cost_usd,
         )
 
-    def __sub__(self, other: Usage) -> Usage:
+    def __sub__(self, other: "Usage") -> "Usage":
         return Usage(
             self.calls - other.calls,
             self.input_tokens - other.input_tokens,
@@ -127,7 +125,7 @@ class ArmScores(Value):
     scores: tuple[tuple[str, float], ...]
 
     @classmethod
-    def of(cls, scores: Mapping[str, float]) -> ArmScores:
+    def of(cls, scores: Mapping[str, float]) -> "ArmScores":
         return cls(tuple((arm, float(score)) for arm, score in scores.items()))
 
     @property

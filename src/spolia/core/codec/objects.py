@@ -1,7 +1,5 @@
 """Values, addresses and operators: their fields by name, and their class where it has to be said."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, is_dataclass
 from typing import Any
@@ -27,7 +25,7 @@ class FieldPlace:
     default: Any
 
     @classmethod
-    def of(cls, declared: Field[Any], shape: Shape) -> FieldPlace:
+    def of(cls, declared: Field[Any], shape: Shape) -> "FieldPlace":
         if declared.default_factory is not MISSING:
             return cls(declared.name, shape, declared.default_factory())
         return cls(declared.name, shape, REQUIRED if declared.default is MISSING else declared.default)
@@ -238,7 +236,7 @@ def tagged(value: Any, writing: EncodeContext) -> dict[str, Plain]:
     return {plan.id: fields[plan.variadic] if plan.variadic and set(fields) == {plan.variadic} else fields}
 
 
-def untagged(plain: Plain, place: Thing | Step | Anything, reading: DecodeContext) -> Any:
+def untagged(plain: Plain, place: "Thing | Step | Anything", reading: DecodeContext) -> Any:
     """The value whose class the data name: `{Class: fields}`, `Class`, or `{use: name}`."""
     if isinstance(plain, str):
         key, fields = plain, None
@@ -257,7 +255,7 @@ def untagged(plain: Plain, place: Thing | Step | Anything, reading: DecodeContex
     return found
 
 
-def _constructed(key: str, fields: Plain, place: Thing | Step | Anything, reading: DecodeContext) -> Any:
+def _constructed(key: str, fields: Plain, place: "Thing | Step | Anything", reading: DecodeContext) -> Any:
     cls: Any = getattr(place, "cls", None)
     known: Any = cls if isinstance(cls, type) and is_dataclass(cls) and type_id(cls) == key else reading.named(key)
     if isinstance(known, Operator):

@@ -1,7 +1,5 @@
 """A shape: how the values of one declared type look as plain data."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -22,8 +20,8 @@ Plain: TypeAlias = Any
 class Shape(Protocol):
     """How the values of one declared type are written and read."""
 
-    def encode(self, value: Any, writing: EncodeContext) -> Plain: ...
-    def decode(self, plain: Plain, reading: DecodeContext) -> Any: ...
+    def encode(self, value: Any, writing: "EncodeContext") -> Plain: ...
+    def decode(self, plain: Plain, reading: "DecodeContext") -> Any: ...
 
     @property
     def words(self) -> str:
@@ -105,7 +103,7 @@ IMPORTED = Imported()
 class EncodeContext:
     """The names under which objects are written instead of what they hold."""
 
-    plan: Callable[[type], ClassPlan]
+    plan: "Callable[[type], ClassPlan]"
     given: Mapping[str, Any]
 
     def name_of(self, value: object) -> str | None:
@@ -119,7 +117,7 @@ class EncodeContext:
 class DecodeContext:
     """The classes that plain data may name and the objects that they may use."""
 
-    def __init__(self, plan: Callable[[type], ClassPlan], known: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    def __init__(self, plan: "Callable[[type], ClassPlan]", known: Mapping[str, Any], given: Mapping[str, Any]) -> None:
         self.plan, self.known, self.given = plan, known, given
         self.found: dict[str, Any] = {}
 

@@ -1,7 +1,5 @@
 """A hash of a class of Spolia as it is written, with what it names where results are made."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 from collections.abc import Callable
@@ -33,7 +31,7 @@ class Module:
     imports: dict[str, str]
 
     @classmethod
-    def parsed(cls, text: str) -> Module:
+    def parsed(cls, text: str) -> "Module":
         tree = ast.parse(text)
         found: dict[str, ast.AST] = {}
         for node in tree.body:

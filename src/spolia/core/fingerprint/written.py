@@ -1,7 +1,5 @@
 """Code as it is written, and what it names."""
 
-from __future__ import annotations
-
 import ast
 import dis
 import inspect
@@ -64,7 +62,7 @@ class Named:
     imports: set[Import] = field(default_factory=set)
     state: set[str] = field(default_factory=set)
 
-    def read(self, code: CodeType) -> Named:
+    def read(self, code: CodeType) -> "Named":
         """Put down what a piece of code names, and the functions in it; returns itself."""
         chain: Chain = ()
         consts: list[Any] = []

@@ -1,7 +1,5 @@
 """Writing the text of a formatted document: blanks folded, paragraphs apart, headings and regions noted."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 
@@ -46,7 +44,7 @@ class LayoutTable:
     ((('stone', 't'), ('basalt', '3.0')), 'stone | t\\nbasalt | 3.0')
     """
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: "Layout") -> None:
         self.layout, self.in_cell, self.is_plain, self.caption = layout, False, True, ""
         self._rows: list[list[str]] = []
         self._mark = layout.mark()
@@ -222,7 +220,7 @@ class Layout:
             reader, self.text(), title=title, pages=tuple(pages), headings=headings, regions=shown, meta=meta
         )
 
-    def append(self, other: Layout) -> None:
+    def append(self, other: "Layout") -> None:
         """All of another one, in paragraphs of its own."""
         self.gap(BLANK_LINE)
         mark = self.mark()

@@ -1,7 +1,5 @@
 """What a blob is by its first bytes, whatever its name says."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -107,7 +105,7 @@ class Blob(Value):
 
     def document(
         self,
-        reader: FileReader,
+        reader: "FileReader",
         text: str,
         *,
         title: str = "",

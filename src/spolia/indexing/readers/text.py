@@ -1,7 +1,5 @@
 """From bytes to characters. What is not UTF-8 is guessed, and the guess is said."""
 
-from __future__ import annotations
-
 import codecs
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -36,7 +34,7 @@ class Decoded(Value):
     encoding: str = "utf-8"
     warnings: tuple[str, ...] = ()
 
-    def warned(self, warning: str) -> Decoded:
+    def warned(self, warning: str) -> "Decoded":
         """The same with one more warning."""
         return self.but(warnings=(*self.warnings, warning))
 

@@ -1,7 +1,5 @@
 """Pages of an HTTP API: how they are asked for, and how one leads to the next."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -39,7 +37,7 @@ class ApiPages:
         SourceUnavailable: the server is not there, or overloaded.
     """
 
-    def __init__(self, source: APIItems, before: str) -> None:
+    def __init__(self, source: "APIItems", before: str) -> None:
         self.source, self.before = source, before
         self.headers = {"Accept": "application/json", "User-Agent": "spolia"}
         self.headers |= {name: with_secrets(value) for name, value in source.headers}

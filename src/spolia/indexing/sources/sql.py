@@ -1,7 +1,5 @@
 """Connections to databases that cannot write, and what databases say in words."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -40,7 +38,7 @@ _LIBPQ = {"connect_timeout": CONNECT_S, "keepalives_idle": 30, "keepalives_inter
 
 
 @contextmanager
-def connected(source: SQLRows) -> Iterator[Connection]:
+def connected(source: "SQLRows") -> "Iterator[Connection]":
     """A connection that cannot write."""
     engine = _engine(source)
     try:
@@ -60,7 +58,7 @@ def connected(source: SQLRows) -> Iterator[Connection]:
         engine.dispose()
 
 
-def _engine(source: SQLRows) -> Engine:
+def _engine(source: "SQLRows") -> "Engine":
     try:
         from sqlalchemy import create_engine, make_url
         from sqlalchemy.exc import ArgumentError, NoSuchModuleError
@@ -86,7 +84,7 @@ def _engine(source: SQLRows) -> Engine:
 
 
 @contextmanager
-def translated(source: SQLRows, read: Callable[[], int]) -> Iterator[None]:
+def translated(source: "SQLRows", read: Callable[[], int]) -> Iterator[None]:
     """What the database raises, in words; nothing of the password is in them."""
     from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
@@ -178,7 +176,7 @@ class SQLRows(Source):
 
 class _Reading:
     def __init__(
-        self, source: SQLRows, connection: Connection, memory: Memory, readers: Mapping[str, FileReader]
+        self, source: SQLRows, connection: "Connection", memory: Memory, readers: Mapping[str, FileReader]
     ) -> None:
         self.source, self.connection, self.memory = source, connection, memory
         self.gathering = Gathering(source.id, readers)

@@ -1,7 +1,5 @@
 """Going through pages of the web: which are asked for, what is remembered of them, and which are gone."""
 
-from __future__ import annotations
-
 import json
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,7 +43,7 @@ class Crawl:
         readers: of formats.
     """
 
-    def __init__(self, source: WebPages, memory: Memory, readers: Mapping[str, FileReader]) -> None:
+    def __init__(self, source: "WebPages", memory: Memory, readers: Mapping[str, FileReader]) -> None:
         self.source, self.memory, self.readers = source, memory, readers
         self.gathering = Gathering(source.id, readers)
         self.headers = {"User-Agent": "spolia"} | {name: with_secrets(value) for name, value in source.headers}

@@ -5,8 +5,6 @@ that does not is cut by the next layer, and its parts share windows with each ot
 once, and there are few layers, so that the time is linear however deep a text is nested.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -60,7 +58,7 @@ class Layered:
         bound: of an atom; the labels above it have at most a quarter of its characters.
     """
 
-    def __init__(self, text: str, layers: Sequence[Layer], bound: SizeBound) -> None:
+    def __init__(self, text: str, layers: Sequence[Layer], bound: "SizeBound") -> None:
         self.text, self.layers, self.bound = text, layers, bound
 
     def atoms(self, units: Iterable[Unit], depth: int = 0, labels: str = "") -> Iterator[Atom]:

@@ -1,7 +1,5 @@
 """Cutting where the meaning changes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -80,7 +78,7 @@ class SemanticBreaks(Sized):
         short = [text[start : min(end, start + longest)] for start, end, *_ in sentences]
         return [" ".join(short[max(0, at - self.buffer) : at + self.buffer + 1]) for at in range(len(short))]
 
-    def _distances(self, groups: Sequence[str]) -> Iterator[npt.NDArray[np.float32]]:
+    def _distances(self, groups: Sequence[str]) -> "Iterator[npt.NDArray[np.float32]]":
         """From each group to the next; batches share a group, so that none of it is left out."""
         for start, end in pairwise((*range(0, len(groups) - 1, BATCH), len(groups) - 1)):
             vectors = self.embedder.embed(groups[start : end + 1], kind="passage")

@@ -1,7 +1,5 @@
 """Structure without a model: topics by words, and summaries of the most central sentences."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
@@ -74,14 +72,14 @@ class Topics(Splitter):
                 yield Piece(text[start:stop], start)
                 first = end
 
-    def _vectors(self, text: str, spans: Sequence[Span]) -> Vectors:
+    def _vectors(self, text: str, spans: Sequence[Span]) -> "Vectors":
         import numpy as np
 
         read = [text[start : min(end, start + READ)] for start, end in spans]
         return self.embedder.embed(read, kind="passage").astype(np.float64)
 
 
-def joined(vectors: Vectors, count: int) -> list[int]:
+def joined(vectors: "Vectors", count: int) -> list[int]:
     """Where the stretches end when neighbouring rows float64[n, d] were joined until there are `count` of them.
 
     >>> import numpy as np

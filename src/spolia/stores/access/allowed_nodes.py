@@ -1,7 +1,5 @@
 """Which nodes of a group may be found: alive in the generation, readable by who asks, fulfilling the filter."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -43,7 +41,7 @@ class Allowed:
         first = np.concatenate([[0], last[:-1] + 1])[: len(last)]
         return list(zip(self.keys[positions[first]].tolist(), self.keys[positions[last]].tolist(), strict=True))
 
-    def only(self, found: Iterable[int]) -> Allowed:
+    def only(self, found: Iterable[int]) -> "Allowed":
         """Of these keys those that may be found, of no others."""
         mask = np.isin(self.keys, np.fromiter(found, dtype=np.int64))
         return Allowed(self.keys, mask if self.mask is None else mask & self.mask)

@@ -3,8 +3,6 @@
 https://docs.trychroma.com/
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -44,7 +42,7 @@ class Chroma(Served["ChromaCollection"]):
     extra: ClassVar[str] = "chroma"
     module: ClassVar[str] = "chromadb"
 
-    def _collection(self, dimension: int, metric: str) -> ChromaCollection:
+    def _collection(self, dimension: int, metric: str) -> "ChromaCollection":
         return ChromaCollection(self, dimension, metric)
 
     def _drop(self, folder: Path, name: str) -> None:
@@ -136,7 +134,7 @@ class ChromaCollection(Collection):
             self.close()
             raise
 
-    def _put(self, keys: Sequence[int], vectors: Vectors) -> None:
+    def _put(self, keys: Sequence[int], vectors: "Vectors") -> None:
         """Put what is not there yet: writing an equal vector again takes others' links in the graph away."""
         ids = list(map(str, keys))
         held = self.collection.get(ids=ids, include=["embeddings"])
@@ -148,7 +146,7 @@ class ChromaCollection(Collection):
     def _take(self, keys: Sequence[int]) -> None:
         self.collection.delete(ids=list(map(str, keys)))
 
-    def _near(self, queries: Vectors, top_k: int) -> list[Near]:
+    def _near(self, queries: "Vectors", top_k: int) -> list[Near]:
         found = self.collection.query(query_embeddings=queries, n_results=top_k, include=["distances"])
         square = self.metric == "euclidean"
         return [

@@ -3,8 +3,6 @@
 https://lancedb.github.io/lancedb/
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -48,7 +46,7 @@ class LanceDB(Engine["LanceTable"]):
     extra: ClassVar[str] = "lancedb"
     module: ClassVar[str] = "lancedb"
 
-    def _collection(self, dimension: int, metric: str) -> LanceTable:
+    def _collection(self, dimension: int, metric: str) -> "LanceTable":
         return LanceTable(self, dimension, metric)
 
     def _drop(self, folder: Path, name: str) -> None:
@@ -84,7 +82,7 @@ class LanceTable(Collection):
         metric = next(column for column in self.table.schema.names if column != "key")
         self.refuse_other(name, self.table.schema.field(metric).type.list_size, metric)
 
-    def _put(self, keys: Sequence[int], vectors: Vectors) -> None:
+    def _put(self, keys: Sequence[int], vectors: "Vectors") -> None:
         import pyarrow as pa
 
         column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), self.dimension)
@@ -114,7 +112,7 @@ class LanceTable(Collection):
     def _take(self, keys: Sequence[int]) -> None:
         self.table.delete(f"key IN ({', '.join(map(str, keys))})")  # numbers: nothing to quote
 
-    def _near(self, queries: Vectors, top_k: int) -> list[Near]:
+    def _near(self, queries: "Vectors", top_k: int) -> list[Near]:
         metric = "l2" if self.metric == "euclidean" else "dot"
         query = self.table.search(queries, vector_column_name=self.metric).distance_type(metric).limit(top_k)
         if self._indexed():

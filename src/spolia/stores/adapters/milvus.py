@@ -3,8 +3,6 @@
 https://milvus.io/docs
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -48,7 +46,7 @@ class Milvus(Served["MilvusCollection"]):
     module: ClassVar[str] = "pymilvus"
     beside: ClassVar[tuple[str, ...]] = ("milvus_lite",)
 
-    def _collection(self, dimension: int, metric: str) -> MilvusCollection:
+    def _collection(self, dimension: int, metric: str) -> "MilvusCollection":
         return MilvusCollection(self, dimension, metric)
 
     def _drop(self, folder: Path, name: str) -> None:
@@ -142,14 +140,14 @@ class MilvusCollection(Collection):
     def _compared(self) -> str:
         return "L2" if self.metric == "euclidean" else "IP"
 
-    def _put(self, keys: Sequence[int], vectors: Vectors) -> None:
+    def _put(self, keys: Sequence[int], vectors: "Vectors") -> None:
         rows = [{"id": key, self.metric: vector} for key, vector in zip(keys, vectors, strict=True)]
         self.client.upsert(self.name, rows, timeout=self.engine.timeout_s)
 
     def _take(self, keys: Sequence[int]) -> None:
         self.client.delete(self.name, ids=list(keys), timeout=self.engine.timeout_s)
 
-    def _near(self, queries: Vectors, top_k: int) -> list[Near]:
+    def _near(self, queries: "Vectors", top_k: int) -> list[Near]:
         graph = {"ef": max(top_k, self.engine.expansion_search)} if self.engine.index == "HNSW" else {}
         how = {"metric_type": self._compared, "params": graph}
         asked = {"data": list(queries), "anns_field": self.metric, "limit": top_k, "search_params": how}

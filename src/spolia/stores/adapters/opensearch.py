@@ -3,8 +3,6 @@
 https://docs.opensearch.org/latest/vector-search/
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -48,7 +46,7 @@ class OpenSearch(Served["OpenSearchIndex"]):
     extra: ClassVar[str] = "opensearch"
     module: ClassVar[str] = "opensearchpy"
 
-    def _collection(self, dimension: int, metric: str) -> OpenSearchIndex:
+    def _collection(self, dimension: int, metric: str) -> "OpenSearchIndex":
         return OpenSearchIndex(self, dimension, metric)
 
     def _drop(self, folder: Path, name: str) -> None:
@@ -108,7 +106,7 @@ class OpenSearchIndex(Collection):
             "mappings": {"dynamic": "strict", "properties": {"key": {"type": "long"}, self.metric: vector}},
         }
 
-    def _put(self, keys: Sequence[int], vectors: Vectors) -> None:
+    def _put(self, keys: Sequence[int], vectors: "Vectors") -> None:
         lines: list[Any] = []
         for key, vector in zip(keys, vectors.tolist(), strict=True):
             lines += [{"index": {"_id": str(key)}}, {"key": key, self.metric: vector}]
@@ -124,7 +122,7 @@ class OpenSearchIndex(Collection):
             ((_, said),) = item.items()
             self._refuse(said.get("status", 200), said.get("error"))
 
-    def _near(self, queries: Vectors, top_k: int) -> list[Near]:
+    def _near(self, queries: "Vectors", top_k: int) -> list[Near]:
         how = {"ef_search": max(top_k, self.engine.expansion_search)}
         lines: list[Any] = []
         for query in queries.tolist():

@@ -3,8 +3,6 @@
 https://qdrant.tech/documentation/
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
@@ -42,7 +40,7 @@ class Qdrant(Served["QdrantCollection"]):
     extra: ClassVar[str] = "qdrant"
     module: ClassVar[str] = "qdrant_client"
 
-    def _collection(self, dimension: int, metric: str) -> QdrantCollection:
+    def _collection(self, dimension: int, metric: str) -> "QdrantCollection":
         return QdrantCollection(self, dimension, metric)
 
     def _drop(self, folder: Path, name: str) -> None:
@@ -113,7 +111,7 @@ class QdrantCollection(Collection):
         ((metric, made),) = self.client.get_collection(self.name).config.params.vectors.items()
         self.refuse_other(self.name, made.size, metric)
 
-    def _put(self, keys: Sequence[int], vectors: Vectors) -> None:
+    def _put(self, keys: Sequence[int], vectors: "Vectors") -> None:
         from qdrant_client import models
 
         points = models.Batch(ids=[key % _UNSIGNED for key in keys], vectors={self.metric: vectors.tolist()})
@@ -126,7 +124,7 @@ class QdrantCollection(Collection):
         with self.lock:
             self.client.delete(self.name, models.PointIdsList(points=[key % _UNSIGNED for key in keys]), wait=True)
 
-    def _near(self, queries: Vectors, top_k: int) -> list[Near]:
+    def _near(self, queries: "Vectors", top_k: int) -> list[Near]:
         from qdrant_client import models
 
         how = models.SearchParams(hnsw_ef=max(top_k, self.engine.expansion_search), exact=self.engine.exact)

@@ -1,7 +1,5 @@
 """Values as rows of the database, and back; reader lists, each kept once under a number."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -51,7 +49,7 @@ class StoreVersion(NamedTuple):
         return f"{self.generation}.{self.id}"
 
     @classmethod
-    def after(cls, generation: int) -> StoreVersion:
+    def after(cls, generation: int) -> "StoreVersion":
         """The next publication."""
         return cls(generation + 1, os.urandom(8).hex())
 
@@ -320,7 +318,7 @@ class Audiences:
     change, so that it is sorted and hashed once, however many documents have it.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: "Connection") -> None:
         self.connection = connection
         self._written: dict[ReaderNames, tuple[bytes, str]] = {}
         self.begin()
@@ -374,7 +372,7 @@ def _checked(readers: Sequence[str]) -> ReaderNames:
 class StoredLists(dict[int, ReaderNames]):
     """Reader lists by their numbers, each read when it is asked for."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: "Connection") -> None:
         super().__init__({EVERYBODY: ()})
         self._connection = connection
 

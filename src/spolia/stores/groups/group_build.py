@@ -1,7 +1,5 @@
 """Storing and embedding the nodes of groups, and making again what could not be made."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
@@ -30,7 +28,7 @@ Texts: TypeAlias = "Sequence[tuple[bytes, str]]"
 """Texts, each with the hash by which its vector is found."""
 
 
-def in_turn(embedder: Embedder, calls: Iterable[Texts]) -> Iterator[tuple[Texts, Vectors]]:
+def in_turn(embedder: Embedder, calls: Iterable[Texts]) -> "Iterator[tuple[Texts, Vectors]]":
     """The vectors of texts, one call after the other."""
     for texts in calls:
         check_cancelled()
@@ -41,7 +39,7 @@ def embed(
     writer: AnyWriter,
     growths: Iterable[GroupBuild],
     tell: Callable[[int], None] = lambda count: None,
-    embedded: Callable[[Embedder, Iterable[Texts]], Iterable[tuple[Texts, Vectors]]] = in_turn,
+    embedded: "Callable[[Embedder, Iterable[Texts]], Iterable[tuple[Texts, Vectors]]]" = in_turn,
 ) -> list[Unmade]:
     """Embed what groups hold and has no vector yet.
 

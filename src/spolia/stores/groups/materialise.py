@@ -1,7 +1,5 @@
 """Building groups on their first use, with those that they are made from, or waiting for the process that does."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -128,7 +126,7 @@ def builder(corpus: Corpus, wait_s: float) -> Iterator[Staging]:
         yield staging
 
 
-def _is_to_do(wanted: Sequence[NodeGroup], snapshot: Snapshot, retry: bool) -> bool:
+def _is_to_do(wanted: Sequence[NodeGroup], snapshot: "Snapshot", retry: bool) -> bool:
     for group in wanted:
         there = snapshot.manifests.get(group.name)
         if there is None or group.definition is None:
@@ -267,7 +265,7 @@ LOOK_S = 1.0
 SHOWN = 3
 
 
-def built(group: NodeGroup) -> Snapshot:
+def built(group: NodeGroup) -> "Snapshot":
     """The published snapshot, in which a group is built: here and now, unless it is there.
 
     While another process writes, its publications are looked at, so that what it builds is not built twice.
@@ -294,7 +292,7 @@ def built(group: NodeGroup) -> Snapshot:
     return snapshot
 
 
-def with_vectors(group: NodeGroup, embedder: Embedder | SparseEmbedder) -> NodeGroup:
+def with_vectors(group: NodeGroup, embedder: "Embedder | SparseEmbedder") -> NodeGroup:
     """A built-in group that has no vectors by an embedder yet, asked for with them; any other as it is."""
     definition = None if group.definition is not None else built_in(group.name)
     if definition is None:
@@ -325,7 +323,7 @@ def _told(group: NodeGroup, busy: StoreBusy) -> str:
     return said
 
 
-def _out_of_patience(group: NodeGroup, busy: StoreBusy, snapshot: Snapshot) -> StoreBusy:
+def _out_of_patience(group: NodeGroup, busy: StoreBusy, snapshot: "Snapshot") -> StoreBusy:
     corpus = group.corpus
     if group.definition is None and built_in(group.name) is None:
         return StoreBusy(

@@ -1,7 +1,5 @@
 """Embedding the pictures that nodes show."""
 
-from __future__ import annotations
-
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -50,7 +48,7 @@ def embed_pictures(
         tell(len(some))
 
 
-def seen(embedder: ImageEmbedder, pictures: Sequence[bytes]) -> tuple[Vectors, dict[int, Exception]]:
+def seen(embedder: ImageEmbedder, pictures: Sequence[bytes]) -> "tuple[Vectors, dict[int, Exception]]":
     """The vectors of pictures, and by position why one could not be read.
 
     What is raised of several is looked for in each alone, and lies at the picture where the embedder can read another.

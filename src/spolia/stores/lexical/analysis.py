@@ -3,8 +3,6 @@
 Only languages in Latin script need a guess; elsewhere the script decides.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import unicodedata
@@ -158,7 +156,7 @@ class Analyzer(Value):
             raise SpoliaError(f"ngram is {self.ngram}. Write the number of characters, or 0 for words.")
 
     @classmethod
-    def subword(cls, path: str) -> Analyzer:
+    def subword(cls, path: str) -> "Analyzer":
         """The subword tokens of a `tokenizer.json` as terms."""
         return cls(tokenizer=path, tokenizer_hash=_hash_of(path))
 

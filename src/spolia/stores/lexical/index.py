@@ -6,8 +6,6 @@ BM25 and beyond", 2009). N and n, of idf, are of the nodes that are there; the m
 gone and still in the index (`spolia.stores.integrity`).
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile
@@ -67,7 +65,7 @@ class Lexical:
         text: str,
         top_k: int,
         audiences: Collection[int] | None = None,
-        allowed: Allowed | None = None,
+        allowed: "Allowed | None" = None,
         *,
         every: bool = False,
         ids: Ids | None = None,
@@ -88,7 +86,7 @@ class Lexical:
             found = self._best(query, min(top_k, self._searcher.num_docs), allowed)
         return best_hits(found, top_k, ids)
 
-    def _best(self, query: Any, top_k: int, allowed: Allowed | None) -> list[tuple[int, float]]:
+    def _best(self, query: Any, top_k: int, allowed: "Allowed | None") -> list[tuple[int, float]]:
         """The best hits, and all that score as the last of them."""
         if allowed is not None and (narrowed := self._narrowed(query, allowed)) is not None:
             query, allowed = narrowed, None
@@ -112,7 +110,7 @@ class Lexical:
             return [hit for hit in hits if hit[0] > 0], True
         return hits, len(hits) < limit
 
-    def _narrowed(self, query: Any, allowed: Allowed) -> Any:
+    def _narrowed(self, query: Any, allowed: "Allowed") -> Any:
         """A query that only these nodes fulfil; None where what is found is looked through faster."""
         if allowed.count <= FEW:
             return self._of_these(query, allowed)
@@ -123,7 +121,7 @@ class Lexical:
             query, _any(tantivy.Query.range_query(self._schema, KEY, kind, first, last) for first, last in runs)
         )
 
-    def _of_these(self, query: Any, allowed: Allowed) -> Any:
+    def _of_these(self, query: Any, allowed: "Allowed") -> Any:
         """These nodes, those that do not match with the score 0: tantivy goes through them and not through matches."""
         if allowed.count > LISTED:
             return self._both(query, tantivy.Query.term_set_query(self._schema, KEY, _keys(allowed)))
@@ -178,7 +176,7 @@ def _idf(nodes: int, holding: int) -> float:
     return log1p((nodes - holding + 0.5) / (holding + 0.5))
 
 
-def _keys(allowed: Allowed) -> list[int]:
+def _keys(allowed: "Allowed") -> list[int]:
     found: list[int] = allowed.keys[allowed.positions()].tolist()
     return found
 
@@ -187,7 +185,7 @@ def _any(queries: Iterable[Any]) -> Any:
     return tantivy.Query.boolean_query([(tantivy.Occur.Should, query) for query in queries])
 
 
-def _first(top_k: int, allowed: Allowed) -> int:
+def _first(top_k: int, allowed: "Allowed") -> int:
     """Hits that hold enough of the allowed nodes if those are spread evenly."""
     return max(top_k + _SPARE + 2 * top_k * len(allowed.keys) // allowed.count, _FIRST)
 

@@ -15,8 +15,6 @@ The BLAKE2b of `contents.json` is the file's comment. Nothing in it is a path, n
 is left out: it is built again. Two exports of the same content are the same bytes.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -243,7 +241,7 @@ def export_store(corpus: Corpus, path: str | Path, tell: Tell = lambda member, r
 
 
 class _Export:
-    def __init__(self, snapshot: Snapshot, file: ZipFile, tell: Tell) -> None:
+    def __init__(self, snapshot: "Snapshot", file: ZipFile, tell: Tell) -> None:
         self.snapshot, self.file, self.tell = snapshot, file, tell
         self.at = {"at": snapshot.generation}
         self.members: dict[str, Member] = {}

@@ -1,7 +1,5 @@
 """Metadata of documents and nodes, in columns, so that a filter looks at all nodes of a group at once."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -87,7 +85,7 @@ class DocumentMetadata:
         changed: keys of the documents that are described in another way than before, or came or went.
     """
 
-    def __init__(self, ask: Ask, generation: int, before: DocumentMetadata | None = None) -> None:
+    def __init__(self, ask: Ask, generation: int, before: "DocumentMetadata | None" = None) -> None:
         self._ask, self.generation = ask, generation
         self.changed: Keys = np.zeros(0, dtype=np.int64)
         self._found: dict[int, DocumentFields] | None = None
@@ -167,7 +165,7 @@ class Column:
         mask[self.rows[_holding(leaf, self.values)[self.codes]]] = True
         return mask
 
-    def moved(self, places: Positions) -> Column:
+    def moved(self, places: Positions) -> "Column":
         """The nodes elsewhere: that at position `p` at `places[p]`, or gone where that is -1."""
         rows = places[self.rows]
         stays = rows >= 0
@@ -269,7 +267,7 @@ class Records:
         group: str | None,
         inherited: DocumentMetadata,
         schema: Schema,
-        before: Records | None = None,
+        before: "Records | None" = None,
     ) -> None:
         self.schema, self._ask, self._group, self._inherited = schema, ask, group, inherited
         self._kind = kind = _DOCUMENTS if group is None else _NODES
@@ -283,7 +281,7 @@ class Records:
         if before is not None:
             self._take_over(before)
 
-    def at(self, inherited: DocumentMetadata, schema: Schema) -> Records:
+    def at(self, inherited: DocumentMetadata, schema: Schema) -> "Records":
         """Those of a later generation."""
         return Records(self._ask, self._group, inherited, schema, self)
 
@@ -380,7 +378,7 @@ class Records:
 
     # What has not changed.
 
-    def _take_over(self, before: Records) -> None:
+    def _take_over(self, before: "Records") -> None:
         """Put what an earlier generation knows of the nodes that live on before the ones that were born since."""
         since = {**self._at, "since": before._inherited.generation}
         dead = np.array([key for (key,) in self._ask(self._kind.dead, since)], dtype=np.int64)

@@ -5,8 +5,6 @@ to a multiple of 64, `count` hashes of 16 bytes, zeros up to a multiple of 64, `
 endian), and the BLAKE2b (16 bytes) of all that.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,8 +39,8 @@ class Hashes(Sequence[bytes]):
     @overload
     def __getitem__(self, at: int) -> bytes: ...
     @overload
-    def __getitem__(self, at: slice) -> Hashes: ...
-    def __getitem__(self, at: int | slice) -> bytes | Hashes:
+    def __getitem__(self, at: slice) -> "Hashes": ...
+    def __getitem__(self, at: int | slice) -> "bytes | Hashes":
         return Hashes(self._rows[at]) if isinstance(at, slice) else self._rows[at].tobytes()
 
 

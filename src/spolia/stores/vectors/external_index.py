@@ -5,8 +5,6 @@ what is not allowed is passed over, and scores are computed from the store's own
 has the same score, whatever found it. Where too little is allowed or found, exact search over the store answers.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -122,7 +120,7 @@ def _some(keys: Sequence[int]) -> str:
     return ", ".join(map(str, keys[:_SHOWN])) + (" …" if len(keys) > _SHOWN else "")
 
 
-def chosen_search(snapshot: Snapshot, group: str, embedder: str) -> VectorSearch | SparseSearch:
+def chosen_search(snapshot: "Snapshot", group: str, embedder: str) -> "VectorSearch | SparseSearch":
     """What searches a group's vectors at a generation, as its manifest says."""
     opened, manifest = snapshot.opened, snapshot.manifest(group)
     how = how_embedded(snapshot, group, embedder)
@@ -137,7 +135,7 @@ def chosen_search(snapshot: Snapshot, group: str, embedder: str) -> VectorSearch
     return AdaptedSearch(index, placed, how.metric)
 
 
-def how_embedded(snapshot: Snapshot, group: str, embedder: str) -> GroupEmbedding:
+def how_embedded(snapshot: "Snapshot", group: str, embedder: str) -> GroupEmbedding:
     """How a group was embedded with an embedder."""
     manifest = snapshot.manifest(group)
     how = manifest.embedded(embedder)

@@ -8,8 +8,6 @@ for maximum inner product search", 2018; measured again: recall 0.99 against 0.6
 the same neighbours, whose scores are computed from the vectors again.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os
@@ -170,7 +168,7 @@ def build_graph(path: Path, segment_path: Path, metric: Metric, settings: HNSW) 
         fsync_folder(folder)
 
 
-def _built(segment: VectorSegment, coding: Quantization, settings: HNSW) -> Index:
+def _built(segment: VectorSegment, coding: Quantization, settings: HNSW) -> "Index":
     index: Index = _usearch().Index(
         ndim=len(coding.mean),
         metric=coding.distance,

@@ -1,7 +1,5 @@
 """Where the vectors of a group's live nodes stand in memory-mapped segments."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -145,7 +143,7 @@ class VectorPlaces:
     rows: npt.NDArray[Any]
     segments: Mapping[int, bytes]
 
-    def at(self, generation: int) -> VectorPlaces:
+    def at(self, generation: int) -> "VectorPlaces":
         """Those at a later generation."""
         segments = dict(self._there())
         same = [number for number, checksum in segments.items() if self.segments.get(number) == checksum]

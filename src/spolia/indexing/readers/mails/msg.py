@@ -1,7 +1,5 @@
 """Outlook's MSG: an OLE compound file of MAPI properties ([MS-OXMSG])."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -77,7 +75,7 @@ class _Opened:
     def __init__(self, blob: Blob) -> None:
         self.blob = blob
 
-    def __enter__(self) -> _Storage:
+    def __enter__(self) -> "_Storage":
         try:
             import olefile
         except ImportError as error:
@@ -108,7 +106,7 @@ class _Storage:
     file: Any
     path: list[str]
 
-    def within(self, name: str) -> _Storage:
+    def within(self, name: str) -> "_Storage":
         return _Storage(self.blob, self.file, [*self.path, name])
 
     def stream(self, property: str) -> bytes:
@@ -155,7 +153,7 @@ class _Storage:
         except OverflowError:
             return None
 
-    def attachments(self) -> Iterator[_Storage]:
+    def attachments(self) -> "Iterator[_Storage]":
         names = {
             entry[len(self.path)]
             for entry in self.file.listdir(streams=True, storages=True)

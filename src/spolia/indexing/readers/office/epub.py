@@ -1,7 +1,5 @@
 """EPUB: the chapters in the order of the spine, under their titles."""
 
-from __future__ import annotations
-
 import posixpath
 import zipfile
 from collections.abc import Iterator
@@ -62,7 +60,7 @@ class _Book(NamedTuple):
     spine: list[str]
 
     @classmethod
-    def of(cls, blob: Blob, archive: zipfile.ZipFile) -> _Book:
+    def of(cls, blob: Blob, archive: zipfile.ZipFile) -> "_Book":
         files = tree(archive.read("META-INF/container.xml"), blob.uri).iter()
         path = next((one.get("full-path") for one in files if _tag(one) == "rootfile" and one.get("full-path")), None)
         if path is None:

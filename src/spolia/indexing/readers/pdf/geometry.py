@@ -1,7 +1,5 @@
 """Rectangles on a page as it is shown, and PDFium asked for many of them at once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from ctypes import PYFUNCTYPE, addressof, c_double, c_int, c_ulong, c_void_p, cast, create_string_buffer
 from dataclasses import dataclass
@@ -41,22 +39,22 @@ class Area(NamedTuple):
         """Whether a point lies in it."""
         return self.left <= x <= self.right and self.top <= y <= self.bottom
 
-    def meets(self, other: Area) -> bool:
+    def meets(self, other: "Area") -> bool:
         """Whether a part of both is the same."""
         return self[1] < other[3] and other[1] < self[3] and self[0] < other[2] and other[0] < self[2]
 
-    def beside(self, other: Area) -> float:
+    def beside(self, other: "Area") -> float:
         """How much of the narrower one's width both share, from 0 to 1."""
         shared = min(self.right, other.right) - max(self.left, other.left)
         return max(0.0, shared / max(min(self.width, other.width), 0.1))
 
-    def level(self, other: Area) -> float:
+    def level(self, other: "Area") -> float:
         """How much of the lower one's height both share, from 0 to 1."""
         shared = min(self.bottom, other.bottom) - max(self.top, other.top)
         return max(0.0, shared / max(min(self.height, other.height), 0.1))
 
     @classmethod
-    def around(cls, areas: Iterable[Area]) -> Self:
+    def around(cls, areas: "Iterable[Area]") -> Self:
         """The smallest one around some.
 
         >>> Area.around([Area(0, 0, 1, 1), Area(2, 1, 3, 4)])
@@ -88,7 +86,7 @@ class VisiblePage:
     quarters: int = 0
 
     @classmethod
-    def of(cls, page: Any) -> VisiblePage:
+    def of(cls, page: Any) -> "VisiblePage":
         """That of a page of PDFium."""
         left, bottom, right, top = map(_sane, page.get_bbox())
         return cls(left, bottom, right, top, page.get_rotation() // 90 % 4)

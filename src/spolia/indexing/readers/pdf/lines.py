@@ -1,7 +1,5 @@
 """The lines of a page, and the text that they make."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from ctypes import byref
@@ -69,7 +67,7 @@ class PageLine:
     size: float = 0.0
     bold: bool = False
     heading: bool = False
-    table: PageTable | None = None
+    table: "PageTable | None" = None
 
     @property
     def vertical(self) -> bool:
@@ -234,7 +232,7 @@ class Written:
     text: str
     places: Any
 
-    def after(self, changes: Sequence[Change]) -> Written:
+    def after(self, changes: Sequence[Change]) -> "Written":
         """The same after changes of the text."""
         if not changes:
             return self

@@ -1,7 +1,5 @@
 """What was written onto a page after it was made: filled fields of a form, comments."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -108,7 +106,7 @@ class Spot:
     caption: str = ""
     picture: Picture | None = None
 
-    def at(self, start: int, end: int) -> Spot:
+    def at(self, start: int, end: int) -> "Spot":
         """The same elsewhere."""
         return replace(self, start=start, end=end)
 
@@ -130,7 +128,7 @@ class PageText:
     sizes: Counter[float] = field(default_factory=Counter)
 
 
-def leaf_of(page: PdfPage, number: int) -> PageText:
+def leaf_of(page: "PdfPage", number: int) -> PageText:
     """Write a page. `number`: from 1."""
     text = joined_lines(page.lines, number)
     spots = [*_tables(page.lines, text), *_pictures(page, text)]
@@ -163,7 +161,7 @@ def _tables(lines: Sequence[PageLine], text: Written) -> Iterator[Spot]:
         yield Spot("table", int(start), int(end), table.area, cells, _said(caption_of(table.area, "table", lines)))
 
 
-def _pictures(page: PdfPage, text: Written) -> Iterator[Spot]:
+def _pictures(page: "PdfPage", text: Written) -> Iterator[Spot]:
     """A picture's stretch is its caption; without one it is empty, after the last line above the picture."""
     places = {id(line): at for at, line in enumerate(page.lines)} if page.pictures else {}
     for picture in page.pictures:

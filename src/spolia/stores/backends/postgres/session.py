@@ -1,7 +1,5 @@
 """Sessions with a PostgreSQL server, as the store's statements want them."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -134,7 +132,7 @@ class PostgresSession:
     def execute(self, statement: str, values: Any = (), /) -> psycopg.Cursor[Any]:
         return self.raw.execute(dialect.translated(statement), _arrays(values) or None)
 
-    def executemany(self, statement: str, values: Iterable[Any], /) -> _Counted:
+    def executemany(self, statement: str, values: Iterable[Any], /) -> "_Counted":
         """In batches, each of them sent at once: what makes the values may itself ask this connection."""
         count = 0
         for batch in in_batches(values, _AT_ONCE):

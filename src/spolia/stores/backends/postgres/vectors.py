@@ -1,7 +1,5 @@
 """Vectors in pgvector: written bit for bit, indexed, and searched with scores in float64."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -200,7 +198,7 @@ def _index(session: PostgresSession, embedder: str, metric: Metric, dimension: i
         fail_point("postgres.indexed")
 
 
-def sparse_search_of(snapshot: Snapshot, group: str, embedder: str) -> SparseSearch:
+def sparse_search_of(snapshot: "Snapshot", group: str, embedder: str) -> SparseSearch:
     """What searches a group's sparse vectors at a generation; they are held in memory as long as the snapshot."""
     places: dict[bytes, int] = {}
     rows: list[SparseRows] = []
@@ -233,7 +231,7 @@ Near = tuple[Keys, Vectors]
 """Keys and vectors of nodes that may be the nearest."""
 
 
-def search_of(snapshot: Snapshot, group: str, embedder: str) -> DatabaseSearch:
+def search_of(snapshot: "Snapshot", group: str, embedder: str) -> "DatabaseSearch":
     """What searches a group's vectors at a generation."""
     opened, how = snapshot.opened, how_embedded(snapshot, group, embedder)
     values = {"embedder": embedder, "grp": group, "at": snapshot.generation}

@@ -1,7 +1,5 @@
 """Opening `corpus.db`, and what goes wrong there in words."""
 
-from __future__ import annotations
-
 import errno
 import glob
 import json
@@ -34,7 +32,7 @@ _UNWRITTEN = (
 )
 
 
-def connect(store: Path, *, writing: bool) -> SqliteSession:
+def connect(store: Path, *, writing: bool) -> "SqliteSession":
     """A connection to the truth of a store, refused when the path holds something else."""
     with translated(store, "opened"):
         _refuse_other_things(store)
@@ -56,7 +54,7 @@ def connect(store: Path, *, writing: bool) -> SqliteSession:
         return found
 
 
-def _connected(store: Path, writing: bool, options: str) -> SqliteSession:
+def _connected(store: Path, writing: bool, options: str) -> "SqliteSession":
     connection: SqliteSession = sqlite3.connect(
         f"file:{quote(str(store / DATABASE))}?{options}",
         uri=True,
