@@ -7,7 +7,9 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spolia.errors import ModelUnavailable
+from spolia.errors import Cancelled, ModelUnavailable
 from spolia.indexing import Executor, InProcess, Prepared, SplitPlan, WorkerProcesses, prepare
 from spolia.indexing.readers.reader import Blob, Container, FileReader, reader_of
 from spolia.indexing.readers.registry import READERS, by_suffix
@@ -49,6 +51,9 @@ class Apart(HashingEmbedder):
     def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
         if self.fails == "everywhere":
             raise ModelUnavailable("No weights here.")
+        if self.fails.startswith("sleep"):
+            Path(self.fails.split()[1]).touch()
+            time.sleep(600)
         if kind == "passage" and self.fails and os.getpid() != int(self.fails):
             os._exit(3)
         return super().embed(texts, kind=kind)
@@ -126,7 +131,14 @@ def here(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return store
 
 
-@pytest.mark.parametrize("workers", [1, 2, Elsewhere()], ids=["one process", "two processes", "an executor"])
+@pytest.mark.parametrize(
+    "workers",
+    [
+        pytest.param(1, id="one process", marks=pytest.mark.slow),
+        pytest.param(2, id="two processes", marks=pytest.mark.slow),
+        pytest.param(Elsewhere(), id="an executor"),
+    ],
+)
 def test_every_executor_gives_the_same_store(
     folder: Path, here: Path, tmp_path: Path, workers: int | Executor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,6 +162,7 @@ def test_an_embedder_that_kills_its_process_is_asked_in_this_one(
     assert vectors(tmp_path / "s.spolia") == vectors(here)
 
 
+@pytest.mark.slow
 def test_an_embedder_that_fails_everywhere_says_why(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,6 +179,30 @@ def test_few_texts_start_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "a.txt").write_text(WORDS)
     corpus = Corpus(f"{tmp_path}/s.spolia")
     assert sync(tmp_path, corpus, embedder=Apart(), workers=2).embedded == 1
+
+
+@pytest.mark.slow
+def test_a_run_that_is_cancelled_waits_for_no_process_that_embeds(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spolia.indexing.sync.prefetch.MANY_CALLS", 1)
+    begun = tmp_path / "begun"
+
+    def index() -> None:
+        with run:
+            made(folder, tmp_path / "s.spolia", 2, Apart(fails=f"sleep {begun}"))
+
+    run = Run()
+    with ThreadPoolExecutor(1) as threads:
+        found = threads.submit(index)
+        while not begun.exists():
+            assert not found.done() or found.result()
+            time.sleep(0.02)
+        at = time.monotonic()
+        run.cancel()
+        with pytest.raises(Cancelled):
+            found.result()
+    assert time.monotonic() - at < 30
 
 
 TEXTS = st.text(st.sampled_from("ab .\n#|-<p>é𝔸"), max_size=300)

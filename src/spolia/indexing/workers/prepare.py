@@ -77,6 +77,20 @@ class Executor(Protocol):
 
     What it is given can be pickled, and each call stands alone. Calls come from several threads.
 
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from spolia import Corpus, sync
+    >>> class Elsewhere(InProcess):
+    ...     count = 2
+    ...     def prepare(self, reader, blob, plan):
+    ...         print(f"send {blob.uri}, and call prepare there")
+    ...         return prepare(reader, blob, plan)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "stones.txt").write_text("Spolia are stones.")
+    ...     sync(folder, Corpus(f"{folder}/notes.spolia"), workers=Elsewhere()).added
+    send stones.txt, and call prepare there
+    1
+
     Attributes:
         count: how many calls are made at the same time; 0 to do all in the process of the sync.
     """
