@@ -68,8 +68,7 @@ def check(flow: Operator[Any, Any], *, takes: Any = None, gives: Any = None) -> 
         takes: what the flow will be given, for example `Query`; by default what it says itself.
         gives: what it must give.
 
-    >>> from spolia.core.combinators import Guard, Identity, Samples
-    >>> from spolia.types import Query
+    >>> from spolia import Guard, Identity, Query, Samples
     >>> print(check(Guard(Samples[Query](3)), takes=Query))
     Query → tuple[Query, ...], at most 0 calls to language models
     problem: Guard has neither a limit nor a fallback and does nothing. Give it max_calls or fallback, or take it out.

@@ -17,9 +17,7 @@ PASSING = (Then, Branch, Choice, Route, Guard, Vary, Loop, Explore)
 def tree(flow: Operator[Any, Any]) -> str:
     """The flow as indented text, each step with what it takes and gives.
 
-    >>> from spolia.core.combinators import Samples
-    >>> from spolia.core.function import step
-    >>> from spolia.types import Query
+    >>> from spolia import Query, Samples, step
     >>> @step
     ... def lowered(query: Query) -> Query:
     ...     return query.rewritten(query.text.lower())

@@ -153,8 +153,7 @@ class Operator(ABC, Generic[In, Out]):
         """Run in a thread of the current run, while the event loop goes on. Cancelling the task stops the work.
 
         >>> import asyncio
-        >>> from spolia.core.function import step
-        >>> from spolia.run import Run
+        >>> from spolia import Run, step
         >>> @step
         ... def double(n: int) -> int:
         ...     return 2 * n

@@ -10,7 +10,7 @@ from spolia.core.operator import Operator
 from spolia.core.run_context import note
 from spolia.core.wiring import refuse_counts
 from spolia.generation.prompt import cited, fitting, numbered
-from spolia.models.parsers import Lines, OneOf, Text
+from spolia.models.parsers import NOTHING, Lines, OneOf, Text
 from spolia.models.parsers.parser import plain_words
 from spolia.models.parsers.tags import Markers
 from spolia.models.prompting.role import Ask, Brief, Role, replies
@@ -18,7 +18,6 @@ from spolia.models.protocols import LanguageModel
 from spolia.types import Answer, Failure, Query, Ranking
 from spolia.types.outcomes import successes
 
-NOTHING = "none"
 _MARKER = re.compile(r"\s*\[\d{1,4}\]")
 SUPPORTED, REFUTED, UNKNOWN = "supported", "refuted", "not enough information"
 CLAIMS: Role[tuple[str, ...]] = Role("spolia:generation/prompts/claims.txt", Lines(), default=NOTHING)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from spolia.core.operator import Operator
 from spolia.core.wiring import refuse_counts
 from spolia.errors import StepFailed
-from spolia.models.parsers import Text
+from spolia.models.parsers import NOTHING, Text
 from spolia.models.parsers.parser import plain_words
 from spolia.models.parsers.tags import Markers
 from spolia.models.prompting.excerpt import shortened
@@ -82,7 +82,6 @@ class MajorityVote(Operator[Sequence[Answer], Answer]):
         return value[max(range(len(value)), key=lambda at: (counts[voices[at]], -at))]
 
 
-NOTHING = "none"
 FUSE: Role[str] = Role("spolia:orchestration/prompts/fuse.txt", Text(), default=NOTHING)
 SHORTEN: Role[str] = Role("spolia:orchestration/prompts/shorten.txt", Text(), default=NOTHING)
 

@@ -8,10 +8,11 @@ from spolia.core.operator import Operator
 from spolia.core.run_context import degrade
 from spolia.core.wiring import refuse_counts
 from spolia.errors import BudgetSpent
+from spolia.models.parsers import NOTHING
 from spolia.models.prompting.role import Ask, Brief, Role
 from spolia.models.prompting.template import Setting
 from spolia.models.protocols import LanguageModel
-from spolia.pre_retrieval.query_llm import NOTHING, OneText, Searches, refuse_without
+from spolia.pre_retrieval.query_llm import OneText, Searches
 from spolia.types import Answer, Failure, Query
 
 PLANNED: Role[tuple[str, ...]] = Role("spolia:pre_retrieval/prompts/verify_plan.txt", Searches(), default=NOTHING)
@@ -66,13 +67,13 @@ class ChainOfVerification(Operator[Query, Answer]):
         draft = self.draft(value)
         if draft.abstained or not draft.text.strip():
             return draft
-        refuse_without(self.planned, "question", "draft")
+        self.planned.refuse_without("question", "draft")
         shown = {"question": value.question, "draft": draft.text}
         plan = Ask(self.llm, self.planned, self.max_tokens)
         questions = plan(Brief.of(value.sample, questions=Setting(self.questions), **shown))[: self.questions]
         if not (checks := self._checked(value, questions)):
             return draft
-        refuse_without(self.revised, "question", "draft", "checks")
+        self.revised.refuse_without("question", "draft", "checks")
         revise = Ask(self.llm, self.revised, self.max_tokens)
         text = revise(Brief.of(value.sample, checks=checks, **shown))
         return draft if text in ("", draft.text) else draft.but(text=text, citations=())

@@ -9,10 +9,11 @@ from spolia.core.operator import Operator
 from spolia.core.run_context import degrade, note
 from spolia.core.wiring import refuse_counts
 from spolia.errors import BudgetSpent
+from spolia.models.parsers import NOTHING
 from spolia.models.prompting.role import Role
 from spolia.models.prompting.template import Setting
 from spolia.models.protocols import LanguageModel
-from spolia.pre_retrieval.query_llm import NOTHING, AsksOfQuery, Steps, alike
+from spolia.pre_retrieval.query_llm import AsksOfQuery, Steps, alike
 from spolia.types import Answer, Failure, Plan, Queries, Query
 
 DECOMPOSED: Role[tuple[str, ...]] = Role("spolia:pre_retrieval/prompts/decompose.txt", Steps(), default=NOTHING)

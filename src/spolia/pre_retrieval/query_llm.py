@@ -6,13 +6,11 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from spolia.core.operator import Operator
 from spolia.core.wiring import refuse_counts
-from spolia.errors import ModelError
-from spolia.models.parsers import Lines, Parser, Text, spoken
+from spolia.models.parsers import Lines, Parser, Text, says_nothing, spoken
 from spolia.models.prompting.role import Ask, Brief, Role
 from spolia.models.protocols import LanguageModel
 from spolia.types import Query
 
-_NOTHING = re.compile(r"[\W_]*(?:none|n/a)[\W_]*", re.IGNORECASE)
 _LABEL = re.compile(
     r"^\W*+(?:(?:rewritten|search|new|abstract|step[- ]?back|general|better|改写后?的?)?\s*"
     r"(?:question|query|search|passage|问题|查询|質問|질문))[\s*_]*[:：][\s*_]*",
@@ -101,15 +99,6 @@ def _bare(text: str) -> str:
     return next(filter(None, quoted.groups())) if quoted else line
 
 
-def says_nothing(reply: str) -> bool:
-    """Whether a reply is the word for nothing.
-
-    >>> says_nothing("None."), says_nothing("None of it holds.")
-    (True, False)
-    """
-    return _NOTHING.fullmatch(reply) is not None
-
-
 def alike(text: str) -> str:
     """A text without case, blanks and punctuation: what is equal so says the same.
 
@@ -120,8 +109,6 @@ def alike(text: str) -> str:
 
 
 Out = TypeVar("Out", covariant=True)
-NOTHING = "none"
-"""What a model is told to write when there is nothing to say; the default of the roles here."""
 
 
 class AsksOfQuery(Operator[Query, Out], Generic[Out]):
@@ -172,16 +159,8 @@ class AsksOfQuery(Operator[Query, Out], Generic[Out]):
 
     def brief(self, query: Query, **places: str | tuple[str, ...]) -> Brief:
         """What the model is shown."""
-        refuse_without(self.role, *self.shows)
+        self.role.refuse_without(*self.shows)
         return Brief.of(query.sample, question=query.text, **places)
 
     def calls(self, rows: int | None = None, /) -> int | None:
         return self.ask.calls()
-
-
-def refuse_without(role: Role[Any], *names: str) -> None:
-    """Refuse a prompt file that would not show the model what it is asked about."""
-    if missing := [name for name in names if name not in role.places]:
-        raise ModelError(
-            f"The prompt {role.prompt!r} has no place {{{{{missing[0]}}}}}. Write it where that is to stand."
-        )

@@ -6,10 +6,11 @@ from typing import ClassVar
 from spolia.core.run_context import degrade
 from spolia.core.wiring import refuse_numbers
 from spolia.errors import WiringError
+from spolia.models.parsers import NOTHING
 from spolia.models.prompting.role import Role
 from spolia.models.prompting.template import Setting
 from spolia.models.protocols import LanguageModel
-from spolia.pre_retrieval.query_llm import NOTHING, AsksOfQuery, OneText, Searches, alike
+from spolia.pre_retrieval.query_llm import AsksOfQuery, OneText, Searches, alike
 from spolia.types import Queries, Query
 
 REWRITTEN: Role[str] = Role("spolia:pre_retrieval/prompts/rewrite.txt", OneText(), default=NOTHING)

@@ -11,11 +11,11 @@ from spolia.core.wiring import refuse_counts
 from spolia.databases.database import QueryableDatabase, QueryLimits, QueryRows
 from spolia.databases.read_only import refuse_no_parser
 from spolia.errors import StatementError
-from spolia.models.parsers import JsonObject, Parser, spoken
+from spolia.models.parsers import NOTHING, JsonObject, Parser, says_nothing, spoken
 from spolia.models.prompting.role import Role
 from spolia.models.prompting.template import Setting
 from spolia.models.protocols import LanguageModel
-from spolia.pre_retrieval.query_llm import NOTHING, AsksOfQuery, says_nothing
+from spolia.pre_retrieval.query_llm import AsksOfQuery
 from spolia.types import Query
 
 LIMITS = QueryLimits()

@@ -17,8 +17,7 @@ class Choice(Operator[In, Out]):
         options: the candidates.
         name: of the place. Choices of one name, and ranges of that name (`vary`), are decided together.
 
-    >>> from spolia.core.combinators import Identity, settle
-    >>> from spolia.core.function import step
+    >>> from spolia import Identity, settle, step
     >>> @step
     ... def double(n: int) -> int:
     ...     return 2 * n

@@ -20,8 +20,7 @@ class Guard(Operator[In, Out]):
         max_calls: calls to language models that the body may make.
         on: names of the error classes that the fallback answers to, subclasses included.
 
-    >>> from spolia.core.combinators import Identity
-    >>> from spolia.core.function import step
+    >>> from spolia import Identity, step
     >>> @step
     ... def broken(n: int) -> int:
     ...     return n // 0

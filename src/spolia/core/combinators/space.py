@@ -94,8 +94,7 @@ class Space(Generic[In, Out]):
     Raises:
         WiringError: two places of one name have different numbers of candidates.
 
-    >>> from spolia.core.combinators import Identity
-    >>> from spolia.core.function import step
+    >>> from spolia import Identity, step
     >>> @step
     ... def cut(text: str, *, at: int = 2) -> str:
     ...     return text[:at]

@@ -113,8 +113,7 @@ def ask(
         MeasureError: a measure fails; names the question. What was answered is kept.
         BudgetSpent: the run's budget ends before the questions; what was answered is kept.
 
-    >>> from spolia.core.function import step
-    >>> from spolia.types import Hit, Node, Ranking
+    >>> from spolia import Hit, Node, Ranking, step
     >>> @step
     ... def always_p1(query: Query) -> Ranking:
     ...     return Ranking(query, (Hit(Node("p1", "..."), 1.0),))

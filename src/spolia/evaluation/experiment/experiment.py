@@ -44,9 +44,8 @@ class Experiment(Value):
         WiringError: a flow takes or gives something else, or two are called the same.
         DataError: there are no questions, two have the same id, no measure applies to any, or some were tuned on.
 
+    >>> from spolia import Hit, Node, Query, Ranking, step
     >>> from spolia.evaluation.measures.recall_precision import Recall
-    >>> from spolia.core.function import step
-    >>> from spolia.types import Hit, Node, Query, Ranking
     >>> @step
     ... def always_p1(query: Query) -> Ranking:
     ...     return Ranking(query, (Hit(Node("p1", "..."), 1.0),))

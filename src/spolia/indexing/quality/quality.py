@@ -66,8 +66,7 @@ def quality(snapshot: Snapshot, access: Iterable[str] = ()) -> Quality:
     """The quality of what these principals may read, with all that failed.
 
     >>> import tempfile
-    >>> from spolia.indexing.sync.texts import add_texts
-    >>> from spolia.stores.corpus import Corpus
+    >>> from spolia import Corpus, add_texts
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     corpus = Corpus(f"{folder}/notes.spolia")
     ...     _ = add_texts(corpus, {"a": "Old stones.", "b": "Old stones.", "c": "old  STONES."})

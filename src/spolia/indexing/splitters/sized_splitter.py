@@ -201,8 +201,7 @@ class SlidingWindow(Sized):
     Raises:
         WiringError: for sizes that make no sense.
 
-    >>> from spolia.types import Document, Node
-    >>> from spolia.types import Document, Node
+    >>> from spolia import Document, Node
     >>> document = Document("d", "One is here. Two is there. Three is nowhere.")
     >>> part = Part(Node("d", document.text), document)
     >>> [piece.text for piece in SlidingWindow(size=8, overlap=4).pieces(part)]

@@ -125,8 +125,7 @@ def temporary(
     Raises:
         FolderError, DocumentError, GroupError, StoreError: as for `sync` and `add_texts`.
 
-    >>> from spolia.retrieval.bm25 import BM25
-    >>> from spolia.types import Query
+    >>> from spolia import BM25, Query
     >>> with temporary({"a": "The moon causes the tides.", "b": "Salt is dug in mines."}) as corpus:
     ...     [node.text for node in BM25(corpus.group("sentence"))(Query("Who digs salt?")).nodes]
     ['Salt is dug in mines.']

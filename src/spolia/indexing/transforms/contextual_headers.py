@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from spolia.core.call_bounds import times, total
 from spolia.core.operator import Operator
 from spolia.core.run_context import note
-from spolia.errors import WiringError
-from spolia.indexing.transforms.llm_transform import CHARACTERS, NOTHING, check_places, says_nothing
-from spolia.models.parsers import Text
+from spolia.core.wiring import refuse_numbers
+from spolia.indexing.transforms.llm_transform import CHARACTERS
+from spolia.models.parsers import NOTHING, Text, says_nothing
 from spolia.models.prompting.excerpt import stretch
 from spolia.models.prompting.role import Ask, Role
 from spolia.models.protocols import LanguageModel
@@ -47,7 +47,7 @@ class Situate(Operator[HeaderPassage, str]):
     max_tokens: int = 256
 
     def apply(self, value: HeaderPassage, /) -> str:
-        check_places(self.role, "document", "passage")
+        self.role.refuse_without("document", "passage")
         said = Ask(self.llm, self.role, self.max_tokens).reply(document=value.document, passage=value.text)
         return "" if says_nothing(said) else said
 
@@ -72,9 +72,8 @@ class ContextualHeaders(Operator[Part, Pieces]):
 
     Source: Anthropic, "Introducing Contextual Retrieval", 2024.
 
+    >>> from spolia import Document, Node, ScriptedModel
     >>> from spolia.indexing.transforms.function import transform
-    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
-    >>> from spolia.types import Document, Node
     >>> @transform
     ... def paragraphs(text):
     ...     return text.split("\\n\\n")
@@ -92,9 +91,7 @@ class ContextualHeaders(Operator[Part, Pieces]):
 
     def __post_init__(self) -> None:
         self.splitter.gives(Part)
-        for name in ("document_characters", "max_tokens"):
-            if getattr(self, name) < 1:
-                raise WiringError(f"{self.short}: {name} is {getattr(self, name)}. Write a number of at least 1.")
+        refuse_numbers(self, "a number of at least 1", "document_characters", "max_tokens")
 
     def apply(self, value: Part, /) -> Pieces:
         pieces = self.splitter(value)

@@ -5,25 +5,22 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import note
-from spolia.errors import ModelError, WiringError
-from spolia.models.parsers import Lines, Parser
+from spolia.core.wiring import refuse_numbers
+from spolia.models.parsers import Lines, Parser, says_nothing
 from spolia.models.prompting.excerpt import shortened
 from spolia.models.prompting.role import Ask, Role
 from spolia.models.prompting.template import Setting
 from spolia.models.protocols import LanguageModel
 from spolia.stores.definition import Part, Piece, Pieces
 
-NOTHING = "none"
-"""What a model is told to write when there is nothing to say; the default of every role here."""
 LONGEST_PHRASE = 6
 """Words; what has more is a sentence, and so is what has more than `LONGEST_NAME` characters."""
 LONGEST_NAME = 80
 
-_SAYS_NOTHING = re.compile(r"[\W_]*(?:none|n/a)[\W_]*", re.IGNORECASE)
 _FENCE = re.compile(r"^[^\S\n]*+```.*$", re.MULTILINE)
 _LABEL = re.compile(r"^[^\W\d][\w ]{0,30}[:：]\s+")
 _BETWEEN = re.compile(r"[,;、，；]")
@@ -33,15 +30,6 @@ _TURN = re.compile(
     r"^(?:[^\S\n]|[*_#>•-])*+(?:\d{1,3}[.)]\s*+)?[*_]*+(q|a|question|answer)\s*+\d{0,3}[*_]*+\s*+[:：][*_]*+\s*+",
     re.IGNORECASE | re.MULTILINE,
 )
-
-
-def says_nothing(reply: str) -> bool:
-    """Whether a reply is the word for nothing.
-
-    >>> says_nothing("None."), says_nothing("None of it holds.")
-    (True, False)
-    """
-    return _SAYS_NOTHING.fullmatch(reply) is not None
 
 
 def _lines(reply: str) -> list[str]:
@@ -148,7 +136,7 @@ class LLMTransform(Operator[Part, Pieces], Generic[T]):
     kept depends on prompt and text alone, not on ids, so that a moved or copied document costs nothing. A reply that
     cannot be read is sent back once (`Role`); then the result is counted as degraded.
 
-    Fields:
+    Args:
         llm: the language model.
         role: prompt file, reader of the reply, what holds when it cannot be read. The file has a place `{{text}}`, may
             have one `{{heading}}` (title and headings above the text), and those of the class.
@@ -169,9 +157,7 @@ class LLMTransform(Operator[Part, Pieces], Generic[T]):
     limit: ClassVar[str]
 
     def __post_init__(self) -> None:
-        for name in (self.limit, "characters", "max_tokens"):
-            if getattr(self, name) < 1:
-                raise WiringError(f"{self.short}: {name} is {getattr(self, name)}. Write a number of at least 1.")
+        refuse_numbers(self, "a number of at least 1", self.limit, "characters", "max_tokens")
 
     @abstractmethod
     def pieces(self, reply: T, part: Part, /) -> Iterable[Piece]:
@@ -193,7 +179,7 @@ class LLMTransform(Operator[Part, Pieces], Generic[T]):
                 f"The model is shown {self.characters} of the {len(value.node.text)} characters of {place}. "
                 "Write a larger characters, or a parent of smaller nodes."
             )
-        check_places(self.role, "text")
+        self.role.refuse_without("text")
         settings = {name: Setting(said) for name, said in self.places().items()}
         text, heading = shortened(value.node.text, self.characters), value.node.context or value.document.title
         reply = Ask(self.llm, self.role, self.max_tokens).reply(0, text=text, heading=heading, **settings)
@@ -204,11 +190,3 @@ class LLMTransform(Operator[Part, Pieces], Generic[T]):
 
     def calls(self, rows: int | None = None, /) -> int | None:
         return self.role.calls
-
-
-def check_places(role: Role[Any], *names: str) -> None:
-    """Refuse a prompt file that would not show the model what it is asked about."""
-    if missing := [name for name in names if name not in role.places]:
-        raise ModelError(
-            f"The prompt {role.prompt!r} has no place {{{{{missing[0]}}}}}. Write it where that is to stand."
-        )

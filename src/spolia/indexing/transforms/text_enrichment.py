@@ -9,16 +9,14 @@ from spolia.core.run_context import note
 from spolia.indexing.transforms.function import TextPlaces
 from spolia.indexing.transforms.llm_transform import (
     CHARACTERS,
-    NOTHING,
     LLMTransform,
     NamesWithKinds,
     Phrases,
     Questions,
     QuestionsWithAnswers,
-    says_nothing,
 )
 from spolia.indexing.transforms.rule_entities import Mention, entities
-from spolia.models.parsers import Text
+from spolia.models.parsers import NOTHING, Text, says_nothing
 from spolia.models.prompting.role import Role
 from spolia.models.protocols import LanguageModel
 from spolia.stores.definition import Part, Piece
@@ -31,15 +29,12 @@ class Keywords(LLMTransform[tuple[str, ...]]):
     """One node with the keywords of a text, or one for each keyword; each is in the metadata too, as `keyword`.
 
     Args:
-        llm: the language model.
         at_most: keywords, which the model is told (`{{at_most}}`); further ones are left out.
         each: one node for each keyword, so that each is found on its own.
         role: prompt, reader and default (`LLMTransform`).
-        characters: of a text that are shown at most.
-        max_tokens: longest reply.
+        llm, characters, max_tokens: as for every `LLMTransform`.
 
-    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
-    >>> from spolia.types import Document, Node
+    >>> from spolia import Document, Node, ScriptedModel
     >>> text = "The tide is caused by the pull of the moon."
     >>> Keywords(ScriptedModel(("tide\\nmoon",)))(Part(Node("d", text), Document("d", text)))[0].meta
     (('keyword', 'tide'), ('keyword', 'moon'))
@@ -78,14 +73,11 @@ class QuestionAnswers(LLMTransform[Pairs]):
     """One node for each question that a text answers: the question is searched, question and answer are shown.
 
     Args:
-        llm: the language model.
         pairs: which the model is told (`{{pairs}}`); further ones are left out.
         role: prompt, reader and default (`LLMTransform`).
-        characters: of a text that are shown at most.
-        max_tokens: longest reply.
+        llm, characters, max_tokens: as for every `LLMTransform`.
 
-    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
-    >>> from spolia.types import Document, Node
+    >>> from spolia import Document, Node, ScriptedModel
     >>> text = "The tide is caused by the pull of the moon."
     >>> model = ScriptedModel(("Q: What causes the tide?\\nA: The pull of the moon.",))
     >>> (piece,) = QuestionAnswers(model)(Part(Node("d", text), Document("d", text)))
@@ -115,16 +107,13 @@ class HypotheticalQuestions(LLMTransform[tuple[str, ...]]):
     best score.
 
     Args:
-        llm: the language model.
         questions: which the model is told (`{{questions}}`); further ones are left out.
         role: prompt, reader and default (`LLMTransform`).
-        characters: of a text that are shown at most.
-        max_tokens: longest reply.
+        llm, characters, max_tokens: as for every `LLMTransform`.
 
     Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024.
 
-    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
-    >>> from spolia.types import Document, Node
+    >>> from spolia import Document, Node, ScriptedModel
     >>> text = "The tide is caused by the pull of the moon."
     >>> model = ScriptedModel(("What causes the tide?\\nWhat does the moon do?",))
     >>> found = HypotheticalQuestions(model)(Part(Node("d", text), Document("d", text)))
@@ -154,14 +143,11 @@ class Summary(LLMTransform[str]):
     """One node for each: what its text says, in few words.
 
     Args:
-        llm: the language model.
         max_words: of the summary, which the model is told (`{{max_words}}`).
         role: prompt, reader and default (`LLMTransform`).
-        characters: of a text that are shown at most.
-        max_tokens: longest reply.
+        llm, characters, max_tokens: as for every `LLMTransform`.
 
-    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
-    >>> from spolia.types import Document, Node
+    >>> from spolia import Document, Node, ScriptedModel
     >>> text = "The tide is caused by the pull of the moon. Ships wait for it."
     >>> Summary(ScriptedModel(("The moon makes the tide.",)))(Part(Node("d", text), Document("d", text)))[0].text
     'The moon makes the tide.'
@@ -196,15 +182,12 @@ class LLMEntities(LLMTransform[Named]):
     A name that does not stand in the text, with any case and any blanks, is left out, and that is recorded.
 
     Args:
-        llm: the language model.
         kinds: of which an entity may be (`{{kinds}}`); any other is taken for `other`.
         at_most: entities, which the model is told (`{{at_most}}`); further ones are left out.
         role: prompt, reader and default (`LLMTransform`).
-        characters: of a text that are shown at most.
-        max_tokens: longest reply.
+        llm, characters, max_tokens: as for every `LLMTransform`.
 
-    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
-    >>> from spolia.types import Document, Node
+    >>> from spolia import Document, Node, ScriptedModel
     >>> text = "Clovis made Paris his capital."
     >>> model = ScriptedModel(("Clovis | person\\nparis | place",))
     >>> found = LLMEntities(model)(Part(Node("d", text), Document("d", text)))

@@ -3,11 +3,12 @@
 from spolia.models.parsers.json_object import JsonObject
 from spolia.models.parsers.lines import Headed, Lines
 from spolia.models.parsers.numbers import Number, Order, completed
-from spolia.models.parsers.parser import Parser, Text, spoken
+from spolia.models.parsers.parser import NOTHING, Parser, Text, says_nothing, spoken
 from spolia.models.parsers.tags import ControlTokens, Tags, without_tokens
 from spolia.models.parsers.words import OneOf, YesNo
 
 __all__ = [
+    "NOTHING",
     "ControlTokens",
     "JsonObject",
     "Lines",
@@ -20,6 +21,7 @@ __all__ = [
     "Text",
     "YesNo",
     "completed",
+    "says_nothing",
     "spoken",
     "without_tokens",
 ]

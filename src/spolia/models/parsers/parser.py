@@ -16,6 +16,9 @@ _THOUGHT_END = re.compile(rf"</(?:{_THOUGHTS})\s*>", re.IGNORECASE)
 _SPECIAL = re.compile(r"<\|\w{1,30}\|>|</?s>|[\u200b\u2060\ufeff]")
 
 
+NOTHING = "none"
+"""What a prompt asks a model to write when there is nothing to say."""
+_NOTHING = re.compile(r"[\W_]*(?:none|n/a)[\W_]*", re.IGNORECASE)
 LONGEST = 200_000
 """Characters of a reply that are looked at."""
 END = 2000
@@ -50,6 +53,15 @@ def spoken(reply: str) -> str:
     if not last.strip() and before:
         last = before[-1]
     return _SPECIAL.sub("", last).strip()
+
+
+def says_nothing(reply: str) -> bool:
+    """Whether a reply is the word for nothing.
+
+    >>> says_nothing("None."), says_nothing("None of it holds.")
+    (True, False)
+    """
+    return _NOTHING.fullmatch(reply) is not None
 
 
 def plain(reply: str) -> str:

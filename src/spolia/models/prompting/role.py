@@ -169,6 +169,17 @@ class Role(Value, Generic[T]):
         found = [one.places for one in template.every(self.prompt, self.language).values()]
         return frozenset.intersection(*found)
 
+    def refuse_without(self, *places: str) -> None:
+        """Refuse a prompt file that would not show the model what it is asked about.
+
+        Raises:
+            ModelError: and which place it lacks.
+        """
+        if missing := [name for name in places if name not in self.places]:
+            raise ModelError(
+                f"The prompt {self.prompt!r} has no place {{{{{missing[0]}}}}}. Write it where that is to stand."
+            )
+
     def prompt_for(self, values: Filling, *, sample: int = 0) -> Prompt:
         """The prompt file with texts at its places.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from spolia.core.call_bounds import unknown
 from spolia.core.operator import Operator
 from spolia.core.wiring import refuse_counts
-from spolia.models.parsers import Text
+from spolia.models.parsers import NOTHING, Text
 from spolia.models.prompting.excerpt import shortened
 from spolia.models.prompting.role import Ask, Brief, Role, replies
 from spolia.models.protocols import LanguageModel
@@ -26,7 +26,6 @@ def joined(hits: Sequence[Hit], text: str) -> Hit:
     return Hit(node, best.score, best.parts, tuple(found))
 
 
-NOTHING = "none"
 REFINE: Role[str] = Role("spolia:post_retrieval/prompts/refine.txt", Text(), default=NOTHING)
 
 

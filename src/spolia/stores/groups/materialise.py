@@ -86,8 +86,7 @@ def materialise(
             group was built anew, which would lose what it has; nothing was published.
 
     >>> import tempfile
-    >>> from spolia.indexing.sync.sync import sync
-    >>> from spolia.stores.corpus import Corpus
+    >>> from spolia import Corpus, sync
     >>> from pathlib import Path
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = Path(folder, "stones.txt").write_text("Spolia are stones. Builders take them from older buildings.")

@@ -48,8 +48,7 @@ class SupportRecall(_Support):
 
     Source: citation recall of ALCE, Gao et al. 2023.
 
-    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
-    >>> from spolia.types import Citation
+    >>> from spolia import Citation, ScriptedModel
     >>> answer = Answer("It is salt. [1] It is old.", (Citation("1", "n", "d", "a.txt", "Salt, all of it."),))
     >>> measure = SupportRecall(ScriptedModel(("yes",)))
     >>> str(measure), measure.score(answer, Item("q", "?"))
@@ -76,8 +75,7 @@ class SupportPrecision(_Support):
 
     Source: citation precision of ALCE, Gao et al. 2023.
 
-    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
-    >>> from spolia.types import Citation
+    >>> from spolia import Citation, ScriptedModel
     >>> cited = (Citation("1", "n", "d", "a.txt", "Salt, all of it."), Citation("2", "m", "d", "a.txt", "Owls."))
     >>> measure = SupportPrecision(ScriptedModel((("Salt", "yes"), ("", "no"))))
     >>> str(measure), measure.score(Answer("It is white [1][2].", cited), Item("q", "?"))

@@ -52,8 +52,7 @@ class GEval(JudgedMeasure):
     Source: Liu et al. 2023 (G-Eval): probabilities of tokens where a model states them, else 20 samples at temperature
     1; Kim et al. 2024 (AutoRAG). Its code draws samples whose first tokens are the same each time: one call is enough.
 
-    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
-    >>> from spolia.types import Answer, Query, Ranking
+    >>> from spolia import Answer, Query, Ranking, ScriptedModel
     >>> measure = GEval(ScriptedModel(("5", "4", "4", "I cannot say.")), "fluency", samples=3)
     >>> str(measure), round(measure.score(Answer("It was Nokia.", evidence=Ranking(Query("?"), ())), Item("q", "?")), 4)
     ('GEval(llm="scripted", aspect="fluency", samples=3)', 4.3333)

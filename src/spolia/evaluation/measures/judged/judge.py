@@ -10,8 +10,7 @@ from spolia.core.operator import Operator
 from spolia.core.run_context import gather
 from spolia.errors import BudgetSpent, MeasureError, ModelRejected, ModelUnavailable
 from spolia.evaluation.measures.measure import Case, Measure, Result, Seen
-from spolia.indexing.transforms.llm_transform import says_nothing
-from spolia.models.parsers import Lines, OneOf, Parser
+from spolia.models.parsers import Lines, OneOf, Parser, says_nothing
 from spolia.models.prompting.role import Brief, Role
 from spolia.types import Answer, Failure, Item
 

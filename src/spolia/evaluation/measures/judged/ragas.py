@@ -41,8 +41,7 @@ class Faithfulness(JudgedMeasure):
 
     Source: Es et al. 2024 (RAGAS).
 
-    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
-    >>> from spolia.types import Answer, Hit, Node, Query, Ranking
+    >>> from spolia import Answer, Hit, Node, Query, Ranking, ScriptedModel
     >>> shown = Ranking(Query("?"), (Hit(Node("n", "He worked for Nokia."), 1.0),))
     >>> model = ScriptedModel((("<statements", "1: yes\\n2: no"), ("", "He worked for Nokia.\\nHe lived in Salo.")))
     >>> Faithfulness(model).score(Answer("He worked for Nokia in Salo.", evidence=shown), Item("q", "Who is he?"))
@@ -94,9 +93,8 @@ class AnswerRelevancy(JudgedMeasure):
 
     Source: Es et al. 2024 (RAGAS), with its three questions.
 
-    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
+    >>> from spolia import Answer, ScriptedModel
     >>> from spolia.testing import HashingEmbedder
-    >>> from spolia.types import Answer
     >>> measure = AnswerRelevancy(ScriptedModel(("Who employed him?\\nWho employed him?",)), HashingEmbedder())
     >>> round(measure.score(Answer("Nokia did."), Item("q", "Who employed him?")), 4)
     1.0
@@ -139,8 +137,7 @@ class ContextPrecision(JudgedMeasure):
 
     Source: Es et al. 2024 (RAGAS), as used by Kim et al. 2024 (AutoRAG).
 
-    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
-    >>> from spolia.types import Hit, Node, Query, Ranking
+    >>> from spolia import Hit, Node, Query, Ranking, ScriptedModel
     >>> found = Ranking(Query("?"), tuple(Hit(Node(text, text), 1.0) for text in ("the moon", "salt", "moonlight")))
     >>> measure = ContextPrecision(ScriptedModel((("<passage>salt", "no"), ("", "yes"))))
     >>> str(measure), round(measure.score(found, Item("q", "?", answers=("moon",))), 4)  # (1 + 2/3) / 2
@@ -180,8 +177,7 @@ class Correctness(JudgedMeasure):
 
     Source: reference-guided grading, Zheng et al. 2023.
 
-    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
-    >>> from spolia.types import Answer
+    >>> from spolia import Answer, ScriptedModel
     >>> measure = Correctness(ScriptedModel(("Yes.",)))
     >>> measure.score(Answer("It was Nokia Oyj."), Item("q", "Who employed him?", answers=("Nokia",)))
     1.0
