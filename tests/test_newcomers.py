@@ -247,6 +247,13 @@ SLIPS: dict[str, tuple[Callable[[Any], object], type[SpoliaError], str]] = {
     "one kind of entity": (lambda _: odd.RuleEntities("name"), WiringError, r"Write \('name',\)\.$"),
     "no question": (lambda _: odd.Query(None), QueryError, r"^The query is None \(NoneType\)\. Write a text"),
     "no embedder for links": (lambda _: odd.Similar(embedder=5), WiringError, "Similar wants an embedder"),
+    "a number for a budget": (lambda _: odd.Run(budget=3), WiringError, r"^budget=3 is no Budget\. Write budget="),
+    "a path for a cache": (lambda _: odd.Run(cache="r.db"), WiringError, r"Runs\(PATH\) as runs, Run\(cache=runs\.c"),
+    "a resource that stands as a value": (
+        lambda _: odd.step(lambda query, search: search(query)),
+        WiringError,
+        r"takes 2 values; an operator takes one, .* Write def <lambda>\(query, \*, search\)",
+    ),
     "several principals": (lambda _: odd.Run(principal=["ann"]), WiringError, "others as groups: Run"),
     "a number for a principal": (lambda _: odd.Run(groups=[1]), WiringError, "Write a list of texts"),
 }  # fmt: skip

@@ -206,7 +206,9 @@ def step(
         required = frozenset(p.name for p in open_ if p.kind is p.KEYWORD_ONLY)
         if len(names) != 1:
             name = getattr(function, "__name__", LAMBDA)
-            raise WiringError(f"{name} takes {len(names)} values; an operator takes one. Write def {name}(value): ...")
+            rest = f", *, {', '.join(names[1:])}" if names else ""
+            takes = f"{name} takes {len(names)} values; an operator takes one, and else keyword arguments"
+            raise WiringError(f"{takes}. Write def {name}({names[0] if names else 'value'}{rest}): ...")
         types = (hints.get(names[0], Any), hints.get("return", Any))
         said = {} if calls is None else {"calls": lambda self, rows=None, /: calls}
         keywords = {name: kind for name, kind in hints.items() if name in _keywords(function)}

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -84,6 +85,14 @@ class Run:
             )
         if not all(isinstance(name, str) for name in groups):
             raise WiringError(f"groups={groups!r:.80} are no principals. Write a list of texts: groups=['staff'].")
+        for name, limit in (("budget", budget), ("per_question", per_question)):
+            if limit is not None and not isinstance(limit, Budget):
+                raise WiringError(f"{name}={limit!r:.80} is no Budget. Write {name}=Budget(calls=100).")
+        for name, kept in (("journal", journal), ("cache", cache)):
+            if isinstance(kept, str | Path):
+                raise WiringError(
+                    f"{name}={kept!r} is a path. Write with Runs(PATH) as runs, Run({name}=runs.{name}): ..."
+                )
         self.id = new_run_id()
         self.principals = frozenset(name for name in (principal, *groups) if name)
         self.filter = filter
