@@ -1,7 +1,7 @@
 """A case that a flow could be asked about: a question, texts; and what it would send for it."""
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from spolia.errors import DataError, QueryError
 from spolia.flow_files.built_in import BUILT_IN
 from spolia.flow_files.prompt_preview import ANY_MODEL, Sent, alone, case_for, sent_for
 from spolia.indexing.sync.texts import temporary
-from spolia.stores.corpus import Corpus
 
 
 @dataclass(frozen=True)
@@ -54,8 +53,10 @@ def messages(
     if not is_file(what) and what not in BUILT_IN:
         flow = with_prompts(alone(_operator(what, known)), prompts)
         return sent_for(flow, case_for(flow, case.question, case.documents), replies)
+    if not store and not case.documents:
+        raise QueryError("A flow searches something. Write --store STORE, or --document FILE for each text.")
     with ExitStack() as stack:
-        at = store or stack.enter_context(_temporary(case)).path
+        at = store or stack.enter_context(temporary(case.documents, embedder=None)).path
         parts = parts_of(at, known=known, prompts=prompts).but(llm=ANY_MODEL)
         flow = answering(flow_of(what, parts)[0], parts)
         return sent_for(flow, case_for(flow, case.question, case.documents), replies)
@@ -69,12 +70,6 @@ def _operator(name: str, known: Sequence[str] | None) -> type[Operator[Any, Any]
         f"There is no prompt, operator or flow {name!r}. Write a name that `spolia prompts list` has, one of "
         f"{', '.join(BUILT_IN)}, or the path of a flow file."
     )
-
-
-def _temporary(case: PromptCase) -> AbstractContextManager[Corpus]:
-    if not case.documents:
-        raise QueryError("A flow searches something. Write --store STORE, or --document FILE for each text.")
-    return temporary(case.documents, embedder=None)
 
 
 def _text(path: Path) -> str:

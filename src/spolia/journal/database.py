@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -173,7 +174,9 @@ def _write_on(reference: weakref.ref[JournalFile]) -> None:
     database = reference()
     if database is None:
         return
-    wake, connection = database._wake, _connection(database.path)
+    wake, connection = database._wake, None
+    with suppress(sqlite3.Error):
+        connection = connected(database.path)
     while True:
         database = None
         wake.wait(5.0)
@@ -182,13 +185,6 @@ def _write_on(reference: weakref.ref[JournalFile]) -> None:
             break
     if connection is not None:
         connection.close()
-
-
-def _connection(path: Path) -> sqlite3.Connection | None:
-    try:
-        return connected(path)
-    except sqlite3.Error:
-        return None
 
 
 def connected(path: Path) -> sqlite3.Connection:

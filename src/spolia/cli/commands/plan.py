@@ -46,18 +46,14 @@ def plan(
     advice = command("sync", making) + (" --rebuild" if rebuild or _needs_rebuild(found) else "")
     screen.give(folder=", ".join(making.sources or ()), store=making.store, command=advice, **asdict(found))
     screen.show(*_report(found, making.store))
-    if _is_to_do(found):
+    files = (found.new, found.changed, found.moved, found.gone, found.again)
+    if any(files) or any(one.change != "kept" or one.nodes or one.texts or one.pictures for one in found.groups):
         screen.say(f"To do it: {advice}" + ("; until then, what is there serves." if _needs_rebuild(found) else ""))
     return Exit.DONE
 
 
 def _needs_rebuild(found: SyncPlan) -> bool:
     return found.rebuild or any(one.change == "rebuilt" for one in found.groups)
-
-
-def _is_to_do(found: SyncPlan) -> bool:
-    files = (found.new, found.changed, found.moved, found.gone, found.again)
-    return any(files) or any(one.change != "kept" or one.nodes or one.texts or one.pictures for one in found.groups)
 
 
 def _report(found: SyncPlan, store: str) -> list[RenderableType]:

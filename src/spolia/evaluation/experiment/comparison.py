@@ -134,7 +134,10 @@ def pairs(names: Sequence[str], estimates: Sequence[Estimates]) -> list[Comparis
         for i, j in combinations(range(len(names)), 2):
             if (difference := one.difference(i, j)) is not None:
                 interval, p = difference
-                better, other, interval = _ahead(names[i], names[j], interval, one)
+                interval = interval.reversed if one.measure.lower_is_better else interval
+                better, other = names[i], names[j]
+                if not interval.mean >= 0:
+                    better, other, interval = other, better, interval.reversed
                 said = str(one.measure), better, other, interval, p, p, "none", 1
                 found.append(Comparison(*said, one.measure.lower_is_better, one.unit))
     return found
@@ -147,12 +150,6 @@ def corrected(comparisons: Sequence[Comparison], correction: str) -> tuple[Compa
         one.but(adjusted=p, correction=correction, of=len(comparisons))
         for one, p in zip(comparisons, adjusted, strict=True)
     )
-
-
-def _ahead(ours: str, theirs: str, difference: Interval, estimates: Estimates) -> tuple[str, str, Interval]:
-    if estimates.measure.lower_is_better:
-        difference = difference.reversed
-    return (ours, theirs, difference) if difference.mean >= 0 else (theirs, ours, difference.reversed)
 
 
 def amount(interval: Interval, unit: bool) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from spolia.evaluation.gate.baseline import Baseline, BaselineQuestion, in_words
+from spolia.evaluation.gate.changes import document_changes
 from spolia.evaluation.plurals import several
 from spolia.types import Item, Value
 
@@ -107,16 +108,7 @@ def _other_documents(names: Sequence[str], before: Baseline, now: Baseline) -> l
     taken for new only where the corpus as a whole is another one."""
     if before.signature.get("documents") == now.signature.get("documents"):
         return []
-    told = []
-    for name in names:
-        old, new = before.documents.get(name), now.documents.get(name)
-        if old is None and new is not None:
-            told.append(f"{name} is not in the baseline")
-        elif old is not None and new is None:
-            told.append(f"{name} is gone")
-        elif old is not None and new is not None and old.content != new.content:
-            told.append(f"{name} has another text")
-    return told
+    return list(document_changes(names, before, now, "is not in the baseline"))
 
 
 def _cut_otherwise(names: Sequence[str], before: Baseline, now: Baseline) -> list[str]:

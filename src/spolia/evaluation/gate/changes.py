@@ -1,7 +1,7 @@
 """Where two flows that are written otherwise differ."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, TypeAlias
 
@@ -92,20 +92,24 @@ def _documents(before: Baseline, now: Baseline) -> Iterator[str]:
     then, is_ = (max(side.signature["documents"]["number"].values(), default=0) for side in (before, now))
     if then != is_:
         yield f"{is_:,} in place of {then:,}"
-    listed = list(_by_name(before, now, whole=len(before.documents) == then))
+    # Of more documents than are written down it is not known which were there.
+    new = now.documents if len(before.documents) == then else ()
+    listed = list(document_changes(dict.fromkeys((*before.documents, *new)), before, now, "is new"))
     yield from listed[:NAMED] or ["none of those that are gold or were found"]
     if len(listed) > NAMED:
         yield f"and {len(listed) - NAMED:,} more"
 
 
-def _by_name(before: Baseline, now: Baseline, *, whole: bool) -> Iterator[str]:
-    for name, old in before.documents.items():
-        if (new := now.documents.get(name)) is None:
+def document_changes(names: Iterable[str], before: Baseline, now: Baseline, added: str) -> Iterator[str]:
+    """What became of the documents that are not the same."""
+    for name in names:
+        old, new = before.documents.get(name), now.documents.get(name)
+        if old is None and new is not None:
+            yield f"{name} {added}"
+        elif old is not None and new is None:
             yield f"{name} is gone"
-        elif new.content != old.content:
+        elif old is not None and new is not None and old.content != new.content:
             yield f"{name} has another text"
-    if whole:  # of more documents than are written down it is not known which were there
-        yield from (f"{name} is new" for name in now.documents if name not in before.documents)
 
 
 def _chunks(then: Side, now: Side, cut_otherwise: bool) -> Iterator[str]:

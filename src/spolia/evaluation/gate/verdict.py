@@ -95,7 +95,9 @@ class GateVerdict(Value):
             told = "would tell"
         elif change.mean < 0:
             by_interval = ((change.high - change.mean) / change.mean) ** 2
-            times = by_interval if change.high >= 0 else _times_to_be_shown(self.p)
+            deviate = -NormalDist().inv_cdf(self.p / 2)  # which grows with the root too
+            by_test = (NormalDist().inv_cdf(1 - ALPHA / 2) / deviate) ** 2 if deviate > 0 else inf
+            times = by_interval if change.high >= 0 else by_test
             told = "would show that it is worse"
         else:
             return "; no number of questions tells a change of 0 from a tolerance of 0"
@@ -110,13 +112,6 @@ class GateVerdict(Value):
         return {name: getattr(self, name) for name in named} | {
             name: None if one is None else one.json() for name, one in sides.items()
         }
-
-
-def _times_to_be_shown(p: float) -> float:
-    """How many times as many questions bring a p-value below 0.05, if they are like these: its normal deviate grows
-    with their root."""
-    deviate = -NormalDist().inv_cdf(p / 2)
-    return (NormalDist().inv_cdf(1 - ALPHA / 2) / deviate) ** 2 if deviate > 0 else inf
 
 
 def verdicts(estimates: Sequence[Estimates], tolerances: Sequence[float]) -> tuple[GateVerdict, ...]:

@@ -72,7 +72,25 @@ class Coverage(Measure):
 
 
 @dataclass(frozen=True)
-class SelectiveRisk(SetMeasure):
+class _RiskMeasure(SetMeasure):
+    """A measure of how wrong answers are, by how good each is."""
+
+    of: Measure = EXACT
+
+    lower_is_better: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        checked_measure(self.called, self.of, getattr(self, "by", self.of))
+
+    def applies(self, item: Item) -> bool:
+        return self.of.applies(item)
+
+    def seen(self, case: Case) -> Seen | None:
+        return self.all_seen([case])[0]
+
+
+@dataclass(frozen=True)
+class SelectiveRisk(_RiskMeasure):
     """How wrong a flow is where it answers: 1 - mean of a measure over what is neither abstained nor failed.
 
     Read it beside `Coverage`: who answers one question, and that right, has no risk. Nothing answered: not defined.
@@ -90,23 +108,11 @@ class SelectiveRisk(SetMeasure):
     ('Risk', 0.5)
     """
 
-    of: Measure = EXACT
-
     called: ClassVar[str] = "Risk"
     additive: ClassVar[bool] = True
-    lower_is_better: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        checked_measure(self.called, self.of)
-
-    def applies(self, item: Item) -> bool:
-        return self.of.applies(item)
-
-    def seen(self, case: Case) -> Seen | None:
-        """Whether it was answered, and how well."""
-        return self.all_seen([case])[0]
 
     def all_seen(self, cases: Sequence[Case]) -> list[Seen | None]:
+        """Whether each was answered, and how well."""
         scores = iter(self.of.all_seen([case for case in cases if answered(case)]))
         pairs = ((1.0, next(scores)) if answered(case) else (0.0, (0.0,)) for case in cases)
         return [score and (one, *score) for one, score in pairs]
@@ -158,7 +164,7 @@ TOP = TopScore()
 
 
 @dataclass(frozen=True)
-class AURC(SetMeasure):
+class AURC(_RiskMeasure):
     """Area under the risk-coverage curve; lower is better.
 
     Answers are taken in the order of a confidence, highest first: risk(i) = 1 - mean of a measure over the first i,
@@ -176,23 +182,12 @@ class AURC(SetMeasure):
     ('AURC', 0.2778)
     """
 
-    of: Measure = EXACT
     by: Measure = TOP
 
     called: ClassVar[str] = "AURC"
-    lower_is_better: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        checked_measure(self.called, self.of, self.by)
-
-    def applies(self, item: Item) -> bool:
-        return self.of.applies(item)
-
-    def seen(self, case: Case) -> Seen | None:
-        """Confidence and score."""
-        return self.all_seen([case])[0]
 
     def all_seen(self, cases: Sequence[Case]) -> list[Seen | None]:
+        """Confidence and score of each."""
         scores = self.of.all_seen(cases)
         return [score and (self._confidence(case), *score) for case, score in zip(cases, scores, strict=True)]
 

@@ -178,18 +178,16 @@ def _flow(report: Report, cell: Cell, traces: Traces | None) -> str:
     failure = ""
     if isinstance(result, Failure):
         failure = f'<div class="error">{escape(f"{result.kind}: {result.message}")}</div>'
-    answer = _answer(result) if isinstance(result, Answer) else ""
+    answer = ""
+    if isinstance(result, Answer):
+        text, reason = escape(result.text[:LONGEST]), escape(result.stop_reason)
+        answer = f'<div class="answer">{text} <span class="soft">({reason})</span></div>'
     taken = f"{seconds(cell.seconds)}{', from the cache' if cell.cached else ''}"
     return (
         f'<div class="flow"><h4>{escape(cell.flow)}</h4><div class="numbers">{scores}</div>{failure}'
         f"{answer}<ol>{hits}</ol>"
         f'<div class="trace">{taken}{calls}{_steps(cell, traces)}</div></div>'
     )
-
-
-def _answer(answer: Answer) -> str:
-    text, reason = escape(answer.text[:LONGEST]), escape(answer.stop_reason)
-    return f'<div class="answer">{text} <span class="soft">({reason})</span></div>'
 
 
 def _score(seen: tuple[float, ...] | None, unit: bool) -> str:

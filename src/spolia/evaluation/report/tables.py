@@ -1,6 +1,6 @@
 """The tables of a report, as a terminal, Markdown and HTML show them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from spolia.evaluation.experiment.comparison import amount
@@ -150,11 +150,8 @@ def markdown(report: Report) -> str:
 
 def table(made: Table) -> str:
     rule = ("---", *("--:" for _ in made.head[1:]))
-    return "\n".join(_line(row) for row in (made.head, rule, *made.rows))
-
-
-def _line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(flat(cell).replace('|', chr(92) + '|') for cell in cells)} |"
+    rows = [[flat(cell).replace("|", "\\|") for cell in row] for row in (made.head, rule, *made.rows)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def flat(text: str) -> str:
