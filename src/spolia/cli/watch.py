@@ -95,7 +95,9 @@ class Watch:
         """Bring the store in step if something is not as it was seen; returns what is there."""
         try:
             there = self._sizes()
-            if there != seen or self.patience.is_over or self._is_to_be_polled():
+            polls = len(self.folders) < len(self.places)
+            is_time = polls and time.monotonic() - self._polled >= max(self.every, POLL_S)
+            if there != seen or self.patience.is_over or is_time:
                 self._bring()
         except StoreCorrupt:
             raise
@@ -120,9 +122,6 @@ class Watch:
                 said = path.stat()
                 sizes[f"//{path}"] = said.st_size, said.st_mtime_ns  # the name of no file in a folder
         return sizes
-
-    def _is_to_be_polled(self) -> bool:
-        return len(self.folders) < len(self.places) and time.monotonic() - self._polled >= max(self.every, POLL_S)
 
     def _bring(self) -> None:
         self._polled = time.monotonic()

@@ -110,16 +110,14 @@ class PostgresDatabase(Value):
             with psycopg.connect(address.server, **given) as connection:
                 connection.read_only = True
                 connection.execute(f"SET LOCAL statement_timeout = {timeout_ms}")
-                connection.execute("SELECT set_config('search_path', %s, true)", (self._searched(),))
+                searched = '"' + self.schema.replace('"', '""') + '"'
+                connection.execute("SELECT set_config('search_path', %s, true)", (searched,))
                 with on_cancel(connection.cancel):
                     yield connection
                 connection.rollback()
         except psycopg.Error as error:
             said = " ".join(str(error).split())[:300]
             raise StoreUnavailable(f"{self.url} could not be asked: {said}. Check the address, and repeat.") from error
-
-    def _searched(self) -> str:
-        return '"' + self.schema.replace('"', '""') + '"'
 
     def _columns(self, connection: Connection[Any]) -> dict[str, dict[str, str]]:
         """Columns and their types, of each table that may be asked for."""

@@ -41,23 +41,8 @@ under_way = threading.local()
 """Its `line` is that of the request that the thread makes."""
 
 
-def _new(connection: Any, *, public: bool) -> socket.socket:
-    """What urllib3 does in its connections' `_new_conn`, to addresses that are allowed."""
-    try:
-        timeout_s = connection.timeout if isinstance(connection.timeout, (int, float)) else None
-        found = connected(connection._dns_host, connection.port, timeout_s, public=public)
-    except socket.gaierror as error:
-        raise NameResolutionError(connection.host, connection, error) from error
-    except TimeoutError as error:
-        raise ConnectTimeoutError(connection, f"no connection to {connection.host}") from error
-    except OSError as error:
-        raise NewConnectionError(connection, f"no connection: {error}") from error
-    under_way.line.use(found)
-    return found
-
-
 class _Connection:
-    """Opens through `_new`, and writes head and body of a small request in one system call."""
+    """Opens connections to allowed addresses only, and writes head and body of a small request in one system call."""
 
     public = False
     _held: list[bytes] | None = None
@@ -79,7 +64,17 @@ class _Connection:
             super().send(data)  # type: ignore[misc]
 
     def _new_conn(self: Any) -> socket.socket:
-        return _new(self, public=self.public)
+        try:
+            timeout_s = self.timeout if isinstance(self.timeout, (int, float)) else None
+            found = connected(self._dns_host, self.port, timeout_s, public=self.public)
+        except socket.gaierror as error:
+            raise NameResolutionError(self.host, self, error) from error
+        except TimeoutError as error:
+            raise ConnectTimeoutError(self, f"no connection to {self.host}") from error
+        except OSError as error:
+            raise NewConnectionError(self, f"no connection: {error}") from error
+        under_way.line.use(found)
+        return found
 
     def getresponse(self: Any) -> Any:
         under_way.line.use(self.sock)
