@@ -399,7 +399,6 @@ def _refuse_text(op: Operator[Any, Any], text: str) -> None:
 
 
 def _asked(value: object) -> Query | None:
-    """The query that a value belongs to."""
     if isinstance(value, (tuple, list)) and value:
         return _asked(value[0])
     return value.query if isinstance(value, Ranking) else value if isinstance(value, Query) else None

@@ -102,7 +102,6 @@ def quality(snapshot: Snapshot, access: Iterable[str] = ()) -> Quality:
 
 
 def _words(text: str) -> bytes:
-    """Tells words apart, whatever their case and the blanks between them."""
     return blake2b(" ".join(text.casefold().split()).encode("utf-8", "replace"), digest_size=16).digest()
 
 

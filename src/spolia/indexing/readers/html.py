@@ -157,7 +157,6 @@ def _title(tree: Any) -> str:
 
 
 def _meta(tree: Any) -> Meta:
-    """What the head says of the page."""
     said: dict[str, str] = {}
     for one in tree.css("meta[name], meta[property]"):
         name = (one.attributes.get("name") or one.attributes.get("property") or "").lower()
@@ -218,8 +217,6 @@ def _is_hidden(node: Any, skipped: frozenset[str] | set[str]) -> bool:
 
 
 class _Writing:
-    """A page on its way into a layout."""
-
     def __init__(self) -> None:
         self.layout = Layout()
         self._tables: list[LayoutTable] = []

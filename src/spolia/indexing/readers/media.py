@@ -51,6 +51,5 @@ class MediaReader(Value):
 
 
 def _clock(seconds: float) -> str:
-    """Hours, minutes and seconds."""
     whole = max(0, int(seconds))
     return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"

@@ -282,7 +282,6 @@ class _Reading:
 
 
 def _written(value: Any, source: SQLRows) -> str:
-    """A cursor as text."""
     kinds: dict[type, str] = {datetime: "datetime", date: "date", Decimal: "decimal", bytes: "bytes"}
     kind = kinds.get(type(value), "")
     if kind == "bytes":

@@ -116,7 +116,6 @@ class Crawl:
                 self._lead(link, depth + 1)
 
     def _may(self, url: str) -> bool:
-        """Whether the site lets this page be read."""
         rules = self._rules(host_of(url))
         if isinstance(rules, EgressFailed):
             self._fail(url, EgressFailed(f"What its site allows is not known: {rules}"))

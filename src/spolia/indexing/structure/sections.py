@@ -138,7 +138,6 @@ class Sections(Splitter):
                 yield Piece(text[slice(*span)], span[0])
 
     def _places(self, part: Part) -> Sequence[int]:
-        """Where sections begin in the part."""
         if part.document.headings:
             return places_in(part, [h.start for h in part.document.headings if h.level <= self.level])
         text = part.node.text

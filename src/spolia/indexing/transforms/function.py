@@ -76,7 +76,6 @@ def pieces_of(returned: object, part: Part) -> Pieces:
 
 
 def _each(returned: object) -> Iterator[object]:
-    """The values that are there, none of them None."""
     if isinstance(returned, (set, frozenset)):
         raise WiringError("returned a set, which has no order. Return sorted(...).")
     alone = isinstance(returned, (str, bytes, Mapping)) or not isinstance(returned, Iterable)

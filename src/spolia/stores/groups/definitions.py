@@ -215,7 +215,6 @@ class GroupDefinitions:
         return next((manifests[name].analyzer for name in sorted(manifests, key=lambda n: n != "chunk")), Analyzer())
 
     def _growth(self, manifest: Manifest) -> GroupBuild:
-        """How a group grows."""
         definition = self.definitions.get(manifest.group) or self._given.get(manifest.group)
         passed = [how.embedder for one in (*self._given.values(), *self.definitions.values()) for how in one.embeddings]
         try:

@@ -245,7 +245,6 @@ class _Import:
                 raise damaged(self.path, f"{name} has more than one row for each node of {manifest.group!r}")
 
     def _sparse(self, name: str, member: IO[bytes], count: int, size: int) -> SparseRows:
-        """So many rows of sparse vectors."""
         rows = []
         for _ in range(count):
             written = _exactly(member, COUNT_BYTES)

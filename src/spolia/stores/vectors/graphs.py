@@ -218,7 +218,6 @@ def _mapped(path: Path) -> npt.NDArray[np.uint8]:
 
 
 def _footer(path: Path, data: npt.NDArray[np.uint8]) -> tuple[dict[str, Any], int]:
-    """The footer, and where it begins."""
     if len(data) < _TAIL or data[-len(MAGIC) :].tobytes() != MAGIC:
         raise _damaged(path, "its end is missing")
     end = len(data) - _TAIL

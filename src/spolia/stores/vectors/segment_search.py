@@ -92,7 +92,6 @@ class ExactSearch:
 
     @cached_property
     def _squares(self) -> Vectors:
-        """Squared length of every row."""
         blocks = [
             segment[start : start + _BLOCK_ROWS]
             for segment in self.placed.segments
@@ -184,7 +183,6 @@ class GraphSearch:
 
     @cached_property
     def _members(self) -> list[Rows]:
-        """Positions by segment."""
         return np.split(np.argsort(self.placed.segment_of, kind="stable"), np.cumsum(self._counts)[:-1])
 
     def _first_fetch(self, segment: int, count: int, wanted: int) -> int:

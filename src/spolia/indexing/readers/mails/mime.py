@@ -194,7 +194,6 @@ def _filename(part: Message) -> str:
 
 
 def _header(message: Message, name: str) -> str:
-    """A header in plain characters, on one line."""
     said = message.get(name)
     return _plain(said) if said is not None else ""
 

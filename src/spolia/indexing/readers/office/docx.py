@@ -82,8 +82,6 @@ def _main_part(blob: Blob) -> Any:
 
 
 class _Writing:
-    """A document on its way into a layout."""
-
     def __init__(self, blob: Blob, main: Any) -> None:
         self.blob, self.main = blob, main
         self.layout = Layout()
@@ -189,7 +187,6 @@ class _Writing:
 
 
 def _description(drawing: Any) -> str:
-    """What the author says of a picture."""
     for above in drawing.iterancestors():
         if above.tag in (f"{_WP}inline", f"{_WP}anchor"):
             properties = above.find(f"{_WP}docPr")

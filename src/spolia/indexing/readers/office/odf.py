@@ -267,7 +267,6 @@ def _around(archive: zipfile.ZipFile) -> int:
 
 
 def _said(archive: zipfile.ZipFile) -> tuple[str, Meta]:
-    """Title and metadata."""
     if "meta.xml" not in archive.namelist():
         return "", ()
     said: dict[str, list[str]] = {}

@@ -137,7 +137,6 @@ def measure(lines: Sequence[PageLine], text_page: Any) -> None:
 
 
 def _enlarged(text_page: Any, at: int) -> float:
-    """How many times."""
     matrix = raw.FS_MATRIX()
     raw.FPDFText_GetMatrix(text_page.raw, at, byref(matrix))
     return float(abs(matrix.a * matrix.d - matrix.b * matrix.c) ** 0.5)

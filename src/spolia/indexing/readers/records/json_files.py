@@ -197,7 +197,6 @@ class _Writing:
         return (start,)
 
     def _said(self, output: dict[str, Any]) -> Iterator[str]:
-        """What an output says, in the plainest of its forms."""
         data = output.get("data") or output
         if output.get("output_type") in ("error", "pyerr"):
             yield f"{_string(output.get('ename'))}: {_string(output.get('evalue'))}"

@@ -210,7 +210,6 @@ def _is_at_its_end(descriptor: int) -> bool:
 
 
 def _arrays(values: Any) -> Any:
-    """Lists in JSON as arrays."""
     if isinstance(values, dict) and any(name in values for name in dialect.LISTS):
         return {n: json.loads(v) if n in dialect.LISTS else v for n, v in values.items()}
     return values

@@ -338,7 +338,6 @@ class DatabaseSearch:
 
     @cached_property
     def _radius(self) -> float:
-        """Length of the longest vector."""
         if self.metric == "cosine":
             return 1.0
         return float(self._session.one(dialect.LONGEST, (self.values["embedder"],))[0])
