@@ -137,6 +137,7 @@ def here(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.param(1, id="one process", marks=pytest.mark.slow),
         pytest.param(2, id="two processes", marks=pytest.mark.slow),
         pytest.param(Elsewhere(), id="an executor"),
+        pytest.param(Elsewhere(count=100), id="many machines", marks=pytest.mark.slow),
     ],
 )
 def test_every_executor_gives_the_same_store(

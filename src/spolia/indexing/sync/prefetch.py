@@ -360,7 +360,7 @@ class Prefetch:
         waiting: deque[tuple[Texts, Future[Vectors]]] = deque()
         texts = chain.from_iterable(chain(first, calls))
         try:
-            for some in in_batches(texts, EMBEDDED_AT_ONCE // (count + 1)):
+            for some in in_batches(texts, max(1, EMBEDDED_AT_ONCE // (count + 1))):
                 call = partial(self.executor.embed, embedder, [text for _, text in some])
                 waiting.append((some, self._threads.submit(copy_context().run, call)))
                 if len(waiting) > count:
