@@ -99,3 +99,26 @@ def test_check_finds_a_model_that_lacks_what_a_field_declares(op: Mine, lacks: s
 )
 def test_a_step_waits_when_a_model_or_server_in_its_fields_does(op: Operator[Any, Any], waits: bool) -> None:
     assert op.waiting is waits
+
+
+class Local:
+    """A model of the user's own, without a content hash."""
+
+    name, capabilities, scoped = "local", frozenset({"chat"}), False
+
+    def fingerprint(self) -> str:
+        return "local"
+
+
+@dataclass(frozen=True)
+class Holds(Operator[Query, Query]):
+    models: Any
+
+    def apply(self, value: Query, /) -> Query:
+        return value
+
+
+def test_a_model_without_a_content_hash_waits_and_is_run_wherever_it_stands_in_a_field() -> None:
+    for models in (Local(), [Local()], {"one": Local()}):
+        assert Holds(models).waiting
+        assert Holds(models).batch([Query("?")]) == [Query("?")]

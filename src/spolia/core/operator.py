@@ -336,8 +336,7 @@ class Operator(ABC, Generic[In, Out]):
 
         An address waits unless it has `waits = False`, as stores and models on this machine have.
         """
-        addresses = any(getattr(address, "waits", True) for address in self.resources)
-        return self.waits or addresses or any(op.waiting for _, op in self._inner)
+        return self.waits or any(_waits(getattr(self, f.name)) for f in fields(self))  # type: ignore[arg-type]
 
     def _builders(self) -> list[Operator[Any, Any]]:
         """Operators in the values and addresses among its fields: what a node group is built by when it is searched."""
@@ -447,6 +446,16 @@ def inside(value: object) -> Iterator[Any]:
     if isinstance(value, (tuple, frozenset, Mapping)):
         for item in value.values() if isinstance(value, Mapping) else value:
             yield from inside(item)
+
+
+def _waits(value: object) -> bool:
+    if isinstance(value, Operator):
+        return value.waiting
+    if isinstance(value, (tuple, frozenset, Mapping)):
+        return any(map(_waits, value.values() if isinstance(value, Mapping) else value))
+    if isinstance(value, Addressed):
+        return bool(getattr(value, "waits", True))
+    return isinstance(value, Value) and any(_waits(getattr(value, f.name)) for f in fields(value))  # type: ignore[arg-type]
 
 
 def _addresses(value: object, found: dict[object, Addressed]) -> None:
