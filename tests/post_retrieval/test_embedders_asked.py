@@ -54,7 +54,7 @@ class TooShort(HashingEmbedder):
 @pytest.mark.parametrize("name", EVERY)
 def test_what_are_no_vectors_is_told(name: str, wrong: HashingEmbedder) -> None:
     op, asked = EVERY[name](wrong)
-    with pytest.raises(ModelError, match="gave vectors of shape"):
+    with pytest.raises(ModelError, match=r"gave (vectors of shape|NaN or infinity for)"):
         op(asked)
 
 

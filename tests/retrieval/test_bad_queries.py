@@ -178,7 +178,7 @@ def test_only_the_row_with_the_wrong_vector_fails(built: NodeGroup) -> None:
 @pytest.mark.parametrize("search", SEARCHES)
 def test_an_embedder_that_gives_no_vectors_of_its_kind_is_told_so(built: NodeGroup, search: str) -> None:
     for broken, said in (
-        (replace(EMBEDDER, claims=32), r"shape \(1, 32\) for 1 questions, where each has 16 numbers"),
+        (replace(EMBEDDER, claims=32), r"shape \(1, 32\) for 1 texts, where each has 16 numbers"),
         (replace(EMBEDDER, gives=float("nan")), "told gave NaN or infinity for 'stones'"),
     ):
         with pytest.raises(ModelError, match=said):

@@ -25,9 +25,13 @@ def embedded(embedder: Embedder, texts: Sequence[str], kind: Kind) -> "Vectors":
     if not texts:
         return np.zeros((0, embedder.dimension), np.float32)
     found = np.asarray(embedder.embed(texts, kind=kind), dtype=np.float32)
-    if found.shape != (len(texts), embedder.dimension) or not np.isfinite(found).all():
+    if found.shape != (len(texts), embedder.dimension):
         raise ModelError(
-            f"{embedder.name} gave vectors of shape {found.shape}, or NaN or infinity, for {len(texts)} texts; wanted "
-            f"are {embedder.dimension} finite numbers for each. Correct the embedder."
+            f"{embedder.name} gave vectors of shape {found.shape} for {len(texts)} texts, where each has "
+            f"{embedder.dimension} numbers. Correct the embedder."
+        )
+    if not (finite := np.isfinite(found).all(axis=1)).all():
+        raise ModelError(
+            f"{embedder.name} gave NaN or infinity for {texts[int(finite.argmin())]!r:.80}. Correct the embedder."
         )
     return found

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from spolia.core.run_context import access, note
 from spolia.errors import FilterError, ManifestMismatch, ModelError, QueryError
 from spolia.models.protocols import Embedder, SparseEmbedder
+from spolia.models.vector_checks import embedded
 from spolia.retrieval.group_search import GroupSearch, searched
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.definition import MAIN
@@ -80,18 +81,7 @@ def vectors_of(asked: Sequence[Query], texts: Sequence[str | None], embedder: Em
             vectors[row] = query.vector
     rows = [row for row, text in enumerate(texts) if text is not None]
     if rows:
-        found = np.asarray(embedder.embed([text for text in texts if text is not None], kind="query"), dtype=np.float32)
-        if found.shape != (len(rows), embedder.dimension):
-            raise ModelError(
-                f"{embedder.name} gave vectors of shape {found.shape} for {len(rows)} questions, where each has "
-                f"{embedder.dimension} numbers. Correct the embedder."
-            )
-        if not np.isfinite(found).all():
-            row = int(np.flatnonzero(~np.isfinite(found).all(axis=1))[0])
-            raise ModelError(
-                f"{embedder.name} gave NaN or infinity for {texts[rows[row]]!r:.80}. Correct the embedder."
-            )
-        vectors[rows] = found
+        vectors[rows] = embedded(embedder, [text for text in texts if text is not None], "query")
     return vectors
 
 
