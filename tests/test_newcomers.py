@@ -13,8 +13,18 @@ import pytest
 import spolia
 from spolia import BM25, Corpus, Definition, Field, Operator, Query
 from spolia.core.public_names import MODULE_OF
-from spolia.errors import DocumentError, FilterError, GroupError, QueryError, SpoliaError, StoreError, WiringError
+from spolia.errors import (
+    DataError,
+    DocumentError,
+    FilterError,
+    GroupError,
+    QueryError,
+    SpoliaError,
+    StoreError,
+    WiringError,
+)
 from spolia.indexing import AttachMetadata, Paragraphs, Sentences
+from spolia.orchestration.sweep import sweep
 from spolia.retrieval import InOrder
 from spolia.stores import Embedding, NodeGroup
 from spolia.testing import HashingEmbedder
@@ -253,6 +263,16 @@ SLIPS: dict[str, tuple[Callable[[Any], object], type[SpoliaError], str]] = {
         lambda _: odd.step(lambda query, search: search(query)),
         WiringError,
         r"takes 2 values; an operator takes one, .* Write def <lambda>\(query, \*, search\)",
+    ),
+    "texts for questions with gold": (
+        lambda corpus: odd.ask(BM25(corpus.group()), ["Who?"], "R@5"),
+        DataError,
+        r"^'Who\?' is no Item\. Write Item\('q1', ",
+    ),
+    "ranges for a list of variants": (
+        lambda _: list(sweep([], odd.ReciprocalRankFusion().vary(k=(1.0, 2.0)))),
+        WiringError,
+        r"is one step\. Write a list of variants: ",
     ),
     "several principals": (lambda _: odd.Run(principal=["ann"]), WiringError, "others as groups: Run"),
     "a number for a principal": (lambda _: odd.Run(groups=[1]), WiringError, "Write a list of texts"),

@@ -25,6 +25,7 @@ from spolia.evaluation.experiment.flows import (
     inside,
     named,
     opened,
+    questions,
     refuse_other_flows,
 )
 from spolia.evaluation.experiment.gold_locations import whereabouts
@@ -121,7 +122,7 @@ def ask(
     >>> table.scores.shape, table.scores[0, :, 0].tolist()
     ((1, 2, 2), [1.0, 0.0])
     """
-    by_name, asked, run = named(flows), tuple(items), run if run is not None else Run(share=True)
+    by_name, asked, run = named(flows), questions(items), run if run is not None else Run(share=True)
     listed = [flow for _, flow in by_name]
     for flow in listed:
         refuse_other_flows(flow)

@@ -10,7 +10,7 @@ from spolia.errors import DataError
 from spolia.evaluation.data.dataset import checked_part, part_of
 from spolia.evaluation.data.usage_log import Look, Looks
 from spolia.evaluation.experiment.execution import Told, ask
-from spolia.evaluation.experiment.flows import Flow, named, refuse_other_flows, written
+from spolia.evaluation.experiment.flows import Flow, named, questions, refuse_other_flows, written
 from spolia.evaluation.experiment.results import Report, reported
 from spolia.evaluation.experiment.slices import MOST, TYPE, by_kind, fields_of
 from spolia.evaluation.measures.measure import SetMeasure
@@ -77,7 +77,7 @@ class Experiment(Value):
         overlap: bool = False,
         seed: int = 0,
     ) -> None:
-        listed = tuple(items)
+        listed = questions(items)
         given: dict[str, Any] = {"flows": named(flows), "items": listed, "data": data, "by": self._fields(listed, by)}
         given |= {"measures": tuple(dict.fromkeys(as_measures(measures))), "correction": correction}
         parts = (tuned_on,) if isinstance(tuned_on, str) else tuned_on

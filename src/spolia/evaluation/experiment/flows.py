@@ -10,13 +10,23 @@ from spolia.core.function import Function
 from spolia.core.operator import Operator
 from spolia.core.operator import inside as among
 from spolia.core.wiring import fits, name_of
-from spolia.errors import WiringError
+from spolia.errors import DataError, WiringError
 from spolia.evaluation.measures.measure import Result, SetMeasure
 from spolia.run import Run
 from spolia.stores.corpus import NodeGroup
-from spolia.types import Addressed, Answer, Query, Ranking, digest_of
+from spolia.types import Addressed, Answer, Item, Query, Ranking, digest_of
 
 Flow: TypeAlias = Operator[Query, Result]
+
+
+def questions(items: Iterable[Item]) -> tuple[Item, ...]:
+    """The questions to ask; `DataError` if one has no id and no gold, such as a plain text."""
+    listed = tuple(items)
+    if strange := [item for item in listed if not isinstance(item, Item)]:
+        raise DataError(
+            f"{strange[0]!r:.80} is no Item. Write Item('q1', 'Who?', gold=(('a.md',),)), or DataSet(FOLDER).items()."
+        )
+    return listed
 
 
 def named(flows: Flow | Sequence[Flow] | Mapping[str, Flow]) -> tuple[tuple[str, Flow], ...]:
