@@ -1,7 +1,5 @@
 """Names of node groups as they are written on the command line."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -15,7 +13,7 @@ if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot
 
 
-def refuse_unknown(corpus: Corpus, names: Iterable[str], mine: UserModules) -> None:
+def refuse_unknown(corpus: "Corpus", names: Iterable[str], mine: "UserModules") -> None:
     """Refuse groups that the store does not have, nobody defines, and that are not built in."""
     there = {*corpus.latest().manifests, *mine.groups}
     for name in names:
@@ -23,7 +21,7 @@ def refuse_unknown(corpus: Corpus, names: Iterable[str], mine: UserModules) -> N
             raise unknown(name, corpus.path, there)
 
 
-def refuse_unbuilt(snapshot: Snapshot, name: str) -> None:
+def refuse_unbuilt(snapshot: "Snapshot", name: str) -> None:
     """Refuse a group that the store does not have, though it may be built in."""
     there, store = list(snapshot.manifests), snapshot.opened.store
     if name in there:
@@ -38,7 +36,7 @@ def refuse_unbuilt(snapshot: Snapshot, name: str) -> None:
     )
 
 
-def refuse_undroppable(snapshot: Snapshot, name: str) -> None:
+def refuse_undroppable(snapshot: "Snapshot", name: str) -> None:
     """Refuse to drop a group that the store does not have."""
     if name not in snapshot.manifests and name in BUILT_IN:
         raise GroupError(f"Group {name!r} is not built in {snapshot.opened.store}: there is nothing to drop.")

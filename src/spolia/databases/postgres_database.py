@@ -1,7 +1,5 @@
 """A database of PostgreSQL that is asked."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -97,7 +95,7 @@ class PostgresDatabase(Value):
             raise StatementError(f"PostgreSQL says: {said}. There are: {named(tables)}") from error
 
     @contextmanager
-    def _opened(self, limits: QueryLimits) -> Iterator[Connection[Any]]:
+    def _opened(self, limits: QueryLimits) -> "Iterator[Connection[Any]]":
         reach(self)
         try:
             import psycopg
@@ -119,7 +117,7 @@ class PostgresDatabase(Value):
             said = " ".join(str(error).split())[:300]
             raise StoreUnavailable(f"{self.url} could not be asked: {said}. Check the address, and repeat.") from error
 
-    def _columns(self, connection: Connection[Any]) -> dict[str, dict[str, str]]:
+    def _columns(self, connection: "Connection[Any]") -> dict[str, dict[str, str]]:
         """Columns and their types, of each table that may be asked for."""
         found: dict[str, dict[str, str]] = {}
         for table, column, kind in connection.execute(
@@ -133,7 +131,7 @@ class PostgresDatabase(Value):
             raise StoreError(f"{self.url} has no table {missing[0]!r} in {self.schema}. Write tables that it has.")
         return found
 
-    def _first(self, connection: Connection[Any], table: str) -> QueryRows:
+    def _first(self, connection: "Connection[Any]", table: str) -> QueryRows:
         from psycopg.sql import SQL, Identifier, Literal
 
         cursor = connection.execute(SQL("SELECT * FROM {} LIMIT {}").format(Identifier(table), Literal(SAMPLES)))

@@ -1,7 +1,5 @@
 """Results worth keeping, by content: in memory, and in the file when there is one."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import threading
@@ -31,7 +29,7 @@ class CacheEntry:
     usage: Usage
     size: int = 0
 
-    def result(self, op: Operator[Any, Any], value: Any) -> Any:
+    def result(self, op: "Operator[Any, Any]", value: Any) -> Any:
         """What a step gives for a value, with the provenance of that."""
         return op.attach(unshared(self.value), value)
 

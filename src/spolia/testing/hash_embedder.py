@@ -1,7 +1,5 @@
 """An embedder without weights: feature hashing, so that texts with words in common are near."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -53,12 +51,12 @@ class HashingEmbedder(Value):
     def fingerprint(self) -> str:
         return f"{self.name}/{self.window}"
 
-    def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
+    def embed(self, texts: Sequence[str], *, kind: Kind) -> "Vectors":
         """One vector of length 1 for each text; the first unit vector for one without words."""
         reach(self)
         return self.hashed(texts)
 
-    def hashed(self, texts: Sequence[str]) -> Vectors:
+    def hashed(self, texts: Sequence[str]) -> "Vectors":
         """What `embed` gives, for embedders that are made of this one."""
         import numpy as np
 
@@ -114,7 +112,7 @@ class HashingTokens(Value):
     def fingerprint(self) -> str:
         return f"{self.name}/{self.window}"
 
-    def embed_tokens(self, texts: Sequence[str], *, kind: Kind) -> TokenVectors:
+    def embed_tokens(self, texts: Sequence[str], *, kind: Kind) -> "TokenVectors":
         """One vector of length 1 for each word of each text."""
         from spolia.models.vectors import TokenVectors
 

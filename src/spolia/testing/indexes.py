@@ -9,8 +9,6 @@
 Vectors lie in clusters, as those of texts do; what is found is compared with exact search in double precision.
 """
 
-from __future__ import annotations
-
 import pickle
 import socket
 import subprocess
@@ -47,7 +45,7 @@ sys.stdout.buffer.write(b"found:" + pickle.dumps(found))
 """
 
 
-def clustered(rows: int, seed: int = 0, dimension: int = DIMENSION) -> Vectors:
+def clustered(rows: int, seed: int = 0, dimension: int = DIMENSION) -> "Vectors":
     """float32[rows, dimension] around some centres, of different lengths.
 
     >>> clustered(3).shape
@@ -62,7 +60,7 @@ def clustered(rows: int, seed: int = 0, dimension: int = DIMENSION) -> Vectors:
     return found.astype(np.float32)
 
 
-def nearest(queries: Vectors, keys: Sequence[int], vectors: Vectors, top_k: int, metric: str) -> list[Any]:
+def nearest(queries: "Vectors", keys: Sequence[int], vectors: "Vectors", top_k: int, metric: str) -> list[Any]:
     """What exact search finds: for each query, keys and scores, best first, equal scores by key."""
     import numpy as np
 
@@ -240,7 +238,7 @@ class IndexContract:
             assert there == keys
             self._compare(near, right, "cosine")
 
-    def _elsewhere(self, place: Path, queries: Vectors) -> Any:
+    def _elsewhere(self, place: Path, queries: "Vectors") -> Any:
         sent = pickle.dumps((self.settings(place), place, called(place), DIMENSION, queries))
         done = subprocess.run([sys.executable, "-c", _ELSEWHERE], input=sent, capture_output=True, check=False)
         assert done.returncode == 0, done.stderr.decode()

@@ -1,7 +1,5 @@
 """`spolia calibrate`: how far a judge can be believed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -80,7 +78,7 @@ def calibrate(
     return Exit.DONE if all(one.agreement.n for one in found) else Exit.PARTLY
 
 
-def _show(screen: Screen, found: Calibration) -> None:
+def _show(screen: Screen, found: "Calibration") -> None:
     screen.show(f"{found.measure}: {found.agreement}")
     if found.agreement.n:
         screen.show(_confusion(found.agreement))
@@ -90,7 +88,7 @@ def _show(screen: Screen, found: Calibration) -> None:
         screen.say(f"... and {more} more that differ; --json has all.")
 
 
-def _confusion(found: Agreement) -> Table:
+def _confusion(found: "Agreement") -> "Table":
     """A row for each label, a column for each verdict."""
     words = sorted({word for pair, _ in found.confusion for word in pair}, key=float)
     counted: dict[Any, int] = dict(found.confusion)

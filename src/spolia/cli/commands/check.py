@@ -1,7 +1,5 @@
 """`spolia check`: what is wrong with a flow, before anything is spent on it."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from spolia.cli.exit_codes import Exit
@@ -37,7 +35,7 @@ def check(
     return Exit.DONE if found.ok else Exit.USAGE
 
 
-def _report(found: Checked) -> Text:
+def _report(found: "Checked") -> "Text":
     from rich.text import Text
 
     calls = "without a known bound on calls" if found.calls is None else f"at most {found.calls} calls"

@@ -1,7 +1,5 @@
 """`spolia doctor`: what is installed, which weights are found, whether a store is sound."""
 
-from __future__ import annotations
-
 import platform
 import sys
 from collections.abc import Iterator, Sequence
@@ -126,7 +124,7 @@ def _version(name: str) -> str:
         return ""
 
 
-def _table(found: Sequence[Finding]) -> Table:
+def _table(found: Sequence[Finding]) -> "Table":
     from rich.text import Text
 
     marks = {"ok": Text("ok", "green"), "missing": Text("missing", "yellow"), "broken": Text("broken", "bold red")}

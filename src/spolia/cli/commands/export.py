@@ -1,7 +1,5 @@
 """`spolia export` and `spolia import`: a store as one file, and back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -55,12 +53,12 @@ def import_(file: OldFile, store: To, json: AsJson = False) -> Exit:
     return Exit.DONE
 
 
-def contents_data(found: Contents) -> dict[str, Any]:
+def contents_data(found: "Contents") -> dict[str, Any]:
     """What is in a file as plain data."""
     return {"documents": found.documents, "sources": found.sources, "groups": found.nodes, "vectors": found.vectors}
 
 
-def servers_of(found: Contents) -> Iterator[str]:
+def servers_of(found: "Contents") -> "Iterator[str]":
     """Which servers the groups of a store send texts to when documents are added; who made the file chose them."""
     from spolia.models.http.remote import Remote
     from spolia.stores.manifest import asked_by
@@ -71,6 +69,6 @@ def servers_of(found: Contents) -> Iterator[str]:
                 yield f"Group {manifest.group!r}, when documents are added: {destination(model)}"
 
 
-def _said(found: Contents) -> str:
+def _said(found: "Contents") -> str:
     groups = ", ".join(f"{count} nodes of {group!r}" for group, count in found.nodes.items()) or "no group"
     return f"{found.documents} documents, {groups}, {found.vectors} vectors"

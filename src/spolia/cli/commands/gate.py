@@ -1,7 +1,5 @@
 """`spolia gate`: whether a flow has become worse than it was."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -103,7 +101,7 @@ def gate(
     return Exit.DONE if found.passed else Exit.WORSE
 
 
-def _before(path: Path, write: bool) -> Baseline | None:
+def _before(path: Path, write: bool) -> "Baseline | None":
     """The baseline; where one is to be written, the one before it, if there is one that can be read."""
     from spolia.evaluation.gate.baseline import Baseline
 
@@ -115,7 +113,7 @@ def _before(path: Path, write: bool) -> Baseline | None:
         raise
 
 
-def _write(screen: Screen, written: Baseline, path: Path) -> None:
+def _write(screen: Screen, written: "Baseline", path: Path) -> None:
     written.write(path)
     questions = len(written.questions)
     screen.give(written=str(path), flow=written.flow, data=written.data, n=questions)
@@ -139,7 +137,7 @@ def _deciding(tolerances: Sequence[str], rule: str) -> dict[str, Any]:
     return {"tolerance": general, "tolerances": each, "rule": rule or "not-worse"}
 
 
-def _show(screen: Screen, found: Gate) -> None:
+def _show(screen: Screen, found: "Gate") -> None:
     from spolia.evaluation.report.gate_report import left_out, questions, verdicts, why
 
     screen.show(found.sentence, as_table(verdicts(found)))

@@ -1,7 +1,5 @@
 """`spolia show`: a flow as a tree or a diagram."""
 
-from __future__ import annotations
-
 from json import dumps
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,7 +33,7 @@ def show(
     return _show_flow(screen, flow, looked_at(store, known, prompts), mermaid, yaml)
 
 
-def _show_flow(screen: Screen, flow: str, parts: Parts, mermaid: bool, yaml: bool) -> Exit:
+def _show_flow(screen: Screen, flow: str, parts: "Parts", mermaid: bool, yaml: bool) -> Exit:
     from spolia.cli.stand_ins import described
     from spolia.core.draw import mermaid as flowchart
     from spolia.core.draw import tree

@@ -1,7 +1,5 @@
 """A data set's passages as a store to search, indexed once and kept."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable
@@ -92,7 +90,7 @@ def _is_whole(corpus: Corpus) -> bool:
     return snapshot.generation > 0 and snapshot.opened.row(sql.CURSOR, UNFINISHED) is None
 
 
-def _write(writer: Writer, data: DataSet, embedder: Embedder | None, manifest: Manifest, told: Told) -> None:
+def _write(writer: "Writer", data: DataSet, embedder: Embedder | None, manifest: Manifest, told: Told) -> None:
     """Put and embed what is not there yet, published from time to time; leaving the writer's block does the rest."""
     writer.define(GROUP, manifest)
     source, item = UNFINISHED

@@ -1,7 +1,5 @@
 """What an experiment says of one flow."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -46,7 +44,7 @@ class Latency(Value):
     at_once: int = 1
 
     @classmethod
-    def of(cls, answers: Columns, at_once: int) -> Latency:
+    def of(cls, answers: "Columns", at_once: int) -> "Latency":
         """The latency of a flow, from the rows of its answers."""
         others = np.isnan(answers["opening"])
         first, cached = answers[~others], answers["cached"] & others
@@ -225,7 +223,7 @@ class Report(Value):
         return found | {"warnings": list(self.warnings)}
 
 
-def reported(experiment: Experiment, table: ScoreTable, threads: int) -> Report:
+def reported(experiment: "Experiment", table: ScoreTable, threads: int) -> Report:
     """The report of an experiment of which all scores are there."""
     estimates = Estimates.of(table, experiment.seed)
     left = len(experiment.items) - len(table.items)
@@ -257,7 +255,7 @@ def reported(experiment: Experiment, table: ScoreTable, threads: int) -> Report:
     )
 
 
-def _too_short(experiment: Experiment, table: ScoreTable) -> Iterator[str]:
+def _too_short(experiment: "Experiment", table: ScoreTable) -> Iterator[str]:
     """Of each flow that is cut off by its `top_k` before a measure's k: that R@10 is then R@3 for it."""
     for name, flow in experiment.flows:
         at = table.flows.index(name)

@@ -1,7 +1,5 @@
 """Questions by their type or metadata, what the flows score on each kind, and what differs there."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -52,7 +50,7 @@ class Slice(Value):
         return found | {"comparisons": [one.json() for one in self.comparisons]}
 
 
-def sliced(experiment: Experiment, table: ScoreTable) -> tuple[Slice, ...]:
+def sliced(experiment: "Experiment", table: ScoreTable) -> tuple[Slice, ...]:
     """By each field that tells two to twenty kinds of questions apart; a question with several values is in several."""
     found: list[tuple[str, str, list[Item], list[Estimates]]] = []
     names, position = table.flows, {item.id: at for at, item in enumerate(table.items)}
@@ -76,7 +74,7 @@ def sliced(experiment: Experiment, table: ScoreTable) -> tuple[Slice, ...]:
     )
 
 
-def unsliced(experiment: Experiment) -> Iterator[str]:
+def unsliced(experiment: "Experiment") -> Iterator[str]:
     """Why there are no slices by a field that was asked for."""
     for field in experiment.by:
         kinds = by_kind(experiment.asked, field)

@@ -1,7 +1,5 @@
 """What is written becomes visible at once, whole, or not at all; who reads keeps what is read."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from functools import partial
@@ -121,7 +119,7 @@ class Publishing(Contract):
             bad = Entry("bad.txt", "one zeppelin\ntwo")
             nodes = list(bad.nodes())
 
-            def broken() -> Iterator[Node]:
+            def broken() -> "Iterator[Node]":
                 yield nodes[0]
                 raise StoreError("no more pages")
 
@@ -264,7 +262,7 @@ def _lived(corpus: Corpus, draw: Random) -> dict[str, Entry | None]:
     return held
 
 
-def _change(writer: Writer, held: dict[str, Entry | None], draw: Random) -> None:
+def _change(writer: "Writer", held: dict[str, Entry | None], draw: Random) -> None:
     uri, what = draw.choice("abc"), draw.choice(["put", "put", "move", "remove", "fail", "publish"])
     if what == "put":
         text = draw.choice(["one stone", "two stones\nand a wall", "", "three"])

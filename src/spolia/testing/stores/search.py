@@ -1,7 +1,5 @@
 """What is found: by words, by vectors, by lineage; who may find it, and what filters let through."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from functools import partial
@@ -122,7 +120,7 @@ class Searching(Contract):
                 for group in ("line", "word"):
                     self._nodes(snapshot, shelf, group, who)
 
-    def _nodes(self, snapshot: Snapshot, shelf: list[Entry], group: str, who: frozenset[str]) -> None:
+    def _nodes(self, snapshot: "Snapshot", shelf: list[Entry], group: str, who: frozenset[str]) -> None:
         may, every = found_by(shelf, group, who), list(snapshot.all_nodes(group, ALL))
         keys = snapshot.allowed(group, ALL).keys.tolist()
         assert {node.id for node in snapshot.all_nodes(group, who)} == may
@@ -215,12 +213,12 @@ class Searching(Contract):
             assert corpus.snapshot().check() == []
 
 
-def _scored(corpus: Corpus, text: str) -> list[tuple[str, float]]:
+def _scored(corpus: "Corpus", text: str) -> list[tuple[str, float]]:
     snapshot = corpus.snapshot()
     return [(hit.node.id, hit.score) for hit in snapshot.hits(snapshot.search("line", text, 500, ALL), ALL)]
 
 
-def _bm25(snapshot: Snapshot, text: str) -> dict[str, float]:
+def _bm25(snapshot: "Snapshot", text: str) -> dict[str, float]:
     """Okapi BM25 of every line that shares a term, written from its formula; lines are shorter than 40 terms."""
     analyzer = snapshot.manifest("line").analyzer
     nodes = {node.id: Counter(analyzer.terms(node.indexed_text)) for node in snapshot.all_nodes("line", ALL)}
@@ -250,7 +248,7 @@ def _row(text: str) -> dict[int, float]:
 
 
 def _compare(
-    snapshot: Snapshot, found: list[tuple[int, float]], keys: list[int], scores: list[float], top_k: int
+    snapshot: "Snapshot", found: list[tuple[int, float]], keys: list[int], scores: list[float], top_k: int
 ) -> None:
     ids = snapshot.ids(keys)
     right = sorted(zip(keys, scores, strict=True), key=lambda hit: (-hit[1], ids[hit[0]]))

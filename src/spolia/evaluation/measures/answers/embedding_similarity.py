@@ -1,7 +1,5 @@
 """SemScore: likeness of meaning."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
@@ -85,13 +83,13 @@ class BERTScore(AnswerMeasure):
         return max(_f1(own, other) for other in others)
 
 
-def _f1(own: Vectors, other: Vectors) -> float:
+def _f1(own: "Vectors", other: "Vectors") -> float:
     if not len(own) or not len(other):
         return 0.0
     return max(0.0, harmonic(_matched(own, other), _matched(other, own)))
 
 
-def _matched(rows: Vectors, columns: Vectors) -> float:
+def _matched(rows: "Vectors", columns: "Vectors") -> float:
     """Mean over rows of the highest cosine with a column, in blocks of bounded memory."""
     step = max(1, BLOCK // len(columns))
     best = [(rows[start : start + step] @ columns.T).max(axis=1).sum() for start in range(0, len(rows), step)]
