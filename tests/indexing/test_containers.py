@@ -248,7 +248,9 @@ def test_large_tables_and_large_members(
         sync(folder, corpus, workers=0)
         assert {"t.csv/rows-1-20.csv", "t.csv/rows-21-40.csv", "t.csv/rows-41-50.csv"} < set(texts(corpus))
         assert "stone 49" in texts(corpus)["t.csv/rows-41-50.csv"]
-    (folder / "large.zip").write_bytes(zipped({"l.html": f"<p>A line of a large page.<!--{'x' * 17_000_000}-->", "s.txt": "Small."}))
+    (folder / "large.zip").write_bytes(
+        zipped({"l.html": f"<p>A line of a large page.<!--{'x' * 17_000_000}-->", "s.txt": "Small."})
+    )
     report = sync(folder, corpus, workers=workers)
     assert not report.failed
     assert texts(corpus)["large.zip/l.html"].startswith("A line of")
