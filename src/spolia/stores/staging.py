@@ -139,11 +139,12 @@ class Staging(Draft):
         """How much waits, in characters and bytes of pictures."""
         return self._staged.weight
 
-    def is_changed(self, uri: str) -> bool:
-        """Whether another writer has changed a source since this looked at it; then it is among the conflicts."""
-        if uri not in self.conflicts and self._births_of([uri]).get(uri) != self._births.get(uri):
-            self.conflicts.add(uri)
-        return uri in self.conflicts
+    def changed(self, uris: Iterable[str]) -> set[str]:
+        """Which sources another writer has changed since this looked at them; they are among the conflicts then."""
+        wanted = set(uris)
+        now = self._births_of(wanted)
+        self.conflicts |= {uri for uri in wanted if now.get(uri) != self._births.get(uri)}
+        return wanted & self.conflicts
 
     # Reading.
 

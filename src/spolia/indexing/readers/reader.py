@@ -8,7 +8,7 @@ from functools import cache
 from hashlib import blake2b
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Protocol, runtime_checkable
+from typing import BinaryIO, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 from spolia.types import NO_BOXES, Boxes, Document, Heading, Meta, Region, Value, kept
 
@@ -220,6 +220,11 @@ class Container(Protocol):
         Raises:
             DocumentError: it is not what its name says, or is made to fill the memory or to leave its folder.
         """
+
+
+def is_container(reader: object) -> TypeGuard[Container]:
+    """Whether a reader gives what stands in a blob; asked for every file, so `isinstance` of a protocol is too slow."""
+    return hasattr(reader, "parts")
 
 
 @cache

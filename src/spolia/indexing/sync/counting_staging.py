@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,8 +63,8 @@ class DryRun(Staging):
         self._seen: set[tuple[str, bytes]] = set()
         self._begin()
 
-    def is_changed(self, uri: str) -> bool:
-        return False
+    def changed(self, uris: Iterable[str]) -> set[str]:
+        return set()
 
     def holds(self, document: Document) -> bool:
         return self._put.get(document.id) == document.but(uri="").digest or super().holds(document)

@@ -10,7 +10,16 @@ from os.path import splitext
 
 from spolia.errors import DocumentError, EncryptedDocument, MissingExtra, SpoliaError
 from spolia.indexing.readers.archives import LIMITS, ArchiveLimits
-from spolia.indexing.readers.reader import Blob, Container, Equipped, FileReader, Reading, reader_of, versioned
+from spolia.indexing.readers.reader import (
+    Blob,
+    Container,
+    Equipped,
+    FileReader,
+    Reading,
+    is_container,
+    reader_of,
+    versioned,
+)
 from spolia.indexing.sync.files import File, FileListing, is_elsewhere
 from spolia.indexing.sync.linked_images import LinkedImages
 from spolia.indexing.sync.prefetch import FetchItem, Prefetch, SourceBytes
@@ -107,7 +116,7 @@ class SourceDiff:
 
     def _is_container(self, uri: str) -> bool:
         if uri not in self._containers:
-            self._containers[uri] = isinstance(self._found.files[uri].reader, Container)
+            self._containers[uri] = is_container(self._found.files[uri].reader)
         return self._containers[uri]
 
     def get(self, uri: str) -> SourceRow | None:
@@ -117,7 +126,8 @@ class SourceDiff:
     def fetch(self, container: str) -> list[str]:
         """The rows of all that is in a container; returns the uris."""
         there = self.parts.get(container, [])
-        self.rows |= self._writer.sources([uri for uri in there if uri not in self.rows])
+        if unseen := [uri for uri in there if uri not in self.rows]:
+            self.rows |= self._writer.sources(unseen)
         return there
 
     def within(self, uri: str) -> list[str]:

@@ -292,10 +292,13 @@ class Batch:
     counted: set[str] = field(default_factory=set)
     """Documents whose reports tell the nodes that they have by now, by their ids."""
 
-    @property
-    def weight(self) -> int:
-        """How much waits, in characters and bytes of pictures."""
-        return sum(filed.weight for filed in self.pending)
+    weight: int = 0
+    """How much waits, in characters and bytes of pictures."""
+
+    def add(self, item: BatchItem) -> None:
+        """Have an item wait for others."""
+        self.pending.append(item)
+        self.weight += item.weight
 
     def flush(self) -> Iterator[tuple[BatchItem, DocumentReport | Unreadable]]:
         """Store what waits; for each file its report, or why it could not be cut.
@@ -303,7 +306,7 @@ class Batch:
         A document that some groups could not be made of is stored with the others. Of one that is there already,
         nothing is made again.
         """
-        pending, self.pending = self.pending, []
+        pending, self.pending, self.weight = self.pending, [], 0
         fresh: dict[str, Document] = {}
         for filed in pending:
             document = filed.reading.document

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from spolia.core.run_context import check_cancelled, on_cancel
 from spolia.errors import DocumentError, SpoliaError, WorkersFailed
-from spolia.indexing.readers.reader import Blob, Container, FileReader, Reading, versioned
+from spolia.indexing.readers.reader import Blob, Container, FileReader, Reading, is_container, versioned
 from spolia.indexing.sync.files import IN_MEMORY, File
 from spolia.indexing.workers.pool import WorkerProcesses, pickled
 from spolia.indexing.workers.prepare import NOTHING, Executor, InProcess, Prepared, SplitPlan
@@ -161,7 +161,7 @@ class FetchedItem:
     def is_container(self) -> bool:
         """Whether something may stand in it."""
         is_empty = self.is_unreadable or getattr(self._found.prepared, "has_parts", None) is False
-        return not is_empty and isinstance(self.reader, Container)
+        return not is_empty and is_container(self.reader)
 
     def drop(self) -> None:
         """Nobody needs its bytes any more."""
@@ -277,7 +277,7 @@ class Prefetch:
     def _prepare(self, reader: FileReader, found: SourceBytes) -> Prepared:
         try:
             is_apart = self._is_apart(reader, found.blob.size)
-            if not is_apart and found.blob.size > LARGEST_HERE and not isinstance(reader, Container):
+            if not is_apart and found.blob.size > LARGEST_HERE and not is_container(reader):
                 raise DocumentError(f"It has {found.blob.size} bytes; {LARGEST_HERE} are read at most. Split it.")
             executor, plan = (self.executor, self._sent_plan) if is_apart else (self._here, self.plan)
             made = executor.prepare(reader, found.blob, plan)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 
 from spolia.core.run_context import check_cancelled
 from spolia.errors import DocumentError, MissingExtra
-from spolia.indexing.readers.reader import Container
+from spolia.indexing.readers.reader import is_container
 from spolia.indexing.sync.diff import NOT_OPENED, ContainerContents, ContainerResult, SourceDiff, failed
 from spolia.indexing.sync.files import File, FileListing
 from spolia.indexing.sync.groups import Batch, BatchItem, RequestedGroups, behind
@@ -22,7 +22,7 @@ from spolia.indexing.sync.prefetch import (
 )
 from spolia.indexing.sync.report import DocumentReport, Progress, SyncCounts
 from spolia.indexing.sync.revoke import Revoked, above
-from spolia.stores.backends.rows import SourceRow, Stamp, Unmade
+from spolia.stores.backends.rows import SourceRow, Stamp, Unmade, in_batches
 from spolia.stores.groups.group_build import STAGED_AT_ONCE, complete, embed, make_up, refuse_away
 from spolia.stores.staging import Staging
 from spolia.stores.writer import Writer
@@ -182,11 +182,10 @@ class SyncRun:
 
     def _items(self, files: Iterable[File]) -> Iterator[FetchItem]:
         """Files to take, but those that another run has published meanwhile."""
-        for file in files:
-            if self.writer.is_changed(file.uri):
-                self.tally.total -= 1
-            else:
-                yield self._item(file)
+        for some in in_batches(files, CUT_AT_ONCE):
+            changed = self.writer.changed(file.uri for file in some)
+            self.tally.total -= len(changed)
+            yield from (self._item(file) for file in some if file.uri not in changed)
 
     def _item(self, file: File) -> FetchItem:
         before = self.known.get(file.uri)
@@ -272,7 +271,7 @@ class SyncRun:
 
         Its own row is written after theirs: a run that is killed between them finds it changed, and opens it again.
         """
-        if not isinstance(taken.reader, Container):
+        if not is_container(taken.reader):
             return NOT_OPENED
         row = taken.row
         known = self.known.fetch(taken.uri) if depth == 1 else ()
@@ -353,7 +352,7 @@ class SyncRun:
             reading = self.beside.on(reading) if reading.beside else reading
             reading = reading.but(document=self.labelled.on(reading.document, before))
             self.labelled.held.add(reading.document)
-            self.filing.pending.append(BatchItem(reading, row, before is None, pieces, opened.parts, within, beside))
+            self.filing.add(BatchItem(reading, row, before is None, pieces, opened.parts, within, beside))
             return
         self._done(taken.uri, change)
 
