@@ -137,25 +137,12 @@ def alone(units: Iterable[Unit]) -> Iterator[Unit]:
     return (unit._replace(alone=True) for unit in units)
 
 
-class SectionLayer(NamedTuple):
-    """Where sections begin: those that a piece never goes across, and those below them."""
-
-    coarse: list[int]
-    fine: list[int]
-
-    def units(self, text: str) -> Iterator[Unit]:
-        """The coarse sections, each alone."""
-        return alone(at_places(self.coarse)(text, 0, len(text)))
-
-    @property
-    def layer(self) -> Layer:
-        """Cuts a coarse section into the finer ones."""
-        return at_places(self.fine)
-
-
-def sections_of(part: Part, headings: Sequence[Heading], level: int) -> SectionLayer:
-    """The sections of a part of a document. `headings`: of the document. `level`: the deepest heading that begins a
-    coarse section."""
-    coarse = [heading.start for heading in headings if heading.level <= level]
-    fine = [heading.start for heading in headings if heading.level > level]
-    return SectionLayer(places_in(part, coarse), places_in(part, fine))
+def sections_of(part: Part, level: int, seen: Iterable[Heading] = ()) -> tuple[Iterator[Unit], Layer]:
+    """The sections of a part, each alone, down to headings of a level, and the layer that cuts them at deeper ones.
+    `seen`: headings in the text of the part, for a document that has none noted."""
+    noted, text = part.document.headings, part.node.text
+    found = noted or list(seen)
+    coarse, fine = ([one.start for one in found if (one.level > level) is deep] for deep in (False, True))
+    if noted:
+        coarse, fine = places_in(part, coarse), places_in(part, fine)
+    return alone(at_places(coarse)(text, 0, len(text))), at_places(fine)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from spolia.indexing.readers.html import HEADINGS, LINES, PARAGRAPHS, words_of
 from spolia.indexing.readers.markup.markdown import headings_of
-from spolia.indexing.splitters.layers import SectionLayer, Unit, at_places, by_line, by_sentence, sections_of
+from spolia.indexing.splitters.layers import Unit, at_places, by_line, by_sentence, sections_of
 from spolia.indexing.splitters.sized_splitter import Sized, at_least
 from spolia.indexing.splitters.text_units import by_paragraph
 from spolia.stores.definition import Part, Piece
@@ -46,13 +46,8 @@ class MarkdownSections(Sized):
 
     def pieces(self, part: Part, /) -> Iterator[Piece]:
         text = part.node.text
-        sections = sections_of(part, part.document.headings, self.level)
-        if not part.document.headings:
-            found = list(headings_of(text))
-            sections = SectionLayer(
-                *([h.start for h in found if (h.level > self.level) is deep] for deep in (False, True))
-            )
-        return self.cut(text, sections.units(text), sections.layer, by_block, within_block)
+        sections, deeper = sections_of(part, self.level, headings_of(text))
+        return self.cut(text, sections, deeper, by_block, within_block)
 
 
 def by_block(text: str, start: int, end: int) -> Iterator[Unit]:
@@ -186,8 +181,8 @@ class HTMLSections(Sized):
         text = part.node.text
         if not part.document.headings and is_page(text):
             return self._raw(text)
-        sections = sections_of(part, part.document.headings, self.level)
-        return self.cut(text, sections.units(text), sections.layer, by_paragraph, by_sentence)
+        sections, deeper = sections_of(part, self.level)
+        return self.cut(text, sections, deeper, by_paragraph, by_sentence)
 
     def _raw(self, text: str) -> Iterator[Piece]:
         tags = tags_of(text, self.level, self.bound.characters // UNSEEN)

@@ -39,7 +39,8 @@ def may_cut(text: str, at: int) -> bool:
     if before == _JOINER:
         return after.isalnum()
     if _is_flag(before) and _is_flag(after):
-        return _flags_before(text, at) % 2 == 0
+        flags = text[max(0, at - 256) : at]
+        return (len(flags) - len(flags.rstrip(_FLAGS))) % 2 == 0
     if unicodedata.combining(before) == _VIRAMA and unicodedata.category(after) == "Lo":
         return False
     return not _is_syllable(_jamo(before), _jamo(after))
@@ -52,11 +53,6 @@ def cut_before(text: str, low: int, high: int) -> int:
 
 def _is_flag(character: str) -> bool:
     return "\U0001f1e6" <= character <= "\U0001f1ff"
-
-
-def _flags_before(text: str, at: int) -> int:
-    before = text[max(0, at - 256) : at]
-    return len(before) - len(before.rstrip(_FLAGS))
 
 
 def _jamo(character: str) -> str:
@@ -191,14 +187,6 @@ def stripped(text: str, start: int, end: int) -> tuple[int, int] | None:
     return (start, end) if start < end else None
 
 
-class Window(NamedTuple):
-    """`text[start:end]` and the section of its first atom."""
-
-    start: int
-    end: int
-    section: object
-
-
 class Windows:
     """Windows over a text.
 
@@ -215,42 +203,35 @@ class Windows:
         self._tokens = 0
         self._fresh = 0  # atoms held that are in no window yet: the last ones
 
-    def over(self, atoms: Iterable[Atom]) -> Iterator[Window]:
-        """Each window, in order; no window is too long, and each begins later than the one before."""
+    def over(self, atoms: Iterable[Atom]) -> Iterator[tuple[int, int, object]]:
+        """Start, end and the section of the first atom of each window, in order; no window is too long, and each begins
+        later than the one before."""
         for atom in atoms:
-            if self._held and atom.section != self._held[-1].section and not self._is_tiny():
+            if self._held and atom.section != self._held[-1].section and self._length(self._held[-1]) >= self.tiny:
                 yield from self._closed()
-                self._clear()
-            while self._held and not self._has_room(atom):
+                self._held.clear()
+                self._tokens = self._fresh = 0
+            while self._held and (
+                self._length(atom) > self.bound.characters or self._tokens + atom.tokens > self.bound.tokens
+            ):
                 if self._fresh:
                     yield from self._closed()
                     self._keep_overlap()
                 else:
                     self._drop_first()
-            self._take(atom)
+            self._held.append(atom)
+            self._tokens += atom.tokens
+            self._fresh += 1
         yield from self._closed()
 
-    def _has_room(self, atom: Atom) -> bool:
-        return (
-            atom.end - self._held[0].start <= self.bound.characters and self._tokens + atom.tokens <= self.bound.tokens
-        )
-
-    def _is_tiny(self) -> bool:
-        return self._held[-1].end - self._held[0].start < self.tiny
-
-    def _take(self, atom: Atom) -> None:
-        self._held.append(atom)
-        self._tokens += atom.tokens
-        self._fresh += 1
+    def _length(self, last: Atom) -> int:
+        """Characters from the first atom held to the end of another."""
+        return last.end - self._held[0].start
 
     def _drop_first(self) -> None:
         self._tokens -= self._held.popleft().tokens
 
-    def _clear(self) -> None:
-        self._held.clear()
-        self._tokens = self._fresh = 0
-
-    def _closed(self) -> Iterator[Window]:
+    def _closed(self) -> Iterator[tuple[int, int, object]]:
         """The window of what is held; several where it has more tokens than its atoms have one by one."""
         while self._fresh:
             fits = len(self._held)
@@ -259,7 +240,7 @@ class Windows:
             if fits <= len(self._held) - self._fresh:
                 self._drop_first()  # there is room for the overlap only
                 continue
-            yield Window(self._held[0].start, self._held[fits - 1].end, self._held[0].section)
+            yield self._held[0].start, self._held[fits - 1].end, self._held[0].section
             self._fresh = len(self._held) - fits
             for _ in range(fits if self._fresh else 0):
                 self._drop_first()

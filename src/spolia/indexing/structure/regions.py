@@ -63,15 +63,11 @@ class AttachMetadata(Naming):
             return piece
         if self.shown and not piece.search_text:
             return piece.but(context=_lines(said, piece.context))
-        searched = piece.search_text or _lines(_above(piece, part), piece.context, piece.text)
+        at = (part.offset or 0) + (piece.start or 0)
+        above = Outline(part.document, CONTEXT_CHARACTERS).above(at)  # title and headings
+        searched = piece.search_text or _lines(above, piece.context, piece.text)
         context = _lines(said, piece.context) if self.shown else piece.context
         return piece.but(context=context, search_text=_lines(said, searched))
-
-
-def _above(piece: Piece, part: Part) -> str:
-    """Title and headings, as they are put above what is indexed."""
-    at = (part.offset or 0) + (piece.start or 0)
-    return Outline(part.document, CONTEXT_CHARACTERS).above(at)
 
 
 def _lines(*texts: str) -> str:

@@ -38,21 +38,16 @@ class TextPlaces:
 
     def of(self, text: str) -> int | None:
         """Where it begins; None where it does not occur, or nobody can say which of several it is."""
-        at = self._following(text)
-        if at is None and self._searches > 0:
-            self._searches -= 1
-            at = self._only(text)
-        if at is not None:
-            self._end = at + len(text)
-        return at
-
-    def _following(self, text: str) -> int | None:
         at = self._text.find(text, self._end, self._end + GAP + len(text))
-        return None if at < 0 or any(map(str.isalnum, self._text[self._end : at])) else at
-
-    def _only(self, text: str) -> int | None:
-        at = self._text.find(text)
-        return None if at < 0 or self._text.find(text, at + 1) >= 0 else at
+        if at < 0 or any(map(str.isalnum, self._text[self._end : at])):
+            if self._searches == 0:
+                return None
+            self._searches -= 1
+            at = self._text.find(text)
+            if at < 0 or self._text.find(text, at + 1) >= 0:
+                return None
+        self._end = at + len(text)
+        return at
 
 
 NAMES = tuple(f.name for f in fields(Piece))
@@ -143,22 +138,15 @@ def meta_of(found: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Meta:
         pairs = tuple(found.items() if isinstance(found, Mapping) else found)
     if not is_listed or not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs):
         raise WiringError(f"returned the metadata {found!r:.80}. Give names with values: {{'year': 2020}}.")
-    return tuple((_name(name), _scalar(name, one)) for name, value in pairs for one in _values(value))
+    several = ((name, value if isinstance(value, (list, tuple)) else (value,)) for name, value in pairs)
+    return tuple(_field(name, one) for name, values in several for one in values)
 
 
-def _name(name: object) -> str:
+def _field(name: object, value: object) -> tuple[str, Scalar]:
     if not isinstance(name, str):
         raise WiringError(f"returned metadata with the name {name!r:.80}. Give names that are texts.")
-    return name
-
-
-def _values(value: object) -> Iterable[object]:
-    return value if isinstance(value, (list, tuple)) else (value,)
-
-
-def _scalar(name: str, value: object) -> Scalar:
     try:
-        return scalar_of(value)
+        return name, scalar_of(value)
     except ValueError as error:
         raise WiringError(f"returned metadata whose {name!r} is no value: {error}, or a list of these.") from error
 

@@ -85,13 +85,12 @@ def words(text: str) -> list[list[Word]]:
     [["He's", 'in'], ['Go']]
     """
     return [
-        [Word(found.start(), found.end(), found[0], number == 0) for number, found in enumerate(_found(text, *span))]
+        [
+            Word(found.start(), found.end(), found[0], number == 0)
+            for number, found in enumerate(_WORD.finditer(text, *span))
+        ]
         for span in sentences(text)
     ]
-
-
-def _found(text: str, start: int, end: int) -> Iterator[re.Match[str]]:
-    return _WORD.finditer(text, start, end)
 
 
 def capitalises_nouns(text: str) -> bool:
@@ -122,7 +121,9 @@ def capital_runs(text: str, *, nouns: bool) -> Iterator[tuple[int, int]]:
     known = {word.text for word in everything if word.capital and not word.initial}
     for sentence in by_sentence:
         for run in _runs(text, sentence, links=not nouns):
-            kept = _without_common(run, small, known)
+            kept = run
+            while kept and (not kept[0].capital or _is_common(kept, small, known)):
+                kept = kept[1:]
             if kept and _is_name(kept, known, nouns):
                 yield kept[0].start, _end(text, kept[-1])
 
@@ -156,14 +157,8 @@ def _numbers(name: Word, word: Word) -> bool:
     return word.text.isdecimal() and len(word.text) <= 3 and name.text.isalpha()
 
 
-def _without_common(run: list[Word], small: set[str], known: set[str]) -> list[Word]:
-    """A run without words at its beginning that have a capital only because a sentence or a quotation begins."""
-    while run and (not run[0].capital or _is_common(run, small, known)):
-        run = run[1:]
-    return run
-
-
 def _is_common(run: list[Word], small: set[str], known: set[str]) -> bool:
+    """Whether the first word of a run has a capital only because a sentence or a quotation begins."""
     first, lower = run[0], run[0].text.lower()
     if first.upper or not (first.initial or len(run) == 1):
         return False
