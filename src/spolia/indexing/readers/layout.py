@@ -170,6 +170,20 @@ class Layout:
         self.close_heading(level)
         self.gap(BLANK_LINE)
 
+    def paragraph(self, text: str) -> None:
+        """Text in a paragraph of its own."""
+        self.gap(BLANK_LINE)
+        self.write(text)
+        self.gap(BLANK_LINE)
+
+    def picture(self, image: str, said: str) -> None:
+        """What is said of a picture, as a region in a paragraph of its own."""
+        self.gap(BLANK_LINE)
+        mark = self.mark()
+        self.write(said)
+        self.region("image", mark, image=image, caption=" ".join(said.split()))
+        self.gap(BLANK_LINE)
+
     def region(
         self, kind: str, mark: Mark, *, rows: Iterable[Sequence[str]] = (), image: str = "", caption: str = ""
     ) -> None:

@@ -4,7 +4,7 @@ import codecs
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import log
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from spolia.errors import DocumentError
 from spolia.indexing.readers.reader import Blob, Reading, is_page, signature_of
@@ -161,21 +161,14 @@ def _not_text(uri: str, why: str, data: bytes) -> DocumentError:
     )
 
 
-class _Range(NamedTuple):
-    """First bytes, from and to, and which share of a text begins with one of them."""
-
-    low: int
-    high: int
-    share: float
-
-
-_ENCODINGS = {
-    "cp932": (_Range(0x81, 0x81, 0.08), _Range(0x82, 0x83, 0.5), _Range(0x88, 0x97, 0.4)),
-    "euc_jp": (_Range(0xA1, 0xA1, 0.08), _Range(0xA4, 0xA5, 0.5), _Range(0xB0, 0xCF, 0.4)),
-    "gb18030": (_Range(0xA1, 0xA1, 0.05), _Range(0xA3, 0xA3, 0.07), _Range(0xB0, 0xD7, 0.86)),
-    "big5": (_Range(0xA1, 0xA1, 0.1), _Range(0xA4, 0xC6, 0.88)),
-    "cp949": (_Range(0xA1, 0xA1, 0.02), _Range(0xB0, 0xC8, 0.96)),
+_ENCODINGS: dict[str, tuple[tuple[int, int, float], ...]] = {
+    "cp932": ((0x81, 0x81, 0.08), (0x82, 0x83, 0.5), (0x88, 0x97, 0.4)),
+    "euc_jp": ((0xA1, 0xA1, 0.08), (0xA4, 0xA5, 0.5), (0xB0, 0xCF, 0.4)),
+    "gb18030": ((0xA1, 0xA1, 0.05), (0xA3, 0xA3, 0.07), (0xB0, 0xD7, 0.86)),
+    "big5": ((0xA1, 0xA1, 0.1), (0xA4, 0xC6, 0.88)),
+    "cp949": ((0xA1, 0xA1, 0.02), (0xB0, 0xC8, 0.96)),
 }
+"""First bytes, from and to, and which share of a text begins with one of them."""
 _EAST_ASIAN_SAMPLE = 20_000
 _COMMON, _AHEAD = 0.7, 0.25
 _RARE = 0.02 / 126
@@ -206,10 +199,10 @@ def _likelihood(data: bytes, name: str) -> float:
     return sum(map(log, shares)) / len(shares)
 
 
-def _share(raw: bytes, ranges: tuple[_Range, ...]) -> float:
+def _share(raw: bytes, ranges: tuple[tuple[int, int, float], ...]) -> float:
     if len(raw) != 2:  # half-width kana: any high byte would do
         return _RARE
-    return next((one.share / (one.high - one.low + 1) for one in ranges if one.low <= raw[0] <= one.high), _RARE)
+    return next((share / (high - low + 1) for low, high, share in ranges if low <= raw[0] <= high), _RARE)
 
 
 LARGEST = 20_000_000

@@ -212,11 +212,8 @@ class _Reading:
                 if self.gathering.is_full:
                     yield self.gathering.lot({})
         if self.there is not None:
-            for uri in self.memory.uris(self.source.id):
-                if uri not in self.there:
-                    self.gathering.lose(uri)
-                    if self.gathering.is_full:
-                        yield self.gathering.lot({})
+            unseen = (uri for uri in self.memory.uris(self.source.id) if uri not in self.there)
+            yield from self.gathering.losing(unseen, {})
         yield self.gathering.lot(self._cursors())
 
     # Items.
@@ -229,7 +226,8 @@ class _Reading:
             self.gathering.skip(source.id, f"An item has no key at {source.key!r}: {error}")
             return
         changed = at(item, source.updated) if source.updated else None
-        self._note(changed)
+        if changed is not None and (self.latest is None or _order(changed) > _order(self.latest)):
+            self.latest = changed
         if source.deleted and at(item, source.deleted):
             self.gathering.lose(uri)
             return
@@ -242,10 +240,6 @@ class _Reading:
             self.gathering.hold(uri, written(text, title, meta), seconds_of(changed), self.reader)
         except DocumentError as error:
             self.gathering.items.fail(uri, error)
-
-    def _note(self, changed: Any) -> None:
-        if changed is not None and (self.latest is None or _order(changed) > _order(self.latest)):
-            self.latest = changed
 
     def _cursors(self) -> dict[str, str]:
         if CURSOR not in self.source.url:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
+from urllib.parse import quote
 
 from spolia.errors import DocumentError, SourceError
 from spolia.indexing.readers.reader import Blob, FileReader, Reading, reader_of
@@ -151,11 +152,7 @@ def uri_of(prefix: str, key: object) -> str:
     """
     if isinstance(key, (dict, list)) or len(text := str(key)) > LONGEST_KEY or not text:
         raise DocumentError(f"{key!r:.80} is no key. Name what has a short text or a number for each document.")
-    return prefix + _ODD.sub(lambda found: "".join(f"%{one:02X}" for one in _bytes(found[0])), text)
-
-
-def _bytes(character: str) -> bytes:
-    return character.encode("utf-8", "surrogatepass")
+    return prefix + _ODD.sub(lambda found: quote(found[0], safe="", errors="surrogatepass"), text)
 
 
 def seconds_of(value: Any) -> float | None:

@@ -90,11 +90,8 @@ class RemoteFiles(Source):
                 _gather(gathering, system, path, uri, said, readers)
                 if gathering.is_full:
                     yield gathering.lot({})
-        for uri in memory.uris(self.id):
-            if uri not in there and not _is_within(uri, there, self.id):
-                gathering.lose(uri)
-                if gathering.is_full:
-                    yield gathering.lot({})
+        known = (uri for uri in memory.uris(self.id) if uri not in there)
+        yield from gathering.losing((uri for uri in known if not _is_within(uri, there, self.id)), {})
         yield gathering.lot({})
 
 

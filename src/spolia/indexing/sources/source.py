@@ -4,7 +4,7 @@ import os
 import re
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from hashlib import blake2b
 from pathlib import Path
@@ -223,6 +223,13 @@ class Gathering:
         """An item that is gone."""
         self.items.drop(uri)
         self.gone.add(uri)
+
+    def losing(self, uris: Iterable[str], cursors: Mapping[str, str]) -> Iterator[SourceChanges]:
+        """Items that are gone; the lots that are full meanwhile."""
+        for uri in uris:
+            self.lose(uri)
+            if self.is_full:
+                yield self.lot(cursors)
 
     def skip(self, uri: str, reason: str) -> None:
         """Something that is left out, and why."""

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.message import EmailMessage
@@ -40,7 +41,7 @@ class MsgReader(Value):
     apart = True
 
     def read(self, blob: Blob, /) -> Reading:
-        with _Opened(blob) as message:
+        with _opened(blob) as message:
             if message.text(_CLASS).lower().startswith("ipm.note.smime") and not message.text(_BODY):
                 raise EncryptedDocument(f"{blob.uri} is encrypted (S/MIME). Save a copy that is not.")
             pictures = Linked(blob.uri)
@@ -59,7 +60,7 @@ class MsgReader(Value):
     def parts(self, blob: Blob, /) -> Iterator[Blob]:
         """The attachments; a mail within the mail as one that any reader of mails can read."""
         names = Names()
-        with _Opened(blob) as message:
+        with _opened(blob) as message:
             for inner in message.attachments():
                 if inner.is_mail:
                     mail = inner.within(f"__substg1.0_{_DATA}000D").eml()
@@ -69,33 +70,24 @@ class MsgReader(Value):
                     yield Blob(f"{blob.uri}/{name}", inner.stream(f"{_DATA}0102"))
 
 
-class _Opened:
+@contextmanager
+def _opened(blob: Blob) -> Iterator["_Storage"]:
     """The file while it is open; whatever goes wrong meanwhile is told as damage."""
-
-    def __init__(self, blob: Blob) -> None:
-        self.blob = blob
-
-    def __enter__(self) -> "_Storage":
-        try:
-            import olefile
-        except ImportError as error:
-            raise MissingExtra("mail", "olefile", f"Reading {self.blob.uri}") from error
-        try:
-            self.file = olefile.OleFileIO(BytesIO(self.blob.data))
-            found = _Storage(self.blob, self.file, [])
-        except Exception as error:  # olefile raises whatever the damage leads to
-            raise damaged(self.blob, "MSG", error) from error
-        if not self.file.exists("__properties_version1.0"):
-            self.file.close()
-            raise DocumentError(
-                f"{self.blob.uri} is an old Office file, not a mail, although its name says so. Rename it."
-            )
-        return found
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        self.file.close()
-        if isinstance(error, Exception) and not isinstance(error, SpoliaError):
-            raise damaged(self.blob, "MSG", error) from error
+    try:
+        import olefile
+    except ImportError as error:
+        raise MissingExtra("mail", "olefile", f"Reading {blob.uri}") from error
+    try:
+        with olefile.OleFileIO(BytesIO(blob.data)) as file:
+            if not file.exists("__properties_version1.0"):
+                raise DocumentError(
+                    f"{blob.uri} is an old Office file, not a mail, although its name says so. Rename it."
+                )
+            yield _Storage(blob, file, [])
+    except SpoliaError:
+        raise
+    except Exception as error:  # olefile raises whatever the damage leads to
+        raise damaged(blob, "MSG", error) from error
 
 
 @dataclass(frozen=True)

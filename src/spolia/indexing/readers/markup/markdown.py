@@ -166,7 +166,7 @@ def regions_of(text: str, start: int = 0) -> Iterator[Region]:
             end = _closing(lines, at, fence[1])
             yield from region("code", lines[at:end], caption=fence[2].strip().partition(" ")[0].strip("{}."))
         elif "|" in line and at + 1 < len(lines) and _is_rule(lines[at + 1].text, len(cells(line))):
-            end = _end_of_table(lines, at + 2)
+            end = next((number for number in range(at + 2, len(lines)) if "|" not in lines[number].text), len(lines))
             rows = [cells(line), *(cells(row.text) for row in lines[at + 2 : end])]
             yield from region("table", lines[at:end], rows)
         elif line.lstrip().startswith("$$"):
@@ -216,12 +216,6 @@ def _closing(lines: Sequence[SourceLine], at: int, fence: str) -> int:
 
 def _is_rule(line: str, columns: int) -> bool:
     return "-" in line and _RULE.fullmatch(line) is not None and len(cells(line)) == columns
-
-
-def _end_of_table(lines: Sequence[SourceLine], at: int) -> int:
-    while at < len(lines) and "|" in lines[at].text:
-        at += 1
-    return at
 
 
 def _end_of_formula(lines: Sequence[SourceLine], at: int) -> int:

@@ -63,7 +63,7 @@ class DocxReader(Value):
             writing.blocks(main.element.body)
             layout = writing.layout
             title, meta = properties(archive)
-            dropped = _dropped(main, writing.unread_comments)
+            dropped = _dropped(main, len(writing.notes["comments"].keys() - writing.read))
         document = layout.document(blob, self, title=title or layout.title, meta=meta)
         return Reading(document, dropped=dropped, images=tuple(writing.images.values()))
 
@@ -90,12 +90,7 @@ class _Writing:
         self.notes = {kind: _notes(main, kind) for kind in _NOTES.values()}
         self._below: list[str] = []  # notes of the present paragraph or table
         self._numbers = 0
-        self._read: set[str] = set()  # comments, by id
-
-    @property
-    def unread_comments(self) -> int:
-        """Number of the comments that nothing refers to which was read."""
-        return len(self.notes["comments"].keys() - self._read)
+        self.read: set[str] = set()  # comments that something refers to, by id
 
     def blocks(self, container: Any) -> None:
         """The blocks of a body or a content control. XML that is nested too deep was refused by the parser."""
@@ -145,7 +140,7 @@ class _Writing:
         if note is None:
             return ""
         if kind == "comments":
-            self._read.add(id)
+            self.read.add(id)
         self._numbers += 1
         author = f"{note.get(f'{_W}author')}: " if note.get(f"{_W}author") else ""
         self._below.append(f"[{self._numbers}] {author}{' '.join(''.join(self._words(note)).split())}")
@@ -153,9 +148,7 @@ class _Writing:
 
     def _write_notes(self) -> None:
         for note in self._below:
-            self.layout.gap(BLANK_LINE)
-            self.layout.write(note)
-            self.layout.gap(BLANK_LINE)
+            self.layout.paragraph(note)
         self._below.clear()
 
     def _table(self, table: Any) -> None:
@@ -165,7 +158,7 @@ class _Writing:
 
     def _row(self, row: Any) -> Iterator[str]:
         for cell in row.iter(f"{_W}tc"):
-            if _row_of(cell) is row:
+            if next(cell.iterancestors(f"{_W}tr"), None) is row:  # past content controls
                 blocks = (block for block in cell if block.tag != f"{_W}tbl")  # its rows come later, as rows of its own
                 yield " ".join(" ".join("".join(self._words(block)).split()) for block in blocks).strip()
                 span = cell.find(f"{_W}tcPr/{_W}gridSpan")
@@ -223,14 +216,6 @@ def _level(paragraph: Any, levels: dict[str, int]) -> int:
         return int(own.get(f"{_W}val")) + 1
     style = paragraph.find(f"{_W}pPr/{_W}pStyle")
     return levels.get(style.get(f"{_W}val") or "", 0) if style is not None else 0
-
-
-def _row_of(cell: Any) -> Any:
-    """The row that a cell stands in, past content controls."""
-    found = cell.getparent()
-    while found is not None and found.tag != f"{_W}tr":
-        found = found.getparent()
-    return found
 
 
 def _notes(main: Any, kind: str) -> dict[str, Any]:

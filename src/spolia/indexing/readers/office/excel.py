@@ -214,18 +214,14 @@ def _raised() -> Iterator[None]:
 
 def _write(layout: Layout, name: str, sheet: Any) -> bool:
     """Write the tables of a sheet; whether there is anything."""
-    rows = (_texts(row) for row in sheet.iter_rows())
     found = False
+    # Of an empty row, of which there may be very many, nothing is kept.
+    rows = ([] if row == [""] * len(row) else [_said(cell) for cell in row] for row in sheet.iter_rows())
     for is_filled, block in groupby(rows, key=any):
         if is_filled:
             found = True
             write_block(layout, list(block), name)
     return found
-
-
-def _texts(row: list[object]) -> list[str]:
-    """The cells of a row in words; nothing of a row that is empty, of which there may be very many."""
-    return [] if row == [""] * len(row) else [_said(cell) for cell in row]
 
 
 def write_block(layout: Layout, rows: Sequence[Sequence[str]], caption: str) -> None:
@@ -236,9 +232,7 @@ def write_block(layout: Layout, rows: Sequence[Sequence[str]], caption: str) -> 
         layout.table((row[first:last] for row in rows), caption=caption)
         return
     for row in rows:
-        layout.gap(BLANK_LINE)
-        layout.write(row[first])
-    layout.gap(BLANK_LINE)
+        layout.paragraph(row[first])
 
 
 def _said(cell: object) -> str:
@@ -297,11 +291,6 @@ def _number(letters: bytes | None) -> int:
 
 
 def _dropped(names: list[str]) -> tuple[tuple[str, int], ...]:
-    starts = {
-        "charts": "xl/charts/chart",
-        "comments": "xl/comments",
-        "macros": "xl/vbaProject.bin",
-        "pictures": "xl/media/",
-    }
-    counted = ((kind, sum(name.startswith(start) for name in names)) for kind, start in starts.items())
+    kinds = ("charts", "charts/chart"), ("comments", "comments"), ("macros", "vbaProject.bin"), ("pictures", "media/")
+    counted = ((kind, sum(name.startswith(f"xl/{start}") for name in names)) for kind, start in kinds)
     return tuple((kind, count) for kind, count in counted if count)

@@ -109,15 +109,12 @@ class _Writing:
             elif tag == f"{_TABLE}table":
                 self._table(block, is_sheet=container.tag == f"{_OFFICE}spreadsheet")
             elif tag == f"{_DRAW}page":
-                self._page(block)
+                self._begin_page()
+                self.blocks(block)
             elif tag == f"{_DRAW}frame":
                 self._frame(block)
             else:
                 self.blocks(block)
-
-    def _page(self, page: Element) -> None:
-        self._begin_page()
-        self.blocks(page)
 
     def _begin_page(self) -> None:
         self.layout.gap(BLANK_LINE)
@@ -129,9 +126,7 @@ class _Writing:
         if level is not None or paragraph.tag == f"{_TEXT}h":
             self.layout.heading(words, min(9, int(level or 1)))
         else:
-            self.layout.gap(BLANK_LINE)
-            self.layout.write(words)
-            self.layout.gap(BLANK_LINE)
+            self.layout.paragraph(words)
         self._below()
 
     def _item(self, item: Element) -> None:
@@ -151,16 +146,15 @@ class _Writing:
         for frame in frames:
             self._frame(frame)
         for note in self._notes:
-            self.layout.gap(BLANK_LINE)
-            self.layout.write(note)
-            self.layout.gap(BLANK_LINE)
+            self.layout.paragraph(note)
         self._notes.clear()
 
     def _words(self, element: Element) -> Iterator[str]:
         yield element.text or ""
         for child in element:
             if child.tag == f"{_TEXT}note":
-                yield self._note(child)
+                body = child.find(f"{_TEXT}note-body")
+                yield self._refer("".join(self._words(body)) if body is not None else "")
             elif child.tag == _COMMENT:
                 yield self._comment(child)
             elif child.tag == f"{_DRAW}frame":
@@ -174,10 +168,6 @@ class _Writing:
             else:
                 yield from self._words(child)
             yield child.tail or ""
-
-    def _note(self, note: Element) -> str:
-        body = note.find(f"{_TEXT}note-body")
-        return self._refer("".join(self._words(body)) if body is not None else "")
 
     def _comment(self, comment: Element) -> str:
         author = comment.findtext(_CREATOR)
@@ -195,11 +185,7 @@ class _Writing:
         said = " ".join(" ".join(one.text or "" for one in frame if one.tag.endswith(("}title", "}desc"))).split())
         for inner in frame:
             if inner.tag == f"{_DRAW}image" and (image := self._image(inner.get(_HREF) or "")) is not None:
-                self.layout.gap(BLANK_LINE)
-                mark = self.layout.mark()
-                self.layout.write(said)
-                self.layout.region("image", mark, image=image.content_hash, caption=said)
-                self.layout.gap(BLANK_LINE)
+                self.layout.picture(image.content_hash, said)
                 return
         self.blocks(frame)
 

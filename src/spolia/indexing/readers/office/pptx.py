@@ -111,11 +111,7 @@ class _Writing:
         blob = Blob(f"{self.blob.uri}/ppt/media/{shape.shape_id}.{image.ext}", image.blob)
         self.images.setdefault(blob.content_hash, blob)
         said = next((found.get("descr") or "" for found in shape._element.iter(f"{_P}cNvPr")), "")
-        self.layout.gap(BLANK_LINE)
-        mark = self.layout.mark()
-        self.layout.write(said)
-        self.layout.region("image", mark, image=blob.content_hash, caption=" ".join(said.split()))
-        self.layout.gap(BLANK_LINE)
+        self.layout.picture(blob.content_hash, said)
 
     def _notes(self, slide: Any) -> None:
         frame = slide.notes_slide.notes_text_frame if slide.has_notes_slide else None

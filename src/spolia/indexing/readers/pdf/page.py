@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from ctypes import byref, c_ushort, sizeof
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pypdfium2 import PdfiumError, raw
 
@@ -30,11 +30,6 @@ from spolia.indexing.readers.pdf.lines import (
     text_of,
 )
 from spolia.indexing.readers.pdf.tables import PageTable, caption_of, tables_of
-
-if TYPE_CHECKING:
-    from spolia.indexing.readers.pdf.drawings import Picture
-    from spolia.indexing.readers.pdf.tables import PageTable
-
 
 _MOST = 2_000
 _LONGEST = 100_000
@@ -105,10 +100,6 @@ class Spot:
     rows: tuple[tuple[str, ...], ...] = ()
     caption: str = ""
     picture: Picture | None = None
-
-    def at(self, start: int, end: int) -> "Spot":
-        """The same elsewhere."""
-        return replace(self, start=start, end=end)
 
 
 @dataclass(frozen=True)
@@ -271,7 +262,8 @@ def _with_tables(
                 yield PageLine(written(run, text), area_of(run), run[0].at, line.size, line.bold)
             elif id(table) not in put:
                 put.add(id(table))
-                yield from _rows(table)
+                for cells, area in zip(table.rows, table.areas, strict=True):
+                    yield PageLine(" | ".join(cells), area, table=table)
 
 
 def _runs(letters: list[Letter], owners: list[PageTable | None]) -> Iterator[tuple[PageTable | None, list[Letter]]]:
@@ -280,8 +272,3 @@ def _runs(letters: list[Letter], owners: list[PageTable | None]) -> Iterator[tup
         if at == len(letters) or owners[at] is not owners[start]:
             yield owners[start], letters[start:at]
             start = at
-
-
-def _rows(table: PageTable) -> Iterator[PageLine]:
-    for cells, area in zip(table.rows, table.areas, strict=True):
-        yield PageLine(" | ".join(cells), area, table=table)

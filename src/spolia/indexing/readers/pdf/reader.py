@@ -134,24 +134,20 @@ def bound(leaves: Sequence[PageText], marks: Sequence[Bookmark]) -> BoundPages:
         return starts[page] + moved(at, changes[page])
 
     spots = tuple(
-        (number + 1, spot.at(place(number, spot.start), place(number, spot.end)))
+        (number + 1, replace(spot, start=place(number, spot.start), end=place(number, spot.end)))
         for number, leaf in enumerate(leaves)
         for spot in leaf.spots
     )
     headings, title = outlined(marks, [page.text for page in pages], starts), ""
     if not headings:
         styled = [line for leaf in leaves for line in leaf.styled]
-        title, found = by_style(styled, _sizes(leaves), sum(len(page.places) for page in pages))
+        sizes: Counter[float] = Counter()
+        for leaf in leaves:
+            sizes.update(leaf.sizes)
+        title, found = by_style(styled, sizes, sum(len(page.places) for page in pages))
         headings = tuple(Heading(place(page, at), level, said) for page, at, level, said in found)
     text = "\n".join(page.text for page in pages)
     return BoundPages(text, starts, title, headings, Boxes(b"".join(_packed(pages, starts))), spots)
-
-
-def _sizes(leaves: Sequence[PageText]) -> Counter[float]:
-    found: Counter[float] = Counter()
-    for leaf in leaves:
-        found.update(leaf.sizes)
-    return found
 
 
 def _packed(pages: Sequence[Written], starts: Sequence[int]) -> Iterator[bytes]:
@@ -279,7 +275,10 @@ class PdfReader(Value):
             leaf = leaf_of(page, number + 1)
             characters += len(leaf.written.text)
             if characters > _MOST_CHARACTERS:
-                raise _too_long(blob, number + 1, count)
+                raise DocumentError(
+                    f"{blob.uri}: {number + 1} of its {count} pages hold more than {_MOST_CHARACTERS:,} characters, "
+                    "the most that a document may have. Split it, for example: qpdf --split-pages=1000 OLD.pdf NEW.pdf"
+                )
             yield leaf
 
     def _page(self, file: PdfFile, number: int, noticed: Noticed) -> PdfPage:
@@ -291,10 +290,3 @@ class PdfReader(Value):
             page = recognised(file.pdf, number, page, self.ocr, noticed)
         noticed.dropped.update(page.dropped)
         return page
-
-
-def _too_long(blob: Blob, pages: int, count: int) -> DocumentError:
-    return DocumentError(
-        f"{blob.uri}: {pages} of its {count} pages hold more than {_MOST_CHARACTERS:,} characters, the most that a "
-        "document may have. Split it, for example: qpdf --split-pages=1000 OLD.pdf NEW.pdf"
-    )
