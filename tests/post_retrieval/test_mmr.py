@@ -152,7 +152,7 @@ def test_an_embedder_that_gives_no_vectors_is_an_error() -> None:
             return np.full((len(texts), 2), np.nan, np.float32)
 
     broken: Embedder = Broken()
-    with pytest.raises(ModelError, match="or NaN"):
+    with pytest.raises(ModelError, match="NaN or infinity"):
         MMR(broken)(FOUR)
 
 
