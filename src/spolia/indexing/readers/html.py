@@ -110,7 +110,9 @@ class HtmlReader(Value):
         pictures = Linked(blob.uri)
         layout, tree = content_of(characters.text, depth)
         regions, beside = pictures.told(layout.in_order())
-        document = layout.document(blob, self, title=_title(tree) or layout.title, regions=regions, meta=_meta(tree))
+        named = tree.css_first("title")
+        title = (" ".join(named.text().split()) if named is not None else "") or layout.title
+        document = layout.document(blob, self, title=title, regions=regions, meta=_meta(tree))
         return Reading(
             document,
             characters.encoding,
@@ -149,11 +151,6 @@ def _declared(data: bytes) -> str:
         return codecs.lookup(found[1].decode()).name if found else ""
     except LookupError:
         return ""
-
-
-def _title(tree: Any) -> str:
-    found = tree.css_first("title")
-    return " ".join(found.text().split()) if found is not None else ""
 
 
 def _meta(tree: Any) -> Meta:

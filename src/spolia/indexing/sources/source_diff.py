@@ -56,18 +56,15 @@ class KnownSource:
             for uri, size, mtime_ns, status, reader, report, audience in rows
             if status != "indexed"
             or (
-                self._is_current(reader)
+                (not self.readers or reader in self._versions)
                 and _is_labelled(labels, uri, report, lists[audience])
                 and not self._is_due(report)
             )
         }
 
-    def _is_current(self, reader: str) -> bool:
-        """Whether this reader is still there, in this version."""
-        return not self.readers or reader in self._versions
-
     @cached_property
     def _versions(self) -> frozenset[str]:
+        """The readers that are there, in their versions."""
         return frozenset(map(versioned, (*self.readers.values(), TextReader())))
 
     def _is_due(self, report: str) -> bool:

@@ -69,7 +69,8 @@ class Layered:
                 continue
             tokens = self.bound.measured(self.text, *span)
             if tokens is None:
-                yield from self._cut(span, unit.end, depth, self._joined(labels, unit.label))
+                below = BETWEEN.join(filter(None, (labels, unit.label[:LABEL].strip())))
+                yield from self._cut(span, unit.end, depth, below[: self.bound.characters // 4])
                 section = Section(labels)
                 continue
             if unit.alone:
@@ -82,10 +83,6 @@ class Layered:
         if depth == len(self.layers):
             return parts(self.text, *span, Section(labels), self.bound)
         return self.atoms(self.layers[depth](self.text, span[0], end), depth + 1, labels)
-
-    def _joined(self, labels: str, label: str) -> str:
-        joined = BETWEEN.join(filter(None, (labels, label[:LABEL].strip())))
-        return joined[: self.bound.characters // 4]
 
 
 def _whole(text: str, units: Iterable[Unit]) -> Iterator[Unit]:

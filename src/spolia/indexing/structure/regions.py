@@ -121,14 +121,10 @@ class Regions(Splitter):
             text, start = part.node.text[region.start : region.end], region.start
             start += len(text) - len(text.lstrip())
             if text := text.strip():
-                yield Piece(text, start, region.caption, self._search_text(region), _meta(region))
+                cells = f"{region.caption}\n{as_markdown(region.rows)}".strip() if self.markdown and region.rows else ""
+                yield Piece(text, start, region.caption, cells, _meta(region))
             elif region.caption or (self.wordless and region.image):
                 yield Piece(region.caption, None if region.caption else region.start, meta=_meta(region))
-
-    def _search_text(self, region: Region) -> str:
-        if not (self.markdown and region.rows):
-            return ""
-        return f"{region.caption}\n{as_markdown(region.rows)}".strip()
 
 
 def as_markdown(rows: tuple[tuple[str, ...], ...]) -> str:

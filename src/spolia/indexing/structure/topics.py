@@ -67,16 +67,12 @@ class Topics(Splitter):
         text, spans = part.node.text, sentence_spans(part.node.text)
         while some := list(islice(spans, BLOCK)):
             first = 0
-            for end in joined(self._vectors(text, some), -(-len(some) // self.sentences)):
+            read = [text[start : min(end, start + READ)] for start, end in some]
+            vectors = self.embedder.embed(read, kind="passage").astype("float64")
+            for end in joined(vectors, -(-len(some) // self.sentences)):
                 start, stop = some[first][0], some[end - 1][1]
                 yield Piece(text[start:stop], start)
                 first = end
-
-    def _vectors(self, text: str, spans: Sequence[Span]) -> "Vectors":
-        import numpy as np
-
-        read = [text[start : min(end, start + READ)] for start, end in spans]
-        return self.embedder.embed(read, kind="passage").astype(np.float64)
 
 
 def joined(vectors: "Vectors", count: int) -> list[int]:

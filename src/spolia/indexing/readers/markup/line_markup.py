@@ -237,7 +237,8 @@ def _regions(lines: Sequence[SourceLine]) -> Iterator[Region]:
             end = _block_end(lines, at + 1, line.indent)
             yield from region("code", lines[at + 1 : end])
         elif _GRID.fullmatch(line.text):
-            end = _run(lines, at, ("+", "|"))
+            rest = range(at, len(lines))
+            end = next((n for n in rest if not lines[n].text.lstrip().startswith(("+", "|"))), len(lines))
             yield from region("table", lines[at:end], _grid_rows(lines[at:end]))
         elif _SIMPLE.fullmatch(line.text):
             end = _end_of_simple(lines, at)
@@ -252,12 +253,6 @@ def _block_end(lines: Sequence[SourceLine], at: int, indent: int) -> int:
         at += 1
         end = at if lines[at - 1].text else end
     return end
-
-
-def _run(lines: Sequence[SourceLine], at: int, begins: tuple[str, ...]) -> int:
-    while at < len(lines) and lines[at].text.lstrip().startswith(begins):
-        at += 1
-    return at
 
 
 def _grid_rows(lines: Sequence[SourceLine]) -> list[list[str]]:

@@ -68,7 +68,7 @@ def pictures_of(
     for area, object in found:
         if not text and area.width * area.height >= _WHOLE * size[0] * size[1]:
             continue
-        if len(kept) == _MOST or not _on(area, size):
+        if len(kept) == _MOST or not area.meets(Area(0.0, 0.0, *size)):
             dropped += 1
         elif data:
             read = _read(object)
@@ -77,10 +77,6 @@ def pictures_of(
         else:
             kept[area] = Picture(area)
     return list(kept.values()), dropped
-
-
-def _on(area: Area, size: tuple[float, float]) -> bool:
-    return area.right > 0 and area.bottom > 0 and area.left < size[0] and area.top < size[1]
 
 
 def _read(object: Any) -> tuple[bytes, str] | None:

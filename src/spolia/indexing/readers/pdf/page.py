@@ -45,7 +45,9 @@ def notes_of(page: Any, form: Any, sheet: VisiblePage) -> Iterator[PageLine]:
             continue
         try:
             if words := _words(note, form):
-                yield PageLine(words, _area(note, sheet))
+                box = raw.FS_RECTF()
+                raw.FPDFAnnot_GetRect(note, byref(box))
+                yield PageLine(words, sheet.area(box.left, box.bottom, box.right, box.top))
         finally:
             raw.FPDFPage_CloseAnnot(note)
 
@@ -78,12 +80,6 @@ def _string(ask: Callable[..., int]) -> str:
     buffer = (c_ushort * (size // sizeof(c_ushort)))()
     ask(buffer, size)
     return " ".join(NO_TEXT.sub("", bytes(buffer).decode("utf-16-le", "replace")).split())
-
-
-def _area(note: Any, sheet: VisiblePage) -> Area:
-    box = raw.FS_RECTF()
-    raw.FPDFAnnot_GetRect(note, byref(box))
-    return sheet.area(box.left, box.bottom, box.right, box.top)
 
 
 _FEW = 20
@@ -171,23 +167,6 @@ def _said(lines: Sequence[PageLine]) -> str:
 
 
 @dataclass(frozen=True)
-class PageParts:
-    """What is read of pages besides their text.
-
-    Args:
-        tables: the cells of tables.
-        pictures: the bytes of pictures.
-        styles: sizes of letters, to find headings by.
-        form: PDFium's form of the document.
-    """
-
-    tables: bool = True
-    pictures: bool = False
-    styles: bool = True
-    form: Any = None
-
-
-@dataclass(frozen=True)
 class PdfPage:
     """What was read.
 
@@ -206,33 +185,33 @@ class PdfPage:
     why: str = ""
 
 
-def page_of(pdf: Any, number: int, wanted: PageParts) -> PdfPage:
-    """Read a page, from 0; nothing of it stays in PDFium. One that is damaged is empty and says why."""
+def page_of(pdf: Any, number: int, form: Any, *, tables: bool, pictures: bool) -> PdfPage:
+    """Read a page, from 0; nothing of it stays in PDFium. One that is damaged is empty and says why. `form`: PDFium's
+    of the document. `tables`: whether their cells are read. `pictures`: whether their bytes are."""
     try:
         with closing(pdf[number]) as page, closing(page.get_textpage()) as text_page:
-            return _read(page, text_page, wanted)
+            return _read(page, text_page, form, tables=tables, pictures=pictures)
     except PdfiumError as error:
         return PdfPage(why=str(error))
 
 
-def _read(page: Any, text_page: Any, wanted: PageParts) -> PdfPage:
+def _read(page: Any, text_page: Any, form: Any, *, tables: bool, pictures: bool) -> PdfPage:
     sheet = VisiblePage.of(page)
     text = text_of(text_page)
     if not text.isascii():
         text = read_from_the_right(text, lambda numbers: areas_of(text_page, [(at, 1) for at in numbers], sheet))
     lines = lines_of(text_page, text, sheet)
-    if wanted.styles:
-        measure(lines, text_page)
+    measure(lines, text_page)
     drawn = drawn_on(page, sheet)
-    if wanted.tables and (grids := list(grids_of(drawn))):
+    if tables and (grids := list(grids_of(drawn))):
         letters = letters_of(text_page, text, _within(grids, lines, len(text)), sheet)
-        if tables := tables_of(grids, letters, text):
-            lines = list(_with_tables(lines, tables, letters, text))
-    lines = [*in_order(lines), *notes_of(page, wanted.form, sheet)]
-    pictures, dropped = pictures_of(drawn.pictures, sheet.size, text=bool(lines), data=wanted.pictures)
+        if found := tables_of(grids, letters, text):
+            lines = list(_with_tables(lines, found, letters, text))
+    lines = [*in_order(lines), *notes_of(page, form, sheet)]
+    shown, dropped = pictures_of(drawn.pictures, sheet.size, text=bool(lines), data=pictures)
     counted = {"pictures": dropped, "drawings": int(drawn.passed_over)}
     blank = not lines and not raw.FPDFPage_CountObjects(page)
-    return PdfPage(lines, pictures, {name: count for name, count in counted.items() if count}, blank)
+    return PdfPage(lines, shown, {name: count for name, count in counted.items() if count}, blank)
 
 
 def _within(grids: list[Grid], lines: list[PageLine], end: int) -> Iterator[tuple[int, int]]:

@@ -25,7 +25,7 @@ from spolia.indexing.readers.pdf.file import (
 )
 from spolia.indexing.readers.pdf.headings import by_style
 from spolia.indexing.readers.pdf.lines import Written, moved
-from spolia.indexing.readers.pdf.page import PageParts, PageText, PdfPage, Spot, leaf_of, page_of
+from spolia.indexing.readers.pdf.page import PageText, PdfPage, Spot, leaf_of, page_of
 from spolia.indexing.readers.pictures.ocr import OCR, Ocr
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.types import Box, Boxes, Heading, Region, Value
@@ -283,7 +283,7 @@ class PdfReader(Value):
 
     def _page(self, file: PdfFile, number: int, noticed: Noticed) -> PdfPage:
         with ONE_AT_A_TIME:
-            page = page_of(file.pdf, number, PageParts(self.tables, self.images, form=file.form))
+            page = page_of(file.pdf, number, file.form, tables=self.tables, pictures=self.images)
         if page.why:
             noticed.damage(number + 1, page.why)
         elif not page.lines and not page.blank:

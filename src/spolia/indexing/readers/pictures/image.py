@@ -139,7 +139,8 @@ class ImageReader(Value):
 
     def read(self, blob: Blob, /) -> Reading:
         with opened(blob) as image:
-            kind, (width, height) = str(image.format), _points(image)
+            kind, scale = str(image.format), _POINTS / dpi_of(image)
+            width, height = (side * scale for side in image.size)
             description = description_of(image)
             found = [self._recognised(page) for page in pages_of(image, blob)]
             others = 0 if kind == "TIFF" else getattr(image, "n_frames", 1) - 1
@@ -175,11 +176,6 @@ class ImageReader(Value):
         if min(dots.size) < _SMALL and dots.width * dots.height < 2 * _SMALL**2:
             dots, dpi = dots.resize((2 * dots.width, 2 * dots.height)), 2 * dpi
         return self.ocr.recognise(np.asarray(dots), dpi)
-
-
-def _points(image: Any) -> tuple[float, float]:
-    scale = _POINTS / dpi_of(image)
-    return image.size[0] * scale, image.size[1] * scale
 
 
 def _warnings(found: list[Recognised]) -> Iterator[str]:
