@@ -96,8 +96,10 @@ def quality(snapshot: Snapshot, access: Iterable[str] = ()) -> Quality:
         warned=sum(bool(one.warnings) for one in told),
         dropped=tuple(dropped.most_common()),
         encodings=tuple((+encodings).most_common()),
-        copies=_copies(rows),
-        same_text=_same_text(rows, {id: found for id, found in texts.items() if found}),
+        copies=_shared((row.content_hash, row.uri, row.uri) for row in rows if row.content_hash and row.size),
+        same_text=_shared(
+            (texts[row.document], row.content_hash or row.document, row.uri) for row in rows if texts.get(row.document)
+        ),
     )
 
 
@@ -105,20 +107,12 @@ def _words(text: str) -> bytes:
     return blake2b(" ".join(text.casefold().split()).encode("utf-8", "replace"), digest_size=16).digest()
 
 
-def _copies(rows: Sequence[SourceRow]) -> tuple[tuple[str, ...], ...]:
-    by_content = defaultdict[str, list[str]](list)
-    for row in rows:
-        if row.content_hash and row.size:
-            by_content[row.content_hash].append(row.uri)
-    return tuple(tuple(uris) for uris in by_content.values() if len(uris) > 1)
-
-
-def _same_text(rows: Sequence[SourceRow], words: dict[str, bytes]) -> tuple[tuple[str, ...], ...]:
-    by_words = defaultdict[bytes, dict[str, str]](dict)
-    for row in rows:
-        if row.document in words:
-            by_words[words[row.document]].setdefault(row.content_hash or row.document, row.uri)
-    return tuple(tuple(uris.values()) for uris in by_words.values() if len(uris) > 1)
+def _shared(keyed: Iterable[tuple[str | bytes, str, str]]) -> tuple[tuple[str, ...], ...]:
+    """Names by what they share, which comes first; of what comes second, the first name of each."""
+    found = defaultdict[str | bytes, dict[str, str]](dict)
+    for key, one, uri in keyed:
+        found[key].setdefault(one, uri)
+    return tuple(tuple(uris.values()) for uris in found.values() if len(uris) > 1)
 
 
 HERE = Path(__file__).parent

@@ -66,11 +66,6 @@ class Robots(Value):
         return 0.0
 
     @kept
-    def sitemaps(self) -> tuple[str, ...]:
-        """Addresses of its sitemaps."""
-        return tuple(value for name, value in _lines(self.text) if name == "sitemap")
-
-    @kept
     def _rules(self) -> list[tuple[str, bool]]:
         said = (line for line in self._lines if line[0] in ("allow", "disallow") and line[1])
         return [(_plain(path), name == "allow") for name, path in said]

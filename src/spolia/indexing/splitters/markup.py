@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from spolia.indexing.readers.html import HEADINGS, LINES, PARAGRAPHS, words_of
 from spolia.indexing.readers.markup.markdown import headings_of
-from spolia.indexing.splitters.layers import Unit, at_places, by_line, by_sentence, sections_of
+from spolia.indexing.splitters.layers import Unit, alone, at_places, by_line, by_sentence, sections_of
 from spolia.indexing.splitters.sized_splitter import Sized, at_least
 from spolia.indexing.splitters.text_units import by_paragraph
 from spolia.stores.definition import Part, Piece
@@ -87,47 +87,27 @@ def is_page(text: str) -> bool:
     return _PAGE.search(text) is not None
 
 
-@dataclass
-class TagIndex:
-    """Places in a page, in order.
-
-    Attributes:
-        headings: where those begin that begin a piece.
-        blocks: where a block begins or ends, deeper headings among them.
-        ends: where any tag begins or ends.
-        unseen: stretches without text: scripts, styles, comments and tags that are longer than a piece should be.
-    """
-
-    headings: list[int] = field(default_factory=list)
-    blocks: list[int] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)
-    unseen: list[tuple[int, int]] = field(default_factory=list)
-
-    def seen(self, length: int) -> Iterator[Unit]:
-        """What is between the stretches without text."""
-        start = 0
-        for begin, end in self.unseen:
-            yield Unit(start, begin)
-            start = end
-        yield Unit(start, length)
+TagIndex = tuple[list[int], list[int], list[int], list[tuple[int, int]]]
+"""Where headings begin that begin a piece; where blocks begin or end; where any tag does; stretches without text."""
 
 
 def tags_of(text: str, level: int, longest: int) -> TagIndex:
     """The tags of a page, in one pass. `level`: the deepest heading that is counted as one. `longest`: characters of a
-    stretch without text that may be in a piece."""
-    found, at = TagIndex(), 0
+    stretch without text (a script, a style, a comment, a tag) that may be in a piece."""
+    found: TagIndex = [], [], [], []
+    (headings, blocks, ends, unseen), at = found, 0
     while tag := _TAG.search(text, at):
         start, at = tag.start(), _end(text, tag)
         name = (tag["name"] or "").lower()
         if at - start > longest:
-            found.unseen.append((start, at))
+            unseen.append((start, at))
         elif HEADINGS.get(name, level + 1) <= level and not tag["close"]:
-            found.headings.append(start)
+            headings.append(start)
         elif name in PARAGRAPHS or name in LINES:
-            found.blocks.append(at if tag["close"] else start)
-        if not found.ends or found.ends[-1] != start:
-            found.ends.append(start)
-        found.ends.append(at)
+            blocks.append(at if tag["close"] else start)
+        if not ends or ends[-1] != start:
+            ends.append(start)
+        ends.append(at)
     return found
 
 
@@ -185,13 +165,10 @@ class HTMLSections(Sized):
         return self.cut(text, sections, deeper, by_paragraph, by_sentence)
 
     def _raw(self, text: str) -> Iterator[Piece]:
-        tags = tags_of(text, self.level, self.bound.characters // UNSEEN)
-        by_section = at_places(tags.headings)
-        sections = (
-            section._replace(alone=True)
-            for stretch in tags.seen(len(text))
-            for section in by_section(text, stretch.start, stretch.end)
-        )
-        for piece in self.cut(text, sections, at_places(tags.blocks), at_places(tags.ends), by_sentence):
+        headings, blocks, ends, unseen = tags_of(text, self.level, self.bound.characters // UNSEEN)
+        by_section = at_places(headings)
+        seen = zip((0, *(end for _, end in unseen)), (*(start for start, _ in unseen), len(text)), strict=True)
+        sections = alone(section for start, end in seen for section in by_section(text, start, end))
+        for piece in self.cut(text, sections, at_places(blocks), at_places(ends), by_sentence):
             if words := words_of(piece.text):
                 yield piece.but(search_text=words)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from ctypes import byref, c_ulong
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pypdfium2 import PdfiumError, raw
 
@@ -159,12 +159,8 @@ _MOST = 10_000
 _DEEPEST = 6
 
 
-class Bookmark(NamedTuple):
-    """Page from 0, level from 1 and title."""
-
-    page: int
-    level: int
-    title: str
+Bookmark = tuple[int, int, str]
+"""Page from 0, level from 1 and title."""
 
 
 def title_of(pdf: Any) -> str:
@@ -182,7 +178,7 @@ def bookmarks(pdf: Any) -> Iterator[Bookmark]:
         page = target.get_index() if target is not None else None
         title = _folded(item.get_title())
         if page is not None and 0 <= page < len(pdf) and title:
-            yield Bookmark(page, item.level + 1, title)
+            yield page, item.level + 1, title
 
 
 def outlined(marks: Sequence[Bookmark], pages: Sequence[str], starts: Sequence[int]) -> tuple[Heading, ...]:
