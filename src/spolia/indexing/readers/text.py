@@ -63,8 +63,10 @@ def decoded(data: bytes, uri: str, declared: str = "") -> Decoded:
     if controls and (wide := _without_mark(data)):
         guess = f"It has no byte order mark; it was read as {wide.upper()}, because every second byte is 0."
         return _strictly(data, wide, uri, guess)
+    if declared in ("iso8859-1", "cp1252"):  # as browsers do
+        return Decoded(codecs.charmap_decode(data, "strict", _CP1252)[0], "cp1252")
     if declared and declared not in ("utf-8", "ascii"):
-        return _declared(data, declared, uri)
+        return _strictly(data, "utf-8" if declared.startswith(("utf-16", "utf-32")) else declared, uri)
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -93,12 +95,6 @@ def source_text(blob: Blob, unit: str = "") -> Decoded:
     if is_beginning:
         return found.warned(f"It has {blob.size} bytes: this is its beginning, its {unit} are read in parts.")
     return found
-
-
-def _declared(data: bytes, encoding: str, uri: str) -> Decoded:
-    if encoding in ("iso8859-1", "cp1252"):  # as browsers do
-        return Decoded(codecs.charmap_decode(data, "strict", _CP1252)[0], "cp1252")
-    return _strictly(data, "utf-8" if encoding.startswith(("utf-16", "utf-32")) else encoding, uri)
 
 
 def _controls(count: int) -> tuple[str, ...]:

@@ -56,7 +56,9 @@ class Crawl:
         """Whether all was seen that is there, so that what was not is gone."""
 
     def lots(self) -> Iterator[SourceChanges]:
-        for url in (*map(normal, self.source.start), *self._of_sitemap()):
+        found = listed(normal(self.source.sitemap), lambda url: self._fetch(url, {})) if self.source.sitemap else ()
+        within = [url for url in found if url.startswith(self.source.within)]
+        for url in (*map(normal, self.source.start), *within):
             self._lead(url, 0)
         while self.todo:
             some = [self.todo.popleft() for _ in range(min(len(self.todo), AT_A_TIME))]
@@ -64,11 +66,6 @@ class Crawl:
         unseen = [url for url in self.past if url not in self.seen] if self.is_whole else []
         self.gathering.gone.update(unseen)
         yield self.gathering.lot(dict.fromkeys(unseen, ""))
-
-    def _of_sitemap(self) -> Iterator[str]:
-        if self.source.sitemap:
-            found = listed(normal(self.source.sitemap), lambda url: self._fetch(url, {}))
-            yield from (url for url in found if url.startswith(self.source.within))
 
     def _lead(self, url: str, depth: int) -> None:
         if url not in self.seen:

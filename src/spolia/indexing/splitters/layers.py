@@ -7,6 +7,7 @@ once, and there are few layers, so that the time is linear however deep a text i
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from spolia.core.sentences import each_sentence
@@ -39,11 +40,11 @@ class Unit(NamedTuple):
 Layer = Callable[[str, int, int], Iterable[Unit]]
 
 
+@dataclass(eq=False)
 class Section:
     """Atoms that may share a window; its text is the labels of what they are parts of."""
 
-    def __init__(self, labels: str = "") -> None:
-        self.labels = labels
+    labels: str
 
     def __str__(self) -> str:
         return self.labels

@@ -87,13 +87,10 @@ def _front(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
         return {}, (f"The front matter is not YAML, so that it gives no fields: {reason}.",)
     if not isinstance(found, dict):  # a text between two lines
         return {}, ()
-    named = {name: said for name, said in found.items() if not _is_odd(name) and _is_plain(said)}
+    short = ((name, said) for name, said in found.items() if isinstance(name, str) and len(name) <= _LONGEST_NAME)
+    named = {name: said for name, said in short if _is_plain(said)}
     others = [f"{name}"[:_LONGEST_NAME] for name in found if name not in named]
     return named, (f"Left out of the front matter: {', '.join(others[:10])}; {_VALUES}.",) if others else ()
-
-
-def _is_odd(name: Any) -> bool:
-    return not isinstance(name, str) or len(name) > _LONGEST_NAME
 
 
 def _meta(said: dict[str, Any]) -> Meta:

@@ -98,7 +98,9 @@ class _Writing:
             if block.tag == f"{_W}p":
                 self._paragraph(block)
             elif block.tag == f"{_W}tbl":
-                self._table(block)
+                self.layout.table(list(self._row(row)) for row in block.iter(f"{_W}tr"))
+                self._pictures(block)
+                self._write_notes()
             elif block.tag not in _SKIPPED and block.tag != f"{_W}sectPr":
                 self.blocks(block)
 
@@ -150,11 +152,6 @@ class _Writing:
         for note in self._below:
             self.layout.paragraph(note)
         self._below.clear()
-
-    def _table(self, table: Any) -> None:
-        self.layout.table(list(self._row(row)) for row in table.iter(f"{_W}tr"))
-        self._pictures(table)
-        self._write_notes()
 
     def _row(self, row: Any) -> Iterator[str]:
         for cell in row.iter(f"{_W}tc"):

@@ -24,12 +24,10 @@ _LONGEST = 10_000
 def description_of(image: Any) -> str:
     """The first description that a picture of Pillow has; empty if none."""
     exif = image.getexif()
-    said = (exif.get(_EXIF_DESCRIPTION), _utf16(exif.get(_EXIF_TITLE)), *(image.info.get(name) for name in _TEXTS))
+    title = exif.get(_EXIF_TITLE)
+    wide = bytes(title).decode("utf-16-le", "replace") if isinstance(title, (bytes, tuple)) else ""
+    said = (exif.get(_EXIF_DESCRIPTION), wide, *(image.info.get(name) for name in _TEXTS))
     return next((words for value in said if (words := _words(value))), "")
-
-
-def _utf16(value: Any) -> str:
-    return bytes(value).decode("utf-16-le", "replace") if isinstance(value, (bytes, tuple)) else ""
 
 
 def _words(value: Any) -> str:
