@@ -26,10 +26,6 @@ def condition_of(written: Sequence[str], schema: Schema) -> Condition | None:
     Args:
         written: each as `year=2020`, `tag in a,b`, `year>=2020`, `year<2022` or `kind!=draft`. A year, month or day is
             all of it: `file_modified>2026-01` begins with the first of February, in UTC.
-        schema: the declared fields, which say what type a value has.
-
-    Raises:
-        FilterError: what is written is no condition, of no declared field, or of no value that it can have.
 
     >>> from spolia.filters import Field, Schema
     >>> condition_of(["year in 2020, 2021"], Schema([Field("year", "int")]))
@@ -96,9 +92,6 @@ def fields_of(written: Sequence[str] | None) -> tuple[Field, ...] | None:
 
     Args:
         written: each as `author`, `year:int` or `year:int=0`, with the value of what has none.
-
-    Raises:
-        FilterError: what is written declares no field.
 
     >>> fields_of(["year:int=0"])
     (Field(name='year', kind='int', default=0, max_length=None),)

@@ -28,11 +28,7 @@ class QueryableDatabase(Addressed, Protocol):
         ...
 
     def described(self) -> str:
-        """What there is to ask for: tables, columns and some rows; kinds of nodes and relationships.
-
-        Raises:
-            StoreError: it cannot be opened.
-        """
+        """Tables, columns and some rows; or kinds of nodes and relationships. StoreError if it cannot be opened."""
         ...
 
     def ask(self, statement: str, limits: "QueryLimits") -> "QueryRows":

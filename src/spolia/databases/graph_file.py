@@ -43,10 +43,7 @@ class Relation(Value):
 
 @dataclass(frozen=True)
 class PropertyGraph(Value):
-    """All nodes and relationships.
-
-    Raises:
-        StoreError: two nodes of one id, or a relationship of a node that is not there.
+    """All nodes and relationships. StoreError if two nodes share an id, or a relationship lacks a node.
 
     >>> graph = PropertyGraph((Entity("o", ("Person",)), Entity("n", ("Firm",))), (Relation("WORKS_AT", "o", "n"),))
     >>> [(relation.type, other.id) for relation, other in graph.around("n", -1)]
@@ -99,11 +96,7 @@ class PropertyGraph(Value):
         return tuple(sorted({relation.type for relation in self.relations}))
 
     def around(self, id: str, direction: int = 0) -> Iterator[tuple[Relation, Entity]]:
-        """Relationships of a node, with the node at their other end.
-
-        Args:
-            direction: 1 for those that begin at it, -1 for those that end there, 0 for both.
-        """
+        """Relationships of a node with the node at their other end: those out of it (1), into it (-1) or both (0)."""
         if direction >= 0:
             for relation in self._out.get(id, ()):
                 yield relation, self.by_id[relation.end]

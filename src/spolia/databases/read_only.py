@@ -56,11 +56,7 @@ def refuse_writes(statement: str, dialect: str, tables: Mapping[str, Sequence[st
 
 
 def refuse_no_parser() -> None:
-    """Say that statements cannot be read here, before a model is paid for one.
-
-    Raises:
-        MissingExtra: there is no parser.
-    """
+    """Raise MissingExtra if statements cannot be parsed here, before a model is paid for one."""
     if find_spec("sqlglot") is None:
         raise MissingExtra("text-to-sql", "sqlglot", "Asking a database in SQL")
 

@@ -56,7 +56,6 @@ def connected(host: str, port: int, timeout_s: float | None, *, public: bool) ->
     can answer otherwise.
 
     Args:
-        host: a name or an address.
         timeout_s: for each address, until it takes the connection.
         public: whether public addresses only are allowed.
 

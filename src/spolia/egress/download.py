@@ -117,11 +117,7 @@ def _failed(status: int, headers: Mapping[str, str]) -> EgressRefused | EgressFa
 
 
 def _permitted(url: str, allow: Collection[str]) -> bool:
-    """Whether only public addresses are allowed for it.
-
-    Raises:
-        EgressRefused: it is no address that is fetched.
-    """
+    """Whether only public addresses are allowed for a URL; EgressRefused if it is not one that is fetched."""
     try:
         parts = urlsplit(url)
         port = parts.port

@@ -98,11 +98,7 @@ def exchanged(
 
 
 def pieces(response: Response, largest: int) -> Iterator[bytes]:
-    """The content as it comes.
-
-    Raises:
-        EgressRefused: it has more than `largest` bytes.
-    """
+    """The content as it comes; EgressRefused if it has more than `largest` bytes."""
     size = 0
     while found := response.read1(_PIECE):
         size += len(found)

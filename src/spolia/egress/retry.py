@@ -45,12 +45,8 @@ def patiently(ask: Callable[[], T], *, retries: int = 3, wait_s: float = 0.5, ma
 
     Args:
         ask: raises `EgressFailed` where another attempt may succeed, but for `EgressLate`.
-        retries: further attempts.
         wait_s: about how long to wait before the second attempt; twice as long before each further one.
         max_wait_s: the longest wait; where the server asks for more, it is not asked again.
-
-    Raises:
-        EgressFailed: as the last attempt did.
     """
     for attempt in range(retries):
         try:

@@ -118,11 +118,7 @@ bytes, and three times in UTC, as they were when the file was indexed."""
 
 
 class Schema(tuple[Field, ...]):
-    """The declared fields of a store, and those of every file.
-
-    Raises:
-        FilterError: two fields of one name, or one of a field of every file.
-    """
+    """The declared fields of a store, and those of every file; FilterError if two have the same name."""
 
     implied: ClassVar[tuple[Field, ...]] = FILE_FIELDS
 
@@ -148,11 +144,7 @@ class Schema(tuple[Field, ...]):
         return {field.name: field for field in (*self.implied, *self)}
 
     def check(self, filter: Condition) -> None:
-        """Refuse a filter on a field that is not declared, or with values of another type.
-
-        Raises:
-            FilterError: and which fields there are.
-        """
+        """Raise FilterError for a filter on a field that is not declared, or with values of another type."""
         known = self.by_name
         for leaf in filter.leaves():
             field = known.get(leaf.field)
@@ -165,11 +157,7 @@ class Schema(tuple[Field, ...]):
                 field.check(operand, "the filter's value")
 
     def misfits(self, meta: Meta, whose: str = "its value") -> Iterator[str]:
-        """What fields cannot hold of metadata, each in a sentence: such a value counts as missing.
-
-        Args:
-            whose: what has the metadata, for the message.
-        """
+        """What fields cannot hold of metadata, each in a sentence: such a value counts as missing."""
         for name, value in meta:
             field = self.by_name.get(name)
             if field is not None and value is not None and not field.fits(value):
@@ -187,7 +175,6 @@ def notes_on(schema: Schema, described: Iterable[tuple[str, Meta]]) -> tuple[str
     """What a person should know of the declared fields: which values are passed over, and which nobody has.
 
     Args:
-        schema: the declared fields.
         described: documents and nodes, each by a name for the message, with their metadata.
 
     >>> from spolia.filters import Field

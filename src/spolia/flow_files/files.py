@@ -44,11 +44,7 @@ def decoded(
     operators: Iterable[Operator[Any, Any] | type],
     expected: str,
 ) -> Any:
-    """What a file describes, which is of a declared type; see `load`.
-
-    Args:
-        expected: what an empty file should hold.
-    """
+    """What a file describes, which is of a declared type (see `load`); `expected` is what an empty file should hold."""
     name, text = _text(source, expected)
     reader = YamlReader(name)
     plain = reader.read(text)
@@ -115,9 +111,6 @@ def load_definition(
         source: a path, or the text itself.
         given: models and the like by the names that the file uses: `{use: name}`.
         operators: transforms that are neither built in nor installed: instances or classes.
-
-    Raises:
-        FlowFileError: the file cannot be read, or describes no group; says the line and what to write.
 
     >>> load_definition("{transform: {SlidingWindow: {size: 64}}, parent: page}").parent
     'page'

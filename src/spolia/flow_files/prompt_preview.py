@@ -36,8 +36,6 @@ class Sent(Value):
 
     Args:
         model: its name.
-        messages: as they would be sent.
-        max_tokens: longest reply that would be taken.
         sample: number of the draw, where several are drawn.
     """
 
@@ -48,11 +46,7 @@ class Sent(Value):
 
 
 class Desk:
-    """Takes down what models are asked, and replies in their place as long as there are replies.
-
-    Args:
-        replies: to the first call, the second, and so on; who gets none goes no further.
-    """
+    """Takes down what models are asked, and replies in turn in their place; a call that gets no reply stops there."""
 
     def __init__(self, replies: Sequence[str] = ()) -> None:
         self.sent: list[Sent] = []
@@ -74,7 +68,6 @@ def sent_for(flow: Operator[Any, Any], value: Any, replies: Sequence[str] = ()) 
     """What a flow would send for a value, as far as that can be told without the replies that are not given.
 
     Args:
-        value: what it takes.
         replies: what the first call, the second … is taken to have got.
 
     Raises:
@@ -95,11 +88,7 @@ def sent_for(flow: Operator[Any, Any], value: Any, replies: Sequence[str] = ()) 
 
 
 def case_for(flow: Operator[Any, Any], question: str = "", documents: dict[str, str] | None = None) -> Any:
-    """What a flow or an operator takes, made of a question and documents by name.
-
-    Raises:
-        WiringError: it takes something else, or one of the two is missing.
-    """
+    """What a flow or an operator takes, made of a question and documents; WiringError if they are not enough."""
     held = [Document(name, text, uri=name) for name, text in (documents or {}).items()]
     if fits(flow.takes(), Part, {}):
         if not held:
@@ -122,11 +111,7 @@ def case_for(flow: Operator[Any, Any], question: str = "", documents: dict[str, 
 
 
 def alone(cls: type[Operator[Any, Any]]) -> Operator[Any, Any]:
-    """An operator by itself, with its defaults and a model that is never asked.
-
-    Raises:
-        WiringError: it needs something else too.
-    """
+    """An operator by itself, with its defaults and a model that is never asked; WiringError if it needs more."""
     models = (LanguageModel, StatesLogprobs, ScoresContinuations, ForetellsTokens)
     stand_in = dict.fromkeys(models, ANY_MODEL) | {Embedder: MiniLM()}
     hints, declared = get_type_hints(cls), fields(cls)  # type: ignore[arg-type]

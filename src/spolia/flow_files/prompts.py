@@ -52,10 +52,8 @@ class ShippedPrompt(Value):
 
 
 def shipped(others: Mapping[str, type | None] | None = None) -> dict[str, ShippedPrompt]:
-    """Every prompt file that comes with Spolia, by name.
-
-    Args:
-        others: what else may ask beside operators, by name: measures.
+    """Every prompt file that comes with Spolia, by name, with what asks by it: operators and `others`, such as
+    measures.
 
     >>> shipped()["indexing/summary"].asked_by
     ('Summary',)
@@ -73,11 +71,7 @@ def _names() -> list[str]:
 
 
 def prompt_called(name: str, every: Mapping[str, ShippedPrompt]) -> ShippedPrompt:
-    """The prompt file of a name, or of its last part where only one of them all has that.
-
-    Raises:
-        PromptError: there is none, or there are several.
-    """
+    """The prompt file of a name, or of its last part where only one of them all has that; PromptError otherwise."""
     found = [one for one in every if one == name or one.endswith(f"/{name}")]
     if len(found) == 1:
         return every[found[0]]

@@ -217,7 +217,6 @@ class PassageSentences:
     """The passages of a ranking, cut into sentences.
 
     Attributes:
-        question: what was asked.
         sentences: of all passages, best passage first.
         passages: the same sentences, passage by passage.
     """

@@ -30,13 +30,10 @@ class TraceSpan(Value):
     """One step of a run.
 
     Args:
-        run: id of the run.
         span: number of the span in the run, from 1.
         parent: number of the span that it ran in, 0 at the root.
         lane: number of the root span, one a question.
-        step: the operator.
         started: seconds since the epoch.
-        seconds: how long it took.
         cached: whether the result was taken from the cache.
         usage: what it cost, inner steps and cached results included.
         error: why it failed; empty when it did not.

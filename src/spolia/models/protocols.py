@@ -56,14 +56,7 @@ class Capabilities(frozenset[str]):
 
 
 def able(names: Iterable[str], every: Iterable[str]) -> Capabilities:
-    """What a server is said to be able to do.
-
-    Args:
-        names: as the caller writes them.
-        every: what can be asked of a server of this kind.
-
-    Raises:
-        ModelError: one of them is none of these.
+    """What a server is said to be able to do: names among `every`, which a server of this kind can be asked for.
 
     >>> able(("chat", "strem"), (CHAT, STREAM))
     Traceback (most recent call last):
@@ -187,11 +180,7 @@ class KeepsSchemas(LanguageModel, Protocol):
 
 
 def able_to(model: M, kind: Any) -> M:
-    """The model, if it can do what a protocol asks for and states its capabilities.
-
-    Raises:
-        ModelRejected: it cannot.
-    """
+    """The model, if it can do what a protocol asks for and states its capabilities; else ModelRejected."""
     needed = capabilities_of(kind)
     if isinstance(model, kind) and needed <= model.capabilities:
         return model
@@ -319,14 +308,8 @@ class TokenEmbedder(Addressed, Protocol):
 
 
 def refuse_no_embedder(given: object, whose: str, *kinds: type) -> None:
-    """Refuse what stands for an embedder and is none. Nothing of it is computed, so that no weights are looked for.
-
-    Args:
-        whose: what it was given to.
-        kinds: the protocols, one of which it has to follow.
-
-    Raises:
-        WiringError: and what it lacks.
+    """Refuse what stands for an embedder and follows none of the protocols `kinds`. Nothing of it is computed, so that
+    no weights are looked for.
 
     >>> refuse_no_embedder(8, "It", Embedder, SparseEmbedder)
     Traceback (most recent call last):

@@ -11,10 +11,7 @@ if TYPE_CHECKING:
 
 
 def embedded(embedder: Embedder, texts: Sequence[str], kind: Kind) -> "Vectors":
-    """float32[n, d]: a vector for each text.
-
-    Raises:
-        ModelError: another number of vectors, of another length, or with NaN or infinity.
+    """float32[n, d], a vector for each text; ModelError if their number or length is wrong, or one has NaN or infinity.
 
     >>> from spolia.testing import HashingEmbedder
     >>> embedded(HashingEmbedder(16), ["red stones", "blue sea"], "passage").shape

@@ -81,11 +81,7 @@ class SideBySide:
 
     @classmethod
     def of(cls, rankings: Sequence[Ranking]) -> Self:
-        """Rankings with what is needed to fuse them.
-
-        Raises:
-            StepFailed: there is none.
-        """
+        """Rankings with what is needed to fuse them; StepFailed if there is none."""
         import numpy as np
 
         from spolia.ranking.alignment import Aligned
@@ -130,7 +126,6 @@ class Fused:
     """What one variant gives for one question.
 
     Args:
-        side_by_side: the rankings that were fused.
         order: int64[hits], which documents, best first.
         scores: float64[hits].
     """

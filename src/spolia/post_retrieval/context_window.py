@@ -23,11 +23,8 @@ if TYPE_CHECKING:
 def beside(
     snapshot: "Snapshot", node: Node, before: int, after: int, access: frozenset[str], filter: Filter | None
 ) -> list[Node]:
-    """A node with those of its group around it, in order, up to the first that may not be read or found.
-
-    Args:
-        before: nodes before it, at most.
-        after: nodes after it, at most.
+    """A node with at most `before` and `after` nodes of its group around it, in order, up to the first that may not be
+    read or found.
     """
     if node.number < 1:  # nobody knows where it stands
         return [node]

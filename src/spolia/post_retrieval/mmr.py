@@ -38,12 +38,7 @@ class Likeness(Protocol):
 
 
 class ByVectors:
-    """Cosines.
-
-    Args:
-        query: float32[d].
-        vectors: float32[hits, d].
-    """
+    """Cosines of a query, float32[d], and the vectors of hits, float32[hits, d]."""
 
     def __init__(self, query: Vectors, vectors: Vectors) -> None:
         self.query, self.vectors = _unit(query[None])[0], _unit(vectors)
@@ -66,7 +61,6 @@ class ByWords:
     Two texts without words are the same.
 
     Args:
-        texts: of the hits.
         scores: of the hits, best first.
     """
 
@@ -108,7 +102,6 @@ def by_vectors(ranking: Ranking, embedder: Embedder, group: NodeGroup | None) ->
 
     Raises:
         ManifestMismatch: the group was not embedded by the embedder.
-        ModelError: the embedder gave another number of vectors, of another length, or with NaN or infinity.
     """
     import numpy as np
 
@@ -220,11 +213,7 @@ class MMR(Operator[Ranking, Ranking]):
 
 
 def chosen(likeness: Likeness, count: int, top_k: int, relevance: float) -> list[tuple[int, float]]:
-    """Places and scores of the hits that are taken, in turn; of equal ones the first.
-
-    Args:
-        count: of hits.
-    """
+    """Places and scores of the hits that are taken, in turn; of equal ones the first."""
     import numpy as np
 
     relevant = relevance * likeness.relevance()

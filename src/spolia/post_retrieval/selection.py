@@ -41,11 +41,7 @@ def best_share(scores: Sequence[float], share: float) -> list[int]:
 
 
 def cosines(ranking: Ranking, embedder: Embedder) -> list[float]:
-    """cos(query, hit) of each hit, by what is indexed of it.
-
-    Raises:
-        ModelError: what the embedder gives are no vectors.
-    """
+    """cos(query, hit) of each hit, by what is indexed of it; ModelError if the embedder gives no vectors."""
     if not ranking.hits:
         return []
     (query,) = embedded(embedder, [ranking.query.text], "query")

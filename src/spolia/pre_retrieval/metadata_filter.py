@@ -33,9 +33,6 @@ def condition_of(written: Any, schema: Schema, depth: int = 0) -> Condition:
             and `{"not": {...}}` combine others.
         schema: the fields that there are; a text that stands for a number or a truth is taken as such.
 
-    Raises:
-        FilterError: what is wrong, and what to write.
-
     >>> schema = Schema((Field("year", "int"), Field("lang")))
     >>> old, other = {"field": "year", "is": "<", "value": "2020"}, {"field": "lang", "value": ["de", "en"]}
     >>> condition_of({"any": [old, other]}, schema).accepts({"year": (2021,), "lang": ("en",)})

@@ -145,11 +145,7 @@ class AsksOfQuery(Operator[Query, Out], Generic[Out]):
         refuse_counts(self, *self.counts)
 
     def said(self, query: Query, **places: str | tuple[str, ...]) -> Any:
-        """What the role reads in the model's reply about the query's text.
-
-        Args:
-            places: what stands at the other places of the prompt.
-        """
+        """What the role reads in the model's reply about the query's text; `places` fill the prompt's other places."""
         return self.ask(self.brief(query, **places))
 
     @property

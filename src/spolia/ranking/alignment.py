@@ -61,7 +61,6 @@ class Aligned:
 
         Args:
             scores: float64[variants, documents].
-            weights: of the lists.
         """
         counted = self.ranks[[at for at, weight in enumerate(weights) if weight > 0]]
         first = counted.min(axis=0, initial=np.inf)

@@ -44,7 +44,6 @@ def theoretical_min_max(scores: Sequence[float], minimum: float) -> tuple[list[f
     Keeps what min-max loses: how much better the best is than the worst found.
 
     Args:
-        scores: of one list.
         minimum: m, -1 for a cosine, 0 for BM25. Scores below it are taken as m.
 
     >>> theoretical_min_max([4.0, 3.0], 0.0)

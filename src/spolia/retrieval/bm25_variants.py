@@ -36,7 +36,6 @@ class Saturation:
     """How much a term's count adds, the more often the less.
 
     Args:
-        variant: whose formula.
         k1: how soon more adds nothing.
         b: how much longer nodes count less, from 0 (not at all).
         delta: δ of BM25L and BM25+.

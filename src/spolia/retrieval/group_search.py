@@ -27,12 +27,7 @@ LONGEST_CHARACTERS = 10_000
 
 def searched(query: Query, *, row: int | None = None) -> str:
     """The text to search for: of an endless one the two ends, which is recorded, so that the time is bounded.
-
-    Args:
-        row: which value of a batch the query is.
-
-    Raises:
-        QueryError: there is none.
+    QueryError if it is empty.
 
     >>> searched(Query("Who employed Carsten Olsen?"))
     'Who employed Carsten Olsen?'
@@ -80,7 +75,6 @@ class GroupSearch(Operator[Query, Ranking]):
         """What is found.
 
         Args:
-            snapshot: which generation.
             who: principals that may read it.
             wanted: what may be found.
         """

@@ -90,11 +90,7 @@ class Counts:
 
 
 def counts_of(snapshot: Snapshot, group: str, field: str = ALL) -> Counts:
-    """The counts of a group at a generation; the same object as long as the generation is looked at.
-
-    Args:
-        field: one of `FIELDS`.
-    """
+    """A group's counts at a generation, of one of `FIELDS`; the same object as long as the generation is looked at."""
     return derived(snapshot, ("counts", group, field), lambda: _counted(snapshot, group, field))
 
 

@@ -34,12 +34,7 @@ Place = tuple[int, int, int]
 
 @dataclass(eq=False)
 class TokenVectorFiles:
-    """The files of a folder.
-
-    Args:
-        folder: where they are.
-        dimension: numbers in a vector.
-    """
+    """The files of a folder, with vectors of `dimension` numbers."""
 
     folder: Path
     dimension: int
@@ -104,7 +99,6 @@ class TokenIndex:
 
     Args:
         hashes: of the texts of all nodes, in the order of their keys.
-        kept: the vectors.
     """
 
     hashes: Sequence[bytes]
@@ -129,7 +123,6 @@ def token_index(snapshot: "Snapshot", group: str, embedder: TokenEmbedder) -> To
     """The token vectors of a group; what is not kept yet is embedded, and kept in the store's folder.
 
     Raises:
-        ModelError: the embedder gives another number of texts than it is given, or vectors of another length.
         ModelUnavailable: the same call may succeed later; what was embedded before stays.
     """
     return derived(snapshot, ("tokens", group, embedder.name), lambda: _built(snapshot, group, embedder))

@@ -26,7 +26,6 @@ class Stage(Value):
     """What was done on one level.
 
     Args:
-        group: of the level.
         compared: nodes that the query was compared with.
         there: nodes that could have been found.
         found: keys and scores of those that were kept, best first.

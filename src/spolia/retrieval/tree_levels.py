@@ -36,11 +36,8 @@ class Level:
 
 
 class TreeSteps:
-    """The ways between neighbouring levels: through the nearest group that both were made from.
-
-    Args:
-        snapshot: which generation.
-        groups: of the levels, from the top.
+    """The ways between neighbouring levels, whose `groups` are given from the top: through the nearest group that both
+    were made from.
     """
 
     def __init__(self, snapshot: Snapshot, groups: Sequence[str]) -> None:

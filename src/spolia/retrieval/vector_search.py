@@ -34,9 +34,6 @@ SPECIALS = 8
 def read(query: Query, embedder: Embedder, row: int | None = None) -> str | None:
     """The text to embed, None where the query brings its vector; that not all of it is read is recorded.
 
-    Args:
-        row: which value of a batch the query is.
-
     Raises:
         QueryError: for an empty query, or a vector of another length, with NaN, infinity or what is no number.
     """
@@ -65,14 +62,7 @@ def _refuse_odd(vector: Sequence[float], embedder: Embedder) -> None:
 
 
 def vectors_of(asked: Sequence[Query], texts: Sequence[str | None], embedder: Embedder) -> Vectors:
-    """A vector float32[d] for each query: its own, or that of its text, all of them embedded together.
-
-    Args:
-        texts: what `read` gave for each query.
-
-    Raises:
-        ModelError: the embedder gave another number of vectors, of another length, or with NaN or infinity.
-    """
+    """A vector float32[d] for each query: its own, or that of its text (from `read`), all of them embedded together."""
     import numpy as np
 
     vectors = np.zeros((len(asked), embedder.dimension), dtype=np.float32)
@@ -86,11 +76,7 @@ def vectors_of(asked: Sequence[Query], texts: Sequence[str | None], embedder: Em
 
 
 def sparse_vectors_of(texts: Sequence[str | None], embedder: SparseEmbedder) -> SparseRows:
-    """The sparse vectors of queries, all of them embedded together.
-
-    Raises:
-        ModelError: the embedder gave another number of them.
-    """
+    """The sparse vectors of queries, all of them embedded together."""
     found = embedder.embed_sparse([text or "" for text in texts], kind="query")
     if len(found) != len(texts):
         raise ModelError(
@@ -100,11 +86,7 @@ def sparse_vectors_of(texts: Sequence[str | None], embedder: SparseEmbedder) -> 
 
 
 def refuse_other(group: NodeGroup, snapshot: Snapshot, embedder: Embedder | SparseEmbedder) -> None:
-    """Refuse an embedder that the group was not embedded by.
-
-    Raises:
-        ManifestMismatch: naming those that it was embedded by, or in what one of the same name differs.
-    """
+    """Raise ManifestMismatch for an embedder that the group was not embedded by, naming those that it was."""
     manifest = snapshot.manifest(group.name)
     how = manifest.embedded(embedder.name)
     if how is not None:
@@ -134,10 +116,6 @@ def best(
     Args:
         embedder: one that the group was embedded with; None for BM25, which finds only what shares a term with the
             query.
-
-    Raises:
-        QueryError: for an empty query.
-        ManifestMismatch: when the group was not embedded with the embedder.
     """
     if embedder is None:
         return snapshot.open.lexical(group.name).search(searched(query), top_k, None, allowed, ids=snapshot.ids)
@@ -190,19 +168,11 @@ class VectorSearch(GroupSearch, Generic[V]):
 
     @abstractmethod
     def read(self, query: Query, row: int | None, /) -> str | None:
-        """The text to embed, None where the query brings its vector.
-
-        Args:
-            row: which value of a batch the query is; None where it is alone.
-        """
+        """The text to embed, None where the query brings its vector; `row` is its place in a batch, None if alone."""
 
     @abstractmethod
     def vectors(self, queries: Sequence[Query], texts: Sequence[str | None], /) -> V:
-        """The vectors of queries, a row for each.
-
-        Args:
-            texts: what `read` gave for them.
-        """
+        """The vectors of queries, a row for each; `texts` are what `read` gave for them."""
 
     @abstractmethod
     def nearest(

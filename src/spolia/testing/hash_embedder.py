@@ -91,7 +91,6 @@ class HashingTokens(Value):
     """A token embedder without weights: each word is a token, and its vector that of the word alone.
 
     Args:
-        dimension: length of a vector.
         window: words of a text that are read.
 
     >>> from spolia.testing.hash_embedder import HashingTokens

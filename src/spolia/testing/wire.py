@@ -19,9 +19,6 @@ class Wire:
     Args:
         target: where the server is; None for a server that accepts and never answers.
 
-    Attributes:
-        port: where it listens.
-
     >>> with Wire(None) as wire, socket.create_connection(("127.0.0.1", wire.port)) as client:
     ...     client.sendall(b"Is anybody there?")
     """

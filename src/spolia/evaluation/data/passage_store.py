@@ -58,15 +58,10 @@ def indexed(
     The node shows the passage's text; its title is indexed with it. The document has the passage's id.
 
     Args:
-        data: the data set.
         embedder: gives the vectors for dense search; without one only words can be searched.
         analyzer: makes the terms; by default one for the language of the first passages, as when a folder is indexed.
         folder: where stores are kept; by default in `cache_folder()`.
         told: called with the number of passages that are there so far, and of all.
-
-    Raises:
-        DataError: the corpus does not follow the schema.
-        StoreError: the store cannot be written.
     """
     if analyzer is None:
         analyzer = analyzer_for(passage.text for passage in islice(data.passages(), SAMPLED))

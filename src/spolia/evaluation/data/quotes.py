@@ -21,18 +21,13 @@ class Located(Value):
 
     Args:
         documents: what is searched instead of the passages.
-        quotes: of each passage, by id.
     """
 
     documents: tuple[Document, ...]
     quotes: Mapping[str, tuple[Quote, ...]]
 
     def item(self, item: Item) -> Item:
-        """A question whose gold passages are quotes; any place where a passage stands will do.
-
-        Raises:
-            DataError: a gold passage stands in no document, or is none of the passages.
-        """
+        """A question whose gold passages are quotes; any place of a passage will do. DataError if it has none."""
         gold = tuple(tuple(dict.fromkeys(q for one in group for q in self._of(item, one))) for group in item.gold)
         old = dict(item.grades)
         grades = {str(q): old[str(one)] for group in item.gold for one in group if str(one) in old
@@ -71,12 +66,6 @@ def located(passages: Iterable[Document], documents: Iterable[Document]) -> Loca
 def joined(passages: Iterable[Document], by: str = "title") -> Located:
     """Put passages that follow one another, of one title or with one value of a metadata field, into documents.
 
-    Args:
-        by: `title`, or a field of metadata.
-
-    Raises:
-        DataError: no passage has that.
-
     >>> passages = [Document("p1", "One.", title="A"), Document("p2", "Two.", title="A"), Document("p3", "Three.")]
     >>> found = joined(passages)
     >>> [(one.id, one.text) for one in found.documents], str(found.quotes["p2"][0])
@@ -108,9 +97,6 @@ def with_quotes(items: Iterable[Item], passages: Mapping[str, str]) -> Iterator[
     """Questions whose gold is what their passages say of it: supporting sentences, else answers, else all of a passage.
 
     An answer is sought in each gold passage, as whole words; every place where it stands will do.
-
-    Args:
-        passages: texts by id.
     """
     for item in items:
         told: dict[str, list[str]] = {}

@@ -76,14 +76,10 @@ class Comparison(Value):
     """By how much one flow is better than another on the questions that both were asked.
 
     Args:
-        measure: as it is written.
-        better: the flow that is ahead.
-        other: the one behind.
         interval: by how much, never negative in the mean, whether the measure is good when high or when low.
         p: of the paired permutation test.
         adjusted: `p`, corrected for all comparisons of the experiment.
         correction: how: `holm`, `bh`, `none`.
-        of: how many comparisons there are.
         lower_is_better: whether the one ahead has less.
         unit: whether scores lie between 0 and 1, so that differences are told in points of 100.
     """

@@ -59,18 +59,13 @@ class Evaluation(Value):
     """What a flow scored.
 
     Args:
-        flow: what it is called.
-        notation: how it is written.
-        data: what the questions are called.
         measured: by measure, its number, and of how many questions it is made.
         intervals: by measure; None where no question is determined.
         failures: ids of the questions on which the flow failed, which score 0, with what happened.
         without_gold: how many questions were left out because no measure applies to them.
-        n: questions that were asked.
         usage: what the flow needed, results from a cache included.
         spent: what it really spent.
         judging: what judges spent on it.
-        latency: how long questions took.
         seconds: all questions together, one after the other.
     """
 
@@ -89,11 +84,7 @@ class Evaluation(Value):
     seconds: float = 0.0
 
     def interval(self, measure: str) -> Interval | None:
-        """The number of a measure, as it is written, with its interval; None where no question is determined.
-
-        Raises:
-            DataError: it was not measured.
-        """
+        """The number of a measure, as it is written, with its interval; None where no question is determined."""
         names = [one.measure for one in self.measured]
         if measure not in names:
             raise DataError(f"{measure!r} was not measured. Measured: {', '.join(names)}.")
@@ -117,15 +108,11 @@ class Report(Value):
     """What came of an experiment.
 
     Args:
-        data: what the questions are called.
         items: those that were asked, with their gold as it is written.
         without_gold: how many were left out because no measure applies to them.
-        flows: what each scored.
-        comparisons: all pairs of flows on all measures.
         slices: the same by type, or by metadata.
         parts: how many questions are of each part of the data set.
         tuned: how many of them a flow was tuned on or chosen by; more than 0 only where that was asked for.
-        correction: of the p-values.
         units: measures that are told times 100.
         table: scores and answers, by flow and question.
         looked: how often these questions were looked at before; see `Looks`.
@@ -160,11 +147,7 @@ class Report(Value):
         return found[name]
 
     def over(self, ours: str, theirs: str, measure: str) -> Comparison:
-        """The comparison of two flows on a measure, whichever is ahead.
-
-        Raises:
-            DataError: there is no such flow or measure, or no question is determined for both.
-        """
+        """Two flows compared on a measure, whichever is ahead; DataError if no question is determined for both."""
         for name in (ours, theirs):
             self.flow(name).interval(measure)
         for one in self.comparisons:

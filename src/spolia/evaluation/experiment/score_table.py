@@ -39,10 +39,8 @@ class StorePart:
     measure_ids: NDArray[np.uint64]
 
     def rows(self, kind: int, answers: Columns | None = None) -> tuple[Columns, tuple[NDArray[np.intp], ...]]:
-        """The rows of the table that are here, oldest first, and where they belong in it.
-
-        Args:
-            answers: of the table; what was scored of earlier ones is left out.
+        """The rows of the table that are here, oldest first, and where they belong in it; with the table's `answers`,
+        without what was scored of earlier ones.
         """
         rows = self.store.columns(kind)
         where = [_positions(self.flow_ids, rows["flow"]), _positions(self.question_ids, rows["question"])]
@@ -62,7 +60,6 @@ class Cell:
     """A flow on a question.
 
     Args:
-        flow: its name.
         case: what it made of the question.
         seen: by measure that applies, what the question adds to it; None where that is not known.
         seconds: from question to result, without judges.
@@ -84,9 +81,7 @@ class ScoreTable:
     """What flows scored on questions. Axes are flows, questions and measures, in the order in which they were given.
 
     Args:
-        flows: their names.
         items: the questions, with their gold as it is written.
-        measures: what was measured.
         answers: by flow and question, with the fields of `ANSWERS`: `status`, `seconds`, `usage`, ...
         states: of each score: `UNSCORED`, `SCORED`, `UNDETERMINED`, `INTERRUPTED` or `WITHOUT_GOLD`.
         scores: the score of a question; NaN where there is none. Of a measure that is no mean, its first number.

@@ -25,7 +25,6 @@ class Slice(Value):
     Args:
         field: `type`, or the name of a metadata field.
         value: what they have there; empty where they have nothing.
-        n: how many they are.
         scores: by flow and measure; None where no question is determined.
         comparisons: all pairs of flows on all measures, corrected for those of all slices together.
     """

@@ -72,7 +72,6 @@ class BaselineQuestion(Value):
     """What a flow made of a question.
 
     Args:
-        item: its id.
         content: hashes of the question, its answers and its gold, as `PARTS` names them.
         seen: by measure, what it adds; None where that could not be determined.
         found: of the first passages found, the name of the document, start and end.
@@ -167,12 +166,8 @@ class Baseline(Value):
     """What one flow made of questions, and all that this depends on.
 
     Args:
-        data: what the questions are called.
-        flow: what the flow is called.
         measures: by measure, a hash of what it computes.
-        signature: what its results depend on.
         documents: those that are gold or were found, by name.
-        questions: what was made of each.
         command: how the command line was asked, so that it need not be said again: a text, or several, by option.
     """
 
@@ -214,11 +209,7 @@ class Baseline(Value):
 
     @classmethod
     def read(cls, path: str | Path) -> "Baseline":
-        """A baseline from its file.
-
-        Raises:
-            DataError: there is none, or it is of another form, and of which.
-        """
+        """A baseline from its file; DataError if there is none, or it has another form."""
         try:
             plain = json.loads(Path(path).read_text("utf-8"))
             form = plain["spolia_baseline"]

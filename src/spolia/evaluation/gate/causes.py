@@ -32,9 +32,6 @@ class Moved(Value):
     """A question that scores otherwise.
 
     Args:
-        item: its id.
-        question: what is asked.
-        cause: why.
         scores: by measure that differs, what it was and what it is.
         evidence: what shows that, a line each.
     """

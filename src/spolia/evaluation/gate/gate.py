@@ -95,14 +95,10 @@ class Gate(Value):
     """A flow compared with its baseline.
 
     Args:
-        data: what the questions are called.
-        flow: what the flow is called.
         n: how many questions were asked then and now.
         rule: what decides; see `RULES`.
-        verdicts: of each measure.
         changes: what differs of all that results depend on: its kind, and in words.
         moved: the questions that score otherwise, those that lost most first.
-        report: of what was asked now.
         now: what would be the next baseline.
     """
 
@@ -213,7 +209,6 @@ def gate(
 
     Args:
         experiment: one flow with the questions and measures of the baseline (`Baseline.among`).
-        baseline: that, or its file.
         tolerance: how much worse a measure may be: 0.05 is 5 points of 100 where scores lie between 0 and 1, and a
             twentieth of what it was elsewhere.
         tolerances: other ones for some measures, as they are written.

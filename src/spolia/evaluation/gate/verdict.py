@@ -26,9 +26,6 @@ class GateVerdict(Value):
     Holm's correction for all measures. Else it is **undecided**.
 
     Args:
-        measure: as it is written.
-        before: what it was.
-        now: what it is.
         change: how much better it is, negative where it is worse, whether the measure is good when high or when low;
             None where no question is determined on both sides.
         p: of the paired permutation test, corrected.

@@ -207,10 +207,7 @@ class AURC(_RiskMeasure):
 
 
 def risk_coverage(seen: Sequence[Seen]) -> list[tuple[float, float]]:
-    """The curve: share of the answers taken, and the risk of these, for 1 to all of them.
-
-    Args:
-        seen: confidence and score of each answer.
+    """The curve from each answer's confidence and score: share of answers taken and their risk, for 1 to all of them.
 
     >>> risk_coverage([(0.1, 0.0), (0.9, 1.0)])
     [(0.5, 0.0), (1.0, 0.5)]

@@ -28,8 +28,6 @@ class Case(Value):
     """One question that a flow was asked.
 
     Args:
-        item: the question with its gold.
-        result: what the flow gave.
         usage: what that took, results from a cache included; without what a judge takes afterwards.
         retrievals: what each call of a retriever found, in order; `Ranking.source` says whom it asked.
     """
@@ -193,7 +191,6 @@ class Measured(Value):
     """A measure over cases.
 
     Args:
-        measure: as it is written.
         value: the total; None where there is nothing to add up.
         n: cases that it is made of.
         failed: of these, those that failed.

@@ -121,9 +121,6 @@ def parse_measure(
         embedder: for those that compare embeddings.
         own: classes of your own, which are written by what they are `called`.
 
-    Raises:
-        MeasureError: there is no such measure, a k or a model is missing, or a field does not exist.
-
     >>> str(parse_measure("ndcg@10")), str(parse_measure("MRR(share=0.5)"))
     ('nDCG@10', 'MRR(share=0.5)')
     >>> str(parse_measure('AURC(of=F1(rule="squad2"))')), str(parse_measure("F1(rule=squad2)"))

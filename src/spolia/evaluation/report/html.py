@@ -22,11 +22,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inli
 
 
 def html(report: Report, traces: "Traces | None" = None) -> str:
-    """The page.
-
-    Args:
-        traces: the steps of a question; without them the page says where they are.
-    """
+    """The page; without `traces`, the steps of a question, it says where they are."""
     title = escape(f"{report.data or 'Experiment'}: {', '.join(flow.flow for flow in report.flows)}")
     body = (
         f"<h1>{title}</h1><p>{escape(report.about)}</p>",

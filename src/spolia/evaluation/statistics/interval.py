@@ -18,7 +18,6 @@ class Interval(Value):
         high: upper end; inf where nothing can be said.
         n: how many questions stand behind it.
         level: how often such intervals hold the true number.
-        method: how the ends were found.
 
     >>> print(Interval(0.7, 0.4, 0.9, 10))
     0.700 [0.400, 0.900]
@@ -123,10 +122,6 @@ def tango(only_ours: int, only_theirs: int, n: int, level: float = 0.95) -> Inte
 
     With b and c the questions that only one has right, the test of the difference δ is
     (b - c - nδ) / √(n(2q + δ(1 - δ))), q being the most likely probability of c for that δ.
-
-    Args:
-        only_ours: questions that only the first has right.
-        only_theirs: questions that only the second has right.
 
     Source: Tango 1998.
 

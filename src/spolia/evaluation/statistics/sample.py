@@ -35,9 +35,6 @@ class Sample:
         resamples: draws of the bootstrap, and of the signs of a test.
         seed: the same seed and scores give the same numbers.
 
-    Raises:
-        ValueError: there are no scores, some lie outside of their range, or the level outside (0, 1).
-
     >>> two = Sample([[1, 0], [1, 1], [1, 0], [0, 0]])
     >>> print(two.interval(0), "and", two.difference(0, 1), "p =", two.p(0, 1))
     0.750 [0.301, 0.987] and 0.500 [-0.235, 0.850] p = 0.5
@@ -139,11 +136,7 @@ def interval(scores: Sequence[float], **options: Any) -> Interval:
 
 
 def difference(ours: Sequence[float], theirs: Sequence[float], **options: Any) -> Interval:
-    """By how much scores are higher than others of the same questions; options as for `Sample`.
-
-    Raises:
-        ValueError: the two are not about the same number of questions.
-    """
+    """By how much scores are higher than others of the same questions; options as for `Sample`."""
     if len(ours) != len(theirs):
         raise ValueError(f"Got {len(ours)} and {len(theirs)} scores. Pair two scores of every question.")
     return Sample(list(zip(ours, theirs, strict=True)), **options).difference(0, 1)

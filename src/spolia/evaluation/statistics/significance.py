@@ -78,7 +78,6 @@ def sign_flip(differences: Floats, drawn: Floats) -> float:
     all signs where it says more, so that a large and steady difference is as rare as it is.
 
     Args:
-        differences: one for each question.
         drawn: their sums under signs that were drawn.
 
     Source: Fisher 1935; Smucker, Allan and Carterette 2007 for measures of retrieval; Phipson and Smyth 2010 for the 1

@@ -85,11 +85,7 @@ class Remote(Value):
 
 
 def checked_url(url: str) -> str:
-    """An address where an API begins, without a slash at its end.
-
-    Raises:
-        ModelError: it is none, or holds a secret.
-    """
+    """An address where an API begins, without a slash at its end; ModelError if it is none, or holds a secret."""
     try:
         parts = urlsplit(url)
         secret = bool(parts.username or parts.password or parts.query or parts.fragment)

@@ -103,11 +103,7 @@ class Reply:
         return "".join(self._text)
 
     def take(self, data: str, part: str) -> str:
-        """Read one JSON object and return the text that it adds.
-
-        Args:
-            part: where the text stands: `message` in a whole reply, `delta` in an event.
-        """
+        """Return the text that one JSON object adds under `part`: `message` of a whole reply, `delta` of an event."""
         found = parsed(data)
         if found.get("error"):
             raise failed(found["error"])

@@ -60,11 +60,8 @@ _making = threading.Lock()
 
 @contextmanager
 def turn(server: str, at_once: int, limits: RequestLimits) -> Iterator[None]:
-    """Wait until fewer than `at_once` requests of this process are under way to a server.
-
-    Raises:
-        ModelUnavailable: the deadline came first.
-        Cancelled: the run was cancelled.
+    """Wait until fewer than `at_once` requests of this process are under way to a server. ModelUnavailable if the
+    deadline comes first.
     """
     with _making:
         free = _turns.setdefault((server, at_once), threading.Semaphore(at_once))
@@ -166,7 +163,6 @@ class Attempts(Generic[Out]):
     """One call with its attempts.
 
     Attributes:
-        model: the server.
         handed_out: whether something of the reply was given away, so that there is no other attempt.
     """
 
@@ -174,12 +170,7 @@ class Attempts(Generic[Out]):
     handed_out = False
 
     def once(self, limits: RequestLimits) -> Out:
-        """One attempt.
-
-        Raises:
-            ModelUnavailable: another one may succeed.
-            ModelRejected: none will.
-        """
+        """One attempt; ModelUnavailable if another one may succeed, ModelRejected if none will."""
         raise NotImplementedError
 
     def persist(self) -> Out:

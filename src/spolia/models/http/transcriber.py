@@ -29,7 +29,6 @@ class Transcript(Value):
     """What was said in a recording.
 
     Args:
-        text: all of it.
         segments: in order; empty where the server gives none.
         language: as the server names it.
         duration_s: of the recording, in seconds; 0 where the server does not say.

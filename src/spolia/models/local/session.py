@@ -26,11 +26,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 def checked_revision(model: str, revision: str) -> None:
-    """Refuse a revision that may be another one tomorrow, and a model of no name.
-
-    Raises:
-        ModelError: and what to write.
-    """
+    """Raise ModelError for a revision that may be another one tomorrow, and for a model of no name."""
     if not model:
         raise ModelError("The local model has no name. Write a folder, or a repository of the hub with its revision.")
     if revision and not _COMMIT.fullmatch(revision):
@@ -45,9 +41,6 @@ def folder_of(model: str, revision: str) -> Path:
     Args:
         model: a folder; with a revision a repository of the hub.
         revision: the commit; empty for a folder.
-
-    Raises:
-        WeightsError: there is no such folder, it has no config.json, or the hub does not give it.
     """
     if not revision:
         found = Path(model).expanduser()
@@ -124,7 +117,6 @@ class ModelSession:
     """A model with its tokenizer. It may be used by several threads at a time.
 
     Attributes:
-        folder: with its files.
         tokenizer: of transformers; texts are cut by `read`.
         model: of transformers, evaluating.
         made_for: longest text in tokens, where the model has so many positions and no more.

@@ -17,11 +17,7 @@ MAX_HEADER_BYTES = 100 * 2**20
 
 
 def read(path: Path) -> dict[str, npt.NDArray[np.float32]]:
-    """The float32 tensors of a file, by name, mapped into memory: read when used, shared among processes.
-
-    Raises:
-        WeightsError: the file does not follow the format.
-    """
+    """The float32 tensors of a file, by name, mapped into memory: read when used, shared among processes."""
     import numpy as np
 
     size = path.stat().st_size

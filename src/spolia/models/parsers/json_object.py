@@ -23,10 +23,7 @@ _CLOSING = {"{": "}", "[": "]", "(": ")"}
 
 
 def loose(text: str, at: int) -> Any:
-    """The value that begins at a bracket or brace of a text.
-
-    Raises:
-        ValueError: none does.
+    """The value that begins at a bracket or brace of a text; ValueError if none does.
 
     >>> loose("{'a': [1, 2,], b: True", 0)
     {'a': [1, 2], 'b': True}

@@ -5,10 +5,7 @@ TAIL = 4
 
 
 def shortened(text: str, characters: int) -> str:
-    """The beginning and the end of a text, and how much is left out between them.
-
-    Args:
-        characters: of the text that are kept at most.
+    """The beginning and the end of a text, `characters` of it at most, and how much is left out between them.
 
     >>> shortened("abcdefghijklmnop", 8)
     'abcdef\\n[... 8 characters left out ...]\\nop'
@@ -21,14 +18,10 @@ def shortened(text: str, characters: int) -> str:
 
 
 def stretch(text: str, at: int, characters: int) -> str:
-    """A stretch of a text around a place, shortened at both ends.
+    """A stretch of at most `characters` of a text around the offset `at`, shortened at both ends.
 
     Stretches begin at multiples of half their length, so that neighbouring places share one, and a server that keeps
     the prefix of a prompt reads it once.
-
-    Args:
-        at: the place, an offset into the text.
-        characters: of the text that are kept at most.
 
     >>> stretch("abcdefghijklmnop", 8, 8)
     '[... 4 characters left out ...]\\nefghijkl\\n[... 4 characters left out ...]'

@@ -108,13 +108,7 @@ class Likelihood(Operator[Continuation, tuple[Token, ...]]):
 
 @dataclass(frozen=True)
 class Surprise(Value):
-    """A stretch of a text and its self-information.
-
-    Args:
-        start: its first character.
-        end: one past its last one.
-        nats: -ln p of it, at least 0.
-    """
+    """A stretch of a text, from start to end, and its self-information in nats: -ln p, at least 0."""
 
     start: int
     end: int
@@ -122,12 +116,7 @@ class Surprise(Value):
 
 
 def surprises(llm: ScoresContinuations, texts: Sequence[Continuation]) -> list[list[Surprise]]:
-    """What surprises a model in each text; asked at the same time.
-
-    Raises:
-        ModelUnavailable: the model could not be asked.
-        ModelRejected: it states no log-probabilities.
-    """
+    """What surprises a model in each text; asked at the same time. ModelRejected if it states no log-probabilities."""
     scored = successes(Likelihood(llm).batch(texts))
     return [aligned(tokens, asked.text) for tokens, asked in zip(scored, texts, strict=True)]
 

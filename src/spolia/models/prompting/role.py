@@ -63,11 +63,7 @@ class Prompted:
         return (*super().resources, PromptFile(self.prompt_file, self.language))  # type: ignore[misc]
 
     def template(self, question: str) -> Template:
-        """What the prompt file says in the language of a question.
-
-        Raises:
-            ModelError: it cannot be read, or lacks a place.
-        """
+        """What the prompt file says in the language of a question; ModelError if it cannot be read or lacks a place."""
         found = template.chosen(self.prompt_file, {"question": question}, self.language)
         if missing := [name for name in self.places if name not in found.places]:
             raise ModelError(
@@ -90,7 +86,6 @@ def generated(
     """A model's reply to a prompt: the one way in which operators get one.
 
     Args:
-        on_text: gets the reply as it comes.
         schema: what the reply is held to, if the model can.
         to: what the prompt is called in messages.
         settings: further ones of `LanguageModel.generate`.

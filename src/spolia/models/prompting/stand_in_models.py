@@ -125,7 +125,6 @@ class Silent(Value):
     """Stands for a model and is never it: what it is asked is told, and it does not reply. In all else it is the model.
 
     Args:
-        model: for which it stands.
         told: learns of each prompt before it is refused, and may reply in the model's place.
     """
 
@@ -163,9 +162,7 @@ class Silent(Value):
 
 def replaced(value: Any, change: Callable[[Any], Any]) -> Any:
     """An operator or a value with whatever `change` gives in the place of each thing in it, the inner ones first.
-
-    Args:
-        change: gives what it is given where that is to stay. What nothing changes in is the same object.
+    `change` returns what stays as it is; what nothing changes in is the same object.
     """
     return change(_within(value, change))
 

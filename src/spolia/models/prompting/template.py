@@ -106,12 +106,7 @@ _TAG = re.compile(r"</?\s*(\w+)")
 
 @dataclass(frozen=True)
 class Template(Value):
-    """A prompt file that was read.
-
-    Args:
-        messages: roles and texts with places in them.
-        tags: names of its delimiters.
-    """
+    """A prompt file that was read: messages with places in them, and the names of its delimiters (`tags`)."""
 
     messages: tuple[Message, ...]
     tags: frozenset[str]
@@ -205,11 +200,7 @@ def text_of(place: str, language: str = ENGLISH) -> str:
 
 
 def checked_language(language: str, whose: str) -> None:
-    """Refuse a language that prompts are in no way written in.
-
-    Raises:
-        PromptError: and which there are.
-    """
+    """Raise PromptError for a language that no prompts are written in."""
     if language and language not in LANGUAGES:
         raise PromptError(
             f"{whose} has language={language!r}. Write one of {', '.join(LANGUAGES)}, or nothing for that of what is "
@@ -228,9 +219,6 @@ def read(place: str) -> Template:
     """The prompt file at a place: a path, or `package:path/in/it` for one that a package brings; or an inline prompt.
 
     The package is found without importing it, so that a flow file can name no code to run.
-
-    Raises:
-        PromptError: there is no such file, or it is no UTF-8 text.
     """
     if is_inline(place):
         return _inline(place)

@@ -106,8 +106,6 @@ class GraphBuild:
     """Makes the links between the nodes of a group.
 
     Args:
-        snapshot: which generation.
-        group: of the nodes.
         before: the nearest neighbours at an earlier generation, by the kind of links that they make.
 
     Attributes:

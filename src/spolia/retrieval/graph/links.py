@@ -214,7 +214,6 @@ def nearest(
     Args:
         stored: the vectors of the nodes.
         keys: of the nodes, ascending.
-        neighbours: of a node.
         before: those of another generation. Nodes that are in both are compared only with the new ones, unless one of
             their neighbours is gone; without it all are compared with all.
     """

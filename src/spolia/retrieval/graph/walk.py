@@ -30,7 +30,6 @@ class Walk:
     """A graph as one asker may see it, and the hits at which a search begins.
 
     Args:
-        snapshot: of the graph's store.
         links: between nodes that may be found.
         allowed: which these are.
         seeds: hits of the graph's nodes that may be found, as they come.
@@ -52,12 +51,7 @@ class Walk:
 
 
 def walk(graph: NodeGraph, ranking: Ranking) -> Walk:
-    """Where a search along a graph begins.
-
-    Raises:
-        StoreError: hits of another group than the graph's.
-        FilterError: for a filter on a field that the store does not declare.
-    """
+    """Where a search along a graph begins; StoreError for hits of another group than the graph's."""
     import numpy as np
 
     _refuse_others(graph, ranking.hits)
@@ -218,7 +212,6 @@ def pagerank(links: Links, restart: Numbers, damping: float) -> Numbers:
 
     Args:
         restart: r, float64[n] with sum 1.
-        damping: of the links.
     """
     import numpy as np
 

@@ -12,13 +12,7 @@ from spolia.types import Addressed, Hit, Node, Query, Ranking, Value
 
 @dataclass(frozen=True)
 class WebResult(Value):
-    """A page that an engine has found, in plain text.
-
-    Args:
-        url: where it is.
-        title: its title.
-        text: what the engine quotes of it.
-    """
+    """A page that an engine has found, in plain text; `text` is what the engine quotes of it."""
 
     url: str
     title: str
@@ -27,24 +21,16 @@ class WebResult(Value):
 
 @runtime_checkable
 class SearchEngine(Addressed, Protocol):
-    """Finds pages of the web.
+    """Finds pages of the web. `name` tells it apart from others in traces.
 
     Its `fingerprint()` is None where nobody knows what it will find tomorrow, so that nothing that it gives is cached.
-
-    Attributes:
-        name: tells it apart from others in traces.
     """
 
     @property
     def name(self) -> str: ...
 
     def search(self, query: str, count: int) -> tuple[WebResult, ...]:
-        """At most `count` pages, best first.
-
-        Raises:
-            SourceUnavailable: the same call may succeed later.
-            SourceError: it will not.
-        """
+        """At most `count` pages, best first; SourceUnavailable if the same call may succeed later, else SourceError."""
         ...
 
 

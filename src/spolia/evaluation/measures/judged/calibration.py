@@ -70,9 +70,6 @@ def agreement(verdicts: Sequence[Hashable], labels: Sequence[Hashable]) -> Agree
         verdicts: one for each thing; None, and a number that is none, where the judge could not tell.
         labels: the same; None where nobody did.
 
-    Raises:
-        MeasureError: there are not as many verdicts as labels.
-
     Source: Cohen 1960, "A coefficient of agreement for nominal scales".
 
     >>> found = agreement([1, 1, 0, 0, None], [1, 0, 0, 0, 1])  # observed 3/4, expected (1·2 + 3·2) / 16 = 1/2
@@ -116,8 +113,6 @@ class Calibration(Value):
     """What a judge says of labelled answers.
 
     Args:
-        measure: as it is written.
-        agreement: verdicts beside labels.
         rows: of each answer its id, its label and the verdict, None where the judge could not tell.
     """
 
@@ -148,7 +143,6 @@ def calibrated(
 
     Args:
         measure: of single answers, as a rule one that asks a judge.
-        labelled: the answers, and what people say of them.
         told: called with how many answers were judged, and of how many.
 
     Raises:
