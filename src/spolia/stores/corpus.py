@@ -149,12 +149,6 @@ class Corpus(Value):
 def refuse_no_corpus(given: object, call: str) -> None:
     """Refuse what stands for a store and is none.
 
-    Args:
-        call: how it is written.
-
-    Raises:
-        StoreError: and what to write.
-
     >>> refuse_no_corpus("a.spolia", "sync(folder, corpus)")
     Traceback (most recent call last):
     spolia.errors.StoreError: 'a.spolia' (str) is no Corpus. Write sync(folder, corpus), with Corpus('a.spolia').
@@ -210,12 +204,6 @@ class NodeGroup(Value):
 def refuse_no_group(given: object, whose: str) -> None:
     """Refuse what stands for a node group and is none.
 
-    Args:
-        whose: what it was given to.
-
-    Raises:
-        GroupError: and what to write; of a corpus, which groups it has.
-
     >>> refuse_no_group("page", "BM25")
     Traceback (most recent call last):
     spolia.errors.GroupError: BM25 wants a node group, and was given 'page' (str). Write Corpus(PATH).group('page').
@@ -234,12 +222,6 @@ def refuse_no_group(given: object, whose: str) -> None:
 
 def refuse_no_groups(given: Iterable[NodeGroup], whose: str) -> tuple[NodeGroup, ...]:
     """The node groups of a list; what is none is refused.
-
-    Args:
-        whose: what it was given to.
-
-    Raises:
-        GroupError: and what to write.
 
     >>> refuse_no_groups(Corpus("notes.spolia").group("page"), "materialise")
     Traceback (most recent call last):

@@ -30,7 +30,6 @@ class GroupEmbedding(Value):
     Args:
         embedder: its name; vectors are found by it, so that another one for other vectors is needed.
         dimension: numbers in a vector; of a sparse one, 0.
-        metric: by which vectors are compared.
         index: the settings of the index, as plain data in JSON.
         plain: the embedder as plain data in JSON, by which it is made again; empty if it has to be passed. How it is
             made, with how many threads for example, is no part of what it gives.
@@ -73,8 +72,6 @@ class Manifest(Value):
     """The parts that a node group was built with.
 
     Args:
-        group: the node group's name.
-        transform: what made its nodes, in words.
         reader: how the documents were read, where a caller says it who writes manifests; versions of the readers of
             files stand in the rows of these.
         analyzer: how texts become terms.

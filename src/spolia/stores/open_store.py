@@ -136,11 +136,7 @@ os.register_at_fork(after_in_child=_forget_after_fork)
 
 
 class OpenIndexes:
-    """What is open of a snapshot.
-
-    Attributes:
-        places: where vectors stand, by group and embedder.
-    """
+    """What is open of a snapshot; `places` says by group and embedder where vectors stand."""
 
     def __init__(self, snapshot: Snapshot, before: OpenIndexes | None) -> None:
         self._of = ref(snapshot)  # which owns this: it ends, with its lease, as soon as nobody holds it

@@ -37,12 +37,7 @@ _HASH_IN_ROW, _WEIGHT_OF_NODE = 4, 500
 
 
 class Spilled(Iterable[Any]):
-    """Values in a file until they are stored, so that memory does not hold them all.
-
-    Args:
-        values: for example the nodes of one long document.
-        file: without a name; several may share one.
-    """
+    """Values in a file until they are stored, so that memory does not hold them all; several may share one file."""
 
     def __init__(self, values: Iterable[Any], file: IO[bytes]) -> None:
         self._file = file
@@ -65,8 +60,6 @@ class _Change:
     """One staged change.
 
     Args:
-        apply: the method of `Writer` that makes it.
-        given: its arguments.
         uris: the sources that must be as they were.
         document: id of the document that must be as it was.
         is_new: the document is put for the first time.
@@ -107,10 +100,6 @@ class Staging(Draft):
     """Collects changes to a store; made without its lock, committed with it.
 
     It reads like a `Writer` what is going to be: the published rows, with what waits.
-
-    Args:
-        store: where it is.
-        timeout_s: how long each commit waits for another writer, seconds.
 
     Attributes:
         conflicts: uris of sources that others have changed since this looked at them; what waited for them was dropped.

@@ -31,10 +31,6 @@ if TYPE_CHECKING:
 class Writer(Draft):
     """The one that may write to a store; made by `Corpus.writer`.
 
-    Args:
-        store: where it is.
-        timeout_s: how long to wait for another writer, seconds.
-
     Attributes:
         mended: what was found damaged and was built again, in words.
     """
@@ -323,7 +319,6 @@ class Writer(Draft):
         It holds for every search after the next publication; nothing is cut or embedded again.
 
         Args:
-            document: as `documents()` or a snapshot gives it.
             readers: principals who may see it; empty for everybody.
 
         Raises:
@@ -403,12 +398,7 @@ class Writer(Draft):
             self._point(source, key)
 
     def remember(self, source: str, cursors: Mapping[str, str]) -> None:
-        """Note how far a source was read, which is published together with what was read there.
-
-        Args:
-            source: its name.
-            cursors: by what they are said of; an empty one forgets.
-        """
+        """Note how far a source was read, which is published with what was read there; an empty cursor forgets."""
         cursors = {item: cursor for item, cursor in cursors.items() if cursor != self.cursor(source, item)}
         if not cursors:
             return

@@ -26,9 +26,7 @@ class Failure(Value):
 
     Args:
         kind: name of the error's class.
-        message: the error's message.
         step: the operator in which it was raised.
-        error: the exception itself.
     """
 
     kind: str

@@ -24,16 +24,10 @@ class Quality(Value):
 
     Args:
         sources: files, and what stands in them.
-        failed: those that could not be read.
-        given_up: those of them that are not tried again until they change.
-        pages: of formats that have them.
-        empty_pages: without text.
+    given_up: failed files that are not tried again until they change.
         ocr_pages: whose text was recognised in their picture.
-        characters: of all texts.
         chunks: nodes of the main group.
         tables: that keep their cells.
-        images: pictures that are kept.
-        warned: documents with a warning.
         dropped: what was seen and not read, and how many.
         encodings: of characters, where that had to be found out, and how often.
         copies: names under which the same bytes stand.

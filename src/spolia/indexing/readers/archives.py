@@ -118,11 +118,7 @@ def refuse_outside(blob: Blob, name: str) -> None:
 
 
 class Unpacking:
-    """Members on their way out of an archive: what comes out is counted, whatever the archive states.
-
-    Args:
-        blob: the archive.
-    """
+    """Members on their way out of an archive: what comes out is counted, whatever the archive states."""
 
     def __init__(self, blob: Blob, limits: ArchiveLimits, folder: Path) -> None:
         self.blob, self.limits, self._folder = blob, limits, folder

@@ -25,7 +25,6 @@ class LayoutTable:
     """A table whose cells are written one after the other, for what is read from beginning to end.
 
     Attributes:
-        in_cell: whether a cell is open.
         is_plain: whether it holds no other table; the outer one of two is how a page is arranged, and no region.
 
     >>> layout = Layout()
@@ -81,8 +80,6 @@ class Layout:
     """A text that grows.
 
     Attributes:
-        headings: so far, in order.
-        regions: so far, in the order in which they end.
         exact: above 0, blanks are kept as they are.
 
     >>> layout = Layout()

@@ -16,9 +16,6 @@ class MediaReader(Value):
     It is not among the built-in readers, since it sends the files to a server:
     `sync(..., readers={"*.mp3": MediaReader(Transcriber("whisper-1", "https://api.openai.com/v1"))})`.
 
-    Args:
-        transcriber: the server.
-
     >>> from spolia.testing import OpenAIServer, ServedReply
     >>> body = b'{"text": "Old stones.", "segments": [{"start": 61.0, "end": 62.5, "text": " Old stones."}]}'
     >>> with OpenAIServer(ServedReply(body=body)) as server:

@@ -165,7 +165,6 @@ class FileReader(Protocol):
     Attributes:
         name: of the format; part of the ids of documents.
         version: count it up when the same bytes give another text: the next `sync` reads its files again.
-        media_type: what its documents are.
         suffixes: of file names, in lower case, with their dot.
         apart: True where files are read in a process of its own: what is complicated, foreign code, or made to do harm.
             A reader that does not say so works in the process of its caller, so that it may ask a model, hold a

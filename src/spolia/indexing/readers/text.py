@@ -43,8 +43,6 @@ def decoded(data: bytes, uri: str, declared: str = "") -> Decoded:
     """The characters of a text file, without a byte order mark; line ends stay as they are.
 
     Args:
-        data: all bytes.
-        uri: the file's name, for messages.
         declared: the encoding that the content itself names; it counts unless a mark or the bytes say otherwise.
 
     Raises:

@@ -29,7 +29,6 @@ class ApiPages:
     """The lists of items, one after the other.
 
     Args:
-        source: which API.
         before: the cursor that was remembered; empty for none.
 
     Raises:

@@ -40,9 +40,6 @@ _ODD = re.compile("[%\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 class RecordReader(Value):
     """Reads what `written` has written.
 
-    Args:
-        body: reads the text.
-
     >>> from spolia.indexing.readers.text import TextReader
     >>> blob = Blob("sql://notes/1", written("Stones.", "On stones", (("year", 2020),)))
     >>> document = RecordReader(TextReader()).read(blob).document

@@ -59,12 +59,7 @@ def refuse_name(name: str) -> None:
 
 
 class Memory(Protocol):
-    """What a store has of a source.
-
-    Attributes:
-        cursors: how far it was read, by what that is said of.
-        afresh: whether all of it is to be read again.
-    """
+    """What a store has of a source: how far it was read, and whether all of it is to be read again (`afresh`)."""
 
     @property
     def cursors(self) -> Mapping[str, str]: ...
@@ -94,21 +89,13 @@ class Source(Value):
         """The name under which a store remembers how far it was read."""
 
     def definition(self, *left_out: str) -> str:
-        """Tells apart two descriptions that give other documents, so that all are read again.
-
-        Args:
-            left_out: fields that do not change the documents.
-        """
+        """Text that differs where documents would differ; `left_out` names fields that do not change them."""
         said = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
         return blake2b(repr(said).encode(), digest_size=8).hexdigest()
 
     @abstractmethod
     def lots(self, memory: Memory, readers: Mapping[str, FileReader]) -> Iterator[SourceChanges]:
         """What has changed, some at a time; each lot is published before the next is asked for.
-
-        Args:
-            memory: what the store has of it.
-            readers: of formats, by suffix and pattern.
 
         Raises:
             SourceError: it cannot be read as it is described.
@@ -147,11 +134,7 @@ def changed_at(seconds: float | None, told: bytes) -> int:
 
 @dataclass(frozen=True)
 class Given(File):
-    """A document of a source.
-
-    Args:
-        get: gives its bytes; those of what is large in a copy in a folder, where it is given one.
-    """
+    """A document of a source; `get` gives its bytes, or copies a large one into the folder that it is given."""
 
     get: Load = field(default=lambda spool: Loaded(b"", 0, 0), compare=False, repr=False)
 
@@ -198,12 +181,7 @@ class Items(Files):
 
 
 class Gathering:
-    """Items that are gathered until there are enough for a lot.
-
-    Args:
-        source: where they are from.
-        readers: of formats.
-    """
+    """Items that are gathered until there are enough for a lot."""
 
     def __init__(self, source: str, readers: Mapping[str, FileReader]) -> None:
         self.source, self.readers = source, readers

@@ -27,7 +27,6 @@ class KnownSource:
 
     Args:
         corpus: the store; it need not be there.
-        source: name of the source.
         labels: what the caller says of documents: one of which something else is said than before is read again.
         afresh: whether all of it is to be read again.
         readers: by suffix and pattern: what was read by other versions of them, or lacked a program that one of them
@@ -128,9 +127,7 @@ def followed(
 
     Args:
         labels: what the caller says of documents; another one for each lot, since it remembers what it said.
-        readers: by suffix and pattern.
         failed: takes the name of a source that could not be read to its end, and why.
-        afresh: read all of it again.
     """
     memory = KnownSource(corpus, source.id, labels, afresh, readers)
     try:

@@ -35,13 +35,7 @@ GONE = (404, 410)
 
 
 class Crawl:
-    """One run over pages.
-
-    Args:
-        source: which pages.
-        memory: what the store has of them; of each page its ETag, the time of its last change, and its links.
-        readers: of formats.
-    """
+    """One run over pages; `memory` holds of each page its ETag, the time of its last change, and its links."""
 
     def __init__(self, source: "WebPages", memory: Memory, readers: Mapping[str, FileReader]) -> None:
         self.source, self.memory, self.readers = source, memory, readers

@@ -35,7 +35,6 @@ class Robots(Value):
 
     Args:
         text: the file; what has no file allows everything.
-        agent: name of the program.
 
     >>> robots = Robots("User-agent: *\\nDisallow: /private\\nAllow: /private/open\\nCrawl-delay: 2")
     >>> robots.allows("https://example.org/private/a"), robots.allows("https://example.org/private/open/a")

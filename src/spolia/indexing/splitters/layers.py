@@ -54,7 +54,6 @@ class Layered:
     """Makes atoms of the units of a text.
 
     Args:
-        text: all of it.
         layers: from coarse to fine; what is too long below the last one is cut after words.
         bound: of an atom; the labels above it have at most a quarter of its characters.
     """

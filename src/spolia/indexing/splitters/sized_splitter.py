@@ -48,7 +48,6 @@ class Lengths:
     it is as long as one of English: by tokens, windows of Korean would be 110 characters long and of Chinese 200.
 
     Args:
-        tokenizer: counts the tokens.
         chars_per_token: characters that count as a token in a text that is not covered.
         covered: share of a text's characters that the tokenizer must know; besides, it must know more than the letters
             (`SPELT`).
@@ -78,13 +77,7 @@ Count = Callable[[str], int]
 
 @dataclass(frozen=True)
 class SizeBound:
-    """How long a stretch of text may be.
-
-    Args:
-        tokens: at most; looked at only where they can be counted.
-        characters: at most.
-        count: counts the tokens of a text; None where only characters are counted.
-    """
+    """How long a stretch of text may be. Without `count` (tokens of a text), only characters are counted."""
 
     tokens: int
     characters: int

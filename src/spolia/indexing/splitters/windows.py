@@ -94,9 +94,7 @@ def sentence_atoms(
     """The text as sentences that are not too long, in order; every character but blanks is in exactly one.
 
     Args:
-        text: all of it.
         sections: where new sections begin; no atom goes across.
-        bound: of an atom.
         tables: stretches that are atoms as they are; where one is too long, its lines are.
     """
     at = 0
@@ -191,8 +189,6 @@ class Windows:
     """Windows over a text.
 
     Args:
-        text: all of it.
-        bound: of a window.
         overlap: of what the end of a window and the beginning of the next one share, in whole atoms.
         tiny: characters of a section below which it may share a window with the next one.
     """

@@ -25,13 +25,7 @@ MESSAGE_TOKENS = 8
 
 @dataclass
 class ModelUse:
-    """What a group would ask models for.
-
-    Attributes:
-        parts: that the transform was given.
-        usage: of the prompts, each sent once; the price is that of the models that state one.
-        has_price: whether some do.
-    """
+    """What a group would ask models for; `usage` counts each prompt once, priced by the models that state a price."""
 
     parts: int = 0
     usage: Usage = field(default_factory=Usage)
@@ -51,12 +45,7 @@ class ModelUse:
 
 @dataclass(frozen=True)
 class _CountingSplitter(Splitter):
-    """Stands for a transform that asks models: it makes nothing, and counts what would be asked.
-
-    Args:
-        transform: with models that do not reply.
-        asked: what it would be asked for.
-    """
+    """Stands for a transform that asks models: it makes nothing, and counts what would be asked."""
 
     transform: Transform
     asked: ModelUse = field(compare=False)
@@ -70,12 +59,7 @@ class _CountingSplitter(Splitter):
 
 @dataclass(frozen=True)
 class _CountingChoice(Choosing):
-    """Leaves each document to what makes its pieces, which is not asked either where it would ask models.
-
-    Args:
-        transform: that chooses, or makes the pieces itself.
-        asked: what would be asked for.
-    """
+    """Leaves each document to what makes its pieces, which is not asked either where it would ask models."""
 
     transform: Transform
     asked: ModelUse = field(compare=False)
@@ -92,11 +76,7 @@ class _CountingChoice(Choosing):
 
 
 def without_models(growth: GroupBuild, asked: dict[str, ModelUse]) -> GroupBuild:
-    """How a group grows when no model is asked, but counted what for.
-
-    Args:
-        asked: by group.
-    """
+    """How a group grows when no model is asked; `asked` counts by group what models would have been asked for."""
     if not asks(growth):
         return growth
     tally = asked.setdefault(growth.group, ModelUse())

@@ -21,14 +21,9 @@ SAMPLED = 16
 
 @dataclass
 class GroupCount:
-    """What one group would take.
+    """What one group would take; equal texts and pictures count once.
 
-    Attributes:
-        nodes: that are cut.
-        texts: that are embedded, each once.
-        characters: of these.
-        tokens: of these, one for three bytes.
-        pictures: that are embedded, each once.
+    tokens: of the texts, one for three bytes.
         known: texts and pictures whose vectors are there already.
         sample: some of the texts, by embedder.
     """
@@ -45,11 +40,7 @@ class GroupCount:
 class DryRun(Staging):
     """A staging that is never committed: `publish` counts what waits and goes on as if it were there.
 
-    Args:
-        store: which is only read.
-
     Attributes:
-        counted: by group.
         redefined: groups whose nodes are made anew.
         embedded: groups whose nodes stay, and are embedded or searched otherwise.
     """

@@ -34,17 +34,9 @@ LACKING = "lacking"
 class SourceDiff:
     """The sources of a store, compared with what was found by their stamps; rows are fetched of those that differ.
 
-    Args:
-        writer: of the store.
-        found: what there is.
-        stamps: of the sources that the store has.
-        beside: the pictures that documents see.
-        all: fetch all rows.
-
     Attributes:
         unlike: files of another stamp than their source.
         parts: uris of what is in each container that was found.
-        rows: by uri.
         gone: rows of what is not there any more; those that turn up elsewhere are taken out.
         reopened: containers that are opened though they are as they were, for what is in them.
     """
@@ -194,12 +186,8 @@ def failed(row: SourceRow, reason: str, cause: Exception | None, before: SourceR
     """The row of a source that cannot be read, with one attempt more than before.
 
     Args:
-        row: as the source is now.
-        reason: in words.
         cause: whether it is `transient` says whether it may pass. None, a missing package and a password that is not
             known are no fault of the source, and no attempt: it is tried in every run.
-        before: the row that the store has.
-        reader: name of the reader.
 
     >>> row, error = SourceRow("a.pdf", 9, 1, "f00d"), ValueError()
     >>> once = failed(row, "It is damaged.", error, None, "pdf")
@@ -250,10 +238,8 @@ class ContainerContents:
 
     Args:
         whole: uri of the container that is in no other one.
-        limits: for all of it.
 
     Attributes:
-        seen: uris of what is there.
         unread: number of files that no reader knows, by suffix.
     """
 

@@ -49,7 +49,6 @@ class GroupPlan(Value):
     """What would become of a node group.
 
     Args:
-        group: its name.
         change: `kept` in step, `new`, `rebuilt` as a whole, or `embedded`: its nodes stay, and are embedded or searched
             otherwise.
         why: what is made otherwise; or why nothing can be made.
@@ -87,14 +86,10 @@ class SyncPlan(Value):
 
     Args:
         rebuild: the main group is built anew, for which `sync` has to be told `rebuild=True`.
-        new: files that the store does not have.
-        changed: files with another content.
         moved: files that are elsewhere now, by their new names.
-        gone: files that are not there any more.
         failed: files that cannot be read, and sources that could not be asked, by their names.
         unasked: sources beside folders that were not asked (`fast`), by their names.
         again: number of files that are as they were, and are cut or embedded again because of a rebuild.
-        unchanged: number of files that are as they were.
         groups: each after those that it is made from.
         fields: what a person should know of fields that would be declared anew, as `SyncReport.fields`; of what is
             read, so that with `fast` nothing is said of files that are new.
@@ -199,11 +194,7 @@ def planned(
 
 @dataclass(frozen=True)
 class _Wanted(RequestedGroups):
-    """Groups that grow without asking a model.
-
-    Args:
-        asked: what models would have been asked for, by group.
-    """
+    """Groups that grow without asking a model; `asked` counts by group what models would have been asked for."""
 
     asked: dict[str, ModelUse] = field(default_factory=dict)
 
@@ -216,12 +207,7 @@ class _Wanted(RequestedGroups):
 
 
 class _Changes:
-    """Files by what became of them.
-
-    Attributes:
-        unread: sources that could not be asked, and why.
-        renews: whether the main group is made anew, of all files.
-    """
+    """Files by what became of them; `renews` says whether the main group is made again, of all files."""
 
     def __init__(
         self, before: Mapping[str, SourceRow], found: FileListing, progress: Callable[[Progress], None]

@@ -40,10 +40,8 @@ class File(Value):
 
     Args:
         uri: its path relative to the folder, with `/`; what is not UTF-8 in it is written as `\\xNN`.
-        path: where it is.
         size: bytes.
         mtime_ns: time of the last change, nanoseconds.
-        reader: reads it.
         is_link: whether the name is a link to it.
         data: its bytes, where they were given and are in no file.
     """
@@ -68,9 +66,6 @@ class Files(Mapping[str, File]):
 
     There may be many, of which few have changed. So plain tuples are kept, which Python's collector of garbage leaves
     out, and a `File` is made when it is asked for.
-
-    Args:
-        readers: by suffix and pattern.
 
     Attributes:
         kept: by uri the size in bytes, the time of the last change in nanoseconds, the path, and whether it is a link.
@@ -178,11 +173,7 @@ class FileListing:
 
 @dataclass
 class SourceChanges(FileListing):
-    """Some of what is there, and what is gone; of all else nothing is said.
-
-    Attributes:
-        gone: uris of documents that are there no more.
-    """
+    """Some of what is there, and the uris of what is `gone`; of all else nothing is said."""
 
     gone: frozenset[str] = frozenset()
 

@@ -57,9 +57,6 @@ class RequestedGroups:
     """The groups that a caller asks for.
 
     Args:
-        main: name of the first one.
-        definition: of the first one.
-        groups: further ones.
         known: operators of the caller's own in definitions that the store holds.
         reaches: whether that which makes each group could be reached so far.
     """
@@ -157,11 +154,7 @@ class RequestedGroups:
 
 @dataclass(frozen=True)
 class _Unmakeable(Operator[Part, Pieces]):
-    """Stands for a transform that is not known here: nothing can be made by it.
-
-    Args:
-        reason: in words, with what to do about it.
-    """
+    """Stands for a transform that is not known here: nothing can be made by it; `reason` says what to do about it."""
 
     reason: str
 
@@ -179,11 +172,7 @@ def behind(growths: Iterable[GroupBuild]) -> tuple[tuple[str, str], ...]:
 
 
 def makeshift(growths: Iterable[GroupBuild], built: Iterable[Unmade]) -> tuple[tuple[str, str], ...]:
-    """Groups that hold what was made of replies that could not be read, and why.
-
-    Args:
-        built: what `materialise` has told of groups that it has built.
-    """
+    """Groups that hold what was made of replies that could not be read, and why."""
     kept = [(each.group, each.reach.makeshift) for each in growths if each.reach.makeshift and not _why_behind(each)]
     return (*kept, *((lack.group, lack.reason) for lack in built if not lack.document))
 
@@ -249,9 +238,7 @@ class BatchItem:
     """A source that was read and waits to be stored with others.
 
     Args:
-        is_new: it was not known.
         pieces: of which its nodes are made, as far as they were found when it was read.
-        parts: number of the files in it.
         within: uri of the container that it stands in.
         beside: what was seen of the pictures that it names, by uri.
     """
@@ -273,14 +260,7 @@ class BatchItem:
 
 @dataclass
 class Batch:
-    """Puts documents into the store with the nodes of all groups, and reports.
-
-    Args:
-        writer: of the store.
-        growths: the groups, in order.
-        main: name of the group whose nodes the report counts.
-        labels: what the caller says of files.
-    """
+    """Puts documents into the store with the nodes of all groups; the report counts the nodes of the group `main`."""
 
     writer: AnyWriter
     growths: Sequence[GroupBuild]

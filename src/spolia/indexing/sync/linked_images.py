@@ -32,7 +32,6 @@ class LinkedImages:
 
     Args:
         found: what there is; what is no folder has nothing beside its documents.
-        labels: who may read what.
     """
 
     found: FileListing

@@ -157,11 +157,7 @@ def _digest_of(readers: tuple[str, ...]) -> bytes:
 def _principals(
     access: Callable[[str], Iterable[str]], uri: str, known: dict[object, tuple[str, ...]]
 ) -> tuple[str, ...]:
-    """Who may read a file. A list that was seen before is not looked through again, and is kept once.
-
-    Args:
-        known: what was made of lists that were seen before.
-    """
+    """Who may read a file. A list that was seen before is not looked through again, and is kept once."""
     try:
         said: object = access(uri)
         listed = tuple(said) if isinstance(said, Iterable) and not isinstance(said, str) else said
@@ -262,14 +258,7 @@ class AccessLists:
 
 
 class MetadataDiff:
-    """Compares the labels of sources, and changes those of documents that are there.
-
-    Args:
-        writer: of the store.
-        labels: what the caller says.
-        held: who may read what the store has.
-        filing: what waits to be stored.
-    """
+    """Compares the labels of sources, and changes those of documents that are there."""
 
     def __init__(self, writer: AnyWriter, labels: DocumentLabels, held: AccessLists, filing: Batch) -> None:
         self.writer, self.labels, self.held, self.filing = writer, labels, held, filing

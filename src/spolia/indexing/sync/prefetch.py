@@ -42,13 +42,7 @@ AHEAD, AHEAD_BYTES = 8, 32 << 20
 
 
 class Unreadable(Exception):
-    """A source that no document can be got out of.
-
-    Args:
-        row: as it is.
-        reason: in words.
-        cause: says whether it may pass; None where it is not the source's fault.
-    """
+    """A source that no document can be got out of; `cause` is None where it is not the source's fault."""
 
     def __init__(self, row: SourceRow, reason: str, cause: Exception | None) -> None:
         super().__init__(reason)
@@ -65,14 +59,7 @@ class SourceBytes:
 
 @dataclass(frozen=True)
 class FetchItem:
-    """Something to read.
-
-    Args:
-        uri: its name.
-        reader: reads it.
-        size: bytes, as far as is known.
-        fetch: gives the bytes; raises `Unreadable`.
-    """
+    """Something to read, of `size` bytes as far as is known; `fetch` raises `Unreadable`."""
 
     uri: str
     reader: FileReader
@@ -85,7 +72,6 @@ def fetched(file: File, before: SourceRow | None, spool: Path | None = None) -> 
 
     Args:
         before: what is known of it; where the bytes cannot be had, the document that they held stays.
-        spool: folder for the copies of large files.
 
     Raises:
         Unreadable: they could not be read, are too many, or change all the time.
@@ -132,11 +118,7 @@ class FetchedItem:
 
     @property
     def bytes(self) -> SourceBytes:
-        """Its bytes.
-
-        Raises:
-            Unreadable: they cannot be had.
-        """
+        """Its bytes; raises `Unreadable` if they cannot be had."""
         return self._found.bytes
 
     @property
@@ -175,12 +157,8 @@ class Prefetch:
     Args:
         count: how many calls the executor takes at the same time; 0 to do all in this process.
         make: makes the executor, for readers that are to be apart, large files, and embedders that compute.
-        spool: folder for copies of what is large.
         is_first: whether no other run began before to read for the same store.
         all: send it whatever can be sent.
-
-    Attributes:
-        plan: what to make of what is read.
     """
 
     def __init__(
@@ -208,11 +186,7 @@ class Prefetch:
             self.executor.end()
 
     def sample(self, file: File) -> Reading:
-        """What is in a file whose turn has not come yet; it is not read again then.
-
-        Raises:
-            Unreadable: as for `read`.
-        """
+        """What is in a file whose turn has not come yet; it is not read again then. May raise `Unreadable`."""
         found = self._sampled[file.uri] = self._looked(file.reader, fetched(file, None))
         return self.prepared(file.reader, found).reading
 
@@ -398,7 +372,6 @@ def prefetch(
         folder: a folder for copies is made in it, and removed at the end; those that killed runs left go.
         workers: processes, or what takes their place; by default one for each processor, four at most; 0 reads all in
             this process.
-        limits: for each file.
     """
     spool, lock, is_first = claimed(folder)
     count = min(MOST_WORKERS, os.cpu_count() or 1) if workers is None else workers

@@ -22,13 +22,10 @@ class DocumentReport(Value):
     """What a person should know of an indexed document.
 
     Args:
-        reader: name of the reader.
-        characters: of its text.
         pages: 0 where the format has none.
         empty_pages: numbers, from 1, of the pages without text.
         ocr_pages: numbers, from 1, of the pages whose text was recognised in their picture.
         tables: that keep their cells.
-        images: pictures that are kept.
         dropped: what was seen and not read, and how many.
         parts: of a container, the files in it that a reader knows, with those within them.
         within: the container that it was read out of, by its uri.
@@ -36,7 +33,6 @@ class DocumentReport(Value):
         tokens: of all nodes with their context, as the embedder counts them; None where nobody counted.
         beyond_window: nodes whose end the embedder does not read, because they are longer than its window.
         encoding: of its characters, where that had to be found out.
-        warnings: sentences.
         lacks: what was missing to read all of it; it is read again when that is there.
         beside: the pictures beside it that it names, by their uris, and what tells their versions apart; empty for
             those that it does not show.
@@ -105,7 +101,6 @@ class Progress(Value):
         total: files that are new or may have changed.
         uri: the last of them.
         change: what became of it: `added`, `changed`, `moved`, `removed` or `failed`; empty where nothing did.
-        failed: files that could not be read.
         chunks: nodes that were made.
         embedded: texts that were embedded.
     """
@@ -125,11 +120,6 @@ class SyncReport(Value):
 
     Args:
         generation: the published generation.
-        added: files that were not known.
-        changed: files with another content than before.
-        moved: files that are elsewhere now.
-        removed: files that are gone.
-        unchanged: files that are as they were.
         failed: files that could not be read, and why.
         stale: those of them whose last good version is still found, since the new one cannot be.
         skipped: what was left out, and why.
@@ -143,7 +133,6 @@ class SyncReport(Value):
             could not be read in this run, and why. What they have of documents that are as they were is still found.
         fields: what a person should know of fields that this run has declared anew: values that do not fit and are
             passed over, and fields of which no document has a value; sentences.
-        seconds: wall-clock time.
     """
 
     generation: int
@@ -185,9 +174,6 @@ def reports(corpus: Corpus) -> Mapping[str, DocumentReport]:
 
 def together(reports: Sequence[SyncReport], failed: Sequence[tuple[str, str]] = ()) -> SyncReport:
     """One report of several runs, one after the other.
-
-    Args:
-        failed: sources that could not be read, and why.
 
     >>> found = together([SyncReport(1, added=2), SyncReport(2, added=1)], [("sql://notes/", "It is not there.")])
     >>> found.generation, found.added, found.failed
@@ -280,11 +266,7 @@ _STRANGE = "The embedder knows"
 
 
 class NodeCount:
-    """Counts a document's nodes and their tokens, as the embedder counts them.
-
-    Args:
-        embedder: of the nodes; None where they are searched by words only.
-    """
+    """Counts a document's nodes and, if they have an embedder, their tokens as it counts them."""
 
     def __init__(self, embedder: Embedder | SparseEmbedder | None) -> None:
         self.embedder = embedder

@@ -17,11 +17,8 @@ from spolia.stores.staging import AnyWriter
 
 @dataclass(frozen=True)
 class Revoked:
-    """What a run has published before it has read anything.
-
-    Args:
-        removed: the sources that were gone, by their uris.
-        relabelled: those whose documents have other readers now.
+    """What a run has published before it has read anything: uris of sources that were gone, and of those whose
+    documents have other readers now.
     """
 
     removed: tuple[str, ...] = ()
@@ -34,9 +31,6 @@ def revoke(
     """Take away what is gone, give documents the readers that they have by now, and publish that.
 
     Args:
-        found: what there is.
-        labels: what the caller says of files.
-        stamps: of the sources that the store has.
         taking: reads new files that may be what is gone, under another name.
     """
     if labels.access is None and stamps.keys() <= found.files.kept.keys():

@@ -250,11 +250,7 @@ def _again(found: FileListing, conflicts: Set[str]) -> SourceChanges:
 
 
 def _not_wider(labels: DocumentLabels, there: Mapping[str, tuple[str, ...]]) -> DocumentLabels:
-    """What the caller says, but no more readers than another writer has left meanwhile.
-
-    Args:
-        there: who may read what the store has now, by uri.
-    """
+    """What the caller says, but no more readers than another writer has left meanwhile."""
     if (said := labels.access) is None:
         return labels.anew()
 
@@ -330,9 +326,6 @@ def refuse_empty(folder: str, found: FileListing, readers: dict[str, FileReader]
 
 class TotalProgress:
     """Tells of lots as of one run: what was done of those before is counted too.
-
-    Args:
-        progress: is told.
 
     >>> told = []
     >>> onward = TotalProgress(told.append)

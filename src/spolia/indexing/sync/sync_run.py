@@ -45,17 +45,7 @@ class SyncRun:
     """The order of a run, what it does with each source, and when it publishes.
 
     Args:
-        writer: of the store.
-        wanted: the groups.
-        labels: what the caller says of files.
-        found: what there is.
-        taking: reads it.
-        known: the stamps of the sources that the store has.
-        progress: is told how far it is.
         batch: documents that are published together; None for all.
-        retry: try files again that could not be read.
-        closed: what was published before.
-        beside: the pictures that documents show.
         before: what an earlier round of the same run has counted and tried.
     """
 

@@ -27,7 +27,6 @@ def walk(
 
     Args:
         folder: or several folders and files; their uris are relative to the folder that all of them are in.
-        readers: by suffix.
         follow_links: go where links lead out of the folder too.
 
     Raises:
@@ -181,9 +180,6 @@ def refuse_other(folder: str, found: FileListing, known: Mapping[str, Stamp], ro
     their sizes and times, as folders have that were moved into one another.
 
     Args:
-        folder: as it was named, for the message.
-        found: what is in it.
-        known: what the store holds.
         root: where its folder was the last time; empty where that is not known.
 
     Raises:

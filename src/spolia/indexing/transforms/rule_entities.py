@@ -106,10 +106,7 @@ def capitalises_nouns(text: str) -> bool:
 
 
 def capital_runs(text: str, *, nouns: bool) -> Iterator[tuple[int, int]]:
-    """Spans of the names in a text.
-
-    Args:
-        nouns: the language writes all nouns with capitals.
+    """Spans of the names in a text; `nouns` says that the language writes all nouns with capitals.
 
     >>> text = "Trade with New York grew. The Duke of York met J. Smith there. York grew too."
     >>> [text[start:end] for start, end in capital_runs(text, nouns=False)]

@@ -15,9 +15,6 @@ from spolia.stores.open_store import OpenStore
 class ReaderLists:
     """The published reader lists of a store. They are never changed, only more are added, so that all snapshots of a
     process share them; a snapshot knows at least those that its rows have.
-
-    Attributes:
-        lists: by number.
     """
 
     def __init__(self) -> None:
@@ -81,8 +78,6 @@ class Rights:
     the next run. What was deleted since had its last list.
 
     Args:
-        opened: the store.
-        version: that is read.
         readers: all lists of the store, those of the generation at least.
     """
 

@@ -236,13 +236,7 @@ _INT64 = range(-(2**63), 2**63)
 
 
 class Collection(ABC):
-    """Base of the opened indexes.
-
-    Args:
-        engine: the settings.
-        dimension: numbers in a vector.
-        metric: how they are compared.
-    """
+    """Base of the opened indexes."""
 
     most_rows: ClassVar[int] = 10_000
     """Vectors, and keys, in one request."""
@@ -258,11 +252,7 @@ class Collection(ABC):
 
     @abstractmethod
     def open(self, folder: Path, name: str) -> None:
-        """Connect, and make the collection if it is not there.
-
-        Args:
-            folder: where an embedded database lies.
-        """
+        """Connect, and make the collection if it is not there; an embedded database lies in `folder`."""
 
     @abstractmethod
     def _put(self, keys: Sequence[int], vectors: Vectors) -> None:

@@ -165,23 +165,14 @@ class Backend(Protocol):
         return
 
     def is_worn(self, manifest: Manifest, base: int, dead: int) -> bool:
-        """Whether the lexical index of a group holds so much that is gone that it is to be made from nothing.
-
-        Args:
-            base: its generation.
-            dead: nodes in it that are about to go.
-        """
+        """Whether the lexical index of generation `base`, which loses `dead` more nodes, is to be made from nothing."""
         return False
 
     def lexical(self, snapshot: Snapshot, group: str) -> Path:
         """The folder with the lexical index of a group, made if need be."""
 
     def index_damage(self, manifest: Manifest, generation: int, *, all: bool) -> str:
-        """What is wrong with a lexical index that has to be published anew, in words.
-
-        Args:
-            all: read all of it.
-        """
+        """What is wrong with a lexical index that has to be published again, in words; `all` reads all of it."""
         return ""
 
     # Vectors.
@@ -198,11 +189,7 @@ class Backend(Protocol):
         """
 
     def recover(self, connection: Connection, manifests: Manifests, known: Mapping[str, int], published: int) -> None:
-        """Bring vector databases beside the store back to what is published, where a killed writer left them otherwise.
-
-        Args:
-            known, published: as for `follow`.
-        """
+        """Bring vector databases beside the store back to what is published, after a killed writer; see `follow`."""
         return
 
     def derive(self, connection: Connection, manifests: Manifests) -> list[str]:
@@ -235,11 +222,7 @@ class Backend(Protocol):
 
 
 def busy(place: object, holder: str, timeout_s: float) -> StoreBusy:
-    """What to raise when the right to write was not free in time.
-
-    Args:
-        holder: who has it, in words.
-    """
+    """What to raise when the right to write was not free in time; `holder` says in words who has it."""
     error = StoreBusy(
         f"{place} is being written by {holder}; it did not finish within {timeout_s:g} s. Wait for it or end it, then "
         "try again; to wait longer: --wait 600 on the command line, in Python Corpus(path, wait_s=600)."

@@ -42,14 +42,7 @@ _NOW = sql.ALIVE - 1
 
 @dataclass(frozen=True)
 class Lacking:
-    """A node that has no vector yet.
-
-    Args:
-        hash: by which its vector is found.
-        node: its id.
-        document: id of its document.
-        text: that is indexed.
-    """
+    """A node that has no vector yet; its vector is found by `hash`, and `text` is what is indexed."""
 
     hash: bytes
     node: str
@@ -68,7 +61,6 @@ class Draft:
 
     Attributes:
         generation: the published generation.
-        manifests: of all groups, by name.
         schema: the declared fields of the published generation.
         declared: the declared fields, with what was changed.
         indexes: for each group, the generation of its lexical index and the last node key that was known then.

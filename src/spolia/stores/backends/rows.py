@@ -62,10 +62,8 @@ class SourceRow(Value):
         uri: its name: a path relative to the indexed folder, or the caller's own.
         size: bytes.
         mtime_ns: time of the last change, nanoseconds; one before `EARLIEST_NS` is not known.
-        content_hash: hash of its bytes.
         document: id of the document that was read from it; empty where it could not be read.
         status: `indexed` or `failed`.
-        error: why it failed.
         report: what the reader noticed, as the caller wrote it.
         created_ns: time when it was made, where the file system says, nanoseconds.
         accessed_ns: time when it was last read before it was indexed, nanoseconds.
@@ -101,9 +99,6 @@ class Unmade(Value):
     What is not noted so is made: that a document has no nodes in a group may as well say that there is nothing to cut.
 
     Args:
-        document: its id.
-        uri: of one of its sources.
-        group: the node group.
         reason: what happened; `NOT_YET` where nobody has tried.
     """
 

@@ -108,10 +108,7 @@ class GroupDefinitions:
     """Writes the manifests of groups of one store.
 
     Args:
-        writer: of the store.
-        wanted: the groups.
-        rebuild: those are made anew that are made of something else by now.
-        known: operators of the caller's own.
+        rebuild: groups are made anew that are made of something else by now.
         beside: definitions of groups that are not to be changed, by name: others may have the same embedders.
 
     Attributes:

@@ -43,12 +43,6 @@ def embed(
 ) -> list[Unmade]:
     """Embed what groups hold and has no vector yet.
 
-    Args:
-        writer: of the store.
-        growths: the groups.
-        tell: is told how many texts were embedded.
-        embedded: gives the vectors of the texts of each call.
-
     Returns:
         The pictures that an embedder could not read: their nodes are found by words only.
     """

@@ -145,11 +145,7 @@ def unmade_of(groups: Iterable[NodeGroup], unmade: Iterable[Unmade]) -> list[Unm
 
 
 class Building(GroupDefinitions):
-    """Builds groups of one store.
-
-    Attributes:
-        unread: pictures that an embedder could not read.
-    """
+    """Builds groups of one store; `unread` are the pictures that an embedder could not read."""
 
     def __init__(self, staging: Staging, *given: Any, tell: Tell) -> None:
         super().__init__(staging, *given)

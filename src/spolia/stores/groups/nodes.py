@@ -171,11 +171,8 @@ class GroupBuild:
     """How one group grows: what its manifest says, with the objects that do it.
 
     Args:
-        group: its name.
-        transform: makes the nodes.
         parent: of whose nodes.
         ref: whose nodes the transform sees beside; empty for none.
-        embedders: of the nodes.
         reach: whether that which makes it could be reached in this run.
     """
 

@@ -37,11 +37,7 @@ def freeze(
     analyzer: Analyzer,
     doing: str = "indexed",
 ) -> None:
-    """Make the index `target` from `base`, or from nothing, without the dead and with the added nodes; durable.
-
-    Args:
-        doing: what is said to have failed, as a participle.
-    """
+    """Make the index `target` from `base`, or from nothing, without the dead and with the added nodes; durable."""
     folder = target.with_name(f"{target.name}.tmp")
     _remove(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)

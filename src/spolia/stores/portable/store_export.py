@@ -76,13 +76,7 @@ def checksum(data: bytes = b"") -> blake2b:
 
 @dataclass(frozen=True)
 class Member(Value):
-    """What is said of a member.
-
-    Args:
-        rows: lines, or vectors.
-        bytes: its size, uncompressed.
-        blake2b: its checksum, in hexadecimal digits.
-    """
+    """What is said of a member: its lines or vectors, uncompressed bytes, and checksum in hexadecimal digits."""
 
     rows: int
     bytes: int
@@ -91,13 +85,7 @@ class Member(Value):
 
 @dataclass(frozen=True)
 class Contents(Value):
-    """What is in an exported file.
-
-    Args:
-        schema: the declared fields.
-        manifests: of the groups, each after those that it is made from.
-        members: by name.
-    """
+    """What is in an exported file; the manifest of a group comes after those of the groups that it is made from."""
 
     schema: Schema = field(default_factory=Schema)
     manifests: tuple[Manifest, ...] = ()
@@ -203,10 +191,6 @@ def export_store(corpus: Corpus, path: str | Path, tell: Tell = lambda member, r
 
     What is written: documents, sources, nodes of all groups with their lineage, reader lists, declared fields,
     manifests and vectors. Memory does not grow with the number of nodes, but for a key of each.
-
-    Args:
-        path: of the file.
-        tell: is told how far it is.
 
     Raises:
         StoreError: the store cannot be read, the file is there already, or holds metadata that JSON does not have.

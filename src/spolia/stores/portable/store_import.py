@@ -55,11 +55,6 @@ def import_store(path: str | Path, corpus: Corpus, tell: Tell = lambda member, r
     It has the same documents, sources, nodes, vectors and reader lists in the same order; what is derived is built. Who
     is interrupted repeats it: until the end there is an empty store.
 
-    Args:
-        path: of the file.
-        corpus: where nothing is, or an empty store.
-        tell: is told how far it is.
-
     Raises:
         StoreCorrupt: the file is cut off, changed, or something else; nothing was imported.
         StoreTooNew: a newer version wrote it.

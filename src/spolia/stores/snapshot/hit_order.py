@@ -13,7 +13,6 @@ def best_hits(found: Iterable[tuple[int, float]], top_k: int, ids: Ids | None = 
     Args:
         found: keys and scores; all that score as the last one which is wanted, else the order decides which of them is
             in.
-        top_k: how many, at most.
         ids: is asked where scores are equal: these go by id, which is made of what a node is; by key without it.
 
     >>> best_hits([(1, 0.5), (2, 0.7), (3, 0.5)], 2)

@@ -253,11 +253,8 @@ _DOCUMENTS = Kind(sql.WHOLE_RECORDS, sql.DEAD_WHOLE_RECORDS, sql.LAST_WHOLE_RECO
 class Records:
     """What is known of the nodes of a group at a generation, for filters and access.
 
-    Args:
         ask: runs a statement and gives its rows.
         group: name of the group; None for the documents themselves.
-        inherited: what the documents are described by, at the same generation.
-        schema: the declared fields.
         before: those of an earlier generation of the group which is still kept.
     """
 
@@ -286,12 +283,7 @@ class Records:
         return Records(self._ask, self._group, inherited, schema, self)
 
     def allowed(self, audiences: frozenset[int] | None, filter: Filter | None) -> Allowed:
-        """The nodes of these audiences that fulfil a filter.
-
-        Args:
-            audiences: None for all.
-            filter: None for all.
-        """
+        """The nodes of these audiences that fulfil a filter; None stands for all."""
         if audiences is None and filter is None:
             return Allowed(self.keys)
         wanted = narrowed(filter)

@@ -49,7 +49,6 @@ class Stats(Value):
 
     Args:
         generation: the published generation; it counts publications.
-        documents: different documents.
         sources: number of sources by status: `indexed`, `failed`.
         nodes: number of nodes by group.
         vectors: number of vectors by embedder; those of nodes that are gone are kept for when they return.

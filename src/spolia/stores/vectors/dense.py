@@ -113,12 +113,7 @@ class MappedFile:
 
 
 def open_checked(path: Path, magic: bytes, size: Callable[[dict[str, Any]], int], checked: bool) -> MappedFile:
-    """Map a segment into memory.
-
-    Args:
-        size: bytes of the body that the header promises.
-        checked: read all of it and compare the checksum.
-    """
+    """Map a segment into memory; `size` gives the bytes that its header promises, `checked` compares the checksum."""
     data = np.asarray(np.memmap(path, dtype=np.uint8, mode="r")) if path.stat().st_size else np.zeros(0, np.uint8)
     header, start = _header(path, data, magic)
     hashes_end = start + header["count"] * HASH_BYTES

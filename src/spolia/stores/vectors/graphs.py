@@ -47,7 +47,6 @@ class Quantization:
     """How the vectors of one segment are coded.
 
     Args:
-        metric: of the vectors.
         mean: float32[d], taken off; zeros for dot products.
         scale: codes for 1.
     """
@@ -110,10 +109,6 @@ def graph_path(folder: Path, segment: int, metric: Metric, settings: HNSW) -> Pa
 
 class VectorGraph:
     """An opened graph.
-
-    Args:
-        path: its file.
-        segment: of the segment that it is over.
 
     Raises:
         StoreCorrupt: the file is damaged, or of another segment.

@@ -127,10 +127,6 @@ class VectorPlaces:
     """Where the vectors of the live nodes of a group stand at a generation.
 
     Args:
-        opened: the store.
-        group: name of the group.
-        embedder: that made the vectors.
-        generation: at which.
         rows: for each node its key, the segment of its vector and the row in it; by key.
         segments: those that there are, by number, and their checksums: when the last one was damaged, its number is
             given again.

@@ -134,7 +134,6 @@ class GraphSearch:
 
     Args:
         placed: the vectors; of length 1 for the cosine.
-        metric: `cosine`, `dot` or `euclidean`.
         graphs: for each segment, gives its graph, or None while there is none; asked at each search.
         expansion: candidates that are kept while searching (ef).
     """

@@ -23,9 +23,6 @@ def accepted(embedder: str, count: int, vectors: Vectors | Sequence[Vectors], kn
     """The vectors as float32[count, d].
 
     Args:
-        embedder: that gave them.
-        count: how many there should be.
-        known: numbers in a vector, if that is known.
         unit: insist on the length 1, or 0 for a text that the embedder does not know at all.
 
     Raises:
@@ -163,11 +160,7 @@ class SegmentWriter:
             self._write(embedder)
 
     def flush(self, above: int | None = DEFAULT_INDEX.above) -> None:
-        """Write what was collected, and join segments as `joined` says.
-
-        Args:
-            above: rows from which a segment has a graph; None for no graphs.
-        """
+        """Write what was collected, and join segments as `joined` says; from `above` rows on they have a graph."""
         for embedder in self._pending:
             self._write(embedder)
             self._merge(embedder, above)
@@ -227,7 +220,6 @@ def joined(rows: Mapping[int, int], above: int | None, small: int, many: int) ->
     fast, and a row gets into another graph some few times. Small segments are joined where there are many.
 
     Args:
-        rows: for each segment, how many it has.
         above: rows from which a segment has a graph; None for no graphs.
         small: rows below which a segment is small.
         many: small segments that are too many.

@@ -35,7 +35,6 @@ def package(blob: Blob, kind: str, needs: str) -> Iterator[zipfile.ZipFile]:
     """The archive that a document is; whatever goes wrong while it is open is told as damage of the document.
 
     Args:
-        kind: of document, for messages.
         needs: how the name of a part begins that this kind of document has.
 
     Raises:

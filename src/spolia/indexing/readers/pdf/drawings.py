@@ -59,9 +59,7 @@ def pictures_of(
     """The pictures of a page, and the number of those that were passed over.
 
     Args:
-        size: width and height of the page.
         text: whether the page has text; if not, a picture that fills it is the scan of a page.
-        data: whether the bytes are wanted.
     """
     kept: dict[Area, Picture] = {}
     dropped = 0
@@ -137,8 +135,6 @@ class Drawn:
     """What was found on a page.
 
     Attributes:
-        across: rules from left to right.
-        down: rules from top to bottom.
         pictures: where they stand, with PDFium's object; it is gone when the page is closed.
         passed_over: whether there are so many objects that some were not looked at.
     """

@@ -26,7 +26,6 @@ class PdfFile:
     """A PDF that is open.
 
     Attributes:
-        pdf: the document of PDFium.
         form: its form, which must be there before a page is; None without fields.
         kind: of the form, as PDFium numbers it; 0 for none.
     """

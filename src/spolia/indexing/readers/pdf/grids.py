@@ -18,11 +18,7 @@ _MOST_RULES = 400
 
 @dataclass(frozen=True)
 class Grid:
-    """Rules that belong together.
-
-    Args:
-        across, down: the rules. Without those that go down, columns have to be found in the text.
-    """
+    """Rules that belong together. Without those that go down, columns have to be found in the text."""
 
     across: tuple[Rule, ...]
     down: tuple[Rule, ...] = ()
@@ -135,12 +131,7 @@ Homes = dict[tuple[int, int], tuple[int, int]]
 
 @dataclass(frozen=True)
 class CellGrid:
-    """The rules around a possible table and the lines of text between them.
-
-    Args:
-        grid: the rules.
-        lines: letters at one height, from top to bottom.
-    """
+    """The rules around a possible table and the lines of text between them, from top to bottom."""
 
     grid: Grid
     lines: Sequence[Row]

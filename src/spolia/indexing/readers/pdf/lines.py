@@ -52,8 +52,6 @@ class PageLine:
     """A line: what it says, without blanks around; a mark at its end where a word goes on in the next.
 
     Args:
-        text: its characters.
-        area: where they stand.
         at: number of its first character on the page, for PDFium; -1 for what does not come from there.
         size: of its letters, in points; 0 where nobody asked.
         bold: whether they are; known only where it matters.

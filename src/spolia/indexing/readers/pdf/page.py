@@ -103,7 +103,6 @@ class PageText:
     """A page, written.
 
     Args:
-        written: its text and the places of its lines.
         spots: tables and pictures, in the order of the text.
         styled: lines that may be headings.
         sizes: number of characters of each size.
@@ -172,10 +171,7 @@ class PdfPage:
 
     Args:
         lines: in the order in which a person reads them; rows of tables among them.
-        pictures: in the order of the file.
-        dropped: what was seen and not read, and how many.
         blank: whether there is nothing on it at all.
-        why: it could not be read, if it could not.
     """
 
     lines: Sequence[PageLine] = ()

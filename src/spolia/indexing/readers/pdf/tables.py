@@ -52,11 +52,9 @@ _MOST_CELLS = 5_000
 
 @dataclass(frozen=True)
 class PageTable:
-    """A table on a page.
+    """A table on a page; every row has the same number of cells.
 
     Args:
-        rows: what its cells say; as many in every row.
-        areas: where each row stands.
         letters: numbers of the characters that belong to it.
     """
 

@@ -24,7 +24,6 @@ class Linked:
     """The pictures of one document, by what it calls them.
 
     Args:
-        uri: of the document.
         inside: gives the bytes of what its package has under a name; None for nothing. What is outside is not fetched.
 
     Attributes:

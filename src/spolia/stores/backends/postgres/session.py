@@ -50,9 +50,6 @@ class _TextsBack(TextLoader):
 class Patient(psycopg.Connection[Any]):
     """A connection that ends when its server says nothing for too long, as one does that hangs: what a statement may
     take is counted by the server, and this machine knows only whether the other one is there.
-
-    Attributes:
-        patience_s: how long to wait for what is asked next.
     """
 
     patience_s: float = math.inf
@@ -84,11 +81,7 @@ def _limited(gen: Any, seconds: float) -> Any:
 
 
 def connected(address: Address, timeout_s: float, *settings: str) -> Patient:
-    """A connection that commits each statement, under a name that says which process of which machine has it.
-
-    Args:
-        timeout_s: what a statement may take, seconds.
-    """
+    """A connection that commits each statement, under a name that says which process of which machine has it."""
     options = [f"statement_timeout={int(timeout_s * 1000)}", "lock_timeout=30000", *settings]
     given = pq.Conninfo.parse(address.server.encode())
     theirs = next((found.val.decode() for found in given if found.keyword == b"options" and found.val), "")

@@ -63,8 +63,6 @@ class WriterLock:
     """The right to write to a store; whoever else wants it waits, then learns the pid of the holder.
 
     Args:
-        store: its folder.
-        timeout_s: how long to wait, seconds.
         name: of another right than that to write.
     """
 
