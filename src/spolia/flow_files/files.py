@@ -105,7 +105,7 @@ def load_definition(
     given: Mapping[str, Any] | None = None,
     operators: Iterable[Operator[Any, Any] | type] = (),
 ) -> Definition:
-    """What a file says that a node group is made of. Nothing that it names is imported, and nothing is run or opened.
+    """What a file says that a node group is made of, FlowFileError if it describes none. It runs, imports and opens nothing.
 
     Args:
         source: a path, or the text itself.

@@ -53,10 +53,8 @@ class Passage:
 def clues(
     question: str, passages: Sequence[Passage], analyzer: Analyzer, cosines: Sequence[float] | None = None
 ) -> list[Clues]:
-    """The clues of every sentence, in the order of the passages, best passage first.
-
-    Args:
-        cosines: of each sentence with the question, in the same order; None without an embedder.
+    """The clues of every sentence, in the order of the passages, best passage first. `cosines` are those of each
+    sentence with the question, None without an embedder.
     """
     terms = [[analyzer.terms(sentence) for sentence in passage.sentences] for passage in passages]
     asked = _Asked(question, analyzer, [frozenset(own) for found in terms for own in found])

@@ -182,10 +182,8 @@ class _Alike:
 
 
 def _with_two_meanings(rankings: Sequence[Ranking], held: Sequence[dict[str, Hit]]) -> set[str]:
-    """Ids that two stores have given to different texts, of different uris: these are two documents.
-
-    Args:
-        held: the first hit of each id, by ranking.
+    """Ids that two stores have given to different texts, of different uris: these are two documents. `held` has the
+    first hit of each id, by ranking.
     """
     found: set[str] = set()
     before: dict[str, Hit] = {}

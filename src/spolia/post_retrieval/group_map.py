@@ -48,9 +48,7 @@ def _holds(large: Node, small: Node) -> bool:
 
 def showing(hit: Hit, text: str, parts: tuple[Node, ...] = ()) -> Hit:
     """The hit with another text shown in the place of its node's; citations point to what was found all the same.
-
-    Args:
-        parts: the stretches of the node that the text is made of, where that is known.
+    `parts` are the stretches of the node that the text is made of, if known.
 
     >>> hit = showing(Hit(Node("n", "One. Two."), 1.0), "Two.")
     >>> hit.node.text, [node.text for node in hit.found]

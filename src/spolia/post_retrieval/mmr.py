@@ -58,10 +58,7 @@ class ByVectors:
 class ByWords:
     """|A ∩ B| / |A ∪ B| of the words of two texts; how relevant a hit is, its score tells, on a scale from 0 to 1.
 
-    Two texts without words are the same.
-
-    Args:
-        scores: of the hits, best first.
+    Two texts without words are the same. Scores are of the hits, best first.
     """
 
     def __init__(self, texts: Sequence[str], scores: Sequence[float]) -> None:

@@ -26,7 +26,7 @@ _BOUNDS = {">=": "at_least", "gte": "at_least", "<=": "at_most", "lte": "at_most
 
 
 def condition_of(written: Any, schema: Schema, depth: int = 0) -> Condition:
-    """The condition that is written.
+    """The condition that is written; FilterError if it is none, saying what to write.
 
     Args:
         written: a field, what it is compared by and a value or a list of values; `{"any": [...]}`, `{"all": [...]}`

@@ -41,10 +41,8 @@ def min_max(scores: Sequence[float]) -> tuple[list[float], float]:
 def theoretical_min_max(scores: Sequence[float], minimum: float) -> tuple[list[float], float]:
     """(s - m) / (max - m) with m the least score that the retriever could give; absent 0. No score above m: all 1.
 
-    Keeps what min-max loses: how much better the best is than the worst found.
-
-    Args:
-        minimum: m, -1 for a cosine, 0 for BM25. Scores below it are taken as m.
+    Keeps what min-max loses: how much better the best is than the worst found. m (`minimum`) is -1 for a cosine, 0 for
+    BM25; scores below it are taken as m.
 
     >>> theoretical_min_max([4.0, 3.0], 0.0)
     ([1.0, 0.75], 0.0)

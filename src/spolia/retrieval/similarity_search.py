@@ -30,12 +30,7 @@ Scores: TypeAlias = tuple[float, ...]
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """A query and what it is compared with.
-
-    Args:
-        query: its text, or its vector float32[d].
-        candidates: nodes, or their vectors float32[n, d].
-    """
+    """A query, its text or vector float32[d], and what it is compared with: nodes, or their vectors float32[n, d]."""
 
     query: str | Vectors
     candidates: Sequence[Node] | Vectors

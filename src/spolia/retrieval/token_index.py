@@ -95,11 +95,7 @@ EMBEDDED_AT_ONCE, WRITTEN_AT_ONCE, COMPARED_AT_ONCE = 64, 2_048, 256
 
 @dataclass(frozen=True, eq=False)
 class TokenIndex:
-    """Where the token vectors of each node are.
-
-    Args:
-        hashes: of the texts of all nodes, in the order of their keys.
-    """
+    """Where the token vectors of each node are; `hashes` of the texts of all nodes, in the order of their keys."""
 
     hashes: Sequence[bytes]
     kept: TokenVectorFiles

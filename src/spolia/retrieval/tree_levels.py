@@ -16,12 +16,7 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """The nodes of a group, and for each the number of its ancestor.
-
-    Args:
-        keys: int64[n], ascending.
-        above: int64[n].
-    """
+    """The nodes of a group (`keys` int64[n], ascending), and for each the number of its ancestor (`above` int64[n])."""
 
     keys: Keys
     above: Numbers

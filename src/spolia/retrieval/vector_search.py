@@ -111,7 +111,7 @@ def refuse_other(group: NodeGroup, snapshot: Snapshot, embedder: Embedder | Spar
 def best(
     snapshot: Snapshot, group: NodeGroup, query: Query, embedder: Embedder | None, allowed: Allowed, top_k: int
 ) -> list[tuple[int, float]]:
-    """Keys and scores of the best allowed nodes, best first, ties by node id.
+    """Keys and scores of the best allowed nodes, best first, ties by node id. QueryError for an empty query.
 
     Args:
         embedder: one that the group was embedded with; None for BM25, which finds only what shares a term with the

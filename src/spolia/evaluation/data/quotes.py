@@ -17,11 +17,7 @@ _UNSPACED = re.compile(f"[{UNSPACED}]")
 
 @dataclass(frozen=True)
 class Located(Value):
-    """Where passages stand: each in one document or in several, at one place or at several.
-
-    Args:
-        documents: what is searched instead of the passages.
-    """
+    """Where passages stand, at one or several places of `documents`, which are searched instead of the passages."""
 
     documents: tuple[Document, ...]
     quotes: Mapping[str, tuple[Quote, ...]]

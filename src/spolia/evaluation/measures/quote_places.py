@@ -140,10 +140,8 @@ class GoldPlaces:
 
 
 def placed(places: Sequence[GoldPlace], item: Item, share: float) -> GoldPlaces:
-    """Look for the gold of an item at places, best first: once through them, whatever is measured then.
-
-    Args:
-        share: how much of a quote must be seen, from 0 (any character) to 1 (all of it).
+    """Look for the gold of an item at places, best first: once through them, whatever is measured then. Of a quote a
+    `share` must be seen, from 0 (any character) to 1 (all of it).
     """
     wanted = {one for group in item.gold for one in group if isinstance(one, str)}
     sought: dict[str, list[QuoteCoverage]] = {}

@@ -36,7 +36,7 @@ def checked_revision(model: str, revision: str) -> None:
 
 
 def folder_of(model: str, revision: str) -> Path:
-    """The folder with a model's files, which are fetched from the hub if they are not there.
+    """The folder with a model's files, fetched from the hub if they are not there; WeightsError if it cannot be had.
 
     Args:
         model: a folder; with a revision a repository of the hub.

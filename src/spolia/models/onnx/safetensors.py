@@ -17,7 +17,7 @@ MAX_HEADER_BYTES = 100 * 2**20
 
 
 def read(path: Path) -> dict[str, npt.NDArray[np.float32]]:
-    """The float32 tensors of a file, by name, mapped into memory: read when used, shared among processes."""
+    """The float32 tensors by name, memory-mapped (read when used, shared by processes); WeightsError if malformed."""
     import numpy as np
 
     size = path.stat().st_size

@@ -51,7 +51,7 @@ class Walk:
 
 
 def walk(graph: NodeGraph, ranking: Ranking) -> Walk:
-    """Where a search along a graph begins; StoreError for hits of another group than the graph's."""
+    """Where a search along a graph begins; StoreError for hits of another group, FilterError for an undeclared field."""
     import numpy as np
 
     _refuse_others(graph, ranking.hits)
@@ -208,11 +208,7 @@ class PersonalisedPageRank(Operator[Ranking, Ranking]):
 
 
 def pagerank(links: Links, restart: Numbers, damping: float) -> Numbers:
-    """The probability float64[n] to be at each node.
-
-    Args:
-        restart: r, float64[n] with sum 1.
-    """
+    """The probability float64[n] to be at each node; `restart` is r, float64[n] with sum 1."""
     import numpy as np
 
     count, sources = len(links.keys), links.sources

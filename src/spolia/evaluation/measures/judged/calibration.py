@@ -110,11 +110,7 @@ class LabelledAnswer(Value):
 
 @dataclass(frozen=True)
 class Calibration(Value):
-    """What a judge says of labelled answers.
-
-    Args:
-        rows: of each answer its id, its label and the verdict, None where the judge could not tell.
-    """
+    """What a judge says of labelled answers: `rows` of id, label and verdict, None where it could not tell."""
 
     measure: str
     agreement: Agreement
