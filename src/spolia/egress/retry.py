@@ -41,7 +41,7 @@ def asked_s(headers: Mapping[str, str]) -> float:
 
 
 def patiently(ask: Callable[[], T], *, retries: int = 3, wait_s: float = 0.5, max_wait_s: float = 60.0) -> T:
-    """Ask a server, and again after a while where that may help; EgressFailed if the last attempt fails so.
+    """Ask a server, and again after a while where that may help; the last EgressFailed is raised.
 
     Args:
         ask: raises `EgressFailed` where another attempt may succeed, but for `EgressLate`.

@@ -105,7 +105,7 @@ def load_definition(
     given: Mapping[str, Any] | None = None,
     operators: Iterable[Operator[Any, Any] | type] = (),
 ) -> Definition:
-    """What a file says that a node group is made of, FlowFileError if it describes none. It runs, imports and opens nothing.
+    """What a file says that a node group is made of; FlowFileError if it describes none. Nothing is imported or run.
 
     Args:
         source: a path, or the text itself.

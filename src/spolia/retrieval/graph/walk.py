@@ -51,7 +51,7 @@ class Walk:
 
 
 def walk(graph: NodeGraph, ranking: Ranking) -> Walk:
-    """Where a search along a graph begins; StoreError for hits of another group, FilterError for an undeclared field."""
+    """Where a search along a graph begins; StoreError for hits of another group, FilterError for unknown fields."""
     import numpy as np
 
     _refuse_others(graph, ranking.hits)
