@@ -24,7 +24,7 @@ class Quality(Value):
 
     Args:
         sources: files, and what stands in them.
-    given_up: failed files that are not tried again until they change.
+        given_up: failed files that are not tried again until they change.
         ocr_pages: whose text was recognised in their picture.
         chunks: nodes of the main group.
         tables: that keep their cells.

@@ -23,7 +23,8 @@ SAMPLED = 16
 class GroupCount:
     """What one group would take; equal texts and pictures count once.
 
-    tokens: of the texts, one for three bytes.
+    Attributes:
+        tokens: of the texts, one for three bytes.
         known: texts and pictures whose vectors are there already.
         sample: some of the texts, by embedder.
     """

@@ -171,7 +171,7 @@ class GroupBuild:
     """How one group grows: what its manifest says, with the objects that do it.
 
     Args:
-        parent: of whose nodes.
+        parent: the group whose nodes are transformed.
         ref: whose nodes the transform sees beside; empty for none.
         reach: whether that which makes it could be reached in this run.
     """

@@ -253,9 +253,9 @@ _DOCUMENTS = Kind(sql.WHOLE_RECORDS, sql.DEAD_WHOLE_RECORDS, sql.LAST_WHOLE_RECO
 class Records:
     """What is known of the nodes of a group at a generation, for filters and access.
 
-    ask: runs a statement and gives its rows.
-    group: name of the group; None for the documents themselves.
-    before: those of an earlier generation of the group which is still kept.
+    Args:
+        group: name of the group; None for the documents themselves.
+        before: those of an earlier generation of the group, which is still kept.
     """
 
     def __init__(
