@@ -244,10 +244,8 @@ _OTHER = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
 
 
 def backend_of(address: str) -> Backend:
-    """The truth at an address: the path of a folder, or `postgresql://user@host/database?schema=name`.
-
-    Raises:
-        StoreError: it begins like the address of something else.
+    """The store at the path of a folder, or at `postgresql://user@host/database?schema=name`; StoreError for another
+    scheme.
 
     >>> str(backend_of("/srv/notes.spolia"))
     '/srv/notes.spolia'

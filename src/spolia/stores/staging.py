@@ -57,13 +57,7 @@ class Spilled(Iterable[Any]):
 
 @dataclass
 class _Change:
-    """One staged change.
-
-    Args:
-        uris: the sources that must be as they were.
-        document: id of the document that must be as it was.
-        is_new: the document is put for the first time.
-    """
+    """One staged change, and the sources and the document that must still be as they were when it is committed."""
 
     apply: Callable[..., object]
     given: Iterable[Any]

@@ -29,11 +29,7 @@ if TYPE_CHECKING:
 
 
 class Writer(Draft):
-    """The one that may write to a store; made by `Corpus.writer`.
-
-    Attributes:
-        mended: what was found damaged and was built again, in words.
-    """
+    """The one that may write to a store; made by `Corpus.writer`. `mended` says what was damaged and built again."""
 
     def __init__(self, store: Backend, timeout_s: float) -> None:
         self.store = store
@@ -299,10 +295,7 @@ class Writer(Draft):
                 self._connection.execute(sql.DROP_UNMADE, (key, group))
 
     def note_unmade(self, document: str, reasons: Mapping[str, str]) -> None:
-        """Note which groups could not be made of a document, by its id, and why; they stay noted until it is changed.
-
-        Args:
-            reasons: by group; an empty one takes back what was noted.
+        """Note by group why it could not be made of a document, until that changes; an empty reason takes a note back.
         """
         with self._transaction.change():
             fail_point("unmade.write")

@@ -22,10 +22,8 @@ class Mark:
 
 
 class LayoutTable:
-    """A table whose cells are written one after the other, for what is read from beginning to end.
-
-    Attributes:
-        is_plain: whether it holds no other table; the outer one of two is how a page is arranged, and no region.
+    """A table whose cells are written one after the other. `is_plain` is False if it holds another table: then it only
+    arranges the page and is no region.
 
     >>> layout = Layout()
     >>> table = LayoutTable(layout)
@@ -77,10 +75,7 @@ class LayoutTable:
 
 
 class Layout:
-    """A text that grows.
-
-    Attributes:
-        exact: above 0, blanks are kept as they are.
+    """A text that grows; while `exact` is above 0, blanks are kept as they are.
 
     >>> layout = Layout()
     >>> layout.write("One "), layout.write(" two"), layout.gap(BLANK_LINE), layout.write(" three ")

@@ -66,10 +66,7 @@ def events(
 
 
 def tree(data: bytes, uri: str) -> Element:
-    """The tree of a small document; see `events`.
-
-    Raises:
-        DocumentError: as for `events`, and for elements that are nested too deep.
+    """The tree of a small document; DocumentError as for `events`, and if elements are nested too deep.
 
     >>> tree(b"<a><b>One &amp; two</b></a>", "a.xml")[0].text
     'One & two'

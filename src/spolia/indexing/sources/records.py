@@ -139,10 +139,7 @@ def scalars(value: object) -> tuple[Scalar, ...]:
 
 
 def uri_of(prefix: str, key: object) -> str:
-    """The uri of a row or an item.
-
-    Raises:
-        DocumentError: its key is too long, or is none.
+    """The uri of a row or an item; DocumentError if its key is too long or not valid.
 
     >>> uri_of("sql://notes/", "a 1"), uri_of("sql://notes/", "a\\n%")
     ('sql://notes/a 1', 'sql://notes/a%0A%25')

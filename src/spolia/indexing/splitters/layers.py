@@ -24,11 +24,8 @@ LABEL = 80
 
 
 class Unit(NamedTuple):
-    """A stretch of text, `text[start:end]` without the blanks around it.
-
-    Args:
-        label: says what its parts are parts of, if it must be cut.
-        alone: it shares no window with its neighbours.
+    """A stretch `text[start:end]` without blanks around it. If it is cut, `label` names what its parts belong to; one that
+    is `alone` shares no window with its neighbours.
     """
 
     start: int

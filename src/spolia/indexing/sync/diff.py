@@ -234,14 +234,7 @@ UNKNOWN = "files of no known format"
 
 @dataclass
 class ContainerContents:
-    """All that is in one container, however deep: it counts together.
-
-    Args:
-        whole: uri of the container that is in no other one.
-
-    Attributes:
-        unread: number of files that no reader knows, by suffix.
-    """
+    """All that is in the container `whole`, however deep: it counts together."""
 
     whole: str
     limits: ArchiveLimits = LIMITS
@@ -305,13 +298,7 @@ def _item(blob: Blob, reader: FileReader, container: SourceRow) -> FetchItem:
 
 @dataclass(frozen=True)
 class ContainerResult:
-    """What became of a container.
-
-    Args:
-        parts: number of the files in it that a reader knows, with those within them.
-        unknown: number of the others.
-        problem: why not all of it could be unpacked; None if all was.
-    """
+    """What became of a container; `parts` counts the files that a reader knows, at any depth, `unknown` the others."""
 
     parts: int = 0
     unknown: int = 0

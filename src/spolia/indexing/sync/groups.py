@@ -128,11 +128,7 @@ class RequestedGroups:
         return GroupBuild(manifest.group, transform, *lineage, embedders, reach)
 
     def refuse_changed(self, manifests: dict[str, Manifest]) -> None:
-        """Refuse to go on with groups of the store that would be made otherwise by now.
-
-        Raises:
-            ManifestMismatch: the code, models or prompts of one have changed since it was built.
-        """
+        """Raise ManifestMismatch if code, models or prompts of a group have changed since it was built."""
         for manifest in self._changed(manifests):
             raise ManifestMismatch(
                 f"Group {manifest.group!r} was made by {manifest.transform}, whose code, models or prompts have "
@@ -311,11 +307,7 @@ class Batch:
         return counted.nodes
 
     def _put(self, filed: BatchItem, one: GroupNodes | None) -> DocumentReport:
-        """Store a document and what could be made of it; None where it is there already.
-
-        Raises:
-            Unreadable: no group could be made of it.
-        """
+        """Store a document and what could be made of it; None if it is there. Unreadable if no group was made."""
         document, counted = filed.reading.document, NodeCount(self._embedder)
         self.counted.add(document.id)
         if one is None and not self.writer.holds(document):  # what was there has gone with what its source held

@@ -29,9 +29,6 @@ class LinkedImages:
     stay closed. Whoever may read the document would see the picture too, so that it is shown only where all of them may
     read its file. What a document has seen of each picture is kept in its report: where that is another by now, it is
     read again.
-
-    Args:
-        found: what there is; what is no folder has nothing beside its documents.
     """
 
     found: FileListing

@@ -94,11 +94,7 @@ class DocumentLabels:
         return kept.get(uri, ())
 
     def meta(self, uri: str) -> Meta:
-        """The caller's fields; a name with several values stands there several times.
-
-        Raises:
-            DocumentError: the caller's function failed, or gave something else.
-        """
+        """The caller's fields, one entry for each value; DocumentError if the caller's function gave none."""
         if self.metadata is None:
             return ()
         if uri not in self._metas:
@@ -309,11 +305,7 @@ class MetadataDiff:
         return self.held.is_free(document.id, document.readers) and there in (None, document.meta)
 
     def gives_other_readers(self, row: SourceRow, uri: str = "") -> bool:
-        """Whether only the reader list was another one, so that nothing has to be cut again.
-
-        Args:
-            uri: where the source is by now, if that is elsewhere.
-        """
+        """Whether only the reader list was another one, so that nothing is cut again. `uri`: of a moved source."""
         if not self._is_described(row, uri or row.uri) or self.held.is_shared(row.document):
             return False  # another source may have another list: this one's becomes a document of its own
         readers = self.labels.readers(uri or row.uri)

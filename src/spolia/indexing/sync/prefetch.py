@@ -266,11 +266,7 @@ class Prefetch:
         return made
 
     def parts(self, container: Container, blob: Blob) -> Iterator[Blob]:
-        """What stands in a container, one after the other; large parts are copies in the spool folder.
-
-        Raises:
-            DocumentError: it cannot be unpacked.
-        """
+        """What stands in a container, large parts as copies; DocumentError if it cannot be unpacked."""
         if self._is_apart(container, blob.size):
             yield from self.executor.parts(container, blob)
             return

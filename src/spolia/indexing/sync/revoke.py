@@ -28,11 +28,7 @@ class Revoked:
 def revoke(
     writer: AnyWriter, found: FileListing, labels: DocumentLabels, stamps: Mapping[str, Stamp], taking: Prefetch
 ) -> Revoked:
-    """Take away what is gone, give documents the readers that they have by now, and publish that.
-
-    Args:
-        taking: reads new files that may be what is gone, under another name.
-    """
+    """Remove what is gone, update reader lists and publish that; `taking` reads new files that may be renamed ones."""
     if labels.access is None and stamps.keys() <= found.files.kept.keys():
         return Revoked()
     known = SourceDiff(writer, found, stamps, LinkedImages(found, labels), all=False)

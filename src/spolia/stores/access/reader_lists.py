@@ -76,9 +76,6 @@ class Rights:
     Indexes go by the lists of their generation; what they find is fetched by these and by those that hold now. So a
     reader who was struck off a list reads no more, whatever a run has pinned, and whoever was added to one reads with
     the next run. What was deleted since had its last list.
-
-    Args:
-        readers: all lists of the store, those of the generation at least.
     """
 
     def __init__(self, opened: OpenStore, version: StoreVersion, readers: ReaderLists) -> None:

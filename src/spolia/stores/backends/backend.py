@@ -133,11 +133,7 @@ class Backend(Protocol):
         """Whether what is open is still what is there."""
 
     def problem(self, doing: str, error: Exception) -> StoreError | None:
-        """The `StoreError` that an exception of the database or the file system stands for; None for other exceptions.
-
-        Args:
-            doing: what was being done to the store, as a participle: `opened`, `written`, `published`.
-        """
+        """The `StoreError` for an exception, or None; `doing` is a participle: `opened`, `written`, `published`."""
 
     # Generations.
 
@@ -157,11 +153,7 @@ class Backend(Protocol):
     def freeze(
         self, manifest: Manifest, base: int | None, generation: int, dead: Iterable[int], added: Iterable[Added]
     ) -> None:
-        """Make the lexical index of a group that is published durable, if it is not made by those who read it.
-
-        Args:
-            base: the generation whose index it is made from; None for from nothing.
-        """
+        """Make a published lexical index durable, unless readers make it; `base` is None to make it from nothing."""
         return
 
     def is_worn(self, manifest: Manifest, base: int, dead: int) -> bool:

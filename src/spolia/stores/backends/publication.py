@@ -237,11 +237,7 @@ class Draft:
         return ((one.hash, one.text) for one in self._lacking(group, embedder) if not one.is_picture)
 
     def unembedded_pictures(self, group: str, embedder: str) -> Iterator[tuple[Lacking, bytes]]:
-        """The nodes whose pictures have no vector by this embedder yet, with these; each picture once.
-
-        Raises:
-            StoreError: a document names a picture, and was put without it.
-        """
+        """The nodes whose pictures lack a vector by this embedder, each picture once; StoreError if one was not put."""
         pictures = self.manifests[group].by_picture
         for one in self._lacking(group, embedder) if pictures else ():
             if one.is_picture:
@@ -283,12 +279,7 @@ class Draft:
 
 
 class Transaction:
-    """Begins with the first change, so that a writer without changes writes nothing.
-
-    Attributes:
-        visible: whether it holds something that readers will see.
-        ended: whether it can be used no more, after an error or when it was closed.
-    """
+    """Begins with the first change. `visible`: readers will see a change; `ended`: it cannot be used any more."""
 
     def __init__(self, store: Backend, connection: Connection) -> None:
         self.store, self.connection = store, connection

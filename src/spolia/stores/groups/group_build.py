@@ -41,11 +41,7 @@ def embed(
     tell: Callable[[int], None] = lambda count: None,
     embedded: "Callable[[Embedder, Iterable[Texts]], Iterable[tuple[Texts, Vectors]]]" = in_turn,
 ) -> list[Unmade]:
-    """Embed what groups hold and has no vector yet.
-
-    Returns:
-        The pictures that an embedder could not read: their nodes are found by words only.
-    """
+    """Embed what has no vector yet; returns the pictures that no embedder could read, found by words only."""
     unread: list[Unmade] = []
     for growth in growths:
         for embedder in growth.embedders:

@@ -79,11 +79,7 @@ class DocumentFields(NamedTuple):
 
 
 class DocumentMetadata:
-    """What the documents of a store are described by at a generation. It is read when it is first asked for.
-
-    Attributes:
-        changed: keys of the documents that are described in another way than before, or came or went.
-    """
+    """Metadata of the documents at a generation, read on first use; `changed` are keys of those that differ or went."""
 
     def __init__(self, ask: Ask, generation: int, before: "DocumentMetadata | None" = None) -> None:
         self._ask, self.generation = ask, generation

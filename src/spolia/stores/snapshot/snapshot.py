@@ -171,11 +171,7 @@ class Snapshot:
         return document_of(row, self.readers.lists)
 
     def image(self, document: str, hash: str, access: frozenset[str] = PUBLIC) -> bytes:
-        """A picture of a document, by the hash that a region of it names.
-
-        Raises:
-            StoreError: there is none that is readable.
-        """
+        """A picture of a document, by the hash that a region names; StoreError if none is readable."""
         row = self.opened.row(sql.IMAGE, {"id": document, "hash": hash, "at": self.generation})
         if row is None or not self.rights.asker(access).may_read(document, row[1]):
             raise StoreError(

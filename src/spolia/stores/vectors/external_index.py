@@ -94,12 +94,7 @@ class AdaptedSearch:
 
 
 def follow(index: VectorIndex, added: Iterable[tuple[int, Vectors]], dead: Iterable[int]) -> None:
-    """Bring a database to where the truth is; repeated after a kill, it changes nothing twice.
-
-    Args:
-        added: keys and vectors float32[d] of the nodes that are new.
-        dead: keys of nodes that no generation needs any more.
-    """
+    """Put `added` keys with vectors float32[d] into a database and delete `dead` ones; safe to repeat after a kill."""
     for batch in in_batches(added, _BATCH):
         index.add([key for key, _ in batch], np.stack([vector for _, vector in batch]))
     for keys in in_batches(dead, _BATCH):

@@ -44,12 +44,7 @@ _LARGEST = 127
 
 @dataclass(frozen=True, eq=False)
 class Quantization:
-    """How the vectors of one segment are coded.
-
-    Args:
-        mean: float32[d], taken off; zeros for dot products.
-        scale: codes for 1.
-    """
+    """How the vectors of one segment are coded: less `mean` (float32[d], zeros for dot products), times `scale`."""
 
     metric: Metric
     mean: Vectors

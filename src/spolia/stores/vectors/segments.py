@@ -59,11 +59,7 @@ def accepted(embedder: str, count: int, vectors: Vectors | Sequence[Vectors], kn
 
 
 def refuse_other_kind(embedder: str, known: int | None, *, sparse: bool) -> None:
-    """Raise `StoreError` for dense vectors of an embedder that gave sparse ones before, and the other way round.
-
-    Args:
-        known: numbers in its vectors, 0 for sparse ones; None while it has none.
-    """
+    """Raise `StoreError` for dense vectors if an embedder gave sparse ones (`known` is 0), or the reverse."""
     if known is not None and (known == 0) is not sparse:
         there, came = ("dense", "sparse") if sparse else ("sparse", "dense")
         raise StoreError(

@@ -80,12 +80,7 @@ class _Book(NamedTuple):
 
 
 class _Pictures(Linked):
-    """The pictures of a book.
-
-    Attributes:
-        chapter: path of the chapter whose names are asked for.
-        unread: paths of those that no chapter has shown so far.
-    """
+    """The pictures of a book; `chapter` is the path of the current one, `unread` those that none has shown yet."""
 
     def __init__(self, blob: Blob, archive: zipfile.ZipFile, book: _Book) -> None:
         super().__init__(blob.uri, self._member)

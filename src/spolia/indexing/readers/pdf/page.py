@@ -100,13 +100,7 @@ class Spot:
 
 @dataclass(frozen=True)
 class PageText:
-    """A page, written.
-
-    Args:
-        spots: tables and pictures, in the order of the text.
-        styled: lines that may be headings.
-        sizes: number of characters of each size.
-    """
+    """A page, written; `styled` are lines that may be headings, `sizes` counts the characters of each size."""
 
     written: Written
     spots: tuple[Spot, ...] = ()
@@ -167,12 +161,7 @@ def _said(lines: Sequence[PageLine]) -> str:
 
 @dataclass(frozen=True)
 class PdfPage:
-    """What was read.
-
-    Args:
-        lines: in the order in which a person reads them; rows of tables among them.
-        blank: whether there is nothing on it at all.
-    """
+    """What was read of a page: its lines in reading order, rows of tables among them."""
 
     lines: Sequence[PageLine] = ()
     pictures: Sequence[Picture] = ()

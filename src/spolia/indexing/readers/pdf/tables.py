@@ -52,11 +52,7 @@ _MOST_CELLS = 5_000
 
 @dataclass(frozen=True)
 class PageTable:
-    """A table on a page; every row has the same number of cells.
-
-    Args:
-        letters: numbers of the characters that belong to it.
-    """
+    """A table on a page; every row has the same number of cells, and `letters` are the numbers of its characters."""
 
     rows: tuple[tuple[str, ...], ...]
     areas: tuple[Area, ...]

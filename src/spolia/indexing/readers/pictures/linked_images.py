@@ -26,10 +26,6 @@ class Linked:
     Args:
         inside: gives the bytes of what its package has under a name; None for nothing. What is outside is not fetched.
 
-    Attributes:
-        images: that were got, by hash.
-        elsewhere: number of the names behind which no picture was got.
-
     >>> pictures = Linked("a.html", lambda name: b"GIF8" * 50 if name == "a.gif" else None)
     >>> [bool(pictures.named(name)) for name in ("a.gif", "https://example.org/b.gif")], pictures.elsewhere
     ([True, False], 1)

@@ -193,11 +193,7 @@ def _bring_up_to_date(store: Path, *, is_writable: bool) -> None:
 
 @contextmanager
 def translated(store: Path, doing: str) -> Iterator[None]:
-    """Turn what SQLite, the file system and tantivy raise into a `StoreError` that says what to do.
-
-    Args:
-        doing: what was being done to the store, as a participle: `opened`, `written`, `published`.
-    """
+    """Turn what SQLite, the file system and tantivy raise into a `StoreError`; `doing` is a participle, as `opened`."""
     try:
         yield
     except ERRORS as error:

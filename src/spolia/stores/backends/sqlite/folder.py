@@ -60,11 +60,7 @@ _POLL_S = 0.02
 
 
 class WriterLock:
-    """The right to write to a store; whoever else wants it waits, then learns the pid of the holder.
-
-    Args:
-        name: of another right than that to write.
-    """
+    """The right to write to a store, or the one called `name`; whoever waits too long learns the pid of the holder."""
 
     def __init__(self, store: Path, timeout_s: float, name: str = LOCK) -> None:
         self._pid = os.getpid()
