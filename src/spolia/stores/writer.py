@@ -295,8 +295,7 @@ class Writer(Draft):
                 self._connection.execute(sql.DROP_UNMADE, (key, group))
 
     def note_unmade(self, document: str, reasons: Mapping[str, str]) -> None:
-        """Note by group why it could not be made of a document, until that changes; an empty reason takes a note back.
-        """
+        """Note by group why it could not be made of a document, until that changes; an empty reason takes it back."""
         with self._transaction.change():
             fail_point("unmade.write")
             key = self._known_key(document)

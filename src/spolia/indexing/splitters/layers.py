@@ -24,8 +24,8 @@ LABEL = 80
 
 
 class Unit(NamedTuple):
-    """A stretch `text[start:end]` without blanks around it. If it is cut, `label` names what its parts belong to; one that
-    is `alone` shares no window with its neighbours.
+    """A stretch `text[start:end]` without blanks around it. If it is cut, `label` names what its parts belong to; one
+    that is `alone` shares no window with its neighbours.
     """
 
     start: int
