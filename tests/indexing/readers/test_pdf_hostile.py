@@ -160,7 +160,7 @@ def test_pages_that_are_claimed_and_not_there_are_not_counted_without_end() -> N
 
 
 def test_one_page_a_hundred_thousand_times_is_refused_when_it_is_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spolia.indexing.readers.pdf.reader._MOST_CHARACTERS", 50_000)
+    monkeypatch.setattr("spolia.indexing.readers.pdf.document._MOST_CHARACTERS", 50_000)
     page = lines(60, 700, *["word " * 18] * 40)
     data = pdf([Sheet(page)])
     kid = data[data.index(b"/Kids [") + 7 : data.index(b"] /Count")]

@@ -10,9 +10,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from pypdfium2 import PdfiumError, raw
+from pypdfium2 import PdfDocument, PdfiumError, raw
 
-from spolia.errors import DocumentError, EncryptedDocument, MissingExtra
+from spolia.errors import DocumentError, EncryptedDocument
 from spolia.indexing.readers.pdf.lines import NO_TEXT
 from spolia.indexing.readers.reader import Blob
 from spolia.types import Heading
@@ -56,28 +56,22 @@ class PdfFile:
 def opened(blob: Blob, passwords: tuple[tuple[str, str], ...] = ()) -> Iterator[PdfFile]:
     """The file, read from its path where it has one; what fails while it is open is a `DocumentError`. `passwords`:
     patterns of uris, each with the name of an environment variable; the first that fits counts."""
-    try:
-        import pypdfium2
-    except ImportError as error:
-        raise MissingExtra("pdf", "pypdfium2", f"Reading {blob.uri}") from error
     if not blob.size:
         raise DocumentError(f"{blob.uri} is no PDF: it has 0 bytes. Put the whole file there, or take it away.")
     file = PdfFile(blob, passwords)
     try:
         yield file
-    except (pypdfium2.PdfiumError, ValueError, OSError, OverflowError, RecursionError) as error:
+    except (PdfiumError, ValueError, OSError, OverflowError, RecursionError) as error:
         raise damaged(blob, error) from error
     finally:
         file.close()
 
 
 def _document(blob: Blob, passwords: tuple[tuple[str, str], ...]) -> Any:
-    import pypdfium2
-
     name = next((name for pattern, name in passwords if fnmatchcase(blob.uri, pattern)), "")
     try:
-        return pypdfium2.PdfDocument(_source(blob), password=os.environ.get(name) or None, autoclose=True)
-    except pypdfium2.PdfiumError as error:
+        return PdfDocument(_source(blob), password=os.environ.get(name) or None, autoclose=True)
+    except PdfiumError as error:
         if getattr(error, "err_code", None) == _PASSWORD:
             raise _locked(blob, name) from error
         raise damaged(blob, error) from error

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby, pairwise
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spolia.indexing.readers.hyphenation import HYPHEN
-from spolia.indexing.readers.pdf.geometry import Area
-from spolia.indexing.readers.pdf.lines import PageLine
 from spolia.types import Value
+
+if TYPE_CHECKING:
+    from spolia.indexing.readers.pdf.lines import PageLine
 
 _PROGRAM = "tesseract"
 _INSTALL = "apt-get install tesseract-ocr, brew install tesseract, or https://tesseract-ocr.github.io"
@@ -36,7 +37,7 @@ class Recognised(Value):
         why: nothing was found, if something went wrong.
     """
 
-    lines: tuple[PageLine, ...] = field(default=(), compare=False)
+    lines: "tuple[PageLine, ...]" = field(default=(), compare=False)
     sure: float = 0.0
     why: str = ""
 
@@ -118,7 +119,10 @@ def _recognised(table: str, scale: float) -> Recognised:
     return Recognised(tuple(_marked([line for line in found if line.text])), sure)
 
 
-def _line(words: list[list[str]], scale: float) -> Iterator[PageLine]:
+def _line(words: list[list[str]], scale: float) -> "Iterator[PageLine]":
+    from spolia.indexing.readers.pdf.geometry import Area
+    from spolia.indexing.readers.pdf.lines import PageLine
+
     if fmean(float(fields[10]) for fields in words) < _LEAST_SURE:
         return
     areas = [
@@ -128,7 +132,7 @@ def _line(words: list[list[str]], scale: float) -> Iterator[PageLine]:
     yield PageLine(_UNSPACED.sub("", " ".join(fields[11].strip() for fields in words)), Area.around(areas))
 
 
-def _marked(lines: list[PageLine]) -> list[PageLine]:
+def _marked(lines: "list[PageLine]") -> "list[PageLine]":
     """A hyphen at the end of a line before a small letter is the mark of a broken word."""
     for line, following in pairwise(lines):
         if following.text[0].islower():
