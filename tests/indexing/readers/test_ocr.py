@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from spolia.errors import DocumentError, MissingExtra
+from spolia.errors import DocumentError
 from spolia.indexing.readers.pdf.reader import PdfReader
 from spolia.indexing.readers.pictures.image import ImageReader
 from spolia.indexing.readers.pictures.ocr import Ocr
@@ -216,9 +216,3 @@ def test_damaged_pictures_say_what_was_there(data: bytes) -> None:
     with pytest.raises(DocumentError, match=r"a\.png is no picture that can be read: .*begins with") as found:
         ImageReader().read(Blob("a.png", data))
     assert " at 0x" not in str(found.value)
-
-
-def test_a_picture_without_pillow_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "PIL", None)
-    with pytest.raises(MissingExtra, match=r"spolia\[images\]"):
-        ImageReader().read(Blob("a.png", b"\x89PNG"))

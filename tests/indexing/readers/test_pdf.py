@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
-from spolia.errors import DocumentError, EncryptedDocument, MissingExtra
+from spolia.errors import DocumentError, EncryptedDocument
 from spolia.indexing.readers.hyphenation import joined_words
 from spolia.indexing.readers.pdf.reader import PdfReader
 from spolia.indexing.readers.reader import Blob, Reading
@@ -225,9 +224,3 @@ def test_ten_thousand_pages() -> None:
     reading = read(pdf_of([[f"Page {number}.", "It has two lines."] for number in range(1, 10_001)]))
     assert len(reading.document.pages) == 10_000
     assert reading.document.text[reading.document.pages[9_998] :].startswith("Page 9999.")
-
-
-def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pypdfium2", None)
-    with pytest.raises(MissingExtra, match=r"spolia\[pdf\]"):
-        read(pdf_of([["Text."]]))
