@@ -65,7 +65,7 @@ class WithinRows(Operator[Query, Query]):
 
     >>> from spolia.core.function import step
     >>> @step
-    ... def selected(query: Query) -> Rows:
+    ... def selected(query: Query) -> QueryRows:
     ...     return QueryRows(("sku",), (("A7",), ("B2",)), "SELECT sku FROM product WHERE price < 10")
     >>> WithinRows(selected, "sku")(Query("waterproof boots")).filter
     AnyOf(field='sku', values=('A7', 'B2'))

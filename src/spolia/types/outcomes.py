@@ -37,8 +37,9 @@ class Failure(Value):
     @classmethod
     def of(cls, error: Exception, step: str = "") -> "Failure":
         """The failure that an exception stands for."""
-        said = " ".join((str(error), *getattr(error, "__notes__", ())))
-        return cls(type(error).__name__, said, step, error)
+        said, notes = str(error), getattr(error, "__notes__", ())
+        said += "." if notes and said[-1:].isalnum() else ""
+        return cls(type(error).__name__, " ".join((said, *notes)), step, error)
 
     def raised(self) -> Exception:
         """The exception, to be raised again."""

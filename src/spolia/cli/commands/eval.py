@@ -113,7 +113,9 @@ def evaluate(
     for path in report or ():
         written(found, path, traces)
     alone = found.flows[0].json() if len(found.flows) == 1 else {}  # then what is said of it stands at the top
-    screen.give(**found.json() | alone, chosen=chosen[0] if len(chosen) == 1 else dict(zip(flows, chosen, strict=True)))
+    screen.give(
+        **alone | found.json() | alone, chosen=chosen[0] if len(chosen) == 1 else dict(zip(flows, chosen, strict=True))
+    )
     _show(screen, found)
     return Exit.PARTLY if any(one.failures for one in found.flows) else Exit.DONE
 
