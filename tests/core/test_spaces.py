@@ -169,7 +169,7 @@ def test_failures_stay_in_their_row_through_every_combinator() -> None:
             rows = flow.batch([1, -1, 1])
             assert [rows[0], rows[2]] == [right, right]
             assert isinstance(rows[1], Failure)
-            assert rows[1].message.startswith("-1 is below zero In the step fragile: ")
+            assert rows[1].message.startswith("-1 is below zero. In the step fragile: ")
         assert Branch(fragile, doubled, min_arms=1).batch([1, -1]) == [(1, 2), (-2,)]
         states = Loop(Up(), max_steps=2).batch([Count(0), Count(-1), Count(5, stop="answered")])
     assert [states[0], states[2]] == [Count(2, stop="cap"), Count(5, stop="answered")]
