@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +49,14 @@ def machine() -> dict[str, Any]:
         "load": round(os.getloadavg()[1], 1),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
+        "commit": commit(Path(__file__).parent),
     }
+
+
+def commit(checkout: Path) -> str:
+    """The version that a checkout has, with a plus where files differ from it; empty where git does not tell."""
+    asked = ["git", "describe", "--always", "--abbrev=7", "--dirty=+", "--exclude=*"]
+    return subprocess.run(asked, cwd=checkout, capture_output=True, text=True).stdout.strip()
 
 
 def _processor() -> str:

@@ -35,10 +35,13 @@ NAMES = (
     "vectors",
     "store",
     "million",
+    "workers",
+    "fusion",
     "kills",
     "concurrent_sync",
     "measures",
     "experiments",
+    "score_rows",
 )
 WITH_PEERS = ("steps", "imports", "bm25", "documents", "pdf")
 
