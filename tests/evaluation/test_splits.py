@@ -10,7 +10,7 @@ import pytest
 from spolia.core.function import step
 from spolia.errors import DataError
 from spolia.evaluation.data.dataset import PARTS, DataSet, counted, part_of
-from spolia.evaluation.data.usage_log import Look, Looks, Marks, is_same, marks_of
+from spolia.evaluation.data.usage_log import LogEntry, Marks, UsageLog, is_same, marks_of
 from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.measures.registry import parse_measures
 from spolia.types import Item, Query, Ranking
@@ -43,7 +43,7 @@ def test_a_question_and_its_twin_that_cannot_be_answered_are_in_the_same_part() 
     assert all(part_of(one) == part_of(other) for one, other in twins)
     assert {part_of(one) for one, _ in twins} == set(PARTS)
     tuned = {part_of(one): one for one, _ in twins}["tune"]
-    seen = Looks(None).at([Item(tuned, "?")], {"a": "a"}, ["R@5"])
+    seen = UsageLog(None).at([Item(tuned, "?")], {"a": "a"}, ["R@5"])
     assert seen.chose_by(f"{tuned}-unanswerable")
 
 
@@ -63,58 +63,60 @@ def test_a_part_is_drawn_from_like_a_whole(data: DataSet) -> None:
 SET, OTHER = (marks_of([Item(f"{name}{n}", f"Who is {n}?") for n in range(200)]) for name in ("q", "x"))
 
 
-def look(part: str, *flows: str, data: Marks = SET, of: str = "", declared: bool = False) -> Look:
-    return Look(data, part, tuple((one, one) for one in flows), of or f"{part} {flows}", declared)
+def entry(part: str, *flows: str, data: Marks = SET, of: str = "", declared: bool = False) -> LogEntry:
+    return LogEntry(data, part, tuple((one, one) for one in flows), of or f"{part} {flows}", declared)
 
 
-def parts(looks: Looks, of: Look) -> set[str]:
-    """The parts of the looks that take questions away."""
-    return {one.part for one in looks.chosen_on(of)}
+def parts(usage_log: UsageLog, of: LogEntry) -> set[str]:
+    """The parts of the entries that take questions away."""
+    return {one.part for one in usage_log.chosen_on(of)}
 
 
 def test_what_was_chosen_on_is_remembered(tmp_path: Path) -> None:
-    looks = Looks(tmp_path / "new" / "looks.jsonl")
-    assert parts(looks, look("all", "a")) == set()
-    looks.note(look("tune", "a", "b"))
-    looks.note(look("select", "b"))
-    assert parts(looks, look("all", "a")) == parts(looks, look("all", "its variant")) == {"tune"}
-    looks.note(look("select", "b", declared=True))
-    assert parts(looks, look("all", "a")) == {"tune", "select"}
-    assert parts(looks, look("select", "a")) == parts(looks, look("all", "a", data=OTHER)) == set()
+    usage_log = UsageLog(tmp_path / "new" / "looks.jsonl")
+    assert parts(usage_log, entry("all", "a")) == set()
+    usage_log.note(entry("tune", "a", "b"))
+    usage_log.note(entry("select", "b"))
+    assert parts(usage_log, entry("all", "a")) == parts(usage_log, entry("all", "its variant")) == {"tune"}
+    usage_log.note(entry("select", "b", declared=True))
+    assert parts(usage_log, entry("all", "a")) == {"tune", "select"}
+    assert parts(usage_log, entry("select", "a")) == parts(usage_log, entry("all", "a", data=OTHER)) == set()
 
 
 def test_who_compares_on_all_questions_has_looked_at_those_to_report_on(tmp_path: Path) -> None:
-    looks = Looks(tmp_path / "looks.jsonl")
-    looks.note(look("all", "a"))
-    assert parts(looks, look("report", "a")) == set()
-    assert looks.before(look("report", "a")) == 0
-    looks.note(look("all", "a", "b"))
-    assert [(one.chose_by("q1"), one.chose_by("q3")) for one in looks.chosen_on(look("report", "a"))] == [(True, False)]
-    assert parts(looks, look("report", "c")) == parts(looks, look("all", "a", "b", "c")) == set()
-    assert looks.before(look("report", "c")) == looks.before(look("all", "a", "b", "c")) == 1
-    assert looks.before(look("all", "a", "b")) == 0
+    usage_log = UsageLog(tmp_path / "looks.jsonl")
+    usage_log.note(entry("all", "a"))
+    assert parts(usage_log, entry("report", "a")) == set()
+    assert usage_log.before(entry("report", "a")) == 0
+    usage_log.note(entry("all", "a", "b"))
+    assert [(one.chose_by("q1"), one.chose_by("q3")) for one in usage_log.chosen_on(entry("report", "a"))] == [
+        (True, False)
+    ]
+    assert parts(usage_log, entry("report", "c")) == parts(usage_log, entry("all", "a", "b", "c")) == set()
+    assert usage_log.before(entry("report", "c")) == usage_log.before(entry("all", "a", "b", "c")) == 1
+    assert usage_log.before(entry("all", "a", "b")) == 0
 
 
 def test_a_look_at_some_questions_takes_these_away_and_says_which_it_was(tmp_path: Path) -> None:
     items = [Item(f"q{i}", f"What is {i}?", gold=(("p1",),)) for i in range(40)]
     tune = [item for item in items if part_of(item.id) == "tune"]
-    looks, measures = Looks(tmp_path / "looks.jsonl", marks_of(items), "tune"), parse_measures("R@5")
-    Experiment({"finds": nothing}, tune[:3], measures).run(looks=looks)
-    whole = Looks(looks.path, marks_of(items))
-    Experiment(nothing, [item for item in items if item not in tune[:3]], measures).run(looks=whole)
+    usage_log, measures = UsageLog(tmp_path / "looks.jsonl", marks_of(items), "tune"), parse_measures("R@5")
+    Experiment({"finds": nothing}, tune[:3], measures).run(usage_log=usage_log)
+    whole = UsageLog(usage_log.path, marks_of(items))
+    Experiment(nothing, [item for item in items if item not in tune[:3]], measures).run(usage_log=whole)
     with pytest.raises(
         DataError, match=r"3 of 40 questions were tuned on.*last 20\d\d-.* 3 questions of the part tune: finds"
     ):
-        Experiment(nothing, items, measures).run(looks=whole)
+        Experiment(nothing, items, measures).run(usage_log=whole)
     assert whole.forget(marks_of([Item("x", "Who?")])) == 0
     assert whole.forget(marks_of(items)) == 1
-    assert Experiment(nothing, items, measures).run(looks=whole).tuned == 0
+    assert Experiment(nothing, items, measures).run(usage_log=whole).tuned == 0
 
 
 def test_a_look_without_a_list_of_questions_is_at_all_of_its_part(tmp_path: Path) -> None:
-    looks = Looks(tmp_path / "looks.jsonl")
-    looks.note(look("tune", "a", "b"))
-    (found,) = looks.chosen_on(look("all", "a"))
+    usage_log = UsageLog(tmp_path / "looks.jsonl")
+    usage_log.note(entry("tune", "a", "b"))
+    (found,) = usage_log.chosen_on(entry("all", "a"))
     assert [found.chose_by(f"q{n}") for n in (1, 2, 3, 4)] == [False, False, True, True]
 
 
@@ -149,11 +151,11 @@ def test_a_data_set_is_the_same_where_questions_were_added_or_taken_away(kept: i
 
 
 def test_the_same_experiment_counts_once(tmp_path: Path) -> None:
-    looks = Looks(tmp_path / "looks.jsonl")
+    usage_log = UsageLog(tmp_path / "looks.jsonl")
     for _ in range(3):
-        looks.note(look("report", "a", of="x1", declared=True))
-    looks.note(look("report", "a", of="x2", declared=True))
-    assert looks.before(look("report", "a", of="x3")) == 2
+        usage_log.note(entry("report", "a", of="x1", declared=True))
+    usage_log.note(entry("report", "a", of="x2", declared=True))
+    assert usage_log.before(entry("report", "a", of="x3")) == 2
     with (tmp_path / "looks.jsonl").open("a") as file:
         file.write('{"data": "set", "par')
-    assert looks.before(look("report", "a", of="x3")) == 2
+    assert usage_log.before(entry("report", "a", of="x3")) == 2

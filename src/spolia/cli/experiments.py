@@ -19,7 +19,7 @@ from spolia.core.operator import Operator
 from spolia.errors import DataError, MissingExtra, WeightsError
 from spolia.evaluation.data.dataset import DataSet, drawn, part_of
 from spolia.evaluation.data.passage_store import cache_folder, indexed
-from spolia.evaluation.data.usage_log import LOOKS, TUNED, Looks, Marks, marks_of
+from spolia.evaluation.data.usage_log import LOOKS, TUNED, Marks, UsageLog, marks_of
 from spolia.evaluation.experiment.execution import Told
 from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.gate import gate
@@ -95,7 +95,9 @@ class EvaluationRun:
         ready = self.ready(names, measures)
         experiment = Experiment(ready.flows, ready.items, ready.measures, data=ready.data.name, **how)
         with self._asking(ready, anew=again) as (run, told):
-            found = experiment.run(run=run, path=save or kept_in(), again=again, looks=self._looks(ready), told=told)
+            found = experiment.run(
+                run=run, path=save or kept_in(), again=again, usage_log=self._usage_log(ready), told=told
+            )
             asked = found.table.asked
             if kept := found.n * len(found.flows) - asked:
                 whole = f"{asked:,} asked now" if asked else "nothing was asked"
@@ -111,7 +113,7 @@ class EvaluationRun:
         refuse_what_decides_nothing(ready.measures, **decides)
         experiment = Experiment(ready.flows, ready.items, ready.measures, data=ready.data.name, by=(), overlap=overlap)
         with self._asking(ready) as (run, told):
-            _, written = gate.recorded(experiment, run=run, path=kept_in(), told=told, looks=self._looks(ready))
+            _, written = gate.recorded(experiment, run=run, path=kept_in(), told=told, usage_log=self._usage_log(ready))
         return written
 
     def gated(self, name: str, before: Baseline, **how: Any) -> Gate:
@@ -127,8 +129,8 @@ class EvaluationRun:
         with self._asking(ready) as (run, told):
             return gate.gate(experiment, before, **how, run=run, path=kept_in(), told=told)
 
-    def _looks(self, ready: EvaluationSetup) -> Looks:
-        return Looks(kept_in() / LOOKS, ready.marks, self.given.split)
+    def _usage_log(self, ready: EvaluationSetup) -> UsageLog:
+        return UsageLog(kept_in() / LOOKS, ready.marks, self.given.split)
 
     @contextmanager
     def _asking(self, ready: EvaluationSetup, *, anew: bool = False) -> Iterator[tuple[Run, Told]]:

@@ -27,7 +27,7 @@ def problems(snapshot: "Snapshot") -> list[str]:
     return [*found, *_lacks(snapshot), *groups]
 
 
-def truth_problems(connection: Connection) -> Iterator[str]:
+def backend_problems(connection: Connection) -> Iterator[str]:
     """What is wrong within `corpus.db`."""
     try:
         for (said,) in connection.execute(sql.INTEGRITY):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from spolia.errors import DataError, MeasureError
-from spolia.evaluation.measures.judged.calibration import calibrated, labelled_in
+from spolia.evaluation.measures.judged.calibration import calibrated, read_labelled_answers
 from spolia.evaluation.measures.judged.citation_support import SupportRecall
 from spolia.evaluation.measures.judged.g_eval import GEval
 from spolia.evaluation.measures.judged.ragas import Correctness, Faithfulness
@@ -32,7 +32,7 @@ def test_kappa_and_confusion_are_what_one_works_out_by_hand(tmp_path: Path) -> N
     told = ["right"] * 5 + ["wrong"] * 4 + ["odd"]
     labels = [1, "yes", True, 1, 0, "no", 0, 0, 1, 1]
     rows = [row(n, said, label) for n, (said, label) in enumerate(zip(told, labels, strict=True))]
-    found = calibrated(Correctness(judge), labelled_in(file(tmp_path, *rows)))
+    found = calibrated(Correctness(judge), read_labelled_answers(file(tmp_path, *rows)))
     # by hand: of nine, 4 and 3 are the same; people say yes 5 times, and so does the judge
     assert found.agreement.observed == pytest.approx(7 / 9)
     assert found.agreement.kappa == pytest.approx((7 / 9 - 41 / 81) / (1 - 41 / 81))
@@ -44,10 +44,12 @@ def test_kappa_and_confusion_are_what_one_works_out_by_hand(tmp_path: Path) -> N
 def test_a_score_counts_as_the_nearest_label(tmp_path: Path) -> None:
     passages = {"passages": ["He worked for Nokia."]}
     half = ScriptedModel((("<statements", "1: yes\n2: no"), ("", "He worked.\nHe slept.")))
-    labelled = labelled_in(file(tmp_path, row(0, "x", 1, **passages), row(1, "y", 0, **passages)))
+    labelled = read_labelled_answers(file(tmp_path, row(0, "x", 1, **passages), row(1, "y", 0, **passages)))
     assert {said for *_, said in calibrated(Faithfulness(half), labelled).rows} == {1.0}
     grades = ScriptedModel((("", "4", "4", "5"),))
-    graded = labelled_in(file(tmp_path, *(row(n, "x", grade, **passages) for n, grade in enumerate((1, 2, 4, 5)))))
+    graded = read_labelled_answers(
+        file(tmp_path, *(row(n, "x", grade, **passages) for n, grade in enumerate((1, 2, 4, 5))))
+    )
     assert [said for *_, said in calibrated(GEval(grades, samples=3), graded).rows] == [4.0] * 4
 
 
@@ -57,7 +59,7 @@ def test_marks_in_an_answer_cite_its_passages(tmp_path: Path) -> None:
         row(0, "", 1, answer="He was paid [2].", passages=["It rained.", "Nokia paid him."]),
         row(1, "", 0, answer="He was paid [1].", passages=["It rained.", "Nokia paid him."]),
     ]
-    assert calibrated(SupportRecall(judge), labelled_in(file(tmp_path, *rows))).agreement.observed == 1
+    assert calibrated(SupportRecall(judge), read_labelled_answers(file(tmp_path, *rows))).agreement.observed == 1
 
 
 @pytest.mark.parametrize(
@@ -74,16 +76,16 @@ def test_marks_in_an_answer_cite_its_passages(tmp_path: Path) -> None:
 )
 def test_what_is_no_label_is_named_with_its_line(tmp_path: Path, rows: list[dict[str, Any]], says: str) -> None:
     with pytest.raises(DataError) as error:
-        labelled_in(file(tmp_path, *rows))
+        read_labelled_answers(file(tmp_path, *rows))
     assert says in str(error.value)
 
 
 def test_what_cannot_be_judged_is_refused(tmp_path: Path) -> None:
-    labelled = labelled_in(file(tmp_path, row(0, "x", 1, answers=[])))
+    labelled = read_labelled_answers(file(tmp_path, row(0, "x", 1, answers=[])))
     with pytest.raises(MeasureError, match="does not apply to 'a0': it needs 'answers'"):
         calibrated(Correctness(ScriptedModel(("yes",))), labelled)
     whole: Any = parse_measure("BLEU")
     with pytest.raises(MeasureError, match="BLEU says nothing of a single answer"):
         calibrated(whole, labelled)
     with pytest.raises(DataError, match="There is no file"):
-        labelled_in(tmp_path / "none.jsonl")
+        read_labelled_answers(tmp_path / "none.jsonl")

@@ -52,7 +52,7 @@ def calibrate(
     """
     from spolia.cli.experiments import kept_in
     from spolia.cli.flow_parts import judging, model_at
-    from spolia.evaluation.measures.judged.calibration import calibrated, labelled_in
+    from spolia.evaluation.measures.judged.calibration import calibrated, read_labelled_answers
     from spolia.evaluation.measures.registry import parse_measures
     from spolia.journal import Runs
     from spolia.models.onnx.minilm import MiniLM
@@ -61,7 +61,7 @@ def calibrate(
     screen = Screen(json=json)
     reader = model_at(llm, model)
     wanted = parse_measures(measures, llm=judging(reader), embedder=MiniLM(weights))
-    labelled = labelled_in(labels)
+    labelled = read_labelled_answers(labels)
     tell_of_measured(screen, (), wanted, reader)
     with Runs(kept_in() / "judged.db") as runs, Run(cache=runs.cache) as run, screen.progress("judging") as told:
         found, silent = [], []

@@ -103,13 +103,13 @@ def looks(
     ~/.cache/spolia. An experiment with several flows, or with --split, is a look at the questions that it asked.
     """
     from spolia.cli.experiments import kept_in
-    from spolia.evaluation.data.usage_log import LOOKS, Looks, marks_of
+    from spolia.evaluation.data.usage_log import LOOKS, UsageLog, marks_of
 
     screen, path = Screen(json=json), kept_in() / LOOKS
     data = marks_of(_data(source, form).items(stored=True))  # whatever their gold names
-    found = Looks(path).of(data)
+    found = UsageLog(path).of(data)
     if forget:
-        Looks(path).forget(data)
+        UsageLog(path).forget(data)
     rows = [{"at": one.at, "part": one.part, "questions": len(one.asked) or None} for one in found]
     listed = [row | {"flows": [name for name, _ in one.flows]} for row, one in zip(rows, found, strict=True)]
     screen.give(looks=listed, file=str(path), forgotten=forget)

@@ -18,15 +18,15 @@ ALL = "all"
 """What is looked at where the questions are of several parts."""
 MARKS = 256
 LISTED = 2_000
-"""Questions of a look that are written down one by one; a look at more is taken for one at all of its part."""
+"""Most questions of an entry that are listed one by one. An entry with more counts as one on its whole part."""
 LOOKS = "looks.jsonl"
 Marks: TypeAlias = tuple[str, ...]
 """What tells a data set apart; see `marks_of`."""
 
 
 @dataclass(frozen=True)
-class Look(Value):
-    """Some flows measured on some questions.
+class LogEntry(Value):
+    """Some flows measured on some questions: a line of the usage log.
 
     Args:
         data: which data set, by its questions.
@@ -52,7 +52,7 @@ class Look(Value):
         return self.declared or len(self.flows) > 1
 
     def chose_by(self, id: str) -> bool:
-        """Whether the question must not be reported on for it: of a look at questions of all parts, those of `report`
+        """Whether the question must not be reported on: of an entry with questions of all parts, those of `report`
         are the ones that it takes away."""
         part = REPORT if self.part == ALL else self.part
         return part_of(id) == part and (not self.asked or _short(id) in self.asked)
@@ -60,7 +60,7 @@ class Look(Value):
     def __str__(self) -> str:
         """When, at what, with which flows.
 
-        >>> print(Look((), "tune", (("a", "1f"), ("b", "2e")), "", asked=frozenset(("c4",))))
+        >>> print(LogEntry((), "tune", (("a", "1f"), ("b", "2e")), "", asked=frozenset(("c4",))))
         1970-01-01 00:00 UTC, 1 question of the part tune: a, b
         """
         when = datetime.fromtimestamp(self.at, UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -70,7 +70,7 @@ class Look(Value):
 
 
 @dataclass(frozen=True)
-class Looks:
+class UsageLog:
     """A file with a line for each experiment on a data set.
 
     Args:
@@ -79,10 +79,10 @@ class Looks:
         part: the part that was asked for.
 
     >>> import tempfile
-    >>> looks = Looks(Path(tempfile.mkdtemp()) / "looks.jsonl")
+    >>> usage_log = UsageLog(Path(tempfile.mkdtemp()) / "looks.jsonl")
     >>> data = marks_of([Item("q1", "What pulls the sea?")])
-    >>> looks.note(Look(data, "tune", (("a", "1f"), ("b", "2e")), "experiment 1"))
-    >>> print(*looks.chosen_on(Look(data, "all", (("a", "1f"),), "experiment 2")))
+    >>> usage_log.note(LogEntry(data, "tune", (("a", "1f"), ("b", "2e")), "experiment 1"))
+    >>> print(*usage_log.chosen_on(LogEntry(data, "all", (("a", "1f"),), "experiment 2")))
     1970-01-01 00:00 UTC, all questions of the part tune: a, b
     """
 
@@ -91,60 +91,60 @@ class Looks:
     part: str = ""
 
     @classmethod
-    def beside(cls, rows: str | Path | None) -> "Looks":
+    def beside(cls, rows: str | Path | None) -> "UsageLog":
         """The file beside that of an experiment; in the folder where each has its own."""
         if rows is None:
             return cls()
         return cls((Path(rows) if Path(rows).is_dir() else Path(rows).parent) / LOOKS)
 
-    def at(self, items: Sequence[Item], flows: Mapping[str, str], measures: Sequence[str]) -> Look:
-        """The look of an experiment."""
+    def at(self, items: Sequence[Item], flows: Mapping[str, str], measures: Sequence[str]) -> LogEntry:
+        """The entry of an experiment."""
         parts = {part_of(item.id) for item in items}
         part = self.part or (parts.pop() if len(parts) == 1 else ALL)
         marks = marks_of(items)
         hashes = tuple((name, digest_of(text).hex()) for name, text in flows.items())
         which = digest_of((marks, part, tuple(sorted(hashed for _, hashed in hashes)), tuple(measures)))
         asked = frozenset(_short(item.id) for item in items) if len(items) <= LISTED else frozenset[str]()
-        return Look(self.data or marks, part, hashes, which.hex(), bool(self.part), asked, time.time())
+        return LogEntry(self.data or marks, part, hashes, which.hex(), bool(self.part), asked, time.time())
 
-    def note(self, look: Look) -> None:
-        """Write down a look by which anything may be chosen; each experiment once."""
-        if self.path is None or not look.chooses:
+    def note(self, entry: LogEntry) -> None:
+        """Add an entry by which anything may be chosen; each experiment once."""
+        if self.path is None or not entry.chooses:
             return
-        if any(one.experiment == look.experiment for one in self.of(look.data)):
+        if any(one.experiment == entry.experiment for one in self.of(entry.data)):
             return
-        line = {name: getattr(look, name) for name in ("data", "part", "experiment", "at")}
-        line |= {"flows": dict(look.flows), "asked": sorted(look.asked)}
+        line = {name: getattr(entry, name) for name in ("data", "part", "experiment", "at")}
+        line |= {"flows": dict(entry.flows), "asked": sorted(entry.asked)}
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("ab", buffering=0) as file:  # one write, so that lines of two processes do not mix
             file.write(json.dumps(line).encode() + b"\n")
 
-    def chosen_on(self, look: Look) -> tuple[Look, ...]:
-        """The looks whose questions must not be reported on: those at which any flow was tuned or selected, since the
+    def chosen_on(self, entry: LogEntry) -> tuple[LogEntry, ...]:
+        """The entries whose questions must not be reported on: those at which any flow was tuned or selected, since the
         others are its variants; and those at questions of all parts where one of these flows was compared with others,
         of which the part `report` is then chosen on."""
-        if look.part in TUNED:
+        if entry.part in TUNED:
             return ()
-        flows = {hashed for _, hashed in look.flows}
-        mine = {ALL} if look.part == REPORT else set[str]()
+        flows = {hashed for _, hashed in entry.flows}
+        mine = {ALL} if entry.part == REPORT else set[str]()
         return tuple(
             one
-            for one in self.of(look.data)
+            for one in self.of(entry.data)
             if one.part in TUNED or (one.part in mine and flows.intersection(hashed for _, hashed in one.flows))
         )
 
-    def before(self, look: Look) -> int:
+    def before(self, entry: LogEntry) -> int:
         """How many other experiments have looked at the questions: at its part, or at all."""
-        parts = {look.part, ALL} if look.part != ALL else {REPORT, ALL}
-        return sum(one.part in parts for one in self.of(look.data) if one.experiment != look.experiment)
+        parts = {entry.part, ALL} if entry.part != ALL else {REPORT, ALL}
+        return sum(one.part in parts for one in self.of(entry.data) if one.experiment != entry.experiment)
 
-    def of(self, data: Marks) -> list[Look]:
-        """The looks at a data set, oldest first."""
-        return [look for _, look in self._lines() if look is not None and is_same(look.data, data)]
+    def of(self, data: Marks) -> list[LogEntry]:
+        """The entries of a data set, oldest first."""
+        return [entry for _, entry in self._lines() if entry is not None and is_same(entry.data, data)]
 
     def forget(self, data: Marks) -> int:
-        """Strike out the looks at a data set; how many these were."""
-        kept = [(text, look) for text, look in self._lines() if look is None or not is_same(look.data, data)]
+        """Delete the entries of a data set; how many these were."""
+        kept = [(text, entry) for text, entry in self._lines() if entry is None or not is_same(entry.data, data)]
         found = len(self.of(data))
         if self.path is not None and found:
             part = self.path.with_suffix(".part")
@@ -152,20 +152,20 @@ class Looks:
             part.replace(self.path)
         return found
 
-    def _lines(self) -> Iterator[tuple[str, Look | None]]:
+    def _lines(self) -> Iterator[tuple[str, LogEntry | None]]:
         if self.path is None or not self.path.is_file():
             return
         for text in self.path.read_text("utf-8", errors="replace").splitlines():
-            yield text, _look(text)
+            yield text, _entry(text)
 
 
-def _look(text: str) -> Look | None:
-    """A look from its line; None for what is none, such as the end of a line that a full disk cut off."""
+def _entry(text: str) -> LogEntry | None:
+    """An entry from its line; None for a damaged line, for example one that a full disk cut off."""
     try:
         line = json.loads(text)
         flows = tuple((str(name), str(hashed)) for name, hashed in line["flows"].items())
         asked = frozenset(map(str, line.get("asked", ())))
-        return Look(tuple(line["data"]), line["part"], flows, line["experiment"], asked=asked, at=float(line["at"]))
+        return LogEntry(tuple(line["data"]), line["part"], flows, line["experiment"], asked=asked, at=float(line["at"]))
     except (ValueError, LookupError, TypeError, AttributeError):
         return None
 

@@ -28,7 +28,7 @@ from spolia.evaluation.experiment.flows import (
     questions,
     refuse_other_flows,
 )
-from spolia.evaluation.experiment.gold_locations import whereabouts
+from spolia.evaluation.experiment.gold_locations import gold_locations
 from spolia.evaluation.experiment.score_store import (
     INTERRUPTED,
     MISSING,
@@ -128,7 +128,7 @@ def ask(
         refuse_other_flows(flow)
     chosen = tuple(dict.fromkeys(as_measures(measures)))
     with run, ExitStack() as stack:
-        opening, places = opened(listed), whereabouts(asked, listed)
+        opening, places = opened(listed), gold_locations(asked, listed)
         known: Known = {}
         members: dict[Path | None, list[tuple[int, Named]]] = {}
         file = None if path is None else Path(path)

@@ -8,7 +8,7 @@ from typing import Any
 
 from spolia.errors import DataError
 from spolia.evaluation.data.dataset import checked_part, part_of
-from spolia.evaluation.data.usage_log import Look, Looks
+from spolia.evaluation.data.usage_log import LogEntry, UsageLog
 from spolia.evaluation.experiment.execution import Told, ask
 from spolia.evaluation.experiment.flows import Flow, named, questions, refuse_other_flows, written
 from spolia.evaluation.experiment.results import Report, reported
@@ -127,20 +127,20 @@ class Experiment(Value):
         """Ids of the questions that a flow was tuned on."""
         return self._among(self.tuned_on)
 
-    def _among(self, parts: Sequence[str], looks: Sequence[Look] = ()) -> tuple[str, ...]:
+    def _among(self, parts: Sequence[str], entries: Sequence[LogEntry] = ()) -> tuple[str, ...]:
         ids = [item.id for item in self.asked]
-        return tuple(id for id in ids if part_of(id) in parts or any(look.chose_by(id) for look in looks))
+        return tuple(id for id in ids if part_of(id) in parts or any(entry.chose_by(id) for entry in entries))
 
-    def _refuse(self, tuned: Sequence[str], looks: Sequence[Look] = (), path: Path | None = None) -> None:
+    def _refuse(self, tuned: Sequence[str], entries: Sequence[LogEntry] = (), path: Path | None = None) -> None:
         if tuned and not self.overlap:
-            last = max(looks, key=lambda one: one.at, default=None)
-            when = f" Looked at {several(len(looks), 'time')}, last {last}; {path} says so." if last else ""
+            last = max(entries, key=lambda one: one.at, default=None)
+            when = f" Looked at {several(len(entries), 'time')}, last {last}; {path} says so." if last else ""
             n = len(self.asked)
             raise DataError(
                 f"{len(tuned)} of {several(n, 'question')} {were(n)} tuned on, or flows chosen by them, the first "
                 f"{tuned[0]!r}: what they say is too good.{when} Ask questions that nothing was chosen by, by habit "
                 "those of data.split('report') (--split report), or write overlap=True (--overlap), which the report "
-                "says. You can delete looks that chose nothing: spolia data looks DATA --forget"
+                "says. You can delete log entries that no flow was selected on: spolia data looks DATA --forget"
             )
 
     def run(
@@ -149,7 +149,7 @@ class Experiment(Value):
         run: Run | None = None,
         path: str | Path | None = None,
         again: bool = False,
-        looks: Looks | None = None,
+        usage_log: UsageLog | None = None,
         told: Told = lambda flow, done, total: None,
     ) -> Report:
         """Ask what was not asked yet, and report.
@@ -159,7 +159,7 @@ class Experiment(Value):
                 one of its own.
             path, again: see `ask`. What was asked once is never asked again, unless it met a server that was down, and
                 an interrupted experiment goes on.
-            looks: where it is written down that the questions were looked at; by default in `looks.jsonl` beside the
+            usage_log: where it is written which questions were looked at; by default in `looks.jsonl` beside the
                 file, and nowhere without one.
             told: called with the flow, how many questions it was asked so far, and of how many.
 
@@ -172,12 +172,14 @@ class Experiment(Value):
             BudgetSpent: the run's budget ends before the questions; what was answered is kept.
         """
         run = run if run is not None else Run()
-        looks = Looks.beside(path) if looks is None else looks
-        look = looks.at(self.asked, {name: written(flow) for name, flow in self.flows}, list(map(str, self.measures)))
-        chosen = looks.chosen_on(look)
+        usage_log = UsageLog.beside(path) if usage_log is None else usage_log
+        entry = usage_log.at(
+            self.asked, {name: written(flow) for name, flow in self.flows}, list(map(str, self.measures))
+        )
+        chosen = usage_log.chosen_on(entry)
         tuned = self._among(self.tuned_on, chosen)
-        self._refuse(tuned, [one for one in chosen if any(map(one.chose_by, tuned))], looks.path)
+        self._refuse(tuned, [one for one in chosen if any(map(one.chose_by, tuned))], usage_log.path)
         how: dict[str, Any] = {"run": run, "path": path, "data": self.data or "questions", "again": again, "told": told}
         table = ask(dict(self.flows), self.asked, self.measures, **how)
-        looks.note(look)  # what comes to no report was not looked at
-        return reported(self, table, run.threads).but(tuned=len(tuned), looked=looks.before(look))
+        usage_log.note(entry)  # what comes to no report was not looked at
+        return reported(self, table, run.threads).but(tuned=len(tuned), looked=usage_log.before(entry))

@@ -46,7 +46,7 @@ class GoldLocations(Value):
         return item.but(gold=gold, grades=tuple(placed.items()))
 
 
-def whereabouts(items: Sequence[Item], flows: Iterable[Flow]) -> GoldLocations:
+def gold_locations(items: Sequence[Item], flows: Iterable[Flow]) -> GoldLocations:
     """Where the gold of questions stands in the stores that flows search.
 
     Of a flow that searches no store nothing is known: what is gold there has the ids that it gives.

@@ -115,7 +115,7 @@ class Report(Value):
         tuned: how many of them a flow was tuned on or chosen by; more than 0 only where that was asked for.
         units: measures that are told times 100.
         table: scores and answers, by flow and question.
-        looked: how often these questions were looked at before; see `Looks`.
+        looked: how often these questions were looked at before; see `UsageLog`.
         notes: what else a reader must know, such as why there are no slices.
         curves: by measure and flow, the points of the curve under which the number lies.
     """

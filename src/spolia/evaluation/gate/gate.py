@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 from spolia import __version__
 from spolia.errors import DataError
-from spolia.evaluation.data.usage_log import Looks
+from spolia.evaluation.data.usage_log import UsageLog
 from spolia.evaluation.experiment.comparison import Estimates
 from spolia.evaluation.experiment.execution import Told
 from spolia.evaluation.experiment.experiment import Experiment
@@ -163,14 +163,14 @@ def recorded(
     path: str | Path | None = None,
     told: Told = lambda flow, done, total: None,
     also: Baseline | None = None,
-    looks: Looks | None = None,
+    usage_log: UsageLog | None = None,
 ) -> tuple[Report, Baseline]:
     """Run an experiment with one flow, and make a baseline of it.
 
     Args:
         run, path, told: as for `Experiment.run`.
         also: the baseline that it will be compared with, whose documents are written down too.
-        looks: as for `Experiment.run`, but by default nowhere: what is compared with itself is not chosen.
+        usage_log: as for `Experiment.run`, but by default nowhere: what is compared with itself is not chosen.
 
     Raises:
         DataError: there is more than one flow, none of the baseline's documents is there, or a flow was chosen by these
@@ -184,7 +184,9 @@ def recorded(
         held = SearchedGroups.by(flow)
         if also is not None:
             refuse_other_corpus(also, held)
-        report = experiment.run(run=run, path=path, looks=looks if looks is not None else Looks(), told=told)
+        report = experiment.run(
+            run=run, path=path, usage_log=usage_log if usage_log is not None else UsageLog(), told=told
+        )
         places = report.table.places
         cells = ((item, report.table.cell(0, at)) for at, item in enumerate(report.items))
         asked = tuple(BaselineQuestion.of(item, cell, places, held.names) for item, cell in cells)

@@ -168,7 +168,7 @@ def calibrated(
     return Calibration(str(measure), agreement(verdicts, [one.label for one in labelled]), tuple(rows))
 
 
-def labelled_in(path: Path) -> tuple[LabelledAnswer, ...]:
+def read_labelled_answers(path: Path) -> tuple[LabelledAnswer, ...]:
     """The labelled answers of a file of JSON lines, or of one array, with the fields `FIELDS`: `answers` are accepted
     ones, `passages` what the answer was made from; `[1]` in it cites the first.
     """

@@ -43,7 +43,7 @@ from spolia.stores.files import (
     shortened,
     size_of,
 )
-from spolia.stores.integrity import damaged_segments, truth_problems
+from spolia.stores.integrity import backend_problems, damaged_segments
 from spolia.stores.manifest import read
 
 if TYPE_CHECKING:
@@ -262,7 +262,7 @@ class FolderBackend:
         return said
 
     def problems(self, connection: Connection) -> Iterator[str]:
-        yield from truth_problems(connection)
+        yield from backend_problems(connection)
         yield from damaged_segments(self.folder, connection).values()
         yield from self._problems_beside(connection)
 
