@@ -53,7 +53,7 @@ def test_a_blob_in_a_file_is_read_from_there(workers: WorkerProcesses, tmp_path:
         ("crash", r"died \(SIGSEGV\).*Tried 2 times"),
         ("exit", r"died \(exit status 3\)"),
         ("abort", r"died \(SIGABRT, perhaps for want of memory: it had 400 MB\)"),
-        ("hang", r"took longer than 2 s.*Limits\(seconds="),
+        ("hang", r"took longer than 2 s.*WorkerLimits\(seconds="),
         ("fill", r"needed more than 400 MB|died"),
         ("deep", r"nested too deep"),
         ("raise salt", r"failed \(ValueError: salt\)"),

@@ -49,7 +49,7 @@ class Died(Exception):
         super().__init__(how)
         self.final, self.passes = final, passes
         option = {"seconds": "--file-seconds", "memory_mb": "--file-mb"}.get(more)
-        allow = f", allow more with sync(..., limits=Limits({more}=...), rebuild=True)" if more else ""
+        allow = f", allow more with sync(..., limits=WorkerLimits({more}=...), rebuild=True)" if more else ""
         allow += f", on the command line with {option} and --rebuild" if option else ""
         self.advice = f"Save the file again{allow}"
 
