@@ -119,7 +119,7 @@ def vectors(store: Path) -> dict[tuple[str, str], bytes]:
     snapshot = corpus.latest()
     for group in ("chunk", "below"):
         nodes = list(snapshot.all_nodes(group))
-        rows = corpus.truth.stored(snapshot, group, Apart().name).at(np.arange(len(nodes)))
+        rows = corpus.backend.stored(snapshot, group, Apart().name).at(np.arange(len(nodes)))
         found |= {(group, node.id): bits.tobytes() for node, bits in zip(nodes, rows, strict=True)}
     return found
 

@@ -362,7 +362,7 @@ def test_a_kill_loses_at_most_256_vectors(folder: Path, corpus: Corpus) -> None:
         finally:
             os._exit(0)
     assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
-    Staging(corpus.truth, WAIT_S).close()
+    Staging(corpus.backend, WAIT_S).close()
     ((_, kept),) = corpus.latest().opened.rows("SELECT embedder, count(*) FROM vectors GROUP BY embedder", ())
     assert kept >= 12 * 64 - 256 + 64
     assert sync(folder, corpus, embedder=HashingEmbedder(), workers=0).embedded <= 800 - kept

@@ -141,7 +141,7 @@ def _remove(corpus: Corpus) -> None:
 
         from spolia.stores.backends.postgres.address import address_of
 
-        shutil.rmtree(corpus.truth.folder, ignore_errors=True)
+        shutil.rmtree(corpus.backend.folder, ignore_errors=True)
         with psycopg.connect(os.environ["SPOLIA_TEST_DATABASE"]) as connection:
             connection.execute(f"DROP SCHEMA {address_of(corpus.path).schema} CASCADE")
 

@@ -171,7 +171,7 @@ def cut_a_segment(corpus: Corpus) -> None:
 def leave_vectors_behind(corpus: Corpus, texts: Sequence[str]) -> None:
     """What a writer leaves that is killed after it has made vectors durable."""
     if corpus.path.startswith(POSTGRES):
-        embedding = corpus.truth.embedding(corpus.truth.reading())
+        embedding = corpus.backend.embedding(corpus.backend.reading())
         embedding.add(EMBEDDER, [hash_of(text) for text in texts], embed(texts))
         embedding.flush()
         return
@@ -201,7 +201,7 @@ TABLES = {
 
 def tables(corpus: Corpus) -> dict[str, list[Any]]:
     """Every table, as each of the generations shows it that are kept even if nobody reads them."""
-    connection = corpus.truth.reading()
+    connection = corpus.backend.reading()
     generations = [row[0] for row in connection.execute("SELECT generation FROM generations ORDER BY generation")]
     found = {}
     for back, at in enumerate(generations[: -KEPT - 1 : -1]):

@@ -215,7 +215,7 @@ def test_a_full_disk_loses_nothing_and_can_be_read(corpus: Corpus, limit: int) -
 
 
 def test_a_full_database_loses_nothing(corpus: Corpus) -> None:
-    writer = Writer(corpus.truth, 0)
+    writer = Writer(corpus.backend, 0)
     writer._connection.execute("PRAGMA max_page_count = 60")
 
     def fill() -> None:

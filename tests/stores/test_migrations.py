@@ -156,7 +156,7 @@ def test_two_that_open_it_at_once_bring_it_up_to_date_once(earlier: Corpus, monk
 
     def open_it() -> None:
         met.wait()
-        earlier.truth.reading().close()
+        earlier.backend.reading().close()
 
     threads = [threading.Thread(target=open_it) for _ in range(2)]
     for thread in threads:

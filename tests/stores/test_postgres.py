@@ -281,7 +281,7 @@ def test_a_server_that_is_cut_off_or_goes_silent_in_the_middle_of_a_write_loses_
         write()
     assert len(found(corpus, "zeppelin")) == 10
     assert corpus.snapshot().check() == []
-    open_store._open.pop(there.truth.place, None)
+    open_store._open.pop(there.backend.place, None)
 
 
 # Locks.

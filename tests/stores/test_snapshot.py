@@ -126,7 +126,7 @@ def test_stats_count_what_is_there(corpus: Corpus) -> None:
 def test_a_reader_whose_generation_was_swept_before_it_held_it_reads_the_next(
     corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    leased = type(corpus.truth).leased
+    leased = type(corpus.backend).leased
 
     def late(store: Any, generation: int) -> Lease | None:
         if generation == 1:
@@ -136,7 +136,7 @@ def test_a_reader_whose_generation_was_swept_before_it_held_it_reads_the_next(
                     add_missing_vectors(writer)
         return leased(store, generation)
 
-    monkeypatch.setattr(type(corpus.truth), "leased", late)
+    monkeypatch.setattr(type(corpus.backend), "leased", late)
     assert corpus.snapshot().generation == 4
     assert corpus.snapshot().check() == []
 

@@ -129,7 +129,7 @@ class History:
         self.held = [*self.held[-1:], (snapshot, expected)]
         for each, then in self.held:
             assert seen(each, found_by) == then
-        fresh = latest(OpenStore(self.corpus.truth))
+        fresh = latest(OpenStore(self.corpus.backend))
         assert seen(fresh, found_by) == expected
 
 
@@ -215,7 +215,7 @@ def test_filters_and_access_are_those_of_a_plain_look(history: Sequence[tuple[Se
 def test_they_are_in_a_database_too(server: Server, history: Sequence[tuple[Sequence[Change], Condition]]) -> None:
     corpus = Corpus(server.address())
     holds(corpus, history)
-    open_store._open.pop(corpus.truth.place)
+    open_store._open.pop(corpus.backend.place)
 
 
 def test_nothing_is_read_again_that_has_not_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -188,7 +188,7 @@ def put_lines(writer: Writer, number: int) -> None:
 
 def built(corpus: Corpus, **changes: bool) -> list[str]:
     store = Path(corpus.path)
-    rows = {row[1]: row[3] for row in opened(corpus.truth).rows(sql.SEGMENTS)}
+    rows = {row[1]: row[3] for row in opened(corpus.backend).rows(sql.SEGMENTS)}
     return build_graphs(store, EMBEDDER, rows, "cosine", SETTINGS, **changes)
 
 
@@ -222,7 +222,7 @@ def test_a_damaged_graph_is_done_without_and_said(large: Corpus, monkeypatch: py
     noted: list[str] = []
     monkeypatch.setattr(segment_search, "note", noted.append)
     built(large)
-    number = opened(large.truth).rows(sql.SEGMENTS)[0][1]
+    number = opened(large.backend).rows(sql.SEGMENTS)[0][1]
     path = graph_path(graph_folder(Path(large.path), EMBEDDER), number, "cosine", SETTINGS)
     content = path.read_bytes()
     path.write_bytes(content[:500] + b"\xff" * 64 + content[564:])

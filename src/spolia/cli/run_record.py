@@ -21,7 +21,7 @@ def recorded(store: str, screen: Screen, access: Sequence[str] | None = None, *,
     corpus, who = Corpus(str(store)), tuple(access or ())
     corpus.snapshot()
     try:
-        folder = corpus.truth.folder
+        folder = corpus.backend.folder
         folder.mkdir(0o700, parents=True, exist_ok=True)  # of a store in a database it may not be there yet
         runs = Runs(folder / RUNS)
     except (StoreError, OSError) as error:

@@ -57,7 +57,7 @@ class Corpus(Value):
             address_of(self.path)
 
     @property
-    def truth(self) -> Backend:
+    def backend(self) -> Backend:
         """Where its documents, nodes and vectors are."""
         return backend_of(self.path)
 
@@ -90,7 +90,7 @@ class Corpus(Value):
 
     def exists(self) -> bool:
         """Whether something that calls itself a store is there; opening it tells whether it is one."""
-        return self.truth.exists()
+        return self.backend.exists()
 
     def create(self) -> "Corpus":
         """Make an empty store, unless there is one; returns itself.
@@ -98,7 +98,7 @@ class Corpus(Value):
         Raises:
             NotAStore: something else is there.
         """
-        self.truth.create()
+        self.backend.create()
         return self
 
     def snapshot(self) -> "Snapshot":
@@ -113,7 +113,7 @@ class Corpus(Value):
     @property
     def pinned_under(self) -> tuple[str, str]:
         """The key under which a run pins its snapshot."""
-        return "snapshot", self.truth.place
+        return "snapshot", self.backend.place
 
     def latest(self) -> "Snapshot":
         """The published generation, whatever the current run has pinned."""
@@ -121,7 +121,7 @@ class Corpus(Value):
         from spolia.stores.snapshot.snapshot import latest
 
         reach(self)
-        return latest(opened(self.truth))
+        return latest(opened(self.backend))
 
     @contextmanager
     def writer(self, timeout_s: float | None = None) -> "Iterator[Writer]":
@@ -138,7 +138,7 @@ class Corpus(Value):
         """
         from spolia.stores.writer import Writer
 
-        writer = Writer(self.truth, self.wait_s if timeout_s is None else timeout_s)
+        writer = Writer(self.backend, self.wait_s if timeout_s is None else timeout_s)
         try:
             yield writer
             writer.publish()

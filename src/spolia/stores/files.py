@@ -273,11 +273,11 @@ arm(os.environ.get("SPOLIA_FAIL_POINT", ""))
 
 
 @contextmanager
-def translated(truth: "Backend", doing: str) -> Iterator[None]:
+def translated(backend: "Backend", doing: str) -> Iterator[None]:
     """Turn what the database and the file system raise into a `StoreError` that says what to do."""
     try:
         yield
     except Exception as error:
-        if isinstance(error, StoreError) or (problem := truth.problem(doing, error)) is None:
+        if isinstance(error, StoreError) or (problem := backend.problem(doing, error)) is None:
             raise
         raise problem from error

@@ -34,7 +34,7 @@ def trace(
     from spolia.stores.corpus import Corpus
 
     screen, corpus = Screen(json=json), Corpus(store)
-    path = corpus.truth.folder / "runs.db"
+    path = corpus.backend.folder / "runs.db"
     if not path.is_file():
         there = "it has no runs.db yet. Search or ask first." if corpus.exists() else "there is no such store."
         raise StoreError(f"No runs are recorded in {store}: {there}")

@@ -165,7 +165,7 @@ def planned(
         place = Path(open.enter_context(TemporaryDirectory(prefix="spolia-")))
         taking = open.enter_context(prefetch(place, workers, limits))
         there = corpus if corpus.exists() else Corpus(place / "empty.spolia").create()
-        writer = open.enter_context(closing(DryRun(there.truth)))
+        writer = open.enter_context(closing(DryRun(there.backend)))
         if fields is not None:
             writer.declare(fields)
         before, changes = dict(writer.manifests), _Changes(writer.sources(), found, progress)

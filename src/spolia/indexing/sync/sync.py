@@ -199,12 +199,12 @@ def keep(
     wait_s = corpus.wait_s if timeout_s is None else timeout_s
     run: SyncRun | None = None
     notes: tuple[str, ...] = ()
-    with prefetch(corpus.truth.folder, workers, limits) as taking:
+    with prefetch(corpus.backend.folder, workers, limits) as taking:
         lot = found
         while run is None or run.conflicts:
             if run is not None:
                 lot, refuse = _again(found, run.conflicts), None
-            opened = builder(corpus, wait_s) if rebuild else closing(Staging(corpus.truth, wait_s))
+            opened = builder(corpus, wait_s) if rebuild else closing(Staging(corpus.backend, wait_s))
             with opened as writer:
                 labels = labels if run is None else _not_wider(labels, writer.readers(lot.uris))
                 known = writer.stamps(lot.uris)

@@ -140,7 +140,7 @@ def temporary(
         try:
             yield corpus
         finally:
-            forget(corpus.truth)
+            forget(corpus.backend)
 
 
 def _in_memory(documents: Sequence[str | Path] | Mapping[str, str] | str | Path) -> Path | None:

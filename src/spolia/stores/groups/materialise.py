@@ -119,9 +119,9 @@ def materialise(
 @contextmanager
 def builder(corpus: Corpus, wait_s: float) -> Iterator[Staging]:
     """Collects changes of groups; for one at a time, so that nothing is built twice. Others may write meanwhile."""
-    folder = corpus.truth.folder
+    folder = corpus.backend.folder
     folder.mkdir(parents=True, exist_ok=True)
-    with closing(WriterLock(folder, wait_s, BUILD_LOCK)), closing(Staging(corpus.truth, wait_s)) as staging:
+    with closing(WriterLock(folder, wait_s, BUILD_LOCK)), closing(Staging(corpus.backend, wait_s)) as staging:
         yield staging
 
 
@@ -273,7 +273,7 @@ def built(group: NodeGroup) -> "Snapshot":
             _build(group, min(LOOK_S, max(left, 0.0)))
         except GroupError:  # nobody says what it is made of: a run of `sync` may be about to
             busy = StoreBusy()
-            busy.holder = claimer(group.corpus.truth.folder)
+            busy.holder = claimer(group.corpus.backend.folder)
             if not busy.holder:
                 raise
             if left <= 0:

@@ -138,7 +138,7 @@ def _verify(path: Path, file: ZipFile, name: str, contents: Contents, tell: Tell
 def _refuse_too_large(contents: Contents, corpus: Corpus) -> None:
     """Before anything is unpacked that would fill the disk."""
     try:
-        folder = corpus.truth.folder
+        folder = corpus.backend.folder
     except NotAStore:  # a database says where what is derived goes only when it is there, and its disk is not ours
         return
     while not folder.exists():

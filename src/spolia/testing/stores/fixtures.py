@@ -191,7 +191,7 @@ class Contract:
         try:
             yield corpus if shelf is None else fill(corpus, shelf)
         finally:
-            forget(corpus.truth)
+            forget(corpus.backend)
 
 
 def refused(kind: type[SpoliaError], call: Callable[[], object]) -> str:

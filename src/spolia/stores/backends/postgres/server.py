@@ -48,7 +48,7 @@ def postgres(text: str) -> PostgresBackend:
 
 
 class PostgresBackend(Backend):
-    """The truth in a schema of a database; see `Truth`."""
+    """The truth in a schema of a database; see `Backend`."""
 
     def __init__(self, address: Address) -> None:
         self.address = address

@@ -125,7 +125,7 @@ Identity = tuple[int, int, int, int]
 
 
 class FolderBackend:
-    """The truth in a folder; see `Truth`."""
+    """The truth in a folder; see `Backend`."""
 
     def __init__(self, path: Path) -> None:
         self.folder = path
