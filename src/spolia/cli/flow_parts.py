@@ -13,6 +13,9 @@ from spolia.core.operator import Operator
 from spolia.core.wiring import fits, name_of
 from spolia.errors import FlowFileError, QueryError, WiringError
 from spolia.flow_files.built_in import BUILT_IN, choose, named
+from spolia.generation.extract import Extract
+from spolia.generation.reader import Reader
+from spolia.models.http.chat import ChatModel
 from spolia.models.onnx.minilm import MiniLM
 from spolia.models.protocols import NEXT_TOKENS, Embedder, LanguageModel
 from spolia.stores.corpus import Corpus, NodeGroup
@@ -78,16 +81,12 @@ def model_at(url: str, model: str) -> LanguageModel | None:
             "A language model needs both --llm URL and --model NAME, for example "
             "--llm http://127.0.0.1:8000/v1 --model qwen3. Its key is read from OPENAI_API_KEY."
         )
-    from spolia.models.http.chat import ChatModel
-
     return ChatModel(model, url)
 
 
 def judging(llm: LanguageModel | None) -> LanguageModel | None:
     """The model as a judge, of whom a measure may ask probabilities of tokens; whether its server states them is seen
     when it is asked."""
-    from spolia.models.http.chat import ChatModel
-
     return llm.but(capabilities=llm.capabilities | {NEXT_TOKENS}) if isinstance(llm, ChatModel) else llm
 
 
@@ -148,11 +147,7 @@ def answering(flow: Operator[Query, Any], parts: Parts) -> Operator[Query, Answe
     if not fits(Ranking, given, {}):
         raise WiringError(f"The flow gives {name_of(given)}; to ask, it must give an Answer or a Ranking.")
     if parts.llm is not None:
-        from spolia.generation.reader import Reader
-
         return flow >> with_prompts(Reader(parts.llm), parts.prompts)
-    from spolia.generation.extract import Extract
-
     analyzer = parts.chunks.corpus.snapshot().manifest(parts.chunks.name).analyzer
     return flow >> Extract(analyzer=analyzer)
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from spolia.errors import FilterError
+from spolia.filters import And, Between, Condition, Field, Not, Schema, where
+from spolia.filters.fields import Kind
 from spolia.types import Time
-
-if TYPE_CHECKING:
-    from spolia.filters import Condition, Field, Schema
-
 
 WRITTEN = re.compile(r"\s*([^=<>!]+?)\s*(>=|<=|!=|=|>|<|\bin\b)\s*([^=<>!\s].*?)\s*", re.S)
 EXAMPLES = "--where year=2020, --where 'tag in a,b', --where 'year>=2020' or --where 'file_modified>2026-01-31'"
@@ -33,15 +31,11 @@ def condition_of(written: Sequence[str], schema: Schema) -> Condition | None:
     >>> condition_of(["file_modified<=2026-01-31"], Schema())
     Between(field='file_modified', at_least=None, at_most='2026-01-31', above=None, below=None)
     """
-    from spolia.filters import And
-
     found = [_condition(text, schema) for text in written]
     return None if not found else found[0] if len(found) == 1 else And(tuple(found))
 
 
 def _condition(text: str, schema: Schema) -> Condition:
-    from spolia.filters import Between, Not, where
-
     parts = WRITTEN.fullmatch(text)
     if parts is None:
         raise FilterError(f"{text!r} is no condition. Write for example {EXAMPLES}.")
@@ -100,9 +94,6 @@ def fields_of(written: Sequence[str] | None) -> tuple[Field, ...] | None:
 
 
 def _field(text: str) -> Field:
-    from spolia.filters import Field
-    from spolia.filters.fields import Kind
-
     said, has_default, default = text.partition("=")
     name, _, written = (part.strip() for part in said.partition(":"))
     kinds: dict[str, Kind] = {one: one for one in get_args(Kind)}
