@@ -504,14 +504,11 @@ def test_a_vector_database_beside_is_refused(corpus: Corpus) -> None:
 # Kills.
 
 
-def test_killed_at_fail_points_nothing_is_lost_and_repeating_gives_the_same(
+def test_killed_at_each_fail_point_nothing_is_lost_and_repeating_gives_the_same(
     server: Server, fast_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At each of the server's own and of publishing, and at some within a transaction, which it takes back."""
     monkeypatch.setenv("SPOLIA_TEST_DATABASE", server.uri)
-    shared = [point for point in FAIL_POINTS if not point.startswith(NOT_HERE)]
-    within = [point for point in shared if not point.startswith("publish.")]
-    points = [*(point for point in shared if point.startswith("publish.")), *within[::4], *POSTGRES_FAIL_POINTS]
+    points = [*(point for point in FAIL_POINTS if not point.startswith(NOT_HERE)), *POSTGRES_FAIL_POINTS]
     end, *killed = results(fast_folder, *points)
     assert end["wrong"] == []
     assert [result["at"] for result in killed if not result["killed"]] == []
