@@ -29,6 +29,9 @@ def test_a_name_that_is_not_there_is_told_with_where_it_is() -> None:
         _ = package.BM52
     with pytest.raises(AttributeError, match=r"Write: from spolia\.retrieval import Phrase"):
         _ = package.Phrase
+    with pytest.raises(ImportError, match=r"Write: from spolia\.retrieval import Phrase"):
+        exec("from spolia import Phrase")
+    assert not hasattr(package, "Phrase")
 
 
 @pytest.mark.parametrize("package", list(stubs.packages()))

@@ -6,6 +6,7 @@ Each line of `public_names.txt` has a module below `spolia`, and the public name
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 _TABLE = Path(__file__).with_suffix(".txt").read_text()
@@ -50,6 +51,11 @@ def exports(package: str) -> tuple[Callable[[str], object], Callable[[], list[st
 
     def get(name: str) -> object:
         if name not in offered:
+            caller = sys._getframe(
+                1
+            ).f_code.co_name  # `from package import name` would drop the text of an AttributeError
+            if caller == "_handle_fromlist" and name in MODULE_OF and find_spec(f"{package}.{name}") is None:
+                raise ImportError(_absent(package, name, public), name=package)
             raise AttributeError(_absent(package, name, public), name=name, obj=sys.modules[package])
         found = getattr(import_module(offered[name]), name)
         setattr(sys.modules[package], name, found)
