@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spolia.core.codec import decode, encode
-from spolia.core.combinators import Choice, Guard, Identity, Point, Space, decide, places, settle
+from spolia.core.combinators import Best, Branch, Choice, Guard, Identity, Point, Space, decide, places, settle
 from spolia.core.function import step
-from spolia.core.operator import Operator
+from spolia.core.operator import Operator, inside
 from spolia.errors import UndecidedError, WiringError
 
 
@@ -76,19 +76,29 @@ PARTS: list[Operator[int, int]] = [
     same,
     Guard(Scale().vary(by=(1, 2))),
 ]
-OTHERS: list[Operator[int, int]] = [Plus(), same, Scale().vary(by=(3, 4)), Choice(Plus(), Scale()), FLOW]
+OTHERS: list[Operator[int, int]] = [
+    Plus(),
+    same,
+    Plus().vary(most=(3, 4)),
+    Choice(Scale(), Plus()),
+    Scale().vary("n", by=(1, 2)),
+]
 
 
 @pytest.mark.slow
+@settings(deadline=None)
 @given(
-    parts=st.lists(st.sampled_from(PARTS), min_size=1, max_size=3), other=st.sampled_from(OTHERS), how=st.integers(0, 4)
+    parts=st.lists(st.sampled_from(PARTS), min_size=1, max_size=3, unique_by=id),
+    other=st.sampled_from(OTHERS),
+    how=st.integers(0, 5),
 )
-def test_a_step_before_or_around_renames_no_place(parts: list[Operator[int, int]], other: Any, how: int) -> None:
+def test_a_step_beside_or_around_renames_no_place(parts: list[Operator[int, int]], other: Any, how: int) -> None:
     flow = parts[0]
     for part in parts[1:]:
         flow = flow >> part
     within = (
         other >> flow,
+        flow >> other,
         Guard(flow),
         Wrapped(flow),
         Guard(Wrapped(other >> flow)),
@@ -96,9 +106,105 @@ def test_a_step_before_or_around_renames_no_place(parts: list[Operator[int, int]
     )[how]
     before, after = places(flow), places(within)
     for name, place in before.items():
-        if place.name == "first" and other is FLOW:
-            continue  # a name that was given is one place
         assert after[name].values == place.values
+
+
+@dataclass(frozen=True)
+class Cut(Operator[int, int]):
+    """Takes a value from what it is given; `tag` tells which it is."""
+
+    tag: str
+    top_k: int = 9
+
+    def apply(self, value: int, /) -> int:
+        return value
+
+
+A, B, C = (Cut(tag).vary(top_k=(1, 2)) for tag in "abc")
+
+
+def taken(flow: Operator[int, int]) -> dict[str, int]:
+    """The decided value of each operator by its tag."""
+    return {op.tag: op.top_k for op in inside(flow) if isinstance(op, Cut)}
+
+
+def test_operators_of_one_kind_are_told_apart_by_what_they_are() -> None:
+    names = list(places(A >> B))
+    assert all(name.startswith("Cut.top_k#") for name in names)
+    assert list(places(A >> B >> C))[:2] == names
+    assert list(places(B >> Guard(A))) == names[::-1]
+    point = dict(zip(names, (1, 0), strict=True))
+    assert taken(decide(A >> B, point)) == taken(decide(B >> A, point)) == {"a": 2, "b": 1}
+    for swapped in (Branch(B, A) >> Best(same), Choice(B >> Wrapped(A), C, name="c")):
+        assert taken(decide(swapped, {"c": 0, **point} if "c" in places(swapped) else point)) == {"a": 2, "b": 1}
+
+
+def test_a_saved_point_is_refused_where_its_names_have_become_ambiguous_or_are_gone() -> None:
+    (name,) = places(A)
+    assert name == "Cut.top_k"
+    with pytest.raises(
+        UndecidedError, match=r"No place 'Cut.top_k'.* 2 that are called 'Cut.top_k'.*Cut.top_k#\w{8} with"
+    ):
+        decide(A >> B, {name: 1})
+    saved = dict.fromkeys(places(A >> B), 1)
+    with pytest.raises(UndecidedError, match=r"No place 'Cut.top_k#\w+' in this flow. Nearest: Cut.top_k\."):
+        decide(A, saved)
+    with pytest.raises(UndecidedError, match=r"Nearest: Cut\.top_k"):
+        decide(A, {"Cut.topk": 1})
+
+
+def test_equal_open_operators_need_names() -> None:
+    for flow in (A >> A, Guard(A, fallback=A)):
+        with pytest.raises(WiringError, match=r"Two places are called 'Cut.top_k'.*vary\(name"):
+            places(flow)
+    with pytest.raises(WiringError, match=r"Two places are called 'Plus\|Scale'.*Choice\(..., name="):
+        places(Choice(Plus(), Scale()) >> Choice(Plus(), Scale()))
+    apart = Cut("a").vary("first", top_k=(1, 2)) >> Cut("a").vary("second", top_k=(1, 2))
+    assert list(places(apart)) == ["first", "second"]
+    assert list(places(Guard(apart.steps[0], fallback=apart.steps[0]))) == ["first"]  # type: ignore[attr-defined]
+    assert set(places(A >> Choice(Cut("b"), Cut("c"), name="Cut.top_k"))) > {"Cut.top_k"}
+
+
+TAGGED: list[Operator[int, int]] = [
+    A, B, C, Guard(Cut("d").vary(top_k=(1, 2))),
+    Wrapped(Cut("e").vary(top_k=(1, 2)), (("x", Cut("f").vary(top_k=(1, 2))),)),
+    Choice(Cut("g", 1), Cut("g", 2)), Choice(Cut("h", 1), Cut("h", 2)), Cut("i").vary("own", top_k=(1, 2)),
+    Cut("j"), same, Choice(Identity(), Cut("k").vary(top_k=(1, 2)), name="l"),
+]  # fmt: skip
+
+
+@settings(deadline=None)
+@given(
+    parts=st.lists(st.sampled_from(TAGGED), min_size=1, max_size=4, unique_by=id),
+    more=st.lists(st.sampled_from(TAGGED), max_size=2, unique_by=id),
+    how=st.integers(0, 4),
+    random=st.randoms(use_true_random=False),
+)
+def test_a_saved_point_gives_equal_operators_equal_values_or_is_refused(
+    parts: list[Any], more: list[Any], how: int, random: Random
+) -> None:
+    flow = _flow_of(parts, 0)
+    point = Space(flow).draw(random)
+    changed = [*parts, *(part for part in more if part not in parts)][random.randrange(2) :]
+    random.shuffle(changed)
+    try:
+        space = Space(_flow_of(changed or parts, how))
+        found = taken(space.decide({**space.default, **point}))
+    except (UndecidedError, WiringError):
+        return
+    before = taken(Space(flow).decide(point))
+    assert {tag: before[tag] for tag in before.keys() & found.keys()} == {
+        tag: found[tag] for tag in before.keys() & found.keys()
+    }
+
+
+def _flow_of(parts: list[Any], how: int) -> Operator[int, int]:
+    """The parts one after the other, in pairs of a branch, or some of them inside others."""
+    flow = parts[0]
+    for part in parts[1:]:
+        flow = (flow >> part, Branch(flow, part) >> Best(same), Wrapped(part, (("y", flow),)),
+                Guard(flow, fallback=part), part >> Guard(flow))[how]  # fmt: skip
+    return flow  # type: ignore[no-any-return]
 
 
 def test_one_name_is_one_decision_for_several_operators() -> None:
@@ -176,7 +282,7 @@ def _is_valid(space: Space[int, int], point: Point) -> bool:
 
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
-@given(parts=st.lists(st.sampled_from(PARTS), min_size=1, max_size=3), seed=st.integers(0, 99))
+@given(parts=st.lists(st.sampled_from(PARTS), min_size=1, max_size=3, unique_by=id), seed=st.integers(0, 99))
 def test_every_point_and_neighbour_is_one_of_those_that_settling_lists(parts: list[Any], seed: int) -> None:
     flow = parts[0]
     for part in parts[1:]:

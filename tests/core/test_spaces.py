@@ -104,15 +104,17 @@ class Size(Operator[Count, float]):
 
 
 ADD = Choice(Add(1), Add(2))
+ONE, TWO = (Choice(Add(1), Add(2), name=name) for name in ("one", "two"))
 OPEN: list[tuple[Operator[int, int], int]] = [
     (Holds(ADD), 2),
     (Holds(Add(), named=(("a", ADD), ("b", Add().vary(by=(3, 4))))), 4),
     (Holds(Add()).vary(body=(ADD, Add(5))), 3),
-    (Holds(ADD).vary(named=((), (("x", ADD),))), 6),
+    (Holds(ONE).vary(named=((), (("x", TWO),))), 6),
     (Route(odd, {"odd": ADD, "even": Add().vary(by=(7, 8))}, default="odd"), 4),
-    (Guard(ADD, fallback=ADD), 4),
+    (Guard(ONE, fallback=TWO), 4),
     (Choice(Add(1), Add(1) >> Choice(Identity(), Add(3))), 3),
-    (Branch(ADD, ADD) >> Best(doubled), 4),
+    (Branch(ONE, TWO) >> Best(doubled), 4),
+    (Branch(ONE, ONE) >> Best(doubled), 2),
     (Add().vary(by=(1, 9), most=(5, 10)), 3),
     ((Add() >> Add()).vary(steps=((Add(3), ADD), (Add(4),))), 3),
 ]

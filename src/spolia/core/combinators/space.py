@@ -4,6 +4,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from functools import cached_property
 from random import Random
 from typing import Any, Generic, TypeAlias
@@ -23,9 +24,9 @@ class OpenPlace:
     """What is to be decided in a flow.
 
     Args:
-        name: stays the same when other steps are put before or around the one that has the place. It is the name that
-            you gave, or made of the operators: `BM25.top_k`, `Identity|HyDE`. Of several that would be called the same
-            the last keeps the name, and the ones before it are `BM25.top_k#2`, `#3`, counted from the end.
+        name: stays the same wherever the step stands that has the place. It is the name that you gave, or made of the
+            operators: `BM25.top_k`, `Identity|HyDE`. Where several would be called the same, each name ends in a hash
+            of the operator with its fields and candidates: `BM25.top_k#3f09a1c2`. Equal ones need names.
         values: the candidates.
         parents: the place matters only where one of these (place, index) is taken; empty if it always matters.
     """
@@ -71,6 +72,7 @@ class _Use:
 
     Args:
         path: where it stands.
+        op: the `Choice` or `Vary`.
         base: the name of the place, unless there are several of it.
         tied: the name was given, so that all uses of it are one place.
         inside: path and index of the candidate that holds it.
@@ -78,6 +80,7 @@ class _Use:
     """
 
     path: str
+    op: Operator[Any, Any]
     base: str
     tied: bool
     values: tuple[Any, ...]
@@ -92,7 +95,7 @@ class Space(Generic[In, Out]):
         flow: with `Choice` and `vary`.
 
     Raises:
-        WiringError: two places of one name have different numbers of candidates.
+        WiringError: two places of one name have different numbers of candidates, or are equal and have no name.
 
     >>> from spolia import Identity, step
     >>> @step
@@ -231,8 +234,20 @@ class Space(Generic[In, Out]):
         """The flow at a point; see `decide`."""
         for name in point:
             if name not in self.places:
-                raise UndecidedError(f"No place {name!r} in this flow. It has: {', '.join(self.places) or 'none'}.")
+                raise UndecidedError(f"No place {name!r} in this flow. {self._nearest(name)}")
         return self._decided(self.flow, "", point)
+
+    def _nearest(self, name: str) -> str:
+        """What to write for a name that is not here: the places of the same field, else those that look like it."""
+        base = name.partition("#")[0]
+        alike = [one for one in self.places if one.partition("#")[0] == base]
+        if len(alike) > 1:
+            return f"It has {len(alike)} that are called {base!r}, told apart by what they are: " + "; ".join(
+                f"{one} with {self.places[one].values!r:.80}" for one in alike
+            )
+        if near := alike or get_close_matches(name, self.places):
+            return f"Nearest: {', '.join(near)}."
+        return f"It has: {', '.join(self.places) or 'none'}."
 
     def settle(self) -> Iterator[tuple[Point, Operator[In, Out]]]:
         """Every flow with the first point that leads to it."""
@@ -314,7 +329,7 @@ def _checked(index: int, place: OpenPlace) -> int:
 def _uses(value: Any, path: str, inside: tuple[str, int] | None, without: Sequence[str] = ()) -> Iterator[_Use]:
     """What is open in an operator or in a field's value, in order, without the fields that are decided outside."""
     if isinstance(value, Choice):
-        yield _Use(path, value.name or _label(value), bool(value.name), value.options, inside)
+        yield _Use(path, value, value.name or _label(value), bool(value.name), value.options, inside)
         for index, option in enumerate(value.options):
             yield from _uses(option, _under(path, f"options.{index}"), (path, index))
     elif isinstance(value, Vary):
@@ -323,7 +338,7 @@ def _uses(value: Any, path: str, inside: tuple[str, int] | None, without: Sequen
             place, own = _under(path, f"ranges.{name}"), _own(value.body, name)
             default = next((index for index, one in enumerate(values) if one == own), 0)
             base = named.get(name, f"{_label(value.body)}.{name}")
-            yield _Use(place, base, name in named, values, inside, default)
+            yield _Use(place, value, base, name in named, values, inside, default)
             for index, one in enumerate(values):
                 yield from _uses(one, f"{place}.{index}", (place, index))
         yield from _uses(value.body, _under(path, "body"), inside, [name for name, _ in value.ranges])
@@ -344,12 +359,21 @@ def _uses(value: Any, path: str, inside: tuple[str, int] | None, without: Sequen
 
 def _names(uses: Sequence[_Use]) -> dict[str, str]:
     """The name of the place of each use by its path."""
-    taken = Counter({use.base: 1 for use in uses if use.tied})
+    called = Counter(use.base for use in uses if not use.tied) + Counter({use.base for use in uses if use.tied})
     found: dict[str, str] = {}
-    for use in reversed(uses):
-        taken[use.base] += not use.tied
-        number = 1 if use.tied else taken[use.base]
-        found[use.path] = use.base if number == 1 else f"{use.base}#{number}"
+    told: dict[str, _Use] = {}
+    for use in uses:
+        name = use.base
+        if not use.tied and called[name] > 1:
+            name += f"#{use.op.digest.hex()[:8]}"
+            if other := told.get(name):
+                raise WiringError(
+                    f"Two places are called {use.base!r}, at {other.path} and {use.path}, and nothing tells them "
+                    f"apart: both are {use.op!r:.200}. Give each a name, or both the same one to decide them together: "
+                    f"{'Choice(..., name=...)' if isinstance(use.op, Choice) else '.vary(name, ...)'}."
+                )
+            told[name] = use
+        found[use.path] = name
     return found
 
 
