@@ -16,7 +16,7 @@ from spolia.core.fingerprint.packages import IN_STEP, place_of
 from spolia.core.fingerprint.references import Reference, asks_no_model, is_constant, references
 from spolia.core.fingerprint.written import functions_of
 from spolia.core.run_context import Event, Surrounding, attempt, gather, surrounding
-from spolia.core.validation import classes_of, freeze, needed, refuse_misfits, refusing_misfits
+from spolia.core.validation import classes_of, freeze, needed, validate, with_validation
 from spolia.core.wiring import Bindings, filled, fits, name_of, parameters_of
 from spolia.errors import SpoliaError, UndecidedError, WiringError
 from spolia.types import Addressed, Answer, Failure, Query, Ranking, State, Value, digest_of, kept, qualified
@@ -60,7 +60,7 @@ class Operator(ABC, Generic[In, Out]):
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
         if own := cls.__dict__.get("__post_init__"):
-            cls.__post_init__ = refusing_misfits(own, _refuse_undeclared)  # type: ignore[method-assign]
+            cls.__post_init__ = with_validation(own, _refuse_undeclared)  # type: ignore[method-assign]
         if own := cls.__dict__.get("__init__"):
             cls.__init__ = _freezing(own)  # type: ignore[method-assign]
         stated = next(base for base in cls.__mro__ if "calls" in base.__dict__)
@@ -72,7 +72,7 @@ class Operator(ABC, Generic[In, Out]):
 
         A list in a field becomes a tuple.
         """
-        refuse_misfits(self)
+        validate(self)
         if type(self).__post_init__ is Operator.__post_init__:
             _refuse_undeclared(self)
 

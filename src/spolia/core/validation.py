@@ -17,8 +17,8 @@ _PLAIN = (type, str, bytes, int, float, tuple, list, set, dict, types.FunctionTy
 _NUMBERS: dict[type, type] = {int: Integral, float: Real}
 
 
-def refuse_misfits(value: Any, error: type[SpoliaError] = WiringError) -> None:
-    """Refuse a dataclass of which a field holds what is not declared.
+def validate(value: Any, error: type[SpoliaError] = WiringError) -> None:
+    """Raise an error if a field of a dataclass holds a value that it does not declare.
 
     Args:
         error: its kind.
@@ -27,7 +27,7 @@ def refuse_misfits(value: Any, error: type[SpoliaError] = WiringError) -> None:
         WiringError: naming the field, what it holds, and what to write.
 
     >>> from spolia.types import Span
-    >>> refuse_misfits(Span("4", 7))
+    >>> validate(Span("4", 7))
     Traceback (most recent call last):
     spolia.errors.WiringError: Span has start='4' (str). Write a whole number.
     """
@@ -208,8 +208,8 @@ def needed(cls: Any) -> Mapping[str, frozenset[str]]:
     return found
 
 
-def refusing_misfits(check: Callable[..., None], then: Callable[[Any], None]) -> Callable[..., None]:
-    """A `__post_init__` that checks, then refuses fields that hold what is not declared, then checks further."""
+def with_validation(check: Callable[..., None], then: Callable[[Any], None]) -> Callable[..., None]:
+    """A `__post_init__` that calls `check`, validates the fields, then calls `then`."""
 
     def checked(self: Any, *initial: Any) -> None:
         if type(self).__post_init__ is not checked:  # that of a class above, called by one below, which goes on
@@ -221,9 +221,9 @@ def refusing_misfits(check: Callable[..., None], then: Callable[[Any], None]) ->
         except SpoliaError:
             raise
         except Exception:
-            refuse_misfits(self)
+            validate(self)
             raise
-        refuse_misfits(self)
+        validate(self)
         then(self)
 
     return checked

@@ -74,9 +74,9 @@ class Field(Value):
             FilterError: and what to write.
         """
         if not self.fits(value):
-            raise FilterError(self._misfit(value, whose))
+            raise FilterError(self._problem(value, whose))
 
-    def _misfit(self, value: Scalar, whose: str) -> str:
+    def _problem(self, value: Scalar, whose: str) -> str:
         if self.kind == "time" and isinstance(value, str):
             return (
                 f"Field {self.name!r} holds times, and {whose} is {value!r:.80}. Write a date, a datetime with its "
@@ -156,12 +156,12 @@ class Schema(tuple[Field, ...]):
             for operand in leaf.operands():
                 field.check(operand, "the filter's value")
 
-    def misfits(self, meta: Meta, whose: str = "its value") -> Iterator[str]:
+    def problems(self, meta: Meta, whose: str = "its value") -> Iterator[str]:
         """What fields cannot hold of metadata, each in a sentence: such a value counts as missing."""
         for name, value in meta:
             field = self.by_name.get(name)
             if field is not None and value is not None and not field.fits(value):
-                yield f"{field._misfit(value, whose)} It is passed over."
+                yield f"{field._problem(value, whose)} It is passed over."
 
     def record(self, meta: Meta) -> Record:
         """The values of every field, defaults filled in."""
@@ -185,7 +185,7 @@ def notes_on(schema: Schema, described: Iterable[tuple[str, Meta]]) -> tuple[str
     names: dict[str, None] = {}
     fields = {field.name: field for field in schema}
     for whose, meta in described:
-        misfit = set[str]()
+        invalid = set[str]()
         for name, value in meta:
             names.setdefault(name)
             if (field := fields.get(name)) is None or value is None:
@@ -193,10 +193,10 @@ def notes_on(schema: Schema, described: Iterable[tuple[str, Meta]]) -> tuple[str
             if field.fits(value):
                 had.add(name)
             else:
-                misfit.add(name)
+                invalid.add(name)
                 if name not in first:
-                    first[name] = next(schema.misfits(((name, value),), whose))
-        passed_over.update(misfit)
+                    first[name] = next(schema.problems(((name, value),), whose))
+        passed_over.update(invalid)
     return tuple(
         _note(name, passed_over[name], first.get(name), names) for name in fields if name in first or name not in had
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
 from spolia.core.operator import Operator
-from spolia.core.validation import refuse_misfits
+from spolia.core.validation import validate
 from spolia.errors import WiringError
 from spolia.stores.snapshot.records import metadata_text
 from spolia.types import Hit, Meta, Node, Ranking
@@ -65,7 +65,7 @@ class AsDicts(Operator[Ranking, tuple[Plain, ...]]):
     fields: tuple[str, ...] = ("id", "score", "text", "uri", "meta")
 
     def __post_init__(self) -> None:
-        refuse_misfits(self)
+        validate(self)
         for name in self.fields:
             if name not in _FIELDS:
                 raise WiringError(f"A hit has no field {name!r}. Write some of: {', '.join(_FIELDS)}.")

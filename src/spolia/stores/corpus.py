@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from spolia.core.run_context import pin, reach
-from spolia.core.validation import refuse_misfits
+from spolia.core.validation import validate
 from spolia.errors import GroupError, MissingExtra, StoreError
 from spolia.stores.backends.backend import Backend
 from spolia.stores.backends.postgres.address import address_of
@@ -173,7 +173,7 @@ class NodeGroup(Value):
     definition: Definition | None = None
 
     def __post_init__(self) -> None:
-        refuse_misfits(self, GroupError)
+        validate(self, GroupError)
 
     waits: ClassVar[bool] = False
     scoped: ClassVar[bool] = True

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from spolia.core.function import Function, untold
 from spolia.core.operator import Operator
-from spolia.core.validation import refuse_misfits
+from spolia.core.validation import validate
 from spolia.errors import GroupError
 from spolia.models.protocols import Embedder, SparseEmbedder, refuse_no_embedder
 from spolia.stores.indexes import DEFAULT_INDEX, IndexSettings
@@ -234,7 +234,7 @@ class Embedding(Value):
 
     def __post_init__(self) -> None:
         refuse_no_embedder(self.embedder, "Embedding", Embedder, SparseEmbedder)
-        refuse_misfits(self)
+        validate(self)
 
 
 @dataclass(frozen=True)
@@ -278,7 +278,7 @@ class Definition(Value):
             raise GroupError(
                 f"The ref {self.ref!r} is the parent itself. Write a group that was made from it, or none."
             )
-        refuse_misfits(self, GroupError)
+        validate(self, GroupError)
         names = [embedding.embedder.name for embedding in self.embeddings]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise GroupError(f"Two embeddings are by {', '.join(twice)}. Write each embedder once.")

@@ -371,7 +371,7 @@ class Batch:
             parts=filed.parts,
             within=filed.within,
             encoding=reading.encoding,
-            warnings=(*reading.warnings, *(declared.misfits(document.meta) if declared else ())),
+            warnings=(*reading.warnings, *(declared.problems(document.meta) if declared else ())),
             lacks=reading.lacks,
             beside=filed.beside,
             labels=self.labels.mark(document.uri),

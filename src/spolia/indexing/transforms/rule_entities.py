@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from spolia.core.operator import Operator
 from spolia.core.sentences import sentences
-from spolia.core.validation import refuse_misfits
+from spolia.core.validation import validate
 from spolia.errors import WiringError
 from spolia.stores.definition import Part, Piece, Pieces
 
@@ -266,7 +266,7 @@ class RuleEntities(Operator[Part, Pieces]):
 
     def __post_init__(self) -> None:
         if isinstance(self.kinds, str):
-            refuse_misfits(self)
+            validate(self)
         if unknown := [kind for kind in self.kinds if kind not in ALL]:
             raise WiringError(f"There is no rule {unknown[0]!r}. Write some of: {', '.join(ALL)}.")
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import degrade, emit, is_streamed, note, retract
-from spolia.core.validation import refuse_misfits
+from spolia.core.validation import validate
 from spolia.errors import ModelError, ModelRejected, ModelUnavailable
 from spolia.models.parsers import Parser
 from spolia.models.prompting import template
@@ -129,7 +129,7 @@ class Role(Value, Generic[T]):
     language: str = ""
 
     def __post_init__(self) -> None:
-        refuse_misfits(self, ModelError)
+        validate(self, ModelError)
         template.checked_language(self.language, f"The role of {self.title!r}")
         try:
             if self.default is not None:

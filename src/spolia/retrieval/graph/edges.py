@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from spolia.core.validation import refuse_misfits
+from spolia.core.validation import validate
 from spolia.core.wiring import refuse_counts
 from spolia.errors import WiringError
 from spolia.models.protocols import Embedder, refuse_no_embedder
@@ -107,7 +107,7 @@ class InOrder(Edges):
 
 
 def _refuse(edges: Edges, *counts: str) -> None:
-    refuse_misfits(edges)
+    validate(edges)
     refuse_counts(edges, *counts)
     if not 0 < edges.weight < float("inf"):
         raise WiringError(f"{edges!r} has weight {edges.weight}. Write a number above 0.")

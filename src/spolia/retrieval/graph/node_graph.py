@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from spolia.core.validation import refuse_misfits
+from spolia.core.validation import validate
 from spolia.errors import WiringError
 from spolia.retrieval.graph.edges import Edges
 from spolia.stores.backends import sql
@@ -52,7 +52,7 @@ class NodeGraph(Value):
 
     def __post_init__(self) -> None:
         refuse_no_group(self.group, "NodeGraph")
-        refuse_misfits(self)
+        validate(self)
         if not self.edges:
             raise WiringError(
                 "A graph without edges links nothing. "
