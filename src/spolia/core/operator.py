@@ -15,7 +15,7 @@ from spolia.core.fingerprint.digest import code_digest
 from spolia.core.fingerprint.packages import IN_STEP, place_of
 from spolia.core.fingerprint.references import Reference, asks_no_model, is_constant, references
 from spolia.core.fingerprint.written import functions_of
-from spolia.core.run_context import Event, Surrounding, attempt, gather, surrounding
+from spolia.core.run_context import Event, RunContext, attempt, current_context, gather
 from spolia.core.validation import classes_of, freeze, needed, validate, with_validation
 from spolia.core.wiring import Bindings, filled, fits, name_of, parameters_of
 from spolia.errors import SpoliaError, UndecidedError, WiringError
@@ -117,9 +117,9 @@ class Operator(ABC, Generic[In, Out]):
     def __call__(self, value: In, /) -> Out:
         if isinstance(value, str):
             _refuse_text(self, value)
-        around = surrounding.get()
-        if around is not None:
-            return around.step(self, value)
+        context = current_context.get()
+        if context is not None:
+            return context.step(self, value)
         try:
             found = self.apply(value)
         except Exception as error:
@@ -138,15 +138,15 @@ class Operator(ABC, Generic[In, Out]):
             return []
         if isinstance(first := values[0], str):
             _refuse_text(self, first)
-        around = surrounding.get()
-        if around is not None:
-            return around.batch(self, values, rows)
+        context = current_context.get()
+        if context is not None:
+            return context.batch(self, values, rows)
         return [self.checked(found) for found in self.apply_batch(values)]
 
     @final
     def stream(self, value: In, /) -> Iterator[Event]:
         """Run and yield what happens; ends with `Done`. Closing the iterator stops the work."""
-        return self._around("stream", value).stream(self, value)
+        return self._run_context("stream", value).stream(self, value)
 
     @final
     async def acall(self, value: In, /) -> Out:
@@ -163,12 +163,12 @@ class Operator(ABC, Generic[In, Out]):
         >>> asyncio.run(main())
         [0, 2, 4]
         """
-        return await self._around("acall", value).acall(self, value)
+        return await self._run_context("acall", value).acall(self, value)
 
     @final
     async def abatch(self, values: Sequence[In], /) -> list[Out | Failure]:
         """Run on many values in a thread of the current run, as `batch` does."""
-        return await self._around("abatch", *values[:1]).abatch(self, values)
+        return await self._run_context("abatch", *values[:1]).abatch(self, values)
 
     @final
     def astream(self, value: In, /) -> AsyncIterator[Event]:
@@ -176,16 +176,16 @@ class Operator(ABC, Generic[In, Out]):
 
         A slow reader slows the flow. Ending the loop early, or cancelling the task, stops the work.
         """
-        return self._around("astream", value).astream(self, value)
+        return self._run_context("astream", value).astream(self, value)
 
-    def _around(self, method: str, *values: object) -> Surrounding:
+    def _run_context(self, method: str, *values: object) -> RunContext:
         """The current run, which this way of running needs."""
         for value in values:
             if isinstance(value, str):
                 _refuse_text(self, value)
-        if (around := surrounding.get()) is None:
+        if (context := current_context.get()) is None:
             raise SpoliaError(f"{self.short}.{method} needs a run. Write: with Run(): ... {method}(value)")
-        return around
+        return context
 
     # Composing.
 

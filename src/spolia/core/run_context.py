@@ -25,7 +25,7 @@ class Reservation(Protocol):
         """Replace what was reserved by what was spent."""
 
 
-class Surrounding(Protocol):
+class RunContext(Protocol):
     """What the current run does for a step; `spolia.run` implements it."""
 
     def step(self, op: Operator[A, B], value: A) -> B: ...
@@ -51,7 +51,7 @@ class Surrounding(Protocol):
     def narrowing(self) -> Filter | None: ...
 
 
-surrounding: ContextVar[Surrounding | None] = ContextVar("surrounding", default=None)
+current_context: ContextVar[RunContext | None] = ContextVar("run_context", default=None)
 _overheard: ContextVar[list[str] | None] = ContextVar("overheard", default=None)
 
 
@@ -74,8 +74,8 @@ def overhearing() -> Iterator[list[str]]:
 
 def charge(usage: Usage, *, row: int | None = None) -> None:
     """Tell the run what a step cost; in `apply_batch`, `row` says which value of the batch it was for."""
-    if (around := surrounding.get()) is not None:
-        around.charge(usage, row)
+    if (context := current_context.get()) is not None:
+        context.charge(usage, row)
 
 
 class _Free:
@@ -88,31 +88,31 @@ def reserve(usage: Usage, *, row: int | None = None) -> AbstractContextManager[R
 
     In `apply_batch`, `row` says which value of the batch the call is for; without it all share it.
     """
-    around = surrounding.get()
-    return around.reserve(usage, row) if around is not None else nullcontext(_Free())
+    context = current_context.get()
+    return context.reserve(usage, row) if context is not None else nullcontext(_Free())
 
 
 def limited(max_calls: int | None) -> AbstractContextManager[None]:
     """Limit the calls to language models made inside."""
-    around = surrounding.get()
-    return around.limited(max_calls) if around is not None and max_calls is not None else nullcontext()
+    context = current_context.get()
+    return context.limited(max_calls) if context is not None and max_calls is not None else nullcontext()
 
 
 def emit(text: str) -> None:
     """Send a piece of text to whoever streams the run."""
-    if (around := surrounding.get()) is not None:
-        around.emit(text)
+    if (context := current_context.get()) is not None:
+        context.emit(text)
 
 
 def is_streamed() -> bool:
     """Whether somebody streams the run, so that text is to be sent as it comes."""
-    return (around := surrounding.get()) is not None and around.is_streamed()
+    return (context := current_context.get()) is not None and context.is_streamed()
 
 
 def retract() -> None:
     """Take back the text that this step has emitted so far."""
-    if (around := surrounding.get()) is not None:
-        around.retract()
+    if (context := current_context.get()) is not None:
+        context.retract()
 
 
 def degrade(reason: str, *, row: int | None = None, error: Exception | None = None) -> None:
@@ -123,26 +123,26 @@ def degrade(reason: str, *, row: int | None = None, error: Exception | None = No
     """
     if (said := _overheard.get()) is not None:
         said.append(reason)
-    if (around := surrounding.get()) is not None:
-        around.degrade(reason, row, error)
+    if (context := current_context.get()) is not None:
+        context.degrade(reason, row, error)
 
 
 def note(remark: str, *, row: int | None = None) -> None:
     """Record something out of order that the same input would give again: the result may be cached all the same."""
-    if (around := surrounding.get()) is not None:
-        around.note(remark, row)
+    if (context := current_context.get()) is not None:
+        context.note(remark, row)
 
 
 def check_cancelled() -> None:
     """Raise `Cancelled` if the caller has stopped the run."""
-    if (around := surrounding.get()) is not None:
-        around.check()
+    if (context := current_context.get()) is not None:
+        context.check()
 
 
 def on_cancel(close: Callable[[], None]) -> AbstractContextManager[None]:
     """While inside, a cancellation calls `close`: for sockets and the like that would block."""
-    around = surrounding.get()
-    return around.on_cancel(close) if around is not None else nullcontext()
+    context = current_context.get()
+    return context.on_cancel(close) if context is not None else nullcontext()
 
 
 def pin(key: object, open: Callable[[], T], serves: Callable[[T], bool] = lambda _: True) -> T:
@@ -151,33 +151,33 @@ def pin(key: object, open: Callable[[], T], serves: Callable[[T], bool] = lambda
     Args:
         serves: whether what is pinned is of use; if not, `open` is asked again, and the run goes on with that.
     """
-    around = surrounding.get()
-    return around.pin(key, open, serves) if around is not None else open()
+    context = current_context.get()
+    return context.pin(key, open, serves) if context is not None else open()
 
 
 def reach(address: Addressed) -> None:
     """Tell the run that a store or model is opened: a cached step that has it in no field is not kept."""
-    if (around := surrounding.get()) is not None:
-        around.reach(address)
+    if (context := current_context.get()) is not None:
+        context.reach(address)
 
 
 def access() -> frozenset[str]:
     """The principals that the run acts for; none without a run."""
-    around = surrounding.get()
-    return around.access() if around is not None else frozenset()
+    context = current_context.get()
+    return context.access() if context is not None else frozenset()
 
 
 def narrowing() -> Filter | None:
     """What the run's caller allows to be found; it can only narrow what a query asks for. None: everything."""
-    around = surrounding.get()
-    return around.narrowing() if around is not None else None
+    context = current_context.get()
+    return context.narrowing() if context is not None else None
 
 
 def gather(calls: Sequence[Callable[[], T]], *, waits: bool = True) -> list[T | Failure]:
     """Run calls at the same time where the run has threads, and return their results or failures in order."""
-    around = surrounding.get()
-    if around is not None:
-        return around.gather(calls, waits)
+    context = current_context.get()
+    if context is not None:
+        return context.gather(calls, waits)
     return [attempt(call) for call in calls]
 
 

@@ -12,7 +12,7 @@ from time import time as now
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from spolia.core.operator import Operator, located
-from spolia.core.run_context import Began, Emitted, Event, Reservation, Retracted, attempt, surrounding
+from spolia.core.run_context import Began, Emitted, Event, Reservation, Retracted, attempt, current_context
 from spolia.errors import Cancelled
 from spolia.journal.trace import FREE
 from spolia.run.budget import Limiter
@@ -35,7 +35,7 @@ _opening: ContextVar[frozenset[object]] = ContextVar("opening", default=frozense
 
 
 class Frame(Costs):
-    """What surrounds one step; implements `spolia.core.operator.Surrounding`."""
+    """The run context of one step; implements `spolia.core.run_context.RunContext`."""
 
     __slots__ = (
         "account", "claimed", "emitted", "error", "final", "found", "from_cache", "keeping", "lane", "notes", "op",
@@ -91,7 +91,7 @@ class Frame(Costs):
             self.reach_all(op)
         if frame.sink is not None:
             frame.sink.put(Began(op.short))
-        token = surrounding.set(frame)
+        token = current_context.set(frame)
         if run.journal is None:
             try:
                 return frame._result(op, value)
@@ -99,7 +99,7 @@ class Frame(Costs):
                 frame.retract()
                 raise
             finally:
-                surrounding.reset(token)
+                current_context.reset(token)
         frame.span = next(run.numbers)
         started, out = perf_counter(), None
         try:
@@ -111,7 +111,7 @@ class Frame(Costs):
                 frame.retract()
             raise
         finally:
-            surrounding.reset(token)
+            current_context.reset(token)
             frame.record(perf_counter() - started, out)
 
     def _result(self, op: Operator[A, B], value: A) -> B:
@@ -355,11 +355,11 @@ class Outside(Frame):
     __slots__ = ()
 
     def step(self, op: Operator[A, B], value: A) -> B:
-        surrounding.set(None)
+        current_context.set(None)
         return op(value)
 
     def batch(self, op: Operator[A, B], values: Sequence[A], rows: Sequence[int] | None) -> list[B | Failure]:
-        surrounding.set(None)
+        current_context.set(None)
         return op.batch(values)
 
     def pin(self, key: object, open: Callable[[], T], serves: Callable[[T], bool]) -> T:

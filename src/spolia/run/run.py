@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from spolia.core.operator import Operator
-from spolia.core.run_context import Began, Done, Emitted, Retracted, Surrounding, surrounding
+from spolia.core.run_context import Began, Done, Emitted, Retracted, RunContext, current_context
 from spolia.errors import WiringError
 from spolia.journal.cache import Cache
 from spolia.journal.trace import Journal, new_run_id
@@ -33,7 +33,7 @@ A = TypeVar("A")
 B = TypeVar("B")
 T = TypeVar("T")
 
-_outer: ContextVar[tuple[Surrounding | None, ...]] = ContextVar("outer", default=())
+_outer: ContextVar[tuple[RunContext | None, ...]] = ContextVar("outer", default=())
 """What surrounded each run that was entered here, in this thread or task; a run may be left in another one."""
 
 
@@ -118,19 +118,19 @@ class Run:
     # Running.
 
     def __enter__(self) -> Self:
-        _outer.set((*_outer.get(), surrounding.get()))
+        _outer.set((*_outer.get(), current_context.get()))
         _leave()
-        surrounding.set(door := self.root.aside(self.scope))
+        current_context.set(door := self.root.aside(self.scope))
         with self.lock:
             self._entered += 1
             self._doors.append(door)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        door = surrounding.get()
+        door = current_context.get()
         if door in self._doors and (outer := _outer.get()):
             _outer.set(outer[:-1])
-            surrounding.set(outer[-1])
+            current_context.set(outer[-1])
         with self.lock:
             self._entered -= 1
             last = not self._entered
@@ -170,7 +170,7 @@ class Run:
         """
         account = Lane()
         with self._inside():
-            surrounding.set(self.root.opened(account))
+            current_context.set(self.root.opened(account))
             yield account
 
     def stream(self, flow: Operator[A, B], value: A) -> Iterator[Began | Emitted | Retracted | Done[B]]:
@@ -206,11 +206,11 @@ class Run:
     def _inside(self) -> Iterator[None]:
         """Surround what is called inside, and nothing after it."""
         _leave()
-        token = surrounding.set(self.root)
+        token = current_context.set(self.root)
         try:
             yield
         finally:
-            surrounding.reset(token)
+            current_context.reset(token)
 
     # What it cost.
 
@@ -285,5 +285,5 @@ class Run:
 
 def _leave() -> None:
     """Tell the run that is left, if there is one, that it does not see what comes."""
-    if isinstance(around := surrounding.get(), Frame):
-        around.leave()
+    if isinstance(context := current_context.get(), Frame):
+        context.leave()

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from spolia.core.operator import Operator, located
-from spolia.core.run_context import surrounding
+from spolia.core.run_context import current_context
 from spolia.run.recall import CachedRows
 from spolia.types import Failure
 
@@ -64,7 +64,7 @@ def vectorised(
     around.check()
     shared = around.inner(op)
     shared.rows, shared.keeping = frames, any(frame.keeping for frame in frames)
-    token = surrounding.set(shared)
+    token = current_context.set(shared)
     deque(islice(around.run.executed[type(op)], len(values)), maxlen=0)
     try:
         results = list(map(op.checked, op.apply_batch(values)))
@@ -73,7 +73,7 @@ def vectorised(
         located(error, op)
         return [Failure.of(error, op.short) for _ in values]
     finally:
-        surrounding.reset(token)
+        current_context.reset(token)
     if len(results) != len(values):
         problem = f"{op.short}.apply_batch gave {len(results)} results for {len(values)} values; one for each is due."
         return [Failure("ValueError", problem, op.short) for _ in values]
