@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import pytest
 
@@ -70,6 +70,67 @@ def test_a_step_that_gives_something_else_than_it_declares_is_named(way: str) ->
     line = inspect.getsourcelines(type(wrong).function)[1]  # type: ignore[attr-defined]
     assert str(caught.value).endswith(f"{__file__}, line {line}.")
     assert WAYS[way](number) == 4
+
+
+DECLARED: list[tuple[Any, Any, Any]] = [
+    (tuple[Ranking, ...], (Ranking(QUERY, ()), Ranking(QUERY, ())), ("a", "b")),
+    (tuple[Ranking, ...], (), (Ranking(QUERY, ()), "b")),
+    (list[Ranking], [Ranking(QUERY, ())], ["a"] * 20),
+    (list[Ranking], [Ranking(QUERY, ())], (Ranking(QUERY, ()),)),
+    (Sequence[Ranking], (Ranking(QUERY, ()),), "ab"),
+    (Sequence[str], "ab", [1]),
+    (tuple[str, float], ("a", 1), ("a", 1, 2)),
+    (tuple[str, float], ("a", 1.5), (1.5, "a")),
+    (tuple[tuple[int, ...], ...] | None, None, (("a",),)),
+    (tuple[int, *tuple[str, ...]], (1, "a", "b"), [1]),
+    (Literal["yes", "no"], "no", "perhaps"),
+    (Literal["yes"] | int, 3, "no"),
+    (tuple[Any, ...], ("a", 1), ["a"]),
+]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("declared", "right", "other"), DECLARED)
+def test_the_items_and_values_of_what_a_step_gives_are_those_that_it_declares(
+    declared: Any, right: Any, other: Any, way: str
+) -> None:
+    def given(query: Query) -> Any:
+        return found
+
+    given.__annotations__["return"] = declared
+    op = step(given)
+    found = right
+    assert WAYS[way](op) == right
+    assert op.batch([QUERY]) == [right]
+    found = other
+    with pytest.raises(WiringError, match=r"^given gives .* and declares "):
+        WAYS[way](op)
+    assert isinstance(op.batch([QUERY])[0], Failure)
+
+
+def test_a_class_below_another_declares_for_itself() -> None:
+    @dataclass(frozen=True)
+    class Longer(Wrong):
+        def apply(self, value: Query, /) -> Any:
+            return "long"
+
+    @dataclass(frozen=True)
+    class Said(Operator[Query, str]):
+        def apply(self, value: Query, /) -> Any:
+            return "long"
+
+    @dataclass(frozen=True)
+    class SaidElsewhere(Said, Operator[Query, str]):
+        composes: ClassVar[bool] = True
+
+        def apply(self, value: Query, /) -> Any:
+            return 3
+
+    assert Wrong()(QUERY) == (QUERY,)
+    with pytest.raises(WiringError, match="declares tuple"):
+        Longer()(QUERY)
+    assert Said()(QUERY) == "long"
+    assert str(SaidElsewhere()(QUERY)) == "3"
 
 
 @pytest.mark.parametrize("run", [False, True])

@@ -124,9 +124,9 @@ class Function(Operator[In, Out]):
         """Another process finds it under its name, as it finds a function."""
         return self.name if self is self.plain else (_again, (self.plain, self.arguments))
 
-    @property
-    def _declared(self) -> tuple[Any, Any]:
-        return self.types
+    @classmethod
+    def _declared(cls) -> tuple[Any, Any]:
+        return cls.types
 
     def takes(self) -> Any:
         return self.types[0]

@@ -32,6 +32,14 @@ class _Needs:
         return needed(cls)
 
 
+class _Classes:
+    """Stands in each class for what is found, and put in its place, when it is asked for first."""
+
+    def __get__(self, op: object, cls: Any) -> tuple[type, ...]:
+        cls.classes = found = (() if cls.composes else classes_of(cls._declared()[1])) or (object,)
+        return found
+
+
 class Operator(ABC, Generic[In, Out]):
     """A step of a flow: a frozen dataclass, from one value to another.
 
@@ -43,6 +51,7 @@ class Operator(ABC, Generic[In, Out]):
         composes: it only composes its inner operators, so that `Run(share=True)` shares these and not its own result.
         optional: what it spends may leave room for one forced answer (loops).
         variadic: name of the field that positional arguments fill.
+        classes: what its results are instances of, by what it declares; of anything where it composes or does not say.
         needs: capabilities that the model in a field must have, as the protocol says that the field declares:
             `llm: LanguageModel` needs `chat`, `llm: StatesLogprobs` needs `logprobs` too.
     """
@@ -53,12 +62,14 @@ class Operator(ABC, Generic[In, Out]):
     composes: ClassVar[bool] = False
     optional: ClassVar[bool] = False
     variadic: ClassVar[str] = ""
+    classes: ClassVar[tuple[type, ...]] = _Classes()  # type: ignore[assignment]
     needs: ClassVar[Mapping[str, frozenset[str]]] = _Needs()  # type: ignore[assignment]
     _reaches: ClassVar[list[Reference]] = []
     _is_silent: ClassVar[bool] = False
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
+        cls.classes = _Classes()  # type: ignore[assignment]
         if own := cls.__dict__.get("__post_init__"):
             cls.__post_init__ = with_validation(own, _refuse_undeclared)  # type: ignore[method-assign]
         if own := cls.__dict__.get("__init__"):
@@ -308,19 +319,14 @@ class Operator(ABC, Generic[In, Out]):
         known = None if address.scoped else address.fingerprint()
         return known is not None and any(known == one.fingerprint() for one in self.resources if not one.scoped)
 
-    @kept
-    def classes(self) -> tuple[type, ...]:
-        """What its results are instances of, by what it declares; of anything where it composes or does not say."""
-        return (() if self.composes else classes_of(self._declared[1])) or (object,)
-
-    @property
-    def _declared(self) -> tuple[Any, Any]:
-        return _types_of(type(self))
+    @classmethod
+    def _declared(cls) -> tuple[Any, Any]:
+        return _types_of(cls)
 
     def refused(self, found: object) -> NoReturn:
         """Refuse a result that is not what it declares."""
         raise WiringError(
-            f"{self.short} gives {found!r:.60} ({type(found).__name__}), and declares {name_of(self._declared[1])}. "
+            f"{self.short} gives {found!r:.60} ({type(found).__name__}), and declares {name_of(self._declared()[1])}. "
             f"Correct what it returns, or what it declares{_place(self)}."
         )
 

@@ -7,13 +7,15 @@ from dataclasses import fields
 from functools import cache
 from numbers import Integral, Real
 from operator import is_not
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, Unpack, get_args, get_origin, get_type_hints
 
 from spolia.core.wiring import name_of
 from spolia.errors import SpoliaError, WiringError
 
 _PLAIN = (type, str, bytes, int, float, tuple, list, set, dict, types.FunctionType, types.NoneType)
 """What follows no protocol of models, stores or counters."""
+MOST_ITEMS = 8
+"""Of a longer tuple or list that a step gives, the first item is looked at."""
 _NUMBERS: dict[type, type] = {int: Integral, float: Real}
 
 
@@ -68,11 +70,15 @@ def _frozen(value: Any) -> Any:
     return items if type(value) is list or any(map(is_not, items, value)) else value
 
 
-def classes_of(kind: Any) -> tuple[type, ...]:
-    """The classes one of which a value of a type is an instance of; none where that cannot be told.
+def classes_of(kind: Any) -> tuple[Any, ...]:
+    """What `isinstance` takes to tell whether a value is of a type; nothing where that cannot be told.
 
-    >>> classes_of(tuple[int, ...] | None), classes_of(Any)
-    ((<class 'tuple'>, <class 'NoneType'>), ())
+    Of a tuple or a list the items are looked at too: up to 8 of them all, else the first.
+
+    >>> isinstance((1, 2), classes_of(tuple[int, ...] | None)), isinstance(("a",), classes_of(tuple[int, ...]))
+    (True, False)
+    >>> classes_of(float), classes_of(Any)
+    ((<class 'float'>, <class 'int'>, <class 'numbers.Real'>), ())
     """
     origin = get_origin(kind)
     if origin is Annotated:
@@ -81,7 +87,7 @@ def classes_of(kind: Any) -> tuple[type, ...]:
         each = [classes_of(one) for one in get_args(kind)]
         return tuple(one for some in each for one in some) if all(each) else ()
     if origin is Literal:
-        return tuple({type(one) for one in get_args(kind)})
+        return (_Matching(lambda value: fulfils(value, kind)),)
     wanted = types.NoneType if kind is None else origin or kind
     if not isinstance(wanted, type) or wanted in (object, Any) or getattr(wanted, "_is_protocol", False):
         return ()
@@ -89,7 +95,40 @@ def classes_of(kind: Any) -> tuple[type, ...]:
         isinstance(None, wanted)
     except TypeError:
         return ()
+    if origin in (tuple, list, Sequence):
+        return _of_items(wanted, get_args(kind))
     return (wanted, int, _NUMBERS[wanted]) if wanted in _NUMBERS else (wanted,)
+
+
+class _Matching:
+    """Stands beside classes in `isinstance`, for a type that a class alone does not tell."""
+
+    def __init__(self, matches: Callable[[Any], bool]) -> None:
+        self.matches = matches
+
+    def __instancecheck__(self, value: object) -> bool:
+        return self.matches(value)
+
+
+def _of_items(wanted: type, kinds: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A tuple, list or sequence whose items are of one type, or of one each."""
+    if not kinds or any(get_origin(one) is Unpack or getattr(one, "__unpacked__", False) for one in kinds):
+        return (wanted,)
+    is_row = wanted is tuple and kinds[1:] != (Ellipsis,)
+    each = [classes_of(one) or (object,) for one in (kinds if is_row else kinds[:1])]
+    if not is_row and each == [(object,)]:
+        return (wanted,)
+
+    def matches(value: Any) -> bool:
+        if not isinstance(value, wanted):
+            return False
+        if not isinstance(value, (tuple, list, str)):  # to look at the items may be to compute them
+            return True
+        if is_row:
+            return len(value) == len(each) and all(map(isinstance, value, each))
+        return all(isinstance(item, each[0]) for item in (value if len(value) <= MOST_ITEMS else value[:1]))
+
+    return (_Matching(matches),)
 
 
 def fulfils(value: object, kind: Any) -> bool:
