@@ -23,7 +23,7 @@ from results import publish
 
 from spolia.indexing.readers.reader import Blob, reader_of
 from spolia.indexing.readers.registry import by_suffix
-from spolia.indexing.sync.prefetch import FetchItem, SourceBytes, prefetch
+from spolia.indexing.sync.prefetch import FetchItem, SourceBytes, open_prefetch
 from spolia.indexing.sync.sync import sync
 from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import Corpus
@@ -58,8 +58,8 @@ def reading(folder: Path, workers: int) -> int:
         blob = Blob(path.name, data)
         return FetchItem(path.name, reader, len(data), lambda: SourceBytes(blob, SourceRow(path.name, len(data))))
 
-    with tempfile.TemporaryDirectory() as place, prefetch(Path(place), workers) as taking:
-        for taken in taking.ahead(map(item, sorted(folder.iterdir())), lambda uri, row: True):
+    with tempfile.TemporaryDirectory() as place, open_prefetch(Path(place), workers) as prefetch:
+        for taken in prefetch.ahead(map(item, sorted(folder.iterdir())), lambda uri, row: True):
             done += taken.row.size > 0
     return done
 

@@ -25,7 +25,7 @@ from spolia.flow_files.built_in import covers
 from spolia.indexing.readers.registry import READERS, Readers, by_suffix
 from spolia.indexing.sources.source import Source
 from spolia.indexing.sync.groups import main_definition
-from spolia.indexing.sync.prefetch import Unreadable, prefetch
+from spolia.indexing.sync.prefetch import Unreadable, open_prefetch
 from spolia.indexing.sync.report import Progress, SyncReport
 from spolia.indexing.sync.sync import sync
 from spolia.indexing.sync.walk import walk
@@ -209,9 +209,9 @@ def _samples(places: Path | Sequence[Path | Source], readers: Readers) -> Iterat
     if not paths:
         return
     files = [file for file in walk(paths, by_suffix(readers)).files.values() if file.size <= SAMPLED_BYTES]
-    with TemporaryDirectory(prefix="spolia-") as spool, prefetch(Path(spool), 1) as taking:
+    with TemporaryDirectory(prefix="spolia-") as spool, open_prefetch(Path(spool), 1) as prefetch:
         for file in islice(files, 0, None, max(1, len(files) // SAMPLED_FILES)):
             try:
-                yield taking.sample(file).document.text[:SAMPLED_CHARACTERS]
+                yield prefetch.sample(file).document.text[:SAMPLED_CHARACTERS]
             except Unreadable:
                 continue  # indexing records it, with the reason

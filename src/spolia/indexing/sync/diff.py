@@ -244,7 +244,12 @@ class ContainerContents:
     _size: int = 0
 
     def items(
-        self, container: Container, found: SourceBytes, depth: int, readers: Mapping[str, FileReader], intake: Prefetch
+        self,
+        container: Container,
+        found: SourceBytes,
+        depth: int,
+        readers: Mapping[str, FileReader],
+        prefetch: Prefetch,
     ) -> Iterator[FetchItem]:
         """What stands right in a container, if a reader knows it.
 
@@ -258,12 +263,12 @@ class ContainerContents:
             raise DocumentError(
                 f"It is nested {depth} deep; {self.limits.depth} levels are allowed. Unpack what is inside."
             )
-        for part in intake.parts(container, found.blob):
+        for part in prefetch.parts(container, found.blob):
             self._count(part)
             uri = self._name(part.uri, found.blob.uri)
             if (reader := reader_of(uri, readers)) is None:
                 self.unread[splitext(uri)[1].lower()] += 1
-                intake.drop(part)
+                prefetch.drop(part)
                 continue
             self.seen.add(uri)
             yield _item(Blob(uri, part.content), reader, found.row)

@@ -24,7 +24,7 @@ from spolia.indexing.sync.counting_staging import DryRun
 from spolia.indexing.sync.files import FileListing, Files, SourceChanges
 from spolia.indexing.sync.groups import RequestedGroups, behind, is_embedded_first, main_definition
 from spolia.indexing.sync.metadata import DocumentLabels
-from spolia.indexing.sync.prefetch import prefetch
+from spolia.indexing.sync.prefetch import open_prefetch
 from spolia.indexing.sync.report import Progress
 from spolia.indexing.sync.sync import TotalProgress, refuse_empty, told_apart
 from spolia.indexing.sync.sync_run import SyncRun
@@ -163,13 +163,13 @@ def planned(
     wanted = _Wanted(group, main_definition(splitter, embedder, analyzer), groups, known)
     with ExitStack() as open:
         place = Path(open.enter_context(TemporaryDirectory(prefix="spolia-")))
-        taking = open.enter_context(prefetch(place, workers, limits))
+        prefetch = open.enter_context(open_prefetch(place, workers, limits))
         there = corpus if corpus.exists() else Corpus(place / "empty.spolia").create()
         writer = open.enter_context(closing(DryRun(there.backend)))
         if fields is not None:
             writer.declare(fields)
         before, changes = dict(writer.manifests), _Changes(writer.sources(), found, progress)
-        renews, main = wanted.define(writer, found, taking, rebuild=True), before.get(group)
+        renews, main = wanted.define(writer, found, prefetch, rebuild=True), before.get(group)
         changes.renews = renews and not (main and is_embedded_first(main, writer.manifests[group]))
         if fast:
             changes.guess()
@@ -180,7 +180,7 @@ def planned(
                 for one in elsewhere
             )
             for lot in chain((found,), *lots):
-                run = SyncRun(writer, wanted, labels(), lot, taking, writer.stamps(lot.uris), changes.note, BATCH)
+                run = SyncRun(writer, wanted, labels(), lot, prefetch, writer.stamps(lot.uris), changes.note, BATCH)
                 run.run(afresh=rebuild)
                 changes.onward.next()
                 changes.unchanged += run.tally.unchanged

@@ -70,7 +70,7 @@ class RequestedGroups:
     def __post_init__(self) -> None:
         refuse_no_groups(self.groups, "groups=")
 
-    def define(self, writer: AnyWriter, found: FileListing, taking: Prefetch, *, rebuild: bool) -> bool:
+    def define(self, writer: AnyWriter, found: FileListing, prefetch: Prefetch, *, rebuild: bool) -> bool:
         """Write the manifests of what is asked for; what is there must be the same. Whether the main group is renewed.
 
         Args:
@@ -82,7 +82,7 @@ class RequestedGroups:
                 made by what is not known here.
         """
         there = writer.manifests.get(self.main)
-        analyzer = there.analyzer if there is not None else analyzer_for(_samples(found, taking))
+        analyzer = there.analyzer if there is not None else analyzer_for(_samples(found, prefetch))
         main = manifest_of(self.main, self.definition, analyzer, writer.manifests)
         if there is not None and there != main and (rebuild or is_embedded_first(there, main)):
             keeps = _redefine(writer, there, main)
@@ -218,13 +218,13 @@ def _embedder_left_out(there: Manifest) -> str:
     )
 
 
-def _samples(found: FileListing, taking: Prefetch) -> Iterable[str]:
+def _samples(found: FileListing, prefetch: Prefetch) -> Iterable[str]:
     """The beginnings of some documents from all over the folder."""
     files = [file for file in found.files.values() if file.size <= _SAMPLED_BYTES]
     step = max(1, len(files) // SAMPLED_FILES)
     for file in islice(files, 0, None, step):
         try:
-            yield taking.sample(file).document.text[:_SAMPLED_CHARACTERS]
+            yield prefetch.sample(file).document.text[:_SAMPLED_CHARACTERS]
         except Unreadable:
             continue  # it is recorded when its turn comes
 

@@ -256,8 +256,8 @@ class AccessLists:
 class MetadataDiff:
     """Compares the labels of sources, and changes those of documents that are there."""
 
-    def __init__(self, writer: AnyWriter, labels: DocumentLabels, held: AccessLists, filing: Batch) -> None:
-        self.writer, self.labels, self.held, self.filing = writer, labels, held, filing
+    def __init__(self, writer: AnyWriter, labels: DocumentLabels, access_lists: AccessLists, batch: Batch) -> None:
+        self.writer, self.labels, self.access_lists, self.batch = writer, labels, access_lists, batch
 
     def differs(self, row: SourceRow) -> bool:
         """Whether something else is said of a source by now."""
@@ -270,7 +270,7 @@ class MetadataDiff:
         """Whether a source has the metadata and readers that the caller says; of another uri, if it is named."""
         if not self._is_described(row, uri or row.uri):
             return False
-        return not self.labels.access or self.held.readers(row.document) == self.labels.readers(uri or row.uri)
+        return not self.labels.access or self.access_lists.readers(row.document) == self.labels.readers(uri or row.uri)
 
     def _is_described(self, row: SourceRow, uri: str) -> bool:
         return not self.labels.metadata or DocumentReport.of(row.report).labels == self.labels.mark(uri)
@@ -289,28 +289,28 @@ class MetadataDiff:
         if there.but(uri=kept.uri, meta=kept.meta, readers=kept.readers) != kept:
             return labelled
         if (there.meta, there.readers) != (kept.meta, kept.readers):
-            relabel(self.writer, self.filing.growths, there, kept)
-            self.held.change(there.id, kept.readers)
+            relabel(self.writer, self.batch.growths, there, kept)
+            self.access_lists.change(there.id, kept.readers)
         return kept
 
     def _is_alone(self, id: str) -> bool:
         """Whether one source alone holds a document, and none that waits is going to."""
-        if self.held.is_shared(id) or any(filed.reading.document.id == id for filed in self.filing.pending):
+        if self.access_lists.is_shared(id) or any(filed.reading.document.id == id for filed in self.batch.pending):
             return False
         return len(self.writer.holders(id)) == 1
 
     def _is_free(self, document: Document) -> bool:
         """Whether a document may have its id: no other one has it, with other labels."""
         there = self.writer.meta_of(document.id)
-        return self.held.is_free(document.id, document.readers) and there in (None, document.meta)
+        return self.access_lists.is_free(document.id, document.readers) and there in (None, document.meta)
 
     def gives_other_readers(self, row: SourceRow, uri: str = "") -> bool:
         """Whether only the reader list was another one, so that nothing is cut again. `uri`: of a moved source."""
-        if not self._is_described(row, uri or row.uri) or self.held.is_shared(row.document):
+        if not self._is_described(row, uri or row.uri) or self.access_lists.is_shared(row.document):
             return False  # another source may have another list: this one's becomes a document of its own
         readers = self.labels.readers(uri or row.uri)
         self.writer.set_readers(self.writer.document(row.document), readers)
-        self.held.change(row.document, readers)
+        self.access_lists.change(row.document, readers)
         return True
 
     def may_stay(self, before: SourceRow) -> bool:
@@ -318,10 +318,10 @@ class MetadataDiff:
         if not before.document or self.labels.access is None:
             return bool(before.document)
         readers = self.labels.readers(before.uri)
-        if readers == self.held.readers(before.document):
+        if readers == self.access_lists.readers(before.document):
             return True
-        if self.held.is_shared(before.document):
+        if self.access_lists.is_shared(before.document):
             return False
         self.writer.set_readers(self.writer.document(before.document), readers)
-        self.held.change(before.document, readers)
+        self.access_lists.change(before.document, readers)
         return True

@@ -103,9 +103,9 @@ Begun: TypeAlias = "Future[FetchResult]"
 class FetchedItem:
     """An item that is under way. What was not begun ahead is done when it is asked for."""
 
-    def __init__(self, item: FetchItem, intake: Prefetch, begun: Begun | None) -> None:
+    def __init__(self, item: FetchItem, prefetch: Prefetch, begun: Begun | None) -> None:
         self.uri, self.reader = item.uri, item.reader
-        self._item, self._intake, self._begun = item, intake, begun
+        self._item, self._prefetch, self._begun = item, prefetch, begun
 
     @cached_property
     def _found(self) -> FetchResult:
@@ -132,7 +132,7 @@ class FetchedItem:
         Raises:
             Unreadable: there is none that can be read; whatever the reason, others go on.
         """
-        return self._intake.prepared(self.reader, self._found)
+        return self._prefetch.prepared(self.reader, self._found)
 
     @property
     def is_unreadable(self) -> bool:
@@ -148,7 +148,7 @@ class FetchedItem:
     def drop(self) -> None:
         """Nobody needs its bytes any more."""
         if (found := self.__dict__.get("_found")) is not None:
-            self._intake.drop(found.bytes.blob)
+            self._prefetch.drop(found.bytes.blob)
 
 
 class Prefetch:
@@ -359,7 +359,7 @@ def _fault(reader: FileReader | Container, error: Exception) -> str:
 
 
 @contextmanager
-def prefetch(
+def open_prefetch(
     folder: Path, workers: int | Executor | None = None, limits: WorkerLimits | None = None
 ) -> Iterator[Prefetch]:
     """What reads the sources of a run.

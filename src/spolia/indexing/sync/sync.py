@@ -20,7 +20,7 @@ from spolia.indexing.sync.files import FileListing, SourceChanges
 from spolia.indexing.sync.groups import RequestedGroups, main_definition, makeshift
 from spolia.indexing.sync.linked_images import LinkedImages
 from spolia.indexing.sync.metadata import DocumentLabels
-from spolia.indexing.sync.prefetch import prefetch
+from spolia.indexing.sync.prefetch import open_prefetch
 from spolia.indexing.sync.report import Progress, SyncReport, together
 from spolia.indexing.sync.revoke import Revoked, above, revoke
 from spolia.indexing.sync.sync_run import SyncRun
@@ -199,7 +199,7 @@ def keep(
     wait_s = corpus.wait_s if timeout_s is None else timeout_s
     run: SyncRun | None = None
     notes: tuple[str, ...] = ()
-    with prefetch(corpus.backend.folder, workers, limits) as taking:
+    with open_prefetch(corpus.backend.folder, workers, limits) as prefetch:
         lot = found
         while run is None or run.conflicts:
             if run is not None:
@@ -213,21 +213,21 @@ def keep(
                 if labels.access is None and writer.is_restricted():
                     is_closed = cache(writer.is_restricted_now)
                     labels = labels.anew(kept=writer.readers(lot.uris), is_closed=is_closed)
-                closed = Revoked() if is_other or not known else revoke(writer, lot, labels, known, taking)
+                closed = Revoked() if is_other or not known else revoke(writer, lot, labels, known, prefetch)
                 if closed.removed:
                     known = writer.stamps(lot.uris)
                 before = writer.schema
                 if fields is not None:
                     writer.declare(fields)
                 made = dict(writer.manifests)
-                renews = wanted.define(writer, lot, taking, rebuild=rebuild)
+                renews = wanted.define(writer, lot, prefetch, rebuild=rebuild)
                 wanted.refuse_changed(writer.manifests)
                 if renews:
                     known = writer.stamps(lot.uris)
                 is_anew = rebuild and made and made != writer.manifests  # what was there is found until all is made
                 batches, beside = None if is_anew else batch, LinkedImages(found, labels)
                 run = SyncRun(
-                    writer, wanted, labels, lot, taking, known, progress, batches, retry, closed, beside, run
+                    writer, wanted, labels, lot, prefetch, known, progress, batches, retry, closed, beside, run
                 )  # fmt: skip
                 run.run(recount=renews, anew=_anew(made, writer.manifests) if is_anew else (), afresh=afresh)
                 notes = notes_on(writer.declared, writer.metadata()) if writer.declared != before else notes

@@ -341,7 +341,7 @@ class SyncRun:
             pieces = {} if reading.beside else prepared.pieces  # they may see the pictures
             reading = self.beside.on(reading) if reading.beside else reading
             reading = reading.but(document=self.labelled.on(reading.document, before))
-            self.labelled.held.add(reading.document)
+            self.labelled.access_lists.add(reading.document)
             self.filing.add(BatchItem(reading, row, before is None, pieces, opened.parts, within, beside))
             return
         self._done(taken.uri, change)
