@@ -6,9 +6,11 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
-from threading import Event
-from typing import Any
+from threading import Event, Semaphore
+from typing import Any, ClassVar
 
 import pytest
 
@@ -22,7 +24,7 @@ from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
-from spolia.stores.definition import Definition, Embedding
+from spolia.stores.definition import Definition, Embedding, Part, Piece, Splitter
 from spolia.stores.groups.materialise import materialise
 from spolia.stores.indexes import HNSW
 from spolia.stores.staging import Staging
@@ -289,6 +291,136 @@ def test_others_write_while_a_group_is_built_and_it_lacks_none_of_it(
         assert found_by_meaning(corpus, "paragraph") == {"later.note", "seals.note"}
     with Run(principal="bob"):
         assert found_by_meaning(corpus, "paragraph") == {"later.note"}
+    assert corpus.latest().check() == []
+
+
+def test_a_revocation_does_not_wait_for_lost_vectors_to_be_made_again(
+    folder: Path, corpus: Corpus, pausing: Callable[..., Future[Any]]
+) -> None:
+    Pausing.go.set()
+    sync(folder, corpus, readers=[Slow()], workers=0, embedder=Pausing(), access=lambda uri: BOTH)
+    Pausing.go.clear()
+    Pausing.asked.clear()
+    for segment in corpus.truth.folder.glob("vectors/*/*.seg"):
+        segment.unlink()
+    run = pausing(sync, folder, corpus, readers=[Slow()], workers=0, embedder=Pausing(), access=lambda uri: ANN)
+    assert (read_by(corpus, "bob"), read_by(corpus, "ann")) == (set(), {"krill.note", "seals.note"})
+    Pausing.go.set()
+    run.result()
+    with Run(principal="ann"):
+        assert found_by_meaning(corpus) == {"krill.note", "seals.note"}
+    assert corpus.latest().check() == []
+
+
+class Gate(HashingEmbedder):
+    """Waits before the vectors of each text that is new, until it is let through."""
+
+    asked, go = Semaphore(0), Semaphore(0)
+
+    def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
+        if kind == "passage":
+            self.asked.release()
+            assert self.go.acquire(timeout=60)
+        return super().embed(texts, kind=kind)
+
+
+def gate() -> Gate:
+    Gate.asked, Gate.go = Semaphore(0), Semaphore(0)
+    return Gate()
+
+
+def built_sentences(folder: Path, corpus: Corpus) -> Callable[[], object]:
+    definition = Definition(Sentences(), embeddings=(Embedding(gate()),))
+    return lambda: materialise([corpus.group("sentence", definition)])
+
+
+def added_embedder(folder: Path, corpus: Corpus) -> Callable[[], object]:
+    embedder = gate()
+    return lambda: sync(folder, corpus, readers=[go()], workers=0, embedder=embedder)
+
+
+def rebuilt_chunks(folder: Path, corpus: Corpus) -> Callable[[], object]:
+    how = {"embedder": gate(), "splitter": Paragraphs(), "rebuild": True}
+    return lambda: sync(folder, corpus, readers=[go()], workers=0, **how)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("building", [built_sentences, added_embedder, rebuilt_chunks])
+def test_what_others_add_during_a_build_is_embedded_without_the_lock(
+    folder: Path, corpus: Corpus, building: Callable[[Path, Corpus], Callable[[], object]]
+) -> None:
+    sync(folder, corpus, readers=[go()], workers=0)
+    build = building(folder, corpus)
+    with ThreadPoolExecutor() as threads:
+        run = threads.submit(build)
+        try:
+            for name in ("first", "second", "third"):  # each while the vectors of the one before are made
+                assert Gate.asked.acquire(timeout=20)
+                (folder / f"{name}.note").write_text(f"The {name} whale is new.")
+                sync(folder, corpus, readers=[go()], workers=0)
+                Gate.go.release()
+            assert Gate.asked.acquire(timeout=20)  # the vectors of the third
+            (folder / "krill.note").unlink()
+            with corpus.writer(timeout_s=WAIT_S) as writer:
+                writer.remove("krill.note")
+            assert read_by(corpus, "ann") == {f"{name}.note" for name in ("seals", "first", "second", "third")}
+        finally:
+            Gate.go.release(1000)
+        run.result()
+    group = "sentence" if building is built_sentences else "chunk"
+    found = {node.uri for node in Dense(corpus.group(group), Gate(), 10)(Query("whales")).nodes}
+    assert found == {f"{name}.note" for name in ("seals", "first", "second", "third")}
+    assert corpus.latest().check() == []
+
+
+def test_a_build_ends_although_others_add_documents_all_the_time(
+    folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spolia.stores.staging.ROUNDS", 3)
+    sync(folder, corpus, readers=[go()], workers=0)
+    numbers = count()
+
+    class Adding(HashingEmbedder):
+        def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
+            if kind == "passage" and (number := next(numbers)) < 3:
+                (folder / f"{number}.note").write_text(f"Whale {number} is new.")
+                sync(folder, corpus, readers=[go()], workers=0)
+            return super().embed(texts, kind=kind)
+
+    definition = Definition(Sentences(), embeddings=(Embedding(Adding()),))
+    assert materialise([corpus.group("sentence", definition)]) == ()
+    assert len({node.uri for node in corpus.latest().all_nodes("sentence")}) == 5
+
+
+@dataclass(frozen=True)
+class Words(Splitter):
+    """Splits at spaces; somebody else writes while it does so for the first time."""
+
+    first: ClassVar[Event] = Event()
+    meanwhile: ClassVar[Callable[[], None]]
+
+    def pieces(self, part: Part) -> Iterator[Piece]:
+        if not self.first.is_set():
+            self.first.set()
+            type(self).meanwhile()
+        yield Piece(part.node.text, 0)
+
+
+def take_away(corpus: Corpus) -> None:
+    revoke(corpus, "krill.note", ANN)
+    with corpus.writer(timeout_s=WAIT_S) as writer:
+        writer.remove("seals.note")
+
+
+def test_readers_that_are_taken_away_while_a_group_is_split_stay_away(folder: Path, corpus: Corpus) -> None:
+    sync(folder, corpus, readers=[go()], workers=0, access=lambda uri: BOTH)
+    Words.first.clear()
+    Words.meanwhile = lambda: take_away(corpus)
+    assert materialise([corpus.group("word", Definition(Words()))]) == ()
+    with Run(principal="bob"):
+        assert not BM25(corpus.group("word"), 10)(Query("whales bark krill")).nodes
+    with Run(principal="ann"):
+        found = BM25(corpus.group("word"), 10)(Query("whales bark krill")).nodes
+    assert {node.uri for node in found} == {"krill.note"}
     assert corpus.latest().check() == []
 
 

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 
 UNSAVED = 192
 """Vectors that are made durable together: with the call of an embedder that was under way, 64, a kill loses 256."""
+ROUNDS = 16
+"""How often what others have committed is prepared without the lock, before the rest of it is prepared with it."""
+_REPLACED = -1
+"""Key of a document that another one has given other text, metadata or readers while nodes were made of it."""
 _HASH_IN_ROW, _WEIGHT_OF_NODE = 4, 500
 
 
@@ -108,7 +112,7 @@ class Staging(Draft):
     def _begin(self) -> None:
         self.conflicts: set[str] = set()
         self.embedded_to: dict[tuple[str, str], int] = {}
-        self._births: dict[str, int] = {}
+        self._births: dict[str, int | None] = {}
         self._staged = _Staged()
         self._vectors: list[tuple[Callable[..., None], str, Sequence[bytes], Any]] = []
         self._pending: set[tuple[str, bytes]] = set()
@@ -154,6 +158,11 @@ class Staging(Draft):
     def sources(self, uris: Iterable[str] | None = None) -> dict[str, SourceRow]:
         uris = None if uris is None else list(uris)
         self._see(uris)
+        return self._sources(uris)
+
+    def _sources(self, uris: Iterable[str] | None) -> dict[str, SourceRow]:
+        """See `sources`, without remembering the versions of what this may not have looked at."""
+        uris = None if uris is None else list(uris)
         found = super().sources(uris)
         staged = self._staged.rows
         for uri in (staged if uris is None else uris) if staged else ():
@@ -188,11 +197,14 @@ class Staging(Draft):
         return super().holds(document) if staged is None else staged.but(uri="") == document.but(uri="")
 
     def holders(self, document: str) -> list[SourceRow]:
-        rows, found = self._staged.rows, super().holders(document)
-        if unseen := [row.uri for row in found if row.uri not in self._births]:
+        if unseen := [row.uri for row in super().holders(document) if row.uri not in self._births]:
             self._see(unseen)
-            found = super().holders(document)
-        found = [row for row in found if row.uri not in rows]
+        return self._holders(document)
+
+    def _holders(self, document: str) -> list[SourceRow]:
+        """See `holders`, without remembering the versions of what this may not have looked at."""
+        rows = self._staged.rows
+        found = [row for row in super().holders(document) if row.uri not in rows]
         found += [row for uri in self._staged.holding.get(document, ()) if (row := rows[uri]) is not None]
         return sorted(found, key=lambda row: row.uri)
 
@@ -219,16 +231,16 @@ class Staging(Draft):
         found = {key: lack for key, lack in found.items() if key[0] not in staged.images}
         for (document, group), reason in staged.noted.items():
             found.pop((document, group), None)
-            if reason and (holders := self.holders(document)):
+            if reason and (holders := self._holders(document)):
                 found[document, group] = Unmade(document, holders[0].uri, group, reason)
         if staged.rows:
-            found = {key: lack for key, lack in found.items() if key in staged.noted or self.holders(lack.document)}
+            found = {key: lack for key, lack in found.items() if key in staged.noted or self._holders(lack.document)}
         return tuple(sorted(found.values(), key=lambda lack: (lack.uri, lack.document, lack.group)))
 
     def _expected(self) -> dict[tuple[str, str], Unmade]:
         """Documents of which a group that is staged has to be made: they are noted when it is committed."""
         groups = self._staged.expected
-        live = {row.document: uri for uri, row in self.sources().items() if row.document} if groups else {}
+        live = {row.document: uri for uri, row in self._sources(None).items() if row.document} if groups else {}
         return {(id, group): Unmade(id, uri, group, NOT_YET) for group in groups for id, uri in live.items()}
 
     # Definitions.
@@ -297,6 +309,9 @@ class Staging(Draft):
             for hash, one in lacking.get(group, {}).items():
                 self._staged.unembedded.setdefault(group, {}).setdefault(hash, one)
         self._stage(Writer.add_nodes, document, listed, groups, document=document.id)
+        is_ours = document.id in self._staged.images or document.id in self._staged.relabelled
+        if not is_ours and not Draft.holds(self, document):
+            self._staged.keys[document.id] = _REPLACED
 
     def note_unmade(self, document: str, reasons: Mapping[str, str]) -> None:
         self._staged.noted |= {(document, group): reason for group, reason in reasons.items()}
@@ -358,6 +373,8 @@ class Staging(Draft):
         document: str = "",
         is_new: bool = False,
     ) -> None:
+        for uri in uris:
+            self._births.setdefault(uri, None)  # what is not there now is another one's if it is there later
         if document and document not in self._staged.keys:
             self._staged.keys[document] = self.document_key(document)
         self._staged.changes.append(_Change(apply, given, uris, document, is_new))
@@ -428,25 +445,75 @@ class Staging(Draft):
         staged.unembedded.clear()
         staged.weight = 0
 
-    def publish(self, complete: Callable[[Writer], None] = lambda writer: None) -> int:
+    def publish(self, complete: "Callable[[AnyWriter], None]" = lambda writer: None, *, embedded: bool = True) -> int:
         """Commit what waits, and make it visible; returns the generation.
 
         Args:
-            complete: where groups were defined, makes what they lack of what others have committed meanwhile: with the
-                lock, so that a group is never published without it.
+            complete: where groups were defined, makes what they lack of what others have committed meanwhile, so that a
+                group is never published without it. It is called without the lock, until nothing is lacking when the
+                lock is taken; after `ROUNDS` of that, it makes the rest with the lock.
+            embedded: see `Writer.publish`.
 
         Raises:
             StoreBusy: groups are defined, and another writer has changed the groups meanwhile.
         """
-        if self._staged.changes or self._vectors or self._is_damaged:
+        for later in reversed(range(ROUNDS)) if self._staged.changes or self._vectors or self._is_damaged else ():
+            generation, tried = self._prepare(complete) if self._staged.defined else (0, set())
             with closing(Writer(self.store, self.timeout_s)) as writer:
-                self._commit(writer, complete)
+                is_other = bool(self._staged.defined) and writer.generation != generation
+                if is_other and later and self._lacking_of_others() - tried:
+                    continue
+                self._commit(writer, complete, embedded)
             self._staged = _Staged()
             with self._reading():
                 self.store.build_graphs(self._connection, self.manifests)
+            break
         return self.generation
 
-    def _commit(self, writer: Writer, complete: Callable[[Writer], None]) -> None:
+    def _prepare(self, complete: "Callable[[AnyWriter], None]") -> tuple[int, set[object]]:
+        """Make what is lacking of what others have committed, without the lock.
+
+        Returns:
+            The generation from which on there may be more, and what stays lacking, since its model is away.
+        """
+        with self._reading():
+            generation = int(self._connection.execute(sql.GENERATIONS).fetchall()[-1][0])
+        if lacking := self._lacking_of_others():
+            complete(self)
+            lacking &= self._lacking_of_others()
+        return generation, lacking
+
+    def _lacking_of_others(self) -> set[object]:
+        """What the groups that are defined lack: documents that are not made, and texts without vectors."""
+        self._drop_changed()
+        defined, expected = self._staged.defined, self._staged.expected
+        found: set[object] = {
+            (lack.document, lack.group) for lack in self.unmade() if lack.is_untried and lack.group in defined
+        }
+        for group, manifest in defined.items():
+            for how in manifest.embeddings if group not in expected else ():
+                found |= {(how.embedder, one.hash) for one in super()._lacking(group, how.embedder)}
+        return found
+
+    def _drop_changed(self) -> None:
+        """Drop what waits for sources and documents that others have changed, so that they are read as they are now."""
+        staged, kept = self._staged, self._unchanged(self)
+        if len(kept) == len(staged.changes):
+            return
+        there = {id(change) for change in kept}
+        dropped = [change for change in staged.changes if id(change) not in there]
+        staged.changes = kept
+        for uri in {uri for change in dropped for uri in change.uris}:
+            row = staged.rows.pop(uri, None)
+            staged.holding.get(row.document if row else "", set()).discard(uri)
+        gone = {change.document for change in dropped} - {change.document for change in kept}
+        for name in gone:
+            for held in (staged.keys, staged.documents, staged.relabelled, staged.images):
+                held.pop(name, None)
+        staged.nodes = {key: nodes for key, nodes in staged.nodes.items() if key[0] not in gone}
+        staged.noted = {key: reason for key, reason in staged.noted.items() if key[0] not in gone}
+
+    def _commit(self, writer: Writer, complete: "Callable[[AnyWriter], None]", embedded: bool) -> None:
         if not writer.mended:
             writer.embedded_to = dict(self.embedded_to)
         self._refuse_other_groups(writer)
@@ -457,7 +524,7 @@ class Staging(Draft):
         if self._staged.defined:
             complete(writer)
         births = dict(writer.born())
-        self.generation = writer.publish(graphs=False)
+        self.generation = writer.publish(graphs=False, embedded=embedded)
         self._published = dict(writer.manifests)
         self._is_damaged = False
         self._births |= births
@@ -479,21 +546,25 @@ class Staging(Draft):
                     "published; what was embedded is kept. Run it again."
                 )
 
-    def _unchanged(self, writer: Writer) -> list[_Change]:
+    def _unchanged(self, now_there: Draft) -> list[_Change]:
         """The changes to what is as it was when this looked at it; the others are noted as conflicts."""
         uris = {uri for change in self._staged.changes for uri in change.uris}
-        now = _births(writer, uris)
+        now = _births(now_there, uris)
         self.conflicts |= {uri for uri in uris if now.get(uri) != self._births.get(uri)}
-        others = {id for id, key in self._staged.keys.items() if writer.document_key(id) != key}
+        others = {id for id, key in self._staged.keys.items() if self._is_other(key, now_there.document_key(id), id)}
         kept, lost = list[_Change](), set(others)
         for change in self._staged.changes:
             if not self._is_lost(change, lost):
                 kept.append(change)
                 continue
-            self.conflicts.update(change.uris or (row.uri for row in writer.holders(change.document)))
+            self.conflicts.update(change.uris or (row.uri for row in Draft.holders(now_there, change.document)))
             if change.is_new:
                 lost.add(change.document)
         return kept
+
+    def _is_other(self, key: int | None, now: int | None, document: str) -> bool:
+        """Whether another one has replaced or removed a document; what is put here was not there before."""
+        return key != now or (key is None and document not in self._staged.images)
 
     def _is_lost(self, change: _Change, lost: set[str]) -> bool:
         if change.document in lost:

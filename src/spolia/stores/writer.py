@@ -456,20 +456,21 @@ class Writer(Draft):
 
     # Publishing.
 
-    def publish(self, *, graphs: bool = True) -> int:
+    def publish(self, *, graphs: bool = True, embedded: bool = True) -> int:
         """Make all changes durable and visible at once; returns the generation. Nothing to do: nothing is written.
 
         Args:
             graphs: build what graphs of vectors are missing; else the caller does, without the lock.
+            embedded: refuse to publish a node that has no vector; else one whose vector was lost may lack it.
         """
         self._transaction.refuse_if_ended()
         if self._transaction.visible:
-            self._publish(graphs=graphs)
+            self._publish(graphs=graphs, embedded=embedded)
         elif self._transaction.began:
             self._transaction.commit()
         return self.generation
 
-    def _publish(self, *, graphs: bool) -> None:
+    def _publish(self, *, graphs: bool, embedded: bool) -> None:
         self._transaction.begin()
         with self._transaction.or_end("published"):
             self._refuse_what_is_gone()
@@ -477,15 +478,16 @@ class Writer(Draft):
                 self._embedded.flush()
             self.store.follow(self._connection, self.manifests, self._known(), self.generation)
             publication = Publication(self.store, self._connection, self._next, self.manifests, self.declared)
-            self.indexes = publication.publish(self.indexes, self.embedded_to)
+            self.indexes = publication.publish(self.indexes, self.embedded_to if embedded else None)
             self.mended += publication.mended
         self._transaction.renew()
         last_key = self._connection.execute(sql.LAST_KEY).fetchone()[0]
-        self.embedded_to = {
-            (group, embedding.embedder): last_key
-            for group, manifest in self.manifests.items()
-            for embedding in manifest.embeddings
-        }
+        if embedded:
+            self.embedded_to = {
+                (group, embedding.embedder): last_key
+                for group, manifest in self.manifests.items()
+                for embedding in manifest.embeddings
+            }
         self.generation, self.schema = self.generation + 1, self.declared
         with translated(self.store, "swept"):
             self.mended += self.store.sweep(self._connection)

@@ -12,8 +12,7 @@ from spolia.stores.backends.backend import Backend
 from spolia.stores.backends.publication import NONE, Draft, Lacking
 from spolia.stores.backends.rows import key_of
 from spolia.stores.manifest import GroupEmbedding, Manifest
-from spolia.stores.staging import Staging
-from spolia.stores.writer import Writer
+from spolia.stores.staging import AnyWriter, Staging
 from spolia.types import NO_BOXES, Document, Meta
 
 SAMPLED = 16
@@ -86,7 +85,7 @@ class DryRun(Staging):
         """Nothing is embedded."""
         return iter(())
 
-    def publish(self, complete: Callable[[Writer], None] = lambda writer: None) -> int:
+    def publish(self, complete: Callable[[AnyWriter], None] = lambda writer: None, *, embedded: bool = True) -> int:
         staged = self._staged
         for (_, group), nodes in staged.nodes.items():
             self.of(group).nodes += sum(node.group == group for node in nodes)

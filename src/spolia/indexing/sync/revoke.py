@@ -48,8 +48,8 @@ class _Revocation:
         for uri in removed:
             self.writer.remove(uri)
         relabelled = frozenset(self._relabelled()) if self.labels.access is not None else frozenset[str]()
-        if not self._lacks_vectors():  # else they are made first, and this is published with them
-            self.writer.publish()
+        if not self._lacks_vectors_beside():  # else they are made first, and this is published with them
+            self.writer.publish(embedded=False)  # vectors that were lost are made again later
         return Revoked(removed, relabelled)
 
     # What was moved stays until its turn comes: nothing is cut or asked again for another name.
@@ -109,14 +109,13 @@ class _Revocation:
             elif within in self.heirs and self.heirs[uri].startswith(f"{self.heirs[within]}/"):
                 self.labels.contain(self.heirs[uri], self.heirs[within])
 
-    # Publishing.
-
-    def _lacks_vectors(self) -> bool:
-        """Whether vectors were lost, without which nothing can be published."""
+    def _lacks_vectors_beside(self) -> bool:
+        """Whether vectors were lost that a database outside the store is given with the nodes."""
         return any(
             any(True for _ in lacking(group, how.embedder))
             for group, manifest in self.writer.manifests.items()
             for how in manifest.embeddings
+            if how.is_beside
             for lacking in (self.writer.unembedded, self.writer.unembedded_pictures)
         )
 

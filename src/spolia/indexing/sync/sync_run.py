@@ -24,8 +24,7 @@ from spolia.indexing.sync.report import DocumentReport, Progress, SyncCounts
 from spolia.indexing.sync.revoke import Revoked, above
 from spolia.stores.backends.rows import SourceRow, Stamp, Unmade, in_batches
 from spolia.stores.groups.group_build import STAGED_AT_ONCE, complete, embed, make_up, refuse_away
-from spolia.stores.staging import Staging
-from spolia.stores.writer import Writer
+from spolia.stores.staging import AnyWriter, Staging
 
 CUT_AT_ONCE, WEIGHT_AT_ONCE = 64, 5_000_000
 """Documents whose nodes are made together, so that a transform asks its model for all of them at once; and their
@@ -414,12 +413,14 @@ class SyncRun:
         self._changes, self._chunks = 0, self.tally.chunks
         self._published_at = time.monotonic()
 
-    def _complete(self, writer: Writer) -> None:
+    def _complete(self, writer: AnyWriter) -> None:
         """Make and embed what another one has added meanwhile to groups that this run defines."""
         seen = self.writer.manifests
         growths = [growth for growth in self.growths if writer.manifests.get(growth.group) == seen[growth.group]]
-        if self.batch is None:
-            complete(writer, growths)
+        for _ in complete(writer, growths) if self.batch is None else ():
+            if writer is self.writer and self.writer.weight >= STAGED_AT_ONCE:
+                self.unread += embed(writer, growths, self._embedded)
+                self.writer.spill()
         self.unread += embed(writer, growths, self._embedded)
 
     def _embedded(self, count: int) -> None:

@@ -372,9 +372,10 @@ class Publication:
         self.manifests, self.schema = manifests, schema
         self.mended: list[str] = []
 
-    def publish(self, indexes: Indexes, embedded_to: Mapping[tuple[str, str], int]) -> Indexes:
-        """Make it durable and visible; returns its lexical indexes."""
-        self._refuse_lacking_vectors(embedded_to)
+    def publish(self, indexes: Indexes, embedded_to: Mapping[tuple[str, str], int] | None) -> Indexes:
+        """Make it durable and visible; returns its lexical indexes. Vectors may lack if `embedded_to` is None."""
+        if embedded_to is not None:
+            self._refuse_lacking_vectors(embedded_to)
         fresh = {group: self._indexed(group, indexes.get(group)) for group in sorted(self.manifests)}
         self.store.pin(self.generation)
         taken = self._forget_old_generations()

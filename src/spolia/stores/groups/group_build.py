@@ -12,7 +12,6 @@ from spolia.stores.groups.nodes import GroupBuild, GroupNodes, grow
 from spolia.stores.groups.picture_vectors import embed_pictures
 from spolia.stores.manifest import Manifest
 from spolia.stores.staging import AnyWriter
-from spolia.stores.writer import Writer
 from spolia.types import Document, Failure
 
 if TYPE_CHECKING:
@@ -96,18 +95,26 @@ def make_up(writer: AnyWriter, growths: Sequence[GroupBuild], unmade: Sequence[U
             if not (left := groups - {growth.group for growth in growths if growth.reach.is_away}):
                 break
             wanted = with_those_below(left, growths)
-            found = [writer.document(id) for id in some]
+            found = list(filter(None, (_found(writer, id) for id in some)))
             for one in grow(found, wanted, lambda document, group: writer.nodes(document.id, group)):
                 store(writer, one, before[one.document.id])
                 yield one
 
 
-def complete(writer: Writer, built: Sequence[GroupBuild]) -> None:
+def _found(writer: AnyWriter, id: str) -> Document | None:
+    """A document, unless another writer removes it at this moment."""
+    try:
+        return writer.document(id)
+    except StoreError:
+        if writer.document_key(id) is None:
+            return None
+        raise
+
+
+def complete(writer: AnyWriter, built: Sequence[GroupBuild]) -> Iterator[GroupNodes]:
     """Make groups that are about to be published of what another writer has committed meanwhile."""
     names = {growth.group for growth in built}
-    lacking = [lack for lack in writer.unmade() if lack.is_untried and lack.group in names]
-    for _ in make_up(writer, built, lacking):
-        """Each of them is stored as it comes."""
+    return make_up(writer, built, [lack for lack in writer.unmade() if lack.is_untried and lack.group in names])
 
 
 def refuse_away(growths: Iterable[GroupBuild]) -> None:

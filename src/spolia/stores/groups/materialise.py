@@ -35,7 +35,6 @@ from spolia.stores.groups.group_build import (
 from spolia.stores.groups.nodes import GroupBuild, GroupNodes, grow
 from spolia.stores.manifest import built_in, signature
 from spolia.stores.staging import AnyWriter, Staging
-from spolia.stores.writer import Writer
 from spolia.types import Document, Failure, Node
 
 if TYPE_CHECKING:
@@ -197,9 +196,11 @@ class Building(GroupDefinitions):
             writer or self.staging, growths, lambda count: self.tell(growths[-1].group, self._documents, count)
         )
 
-    def complete(self, writer: Writer) -> None:
+    def complete(self, writer: AnyWriter) -> None:
         """Make the groups of what another one has added meanwhile, before they are published."""
-        complete(writer, self.built)
+        for _ in complete(writer, self.built):
+            if writer is self.staging:
+                self._spill_if_many()
         self.embed(writer)
 
     @property
