@@ -301,7 +301,7 @@ def test_a_revocation_does_not_wait_for_lost_vectors_to_be_made_again(
     sync(folder, corpus, readers=[Slow()], workers=0, embedder=Pausing(), access=lambda uri: BOTH)
     Pausing.go.clear()
     Pausing.asked.clear()
-    for segment in corpus.truth.folder.glob("vectors/*/*.seg"):
+    for segment in corpus.backend.folder.glob("vectors/*/*.seg"):
         segment.unlink()
     run = pausing(sync, folder, corpus, readers=[Slow()], workers=0, embedder=Pausing(), access=lambda uri: ANN)
     assert (read_by(corpus, "bob"), read_by(corpus, "ann")) == (set(), {"krill.note", "seals.note"})
