@@ -214,16 +214,16 @@ TEXTS = st.text(st.sampled_from("ab .\n#|-<p>é𝔸"), max_size=300)
 def test_what_was_prepared_and_sent_gives_the_nodes_that_are_made_here(text: str, suffix: str, size: int) -> None:
     reader, blob = reader_of(f"a{suffix}", by_suffix(READERS)), Blob(f"a{suffix}", text.encode())
     assert reader is not None
-    growths = [
+    builds = [
         GroupBuild("window", SlidingWindow(size=size, overlap=5)),
         GroupBuild("paragraph", Paragraphs()),
         GroupBuild("sentence", Sentences(), parent="paragraph"),
     ]
-    found = sent(prepare(reader, blob, SplitPlan.of(growths)))
+    found = sent(prepare(reader, blob, SplitPlan.of(builds)))
     document = reader.read(blob).document
     assert found.reading.document == document
     assert found.pieces.keys() == {"window", "paragraph", "sentence"}
-    (there,), (made_here,) = grow([document], growths, prepared={document.id: found.pieces}), grow([document], growths)
+    (there,), (made_here,) = grow([document], builds, prepared={document.id: found.pieces}), grow([document], builds)
     assert there.made == made_here.made
 
 

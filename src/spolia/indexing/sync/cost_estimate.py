@@ -75,17 +75,17 @@ class _CountingChoice(Choosing):
         return Silent(value, self.asked.add) if _is_model(value) else value
 
 
-def without_models(growth: GroupBuild, asked: dict[str, ModelUse]) -> GroupBuild:
+def without_models(build: GroupBuild, asked: dict[str, ModelUse]) -> GroupBuild:
     """How a group grows when no model is asked; `asked` counts by group what models would have been asked for."""
-    if not asks(growth):
-        return growth
-    tally = asked.setdefault(growth.group, ModelUse())
-    return replace(growth, transform=_CountingChoice(growth.transform, tally))
+    if not asks(build):
+        return build
+    tally = asked.setdefault(build.group, ModelUse())
+    return replace(build, transform=_CountingChoice(build.transform, tally))
 
 
-def asks(growth: GroupBuild) -> bool:
+def asks(build: GroupBuild) -> bool:
     """Whether a group's transform asks language models, or embeds."""
-    return _asks(growth.transform)
+    return _asks(build.transform)
 
 
 def _asks(transform: Transform) -> bool:

@@ -184,9 +184,9 @@ def planned(
                 run.run(afresh=rebuild)
                 changes.onward.next()
                 changes.unchanged += run.tally.unchanged
-        growths = wanted.exact(writer.manifests)
-        plans = tuple(_plans(writer, before, growths, None if fast else wanted.asked))
-        seconds = time.perf_counter() - began + _embedding_s(writer, growths) if timed and not fast else None
+        builds = wanted.exact(writer.manifests)
+        plans = tuple(_plans(writer, before, builds, None if fast else wanted.asked))
+        seconds = time.perf_counter() - began + _embedding_s(writer, builds) if timed and not fast else None
         unasked = tuple(one.id for one in elsewhere) if fast else ()
         notes = notes_on(writer.declared, writer.metadata()) if writer.declared != writer.schema else ()
         return changes.plan(unasked=unasked, groups=plans, fields=notes, seconds=seconds)
@@ -198,12 +198,12 @@ class _Wanted(RequestedGroups):
 
     asked: dict[str, ModelUse] = field(default_factory=dict)
 
-    def growths(self, manifests: dict[str, Manifest]) -> list[GroupBuild]:
-        return [without_models(growth, self.asked) for growth in self.exact(manifests)]
+    def builds(self, manifests: dict[str, Manifest]) -> list[GroupBuild]:
+        return [without_models(build, self.asked) for build in self.exact(manifests)]
 
     def exact(self, manifests: dict[str, Manifest]) -> list[GroupBuild]:
         """How the groups grow really."""
-        return RequestedGroups.growths(self, manifests)
+        return RequestedGroups.builds(self, manifests)
 
 
 class _Changes:
@@ -254,21 +254,21 @@ class _Changes:
 
 
 def _plans(
-    writer: DryRun, before: Mapping[str, Manifest], growths: Sequence[GroupBuild], asked: dict[str, ModelUse] | None
+    writer: DryRun, before: Mapping[str, Manifest], builds: Sequence[GroupBuild], asked: dict[str, ModelUse] | None
 ) -> Iterator[GroupPlan]:
-    by_name = {growth.group: growth for growth in growths}
+    by_name = {build.group: build for build in builds}
     untold: set[str] = set()
     for manifest in in_order(writer.manifests):
         name = manifest.group
-        growth, counted, change = by_name[name], writer.of(name), _change(name, before, writer)
+        build, counted, change = by_name[name], writer.of(name), _change(name, before, writer)
         why = tuple(reasons(before[name], manifest)) if change in ("rebuilt", "embedded") else ()
-        if left := behind([growth]):
+        if left := behind([build]):
             untold.add(name)
             yield GroupPlan(name, change, (left[0][1],), None, None, None if manifest.by_picture else 0)
             continue
-        is_told = asked is not None and {growth.parent, growth.ref}.isdisjoint(untold)
-        told = _of_models(growth, (asked or {}).get(name, ModelUse()) if is_told else None)
-        if asks(growth) or not is_told:
+        is_told = asked is not None and {build.parent, build.ref}.isdisjoint(untold)
+        told = _of_models(build, (asked or {}).get(name, ModelUse()) if is_told else None)
+        if asks(build) or not is_told:
             untold.add(name)
             unknown = None if manifest.embeddings else 0
             pictures = None if manifest.by_picture else 0
@@ -285,9 +285,9 @@ def _change(name: str, before: Mapping[str, Manifest], writer: DryRun) -> Change
     return "rebuilt" if name in writer.redefined else "embedded" if name in writer.embedded else "kept"
 
 
-def _of_models(growth: GroupBuild, asked: ModelUse | None) -> dict[str, Any]:
+def _of_models(build: GroupBuild, asked: ModelUse | None) -> dict[str, Any]:
     """What a group asks language models for; None for what only they can tell."""
-    each, names = growth.transform.calls(), ("calls", "prompts", "input_tokens", "output_tokens")
+    each, names = build.transform.calls(), ("calls", "prompts", "input_tokens", "output_tokens")
     if each == 0 or asked is None:
         return dict.fromkeys(names, 0 if each == 0 else None)
     usage = asked.usage
@@ -303,16 +303,16 @@ def reasons(there: Manifest, here: Manifest) -> tuple[str, ...]:
     return there.differences(here) or ("everything is indexed again",)
 
 
-def _embedding_s(writer: DryRun, growths: Sequence[GroupBuild]) -> float:
+def _embedding_s(writer: DryRun, builds: Sequence[GroupBuild]) -> float:
     """Seconds to embed, as long as a sample took for its characters."""
     total = 0.0
-    for growth in growths:
-        counted = writer.of(growth.group)
-        for embedder in growth.embedders:
+    for build in builds:
+        counted = writer.of(build.group)
+        for embedder in build.embedders:
             sample = counted.sample.get(embedder.name, ())
             if sample and isinstance(embedder, Embedder):
                 began = time.perf_counter()
                 embedder.embed(sample, kind="passage")
                 took = time.perf_counter() - began
-                total += took * counted.characters / sum(map(len, sample)) / len(growth.embedders)
+                total += took * counted.characters / sum(map(len, sample)) / len(build.embedders)
     return total

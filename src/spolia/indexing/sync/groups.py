@@ -100,7 +100,7 @@ class RequestedGroups:
                 refuse_other(group, writer.manifests)
         return there is not None and there != main
 
-    def growths(self, manifests: dict[str, Manifest]) -> list[GroupBuild]:
+    def builds(self, manifests: dict[str, Manifest]) -> list[GroupBuild]:
         """All groups of the store, each with the objects that make it, in order.
 
         One that is made by what is not known here is made of no document, which is noted of each.
@@ -108,9 +108,9 @@ class RequestedGroups:
         Raises:
             GroupError: what embeds the main group is not known here.
         """
-        return [self._growth(manifest) for manifest in in_order(manifests)]
+        return [self._build(manifest) for manifest in in_order(manifests)]
 
-    def _growth(self, manifest: Manifest) -> GroupBuild:
+    def _build(self, manifest: Manifest) -> GroupBuild:
         given = {group.name: group.definition for group in self.groups if group.definition is not None}
         given[self.main] = self.definition
         passed = [embedding.embedder for definition in given.values() for embedding in definition.embeddings]
@@ -141,7 +141,7 @@ class RequestedGroups:
         for manifest in in_order(manifests):
             if manifest.group in (self.main, *(group.name for group in self.groups)) or not manifest.signature:
                 continue
-            transform = self._growth(manifest).transform
+            transform = self._build(manifest).transform
             if isinstance(transform, _Unmakeable):
                 continue  # it is left behind, and `sync` says so
             if manifest.signature != signature(Definition(transform, manifest.parent, manifest.ref), manifests):
@@ -161,20 +161,20 @@ class _Unmakeable(Operator[Part, Pieces]):
         return 0
 
 
-def behind(growths: Iterable[GroupBuild]) -> tuple[tuple[str, str], ...]:
+def behind(builds: Iterable[GroupBuild]) -> tuple[tuple[str, str], ...]:
     """Groups that cannot be made here, or whose model is away, and why."""
-    reasons = ((each.group, _why_behind(each)) for each in growths)
+    reasons = ((each.group, _why_behind(each)) for each in builds)
     return tuple((group, reason) for group, reason in reasons if reason)
 
 
-def makeshift(growths: Iterable[GroupBuild], built: Iterable[Unmade]) -> tuple[tuple[str, str], ...]:
+def makeshift(builds: Iterable[GroupBuild], built: Iterable[Unmade]) -> tuple[tuple[str, str], ...]:
     """Groups that hold what was made of replies that could not be read, and why."""
-    kept = [(each.group, each.reach.makeshift) for each in growths if each.reach.makeshift and not _why_behind(each)]
+    kept = [(each.group, each.reach.makeshift) for each in builds if each.reach.makeshift and not _why_behind(each)]
     return (*kept, *((lack.group, lack.reason) for lack in built if not lack.document))
 
 
-def _why_behind(growth: GroupBuild) -> str:
-    return growth.transform.reason if isinstance(growth.transform, _Unmakeable) else growth.reach.reason
+def _why_behind(build: GroupBuild) -> str:
+    return build.transform.reason if isinstance(build.transform, _Unmakeable) else build.reach.reason
 
 
 def _redefine(writer: AnyWriter, there: Manifest, main: Manifest) -> bool:
@@ -259,7 +259,7 @@ class Batch:
     """Puts documents into the store with the nodes of all groups; the report counts the nodes of the group `main`."""
 
     writer: AnyWriter
-    growths: Sequence[GroupBuild]
+    builds: Sequence[GroupBuild]
     main: str
     labels: DocumentLabels
     pending: list[BatchItem] = field(default_factory=list)
@@ -289,7 +289,7 @@ class Batch:
             if document.id not in fresh and not self.writer.holds(document):
                 fresh[document.id] = document
         pieces = {filed.reading.document.id: filed.pieces for filed in reversed(pending)}
-        grown = {one.document.id: one for one in grow(list(fresh.values()), self.growths, prepared=pieces)}
+        grown = {one.document.id: one for one in grow(list(fresh.values()), self.builds, prepared=pieces)}
         for filed in pending:
             try:
                 yield filed, self._put(filed, grown.pop(filed.reading.document.id, None))
@@ -311,7 +311,7 @@ class Batch:
         document, counted = filed.reading.document, NodeCount(self._embedder)
         self.counted.add(document.id)
         if one is None and not self.writer.holds(document):  # what was there has gone with what its source held
-            (one,) = grow([document], self.growths)
+            (one,) = grow([document], self.builds)
         if one is None:
             counted.count(self.writer.nodes(document.id, self.main))
             report = counted.on(self._report(filed), document)
@@ -353,7 +353,7 @@ class Batch:
 
     @property
     def _embedder(self) -> Embedder | SparseEmbedder | None:
-        embedders = (embedder for growth in self.growths if growth.group == self.main for embedder in growth.embedders)
+        embedders = (embedder for build in self.builds if build.group == self.main for embedder in build.embedders)
         return next(embedders, None)
 
     def _report(self, filed: BatchItem) -> DocumentReport:

@@ -289,7 +289,7 @@ class MetadataDiff:
         if there.but(uri=kept.uri, meta=kept.meta, readers=kept.readers) != kept:
             return labelled
         if (there.meta, there.readers) != (kept.meta, kept.readers):
-            relabel(self.writer, self.batch.growths, there, kept)
+            relabel(self.writer, self.batch.builds, there, kept)
             self.access_lists.change(there.id, kept.readers)
         return kept
 

@@ -306,9 +306,9 @@ class Prefetch:
                 self._sent[id(given)] = given, False
         return self._sent[id(given)][1]
 
-    def follow(self, growths: Iterable[GroupBuild]) -> None:
+    def follow(self, builds: Iterable[GroupBuild]) -> None:
         """Split what is read from now on for these groups."""
-        self.plan = SplitPlan.of(growths)
+        self.plan = SplitPlan.of(builds)
         self.__dict__.pop("_sent_plan", None)
 
     @cached_property

@@ -26,20 +26,20 @@ class Revoked:
 
 
 def revoke(
-    writer: AnyWriter, found: FileListing, labels: DocumentLabels, stamps: Mapping[str, Stamp], taking: Prefetch
+    writer: AnyWriter, found: FileListing, labels: DocumentLabels, stamps: Mapping[str, Stamp], prefetch: Prefetch
 ) -> Revoked:
-    """Remove what is gone, update reader lists and publish that; `taking` reads new files that may be renamed ones."""
+    """Remove what is gone, update reader lists and publish that; `prefetch` reads new files that may be renamed."""
     if labels.access is None and stamps.keys() <= found.files.kept.keys():
         return Revoked()
     known = SourceDiff(writer, found, stamps, LinkedImages(found, labels), all=False)
-    return _Revocation(writer, found, labels, known, taking).close()
+    return _Revocation(writer, found, labels, known, prefetch).close()
 
 
 class _Revocation:
     def __init__(
-        self, writer: AnyWriter, found: FileListing, labels: DocumentLabels, known: SourceDiff, taking: Prefetch
+        self, writer: AnyWriter, found: FileListing, labels: DocumentLabels, known: SourceDiff, prefetch: Prefetch
     ) -> None:
-        self.writer, self.found, self.labels, self.known, self.taking = writer, found, labels, known, taking
+        self.writer, self.found, self.labels, self.known, self.prefetch = writer, found, labels, known, prefetch
         self.parts = {part: container for container, parts in known.parts.items() for part in parts}
         self.heirs = self._heirs()
 
@@ -75,10 +75,10 @@ class _Revocation:
 
     def _hash(self, file: File) -> str:
         try:
-            there = fetched(file, None, self.taking.spool)
+            there = fetched(file, None, self.prefetch.spool)
         except Unreadable:
             return ""  # it is told when its turn comes
-        self.taking.drop(there.blob)
+        self.prefetch.drop(there.blob)
         return there.row.content_hash
 
     # Readers.

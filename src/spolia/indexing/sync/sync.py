@@ -238,7 +238,7 @@ def keep(
         generation, lacking = (published := corpus.latest()).generation, published.unmade()
     report = run.tally.report(generation, found, time.perf_counter() - began)
     unmade = tuple(dict.fromkeys((*lacking, *(lack for lack in run.unread if lack.document))))
-    left = (*run.behind, *makeshift(run.growths, run.unread))
+    left = (*run.behind, *makeshift(run.builds, run.unread))
     return report.but(unmade=unmade, behind=left, fields=notes)
 
 

@@ -54,7 +54,7 @@ class SyncRun:
         wanted: RequestedGroups,
         labels: DocumentLabels,
         found: FileListing,
-        taking: Prefetch,
+        prefetch: Prefetch,
         known: Mapping[str, Stamp],
         progress: Callable[[Progress], None] | None,
         batch: int | None = None,
@@ -65,20 +65,20 @@ class SyncRun:
     ) -> None:
         self.writer, self.labels, self.found, self.progress, self.batch = writer, labels, found, progress, batch
         self.tally: SyncCounts = before.tally if before else SyncCounts()
-        self.intake = taking
+        self.prefetch = prefetch
         self.retry, self.closed = retry, closed
-        self.growths = wanted.growths(writer.manifests)
-        taking.follow(self.growths)
+        self.builds = wanted.builds(writer.manifests)
+        prefetch.follow(self.builds)
         self.unread: list[Unmade] = before.unread if before else []
-        tried: set[str] = before.filing.tried if before else set()
-        self.filing: Batch = Batch(writer, self.growths, wanted.main, labels, tried=tried)
+        tried: set[str] = before.pending_batch.tried if before else set()
+        self.pending_batch: Batch = Batch(writer, self.builds, wanted.main, labels, tried=tried)
         says = labels.access or labels.metadata or labels.kept is not None
-        held = (
-            AccessLists(writer.held(found.uris), _none if found.uris is None else writer.held_as)
+        access_lists = (
+            AccessLists(writer.access_lists(found.uris), _none if found.uris is None else writer.access_list_of)
             if says
             else AccessLists({}, _none)
         )
-        self.labelled = MetadataDiff(writer, labels, held, self.filing)
+        self.metadata_diff = MetadataDiff(writer, labels, access_lists, self.pending_batch)
         self.beside = beside or LinkedImages(found, labels)
         self.known = SourceDiff(writer, found, known, self.beside, all=self._looks_at_all)
         for container, parts in self.known.parts.items() if self._looks_at_all else ():
@@ -91,7 +91,7 @@ class SyncRun:
     @property
     def behind(self) -> tuple[tuple[str, str], ...]:
         """Groups that are not kept in step, and why."""
-        return behind(self.growths)
+        return behind(self.builds)
 
     @property
     def conflicts(self) -> set[str]:
@@ -114,18 +114,18 @@ class SyncRun:
         self.tally.total += len(changed)
         self.tally.unchanged += len(self.found.files) - len(changed) + self._parts_left_alone(changed) - len(given_up)
         self._tell_of_closed({file.uri for file in changed})
-        if not self.intake.is_first:  # from the other end than the run that is under way, so that the two meet
+        if not self.prefetch.is_first:  # from the other end than the run that is under way, so that the two meet
             changed.reverse()
-        for taken in self.intake.ahead(self._items(changed), self._is_read):
+        for taken in self.prefetch.ahead(self._items(changed), self._is_read):
             self._take(taken)
-        self._cut(self.filing)
+        self._cut(self.pending_batch)
         for uri in self.known.gone:
             self._remove(uri)
         self._make_up()
         for document in self.writer.documents() if recount else ():
-            if document.id not in self.filing.counted:
-                self.filing.recount(document)
-        refuse_away(growth for growth in self.growths if growth.group in anew)
+            if document.id not in self.pending_batch.counted:
+                self.pending_batch.recount(document)
+        refuse_away(build for build in self.builds if build.group in anew)
         self.writer.remember(self.found.source, self.found.cursors)
         self._publish()
 
@@ -143,14 +143,14 @@ class SyncRun:
     def _open_stale_to_those_who_may_read_it(self) -> None:
         """A source that is not tried again may have other readers by now all the same."""
         for uri, row in self.known.rows.items() if self.labels.access else ():
-            if row.is_stale and uri not in self.known.gone and not self.labelled.may_stay(row):
+            if row.is_stale and uri not in self.known.gone and not self.metadata_diff.may_stay(row):
                 self.writer.fail(row.but(document=""))
 
     def _changed(self, given_up: set[str]) -> list[File]:
         """Files that are not as they were when they were indexed, or of which the caller says something else now."""
         if self._looks_at_all:
             for uri in (uri for parts in self.known.parts.values() for uri in parts):
-                if self.known.rows[uri].status == "indexed" and self.labelled.differs(self.known.rows[uri]):
+                if self.known.rows[uri].status == "indexed" and self.metadata_diff.differs(self.known.rows[uri]):
                     self.known.reopen(uri)
         if not (self._looks_at_all or self.known.reopened):
             return [file for uri, file in self.known.unlike.items() if uri not in given_up]
@@ -162,7 +162,7 @@ class SyncRun:
 
     def _is_to_be_looked_at(self, uri: str) -> bool:
         """Whether something is to be done with a file that is as it was."""
-        return uri in self.known.reopened or (self._looks_at_all and self.labelled.differs(self.known.rows[uri]))
+        return uri in self.known.reopened or (self._looks_at_all and self.metadata_diff.differs(self.known.rows[uri]))
 
     def _parts_left_alone(self, changed: Sequence[File]) -> int:
         """How much stands in containers that are not opened."""
@@ -178,20 +178,20 @@ class SyncRun:
 
     def _item(self, file: File) -> FetchItem:
         before = self.known.get(file.uri)
-        return FetchItem(file.uri, file.reader, file.size, lambda: fetched(file, before, self.intake.spool))
+        return FetchItem(file.uri, file.reader, file.size, lambda: fetched(file, before, self.prefetch.spool))
 
     def _make_up(self) -> None:
         """Make what is lacking of documents that this run has left alone: what could not be made is tried again."""
-        made = {growth.group for growth in self.growths} - {group for group, _ in self.behind}
+        made = {build.group for build in self.builds} - {group for group, _ in self.behind}
         unmade = [
             lack
             for lack in self.writer.unmade()
-            if lack.document not in self.filing.tried and lack.group in made and (self.retry or lack.is_untried)
+            if lack.document not in self.pending_batch.tried and lack.group in made and (self.retry or lack.is_untried)
         ]
-        for one in make_up(self.writer, self.growths, unmade):
-            self.filing.tried.add(one.document.id)
-            if self.filing.main in one.made:
-                self.tally.chunks += self.filing.recount(one.document)
+        for one in make_up(self.writer, self.builds, unmade):
+            self.pending_batch.tried.add(one.document.id)
+            if self.pending_batch.main in one.made:
+                self.tally.chunks += self.pending_batch.recount(one.document)
             self._changes += 1
             self._tell(one.document.uri)
             self._publish_if_many()
@@ -247,11 +247,11 @@ class SyncRun:
         finally:
             taken.drop()
         if (
-            len(self.filing.pending) >= min(CUT_AT_ONCE, self.batch or CUT_AT_ONCE)
-            or self.filing.weight >= WEIGHT_AT_ONCE
+            len(self.pending_batch.pending) >= min(CUT_AT_ONCE, self.batch or CUT_AT_ONCE)
+            or self.pending_batch.weight >= WEIGHT_AT_ONCE
             or self._is_late
         ):
-            self._cut(self.filing)
+            self._cut(self.pending_batch)
 
     def _open(
         self, taken: FetchedItem, before: SourceRow | None, contents: ContainerContents, depth: int
@@ -268,9 +268,9 @@ class SyncRun:
             self._leave(self.known.within(taken.uri), contents)
             return NOT_OPENED
         parts, problem = 0, None
-        items = contents.items(taken.reader, taken.bytes, depth, self.found.files.readers, self.intake)
+        items = contents.items(taken.reader, taken.bytes, depth, self.found.files.readers, self.prefetch)
         try:
-            for part in self.intake.ahead(items if taken.is_container else (), self._is_read):
+            for part in self.prefetch.ahead(items if taken.is_container else (), self._is_read):
                 parts += 1
                 self.tally.total += 1
                 self._take(part, taken.uri, contents, depth)
@@ -281,7 +281,7 @@ class SyncRun:
         if depth == 1:
             self.found.unread.update(contents.unread)
             if gone := sorted(set(known) - contents.seen):
-                self._cut(self.filing)  # what has another name now is not made anew
+                self._cut(self.pending_batch)  # what has another name now is not made anew
             for uri in gone:
                 self._remove(uri)
         return ContainerResult(parts, contents.unread.total(), problem)
@@ -291,7 +291,9 @@ class SyncRun:
         self.known.fetch(container)
         unseen = [uri for uri in self.known.within(container) if uri not in contents.seen]
         closed = {
-            uri for uri in unseen if self.known.rows[uri].document and not self.labelled.may_stay(self.known.rows[uri])
+            uri
+            for uri in unseen
+            if self.known.rows[uri].document and not self.metadata_diff.may_stay(self.known.rows[uri])
         }
         contents.seen.update(closed)
         for uri in sorted(closed):
@@ -317,11 +319,11 @@ class SyncRun:
 
     def _keep(self, taken: FetchedItem, before: SourceRow | None, opened: ContainerResult, within: str) -> None:
         row, change = taken.row, ""
-        if before is not None and _is_same(before, row) and self.labelled.is_same(before):
+        if before is not None and _is_same(before, row) and self.metadata_diff.is_same(before):
             if (before.size, before.mtime_ns) != (row.size, row.mtime_ns):
                 self.writer.touch(before.but(size=row.size, mtime_ns=row.mtime_ns))
             change = self._count_same(taken.uri)
-        elif before is not None and _is_same(before, row) and self.labelled.gives_other_readers(before):
+        elif before is not None and _is_same(before, row) and self.metadata_diff.gives_other_readers(before):
             self._changes += 1
             self.tally.count(taken.uri, "changed")
             change = "changed"
@@ -339,9 +341,9 @@ class SyncRun:
             beside = self.beside.seen_by(reading) if reading.beside else ()
             pieces = {} if reading.beside else prepared.pieces  # they may see the pictures
             reading = self.beside.on(reading) if reading.beside else reading
-            reading = reading.but(document=self.labelled.on(reading.document, before))
-            self.labelled.access_lists.add(reading.document)
-            self.filing.add(BatchItem(reading, row, before is None, pieces, opened.parts, within, beside))
+            reading = reading.but(document=self.metadata_diff.on(reading.document, before))
+            self.metadata_diff.access_lists.add(reading.document)
+            self.pending_batch.add(BatchItem(reading, row, before is None, pieces, opened.parts, within, beside))
             return
         self._done(taken.uri, change)
 
@@ -350,7 +352,9 @@ class SyncRun:
         for old in self.known.gone_with(taken.row.content_hash):
             if old.reader != taken.row.reader:
                 continue
-            if not (self.labelled.is_same(old, taken.uri) or self.labelled.gives_other_readers(old, taken.uri)):
+            if not (
+                self.metadata_diff.is_same(old, taken.uri) or self.metadata_diff.gives_other_readers(old, taken.uri)
+            ):
                 continue
             report = DocumentReport.of(old.report) if old.report else None
             if report is not None and report.beside:
@@ -359,8 +363,8 @@ class SyncRun:
             return old if report is None or report.within == within else old.but(report=report.but(within=within).json)
         return None
 
-    def _cut(self, filing: Batch) -> None:
-        for filed, result in filing.flush():
+    def _cut(self, batch: Batch) -> None:
+        for filed, result in batch.flush():
             if isinstance(result, Unreadable):
                 self._fail(result, filed.reading.document.id.rpartition(".")[2], filed.within)
             else:
@@ -371,7 +375,7 @@ class SyncRun:
     def _fail(self, failure: Unreadable, reader: str, within: str) -> None:
         """Note why a source could not be read, and how often it was tried. Its last good version stays."""
         before, row = self.known.get(failure.row.uri), failure.row.but(document="")
-        if before is not None and self.labelled.may_stay(before):
+        if before is not None and self.metadata_diff.may_stay(before):
             row = row.but(document=before.document, report=before.report)
         row = failed(row, failure.reason, failure.cause, before, reader)
         row = row.but(report=DocumentReport.of(row.report).but(within=within).json)
@@ -391,7 +395,7 @@ class SyncRun:
     def _publish_if_many(self) -> None:
         if self.batch is None:
             if self.writer.weight >= STAGED_AT_ONCE:
-                self.unread += embed(self.writer, self.growths, self._embedded, self.intake.embedded)
+                self.unread += embed(self.writer, self.builds, self._embedded, self.prefetch.embedded)
                 self.writer.spill()
             return
         chunks = min(self.batch * CHUNKS_PER_DOCUMENT, MOST_CHUNKS)
@@ -406,7 +410,7 @@ class SyncRun:
 
     def _publish(self) -> None:
         """Embed what has no vector yet, then make everything since the last time visible."""
-        self.unread += embed(self.writer, self.growths, self._embedded, self.intake.embedded)
+        self.unread += embed(self.writer, self.builds, self._embedded, self.prefetch.embedded)
         self.writer.publish(self._complete)
         self.tally.take_back(self.conflicts & self.tally.counted.keys())
         self.tally.counted.clear()
@@ -416,12 +420,12 @@ class SyncRun:
     def _complete(self, writer: AnyWriter) -> None:
         """Make and embed what another one has added meanwhile to groups that this run defines."""
         seen = self.writer.manifests
-        growths = [growth for growth in self.growths if writer.manifests.get(growth.group) == seen[growth.group]]
-        for _ in complete(writer, growths) if self.batch is None else ():
+        builds = [build for build in self.builds if writer.manifests.get(build.group) == seen[build.group]]
+        for _ in complete(writer, builds) if self.batch is None else ():
             if writer is self.writer and self.writer.weight >= STAGED_AT_ONCE:
-                self.unread += embed(writer, growths, self._embedded)
+                self.unread += embed(writer, builds, self._embedded)
                 self.writer.spill()
-        self.unread += embed(writer, growths, self._embedded)
+        self.unread += embed(writer, builds, self._embedded)
 
     def _embedded(self, count: int) -> None:
         self.tally.embedded += count

@@ -26,16 +26,16 @@ class SplitPlan:
     groups: tuple[GroupBuild, ...] = ()
 
     @classmethod
-    def of(cls, growths: Iterable[GroupBuild]) -> SplitPlan:
+    def of(cls, builds: Iterable[GroupBuild]) -> SplitPlan:
         """The groups whose pieces follow from the text alone. The others ask models, or read what the caller says."""
         found: dict[str, GroupBuild] = {}
-        for growth in growths:
-            transform, above = growth.transform, {growth.parent, growth.ref} - {"", DOCUMENT}
-            if growth.group == DOCUMENT or not isinstance(transform, Splitter) or not above <= found.keys():
+        for build in builds:
+            transform, above = build.transform, {build.parent, build.ref} - {"", DOCUMENT}
+            if build.group == DOCUMENT or not isinstance(transform, Splitter) or not above <= found.keys():
                 continue
             asks = transform.calls() or any(hasattr(one, "embed") for one in transform.resources)
             if not asks and type(transform).reads is Splitter.reads:
-                found[growth.group] = replace(growth, embedders=(), reach=Availability())
+                found[build.group] = replace(build, embedders=(), reach=Availability())
         return cls(tuple(found.values()))
 
 

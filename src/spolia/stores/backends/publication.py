@@ -191,14 +191,14 @@ class Draft:
             found = self._rows(sql.READERS_OF_SOURCES, sql.READERS_OF_URIS, uris)
             return {uri: lists[audience] for uri, audience in found}
 
-    def held(self, uris: Iterable[str] | None = None) -> dict[str, tuple[tuple[str, ...], int]]:
+    def access_lists(self, uris: Iterable[str] | None = None) -> dict[str, tuple[tuple[str, ...], int]]:
         """Who may read each document that sources hold, and whether one or more hold it, 1 or 2; by its id."""
         lists = StoredLists(self._connection)
         with self._reading():
             found = self._rows(sql.HELD, sql.HELD_OF_URIS, uris)
             return {document: (lists[audience], holders) for document, audience, holders in found}
 
-    def held_as(self, document: str) -> tuple[tuple[str, ...], int] | None:
+    def access_list_of(self, document: str) -> tuple[tuple[str, ...], int] | None:
         """The same of one document, by its id; None where no source holds it."""
         with self._reading():
             row = self._connection.execute(sql.HELD_OF_ID, (document,)).fetchone()

@@ -143,13 +143,13 @@ class GroupDefinitions:
         for group in self.wanted.values():
             self._define(group)
         anew = {*self.definitions, *renewed}
-        self.built = self._growths({*anew, *outdated})
-        for growth in self.built:
-            self._renew(growth, is_new=growth.group in anew)
+        self.built = self._builds({*anew, *outdated})
+        for build in self.built:
+            self._renew(build, is_new=build.group in anew)
 
-    def _growths(self, names: Iterable[str]) -> list[GroupBuild]:
+    def _builds(self, names: Iterable[str]) -> list[GroupBuild]:
         """How these groups and those below them grow, in order."""
-        return [self._growth(manifest) for manifest in with_those_below(names, in_order(self.writer.manifests))]
+        return [self._build(manifest) for manifest in with_those_below(names, in_order(self.writer.manifests))]
 
     def _define(self, group: NodeGroup) -> None:
         """Write a group's manifest, after those that it is made from."""
@@ -192,12 +192,12 @@ class GroupDefinitions:
         embedders = tuple(how.embedder for how in more)
         self.to_embed.append(GroupBuild(group.name, definition.transform, definition.parent, definition.ref, embedders))
 
-    def _renew(self, growth: GroupBuild, *, is_new: bool) -> None:
+    def _renew(self, build: GroupBuild, *, is_new: bool) -> None:
         """A group is made of one that is built anew: its nodes end, its signature is another one."""
-        there = self.writer.manifests[growth.group]
-        made = signature(Definition(growth.transform, growth.parent, growth.ref), self.writer.manifests)
+        there = self.writer.manifests[build.group]
+        made = signature(Definition(build.transform, build.parent, build.ref), self.writer.manifests)
         if not is_new or there.signature != made:
-            self.writer.redefine(growth.group, there.but(signature=made))
+            self.writer.redefine(build.group, there.but(signature=made))
 
     def _is_other(self, group: NodeGroup) -> bool:
         assert group.definition is not None
@@ -211,7 +211,7 @@ class GroupDefinitions:
         manifests = self.writer.manifests
         return next((manifests[name].analyzer for name in sorted(manifests, key=lambda n: n != "chunk")), Analyzer())
 
-    def _growth(self, manifest: Manifest) -> GroupBuild:
+    def _build(self, manifest: Manifest) -> GroupBuild:
         definition = self.definitions.get(manifest.group) or self._given.get(manifest.group)
         passed = [how.embedder for one in (*self._given.values(), *self.definitions.values()) for how in one.embeddings]
         try:

@@ -36,15 +36,15 @@ def in_turn(embedder: Embedder, calls: Iterable[Texts]) -> "Iterator[tuple[Texts
 
 def embed(
     writer: AnyWriter,
-    growths: Iterable[GroupBuild],
+    builds: Iterable[GroupBuild],
     tell: Callable[[int], None] = lambda count: None,
     embedded: "Callable[[Embedder, Iterable[Texts]], Iterable[tuple[Texts, Vectors]]]" = in_turn,
 ) -> list[Unmade]:
     """Embed what has no vector yet; returns the pictures that no embedder could read, found by words only."""
     unread: list[Unmade] = []
-    for growth in growths:
-        for embedder in growth.embedders:
-            calls = in_batches(writer.unembedded(growth.group, embedder.name), EMBEDDED_AT_ONCE)
+    for build in builds:
+        for embedder in build.embedders:
+            calls = in_batches(writer.unembedded(build.group, embedder.name), EMBEDDED_AT_ONCE)
             if isinstance(embedder, SparseEmbedder):
                 for some in calls:
                     check_cancelled()
@@ -56,7 +56,7 @@ def embed(
                 writer.add_vectors(embedder.name, [hash for hash, _ in texts], vectors)
                 tell(len(texts))
             if isinstance(embedder, ImageEmbedder):
-                unread += embed_pictures(writer, growth.group, embedder, tell)
+                unread += embed_pictures(writer, build.group, embedder, tell)
     return unread
 
 
@@ -81,7 +81,7 @@ def store(writer: AnyWriter, one: GroupNodes, before: Mapping[str, str] | None =
         writer.note_unmade(one.document.id, changed)
 
 
-def make_up(writer: AnyWriter, growths: Sequence[GroupBuild], unmade: Sequence[Unmade]) -> Iterator[GroupNodes]:
+def make_up(writer: AnyWriter, builds: Sequence[GroupBuild], unmade: Sequence[Unmade]) -> Iterator[GroupNodes]:
     """Try again what could not be made, and what is made of that; but not in groups whose model is away."""
     before: dict[str, dict[str, str]] = {}
     for lack in unmade:
@@ -92,9 +92,9 @@ def make_up(writer: AnyWriter, growths: Sequence[GroupBuild], unmade: Sequence[U
     for groups, documents in alike.items():
         for some in in_batches(iter(documents), DOCUMENTS_AT_ONCE):
             check_cancelled()
-            if not (left := groups - {growth.group for growth in growths if growth.reach.is_away}):
+            if not (left := groups - {build.group for build in builds if build.reach.is_away}):
                 break
-            wanted = with_those_below(left, growths)
+            wanted = with_those_below(left, builds)
             found = list(filter(None, (_found(writer, id) for id in some)))
             for one in grow(found, wanted, lambda document, group: writer.nodes(document.id, group)):
                 store(writer, one, before[one.document.id])
@@ -113,16 +113,16 @@ def _found(writer: AnyWriter, id: str) -> Document | None:
 
 def complete(writer: AnyWriter, built: Sequence[GroupBuild]) -> Iterator[GroupNodes]:
     """Make groups that are about to be published of what another writer has committed meanwhile."""
-    names = {growth.group for growth in built}
+    names = {build.group for build in built}
     return make_up(writer, built, [lack for lack in writer.unmade() if lack.is_untried and lack.group in names])
 
 
-def refuse_away(growths: Iterable[GroupBuild]) -> None:
+def refuse_away(builds: Iterable[GroupBuild]) -> None:
     """Raise what kept a group that is made anew from being made: it would lose what it has of the documents."""
-    for growth in growths:
-        if growth.reach.reason and growth.reach.failure is not None:
-            error = growth.reach.failure.raised()
-            error.add_note(f"Group {growth.group!r} stays as it was. Nothing was published.")
+    for build in builds:
+        if build.reach.reason and build.reach.failure is not None:
+            error = build.reach.failure.raised()
+            error.add_note(f"Group {build.group!r} stays as it was. Nothing was published.")
             raise error
 
 
@@ -135,35 +135,35 @@ def with_those_below(groups: Iterable[str], all: Sequence[G]) -> list[G]:
     return [one for one in all if one.group in found | wanted]
 
 
-def relabel(writer: AnyWriter, growths: Sequence[GroupBuild], old: Document, new: Document) -> None:
+def relabel(writer: AnyWriter, builds: Sequence[GroupBuild], old: Document, new: Document) -> None:
     """Give a document the metadata and readers of another one with the same text.
 
     Its nodes stay, and nothing is asked or embedded again, but in groups whose transform reads what has changed
     (`Operator.reads`), and in those that are made from them. Where a model for that is away, they are left to a later
     run.
     """
-    before = _parts(writer, growths, old)
+    before = _parts(writer, builds, old)
     writer.relabel(old, new.meta, new.readers)
-    now = _parts(writer, growths, new)
-    other = [growth.group for growth in growths if _reads_otherwise(growth, new, before, now)]
-    again = [growth.group for growth in with_those_below(other, growths)]
+    now = _parts(writer, builds, new)
+    other = [build.group for build in builds if _reads_otherwise(build, new, before, now)]
+    again = [build.group for build in with_those_below(other, builds)]
     if other:
         writer.unmake(new.id, again)
-        for _ in make_up(writer, growths, [Unmade(new.id, new.uri, group, NOT_YET) for group in again]):
+        for _ in make_up(writer, builds, [Unmade(new.id, new.uri, group, NOT_YET) for group in again]):
             """Each of them is stored as it comes."""
 
 
-def _parts(writer: AnyWriter, growths: Sequence[GroupBuild], document: Document) -> Mapping[str, Sequence[Part]]:
+def _parts(writer: AnyWriter, builds: Sequence[GroupBuild], document: Document) -> Mapping[str, Sequence[Part]]:
     """What the transform of each group is given."""
     there = GroupNodes(document, lambda group: writer.nodes(document.id, group))
-    return {growth.group: there.parts(growth) for growth in growths if growth.group != DOCUMENT}
+    return {build.group: there.parts(build) for build in builds if build.group != DOCUMENT}
 
 
 def _reads_otherwise(
-    growth: GroupBuild, document: Document, before: Mapping[str, Sequence[Part]], now: Mapping[str, Sequence[Part]]
+    build: GroupBuild, document: Document, before: Mapping[str, Sequence[Part]], now: Mapping[str, Sequence[Part]]
 ) -> bool:
-    if growth.group == DOCUMENT:
+    if build.group == DOCUMENT:
         return False
-    transform = transform_for(growth.transform, document)
-    pairs = zip(before[growth.group], now[growth.group], strict=True)
+    transform = transform_for(build.transform, document)
+    pairs = zip(before[build.group], now[build.group], strict=True)
     return any(transform.reads(part) != transform.reads(other) for part, other in pairs)

@@ -156,7 +156,7 @@ class Building(GroupDefinitions):
         """Cut all documents in them, and in the groups below them: what `define` has named."""
         unseen = MissingMetadata(self.built, self.writer.schema)
         made: set[str] = set()
-        before = dict.fromkeys((growth.group for growth in self.built), NOT_YET)
+        before = dict.fromkeys((build.group for build in self.built), NOT_YET)
         failures: dict[str, Failure] = {}
         for some in in_batches(self.writer.documents(), DOCUMENTS_AT_ONCE) if self.built else ():
             check_cancelled()
@@ -176,13 +176,13 @@ class Building(GroupDefinitions):
 
     def make_up(self) -> None:
         """Try again what could not be made of documents in groups that were there."""
-        built = {growth.group for growth in self.built}
+        built = {build.group for build in self.built}
         unmade = [lack for lack in unmade_of(self.wanted.values(), self.writer.unmade()) if lack.group not in built]
-        growths = self._growths({lack.group for lack in unmade})
-        for one in make_up(self.writer, growths, unmade):
+        builds = self._builds({lack.group for lack in unmade})
+        for one in make_up(self.writer, builds, unmade):
             self.tell(next(iter(one.made), ""), self._documents, 0)
             self._spill_if_many()
-        self.to_embed += growths
+        self.to_embed += builds
 
     def _spill_if_many(self) -> None:
         if self.staging.weight >= STAGED_AT_ONCE:
@@ -191,9 +191,9 @@ class Building(GroupDefinitions):
 
     def embed(self, writer: AnyWriter | None = None) -> None:
         """Embed what has no vector yet."""
-        growths = [*self.built, *self.to_embed]
+        builds = [*self.built, *self.to_embed]
         self.unread += embed(
-            writer or self.staging, growths, lambda count: self.tell(growths[-1].group, self._documents, count)
+            writer or self.staging, builds, lambda count: self.tell(builds[-1].group, self._documents, count)
         )
 
     def complete(self, writer: AnyWriter) -> None:
@@ -206,7 +206,7 @@ class Building(GroupDefinitions):
     @property
     def makeshift(self) -> list[Unmade]:
         """What was made of replies that could not be read, by group."""
-        grown = {growth.group: growth.reach for growth in (*self.built, *self.to_embed)}
+        grown = {build.group: build.reach for build in (*self.built, *self.to_embed)}
         return [Unmade("", "", group, reach.makeshift) for group, reach in grown.items() if reach.makeshift]
 
     def _there(self, document: Document, group: str) -> Sequence[Node]:
@@ -225,8 +225,8 @@ def _refuse_nothing_made(failures: Mapping[str, Failure], made: Set[str]) -> Non
 class MissingMetadata:
     """What transforms name and no document that passes has, nor is declared."""
 
-    def __init__(self, growths: Iterable[GroupBuild], schema: Schema) -> None:
-        named = {growth.group: set(_named(growth.transform)) - schema.by_name.keys() for growth in growths}
+    def __init__(self, builds: Iterable[GroupBuild], schema: Schema) -> None:
+        named = {build.group: set(_named(build.transform)) - schema.by_name.keys() for build in builds}
         self._left = {group: names for group, names in named.items() if names}
         self._seen: set[str] = set()
 

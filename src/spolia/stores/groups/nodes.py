@@ -205,11 +205,11 @@ class GroupNodes:
         """Why groups could not be made, in words."""
         return {group: f"{failure.kind}: {failure.message}" for group, failure in self.failures.items()}
 
-    def may_grow(self, growth: GroupBuild) -> bool:
+    def may_grow(self, build: GroupBuild) -> bool:
         """Whether a group's turn has come, as far as those that it is made from could be made; documents are there."""
-        if ({growth.parent, growth.ref} - {DOCUMENT}).isdisjoint({*self.failures, *self.passed_over}):
+        if ({build.parent, build.ref} - {DOCUMENT}).isdisjoint({*self.failures, *self.passed_over}):
             return True
-        self.passed_over.add(growth.group)
+        self.passed_over.add(build.group)
         return False
 
     def of(self, group: str) -> Sequence[Node]:
@@ -218,11 +218,11 @@ class GroupNodes:
             self._known[group] = list(self._there(group))
         return self._known[group]
 
-    def parts(self, growth: GroupBuild) -> list[Part]:
+    def parts(self, build: GroupBuild) -> list[Part]:
         """What a transform is given."""
         return [
-            Part(node, self.document, tuple(self._below(growth.ref, node)) if growth.ref else ())
-            for node in self.of(growth.parent)
+            Part(node, self.document, tuple(self._below(build.ref, node)) if build.ref else ())
+            for node in self.of(build.parent)
         ]
 
     def take(self, group: str, made: Iterable[Node], *, streamed: bool = False) -> None:
@@ -254,23 +254,23 @@ CutPieces: TypeAlias = "Mapping[str, Sequence[Pieces]]"
 """By group, the pieces of each part of a document."""
 
 
-def split(document: Document, growths: Sequence[GroupBuild]) -> CutPieces:
+def split(document: Document, builds: Sequence[GroupBuild]) -> CutPieces:
     """The pieces of a document in groups of splitters; without those that fail, and none of a long document."""
     found: dict[str, Sequence[Pieces]] = {}
     one = GroupNodes(document, lambda group: ())
-    for growth in growths if len(document.text) <= LISTED else ():
+    for build in builds if len(document.text) <= LISTED else ():
         with suppress(Exception):  # whoever makes the nodes finds out too, and tells it
-            parts = one.parts(growth)
-            assert isinstance(growth.transform, Splitter)
-            found[growth.group] = pieces = [tuple(growth.transform.pieces(part)) for part in parts]
-            if any(growth.group in (below.parent, below.ref) for below in growths):
-                one.take(growth.group, _nodes(one, growth, parts, pieces))
+            parts = one.parts(build)
+            assert isinstance(build.transform, Splitter)
+            found[build.group] = pieces = [tuple(build.transform.pieces(part)) for part in parts]
+            if any(build.group in (below.parent, below.ref) for below in builds):
+                one.take(build.group, _nodes(one, build, parts, pieces))
     return found
 
 
 def grow(
     documents: Sequence[Document],
-    growths: Sequence[GroupBuild],
+    builds: Sequence[GroupBuild],
     there: Callable[[Document, str], Sequence[Node]] = lambda document, group: (),
     prepared: Mapping[str, CutPieces] = MappingProxyType({}),
 ) -> list[GroupNodes]:
@@ -280,48 +280,48 @@ def grow(
     asked a few times, and then no more in this run.
 
     Args:
-        growths: each after those that it is made from.
+        builds: each after those that it is made from.
         there: the nodes of a document in a group that is not among them.
         prepared: what splitters were found to give, by the id of the document.
     """
     found = [GroupNodes(document, lambda group, of=document: there(of, group)) for document in documents]  # type: ignore[misc]
-    needed = {name for growth in growths for name in (growth.parent, growth.ref)}
-    for growth in growths:
+    needed = {name for build in builds for name in (build.parent, build.ref)}
+    for build in builds:
         asked: dict[bytes, tuple[Transform, list[GroupNodes]]] = {}
         for one in found:
-            if not one.may_grow(growth):
+            if not one.may_grow(build):
                 continue
-            transform = transform_for(growth.transform, one.document)
-            if growth.group == DOCUMENT and isinstance(transform, Whole):
+            transform = transform_for(build.transform, one.document)
+            if build.group == DOCUMENT and isinstance(transform, Whole):
                 one.take(DOCUMENT, one.of(DOCUMENT) if one.document.text.strip() else ())
             elif isinstance(transform, Splitter):
-                parts = one.parts(growth)
-                long = len(one.document.text) > LISTED and growth.group not in needed
-                pieces = prepared.get(one.document.id, {}).get(growth.group) or map(transform.pieces, parts)
-                one.take(growth.group, _nodes(one, growth, parts, pieces), streamed=long)
+                parts = one.parts(build)
+                long = len(one.document.text) > LISTED and build.group not in needed
+                pieces = prepared.get(one.document.id, {}).get(build.group) or map(transform.pieces, parts)
+                one.take(build.group, _nodes(one, build, parts, pieces), streamed=long)
             else:
                 asked.setdefault(transform.digest, (transform, []))[1].append(one)
         for transform, some in asked.values():
-            _ask(growth, transform, some)
+            _ask(build, transform, some)
     return found
 
 
 def _nodes(
-    one: GroupNodes, growth: GroupBuild, parts: Sequence[Part], pieces: Iterable[Iterable[Piece]]
+    one: GroupNodes, build: GroupBuild, parts: Sequence[Part], pieces: Iterable[Iterable[Piece]]
 ) -> Iterator[Node]:
-    making = NodeFactory(one.document, growth.group, transform_for(growth.transform, one.document))
+    making = NodeFactory(one.document, build.group, transform_for(build.transform, one.document))
     return chain.from_iterable(making.nodes(part, some) for part, some in zip(parts, pieces, strict=True))
 
 
-def _ask(growth: GroupBuild, transform: Transform, found: Sequence[GroupNodes]) -> None:
-    parts = [one.parts(growth) for one in found]
-    answers = growth.reach.answers(transform, [part for some in parts for part in some])
+def _ask(build: GroupBuild, transform: Transform, found: Sequence[GroupNodes]) -> None:
+    parts = [one.parts(build) for one in found]
+    answers = build.reach.answers(transform, [part for some in parts for part in some])
     for one, some in zip(found, parts, strict=True):
         pieces = list(islice(answers, len(some)))
         if failure := next((answer for answer in pieces if isinstance(answer, Failure)), None):
-            one.fail(growth.group, failure)
+            one.fail(build.group, failure)
         else:
-            one.take(growth.group, _nodes(one, growth, some, pieces))  # type: ignore[arg-type]
+            one.take(build.group, _nodes(one, build, some, pieces))  # type: ignore[arg-type]
 
 
 def cut(document: Document, transform: Transform, group: str = "chunk") -> Iterator[Node]:
