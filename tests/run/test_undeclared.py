@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -277,6 +279,12 @@ def in_a_run_of_its_own(query: Query) -> Ranking:
 
 
 @step(cached=True)
+def in_a_thread_of_its_own(query: Query) -> Ranking:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(copy_context().run, hidden(), query).result()
+
+
+@step(cached=True)
 def of_who_asks(query: Query) -> Ranking:
     who = " ".join(sorted(access())) + str(narrowing())
     return Ranking(query, (), who)
@@ -318,6 +326,7 @@ FORMS: dict[str, Callable[[], Operator[Query, Any]]] = {
     "under a cached step": lambda: Wrapped(looked_up),
     "another field": lambda: ByArgument(Corpus("elsewhere.spolia").create().group()),
     "a run of its own": lambda: in_a_run_of_its_own,
+    "a thread of its own": lambda: in_a_thread_of_its_own,
     "who asks": lambda: of_who_asks,
     "by its path": lambda: Direct(CORPUS.path),
     **{form.__name__: form for form in VISIBLE},
@@ -373,7 +382,8 @@ def asked(op: Operator[Query, Any], who: str, cache: Cache | None, batched: bool
 
 def test_what_is_declared_is_kept_and_what_is_not_says_so(tmp_path: Path) -> None:
     with Runs(tmp_path / "runs.db") as runs:
-        for op in (Several([RETRIEVER]), OfCorpus(CORPUS), Wrapped(RETRIEVER), looked_up, Batched(), of_who_asks):
+        undeclared = (looked_up, Batched(), of_who_asks, in_a_thread_of_its_own)
+        for op in (Several([RETRIEVER]), OfCorpus(CORPUS), Wrapped(RETRIEVER), *undeclared):
             for _ in range(2):
                 with Run(principal="ann", cache=runs.cache, journal=runs.journal):
                     op.batch([QUERY])
@@ -385,6 +395,7 @@ def test_what_is_declared_is_kept_and_what_is_not_says_so(tmp_path: Path) -> Non
     assert "not kept: looked_up depends on NodeGroup(" in notes["looked_up"]
     assert "not kept: Batched() depends on NodeGroup(" in notes["Batched"]
     assert "not kept: of_who_asks depends on who asks" in notes["of_who_asks"]
+    assert "not kept: in_a_thread_of_its_own depends on NodeGroup(" in notes["in_a_thread_of_its_own"]
 
 
 def test_what_a_run_shares_hides_nothing_from_a_step_that_is_kept() -> None:
