@@ -192,6 +192,9 @@ def test_a_missing_package_fails_its_documents_only(
 ) -> None:
     (folder / "a.pdf").write_bytes(pdf_of([["Text."]]))
     monkeypatch.setitem(sys.modules, "pypdfium2", None)
+    for name in [name for name in sys.modules if name.startswith("spolia.indexing.readers.pdf.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr("spolia.indexing.readers.pdf.document", raising=False)
     report = sync(folder, corpus, workers=0)
     assert report.added == 1
     assert "pip install 'spolia[pdf]'" in report.failed[0][1]

@@ -21,7 +21,7 @@ class Choice(Operator[In, Out]):
     >>> @step
     ... def double(n: int) -> int:
     ...     return 2 * n
-    >>> flow = Choice(Identity(), double) >> Choice(Identity(), double)
+    >>> flow = Choice(Identity(), double, name="first") >> Choice(Identity(), double, name="second")
     >>> [settled(5) for _, settled in settle(flow)]
     [5, 10, 10, 20]
     """
