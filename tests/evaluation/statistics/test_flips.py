@@ -29,6 +29,10 @@ def test_few_differences_are_tried_with_all_signs(differences: list[float]) -> N
     assert sign_flip(d, NONE) == pytest.approx(by_all_signs(d))
 
 
+def test_differences_that_cancel_but_for_rounding_are_none() -> None:
+    assert sign_flip(np.array([-0.5, 0.2, 0.2, 0.5, -1.0, -0.5, 0.2, 0.2, 0.2, 0.5]), NONE) == 1.0
+
+
 def test_differences_of_one_size_are_counted() -> None:
     d = np.array([1.0] * 11 + [-1.0] * 3)
     assert sign_flip(d, NONE) == pytest.approx(by_all_signs(d))

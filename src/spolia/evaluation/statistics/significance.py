@@ -87,8 +87,8 @@ def sign_flip(differences: Floats, drawn: Floats) -> float:
     0.0625
     """
     d = np.abs(differences[differences != 0])
-    x = abs(float(differences.sum())) * (1 - ROUNDING)
-    if not d.size or x == 0:
+    x = abs(float(differences.sum())) - ROUNDING * float(d.sum())
+    if x <= 0:
         return 1.0
     if np.ptp(d) <= ROUNDING * d[0]:
         return _counted(d.size, round(x / d[0]))
