@@ -130,7 +130,7 @@ def test_real_documents(splitter: Splitter, real_documents: list[Document]) -> N
     assert seen > 20
 
 
-N, DEEP = 200_000, 20_000
+N, DEEP = 80_000, 10_000
 HUGE = {
     "no blanks": "x" * 5 * N,
     "ideographs": "石" * N,
