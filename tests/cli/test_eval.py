@@ -158,6 +158,26 @@ def test_several_flows_are_compared_and_reported_as_files(spolia: Spolia, data: 
     assert len(found["comparisons"]) == 1
 
 
+def test_one_measure_and_one_baseline_give_one_table_of_verdicts(spolia: Spolia, data: Path, tmp_path: Path) -> None:
+    files = [tmp_path / "one.yaml", tmp_path / "two.yaml"]
+    for k, file in enumerate(files, start=1):
+        file.write_text(f"BM25: {{group: {{use: chunks}}, top_k: {k}}}")
+    args = ("--data", data, "--measures", "R@1,MRR,R@5", "--report", tmp_path / "report.md")
+    decided = spolia("eval", "bm25", *files, *args, "--primary", "MRR", "--against", "bm25")
+    assert decided.code == 0, decided.err
+    report = (tmp_path / "report.md").read_text()
+    for shown in (decided.out, report):
+        assert "for 2 comparisons. What is not shown may still be there. All other numbers describe." in shown
+        assert "against bm25" in shown
+        assert "no difference shown between" not in shown
+    assert report.count("| MRR |") == 2 + 1  # two verdicts, and a row of the scores
+    assert "No such measure is primary: 'MAP'" in spolia("eval", "bm25", *files, *args, "--primary", "MAP").err
+    assert (
+        "No such flow is compared against: 'dense'" in spolia("eval", "bm25", *files, *args, "--against", "dense").err
+    )
+    assert "bm25 is the only flow" in spolia("eval", "bm25", *args, "--against", "bm25").err
+
+
 def test_json_of_several_flows_has_an_entry_for_each(spolia: Spolia, data: Path, tmp_path: Path) -> None:
     (tmp_path / "one.yaml").write_text("BM25: {group: {use: chunks}, top_k: 1}")
     report = spolia("eval", "bm25", tmp_path / "one.yaml", "--data", data, "--json").json

@@ -68,3 +68,18 @@ def test_the_seed_of_an_experiment_decides_what_is_drawn(measure: str) -> None:
     ends = [Estimates(parse_measure(measure), columns, seed).interval(0) for seed in (0, 1, 0)]
     assert ends[0] != ends[1]
     assert ends[0] == ends[2]
+
+
+def test_one_measure_and_one_baseline_need_no_correction_for_the_others() -> None:
+    """Three flows on two measures: two comparisons with the baseline on one measure, instead of six."""
+    columns = [[(float((n * step) % 7 > 2),) for n in range(30)] for step in (1, 2, 3)]
+    estimates = [Estimates(parse_measure(one), columns, 0) for one in ("R@5", "MRR")]
+    found = compared(["a", "b", "c"], estimates, "holm", "MRR", "b")
+    assert [(one.measure, {one.better, one.other}, one.of) for one in found] == [
+        ("MRR", {"a", "b"}, 2),
+        ("MRR", {"b", "c"}, 2),
+    ]
+    assert len(compared(["a", "b", "c"], estimates, "holm")) == 6
+    assert len(compared(["a", "b", "c"], estimates, "holm", against="a")) == 4
+    assert of(0.01).of_flow("A") == AHEAD
+    assert of(0.01).of_flow("B") == AHEAD.reversed

@@ -19,6 +19,10 @@ from spolia.evaluation.statistics.interval import Interval
         (-0.03, -0.01, 0.001, 0.05, 0, "not worse"),  # it is worse, by less than matters
         (-0.09, -0.01, 0.001, 0.05, 0, "worse"),
         (-0.09, -0.01, 0.06, 0.05, 0, "undecided"),  # the test does not say so
+        (-0.373, -0.064, 0.0625, 0.05, 0, "worse"),  # all of it is below the tolerance, whatever the test says
+        (-0.373, -0.05, 0.0625, 0.05, 0, "undecided"),  # it may be worse by no more than is tolerated
+        (-0.373, -0.064, 0.0625, 0.0, 0, "undecided"),  # without a tolerance the test decides
+        (-0.373, -0.064, 0.0625, 0.05, 3, "worse"),
         (-0.09, 0.0, 0.001, 0.05, 0, "undecided"),
         (-0.09, -0.01, 0.001, 0.05, 3, "worse"),
         (-0.03, 0.03, 1.0, 0.05, 3, "undecided"),  # three were determined then, and are not now

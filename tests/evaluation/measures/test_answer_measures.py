@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from spolia.errors import MeasureError
 from spolia.evaluation.measures.answers.answer_text import normalised, said, unicode_words
+from spolia.evaluation.measures.answers.meteor import chunks, fewest_chunks
 from spolia.evaluation.measures.answers.ngrams import BLEU, common_subsequence
 from spolia.evaluation.measures.measure import Case
 from spolia.evaluation.measures.registry import parse_measure
@@ -84,6 +85,12 @@ BY_HAND = [
         "the cat sat on the mat",
         ["on the mat sat the cat"],  # all aligned, P = R = F = 1
         1 - 0.5 * (3 / 6) ** 3,  # the cat | sat | on the mat
+    ),
+    (
+        "METEOR-no-synonyms",
+        "a b c a d",
+        ["a d a b c"],  # all aligned; a b c | a d, where the first a goes to the second place
+        1 - 0.5 * (2 / 5) ** 3,
     ),
     ("METEOR-no-synonyms(gamma=0.0)", "the cat sat", ["the cat"], (2 / 3) / (0.9 * 2 / 3 + 0.1)),
 ]
@@ -216,3 +223,37 @@ def test_without_answers_in_the_gold_a_measure_does_not_apply(written: str) -> N
 def test_a_ranking_is_no_answer() -> None:
     with pytest.raises(MeasureError, match="A Ranking is no answer to measure"):
         measure_of("EM").score(ranking("a"), asked("a"))
+
+
+def _by_trying_all(found: list[str], gold: list[str]) -> tuple[int, int]:
+    """Words and chunks of the best of all alignments: most equal words, most stems (first letters), fewest chunks."""
+    best = (0, 0, 0)
+
+    def align(at: int, pairs: dict[int, int]) -> None:
+        nonlocal best
+        if at == len(found):
+            equal = sum(found[i] == gold[j] for i, j in pairs.items())
+            best = max(best, (equal, len(pairs), -chunks(pairs)))
+            return
+        align(at + 1, pairs)
+        for place, word in enumerate(gold):
+            if word[0] == found[at][0] and place not in pairs.values():
+                align(at + 1, pairs | {at: place})
+
+    align(0, {})
+    return best[1], -best[2]
+
+
+FEW = st.lists(st.sampled_from(["a", "a1", "a2", "b", "b1", "c"]), max_size=6)
+
+
+@pytest.mark.slow
+@given(FEW, FEW)
+def test_meteor_takes_the_largest_alignment_with_the_fewest_chunks(found: list[str], gold: list[str]) -> None:
+    assert fewest_chunks(found, gold, lambda word: word[0]) == _by_trying_all(found, gold)
+
+
+def test_meteor_is_undetermined_where_a_search_does_not_end() -> None:
+    """60 words of three letters each on both sides, in another order."""
+    found, gold = "a b c a a c b a c c " * 30, "c a b b a c a b c a b " * 30
+    assert measure_of("METEOR-no-synonyms").score(Answer(found), asked(gold)) is None

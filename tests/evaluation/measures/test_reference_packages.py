@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from spolia.evaluation.measures.answers.embedding_similarity import BERTScore
 from spolia.evaluation.measures.answers.meteor import Meteor
 from spolia.evaluation.measures.answers.ngrams import BLEU
 from spolia.evaluation.measures.measure import Case, measured
 from spolia.evaluation.measures.registry import parse_measure
 from spolia.evaluation.measures.retrieval_measure import RetrievalMeasure
+from spolia.models.local.embedders import LocalTokenEmbedder
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Answer, Item
 from tests.evaluation.measures.scored import asked, measure_of
+from tests.models.local import tiny
 
 TREC = {
     **{f"P@{k}": f"P_{k}" for k in (1, 5, 10, 100)},
@@ -125,7 +129,7 @@ FORMS = (("moon", "moons"), ("pull", "pulls", "pulled"), ("sea", "seas"), ("ship
 
 
 def test_meteor_is_that_of_nltk_where_no_word_comes_twice() -> None:
-    """Where a word has several places the two choose differently, and no published rule says which is right."""
+    """Where a word has several places nltk takes the last, which is not the best alignment."""
     from nltk.translate.meteor_score import single_meteor_score  # type: ignore[import-untyped]
 
     draw = random.Random(3)
@@ -133,3 +137,35 @@ def test_meteor_is_that_of_nltk_where_no_word_comes_twice() -> None:
         sides = [[draw.choice(forms) for forms in draw.sample(FORMS, draw.randint(1, len(FORMS)))] for _ in range(2)]
         theirs = single_meteor_score(sides[1], sides[0], stemmer=_Stems(), wordnet=_NoSynonyms())
         assert Meteor().of(" ".join(sides[0]), [" ".join(sides[1])]) == pytest.approx(theirs, abs=1e-12)
+
+
+def _published_bert_score(folder: Path, model: Any, text: str, answer: str) -> float:
+    """F1 as the authors' package has it: cosines of all tokens, weights 0 for [CLS] and [SEP] and 1 for the others."""
+    import torch
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    vectors, weights = [], []
+    for one in (text, answer):
+        ids = tokenizer(one)["input_ids"]
+        with torch.no_grad():
+            states = model(input_ids=torch.tensor([ids])).last_hidden_state[0].double()
+        vectors.append(states / states.norm(dim=1, keepdim=True))
+        counts = [float(id not in (tokenizer.cls_token_id, tokenizer.sep_token_id)) for id in ids]
+        weights.append(torch.tensor(counts).double() / max(1.0, sum(counts)))
+    cosines = vectors[0] @ vectors[1].T
+    precision = float((cosines.amax(dim=1) * weights[0]).sum())
+    recall = float((cosines.amax(dim=0) * weights[1]).sum())
+    return 2 * precision * recall / (precision + recall) if precision > 0 and recall > 0 else 0.0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not tiny.installed(), reason="the extra local is not installed")
+def test_bert_score_is_that_of_its_authors_which_gives_special_tokens_no_weight(tmp_path: Path) -> None:
+    model = tiny.bert(tmp_path)
+    measure = BERTScore(LocalTokenEmbedder(str(tmp_path)))
+    texts = ["Nokia employed Olsen.", "Salt is dug in mines", "ships wait for the xyz tide", "Salt", ""]
+    for text in texts:
+        for answer in texts[:-1]:
+            theirs = _published_bert_score(tmp_path, model, text, answer)
+            assert measure.of(text, [answer]) == pytest.approx(theirs, abs=1e-5)

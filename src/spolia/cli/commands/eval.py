@@ -69,6 +69,10 @@ By = Annotated[
 Correction = Annotated[
     str, typer.Option("--correction", metavar="NAME", help="For many comparisons: holm, bh or none.")
 ]
+Primary = Annotated[
+    str, option("--primary MEASURE", "Compare flows on this measure alone; the others are measured, not compared.")
+]
+Against = Annotated[str, option("--against FLOW", "Compare each flow with this one alone, not with every other.")]
 Kept = Annotated[
     Path | None,
     option(
@@ -90,6 +94,8 @@ def evaluate(
     measures: Annotated[str, typer.Option("--measures", metavar="LIST", help=WHAT)] = MEASURES,
     by: By = None,
     correction: Correction = "holm",
+    primary: Primary = "",
+    against: Against = "",
     save: Kept = None,
     again: Annotated[bool, option("--again", "Ask every question again, also those that are kept.")] = False,
     report: Reports = None,
@@ -108,7 +114,15 @@ def evaluate(
     if save is not None and not save.suffix and not save.exists():
         save = save.with_suffix(".experiment")
     found, chosen, traces = EvaluationRun(screen, data, given).report(
-        flows, measures, by=by, correction=correction, save=save, again=again, overlap=overlap
+        flows,
+        measures,
+        by=by,
+        correction=correction,
+        primary=primary,
+        against=against,
+        save=save,
+        again=again,
+        overlap=overlap,
     )
     for path in report or ():
         written(found, path, traces)
@@ -121,15 +135,18 @@ def evaluate(
 
 
 def _show(screen: Screen, found: Report) -> None:
-    from spolia.evaluation.report.tables import corrected, costs, in_slices, of_slices, scores, under
+    from spolia.evaluation.report.tables import corrected, costs, in_slices, of_slices, scores, under, verdicts
 
     screen.show(f"{', '.join(one.flow for one in found.flows)} on {found.about}", as_table(scores(found)))
     took = costs(found)
     screen.show(under(found), as_table(took.turned() if took.width > (screen.width or took.width) else took))
     shown = sorted(found.comparisons, key=lambda one: not one.shown)
-    for one in shown[:TOLD]:
-        screen.show(one.verdict)
-    _more(screen, len(shown), "verdicts")
+    if shown and found.against:
+        screen.show(as_table(verdicts(found)))
+    else:
+        for one in shown[:TOLD]:
+            screen.show(one.verdict)
+        _more(screen, len(shown), "verdicts")
     if shown:
         screen.show(corrected(found))
     if found.slices:

@@ -113,22 +113,32 @@ class Comparison(Value):
             why += f", corrected for {how} {self.adjusted:.2g}"
         return f"no difference shown between {self.better} and {self.other} on {self.measure}: {by}{why}"
 
+    def of_flow(self, flow: str) -> Interval:
+        """By how much one of the two is better than the other, negative where it is worse."""
+        return self.interval if flow == self.better else self.interval.reversed
+
     def json(self) -> dict[str, Any]:
         named = ("measure", "better", "other", "p", "adjusted", "shown", "verdict")
         return {name: getattr(self, name) for name in named} | {"difference": self.interval.json()}
 
 
-def compared(names: Sequence[str], estimates: Sequence[Estimates], correction: str) -> tuple[Comparison, ...]:
-    """All pairs of flows on all measures, corrected together; pairs without a common question are left out."""
-    return corrected(pairs(names, estimates), correction)
+def compared(
+    names: Sequence[str], estimates: Sequence[Estimates], correction: str, primary: str = "", against: str = ""
+) -> tuple[Comparison, ...]:
+    """The pairs of flows, corrected together; those without a common question are left out."""
+    return corrected(pairs(names, estimates, primary, against), correction)
 
 
-def pairs(names: Sequence[str], estimates: Sequence[Estimates]) -> list[Comparison]:
-    """All pairs of flows on all measures, corrected for nothing."""
+def pairs(
+    names: Sequence[str], estimates: Sequence[Estimates], primary: str = "", against: str = ""
+) -> list[Comparison]:
+    """Pairs of flows, corrected for nothing: all on all measures, or on the primary one, or those with one flow."""
     found = []
     for one in estimates:
+        if primary not in ("", str(one.measure)):
+            continue
         for i, j in combinations(range(len(names)), 2):
-            if (difference := one.difference(i, j)) is not None:
+            if against in ("", names[i], names[j]) and (difference := one.difference(i, j)) is not None:
                 interval, p = difference
                 interval = interval.reversed if one.measure.lower_is_better else interval
                 better, other = names[i], names[j]

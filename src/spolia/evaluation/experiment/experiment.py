@@ -34,7 +34,9 @@ class Experiment(Value):
         data: what the questions are called.
         by: what to slice the questions by: `type`, or names of their metadata (`metadata.topic` inside an object); by
             default their type, where they have one.
-        correction: of p-values, over all flows and measures: `holm`, `bh` (Benjamini and Hochberg) or `none`.
+        correction: of p-values, over all comparisons: `holm`, `bh` (Benjamini and Hochberg) or `none`.
+        primary: the measure, as it is written, that decides: flows are compared on it alone, and the others describe.
+        against: the baseline: flows are compared with this one alone. Fewer comparisons need less correction.
         tuned_on: the parts that a flow was tuned on (`tune`, `select`), beside those that are known (`run`); their
             questions are refused.
         overlap: whether to take them all the same, which the report says.
@@ -60,6 +62,8 @@ class Experiment(Value):
     data: str = ""
     by: tuple[str, ...] = ()
     correction: str = "holm"
+    primary: str = ""
+    against: str = ""
     tuned_on: tuple[str, ...] = ()
     overlap: bool = False
     seed: int = 0
@@ -73,6 +77,8 @@ class Experiment(Value):
         data: str = "",
         by: str | Sequence[str] | None = None,
         correction: str = "holm",
+        primary: str = "",
+        against: str = "",
         tuned_on: str | Sequence[str] = (),
         overlap: bool = False,
         seed: int = 0,
@@ -80,6 +86,7 @@ class Experiment(Value):
         listed = questions(items)
         given: dict[str, Any] = {"flows": named(flows), "items": listed, "data": data, "by": self._fields(listed, by)}
         given |= {"measures": tuple(dict.fromkeys(as_measures(measures))), "correction": correction}
+        given |= {"primary": primary, "against": against}
         parts = (tuned_on,) if isinstance(tuned_on, str) else tuned_on
         given |= {"tuned_on": tuple(map(checked_part, parts)), "overlap": overlap, "seed": seed}
         for name, value in given.items():
@@ -104,6 +111,14 @@ class Experiment(Value):
             raise DataError(f"There is no correction {self.correction!r}. Write one of: {', '.join(CORRECTIONS)}.")
         if not self.measures:
             raise DataError("There is nothing to measure. Give a measure, for example parse_measure('R@5').")
+        for what, name, names in (
+            ("measure is primary", self.primary, [str(one) for one in self.measures]),
+            ("flow is compared against", self.against, [name for name, _ in self.flows]),
+        ):
+            if name and name not in names:
+                raise DataError(f"No such {what}: {name!r}. Write one of: {', '.join(names)}.")
+        if self.against and len(self.flows) == 1:
+            raise DataError(f"{self.against} is the only flow. Name another one to compare against it.")
         if twice := [id for id, times in Counter(item.id for item in self.items).items() if times > 1]:
             raise DataError(
                 f"{several(len(twice), 'id')} of several questions each, the first {twice[0]!r}. Give each its own."

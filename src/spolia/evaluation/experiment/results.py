@@ -116,6 +116,7 @@ class Report(Value):
         units: measures that are told times 100.
         table: scores and answers, by flow and question.
         looked: how often these questions were looked at before; see `UsageLog`.
+        primary, against: the measure and the flow that the comparisons are limited to; empty where they are not.
         notes: what else a reader must know, such as why there are no slices.
         curves: by measure and flow, the points of the curve under which the number lies.
     """
@@ -132,6 +133,8 @@ class Report(Value):
     units: frozenset[str]
     table: ScoreTable = field(compare=False, repr=False)
     looked: int = 0
+    primary: str = ""
+    against: str = ""
     notes: tuple[str, ...] = ()
     curves: tuple[tuple[str, str, tuple[tuple[float, float], ...]], ...] = field(default=(), repr=False)
 
@@ -153,6 +156,9 @@ class Report(Value):
         for one in self.comparisons:
             if {one.better, one.other} == {ours, theirs} and one.measure == measure:
                 return one
+        if self.primary not in ("", measure) or self.against not in ("", ours, theirs):
+            limits = f"{self.primary or 'all measures'}, {f'against {self.against}' if self.against else 'all flows'}"
+            raise DataError(f"{ours} and {theirs} were not compared on {measure}, but on: {limits}.")
         raise DataError(f"{ours} and {theirs} cannot be compared on {measure}: no question is determined for both.")
 
     @property
@@ -201,7 +207,7 @@ class Report(Value):
         """Plain data, scores in 0 to 1."""
         found: dict[str, Any] = {"data": self.data, "n": self.n, "without_gold": self.without_gold}
         found |= {"parts": dict(self.parts), "tuned_on": self.tuned, "looked_at_before": self.looked}
-        found |= {"correction": self.correction}
+        found |= {"correction": self.correction, "primary": self.primary, "against": self.against}
         found |= {name: [one.json() for one in getattr(self, name)] for name in ("flows", "comparisons", "slices")}
         return found | {"warnings": list(self.warnings)}
 
@@ -226,13 +232,15 @@ def reported(experiment: "Experiment", table: ScoreTable, threads: int) -> Repor
         table.items,
         left,
         tuple(flows),
-        compared(table.flows, estimates, experiment.correction),
+        compared(table.flows, estimates, experiment.correction, experiment.primary, experiment.against),
         sliced(experiment, table),
         tuple(counted(item.id for item in table.items).items()),
         len(experiment.tuned),
         experiment.correction,
         frozenset(str(one.measure) for one in estimates if one.unit),
         table,
+        primary=experiment.primary,
+        against=experiment.against,
         notes=(*unsliced(experiment), *_too_short(experiment, table)),
         curves=tuple(_curves(table.flows, estimates)),
     )

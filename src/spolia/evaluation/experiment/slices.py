@@ -26,7 +26,7 @@ class Slice(Value):
         field: `type`, or the name of a metadata field.
         value: what they have there; empty where they have nothing.
         scores: by flow and measure; None where no question is determined.
-        comparisons: all pairs of flows on all measures, corrected for those of all slices together.
+        comparisons: those of the experiment, corrected for those of all slices together.
     """
 
     field: str
@@ -59,7 +59,7 @@ def sliced(experiment: "Experiment", table: ScoreTable) -> tuple[Slice, ...]:
             for kind, items in sorted(kinds.items()):
                 estimates = Estimates.of(table, experiment.seed, [position[item.id] for item in items])
                 found.append((field, kind, items, estimates))
-    compared = [pairs(names, estimates) for *_, estimates in found]
+    compared = [pairs(names, estimates, experiment.primary, experiment.against) for *_, estimates in found]
     all_corrected = iter(corrected([one for several in compared for one in several], experiment.correction))
     return tuple(
         Slice(

@@ -22,8 +22,9 @@ class GateVerdict(Value):
 
     It is **not worse** where no question scores otherwise, or where the interval of the paired difference ends no lower
     than minus the tolerance: a test of non-inferiority; and where every question that was determined then is so now.
-    It is **worse** where the interval ends lower, lies below zero, and a paired permutation test excludes zero after
-    Holm's correction for all measures. Else it is **undecided**.
+    It is **worse** where the whole interval lies below minus the tolerance; or where only its lower end does, all of it
+    lies below zero, and a paired permutation test excludes zero after Holm's correction for all measures. Else it is
+    **undecided**. With a tolerance of 0 the test alone decides.
 
     Args:
         change: how much better it is, negative where it is worse, whether the measure is good when high or when low;
@@ -54,7 +55,8 @@ class GateVerdict(Value):
             return "undecided"
         if not self.moved or self.change.low >= -self.tolerance - ROUNDING:
             return "undecided" if self.lost else "not worse"
-        return "worse" if self.change.high < 0 and self.p < ALPHA else "undecided"
+        lost_more = self.tolerance > 0 and self.change.high < -self.tolerance - ROUNDING
+        return "worse" if lost_more or (self.change.high < 0 and self.p < ALPHA) else "undecided"
 
     @property
     def sentence(self) -> str:
@@ -95,6 +97,8 @@ class GateVerdict(Value):
             deviate = -NormalDist().inv_cdf(self.p / 2)  # which grows with the root too
             by_test = (NormalDist().inv_cdf(1 - ALPHA / 2) / deviate) ** 2 if deviate > 0 else inf
             times = by_interval if change.high >= 0 else by_test
+            if 0 < self.tolerance < -change.mean:
+                times = min(times, ((change.high - change.mean) / (change.mean + self.tolerance)) ** 2)
             told = "would show that it is worse"
         else:
             return "; no number of questions tells a change of 0 from a tolerance of 0"

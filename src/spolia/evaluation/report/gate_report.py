@@ -11,8 +11,9 @@ TOLD = 20
 """Questions that are shown; all of them are in the JSON."""
 RULE = (
     "Not worse: no question scores otherwise, or the 95 % interval of the paired difference ends above minus the "
-    "tolerance. Worse: not that, the interval lies below zero, and a paired permutation test gives p < 0.05 with "
-    "Holm's correction for all measures. Else undecided. Times 100 where a score lies between 0 and 1."
+    "tolerance. Worse: all of the interval lies below minus the tolerance; or not all, but all of it below zero, and a "
+    "paired permutation test gives p < 0.05 with Holm's correction for all measures. Else undecided. Times 100 where a "
+    "score lies between 0 and 1."
 )
 
 

@@ -12,7 +12,18 @@ from spolia.evaluation.experiment.score_table import Cell
 from spolia.evaluation.experiment.slices import TYPE, kinds_of
 from spolia.evaluation.measures.costs import shown
 from spolia.evaluation.report.plots import of_differences, of_risk, of_scores, of_times
-from spolia.evaluation.report.tables import TIMES, Table, corrected, costs, in_slices, of_slice, scores, seconds, under
+from spolia.evaluation.report.tables import (
+    TIMES,
+    Table,
+    corrected,
+    costs,
+    in_slices,
+    of_slice,
+    scores,
+    seconds,
+    under,
+    verdicts,
+)
 from spolia.journal import TraceSpan
 from spolia.types import Answer, Failure, Hit, Item
 
@@ -75,9 +86,10 @@ def _verdicts(report: Report) -> str:
         return ""
     ordered = sorted(report.comparisons, key=lambda one: not one.shown)
     listed = "".join(f'<li class="{"shown" if one.shown else ""}">{escape(one.verdict)}</li>' for one in ordered)
+    said = _table(verdicts(report)) if report.against else f'<ul class="verdicts">{listed}</ul>'
     return _section(
         "Verdicts",
-        f'<ul class="verdicts">{listed}</ul><p>{escape(corrected(report))}</p>',
+        f"{said}<p>{escape(corrected(report))}</p>",
         _plots(of_differences(report)),
     )
 

@@ -7,7 +7,7 @@ from math import floor, isfinite, log10
 
 from spolia.evaluation.experiment.comparison import number
 from spolia.evaluation.experiment.results import Report
-from spolia.evaluation.report.tables import seconds
+from spolia.evaluation.report.tables import p_value, seconds
 from spolia.types import Value
 
 WIDTH, LABEL, RIGHT, LINE, TOP = 520, 160, 130, 22, 8
@@ -83,15 +83,6 @@ def of_times(report: Report) -> list[tuple[str, str]]:
             bars.append(Bar(flow.flow, 1000 * p50, 1000 * p50, 1000 * p95, told, colour))
     name = "Milliseconds a question, from the median to the 95th percentile"
     return [(name, plot(bars, zero=True, title=name))] if bars else []
-
-
-def p_value(p: float) -> str:
-    """A p-value for people.
-
-    >>> p_value(0.0412), p_value(3e-9)
-    ('p = 0.041', 'p < 0.001')
-    """
-    return f"p = {p:.2g}" if p >= 0.001 else "p < 0.001"
 
 
 class _Scale:

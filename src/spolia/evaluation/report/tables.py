@@ -102,12 +102,24 @@ def in_slices(report: Report) -> list[str]:
     return [*shown, f"{how}{CORRECTED[report.correction]} for these {len(compared):,} together."]
 
 
+def verdicts(report: Report) -> Table:
+    """Each flow against the baseline: by how much it is better on the primary measure, or on all."""
+    rows = []
+    for one in report.comparisons:
+        flow = one.other if one.better == report.against else one.better
+        by, said = one.of_flow(flow), "no difference shown"
+        if one.shown:
+            said = "better" if one.better == flow else "worse"
+        rows.append((flow, one.measure, amount(by, one.unit), p_value(one.p), p_value(one.adjusted), said))
+    return Table((f"against {report.against}", "on", "better by", "test", "corrected", ""), tuple(rows))
+
+
 def corrected(report: Report) -> str:
     """How the verdicts were come by."""
     return (
         "A difference is shown where its interval excludes zero and the paired permutation test gives p < 0.05 "
         f"{CORRECTED[report.correction]} for {several(len(report.comparisons), 'comparison')}. What is not shown may "
-        "still be there."
+        f"still be there.{' All other numbers describe.' if report.primary or report.against else ''}"
     )
 
 
@@ -134,12 +146,22 @@ TIMES = (
 )
 
 
+def p_value(p: float) -> str:
+    """A p-value for people.
+
+    >>> p_value(0.0412), p_value(3e-9)
+    ('p = 0.041', 'p < 0.001')
+    """
+    return f"p = {p:.2g}" if p >= 0.001 else "p < 0.001"
+
+
 def markdown(report: Report) -> str:
     """The report as Markdown, to be committed or posted."""
     parts = [f"# {flat(report.about)}", *(f"**{flat(warning)}**" for warning in report.warnings)]
     parts += ["## Scores", table(scores(report)), under(report)]
     if report.comparisons:
-        parts += ["## Verdicts", "\n".join(f"- {flat(one.verdict)}" for one in report.comparisons), corrected(report)]
+        listed = "\n".join(f"- {flat(one.verdict)}" for one in report.comparisons)
+        parts += ["## Verdicts", table(verdicts(report)) if report.against else listed, corrected(report)]
     parts += ["## Time and cost", table(costs(report)), TIMES]
     if report.slices:
         parts += ["## Slices", *(table(of_slice(report, kind)) for kind in report.slices)]

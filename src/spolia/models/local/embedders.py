@@ -239,6 +239,12 @@ class LocalTokenEmbedder(LocalEncoder):
         charge(Usage(embedded=len(texts)))
         return TokenVectors.of(vectors, self.dimension)
 
+    def own_tokens(self, texts: Sequence[str], *, kind: Kind) -> list[list[bool]]:
+        """Which of the tokens that `embed_tokens` gives are a text's own, rather than special ones put around it."""
+        tokenizer = self.opened().tokenizer
+        special = {*tokenizer.all_special_ids} - {tokenizer.unk_token_id}
+        return [[id not in special for id in row] for row in self.rows(texts, kind)]
+
     def _projection(self) -> Vectors:
         for path in sorted(folder_of(self.model, self.revision).glob("*.safetensors")):
             if (found := safetensors.read(path).get(self.projection)) is not None and found.ndim == 2:

@@ -58,10 +58,12 @@ class BERTScore(AnswerMeasure):
     """F1 of tokens matched greedily by cosine; the best over the accepted answers. Without idf, without rescaling.
 
     P = mean over the answer's tokens of the highest cosine with a token of the reference, R the reverse, F1 = 2·P·R /
-    (P + R). A text without tokens scores 0.
+    (P + R). Special tokens such as [CLS] and [SEP] do not count in a mean, but a token may be nearest to one, as in the
+    authors' package (`idf=False`, `rescale_with_baseline=False`, the last layer). A text without tokens scores 0.
 
     Args:
         embedder: gives a vector for each token, as `LocalTokenEmbedder` does; its name is a part of the measure's.
+            All tokens count if it has no method `own_tokens`.
 
     Source: Zhang et al. 2020.
     """
@@ -78,19 +80,25 @@ class BERTScore(AnswerMeasure):
             )
 
     def of(self, text: str, answers: Sequence[str]) -> float:
-        found = self.embedder.embed_tokens([text, *answers], kind="passage")
-        own, *others = (found.row(at) for at in range(len(found)))
-        return max(_f1(own, other) for other in others)
+        texts = [text, *answers]
+        found = self.embedder.embed_tokens(texts, kind="passage")
+        rows = [found.row(at) for at in range(len(found))]
+        own_tokens = getattr(self.embedder, "own_tokens", None)
+        counted = rows if own_tokens is None else _counted(rows, own_tokens(texts, kind="passage"))
+        return max(
+            harmonic(max(0.0, _matched(counted[0], other)), max(0.0, _matched(own, rows[0])))
+            for own, other in zip(counted[1:], rows[1:], strict=True)
+        )
 
 
-def _f1(own: "Vectors", other: "Vectors") -> float:
-    if not len(own) or not len(other):
-        return 0.0
-    return max(0.0, harmonic(_matched(own, other), _matched(other, own)))
+def _counted(rows: "Sequence[Vectors]", own: Sequence[Sequence[bool]]) -> "list[Vectors]":
+    return [row[list(counts)] for row, counts in zip(rows, own, strict=True)]
 
 
 def _matched(rows: "Vectors", columns: "Vectors") -> float:
     """Mean over rows of the highest cosine with a column, in blocks of bounded memory."""
+    if not len(rows) or not len(columns):
+        return 0.0
     step = max(1, BLOCK // len(columns))
     best = [(rows[start : start + step] @ columns.T).max(axis=1).sum() for start in range(0, len(rows), step)]
     return float(sum(best) / len(rows))
