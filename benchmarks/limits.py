@@ -17,11 +17,15 @@ INDEXED, ASKED = 5.0, 15.0
 """As many times as fast as the peer: indexing, and asking by words."""
 NEAREST = {"recall": least(0.98), "p95_cpu_ms": most(1.0)}
 FILTERED = {"recall": least(0.99), "p95_cpu_ms": most(5.0)}
+STEPS = {
+    "no run, functions over texts": most(1.0),
+    "a run for each question, functions over texts, journal on": most(12.0),
+}
 WEIGHTS = {"base": (24, 150.0), "[pdf,office,embeddings]": (42, 300.0)}
 
 
 def _steps(result: Result) -> Judged:
-    return {f"{name}, CPU-µs": (cost, None) for name, cost in result["spolia"].items()}
+    return {f"{name}, CPU-µs": (cost, STEPS.get(name)) for name, cost in result["spolia"].items()}
 
 
 def _shape(result: Result) -> Judged:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from spolia.core import operator as operator_module
 from spolia.core.combinators import (
     Branch,
     Choice,
@@ -28,6 +29,7 @@ from spolia.core.combinators import (
 )
 from spolia.core.function import Function, step
 from spolia.core.operator import Operator, Then
+from spolia.core.wiring import Bindings, fits
 from spolia.errors import UndecidedError, WiringError
 from spolia.types import Answer, Failure, Hit, Node, Query, Ranking, State, Verdict
 
@@ -251,6 +253,29 @@ class Scored(Operator[Count, float]):
 def test_flows_can_be_sent_to_another_process() -> None:
     flow = Branch(Find(), Find(2)) >> Fuse() >> Read()
     assert pickle.loads(pickle.dumps(flow)) == flow
+
+
+def test_a_step_over_texts_looks_its_types_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[object] = []
+
+    def counted(wanted: object, given: object, bound: Bindings) -> bool:
+        looks.append(wanted)
+        return fits(wanted, given, bound)
+
+    monkeypatch.setattr(operator_module, "fits", counted)
+
+    @step
+    def upper(text: str) -> str:
+        return text.upper()
+
+    for _ in range(3):
+        assert upper("a") == "A"
+        assert upper.batch(["a", "b"]) == ["A", "B"]
+    assert len(looks) == 1
+    with pytest.raises(WiringError, match=r"Write Query\('a'\)"):
+        Find()("a")  # type: ignore[arg-type]
+    with pytest.raises(WiringError, match=r"Write Query\('a'\)"):
+        Find().batch(["a"])  # type: ignore[list-item]
 
 
 def test_a_function_is_an_operator_with_its_name_types_and_version() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -122,6 +124,47 @@ def test_many_spans_are_written_by_one_statement(tmp_path: Path, monkeypatch: py
         assert len(runs.journal.spans("run")) == 2500
 
 
+def test_short_runs_are_written_together_without_being_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = Runs(tmp_path / "runs.db")
+    counts: list[int] = []
+    write = runs.database.write
+
+    def counted(statement: str, rows: Any, count: int = 1) -> None:
+        counts.append(count)
+        write(statement, rows, count)
+
+    monkeypatch.setattr(runs.database, "write", counted)
+    for _ in range(20):
+        with Run(journal=runs.journal):
+            Ask()(Query("q"))
+    ended = time.monotonic() + 20
+    while len(runs.journal.runs(30)) < 20 and time.monotonic() < ended:
+        time.sleep(0.01)
+    assert len(runs.journal.runs(30)) == 20
+    assert len(counts) < 10
+    with Run(journal=runs.journal):
+        Ask()(Query("last"))
+    runs.close()
+    with Runs(tmp_path / "runs.db") as again:
+        assert len(again.journal.runs(30)) == 21, "closing writes what was to be written soon"
+
+
+def test_a_run_that_ends_after_the_file_was_closed_counts_its_spans_as_dropped(tmp_path: Path) -> None:
+    with Runs(tmp_path / "runs.db") as runs:
+        pass
+    with Run(journal=runs.journal):
+        Ask()(Query("late"))
+    assert runs.database.dropped == 1
+
+
+def test_run_ids_are_distinct_and_in_order_in_a_process() -> None:
+    ids = [Run().id for _ in range(50)]
+    assert len(set(ids)) == 50
+    numbers = [int(id, 16) for id in ids]
+    assert [(b - a) % 2**48 for a, b in itertools.pairwise(numbers)] == [1] * 49
+    assert all(len(id) == 12 for id in ids)
+
+
 def test_any_text_is_kept_and_comes_back(tmp_path: Path) -> None:
     asked = Query("half a pair \ud800, \x00 and \u202e")
     for _ in range(2):
@@ -193,7 +236,10 @@ def test_a_forked_process_writes_and_reads_for_itself(tmp_path: Path) -> None:
         runs.journal.flush()
         assert len(runs.journal.runs()) == 1
 
+        ids = {Run().id for _ in range(3)}
+
         def child() -> None:
+            assert not ids & {Run().id for _ in range(9)}
             with Run(journal=runs.journal, cache=runs.cache):
                 Ask()(Query("child"))
             assert runs.journal.flush()

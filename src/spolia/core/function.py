@@ -97,7 +97,9 @@ class Function(Operator[In, Out]):
         return self.made({"arguments": tuple(ordered.items())})
 
     def apply(self, value: In, /) -> Out:
-        return self.called(value)  # type: ignore[no-any-return]
+        if self.required or self.arguments:
+            return self.called(value)  # type: ignore[no-any-return]
+        return type(self).function(value)  # type: ignore[no-any-return]
 
     def called(self, *values: Any, **more: Any) -> Any:
         """What the function returns for these values."""

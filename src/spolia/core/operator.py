@@ -126,7 +126,7 @@ class Operator(ABC, Generic[In, Out]):
 
     @final
     def __call__(self, value: In, /) -> Out:
-        if isinstance(value, str):
+        if isinstance(value, str) and not self._takes_text:
             _refuse_text(self, value)
         context = current_context.get()
         if context is not None:
@@ -147,7 +147,7 @@ class Operator(ABC, Generic[In, Out]):
         """
         if len(values) == 0:
             return []
-        if isinstance(first := values[0], str):
+        if isinstance(first := values[0], str) and not self._takes_text:
             _refuse_text(self, first)
         context = current_context.get()
         if context is not None:
@@ -192,7 +192,7 @@ class Operator(ABC, Generic[In, Out]):
     def _run_context(self, method: str, *values: object) -> RunContext:
         """The current run, which this way of running needs."""
         for value in values:
-            if isinstance(value, str):
+            if isinstance(value, str) and not self._takes_text:
                 _refuse_text(self, value)
         if (context := current_context.get()) is None:
             raise SpoliaError(f"{self.short}.{method} needs a run. Write: with Run(): ... {method}(value)")
@@ -344,6 +344,10 @@ class Operator(ABC, Generic[In, Out]):
         """
         return self.waits or any(_waits(getattr(self, f.name)) for f in fields(self))  # type: ignore[arg-type]
 
+    @kept
+    def _takes_text(self) -> bool:
+        return fits(self.takes(), str, {})
+
     def _builders(self) -> list[Operator[Any, Any]]:
         """Operators in the values and addresses among its fields: what a node group is built by when it is searched."""
         found: list[tuple[str, Operator[Any, Any]]] = []
@@ -395,12 +399,11 @@ Retriever: TypeAlias = Operator[Query, Ranking]
 """What finds: from a query to a ranking."""
 
 
-def _refuse_text(op: Operator[Any, Any], text: str) -> None:
+def _refuse_text(op: Operator[Any, Any], text: str) -> NoReturn:
     """A bare text is the commonest slip: a question is a `Query`, since steps rewrite it and filters belong to it."""
     taken = op.takes()
-    if not fits(taken, str, {}):
-        value = f"Query({text!r:.60})" if fits(taken, Query, {}) else f"a {name_of(taken)}"
-        raise WiringError(f"{op.short} takes {name_of(taken)}, and was given the text {text!r:.60}. Write {value}.")
+    value = f"Query({text!r:.60})" if fits(taken, Query, {}) else f"a {name_of(taken)}"
+    raise WiringError(f"{op.short} takes {name_of(taken)}, and was given the text {text!r:.60}. Write {value}.")
 
 
 def _asked(value: object) -> Query | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from spolia.errors import NotAStore, StoreBusy, StoreTooNew
@@ -29,6 +30,8 @@ CREATE TABLE cache (
 ) WITHOUT ROWID;
 CREATE INDEX cache_used ON cache (used);
 """
+SOON_S = 0.05
+IDLE_S = 5.0
 Rows = Callable[[], Sequence[Sequence[Any]]]
 Write = tuple[str, Rows, int]
 
@@ -48,6 +51,7 @@ class JournalFile:
 
     def _open(self) -> None:
         self._queue: deque[Write] = deque()
+        self._soon: set[Callable[[], None]] = set()
         self._waiting = 0
         self._wake, self._idle = threading.Event(), threading.Event()
         self._idle.set()
@@ -76,6 +80,27 @@ class JournalFile:
                 self._start()
         self._wake.set()
 
+    def soon(self, call: Callable[[], None]) -> None:
+        """Have the writer thread call this once, within `SOON_S`; closing the file calls it before."""
+        self._here()
+        if call in self._soon:
+            return
+        with self._lock:
+            closed = self._closed
+            if not closed:
+                self._soon.add(call)
+                if self._thread is None:
+                    self._start()
+        if closed:
+            call()
+        self._wake.set()
+
+    def _call_soon(self) -> None:
+        with self._lock:
+            soon, self._soon = self._soon, set()
+        for call in soon:
+            call()
+
     def read(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of a query."""
         self._here()
@@ -103,6 +128,7 @@ class JournalFile:
         """Write what is queued and end the writer thread."""
         atexit.unregister(self._at_exit)
         self._here()
+        self._call_soon()
         with self._lock:
             self._closed = True
         self._wake.set()
@@ -174,15 +200,21 @@ def _write_on(reference: weakref.ref[JournalFile]) -> None:
     database = reference()
     if database is None:
         return
-    wake, connection = database._wake, None
+    wake, connection, due = database._wake, None, 0.0
     with suppress(sqlite3.Error):
         connection = connected(database.path)
     while True:
         database = None
-        wake.wait(5.0)
+        wake.wait(max(0.0, due - monotonic()) if due else IDLE_S)
         database = reference()
-        if database is None or not database._drain(connection):
+        if database is None:
             break
+        if due and monotonic() >= due:
+            database._call_soon()
+            due = 0.0
+        if not database._drain(connection):
+            break
+        due = due or (monotonic() + SOON_S if database._soon else 0.0)
     if connection is not None:
         connection.close()
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
+from functools import cache
 from time import perf_counter
 from time import time as now
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,9 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from spolia.core.operator import Operator, located
 from spolia.core.run_context import Began, Emitted, Event, Reservation, Retracted, attempt, current_context
 from spolia.errors import Cancelled
-from spolia.journal.trace import FREE
 from spolia.run.budget import Limiter
-from spolia.run.costs import Costs
+from spolia.run.costs import FREE, Costs
 from spolia.run.recall import shared
 from spolia.run.stream import Scope, Sink, streamed
 from spolia.run.window import window
@@ -163,15 +163,13 @@ class Frame(Costs):
             return
         if self.account is not None and self.lane is self and not self.account.number:
             self.account.number = self.span
-        used = self.logical
-        cost = FREE if used is None else (
-            used.calls, used.input_tokens, used.output_tokens, used.embedded, used.cost_usd
-        )  # fmt: skip
-        above = parent.span if parent is not None else 0
-        lane, said = self.lane.span, [*(self.notes or ()), *(self.remarks or ())]
-        notes = json.dumps(said) if said else ""
-        head = (self.run.id, self.span, above, lane, op.type_id(), now() - seconds, seconds, self.from_cache)
-        journal.record((*head, *cost, self.error, notes, out))
+        used = self.logical or FREE
+        notes = json.dumps([*(self.notes or ()), *(self.remarks or ())]) if self.notes or self.remarks else ""
+        journal.record((
+            self.run.id, self.span, 0 if parent is None else parent.span, self.lane.span, _type_id(type(op)),
+            now() - seconds, seconds, self.from_cache, used.calls, used.input_tokens, used.output_tokens, used.embedded,
+            used.cost_usd, self.error, notes, out,
+        ))  # fmt: skip
 
     def batch(self, op: Operator[A, B], values: Sequence[A], rows: Sequence[int] | None) -> list[B | Failure]:
         if self.op is None and self.rows is None:
@@ -370,6 +368,11 @@ class Outside(Frame):
 
     def narrowing(self) -> Filter | None:
         return None
+
+
+@cache
+def _type_id(cls: type[Operator[Any, Any]]) -> str:
+    return cls.type_id()
 
 
 def _is_tail(op: Operator[Any, Any] | None, parent: Frame) -> bool:

@@ -83,7 +83,7 @@ class Run:
                 f"principal={principal!r:.80} is no text. Write one principal, and others as groups: "
                 "Run(principal='ann', groups=['staff'])."
             )
-        if not all(isinstance(name, str) for name in groups):
+        if groups and not all(isinstance(name, str) for name in groups):
             raise WiringError(f"groups={groups!r:.80} are no principals. Write a list of texts: groups=['staff'].")
         for name, limit in (("budget", budget), ("per_question", per_question)):
             if limit is not None and not isinstance(limit, Budget):
@@ -94,7 +94,7 @@ class Run:
                     f"{name}={kept!r} is a path. Write with Runs(PATH) as runs, Run({name}=runs.{name}): ..."
                 )
         self.id = new_run_id()
-        self.principals = frozenset(name for name in (principal, *groups) if name)
+        self.principals = frozenset((principal, *groups)) - {""}
         self.filter = filter
         self.per_question, self.journal, self.cache = per_question, journal, cache
         self.results = None if share is False else SharedResults(MOST_BYTES if share is True else share)
@@ -105,10 +105,9 @@ class Run:
         self._pins: dict[object, Any] = {}
         self._turns: dict[object, threading.Lock] = {}
         self._pool: ThreadPoolExecutor | None = None
-        self.executed = defaultdict[type[Operator[Any, Any]], Iterator[int]](
-            itertools.count
-        )  # a number for each, without a lock
-        self._looks: Counter[type[Operator[Any, Any]]] = Counter()
+        self.executed: defaultdict[type[Operator[Any, Any]], Iterator[int]]
+        self.executed = defaultdict(itertools.count)  # a number for each, without a lock
+        self._looks: dict[type[Operator[Any, Any]], int] = {}
         self._entered = 0
         self._doors: list[Frame] = []
         self.root = Frame(self, None, None)
@@ -197,7 +196,7 @@ class Run:
     def close(self) -> None:
         """Hand over what is traced and give the threads back."""
         if self.journal is not None:
-            self.journal.hand_over()
+            self.journal.end_run()
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -239,8 +238,9 @@ class Run:
         found: Counter[str] = Counter()
         with self.lock:
             for cls, numbers in list(self.executed.items()):  # to look takes a number too
-                found[cls.type_id()] += next(numbers) - self._looks[cls]
-                self._looks[cls] += 1
+                looks = self._looks.get(cls, 0)
+                found[cls.type_id()] += next(numbers) - looks
+                self._looks[cls] = looks + 1
         return dict(found)
 
     @property
