@@ -31,7 +31,7 @@ from spolia.core.function import Function, step
 from spolia.core.operator import Operator, Then
 from spolia.core.wiring import Bindings, fits
 from spolia.errors import UndecidedError, WiringError
-from spolia.types import Answer, Failure, Hit, Node, Query, Ranking, State, Verdict
+from spolia.types import Answer, Chain, Failure, Hit, Node, Query, Ranking, State, Verdict
 
 
 @dataclass(frozen=True)
@@ -309,6 +309,19 @@ def test_a_loop_over_a_batch_equals_the_loop_over_each() -> None:
     loop = Loop(Step(), until=Enough(), max_steps=5)
     states = [Count(n) for n in range(-4, 4)]
     assert loop.batch(states) == [loop(state) for state in states]
+
+
+@step
+def ask_in_two_ways(chain: Chain) -> tuple[Chain, ...]:
+    """The same question in two spellings, and another one."""
+    return tuple(
+        chain.but(pairs=(*chain.pairs, (asked, "Olsen."))) for asked in ("Who is it?", "who is it", "C#?", "C?")
+    )
+
+
+def test_a_question_in_another_spelling_is_explored_once() -> None:
+    ended = Explore(ask_in_two_ways, max_depth=1)(Chain(Query("What happened?")))
+    assert [chain.pairs[0][0] for chain in ended] == ["Who is it?", "C#?", "C?"]
 
 
 def test_exploring_visits_no_state_twice_and_every_state_says_why_it_ended() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from spolia.core.run_context import overhearing
 from spolia.errors import ModelRejected, QueryError, WiringError
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.pre_retrieval.hyde import AveragedHyDE, HyDE
-from spolia.pre_retrieval.query_llm import OneText, Searches
+from spolia.pre_retrieval.query_llm import OneText, Searches, Steps
 from spolia.pre_retrieval.rewrite import Condense, MultiQuery, Rewrite, StepBack
 from spolia.stores import NodeGroup
 from spolia.testing import HashingEmbedder
@@ -253,6 +254,53 @@ def test_an_empty_reply_is_refused_and_the_word_for_nothing_read(parser: Searche
     assert not parser.parse("none")
     with pytest.raises(ValueError, match="must"):
         parser.parse("")
+
+
+REFUSALS = (
+    "I'm sorry, but I can't help with that.",
+    "Unfortunately, I cannot rewrite this question.",
+    "As an AI language model, I have no opinion.",
+    "抱歉，我无法回答这个问题。",
+    "죄송하지만 도와드릴 수 없습니다.",
+    "申し訳ありませんが、お手伝いできません。",
+    "Es tut mir leid, das geht nicht.",
+)
+
+
+@pytest.mark.parametrize("parser", [Searches(), OneText(), Steps()], ids=lambda parser: type(parser).__name__)
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_a_refusal_is_never_searched_for(parser: Any, refusal: str) -> None:
+    for reply in (refusal, f"<think>No.</think>{refusal}", f'"{refusal}"'):
+        with pytest.raises(ValueError, match="refusal"):
+            parser.parse(reply)
+
+
+def test_a_query_that_is_refused_goes_on_alone() -> None:
+    assert MultiQuery(Recorded(lambda _: REFUSALS[0]))(EMMA) == (EMMA,)
+
+
+@pytest.mark.parametrize(
+    "announced",
+    [
+        "Here are two rewordings of your question.",
+        "Sure! Here are some",
+        "Certainly, these should help.",
+        "I've reworded the question twice.",
+        "好的，这里是两个改写",
+        "以下是两个改写。",
+        "다음은 두 질문입니다.",
+        "はい、以下の通りです。",
+    ],
+)
+def test_a_line_that_announces_others_is_no_search(announced: str) -> None:
+    assert Searches().parse(f"{announced}\nauthor of Emma\nWho wrote Emma?") == ("author of Emma", "Who wrote Emma?")
+
+
+@pytest.mark.parametrize(
+    "asked", ["I can't log in to my router", "sure start centres in Leeds", "Here is where I live"]
+)
+def test_a_search_that_looks_like_a_refusal_stays(asked: str) -> None:
+    assert Searches().parse(f"router\n{asked}") == ("router", asked)
 
 
 # ------------------------------------------------------------------------------------------------------ conversations

@@ -87,6 +87,27 @@ def test_whatever_is_read_is_a_plan_or_is_refused(lines: list[str]) -> None:
     assert Plan(WHERE, steps).steps == steps
 
 
+TWO_STEPS = ("Who employs Olsen?", "Where is #1?")
+
+
+@pytest.mark.parametrize(
+    ("reply", "steps"),
+    [
+        ('```json\n{\n "steps": [\n  "1. Who employs Olsen?",\n  "2. Where is #1?"\n ]\n}\n```', TWO_STEPS),
+        ('[{"id": 1, "question": "Who employs Olsen?"}, {"id": 2, "question": "Where is #1?"}]', TWO_STEPS),
+        ('{"1": "Who employs Olsen?", "2": "Where is #1?"}', TWO_STEPS),
+        ("To answer this, two steps are needed.\nWho employs Olsen?\nWhere is #1?", TWO_STEPS),
+        ("Sure, here is the plan\nWho employs Olsen?\nWhere is #1?", TWO_STEPS),
+        ("<think>1. Who?\n2. Where?</think>1. Who employs Olsen?\n2. Where is #1?", TWO_STEPS),
+        ("步骤1：谁雇用了奥尔森？\n步骤2：＃1 在哪里？", ("谁雇用了奥尔森？", "#1 在哪里？")),
+        ("第1步：谁雇用了奥尔森？\n第2步：#1 在哪里？", ("谁雇用了奥尔森？", "#1 在哪里？")),
+        ("1단계: 누가 고용했나?\n2단계: #1은 어디?", ("누가 고용했나?", "#1은 어디?")),
+    ],
+)
+def test_steps_are_read_however_a_model_writes_them(reply: str, steps: tuple[str, ...]) -> None:
+    assert Steps().parse(reply) == steps
+
+
 # --------------------------------------------------------------------------------------------------- least to most
 
 ASKED: list[Query] = []

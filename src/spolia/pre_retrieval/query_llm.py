@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from spolia.core.operator import Operator
 from spolia.core.wiring import refuse_counts
-from spolia.models.parsers import Lines, Parser, Text, says_nothing, spoken
+from spolia.models.parsers import Lines, Parser, Text, listed, refuses, says_nothing, spoken
 from spolia.models.prompting.role import Ask, Brief, Role
 from spolia.models.protocols import LanguageModel
 from spolia.types import Query
@@ -16,8 +16,13 @@ _LABEL = re.compile(
     r"(?:question|query|search|passage|问题|查询|質問|질문))[\s*_]*[:：][\s*_]*",
     re.IGNORECASE,
 )
-_STEP = re.compile(r"^[^\w\n]*+(?:(?:sub[- ]?)?question|step|q)?\s*#?(\d{1,2})\s*[.:)）：、]\**\s*(\S.*)$", re.I | re.M)
-_ANSWER_OF = re.compile(r"#(\d{1,3})(?!\d)")
+_STEP = re.compile(
+    r"^[^\w\n]*+(?:(?:sub[- ]?)?question|step|q|子?问题|子?問題|步骤|步驟|第|(?:하위 )?질문|단계|"
+    r"サブ質問|質問|ステップ|手順)?"
+    r"\s*#?(\d{1,2})\s*(?:步|个问题|단계|번)?\s*[.:)）：、．]\**\s*(\S.*)$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_ANSWER_OF = re.compile(r"[#＃](\d{1,3})(?!\d)")
 _QUOTED = re.compile(
     r"""(?:\*\*|__)?(?:"([^"]+)"|“([^”]+)”|«([^»]+)»|「([^」]+)」|『([^』]+)』|`([^`]+)`|'([^']+)')(?:\*\*|__)?"""
 )
@@ -56,14 +61,14 @@ class Steps(Parser[tuple[str, ...]]):
         said = spoken(reply)
         if says_nothing(said):
             return ()
-        found = [(int(number), text) for number, text in _STEP.findall(said)]
+        found = [] if listed(said) else [(int(number), text) for number, text in _STEP.findall(said)]
         numbered = found or list(enumerate(Lines(1000).parse(reply), 1))
         places: dict[str, int] = {}
         moved: dict[int, int] = {}
         steps: list[str] = []
         for number, text in numbered:
             step = _ANSWER_OF.sub(lambda needed: f"#{_place(needed, moved)}", _bare(text))
-            if alike(step) and alike(step) not in places:
+            if alike(step) and alike(step) not in places and not refuses(step):
                 steps.append(step)
                 places[alike(step)] = len(steps)
             moved[number] = places.get(alike(step), 0)
@@ -74,7 +79,7 @@ class Steps(Parser[tuple[str, ...]]):
 
 @dataclass(frozen=True)
 class OneText(Parser[str]):
-    """One text, without quotes, bold type or a label before it; empty where there is nothing to say.
+    """One text, without quotes, bold type or a label before it; empty where there is nothing to say. No refusal.
 
     >>> OneText().parse('**Rewritten query:** "author of Emma"'), OneText().parse("None.")
     ('author of Emma', '')
@@ -82,6 +87,8 @@ class OneText(Parser[str]):
 
     def parse(self, reply: str) -> str:
         said = Text().parse(reply)
+        if refuses(said):
+            raise ValueError("it must be the text that was asked for, and it is a refusal")
         return "" if says_nothing(said) else _bare(_LABEL.sub("", said))
 
 

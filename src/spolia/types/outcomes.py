@@ -186,6 +186,17 @@ class Chain(State):
     query: Query
     pairs: tuple[tuple[str, str], ...] = ()
 
+    @kept
+    def identity(self) -> bytes:
+        """As of every `State`, with sub-questions that differ in case, blanks or the mark at their end as one.
+
+        >>> one, other = (Chain(Query("What?"), ((asked, "Olsen."),)) for asked in ("Who is it?", "who is  it"))
+        >>> one.identity == other.identity
+        True
+        """
+        pairs = tuple((" ".join(asked.casefold().split()).rstrip(" ?？!！.。"), said) for asked, said in self.pairs)
+        return replace(self, stop="", sample=0, pairs=pairs).digest
+
     def written(self, characters: int) -> str:
         """The question and its newest pairs, as many as there is room for, in the order in which they were asked.
 

@@ -455,7 +455,23 @@ def test_a_step_that_is_no_transform_makes_no_headers() -> None:
         (Questions(), "水是什么\n谁", ("水是什么", "谁")),
         (Questions(), "Q1: Who?\nQ2: What?", ("Who?", "What?")),
         (QuestionsWithAnswers(), "Q: a?\nQ: b?\nA: c\nA: d\nQ: e", (("b?", "c"),)),
+        (Questions(), "<think>Two.</think>Who pulls?\nWhat?", ("Who pulls?", "What?")),
+        (Questions(), "<think>Nothing to ask.</think>none", ()),
         (QuestionsWithAnswers(), "Q：a？\nA：b", (("a？", "b"),)),
+        (QuestionsWithAnswers(), "<think>Q: x\nA: y</think> Q: a?\nA: b\nQ: c?\nA: d", (("a?", "b"), ("c?", "d"))),
+        (
+            QuestionsWithAnswers(),
+            "问：谁？\n答：月亮。\n问题2：什么？\n答案2：海。",
+            (("谁？", "月亮。"), ("什么？", "海。")),
+        ),
+        (QuestionsWithAnswers(), "질문: 누가?\n답변: 달.\n질문 2: 뭐?\n답: 바다", (("누가?", "달."), ("뭐?", "바다"))),
+        (
+            QuestionsWithAnswers(),
+            '[{"question": "a?", "answer": "b"}, {"Q": "c?", "A": "d"}]',
+            (("a?", "b"), ("c?", "d")),
+        ),
+        (QuestionsWithAnswers(), '```json\n{"pairs": [{"问题": "a?", "答案": "b"}]}\n```', (("a?", "b"),)),
+        (QuestionsWithAnswers(), "Q: a?\nA: I'm sorry, I cannot answer.\nQ: c?\nA: d", (("c?", "d"),)),
         (NamesWithKinds(), "Name | Kind\n--- | ---\nA | b | c\nnothing", (("A", "b"),)),
     ],
 )

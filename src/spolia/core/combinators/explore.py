@@ -21,8 +21,9 @@ Scored = tuple[float, S]
 class Explore(Operator[S, tuple[S, ...]]):
     """Expand states level by level and give back every chain that ended, best first.
 
-    No state is visited twice (compared by `State.identity`). Every state that comes out says why it ended in `stop`:
-    its own reason, `exhausted` (it could not be expanded), `cap` (depth or number of states) or `budget`.
+    No state is visited twice, compared by `State.identity`: of a `Chain`, "Who?" and "who?" are one question. Every
+    state that comes out says why it ended in `stop`: its own reason, `exhausted` (it could not be expanded), `cap`
+    (depth or number of states) or `budget`.
 
     Args:
         expand: the successors of a state.
@@ -46,7 +47,7 @@ class Explore(Operator[S, tuple[S, ...]]):
     max_states: int = 100
     score: Operator[S, float] | None = None
     width: int | None = None
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     optional: ClassVar[bool] = True
     composes: ClassVar[bool] = True
 
@@ -92,7 +93,8 @@ class Explore(Operator[S, tuple[S, ...]]):
                 degrade(found.message)
                 ended.append((score, parent.but(stop="budget")))
                 continue
-            fresh = [child for child in {c.identity: c for c in found}.values() if child.identity not in visited]
+            firsts = {child.identity: child for child in reversed(found)}
+            fresh = [c for c in found if firsts[c.identity] is c and c.identity not in visited]
             if not fresh:
                 ended.append((score, parent.but(stop="exhausted")))
             elif len(children) + len(fresh) > room:

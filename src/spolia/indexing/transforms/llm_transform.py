@@ -10,7 +10,8 @@ from typing import ClassVar, Generic, TypeVar
 from spolia.core.operator import Operator
 from spolia.core.run_context import note
 from spolia.core.wiring import refuse_numbers
-from spolia.models.parsers import Lines, Parser, says_nothing
+from spolia.models.parsers import Lines, Parser, refuses, says_nothing, spoken
+from spolia.models.parsers.json_object import loose
 from spolia.models.prompting.excerpt import shortened
 from spolia.models.prompting.role import Ask, Role
 from spolia.models.prompting.template import Setting
@@ -27,7 +28,9 @@ _BETWEEN = re.compile(r"[,;、，；]")
 _QUOTES = " \t*_`\"'“”„‘’«»「」『』."
 _ASKS = re.compile(r"[?？؟;]")
 _TURN = re.compile(
-    r"^(?:[^\S\n]|[*_#>•-])*+(?:\d{1,3}[.)]\s*+)?[*_]*+(q|a|question|answer)\s*+\d{0,3}[*_]*+\s*+[:：][*_]*+\s*+",
+    r"^(?:[^\S\n]|[*_#>•-])*+(?:\d{1,3}[.)]\s*+)?[*_]*+"
+    r"(?:(q|question|问题?|問題?|질문|문|質問)|a|answer|答案?|回答|답변?|대답)"
+    r"\s*+[(（#]?\d{0,3}[)）]?[*_]*+\s*+[:：][*_]*+\s*+",
     re.IGNORECASE | re.MULTILINE,
 )
 
@@ -47,7 +50,7 @@ class Phrases(Parser[tuple[str, ...]]):
     """
 
     def parse(self, reply: str) -> tuple[str, ...]:
-        if says_nothing(reply):
+        if says_nothing(reply := spoken(reply)):
             return ()
         lines = _lines(reply)
         phrases = _BETWEEN.split(_LABEL.sub("", lines[0])) if len(lines) == 1 else lines
@@ -69,7 +72,7 @@ class Questions(Parser[tuple[str, ...]]):
     """
 
     def parse(self, reply: str) -> tuple[str, ...]:
-        if says_nothing(reply):
+        if says_nothing(reply := spoken(reply)):
             return ()
         lines = [_TURN.sub("", line).strip("*_ ") for line in _lines(reply)]
         found = [line for line in lines if _ASKS.search(line)] or [line for line in lines if line]
@@ -80,27 +83,55 @@ class Questions(Parser[tuple[str, ...]]):
 
 @dataclass(frozen=True)
 class QuestionsWithAnswers(Parser[tuple[tuple[str, str], ...]]):
-    """Pairs of a line that begins with `Q:` and one that begins with `A:`; an answer may have several lines.
+    """Pairs of a line that begins with `Q:` and one that begins with `A:`; an answer may have several lines. Or JSON.
 
     >>> QuestionsWithAnswers().parse("**Q1:** Who pulls?\\n**A1:** The moon.\\nQ: And")
     (('Who pulls?', 'The moon.'),)
     """
 
     def parse(self, reply: str) -> tuple[tuple[str, str], ...]:
-        if says_nothing(reply):
+        if says_nothing(reply := spoken(reply)):
             return ()
-        found = dict(self._pairs(reply))
+        found = dict(_pairs_in_json(reply) or self._pairs(reply))
         if not found:
             raise ValueError("it must be pairs of lines, 'Q: ...' and then 'A: ...'")
         return tuple(found.items())
 
     def _pairs(self, reply: str) -> Iterator[tuple[str, str]]:
-        parts = _TURN.split(reply)[1:]  # what it is, what it says, what the next one is ...
+        parts = _TURN.split(_FENCE.sub("", reply))[1:]  # the word for a question or None, what is said, the next word …
         texts = (" ".join(text.split()).strip("*_ ") for text in parts[1::2])
-        turns = zip((kind[0].lower() for kind in parts[::2]), texts, strict=True)
-        for (first, question), (second, answer) in pairwise(turns):
-            if (first, second) == ("q", "a") and question and answer:
+        turns = zip((word is not None for word in parts[::2]), texts, strict=True)
+        for (asks, question), (asks_again, answer) in pairwise(turns):
+            if asks and not asks_again and question and answer and not refuses(answer):
                 yield question, answer
+
+
+_ASKED = ("question", "q", "问题", "問題", "问", "질문", "質問")
+_SAID = ("answer", "a", "答案", "答", "回答", "답변", "답", "대답")
+
+
+def _pairs_in_json(reply: str) -> list[tuple[str, str]]:
+    """The pairs of objects in JSON with a question and an answer."""
+    begins = re.search(r"[\[{]", reply)
+    if begins is None or not re.match(r"[\[{]\s*[\[{\"']", reply[begins.start() :]):
+        return []
+    try:
+        found = loose(reply, begins.start())
+    except ValueError:
+        return []
+    return list(_paired(found, 0))
+
+
+def _paired(found: object, depth: int) -> Iterator[tuple[str, str]]:
+    if isinstance(found, dict):
+        named = {str(name).strip().casefold(): said for name, said in found.items()}
+        asked, said = (next((named[one] for one in names if one in named), None) for names in (_ASKED, _SAID))
+        if isinstance(asked, str) and asked.strip() and isinstance(said, str) and said.strip():
+            yield " ".join(asked.split()), " ".join(said.split())
+            return
+    if isinstance(found, dict | list) and depth < 5:
+        for inner in found.values() if isinstance(found, dict) else found:
+            yield from _paired(inner, depth + 1)
 
 
 @dataclass(frozen=True)
@@ -112,7 +143,7 @@ class NamesWithKinds(Parser[tuple[tuple[str, str], ...]]):
     """
 
     def parse(self, reply: str) -> tuple[tuple[str, str], ...]:
-        if says_nothing(reply):
+        if says_nothing(reply := spoken(reply)):
             return ()
         rows = [[cell.strip(_QUOTES) for cell in line.strip("| ").split("|")] for line in _lines(reply) if "|" in line]
         found = {row[0]: row[1].casefold() for row in rows if row[0] and row[1:] and row[0].lower() != "name"}

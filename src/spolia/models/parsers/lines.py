@@ -8,7 +8,7 @@ from typing import Any
 
 from spolia.errors import WiringError
 from spolia.models.parsers.json_object import loose
-from spolia.models.parsers.parser import LONGEST, Parser, spoken
+from spolia.models.parsers.parser import LONGEST, Parser, refuses, spoken
 from spolia.models.parsers.tags import bare, plain_name
 
 _MARK = re.compile(
@@ -37,6 +37,16 @@ _ROW = re.compile(r"^\|\s*\d{1,3}\s*\|\s*(.*?)\s*\|$")
 _CLOSING = re.compile(
     r"let me know|i hope|hope this|feel free|希望|以上|that's it|if you (?:need|would|want)", re.IGNORECASE
 )
+_ANNOUNCES = re.compile(
+    r"\W*+(?:(?:sure|certainly|of course|absolutely|great|okay|ok|happy to help)\s*[!,.:—–-]|sure\b.{0,20}\bhere\b|"
+    r"(?:here|below|these|the following) (?:are|is)\b|here['’]s\b|let['’]s (?:break|split|decompose|reword)\b|"
+    r"i(?:['’]ve| have|['’]ll| will) (?:split|break|broken|reword|rewrit|rephras|decompos|list|generat|creat|prepar)|"
+    r"(?:hier sind|voici|aquí (?:están|tienes))\b|"
+    r"(?:好的|当然|當然|没问题)\s*[!！,，。]|(?:以下|下面|这些|這些|这里|這裡)(?:是|为|為|就是)|"
+    r"(?:네|물론(?:입니다|이죠)?|알겠습니다)\s*[,.!]|(?:다음은|아래는|다음과 같이|여기)|"
+    r"(?:はい|もちろん(?:です)?|承知しました)\s*[、。!！]|(?:以下|次)(?:は|に|の通り))",
+    re.IGNORECASE,
+)
 _PAIRS = (
     ('"', '"'),
     ("'", "'"),
@@ -54,6 +64,8 @@ _PAIRS = (
 class Lines(Parser[tuple[str, ...]]):
     """One text a line, without bullets, numbers, empty lines and repetitions; or the texts of a JSON list.
 
+    Apologies and refusals are no items, nor is a line that only announces them (`Here are three`).
+
     Where some lines are marked as items (by a bullet, a number, `Question 1:`), what stands before the first and after
     the last is no item.
 
@@ -70,16 +82,22 @@ class Lines(Parser[tuple[str, ...]]):
 
     def parse(self, reply: str) -> tuple[str, ...]:
         said = _FENCE.sub("", spoken(reply)).strip("\n")
-        items = (_bare(item) for item in _data(said) or _tagged(said) or _items(said))
-        found = tuple(dict.fromkeys(item for item in items if item and item.casefold() != "n/a"))
+        items = [_bare(item) for item in listed(said) or _tagged(said) or _items(said)]
+        found = tuple(dict.fromkeys(item for item in items if item and item.casefold() != "n/a" and not refuses(item)))
+        if not found and any(map(refuses, items)):
+            raise ValueError("it must be the texts that were asked for, one a line, and it is a refusal")
         if not found:
             raise ValueError("it must not be empty")
         return found[: self.at_most]
 
 
-def _data(said: str) -> list[str]:
-    """The texts of a list in JSON, or of an object that holds them."""
-    said = _TAG.sub("", said).strip().strip("`")
+def listed(said: str) -> list[str]:
+    """The texts of a list in JSON, or of an object that holds them, without numbers before them; none where it is none.
+
+    >>> listed('{"steps": ["1. Who is he?", "2. Where is #1?"]}'), listed("Who is he?")
+    (['Who is he?', 'Where is #1?'], [])
+    """
+    said = _TAG.sub("", _FENCE.sub("", said)).strip().strip("`")
     begins = re.search(r"(?:^|[\n=]\s*)(\[(?!\d+\]|[ x]\]|\w+ \d+\]|\w[^,\n]*\]\s*\w)|\{)", said)
     if begins is None or said[-1:] not in ("]", "}"):
         return [found.strip('"') for found in said.split('", "')] if re.fullmatch(r'".+", ".+"', said) else []
@@ -87,7 +105,7 @@ def _data(said: str) -> list[str]:
         found = loose(said, begins.start(1))
     except ValueError:
         return []
-    return list(_texts(found, 0))
+    return [_item_text(text) or text for text in _texts(found, 0)]
 
 
 def _texts(found: Any, depth: int) -> Iterator[str]:
@@ -154,11 +172,19 @@ def _unmarked(lines: list[str]) -> list[str]:
     kept = [line for line in lines if not _RULE.match(line)]
     if len(kept) > 1:
         kept = [kept[0], *(line for line in kept[1:] if not _CLOSING.search(line))]
+        kept = kept[_announces(*kept[:2]) :]
         after = dict(zip(lines, [*lines[1:], ""], strict=True))
         kept = [line for line in kept if not _introduces(line, after[line])]
     return [
         re.sub(r"^[\w -]{1,30}(?:questions?|quer(?:y|ies)):\s+(?=\w)", "", line, flags=re.IGNORECASE) for line in kept
     ]
+
+
+def _announces(line: str, after: str = "") -> bool:
+    """Whether the first line speaks of those after it: `Here are three`, or a statement before a question."""
+    if line.endswith(("?", "？")):
+        return False
+    return _ANNOUNCES.match(line) is not None or (line.endswith((".", "。")) and after.endswith(("?", "？")))
 
 
 def _introduces(line: str, after: str) -> bool:

@@ -64,6 +64,33 @@ def says_nothing(reply: str) -> bool:
     return _NOTHING.fullmatch(reply) is not None
 
 
+_REFUSAL = re.compile(
+    r"\W*+(?:unfortunately\W+|regrettably\W+)?(?:"
+    r"(?:i(?:['’]m| am) )?(?:(?:very|so|truly|really) )?sorry\b|(?:my )?apologies\b|i apologi[sz]e\b|"
+    r"as an ai\b|i must decline\b|"
+    r"i(?:['’]m| am) (?:unable|not able) to |"
+    r"i (?:can(?:['’]t|not| not)|could ?n['’o]t|won['’]t|will not|do not|don['’]t) "
+    r"(?:have (?:enough|access|information)|"
+    r"help|assist|provide|answer|fulfil|comply|generate|create|write|produce|do that|reword|rewrite|rephrase|split|"
+    r"decompose|break|determine|see (?:a|any|the))\b|"
+    r"es tut mir leid|tut mir leid|ich kann (?:das|ihnen|dir|dabei|diese|leider|nicht)\b|"
+    r"(?:je suis )?désolée?\b|je ne peux pas\b|lo siento\b|no puedo (?:ayudar|proporcionar|responder)|"
+    r"(?:很|非常|十分)?(?:抱歉|遗憾|遺憾)|对不起|對不起|作为(?:一个|一名)?(?:ai|人工智能|语言模型)|我(?:无法|無法|不能)(?:回答|提供|帮助|協助|协助|完成|满足|生成|改写|分解)|"
+    r"죄송|미안|(?:저는 )?(?:인공지능|ai)(?:로서|이므로)|[^?\n]{0,40}(?:도와드릴|제공할|답변할|답변드릴|생성할) 수 없|"
+    r"申し訳|すみません|恐れ入りますが|[^?？\n]{0,40}(?:お手伝い|お答え|提供|回答|生成)(?:は|が|することは|することが)?できません)",
+    re.IGNORECASE,
+)
+
+
+def refuses(text: str) -> bool:
+    """Whether a text is a model's refusal or apology, in the languages of the prompts and some more.
+
+    >>> refuses("I'm sorry, but I can't help with that."), refuses("抱歉，我无法回答。"), refuses("I can't log in")
+    (True, True, False)
+    """
+    return _REFUSAL.match(text) is not None
+
+
 def plain(reply: str) -> str:
     """The beginning and the end of what a model says, in the usual form of each character, without bold type.
 
