@@ -134,16 +134,40 @@ def test_redirects_are_followed_within_bounds() -> None:
         got(says(b"", 302, Location="/again"))
 
 
-def test_keys_are_not_sent_on_to_another_server() -> None:
-    seen: list[str | None] = []
+def test_bound_headers_go_to_their_server_alone_whatever_they_are_called() -> None:
+    seen: list[tuple[str, str | None, str | None]] = []
 
     def second(request: BaseHTTPRequestHandler) -> None:
-        seen.extend((request.headers["Authorization"], request.headers["X-Kind"]))
+        seen.append(("second", request.headers["X-Internal-Token"], request.headers["X-Kind"]))
+        says(b"", 307, Location=f"http://{first}/end")(request)
+
+    def begin(request: BaseHTTPRequestHandler) -> None:
+        seen.append(("first", request.headers["X-Internal-Token"], request.headers["X-Kind"]))
+        (says() if request.path == "/end" else says(b"", 307, Location=f"http://{other}/"))(request)
+
+    with server(second) as other, server(begin) as first:
+        fetch(f"http://{first}/", allow=(first, other), headers={"X-Kind": "a"}, bound={"X-Internal-Token": "k"})
+    assert seen == [("first", "k", "a"), ("second", None, "a"), ("first", "k", "a")]
+
+
+def test_a_bound_header_replaces_one_of_the_same_name_only_where_it_goes() -> None:
+    seen: list[str | None] = []
+
+    def end(request: BaseHTTPRequestHandler) -> None:
+        seen.append(request.headers["User-Agent"])
         says()(request)
 
-    with server(second) as other, server(says(b"", 307, Location=f"http://{other}/")) as first:
-        fetch(f"http://{first}/", allow=(first, other), headers={"Authorization": "Bearer k", "X-Kind": "a"})
-    assert seen == [None, "a"]
+    with server(end) as host:
+        how: dict[str, object] = {"headers": {"User-Agent": "spolia"}, "bound": {"user-agent": "mine"}}
+        fetch(f"http://{host}/", allow=(host,), **how)  # type: ignore[arg-type]
+        fetch(f"http://{host}/", allow=(host,), origins=("https://example.org",), **how)  # type: ignore[arg-type]
+    assert seen == ["mine", "spolia"]
+
+
+def test_a_refusal_says_which_headers_were_kept_back() -> None:
+    with server(says(b"", 401)) as other, server(says(b"", 307, Location=f"http://{other}/")) as first:
+        with pytest.raises(EgressRefused, match=f"401.*without the headers X-Token, which go to http://{first} only"):
+            fetch(f"http://{first}/", allow=(first, other), bound={"X-Token": "k"})
 
 
 def test_the_name_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:

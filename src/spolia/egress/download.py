@@ -14,8 +14,8 @@ from spolia.types import Value
 REDIRECTS = 5
 LARGEST_BYTES = 100 * 2**20
 _MOVED = frozenset([301, 302, 303, 307, 308])
-_SECRET = frozenset(["authorization", "cookie", "proxy-authorization", "x-api-key", "api-key", "x-subscription-token"])
-"""Headers that go to the server only for which they were written."""
+_REFUSING = frozenset([401, 403, 404])
+"""Statuses by which servers answer who lacks a key."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,8 @@ def fetch(
     *,
     allow: Collection[str] = (),
     headers: Mapping[str, str] | None = None,
+    bound: Mapping[str, str] | None = None,
+    origins: Collection[str] = (),
     largest_bytes: int = LARGEST_BYTES,
     timeout_s: float = 30.0,
     deadline_s: float = 120.0,
@@ -53,7 +55,10 @@ def fetch(
     Args:
         url: `http://…` or `https://…`.
         allow: hosts whose addresses need not be public, as `wiki.internal` or `localhost:8000`.
-        headers: what goes with the request; keys and cookies among them are not sent on to another server.
+        headers: what goes with every request, also to servers that a redirect leads to: nothing secret.
+        bound: headers that go only to `origins`, whatever their names: keys, cookies, tokens. They replace those of
+            `headers` that have the same name.
+        origins: addresses whose servers (scheme, host and port) get `bound`; by default that of `url`.
         largest_bytes: of the content, also after decompression.
         timeout_s: without a byte from the server.
         deadline_s: for all of it, with redirects.
@@ -68,20 +73,23 @@ def fetch(
     spolia.errors.EgressRefused: http://127.0.0.1/: 127.0.0.1 is at 127.0.0.1 (loopback), which is not a public ...
     """
     limits = RequestLimits(min(timeout_s, 10.0), timeout_s, time.monotonic() + deadline_s)
-    sent = dict(headers or {})
+    trusted = {origin(one) for one in origins or (url,)}
     at = url
     for _ in range(REDIRECTS + 1):
+        keyed = origin(at) in trusted
         try:
+            sent = _merged(headers, bound) if keyed else dict(headers or {})
             found = _one(at, _permitted(at, allow), sent, largest_bytes, limits)
         except (EgressRefused, EgressFailed) as error:
-            named = type(error)(f"{_named(at, url)}: {error}")
+            lacking = bool(bound) and not keyed and error.status in _REFUSING
+            to = " and ".join(sorted(trusted))
+            why = f" It was asked without the headers {', '.join(bound or ())}, which go to {to} only." if lacking else ""
+            named = type(error)(f"{_named(at, url)}: {error}{why}")
             named.status, named.after_s = error.status, error.after_s
             raise named from error
         if found.status not in _MOVED:
             return found
         before, at = at, urljoin(at, found.header("location"))
-        if _origin(before) != _origin(at):
-            sent = {name: value for name, value in sent.items() if name.lower() not in _SECRET}
         if before.startswith("https:") and not at.startswith("https:"):
             raise EgressRefused(f"{_named(at, url)}: it leads from an encrypted address to one that is not.")
     raise EgressRefused(f"{_shown(url)}: it is a chain of more than {REDIRECTS} redirects.")
@@ -151,12 +159,27 @@ def _decoded(content: Iterable[bytes], kind: str, largest: int) -> Iterator[byte
         raise EgressFailed("the connection broke before the reply was complete.")
 
 
-def _origin(url: str) -> tuple[str, str | None, int | None]:
-    parts = urlsplit(url)
+def origin(url: str) -> str:
+    """Scheme, host and port of an address in one form; of what is no address, the address.
+
+    >>> origin("HTTPS://Example.org:443/a?b"), origin("http://[::1]:8000/")
+    ('https://example.org', 'http://[::1]:8000')
+    """
     try:
-        return parts.scheme, parts.hostname, parts.port
+        parts = urlsplit(url)
+        port = parts.port
     except ValueError:
-        return parts.scheme, parts.hostname, None
+        return url
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    usual = {"http": 80, "https": 443}.get(parts.scheme)
+    return f"{parts.scheme}://{host}" + (f":{port}" if port is not None and port != usual else "")
+
+
+def _merged(headers: Mapping[str, str] | None, bound: Mapping[str, str] | None) -> dict[str, str]:
+    """Both, without those of the first that the second replaces, in whatever case they are written."""
+    replaced = {name.lower() for name in bound or {}}
+    kept = {name: value for name, value in (headers or {}).items() if name.lower() not in replaced}
+    return {**kept, **(bound or {})}
 
 
 def _shown(url: str) -> str:

@@ -274,6 +274,24 @@ def test_keys_are_sent_to_no_other_host(site: Site, corpus: Corpus, monkeypatch:
     assert site.headers[-1]["Authorization"] == "Bearer open-sesame"
 
 
+def test_headers_do_not_follow_the_next_page_of_a_server_that_a_redirect_led_to(
+    site: Site, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("API_TOKEN", "open-sesame")
+    with served() as other:
+        site.say("/items", "", status=302, Location=other.url("/items"))
+        other.say("/items", json.dumps({"list": [], "next": "/items?page=2"}), "application/json")
+        other.say("/items?page=2", json.dumps({"list": []}), "application/json")
+        source = APIItems(
+            "notes", site.url("/items"), "id", "text", items="list", next="next", allow=(site.host, other.host),
+            headers=(("X-Internal-Token", "${API_TOKEN}"),),
+        )  # fmt: skip
+        assert sync(source, corpus).failed == ()
+        assert other.asked == ["/items", "/items?page=2"]
+        assert not any("open-sesame" in str(one) for one in other.headers)
+    assert site.headers[-1]["X-Internal-Token"] == "open-sesame"
+
+
 def test_an_api_on_this_machine_is_not_asked(site: Site, corpus: Corpus) -> None:
     site.say("/items", "[]", "application/json")
     ((_, reason),) = sync(APIItems("notes", site.url("/items"), "id", "text"), corpus).failed

@@ -206,6 +206,25 @@ def test_secrets_are_read_from_the_environment_and_not_kept(
     assert "open-sesame" not in repr(source)
 
 
+def test_headers_of_any_name_go_to_the_named_servers_alone(
+    site: Site, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SITE_TOKEN", "open-sesame")
+    with served() as other:
+        for path in ("/page", "/robots.txt", "/sitemap.xml"):
+            other.say(path, "Elsewhere.", "text/plain")
+        listed = "".join(f"<url><loc>{url}</loc></url>" for url in (site.url("/a"), other.url("/page")))
+        other.say("/sitemap.xml", f"<urlset>{listed}</urlset>", "application/xml")
+        site.say("/sitemap.xml", "", status=302, Location=other.url("/sitemap.xml"))
+        site.say("/robots.txt", "", status=302, Location=other.url("/robots.txt"))
+        site.say("/a", "", status=302, Location=other.url("/page"))
+        how = {"allow": (site.host, other.host), "headers": (("X-Internal-Token", "${SITE_TOKEN}"),)}
+        sync(pages(site, "/a", sitemap=site.url("/sitemap.xml"), **how), corpus)
+        assert {"/page", "/robots.txt", "/sitemap.xml"} <= set(other.asked)
+        assert not any("open-sesame" in str(one) for one in other.headers)
+    assert all(one["X-Internal-Token"] == "open-sesame" for one in site.headers)
+
+
 # What is not to be asked.
 
 

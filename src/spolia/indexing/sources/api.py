@@ -9,13 +9,13 @@ from typing import Any
 from urllib.parse import quote, urljoin
 
 from spolia.core.run_context import check_cancelled
-from spolia.egress.download import Fetched, fetch
+from spolia.egress.download import Fetched, fetch, origin
 from spolia.egress.retry import patiently
 from spolia.errors import DocumentError, EgressError, EgressFailed, SourceError, SourceUnavailable
 from spolia.indexing.readers.reader import FileReader
 from spolia.indexing.sources.records import at, filled, record_reader, scalars, seconds_of, uri_of, written
 from spolia.indexing.sources.source import Gathering, Memory, Source, refuse_name, with_secrets, without_secrets
-from spolia.indexing.sources.web_pages import host_of, normal
+from spolia.indexing.sources.web_pages import normal
 from spolia.indexing.sync.files import SourceChanges
 
 CURSOR, PAGE = "{cursor}", "{page}"
@@ -38,8 +38,7 @@ class ApiPages:
 
     def __init__(self, source: "APIItems", before: str) -> None:
         self.source, self.before = source, before
-        self.headers = {"Accept": "application/json", "User-Agent": "spolia"}
-        self.headers |= {name: with_secrets(value) for name, value in source.headers}
+        self.bound = {name: with_secrets(value) for name, value in source.headers}
 
     def __iter__(self) -> Iterator[list[Any]]:
         source, seen = self.source, set[str]()
@@ -84,9 +83,9 @@ class ApiPages:
         return "", self._within(link[1], found) if link else ""
 
     def _within(self, link: str, found: Fetched) -> str:
-        """A link to the next page, which is on the same host: the keys are for that one."""
+        """A link to the next page, on the host that was asked or the one that it led to; only the first gets headers."""
         url = urljoin(found.url, link)
-        if not normal(url) or host_of(url) != host_of(found.url):
+        if not normal(url) or origin(url) not in (origin(self.source.url), origin(found.url)):
             raise SourceError(f"{self._who}: its next page is on another host, {url!r:.200}. {_STAYS}")
         return url
 
@@ -96,7 +95,9 @@ class ApiPages:
             fetch,
             url,
             allow=source.allow,
-            headers=self.headers,
+            headers={"Accept": "application/json", "User-Agent": "spolia"},
+            bound=self.bound,
+            origins=(source.url,),
             largest_bytes=source.largest_bytes,
             timeout_s=source.timeout_s,
             deadline_s=source.deadline_s,
@@ -143,7 +144,8 @@ class APIItems(Source):
         since: cursor of the first run.
         next: path in the answer of a link to the next page, or of a token that belongs into `{page}`.
         format: of the texts: `.txt`, `.md`, `.html`.
-        headers: sent with every request; `${NAME}` stands for the environment variable.
+        headers: sent to the server that `url` names and to no other that a redirect or a next page leads to; `${NAME}`
+            stands for the environment variable.
         allow: hosts whose addresses need not be public.
         most_pages: in one run.
         largest_bytes: of one page.

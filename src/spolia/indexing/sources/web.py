@@ -40,7 +40,7 @@ class Crawl:
     def __init__(self, source: "WebPages", memory: Memory, readers: Mapping[str, FileReader]) -> None:
         self.source, self.memory, self.readers = source, memory, readers
         self.gathering = Gathering(source.id, readers)
-        self.headers = {"User-Agent": "spolia"} | {name: with_secrets(value) for name, value in source.headers}
+        self.bound = {name: with_secrets(value) for name, value in source.headers}
         self.past: dict[str, dict[str, Any]] = {url: json.loads(said) for url, said in memory.cursors.items()}
         self.turns = Turns()
         self.robots: dict[str, Robots | EgressFailed] = {}
@@ -149,7 +149,9 @@ class Crawl:
             return fetch(
                 url,
                 allow=source.allow,
-                headers={**self.headers, **headers},
+                headers={"User-Agent": "spolia", **headers},
+                bound=self.bound,
+                origins=[*source.start, *filter(None, [source.sitemap])],
                 largest_bytes=source.largest_bytes,
                 timeout_s=source.timeout_s,
                 deadline_s=source.deadline_s,
@@ -219,7 +221,8 @@ class WebPages(Source):
         most: number of pages, at most.
         name: under which a store remembers it; by default the first address.
         allow: hosts whose addresses need not be public, as `wiki.internal` or `localhost:8000`.
-        headers: sent with every request; `${NAME}` stands for the environment variable.
+        headers: sent to the servers that `start` and `sitemap` name, and to no other that a redirect leads to; `${NAME}`
+            stands for the environment variable.
         delay_s: seconds between two requests to one host; more where `robots.txt` asks for it.
         at_once: number of requests at the same time.
         largest_bytes: of a page.
