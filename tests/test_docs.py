@@ -87,7 +87,7 @@ def test_flow_blocks_load(page: Path, workplace: Path) -> None:
         if text.startswith("# groups.yaml\n"):
             assert load_definitions(text, given)
             continue
-        assert check(load(text, given=given), takes=Query).ok, text
+        assert check(load(text, given=given, env=("MY_KEY",)), takes=Query).ok, text
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@
     ├── WiringError                 an operator was given what it does not take, found while building
     ├── UndecidedError              a flow with open choices was run
     ├── CodecError                  a value has no plain form, or plain data describe no value
+    │   └── VariableRefused         a flow file or a store names an environment variable that is not allowed
     ├── FlowFileError               a flow file does not describe a flow
     ├── QueryError                  a question that cannot be searched
     ├── FilterError                 a filter or metadata that do not fit to the declared fields
@@ -75,6 +76,10 @@ class CodecError(SpoliaError, ValueError):
 
     def __str__(self) -> str:
         return f"{'.'.join(map(str, self.place))}: {self.reason}" if self.place else self.reason
+
+
+class VariableRefused(CodecError):
+    """A flow file or a store names an environment variable that the caller has not allowed."""
 
 
 class FlowFileError(SpoliaError, ValueError):

@@ -219,11 +219,17 @@ def test_where_texts_go_is_said_of_groups_that_the_store_holds(
         monkeypatch.setenv("OPENAI_API_KEY", "sk-x")
         said = f"Questions and passages go to {server.url} (m), with the key in OPENAI_API_KEY."
         where = ("--store", store)
+        before = len(server.requests)
+        refused = spolia("sync", tmp_path / "notes", *where, "--no-vectors")
+        assert (refused.code, len(server.requests)) == (3, before)
+        assert "Group 'short' of the store: ChatModel reads the environment variable OPENAI_API_KEY" in refused.err
+        assert "--allow-env OPENAI_API_KEY" in refused.err
+        allowed = ("--allow-env", "OPENAI_API_KEY")
         for command in ("plan", "sync", "index"):
-            ran = spolia(command, tmp_path / "notes", *where, "--no-vectors")
+            ran = spolia(command, tmp_path / "notes", *where, "--no-vectors", *allowed)
             assert (ran.code, said in ran.err) == (0, True), ran.err
         for names in (("short",), ("short", "--rebuild")):
-            assert said in spolia("groups", "build", *names, *where).err
+            assert said in spolia("groups", "build", *names, *where, *allowed).err
         assert said not in spolia("groups", "build", "page", *where).err
         assert "go to" not in spolia("docs", "list", *where).err
 

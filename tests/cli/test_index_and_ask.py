@@ -196,17 +196,29 @@ def test_a_read_only_store_can_be_asked(spolia: Spolia, store: Path) -> None:
     assert spolia("ask", "What causes the tide?", "--store", store).code == 0
 
 
-def test_where_a_flow_file_sends_to_is_said_first(
+def test_where_a_flow_file_sends_to_is_said_first_and_its_variables_are_allowed_by_name(
     spolia: Spolia, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("THEIR_KEY", "secret-word")
+    file = tmp_path / "f.yaml"
     with OpenAIServer(ServedReply("The moon causes it [1].")) as server:
         model = f"{{ChatModel: {{model: m, base_url: '{server.url}', api_key_env: THEIR_KEY}}}}"
-        (tmp_path / "f.yaml").write_text(f"- BM25: {{group: {{use: chunks}}}}\n- Reader: {{llm: {model}}}\n")
-        ran = spolia("ask", "What causes the tide?", "--store", store, "--flow", tmp_path / "f.yaml")
+        file.write_text(f"- BM25: {{group: {{use: chunks}}}}\n- Reader: {{llm: {model}}}\n")
+        refused = spolia("ask", "What causes the tide?", "--store", store, "--flow", file)
+        assert (refused.code, server.requests) == (2, [])
+        looked = spolia("check", file, "--json")
+        told = spolia("show", file)
+        ran = spolia("ask", "What causes the tide?", "--store", store, "--flow", file, "--allow-env", "THEIR_KEY")
+        again = spolia("ask", "What causes the tide?", "--store", store, "--flow", file)
+    assert "line 2" in refused.err
+    assert "--allow-env THEIR_KEY" in refused.err
+    (row,) = looked.json["sends"]
+    assert (row["to"], row["keys"], row["not_allowed"]) == (server.url, ["THEIR_KEY"], ["THEIR_KEY"])
+    assert f"go to {server.url} (m), with the key in THEIR_KEY. It runs with --allow-env THEIR_KEY only." in told.err
     assert ran.code == 0
     assert f"Questions and passages go to {server.url} (m), with the key in THEIR_KEY." in ran.err
-    assert "secret-word" not in ran.out + ran.err
+    assert again.code == 2
+    assert "secret-word" not in ran.out + ran.err + refused.err + looked.out + told.err
 
 
 def test_where_a_flow_sends_to_is_said_of_rerankers_and_of_groups_that_it_builds(

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from spolia.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from spolia.cli.flow_parts import Parts
     from spolia.cli.screen import Screen
     from spolia.core.operator import Operator
     from spolia.evaluation.measures.measure import SetMeasure
@@ -106,7 +107,40 @@ def destination(model: Remote, what: str = SENT) -> str:
     >>> destination(ChatModel("qwen3", "http://127.0.0.1:8000/v1", api_key_env=""))
     'Questions and passages go to http://127.0.0.1:8000/v1 (qwen3), without a key.'
     """
-    name = model.api_key_env
-    key = f"with the key in {name}" if name and os.environ.get(name) else "without a key"
-    unset = f" ({name} is not set)" if name and not os.environ.get(name) else ""
-    return f"{what} go to {model.base_url} ({model.model}), {key}{unset}."
+    return f"{what} go to {model.base_url} ({model.model}), {_with_key([model.api_key_env])}."
+
+
+def _with_key(variables: Sequence[str]) -> str:
+    names = [name for name in variables if name]
+    if there := [name for name in names if os.environ.get(name)]:
+        return f"with the key in {' and '.join(there)}"
+    return f"without a key ({' and '.join(names)} is not set)" if names else "without a key"
+
+
+def sent_by(flow: Operator[Any, Any], parts: Parts) -> Iterator[dict[str, Any]]:
+    """What a flow would send, and where: each server that it names, with the variables of its keys.
+
+    Args:
+        parts: what the caller gives, which is not the flow's to name.
+    """
+    from spolia.core.environment import env_of, not_allowed
+
+    given = [parts.chunks, parts.chunks.corpus, parts.llm]
+    for one in dict.fromkeys((*_servers(flow), *flow.resources)):
+        where = next((at for name in ("base_url", "url", "path") if "://" in (at := str(getattr(one, name, "")))), "")
+        if where and one not in given:
+            yield {
+                "what": SENT if hasattr(one, "model") else "Queries",
+                "to": where,
+                "model": getattr(one, "model", ""),
+                "keys": list(env_of(one)),
+                "not_allowed": list(not_allowed(one)),
+            }
+
+
+def sent_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """The rows of `sent_by` in words."""
+    for row in rows:
+        model = f" ({row['model']})" if row["model"] else ""
+        lacking = "".join(f" It runs with --allow-env {name} only." for name in row["not_allowed"])
+        yield f"{row['what']} go to {row['to']}{model}, {_with_key(row['keys'])}.{lacking}"

@@ -10,6 +10,8 @@ import typer
 from typer.models import ArgumentInfo, OptionInfo
 
 from spolia.cli.exit_codes import Exit
+from spolia.core.environment import allow_env
+from spolia.errors import VariableRefused
 
 FLOWS = "A built-in flow (bm25, dense, hybrid, default, naive), or a YAML file with one."
 STORES = "The store: a folder that `spolia index` makes, or postgresql://USER@HOST/DATABASE?schema=NAME."
@@ -46,6 +48,25 @@ Known: TypeAlias = Annotated[
         "Python file, module or MODULE:NAME with operators, groups, measures, READERS; repeat it.",
     ),
 ]
+
+
+def _allow(context: typer.Context, names: list[str] | None) -> list[str] | None:
+    """Allow the variables until the command ends."""
+    try:
+        context.with_resource(allow_env(*names or ()))
+    except VariableRefused as error:
+        raise typer.BadParameter(error.reason) from error
+    return names
+
+
+AllowEnv: TypeAlias = Annotated[
+    list[str] | None,
+    option(
+        "--allow-env NAME",
+        "An environment variable that flow files, source files and the store may name; repeat it.",
+        callback=_allow,
+    ),
+]
 OwnPrompts: TypeAlias = Annotated[
     Path | None, option("--prompts DIR", "Folder with your own prompts; `spolia prompts override` begins one.")
 ]
@@ -80,6 +101,7 @@ class SearchOptions:
         str, typer.Option("--group", metavar="NAME", help="The node group to search; built if it is not there.")
     ] = "chunk"
     known: Known = None
+    allow_env: AllowEnv = None
     prompts: OwnPrompts = None
     weights: Weights = ""
     json: AsJson = False
@@ -95,6 +117,7 @@ class MeasuringOptions:
     limit: Annotated[int | None, option("--limit", "At most so many questions, drawn by the seed.", min=1)] = None
     seed: Annotated[int, typer.Option("--seed", min=0, help="Which questions are drawn.")] = 0
     known: Known = None
+    allow_env: AllowEnv = None
     store: Annotated[
         str | None,
         option(

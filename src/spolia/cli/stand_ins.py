@@ -6,6 +6,7 @@ from typing import Any
 
 from spolia.cli.flow_parts import CHOOSING, Parts, flow_of, parts_of
 from spolia.cli.user_modules import own
+from spolia.core.environment import unused
 from spolia.core.operator import Operator
 from spolia.flow_files.built_in import hybrid
 from spolia.generation.extract import Extract
@@ -25,8 +26,12 @@ def looked_at(store: str | None, known: Sequence[str] | None = None, prompts: Pa
 
 
 def described(name: str, parts: Parts = STAND_IN) -> Operator[Query, Any]:
-    """A flow by its name or file; without a store, the default as it is where the embedder suits the corpus."""
+    """A flow by its name or file, only to be looked at: it may name any environment variable.
+
+    Without a store, the default as it is where the embedder suits the corpus.
+    """
     if parts.chunks == STAND_IN.chunks and name in CHOOSING:
         found = hybrid(parts.chunks, parts.embedder, top_k=10 if name == "default" else 5)
         return found if name == "default" else found >> Extract(parts.embedder)
-    return flow_of(name, parts.but(llm=None) if name in CHOOSING else parts)[0]
+    with unused():
+        return flow_of(name, parts.but(llm=None) if name in CHOOSING else parts)[0]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spolia.cli.options import Known, ModelName, ModelUrl, Readers, StorePath, Weights, argument, option
+from spolia.cli.options import AllowEnv, Known, ModelName, ModelUrl, Readers, StorePath, Weights, argument, option
 
 if TYPE_CHECKING:
     from spolia.indexing.sources.source import Source
@@ -35,6 +35,7 @@ class StoreOptions:
         Path | None, option("--groups FILE", "YAML file that defines node groups; `chunk` says how documents are cut.")
     ] = None
     known: Known = None
+    allow_env: AllowEnv = None
     vectors: Annotated[
         bool | None, option("--vectors/--no-vectors", "Embed the passages; by default where that helps.")
     ] = None

@@ -16,6 +16,7 @@ from spolia.core.combinators.space import places as places
 from spolia.core.combinators.space import settle as settle
 from spolia.core.draw import mermaid as mermaid
 from spolia.core.draw import tree as tree
+from spolia.core.environment import allow_env as allow_env
 from spolia.core.function import step as step
 from spolia.core.operator import Operator as Operator
 from spolia.core.operator import Retriever as Retriever

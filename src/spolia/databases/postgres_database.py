@@ -46,6 +46,11 @@ class PostgresDatabase(Value):
     def __post_init__(self) -> None:
         address_of(self.url)
 
+    @property
+    def env_names(self) -> dict[str, bool]:
+        """See `spolia.core.environment.env_of`."""
+        return address_of(self.url).env_names
+
     scoped: ClassVar[bool] = False
     language: ClassVar[str] = "SQL of PostgreSQL"
 

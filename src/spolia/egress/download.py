@@ -83,7 +83,9 @@ def fetch(
         except (EgressRefused, EgressFailed) as error:
             lacking = bool(bound) and not keyed and error.status in _REFUSING
             to = " and ".join(sorted(trusted))
-            why = f" It was asked without the headers {', '.join(bound or ())}, which go to {to} only." if lacking else ""
+            why = (
+                f" It was asked without the headers {', '.join(bound or ())}, which go to {to} only." if lacking else ""
+            )
             named = type(error)(f"{_named(at, url)}: {error}{why}")
             named.status, named.after_s = error.status, error.after_s
             raise named from error

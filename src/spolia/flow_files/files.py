@@ -1,11 +1,12 @@
 """Flows as files: `load` and `dump`."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from spolia.core.codec import decode, encode
+from spolia.core.environment import allow_env, refuse_env
 from spolia.core.operator import Operator
 from spolia.core.registry import Catalogue
 from spolia.errors import CodecError, FlowFileError
@@ -20,6 +21,7 @@ def load(
     source: str | Path,
     given: Mapping[str, Any] | None = None,
     operators: Iterable[Operator[Any, Any] | type] = (),
+    env: Collection[str] = (),
 ) -> Operator[Any, Any]:
     """The flow that a file describes. Nothing that the file names is imported, and nothing is run or opened.
 
@@ -27,6 +29,9 @@ def load(
         source: a path, or the text itself. A text of one line that ends in .yaml, .yml or .json is a path.
         given: stores, models and the like by the names that the file uses: `{use: name}`.
         operators: operators that are neither built in nor installed: instances or classes.
+        env: names of the environment variables that the file may have read, for keys and passwords. Its own addresses
+            then send their values to the servers that it names. A variable that the file does not write, but its
+            class names by default, as `OPENAI_API_KEY`, needs to be allowed if it is set.
 
     Raises:
         FlowFileError: the file cannot be read, or does not describe a flow; says the line and what to write.
@@ -34,7 +39,7 @@ def load(
     >>> load("[Identity, {Samples: {n: 3}}]")
     Identity() >> Samples(n=3)
     """
-    return decoded(source, Operator, given, operators, "an operator, for example Identity, or a list of operators")  # type: ignore[no-any-return]
+    return decoded(source, Operator, given, operators, "an operator, for example Identity, or a list of operators", env)  # type: ignore[no-any-return]
 
 
 def decoded(
@@ -43,6 +48,7 @@ def decoded(
     given: Mapping[str, Any] | None,
     operators: Iterable[Operator[Any, Any] | type],
     expected: str,
+    env: Collection[str] = (),
 ) -> Any:
     """What a file describes, which is of a declared type (see `load`); `expected` is what an empty file should hold."""
     name, text = _text(source, expected)
@@ -51,7 +57,8 @@ def decoded(
     if plain is None:
         raise FlowFileError(f"{name} is empty. Write {expected}.")
     try:
-        return decode(plain, declared, known=Catalogue(operators), given=given)
+        with allow_env(*env):
+            return decode(plain, declared, known=Catalogue(operators), given=given, accept=refuse_env)
     except CodecError as error:
         place = error.place
         while place not in reader.lines:
@@ -104,6 +111,7 @@ def load_definition(
     source: str | Path,
     given: Mapping[str, Any] | None = None,
     operators: Iterable[Operator[Any, Any] | type] = (),
+    env: Collection[str] = (),
 ) -> Definition:
     """What a file says that a node group is made of; FlowFileError if it describes none. Nothing is imported or run.
 
@@ -111,12 +119,13 @@ def load_definition(
         source: a path, or the text itself.
         given: models and the like by the names that the file uses: `{use: name}`.
         operators: transforms that are neither built in nor installed: instances or classes.
+        env: environment variables that the file may name; see `load`.
 
     >>> load_definition("{transform: {SlidingWindow: {size: 64}}, parent: page}").parent
     'page'
     """
     expected = "what the group is made of, for example {transform: Sentences}"
-    found: Definition = decoded(source, Definition, given, operators, expected)
+    found: Definition = decoded(source, Definition, given, operators, expected, env)
     return found
 
 
@@ -124,6 +133,7 @@ def load_definitions(
     source: str | Path,
     given: Mapping[str, Any] | None = None,
     operators: Iterable[Operator[Any, Any] | type] = (),
+    env: Collection[str] = (),
 ) -> dict[str, Definition]:
     """What a file says that node groups are made of, by their names; see `load_definition`.
 
@@ -131,7 +141,7 @@ def load_definitions(
     ['small']
     """
     expected = "groups by name, for example small: {transform: Sentences, parent: chunk}"
-    found: dict[str, Definition] = decoded(source, dict[str, Definition], given, operators, expected)
+    found: dict[str, Definition] = decoded(source, dict[str, Definition], given, operators, expected, env)
     return found
 
 
@@ -140,6 +150,7 @@ def load_named(
     source: str | Path,
     given: Mapping[str, Any] | None = None,
     operators: Iterable[Operator[Any, Any] | type] = (),
+    env: Collection[str] = (),
 ) -> Definition:
     """What a file says of one group, whether it says nothing else or names several; see `load_definition`.
 
@@ -147,11 +158,11 @@ def load_named(
     True
     """
     try:
-        return load_definition(source, given, operators)
+        return load_definition(source, given, operators, env)
     except FlowFileError as error:
         several: dict[str, Definition] = {}
         with suppress(FlowFileError):
-            several = load_definitions(source, given, operators)
+            several = load_definitions(source, given, operators, env)
         if not several:
             raise
         if name not in several:

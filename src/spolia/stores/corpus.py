@@ -61,6 +61,11 @@ class Corpus(Value):
         """Where its documents, nodes and vectors are."""
         return backend_of(self.path)
 
+    @property
+    def env_names(self) -> dict[str, bool]:
+        """See `spolia.core.environment.env_of`."""
+        return address_of(self.path).env_names if self.path.startswith(POSTGRES) else {}
+
     waits: ClassVar[bool] = False
     scoped: ClassVar[bool] = True
 

@@ -2,15 +2,24 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from spolia.core.codec import decode, encode
+from spolia.core.environment import refuse_env, refuse_named_env
 from spolia.core.operator import Operator
 from spolia.core.registry import Catalogue
-from spolia.errors import CodecError, GroupError, ManifestMismatch, SpoliaError, StoreCorrupt
+from spolia.errors import (
+    CodecError,
+    GroupError,
+    ManifestMismatch,
+    SpoliaError,
+    StoreCorrupt,
+    StoreError,
+    VariableRefused,
+)
 from spolia.models.protocols import Embedder, ImageEmbedder, SparseEmbedder
 from spolia.stores.definition import DOCUMENT, Definition, Embedding, Metric, Transform, Whole, refuse_unstorable
 from spolia.stores.indexes import IndexSettings
@@ -284,7 +293,7 @@ def _as_stored(transform: Transform, there: Manifest | None) -> Transform:
     So the splitter that follows from an embedder is the same one on a machine that has the weights in another folder.
     """
     with suppress(GroupError):  # by what is not known here nothing can be compared
-        if there is not None and _is_alike(transform, stored := transform_of(there)):
+        if there is not None and _is_alike(transform, stored := transform_of(there, accept=None)):
             return stored
     return transform
 
@@ -353,8 +362,12 @@ def signature(definition: Definition, above: Mapping[str, Manifest]) -> str:
     return digest_of((transform.digest, models, definition.parent, definition.ref, upper)).hex()
 
 
-def transform_of(manifest: Manifest, passed: Iterable[Operator[Any, Any] | type] = ()) -> Transform:
-    """The transform by which a group of the store goes on being built."""
+def transform_of(
+    manifest: Manifest,
+    passed: Iterable[Operator[Any, Any] | type] = (),
+    accept: Callable[[Any], None] | None = refuse_env,
+) -> Transform:
+    """The transform by which a group of the store goes on being built. `accept`: see `spolia.core.codec.decode`."""
     advice = (
         f"Give the group too, with its definition: corpus.group({manifest.group!r}, Definition(…)); or its functions: "
         "--known FILE.py, in Python known=(…,)."
@@ -368,7 +381,11 @@ def transform_of(manifest: Manifest, passed: Iterable[Operator[Any, Any] | type]
             f"The store does not say how group {manifest.group!r} is made. {advice} It is: {manifest.transform}"
         )
     try:
-        return decode(json.loads(manifest.definition), Operator, known=Catalogue(passed))  # type: ignore[no-any-return]
+        return decode(  # type: ignore[no-any-return]
+            json.loads(manifest.definition), Operator, known=Catalogue(passed), accept=accept
+        )
+    except VariableRefused as error:
+        raise StoreError(f"Group {manifest.group!r} of the store: {error.reason}") from error
     except CodecError as error:
         raise GroupError(
             f"Group {manifest.group!r} is made by what is not known here, {manifest.transform}. {advice} "
@@ -380,7 +397,7 @@ def asked_by(manifest: Manifest, passed: Iterable[Operator[Any, Any] | type] = (
     """The stores, models and embedders that a group of the store is kept in step by, as far as they are known here."""
     found: list[Any] = []
     with suppress(GroupError):  # by what is not known here nothing is made, so that nothing is sent
-        found += transform_of(manifest, passed).resources
+        found += transform_of(manifest, passed, accept=None).resources
     for how in manifest.embeddings:
         with suppress(SpoliaError):
             found += [decode(json.loads(how.plain), known=Catalogue())] if how.plain else []
@@ -409,8 +426,10 @@ def embedder_of(
     if not how.plain:
         raise GroupError(f"The store does not say how to make the embedder again. {advice}")
     try:
-        found = decode(json.loads(how.plain), known=Catalogue())
+        found = decode(json.loads(how.plain), known=Catalogue(), accept=refuse_env)
         name = found.name
+    except VariableRefused as error:
+        raise StoreError(f"Group {group!r} of the store: {error.reason}") from error
     except SpoliaError as error:
         raise GroupError(f"The embedder cannot be made: {error} {advice}") from error
     if name != how.embedder:
@@ -422,6 +441,14 @@ def embedder_of(
 def index_of(how: GroupEmbedding) -> IndexSettings:
     """The settings of the index over a group's vectors."""
     return decode(json.loads(how.index), IndexSettings, known=Catalogue())  # type: ignore[no-any-return]
+
+
+def refuse_stored(settings: IndexSettings, group: str) -> None:
+    """Refuse to open a database by settings that read a variable which nobody has allowed the store to name."""
+    try:
+        refuse_named_env(settings)
+    except VariableRefused as error:
+        raise StoreError(f"The vectors of group {group!r} of the store: {error.reason}") from error
 
 
 def in_order(manifests: Mapping[str, Manifest]) -> list[Manifest]:

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from spolia.cli.app import app
 from spolia.cli.sources import named
+from spolia.core.environment import allow_env
 from spolia.errors import FlowFileError, SourceError
 from spolia.indexing.sources.remote_files import RemoteFiles
 from spolia.indexing.sources.sql import SQLRows
@@ -23,7 +24,8 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "sources.md"
 def test_the_example_of_the_page_is_read(tmp_path: Path) -> None:
     (example,) = re.findall(r"^```text\n(- .*?)^```$", PAGE.read_text(), re.M | re.S)
     (tmp_path / "sources.yaml").write_text(example)
-    web, files, rows, _ = named([], tmp_path / "sources.yaml")
+    with allow_env("HANDBOOK_TOKEN", "DB_PASSWORD"):
+        web, files, rows, _ = named([], tmp_path / "sources.yaml")
     assert isinstance(web, WebPages)
     assert web.headers == (("Authorization", "Bearer ${HANDBOOK_TOKEN}"),)
     assert files == RemoteFiles("s3://archive/minutes", (("anon", True),))

@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 from spolia.cli.commands.index import unmade_data
 from spolia.cli.destinations import tell_of_groups
 from spolia.cli.exit_codes import Exit, subcommands
-from spolia.cli.options import WAIT_S, AsJson, Known, ModelName, ModelUrl, StorePath, Wait, Weights, argument, option
+from spolia.cli.options import (
+    WAIT_S,
+    AllowEnv,
+    AsJson,
+    Known,
+    ModelName,
+    ModelUrl,
+    StorePath,
+    Wait,
+    Weights,
+    argument,
+    option,
+)
 from spolia.cli.screen import Screen, one_line
 from spolia.errors import ManifestMismatch
 
@@ -67,6 +79,7 @@ def build(
     store: StorePath,
     rebuild: Rebuild = False,
     known: Known = None,
+    allow_env: AllowEnv = None,
     wait: Wait = WAIT_S,
     json: AsJson = False,
 ) -> Exit:
@@ -97,6 +110,7 @@ def add(
     file: Annotated[Path, option("--from FILE", "YAML or JSON file with its definition.")],
     rebuild: Rebuild = False,
     known: Known = None,
+    allow_env: AllowEnv = None,
     weights: Weights = "",
     llm: ModelUrl = "",
     model: ModelName = "",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spolia.cli.exit_codes import Exit, subcommands
-from spolia.cli.options import AsJson, Known, MaybeStore, OwnPrompts, argument, option
+from spolia.cli.options import AllowEnv, AsJson, Known, MaybeStore, OwnPrompts, argument, option
 from spolia.cli.screen import Screen, table
 from spolia.errors import QueryError
 
@@ -49,6 +49,7 @@ def show(
     store: MaybeStore = None,
     prompts: OwnPrompts = None,
     known: Known = None,
+    allow_env: AllowEnv = None,
     json: AsJson = False,
 ) -> Exit:
     """Show a prompt, or the very messages that an operator or a flow would send for a case. Nothing is sent."""

@@ -4,7 +4,7 @@ from json import dumps
 from typing import TYPE_CHECKING, Annotated
 
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import FLOWS, AsJson, Known, MaybeStore, OwnPrompts, argument, option
+from spolia.cli.options import FLOWS, AllowEnv, AsJson, Known, MaybeStore, OwnPrompts, argument, option
 from spolia.cli.screen import Screen
 from spolia.errors import QueryError
 
@@ -16,6 +16,7 @@ def show(
     flow: Annotated[str, argument("FLOW", FLOWS)] = "",
     store: MaybeStore = None,
     known: Known = None,
+    allow_env: AllowEnv = None,
     prompts: OwnPrompts = None,
     mermaid: Annotated[bool, option("--mermaid", "As a Mermaid flowchart, for Markdown pages.")] = False,
     yaml: Annotated[bool, option("--yaml", "As a flow file, to be changed and given to --flow.")] = False,
@@ -34,14 +35,18 @@ def show(
 
 
 def _show_flow(screen: Screen, flow: str, parts: "Parts", mermaid: bool, yaml: bool) -> Exit:
+    from spolia.cli.destinations import sent_by, sent_lines
     from spolia.cli.stand_ins import described
     from spolia.core.draw import mermaid as flowchart
     from spolia.core.draw import tree
     from spolia.flow_files.files import dump
 
     found = described(flow, parts)
+    sends = list(sent_by(found, parts))
     if screen.json:
-        screen.give(flow=flow, tree=tree(found), mermaid=flowchart(found), yaml=dump(found, parts.given()))
+        screen.give(flow=flow, tree=tree(found), mermaid=flowchart(found), yaml=dump(found, parts.given()), sends=sends)
+    for line in sent_lines(sends):
+        screen.say(line)
     screen.write(flowchart(found) if mermaid else dump(found, parts.given()) if yaml else tree(found))
     return Exit.DONE
 

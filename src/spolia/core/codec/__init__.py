@@ -4,7 +4,7 @@ Plain data are what JSON has: text, numbers, true, false, null, lists, and mappi
 written; its fields say it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from spolia.core.codec.shape import IMPORTED, DecodeContext, EncodeContext, Plain, nearest, type_id
@@ -36,6 +36,7 @@ def decode(
     *,
     known: Mapping[str, Any] = IMPORTED,
     given: Mapping[str, Any] | None = None,
+    accept: Callable[[Any], None] | None = None,
 ) -> Any:
     """The value that plain data describe at a place of a declared type.
 
@@ -45,6 +46,7 @@ def decode(
     Args:
         known: classes by id; by default those that are imported already.
         given: objects by name.
+        accept: is shown each value, address and operator that the data describe, and raises for one that may not be.
 
     Raises:
         CodecError: the data describe no value of this type; the error knows the place.
@@ -52,7 +54,7 @@ def decode(
     >>> decode({"Span": {"start": 0, "end": 3, "pages": [1, 2]}})
     Span(start=0, end=3, pages=(1, 2), lines=None)
     """
-    return shape_of(declared).decode(plain, DecodeContext(plan_of, known, given or {}))
+    return shape_of(declared).decode(plain, DecodeContext(plan_of, known, given or {}, accept))
 
 
 __all__ = ["IMPORTED", "Plain", "decode", "encode", "nearest", "plan_of", "shape_of", "type_id"]

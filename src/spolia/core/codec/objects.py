@@ -69,12 +69,12 @@ class ClassPlan:
         if plain is None:
             plain = {}
         if isinstance(plain, list) and self.variadic:
-            return self._made({self.variadic: self.place(self.variadic).shape.decode(plain, reading)})
+            return self._made({self.variadic: self.place(self.variadic).shape.decode(plain, reading)}, reading)
         if not isinstance(plain, dict):
             raise wanted(f"the fields of {self.id} by name ({self._names()})", plain, self._example())
         for name in plain:
             self.place(name)
-        return self._made(self._decoded(plain, reading))
+        return self._made(self._decoded(plain, reading), reading)
 
     def _decoded(self, plain: Mapping[str, Plain], reading: DecodeContext) -> dict[str, Any]:
         fields: dict[str, Any] = {}
@@ -96,7 +96,7 @@ class ClassPlan:
             plan: ClassPlan = reading.plan(type(default))
             if plain.keys() <= plan.by_name.keys() and not plain.keys() >= plan.required:
                 held = {name: getattr(default, name) for name in plan.by_name}
-                return plan._made(held | plan._decoded(plain, reading))
+                return plan._made(held | plan._decoded(plain, reading), reading)
         return shape.decode(plain, reading)
 
     def place(self, name: str) -> FieldPlace:
@@ -109,15 +109,18 @@ class ClassPlan:
             advice = f"Write {{{self.id}: {{arguments: {{{name}: ...}}}}}}."
         raise CodecError(f"{self.id} has no field {name!r}. It has: {self._names()}. {advice}", (name,))
 
-    def _made(self, fields: dict[str, Any]) -> Any:
+    def _made(self, fields: dict[str, Any], reading: DecodeContext) -> Any:
         if not fields.keys() >= self.required:
             missing = [name for name in self.by_name if name in self.required and name not in fields]
             raise CodecError(f"{self.id} needs {', '.join(missing)}. {self._example()}")
         try:
-            return self.cls.made(fields) if issubclass(self.cls, Operator) else self.cls(**fields)
+            found = self.cls.made(fields) if issubclass(self.cls, Operator) else self.cls(**fields)
         except (SpoliaError, ValueError, TypeError) as error:
             where = f" (in {place})" if (place := place_of(error)) else ""
             raise CodecError(f"{self.id}: {error}{where}") from error
+        if reading.accept is not None:
+            reading.accept(found)
+        return found
 
     def _names(self) -> str:
         return ", ".join(place.name for place in self.places) or "none"

@@ -117,8 +117,14 @@ class EncodeContext:
 class DecodeContext:
     """The classes that plain data may name and the objects that they may use."""
 
-    def __init__(self, plan: "Callable[[type], ClassPlan]", known: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-        self.plan, self.known, self.given = plan, known, given
+    def __init__(
+        self,
+        plan: "Callable[[type], ClassPlan]",
+        known: Mapping[str, Any],
+        given: Mapping[str, Any],
+        accept: Callable[[Any], None] | None = None,
+    ) -> None:
+        self.plan, self.known, self.given, self.accept = plan, known, given, accept
         self.found: dict[str, Any] = {}
 
     def named(self, name: str) -> Any | None:

@@ -83,7 +83,7 @@ class ApiPages:
         return "", self._within(link[1], found) if link else ""
 
     def _within(self, link: str, found: Fetched) -> str:
-        """A link to the next page, on the host that was asked or the one that it led to; only the first gets headers."""
+        """A link to the next page, on the server that is named or the one that answered; only the first gets keys."""
         url = urljoin(found.url, link)
         if not normal(url) or origin(url) not in (origin(self.source.url), origin(found.url)):
             raise SourceError(f"{self._who}: its next page is on another host, {url!r:.200}. {_STAYS}")

@@ -88,6 +88,11 @@ class Source(Value):
     def id(self) -> str:
         """The name under which a store remembers how far it was read."""
 
+    @property
+    def env_names(self) -> dict[str, bool]:
+        """See `spolia.core.environment.env_of`."""
+        return dict.fromkeys(_NAMED.findall(repr(self)), True)
+
     def definition(self, *left_out: str) -> str:
         """Text that differs where documents would differ; `left_out` names fields that do not change them."""
         said = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}

@@ -221,8 +221,8 @@ class WebPages(Source):
         most: number of pages, at most.
         name: under which a store remembers it; by default the first address.
         allow: hosts whose addresses need not be public, as `wiki.internal` or `localhost:8000`.
-        headers: sent to the servers that `start` and `sitemap` name, and to no other that a redirect leads to; `${NAME}`
-            stands for the environment variable.
+        headers: sent to the servers that `start` and `sitemap` name, and to no other that a redirect leads to;
+            `${NAME}` stands for the environment variable.
         delay_s: seconds between two requests to one host; more where `robots.txt` asks for it.
         at_once: number of requests at the same time.
         largest_bytes: of a page.

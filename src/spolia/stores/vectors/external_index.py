@@ -23,7 +23,7 @@ from spolia.stores.backends.rows import in_batches
 from spolia.stores.definition import Metric
 from spolia.stores.files import DATABASES, fail_point, fsync_folder, segment_path
 from spolia.stores.indexes import HNSW, Database, VectorIndex
-from spolia.stores.manifest import GroupEmbedding, Manifest, index_of
+from spolia.stores.manifest import GroupEmbedding, Manifest, index_of, refuse_stored
 from spolia.stores.snapshot.hit_order import Ids
 from spolia.stores.vectors.dense import Vectors, open_segment
 from spolia.stores.vectors.graphs import build_graphs, sweep_graphs
@@ -124,6 +124,7 @@ def chosen_search(snapshot: "Snapshot", group: str, embedder: str) -> "VectorSea
         return sparse_search(snapshot, group, embedder)
     if not isinstance(settings, Database):
         return vector_search(snapshot, group, embedder, how.metric, settings)
+    refuse_stored(settings, group)
     placed, _ = located(snapshot, group, embedder)
     folder, name = opened.folder / DATABASES, collection(opened.uuid, manifest, how)
     index = opened.shared((folder, name), lambda: _Shared(settings.open(folder, name, how.dimension, how.metric)))
@@ -252,6 +253,7 @@ class ExternalIndexes:
     @contextmanager
     def _opened(self, manifest: Manifest, how: GroupEmbedding, settings: Database) -> Iterator[VectorIndex]:
         name = collection(self.uuid, manifest, how)
+        refuse_stored(settings, manifest.group)
         index = settings.open(self.folder / DATABASES, name, how.dimension, how.metric)
         try:
             yield index

@@ -34,6 +34,11 @@ class Address(Value):
         own = [("schema", self.schema), *([("password_env", self.password_env)] if self.password_env else [])]
         return f"{self.server}{'&' if '?' in self.server else '?'}{urlencode(own)}"
 
+    @property
+    def env_names(self) -> dict[str, bool]:
+        """See `spolia.core.environment.env_of`; libpq reads the last one itself."""
+        return {self.password_env: True} if self.password_env else {"PGPASSWORD": False}
+
     def secrets(self) -> Mapping[str, str]:
         """What is added when a connection is made."""
         if not self.password_env:

@@ -1,0 +1,110 @@
+"""Which environment variables may be read for what the caller did not write: a flow file, or the groups of a store.
+
+Such a file may come from somebody else, and name any server and any variable, whose value would then be sent there.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from spolia.errors import VariableRefused
+
+ALLOWED = "SPOLIA_ALLOW_ENV"
+"""Names, with commas between them, that are allowed to the whole process."""
+_SUFFIX = "_env"
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_ADDRESSES = ("base_url", "url", "path", "start")
+_allowed: ContextVar[frozenset[str]] = ContextVar("allowed_env", default=frozenset())
+_looking: ContextVar[bool] = ContextVar("looking", default=False)
+
+
+@contextmanager
+def allow_env(*names: str) -> Iterator[None]:
+    """Allow flow files and stores to name these environment variables, for whatever runs inside.
+
+    Args:
+        names: of the variables.
+
+    Raises:
+        VariableRefused: one of them is no name.
+
+    >>> with allow_env("OPENAI_API_KEY"):
+    ...     print(*allowed_env())
+    OPENAI_API_KEY
+    """
+    if odd := [name for name in names if not isinstance(name, str) or not _NAME.fullmatch(name)]:
+        raise VariableRefused(f"{odd[0]!r:.60} is no name of an environment variable. Write one as OPENAI_API_KEY.")
+    token = _allowed.set(_allowed.get().union(names))
+    try:
+        yield
+    finally:
+        _allowed.reset(token)
+
+
+def allowed_env() -> frozenset[str]:
+    """The variables that are allowed here: by `allow_env` around it, and by `SPOLIA_ALLOW_ENV`."""
+    return _allowed.get() | {name.strip() for name in os.environ.get(ALLOWED, "").split(",") if name.strip()}
+
+
+@contextmanager
+def unused() -> Iterator[None]:
+    """What is read inside is only looked at, and sends nothing: it may name any variable."""
+    token = _looking.set(True)
+    try:
+        yield
+    finally:
+        _looking.reset(token)
+
+
+def env_of(value: Any) -> dict[str, bool]:
+    """The environment variables that a value reads when it is used, each with whether the value itself names it.
+
+    They stand in the fields that end with `_env`; a class that names them elsewhere has a property `env_names`.
+    A variable that its class names by default is read too, if it is set.
+
+    >>> from spolia.models.http.chat import ChatModel
+    >>> env_of(ChatModel("qwen3", "http://127.0.0.1/v1")), env_of(ChatModel("m", "http://a", api_key_env="MY_KEY"))
+    ({'OPENAI_API_KEY': False}, {'MY_KEY': True})
+    """
+    if isinstance(told := getattr(value, "env_names", None), dict):
+        return told
+    if not is_dataclass(value) or isinstance(value, type):
+        return {}
+    named = [field for field in fields(value) if field.name.endswith(_SUFFIX)]
+    found = {field.name: getattr(value, field.name) for field in named}
+    return {found[field.name]: found[field.name] != field.default for field in named if found[field.name]}
+
+
+def not_allowed(value: Any) -> dict[str, bool]:
+    """Those variables of `env_of` that would be read and are not allowed here."""
+    found = {name: is_named for name, is_named in env_of(value).items() if is_named or os.environ.get(name)}
+    return {name: is_named for name, is_named in found.items() if name not in allowed_env()} if found else {}
+
+
+def refuse_env(value: Any) -> None:
+    """Refuse a value of a flow file or a store that would read a variable which the caller has not allowed.
+
+    Raises:
+        VariableRefused: and what to write.
+    """
+    if not _looking.get():
+        for name, is_named in not_allowed(value).items():
+            address = next((found for at in _ADDRESSES if (found := getattr(value, at, ""))), "")
+            where = f", whose value goes to {address if isinstance(address, str) else address[0]}" if address else ""
+            keyless = next((field.name for field in fields(value) if field.name.endswith(_SUFFIX)), "")
+            unneeded = f" If it needs no key, write {keyless}: ''." if keyless and not is_named else ""
+            raise VariableRefused(
+                f"{type(value).__name__} reads the environment variable {name}{where}; that is not allowed. Allow it "
+                f"if you trust who wrote this: --allow-env {name}; in Python load(…, env=({name!r},)), or for a store "
+                f"`with allow_env({name!r}):`; or set {ALLOWED}={name}.{unneeded}"
+            )
+
+
+def refuse_named_env(value: Any) -> None:
+    """As `refuse_env`, for addresses of one kind of server, whose own variables hold keys of such servers alone."""
+    if any(not_allowed(value).values()):
+        refuse_env(value)

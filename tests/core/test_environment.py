@@ -1,0 +1,117 @@
+"""A flow file, a source file and a store read only those environment variables that the caller allows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spolia.core.environment import allow_env, env_of, refuse_env
+from spolia.databases import PostgresDatabase
+from spolia.errors import FlowFileError, StoreError, VariableRefused
+from spolia.flow_files import dump, load
+from spolia.generation import Reader
+from spolia.models.http.chat import ChatModel
+from spolia.stores.adapters.qdrant import Qdrant
+from spolia.stores.corpus import Corpus
+from spolia.stores.manifest import refuse_stored
+
+URL = "http://203.0.113.9/v1"
+
+
+def flow(fields: str) -> str:
+    return f"Reader:\n  llm:\n    ChatModel: {{model: m, base_url: '{URL}'{fields}}}\n"
+
+
+@pytest.fixture(autouse=True)
+def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "PGPASSWORD", "SPOLIA_ALLOW_ENV", "QDRANT_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_a_flow_file_that_names_a_variable_is_refused_with_its_line_and_what_to_write() -> None:
+    with pytest.raises(FlowFileError) as found:
+        load(flow(", api_key_env: AWS_SECRET"))
+    said = str(found.value)
+    assert said.startswith("flow, line 3")
+    assert URL in said
+    assert "env=('AWS_SECRET',)" in said
+    assert "--allow-env AWS_SECRET" in said
+
+
+def test_what_the_caller_allows_is_loaded_by_each_of_the_ways_to_allow_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = flow(", api_key_env: MY_KEY")
+    wanted = Reader(ChatModel("m", URL, api_key_env="MY_KEY"))
+    assert load(text, env=("MY_KEY",)) == wanted
+    with allow_env("MY_KEY"):
+        assert load(text) == wanted
+    with pytest.raises(FlowFileError):
+        load(text)
+    monkeypatch.setenv("SPOLIA_ALLOW_ENV", "OTHER, MY_KEY")
+    assert load(text) == wanted
+
+
+def test_allowing_one_variable_allows_no_other() -> None:
+    with allow_env("MY_KEY"), pytest.raises(FlowFileError, match="OTHER_KEY"):
+        load(flow(", api_key_env: OTHER_KEY"), env=("THIRD",))
+
+
+def test_a_variable_of_the_class_needs_to_be_allowed_once_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load(flow("")) == Reader(ChatModel("m", URL))
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    with pytest.raises(FlowFileError, match=r"OPENAI_API_KEY, whose value goes to http://203.*write api_key_env: ''"):
+        load(flow(""))
+    assert load(flow(""), env=("OPENAI_API_KEY",)) == Reader(ChatModel("m", URL))
+    assert load(flow(", api_key_env: ''")) == Reader(ChatModel("m", URL, api_key_env=""))
+
+
+def test_what_the_caller_gives_by_name_may_read_what_it_wants() -> None:
+    mine = ChatModel("m", URL, api_key_env="MY_KEY")
+    made = Reader(mine)
+    assert load(dump(made, {"llm": mine}), {"llm": mine}) == made
+
+
+def test_a_part_of_a_value_that_is_written_is_looked_at_too() -> None:
+    group = "BM25: {group: {corpus: {path: 'postgresql://evil.example/x?password_env=AWS_SECRET'}, name: chunk}}"
+    with pytest.raises(FlowFileError, match="AWS_SECRET"):
+        load(group)
+
+
+def test_a_database_address_reads_the_variable_that_it_names_or_that_of_its_library(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert env_of(Corpus("postgresql://a@h/d?password_env=X")) == {"X": True}
+    assert env_of(PostgresDatabase("postgresql://a@h/d")) == {"PGPASSWORD": False}
+    assert env_of(Corpus("notes.spolia")) == {}
+    assert env_of(Qdrant("http://h", api_key_env="K")) == {"K": True}
+    monkeypatch.setenv("PGPASSWORD", "s")
+    with pytest.raises(VariableRefused, match="PGPASSWORD"):
+        refuse_env(Corpus("postgresql://a@h/d"))
+
+
+def test_a_vector_database_of_a_store_reads_its_own_variable_and_those_that_are_allowed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("QDRANT_API_KEY", "k")
+    refuse_stored(Qdrant("http://h"), "chunk")
+    with pytest.raises(
+        StoreError, match="group 'chunk' of the store: Qdrant reads the environment variable AWS_SECRET"
+    ):
+        refuse_stored(Qdrant("http://h", api_key_env="AWS_SECRET"), "chunk")
+    with allow_env("AWS_SECRET"):
+        refuse_stored(Qdrant("http://h", api_key_env="AWS_SECRET"), "chunk")
+
+
+def test_what_is_no_name_of_a_variable_is_not_allowed() -> None:
+    with pytest.raises(VariableRefused, match="is no name"), allow_env("MY KEY"):
+        pass
+
+
+def test_a_file_of_sources_names_only_what_is_allowed(tmp_path: Path) -> None:
+    from spolia.cli.sources import named
+
+    (tmp_path / "s.yaml").write_text("- WebPages: {start: [http://203.0.113.9/], headers: {Cookie: '${MY_KEY}'}}\n")
+    with pytest.raises(FlowFileError, match="--allow-env MY_KEY"):
+        named([], tmp_path / "s.yaml")
+    with allow_env("MY_KEY"):
+        assert len(named([], tmp_path / "s.yaml")) == 1
