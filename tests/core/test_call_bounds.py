@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from spolia.core.combinators import Best, Branch, Each, Guard, Identity, Loop, Route, Samples
 from spolia.core.function import step
 from spolia.core.operator import Operator
-from spolia.errors import SpoliaError
+from spolia.errors import BudgetSpent, SpoliaError
 from spolia.indexing.transforms.function import transform
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.orchestration.llm_router import ByLabel
@@ -108,6 +108,18 @@ def test_no_flow_makes_more_calls_than_it_says(flow: Operator[Query, Query]) -> 
             assert flow.calls() is None or run.spent.calls <= flow.calls()  # type: ignore[operator]
     bound = flow.calls()
     assert bound is None or run.spent.calls <= bound
+
+
+def test_a_guard_holds_its_limit_without_a_run_too() -> None:
+    inner, outer = Guard(stated, Identity(), 1), Guard(Branch(stated, stated) >> First(), max_calls=3)
+    asked = Query("so it is")
+    assert inner.calls() == 1
+    assert inner(asked) == asked
+    assert inner.batch([asked, asked]) == [asked, asked]
+    assert outer.calls() == 3
+    with pytest.raises(BudgetSpent, match="Guard"):
+        outer(asked)
+    assert Guard(stated, max_calls=2)(asked) == stated(asked)
 
 
 def test_a_body_that_cannot_be_seen_is_unknown_and_one_that_shows_that_it_asks_nobody_makes_none() -> None:

@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
+from spolia.errors import BudgetSpent
 from spolia.types import Addressed, Failure, Filter, Usage, Value
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class RunContext(Protocol):
 
 current_context: ContextVar[RunContext | None] = ContextVar("run_context", default=None)
 _overheard: ContextVar[list[str] | None] = ContextVar("overheard", default=None)
+_allowed: ContextVar[tuple[list[int], ...]] = ContextVar("allowed", default=())
+"""How many calls each guard around a step still allows where there is no run."""
 
 
 @contextmanager
@@ -88,14 +91,28 @@ def reserve(usage: Usage, *, row: int | None = None) -> AbstractContextManager[R
 
     In `apply_batch`, `row` says which value of the batch the call is for; without it all share it.
     """
-    context = current_context.get()
-    return context.reserve(usage, row) if context is not None else nullcontext(_Free())
+    if (context := current_context.get()) is not None:
+        return context.reserve(usage, row)
+    if any(calls[0] < usage.calls for calls in _allowed.get()):
+        raise BudgetSpent("The calls that Guard allows are spent. Raise max_calls, or ask for less.")
+    for calls in _allowed.get():
+        calls[0] -= usage.calls
+    return nullcontext(_Free())
 
 
-def limited(max_calls: int | None) -> AbstractContextManager[None]:
-    """Limit the calls to language models made inside."""
+@contextmanager
+def limited(max_calls: int | None) -> Iterator[None]:
+    """Limit the calls to language models made inside, with a run or without one."""
     context = current_context.get()
-    return context.limited(max_calls) if context is not None and max_calls is not None else nullcontext()
+    if context is not None and max_calls is not None:
+        with context.limited(max_calls):
+            yield
+        return
+    token = _allowed.set(_allowed.get() if max_calls is None else (*_allowed.get(), [max_calls]))
+    try:
+        yield
+    finally:
+        _allowed.reset(token)
 
 
 def emit(text: str) -> None:
