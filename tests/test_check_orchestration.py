@@ -14,10 +14,11 @@ from spolia.core.operator import Operator
 from spolia.errors import WiringError
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.orchestration.arm_choice import Blend, Exceeds, PickArm
-from spolia.orchestration.judges import StopWhen
+from spolia.orchestration.judges import StopOn, StopWhen
 from spolia.orchestration.llm_router import ByLabel
 from spolia.orchestration.rank_fusion import ConvexCombination, ReciprocalRankFusion
 from spolia.orchestration.similarity_router import ByKeywords, ByMeaning
+from spolia.post_retrieval.selection import Cut, Threshold
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
 from spolia.stores.corpus import Corpus
@@ -49,6 +50,7 @@ ROUTERS: list[tuple[Operator[Query, str], dict[str, Operator[Any, Any]], str]] =
     (WORDS >> Exceeds("tides", "law"), ARMS | {"tides": KEYWORDS}, "arms.tides: This arm can never run"),
     (Blend(WORDS, MEANING) >> PickArm("law"), ARMS | {"tides": KEYWORDS}, ""),
     (Blend(WORDS, MEANING, 1.0) >> PickArm("law"), ARMS | {"tides": KEYWORDS}, "arms.tides: This arm can never run"),
+    (ByKeywords((LAW, ("drugs", ()))) >> PickArm("law"), ARMS, "arms.drugs: This arm can never run"),
     (Blend(WORDS, MEANING, 0.0) >> PickArm("law"), {"law": KEYWORDS, "tides": VECTORS}, ""),
 ]
 
@@ -93,6 +95,15 @@ def test_a_rule_beyond_the_cap_is_told() -> None:
     assert "until: StopWhen waits for 4 in 'pairs', and the loop takes 3 steps" in problems(
         Loop(hop, StopWhen("pairs", 4), max_steps=3)
     )
+    varied = problems(Loop(hop, StopWhen("pairs", 2).vary(at_least=(2, 4, 5)), max_steps=3))
+    assert ["waits for 2" in varied, "waits for 4" in varied, "waits for 5" in varied] == [False, True, True]
+
+
+def test_a_judge_that_waits_for_a_label_that_its_router_never_names_is_refused_while_building() -> None:
+    router = WORDS >> PickArm("law")
+    assert (router >> StopOn("drugs"))(Query("Which dose?")).stop
+    with pytest.raises(WiringError, match=r"StopOn waits for 'drug'; the router before it only names law, drugs\."):
+        router >> StopOn("drug")
 
 
 @dataclass(frozen=True)
@@ -137,6 +148,14 @@ def test_an_error_that_is_not_loaded_yet_may_be_named() -> None:
     assert not problems(Guard(KEYWORDS, VECTORS, on=("MyOwnError", "ReadTimeout")))
 
 
+@dataclass(frozen=True)
+class Recut(Cut):
+    """Of the user's, with another source."""
+
+    def apply(self, value: Ranking, /) -> Ranking:
+        return super().apply(value).but(source="bm25")
+
+
 SPARSE = KEYWORDS.but(source="sparse")
 FUSIONS: list[tuple[Operator[Query, Any], str]] = [
     (Branch(KEYWORDS, VECTORS) >> ConvexCombination(), ""),
@@ -152,6 +171,11 @@ FUSIONS: list[tuple[Operator[Query, Any], str]] = [
         "for the source 'sparse'",
     ),
     (Branch(Branch(KEYWORDS, VECTORS) >> ReciprocalRankFusion(), VECTORS) >> ConvexCombination(), ""),
+    (Branch(SPARSE >> Cut(3), VECTORS >> Threshold(0.1)) >> ConvexCombination(), "for the source 'sparse'"),
+    (Branch(SPARSE >> Recut(3), VECTORS) >> ConvexCombination(), ""),
+    (Branch(SPARSE, VECTORS) >> Guard(ConvexCombination(), ReciprocalRankFusion()), "for the source 'sparse'"),
+    (Branch(SPARSE, VECTORS) >> Choice(ReciprocalRankFusion(), ConvexCombination() >> Cut(3)), "source 'sparse'"),
+    (Branch(SPARSE, VECTORS) >> Branch(ReciprocalRankFusion(), ConvexCombination()), "for the source 'sparse'"),
 ]
 
 

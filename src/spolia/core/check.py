@@ -11,6 +11,7 @@ from spolia.core.codec import plan_of
 from spolia.core.codec.shape import EncodeContext
 from spolia.core.combinators import Branch, Choice, Each, Guard, Identity, Loop, Route, Samples, Stopped, places
 from spolia.core.operator import Operator, Then, Vary
+from spolia.core.sweepable import Rearrangement
 from spolia.core.wiring import fits, name_of
 from spolia.errors import CodecError, SpoliaError, WiringError
 from spolia.types import Addressed, Value
@@ -220,15 +221,16 @@ def _loop(op: Loop[Any]) -> Iterator[Problem]:
             "This loop cannot end before its cap: the body changes nothing, and only the body could stop it. "
             "Give another body, or a judge: until=...",
         )
-    if (beyond := getattr(op.until, "beyond", None)) is not None and (why := beyond(op.max_steps, op.takes())):
-        yield Problem("until", why)
+    for judge in (op.until, *_options(op.until)):
+        if (beyond := getattr(judge, "beyond", None)) is not None and (why := beyond(op.max_steps, op.takes())):
+            yield Problem("until", why)
 
 
 def _fusions(op: Then[Any, Any]) -> Iterator[Problem]:
     """Fusions that have no weight for a source before them."""
     found: frozenset[str] | None = None
     for index, step in enumerate(op.steps):
-        for fusion in (step, *_options(step)):
+        for fusion in _receivers(step):
             named = getattr(fusion, "fuses", None)
             if found is not None and named is not None and (lacking := sorted(found - set(named))):
                 yield Problem(
@@ -238,6 +240,17 @@ def _fusions(op: Then[Any, Any]) -> Iterator[Problem]:
                 )
                 break
         found = _sources(step, found)
+
+
+def _receivers(op: Operator[Any, Any]) -> Iterator[Operator[Any, Any]]:
+    """A step, and the operators inside it that get its very value."""
+    yield op
+    if isinstance(op, (Branch, Choice, Guard, Route)):
+        inner = [arm for place, arm in op.inner() if place != "router"]
+    else:
+        inner = [op.steps[0]] if isinstance(op, Then) else list(_options(op))
+    for one in inner:
+        yield from _receivers(one)
 
 
 def _options(op: Operator[Any, Any]) -> Iterator[Operator[Any, Any]]:
@@ -254,7 +267,7 @@ def _sources(op: Operator[Any, Any], before: frozenset[str] | None) -> frozenset
         for step in op.steps:
             before = _sources(step, before)
         return before
-    if isinstance(op, Identity):
+    if isinstance(op, Identity) or (isinstance(op, Rearrangement) and type(op).apply is Rearrangement.apply):
         return before
     if isinstance(op, (Branch, Each, Choice, Route, Guard)):
         arms = [inner for place, inner in op.inner() if place != "router"]

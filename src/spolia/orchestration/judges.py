@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args, get_origin
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import degrade
@@ -80,6 +80,9 @@ class StopOn(Operator[str, Verdict]):
         label: one of the router's.
         reason: why it stopped, for `stop`; the label where it is empty.
 
+    Raises:
+        WiringError: the router before it never names the label.
+
     Source: Gao et al., "Modular RAG", 2024 (arXiv 2407.21059), rule judge.
 
     >>> from spolia.orchestration.arm_choice import Exceeds
@@ -91,6 +94,12 @@ class StopOn(Operator[str, Verdict]):
 
     label: str
     reason: str = ""
+
+    def gives(self, taken: Any, /) -> Any:
+        """A verdict; after a router that never names the label, `WiringError`."""
+        if get_origin(taken) is Literal and self.label not in (named := get_args(taken)):
+            raise WiringError(f"StopOn waits for {self.label!r}; the router before it only names {', '.join(named)}.")
+        return super().gives(taken)
 
     def apply(self, value: str, /) -> Verdict:
         return Verdict(value == self.label, self.reason or self.label)

@@ -53,7 +53,7 @@ class ByKeywords(Operator[Query, ArmScores]):
 
     def gives(self, taken: Any, /) -> Any:
         super().gives(taken)
-        return scores_of(arm for arm, _ in self.arms)
+        return scores_of(arm for arm, words in self.arms if words)
 
     def apply(self, value: Query, /) -> ArmScores:
         sources = [" ".join(_words(text)) for text in (value.text, *_asked_for(value))]
