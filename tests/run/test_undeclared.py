@@ -20,14 +20,14 @@ from hypothesis import strategies as st
 from spolia.core.combinators import Branch, Each, Identity, places, settle
 from spolia.core.function import step
 from spolia.core.operator import Operator
-from spolia.core.run_context import access, narrowing
+from spolia.core.run_context import access, charge, narrowing
 from spolia.errors import WiringError
 from spolia.journal import Cache, Runs
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
 from spolia.stores.corpus import Corpus, NodeGroup
-from spolia.types import Failure, Message, Prompt, Query, Ranking
+from spolia.types import Failure, Message, Prompt, Query, Ranking, Usage, Value
 from tests.stores.scenario import MANIFEST, put
 
 Retriever = Operator[Query, Ranking]
@@ -396,6 +396,50 @@ def test_what_is_declared_is_kept_and_what_is_not_says_so(tmp_path: Path) -> Non
     assert "not kept: Batched() depends on NodeGroup(" in notes["Batched"]
     assert "not kept: of_who_asks depends on who asks" in notes["of_who_asks"]
     assert "not kept: in_a_thread_of_its_own depends on NodeGroup(" in notes["in_a_thread_of_its_own"]
+
+
+@dataclass(frozen=True)
+class OwnEmbedder(Value):
+    """Of the user's: tells the run nothing but what it costs."""
+
+    scoped: ClassVar[bool] = False
+    state: ClassVar[list[float]] = [1.0]
+
+    def fingerprint(self) -> str:
+        return str(self.state)
+
+    def embed(self, texts: Sequence[str], *, kind: str) -> list[float]:
+        charge(Usage(embedded=len(texts)))
+        return self.state * len(texts)
+
+
+OWN = OwnEmbedder()
+
+
+@step(cached=True)
+def embedded(query: Query) -> float:
+    found: float = getattr(sys.modules[__name__], "O" + "WN").embed([query.text], kind="query")[0]
+    return found
+
+
+@dataclass(frozen=True)
+class Embedded(Operator[Query, float]):
+    embedder: OwnEmbedder
+    cached: ClassVar[bool] = True
+
+    def apply(self, value: Query, /) -> float:
+        return self.embedder.embed([value.text], kind="query")[0]
+
+
+def test_what_an_embedder_of_the_user_gives_is_kept_only_where_it_is_a_field() -> None:
+    cache = Cache()
+    for op, computed in ((embedded, 2), (Embedded(OWN), 1)):
+        ran = 0
+        for _ in range(2):
+            with Run(cache=cache) as run:
+                assert op(QUERY) == 1.0
+            ran += sum(run.counts().values())
+        assert ran == computed, op
 
 
 def test_what_a_run_shares_hides_nothing_from_a_step_that_is_kept() -> None:

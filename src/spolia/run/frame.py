@@ -12,7 +12,7 @@ from time import perf_counter
 from time import time as now
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from spolia.core.operator import Operator, located
+from spolia.core.operator import Operator, located, parts_of
 from spolia.core.run_context import Began, Emitted, Event, Reservation, Retracted, attempt, current_context
 from spolia.errors import Cancelled
 from spolia.run.budget import Limiter
@@ -317,9 +317,14 @@ class Frame(Costs):
     @contextmanager
     def reserve(self, usage: Usage, row: int | None) -> Iterator[Reservation]:
         if usage.calls:  # of a model that does not tell
-            self._undeclare("a language model", lambda op: not all(one.scoped for one in op.resources))
+            self._undeclare("a language model", _names_a_model)
         with super().reserve(usage, row) as held:
             yield held
+
+    def charge(self, usage: Usage, row: int | None) -> None:
+        if usage.embedded and not _opening.get():  # likewise
+            self._undeclare("an embedder or scorer", _names_a_model)
+        super().charge(usage, row)
 
     def reach(self, address: Addressed) -> None:
         if self.keeping and not _opening.get():
@@ -373,6 +378,14 @@ class Outside(Frame):
 @cache
 def _type_id(cls: type[Operator[Any, Any]]) -> str:
     return cls.type_id()
+
+
+def _names_a_model(op: Operator[Any, Any]) -> bool:
+    """Whether a model is among the addresses that an operator declares."""
+    waiting = list(op.resources)
+    for address in waiting:  # which grows meanwhile
+        waiting += parts_of(address)
+    return not all(one.scoped for one in waiting)
 
 
 def _is_tail(op: Operator[Any, Any] | None, parent: Frame) -> bool:
