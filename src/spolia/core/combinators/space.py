@@ -116,7 +116,7 @@ class Space(Generic[In, Out]):
         self._children: defaultdict[tuple[str, int] | None, list[_Use]] = defaultdict(list)
         for use in self._uses:
             self._children[use.inside].append(use)
-        self._counts: dict[str, int] = {}
+        self._counts: dict[tuple[str, ...], int] = {}
         self.places = self._places()
 
     def _places(self) -> dict[str, OpenPlace]:
@@ -142,7 +142,10 @@ class Space(Generic[In, Out]):
 
     @cached_property
     def size(self) -> int:
-        """How many points there are; those that no operator takes, and those that give equal flows, count too."""
+        """How many points there are; those that no operator takes, and those that give equal flows, count too.
+
+        Where places of one name stand inside different options, about as many.
+        """
         return self._product(self._children[None])
 
     @cached_property
@@ -170,9 +173,10 @@ class Space(Generic[In, Out]):
             point: dict[str, int] = {}
             for use in self._walk(point):
                 if (name := self._names[use.path]) not in point:
-                    left = random.randrange(self._count(use))
+                    tied = [one for one in self._children[use.inside] if self._names[one.path] == name]
+                    left = random.randrange(self._count(tied))
                     for index in range(len(use.values)):
-                        if (left := left - self._product(self._children[use.path, index])) < 0:
+                        if (left := left - self._ways(tied, index)) < 0:
                             point[name] = index
                             break
             try:
@@ -218,15 +222,22 @@ class Space(Generic[In, Out]):
             yield use
             waiting += reversed(self._children[use.path, point[self._names[use.path]]])
 
-    def _count(self, use: _Use) -> int:
-        """How many ways there are to decide a use and what is inside its candidates."""
-        if use.path not in self._counts:
-            ways = (self._product(self._children[use.path, index]) for index in range(len(use.values)))
-            self._counts[use.path] = sum(ways)
-        return self._counts[use.path]
+    def _count(self, tied: Sequence[_Use]) -> int:
+        """How many ways there are to decide uses of one name that stand beside each other, and what is inside them."""
+        paths = tuple(use.path for use in tied)
+        if paths not in self._counts:
+            self._counts[paths] = sum(self._ways(tied, index) for index in range(len(tied[0].values)))
+        return self._counts[paths]
+
+    def _ways(self, tied: Sequence[_Use], index: int) -> int:
+        """How many ways there are to decide what is inside the candidates of one index."""
+        return self._product([inner for use in tied for inner in self._children[use.path, index]])
 
     def _product(self, uses: Iterable[_Use]) -> int:
-        return math.prod(self._count(use) for use in {self._names[use.path]: use for use in uses}.values())
+        by_name: defaultdict[str, list[_Use]] = defaultdict(list)
+        for use in uses:
+            by_name[self._names[use.path]].append(use)
+        return math.prod(map(self._count, by_name.values()))
 
     # Flows.
 
