@@ -36,11 +36,11 @@ MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Tests of a module with `TRUTHS` run for stores of each of these kinds, unless they name one themselves."""
-    truths = getattr(metafunc.module, "TRUTHS", ())
+    """Tests of a module with `BACKENDS` run for stores of each of these kinds, unless they name one themselves."""
+    backends = getattr(metafunc.module, "BACKENDS", ())
     named = any("address" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
-    if truths and "address" in metafunc.fixturenames and not named:
-        metafunc.parametrize("address", truths, indirect=True)
+    if backends and "address" in metafunc.fixturenames and not named:
+        metafunc.parametrize("address", backends, indirect=True)
 
 
 @pytest.fixture

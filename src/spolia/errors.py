@@ -21,7 +21,7 @@
     │   ├── StoreBusy               another process is writing
     │   ├── StoreUnavailable        transient: a database refused the connection, is overloaded, timed out
     │   ├── StoreTooNew             written by a newer version of Spolia
-    │   ├── StoreCorrupt            truth and index disagree, or a file is damaged
+    │   ├── StoreCorrupt            rows and index disagree, or a file is damaged
     │   ├── GroupError              a node group that is not defined, or cannot be
     │   ├── StatementError          a statement for a database that does not only read, or that the database refuses
     │   └── ManifestMismatch        a node group was built with other parts
@@ -175,7 +175,7 @@ class StoreTooNew(StoreError):
 
 
 class StoreCorrupt(StoreError):
-    """Truth and index disagree, or a file of the store is damaged."""
+    """Rows and index disagree, or a file of the store is damaged."""
 
 
 class ManifestMismatch(StoreError):

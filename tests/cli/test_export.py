@@ -35,7 +35,7 @@ def test_a_store_goes_through_a_file(spolia: Spolia, store: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("export", "nowhere.spolia", "x.zip"), "There is no store"),
+        (("export", "nowhere.spolia", "x.zip"), "Store not found"),
         (("import", "nowhere.zip", "x.spolia"), "There is no file"),
         (("import", "notes/salt.txt", "x.spolia"), "is no ZIP file"),
         (("import", "n.zip", "n.spolia"), "not an empty one"),

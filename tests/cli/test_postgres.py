@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.conftest import Spolia
 
-TRUTHS = ("postgres",)
+BACKENDS = ("postgres",)
 
 
 @pytest.mark.slow

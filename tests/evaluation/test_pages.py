@@ -143,7 +143,7 @@ def test_an_end_that_is_not_known_is_explained() -> None:
     found = Experiment({"good": first}, ITEMS, parse_measures("R@5,ATC")).run()
     assert "| ATC | 0 [0, ?] |" in markdown(found)
     for page in (markdown(found), html(found)):
-        assert "the 95 % interval. ?: an end that these scores do not tell" in page
+        assert "the 95 % interval. ?: the bound cannot be estimated" in page
 
 
 def test_a_measure_that_no_flow_defines_has_no_plot_and_no_verdict() -> None:

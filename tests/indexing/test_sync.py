@@ -22,7 +22,7 @@ from spolia.stores.corpus import Corpus
 from spolia.types import Query, Value
 from tests.indexing.making import pdf_of
 
-TRUTHS = ("folder", "postgres")
+BACKENDS = ("folder", "postgres")
 
 embedded: list[str] = []
 

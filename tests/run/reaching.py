@@ -38,8 +38,8 @@ from tests.tree import classes, modules, operators
 # Stores and indexes.
 
 
-def truths() -> list[type]:
-    """Classes of stores that hold the truth."""
+def backends() -> list[type]:
+    """Classes of backends."""
     wanted = [name for name in vars(Backend) if not name.startswith("_") and callable(getattr(Backend, name))]
     found = {cls for name in modules() for cls in vars(sys.modules[name]).values() if inspect.isclass(cls)}
     own = [cls for cls in found if cls is not Backend and cls.__module__.startswith("spolia.")]

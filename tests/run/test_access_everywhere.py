@@ -50,6 +50,7 @@ from tests.run.hiding import (
     with_above,
 )
 from tests.run.reaching import (
+    backends,
     built,
     calls,
     given_to,
@@ -60,7 +61,6 @@ from tests.run.reaching import (
     secrets,
     that_reach,
     told_who_asks,
-    truths,
 )
 from tests.stores.adapters.doubles import OpenSearchDouble, QdrantDouble
 from tests.stores.servers import Server
@@ -253,10 +253,10 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         server: Server = request.getfixturevalue("server")
         yield server.address()
     else:
-        pytest.fail(f"{cls.__name__} holds the truth of stores. Say in this test where one is made.")
+        pytest.fail(f"{cls.__name__} is a backend of stores. Say in this test where one is made.")
 
 
-@pytest.mark.parametrize("address", truths(), indirect=True, ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("address", backends(), indirect=True, ids=lambda cls: cls.__name__)
 def test_nobody_sees_what_is_not_theirs_in_any_store(address: str, tmp_path: Path) -> None:
     with Runs(tmp_path / "runs.db") as runs:
         lists = random_lists(Random(7))
@@ -267,7 +267,7 @@ def test_nobody_sees_what_is_not_theirs_in_any_store(address: str, tmp_path: Pat
 
 def test_the_walk_finds_what_is_known_to_be_there() -> None:
     assert {"BM25", "Dense", "BySimilarity", "Phrase", "Neighbours"} <= {cls.__name__ for cls in that_reach()}
-    assert {"FolderBackend", "PostgresBackend"} <= {cls.__name__ for cls in truths()}
+    assert {"FolderBackend", "PostgresBackend"} <= {cls.__name__ for cls in backends()}
     assert {"Exact", "HNSW", "LanceDB", "Chroma", "Milvus", "Qdrant", "OpenSearch"} <= {c.__name__ for c in indexes()}
     lineage = {f"spolia.stores.snapshot.lineage.{name}" for name in ("children", "by_lineage")}
     assert {"Snapshot.search", *lineage} <= told_who_asks().keys()

@@ -1,6 +1,6 @@
 """Kills ingestions of a store with a database: `python -m tests.stores.beside LanceDB FOLDER --random COUNT SEED`.
 
-Of what is wrong after that is also told in what the database differs from the truth; see `tests.stores.crashing`.
+Of what is wrong after that is also told in what the database differs from the backend; see `tests.stores.crashing`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def held(snapshot: Snapshot, group: str) -> tuple[list[int], dict[int, Vectors] 
 
 
 def differing(corpus: Corpus, group: str) -> list[str]:
-    """In what a database is not as the truth, after somebody has opened the store to write.
+    """In what a database is not as the backend, after somebody has opened the store to write.
 
     It may hold what has died with what is published, until the next publication: others may still read what was before.
     """

@@ -35,7 +35,7 @@ class Ingestion:
         all: makes a store and brings it from state to state, noting each published generation in a file.
         last: brings a store to the last state; returns how many texts were embedded.
         wrong: sources of a store that are not as they were in the state that is published.
-        beside: in what a database beside a store is not as the truth, once somebody has opened it to write.
+        beside: in what a database beside a store is not as the backend, once somebody has opened it to write.
     """
 
     all: Callable[[Corpus, Path | None], None]

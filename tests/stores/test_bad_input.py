@@ -45,10 +45,10 @@ def other_database(path: Path) -> Path:
 
 
 def test_nothing_there(fast_folder: Path) -> None:
-    with pytest.raises(NotAStore, match=r"there is nothing\. Make one: spolia index FOLDER --store .*none"):
+    with pytest.raises(NotAStore, match=r"Store not found: .*none does not exist\. Make one: spolia index FOLDER"):
         Corpus(str(fast_folder / "none")).snapshot()
     (fast_folder / "empty").mkdir()
-    with pytest.raises(NotAStore, match=r"there is an empty folder\. Make one"):
+    with pytest.raises(NotAStore, match=r"is an empty folder\. Make one"):
         Corpus(str(fast_folder / "empty")).snapshot()
     assert Corpus(str(fast_folder / "empty")).create().snapshot().generation == 0
 

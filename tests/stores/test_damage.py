@@ -120,7 +120,7 @@ def test_repairing_a_whole_store_changes_nothing(corpus: Corpus) -> None:
     assert corpus.snapshot().generation == 2
 
 
-def test_a_damaged_truth_is_found(corpus: Corpus) -> None:
+def test_a_damaged_database_is_found(corpus: Corpus) -> None:
     copy = copied(corpus)
     path = Path(copy.path) / "corpus.db"
     content = bytearray(path.read_bytes())

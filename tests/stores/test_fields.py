@@ -20,7 +20,7 @@ from spolia.stores.snapshot.snapshot import Snapshot
 from spolia.stores.writer import Writer
 from spolia.types import Document, Meta, Node
 
-TRUTHS = ("folder", "postgres")
+BACKENDS = ("folder", "postgres")
 NOBODY: frozenset[str] = frozenset()
 YEAR = Field("year", "int")
 

@@ -26,7 +26,7 @@ from tests.stores.stored import HERE, stored
 
 pytestmark = pytest.mark.slow
 
-TRUTHS = ("folder", "postgres")
+BACKENDS = ("folder", "postgres")
 SCHEMAS = sorted(migrations.STEPS)
 ANN = frozenset({"ann"})
 READERS = {

@@ -40,7 +40,7 @@ from tests.stores.test_crashes import results
 
 pytestmark = pytest.mark.slow
 
-TRUTHS = ("postgres",)
+BACKENDS = ("postgres",)
 NOBODY: frozenset[str] = frozenset()
 KILLS = 5
 NOT_HERE = (
@@ -114,7 +114,9 @@ def test_nothing_there(address: str) -> None:
     corpus = Corpus(address)
     assert corpus.fingerprint() is None
     for use in (corpus.snapshot, corpus.writer().__enter__):
-        with pytest.raises(NotAStore, match=r"there is nothing\. Make one: spolia index FOLDER --store postgresql://"):
+        with pytest.raises(
+            NotAStore, match=r"the schema holds none\. Make one: spolia index FOLDER --store postgresql://"
+        ):
             use()
     assert corpus.create().create().snapshot().generation == 0
 

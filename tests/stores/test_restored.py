@@ -28,7 +28,7 @@ from tests.stores.servers import Server
 
 pytestmark = pytest.mark.slow
 
-TRUTHS = ("folder", "postgres")
+BACKENDS = ("folder", "postgres")
 LOST = {**FIRST, "secret/new.txt": "The old mill burns.", "late.txt": "A tale of barley lost at sea.\nNobody saw it."}
 INSTEAD = {**FIRST, "late.txt": "The mill stands.\nBarley grows behind it.", "secret/new.txt": "Ann owns the barley."}
 ANN = frozenset({"ann"})

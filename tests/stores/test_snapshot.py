@@ -17,7 +17,7 @@ from spolia.stores.corpus import Corpus
 from spolia.stores.snapshot.snapshot import Snapshot
 from tests.stores.scenario import EMBEDDER, MANIFEST, SECOND, add_missing_vectors, put, sync
 
-TRUTHS = ("folder", "postgres")
+BACKENDS = ("folder", "postgres")
 NOBODY: frozenset[str] = frozenset()
 ANN = frozenset(["ann", "bob"])
 

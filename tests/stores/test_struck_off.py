@@ -18,7 +18,7 @@ from tests.stores.scenario import add_missing_vectors, put
 
 pytestmark = pytest.mark.slow
 
-TRUTHS = ("folder", "postgres")
+BACKENDS = ("folder", "postgres")
 SECRET = "secret/c.txt"
 
 

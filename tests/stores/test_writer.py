@@ -24,7 +24,7 @@ from tests.stores.scenario import (
     sync,
 )
 
-TRUTHS = ("folder", "postgres")
+BACKENDS = ("folder", "postgres")
 NOBODY: frozenset[str] = frozenset()
 
 

@@ -60,7 +60,7 @@ def value_of(field: Field, text: str) -> Any:
     except (ValueError, KeyError) as error:
         holds, example = KINDS[field.kind]
         raise FilterError(
-            f"Field {field.name!r} holds {holds}, and {text!r} is none of these. Write for example "
+            f"{text!r} is not valid: the field {field.name!r} holds {holds}. Write for example "
             f"'{field.name}{'=' if field.kind == 'bool' else '>='}{example.replace('FIELD', field.name)}'."
         ) from error
 

@@ -52,7 +52,7 @@ def scores(report: Report) -> Table:
 def under(report: Report) -> str:
     """What the numbers of the scores are."""
     unknown = any("?" in cell for row in scores(report).rows for cell in row[1:])
-    return f"{UNDER} {UNTOLD}" if unknown else UNDER
+    return f"{UNDER} {NO_BOUND}" if unknown else UNDER
 
 
 def costs(report: Report) -> Table:
@@ -139,7 +139,7 @@ def seconds(taken: float | None) -> str:
 
 
 UNDER = "Times 100 where a score lies between 0 and 1; in brackets the 95 % interval."
-UNTOLD = "?: an end that these scores do not tell, as where all are the same."
+NO_BOUND = "?: the bound cannot be estimated, for example if all scores are the same."
 TIMES = (
     "p50 and p95 of the questions that no cache answered; set-up: opening stores and the first question, apart. "
     "Calls, tokens and texts embedded as the flow needs them, results from a cache included."

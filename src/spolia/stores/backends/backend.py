@@ -1,4 +1,4 @@
-"""What is asked of the truth of a store, wherever it is: SQLite in a folder, or a schema of a PostgreSQL database.
+"""What is asked of the backend of a store, wherever it is: SQLite in a folder, or a schema of a PostgreSQL database.
 
 Statements are those of `spolia.stores.backends.sql`, in SQLite's dialect; another database translates them. What is
 derived, the indexes, is in a folder on this machine in either case.
@@ -42,7 +42,7 @@ class StatementRows(Protocol):
 
 
 class Connection(Protocol):
-    """A session with a truth, used by one thread at a time; outside of a transaction every statement is one."""
+    """A session with a backend, used by one thread at a time; outside of a transaction every statement is one."""
 
     @property
     def in_transaction(self) -> bool: ...
@@ -102,7 +102,7 @@ class Backend(Protocol):
     What a backend has no need of it inherits: it does nothing.
 
     Attributes:
-        place: the address, written in one way: two truths of one place are the same store.
+        place: the address, written in one way: two backends of one place are the same store.
         folder: what is derived is here.
     """
 
@@ -207,7 +207,7 @@ class Backend(Protocol):
         """Forget damaged vectors, so that their texts count as not embedded; in words."""
 
     def problems(self, connection: Connection) -> Iterator[str]:
-        """What is wrong with truth and vectors, in words. All of them are read."""
+        """What is wrong with rows and vectors, in words. All of them are read."""
 
     def bytes(self, connection: Connection) -> int:
         """Size of the store."""

@@ -1,1 +1,1 @@
-"""Search by words: how texts become terms, frozen indexes of them, and how they follow the truth."""
+"""Search by words: how texts become terms, frozen indexes of them, and how they follow a backend elsewhere."""

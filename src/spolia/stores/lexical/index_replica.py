@@ -1,4 +1,4 @@
-"""Lexical indexes that follow a truth elsewhere: each machine makes them when it reads a generation first.
+"""Lexical indexes that follow a backend elsewhere: each machine makes them when it reads a generation first.
 
 They are kept in a folder of this machine, as a store in a folder keeps its own. A new one is made from the newest that
 is there, by the difference of the keys in it and those that are live: nodes never change, so that is all there is. One

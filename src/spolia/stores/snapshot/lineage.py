@@ -12,7 +12,7 @@ from spolia.types import Filter, Node
 
 
 class LineageRow(NamedTuple):
-    """What the truth says of a node, but for what it says itself. `document`: the document's key."""
+    """What the backend says of a node, but for what it says itself. `document`: the document's key."""
 
     key: int
     id: str

@@ -24,7 +24,7 @@ Keys = npt.NDArray[np.int64]
 
 
 class SourceFile(NamedTuple):
-    """What the truth says of a file; times in nanoseconds, 0 where they are not known."""
+    """What the backend says of a file; times in nanoseconds, 0 where they are not known."""
 
     uri: str
     size: int
@@ -123,7 +123,7 @@ def _described(documents: Iterable[Any], files: Iterable[Any]) -> dict[int, Docu
 
 
 def meta_of(packed: str) -> Meta:
-    """Metadata from the truth, without fields that have no value."""
+    """Metadata from the backend, without fields that have no value."""
     return tuple(pair for pair in unpacked(packed) if pair[1] is not None)
 
 

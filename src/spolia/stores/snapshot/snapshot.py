@@ -149,7 +149,7 @@ class Snapshot:
         return tuple(found)
 
     def readable_of(self, rows: Sequence[Any], access: frozenset[str] = PUBLIC) -> list[Node]:
-        """The nodes that these rows of the truth hold, as far as they may be read."""
+        """The nodes that these rows of the backend hold, as far as they may be read."""
         who, lists = self.rights.asker(access), self.readers.lists
         return [node_of(row, lists) for row in rows if who.may_read(row[DOCUMENT_OF_NODE], row[AUDIENCE_OF_NODE])]
 

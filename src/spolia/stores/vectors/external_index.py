@@ -1,7 +1,7 @@
 """The index of a vector database as a search of a store: what it finds is looked at again, what it lacks is compared.
 
 A database knows keys and vectors, and nothing of generations, readers and filters. So more is asked for than is wanted,
-what is not allowed is passed over, and scores are computed from the store's own vectors, which are the truth: a node
+what is not allowed is passed over, and scores are computed from the store's own vectors, which are what counts: a node
 has the same score, whatever found it. Where too little is allowed or found, exact search over the store answers.
 """
 

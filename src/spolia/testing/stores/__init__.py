@@ -1,4 +1,4 @@
-"""What every truth of a store must keep, as a class of tests that the author of another one derives from.
+"""What every backend of a store must keep, as a class of tests that the author of another one derives from.
 
     class TestMine(StoreContract):
         def address(self, place):
@@ -14,7 +14,7 @@ from spolia.testing.stores.search import Searching
 
 
 class StoreContract(Publishing, Searching, Sharing, Carrying):
-    """Tests of one kind of truth: `spolia.stores.backends.backend.Backend`, at the addresses that `address` gives."""
+    """Tests of one kind of backend: `spolia.stores.backends.backend.Backend`, at the addresses that `address` gives."""
 
 
 __all__ = ["StoreContract"]

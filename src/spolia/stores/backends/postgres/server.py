@@ -1,4 +1,4 @@
-"""A store in PostgreSQL: truth and vectors in a schema, lexical indexes in a folder of each machine that reads it."""
+"""A store in PostgreSQL: rows and vectors in a schema, lexical indexes in a folder of each machine that reads it."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=64)
 def postgres(text: str) -> PostgresBackend:
-    """The truth at an address."""
+    """The backend at an address."""
     return PostgresBackend(address_of(text))
 
 
 class PostgresBackend(Backend):
-    """The truth in a schema of a database; see `Backend`."""
+    """The backend in a schema of a database; see `Backend`."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
@@ -102,9 +102,9 @@ class PostgresBackend(Backend):
         """Name the schema for all statements, unless it holds something else."""
         table, _, others = session.one(dialect.FIND, {"schema": self.address.schema})
         if table is None:
-            there = f"the schema holds {others}; it was not touched" if others else "there is nothing"
+            there = f"the schema holds {others}; it was not touched" if others else "the schema holds none"
             raise NotAStore(
-                f"There is no store at {self}: {there}. Make one: spolia index FOLDER --store {self}, or in Python "
+                f"Store not found at {self}: {there}. Make one: spolia index FOLDER --store {self}, or in Python "
                 f"sync(FOLDER, Corpus({str(self)!r}))."
             )
         session.ask(dialect.SET_PATH, {"schema": self.address.schema})
@@ -223,7 +223,7 @@ def _is_there(session: PostgresSession, address: Address) -> bool:
         )
     if table is None and others:
         raise NotAStore(
-            f"There is no store at {address}: the schema holds {others}; it was not touched. Name another schema."
+            f"Store not found at {address}: the schema holds {others}; it was not touched. Name another schema."
         )
     return table is not None
 

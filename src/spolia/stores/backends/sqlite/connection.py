@@ -33,7 +33,7 @@ _UNWRITTEN = (
 
 
 def connect(store: Path, *, writing: bool) -> "SqliteSession":
-    """A connection to the truth of a store, refused when the path holds something else."""
+    """A connection to the database of a store, refused when the path holds something else."""
     with translated(store, "opened"):
         _refuse_other_things(store)
         writable = os.access(store, os.W_OK)
@@ -99,12 +99,12 @@ def _refuse_other_things(store: Path) -> None:
         return
     advice = f"Make one: spolia index FOLDER --store {store}, or in Python sync(FOLDER, Corpus({str(store)!r}))."
     if not store.exists():
-        raise NotAStore(f"There is no store at {store}: there is nothing. {advice}")
+        raise NotAStore(f"Store not found: {store} does not exist. {advice}")
     if store.is_dir() and not any(store.iterdir()):
-        raise NotAStore(f"There is no store at {store}: there is an empty folder. {advice}")
+        raise NotAStore(f"Store not found: {store} is an empty folder. {advice}")
     there = "a folder without corpus.db" if store.is_dir() else _kind_of(store)
     indexed = f" Documents are indexed first: spolia index {store} --store {store}.spolia." if store.is_dir() else ""
-    raise NotAStore(f"There is no store at {store}: there is {there}; it was not touched. Name another path.{indexed}")
+    raise NotAStore(f"Not a store: {store} is {there}; it was not touched. Name another path.{indexed}")
 
 
 def _kind_of(path: Path) -> str:

@@ -125,7 +125,7 @@ Identity = tuple[int, int, int, int]
 
 
 class FolderBackend:
-    """The truth in a folder; see `Backend`."""
+    """The backend in a folder; see `Backend`."""
 
     def __init__(self, path: Path) -> None:
         self.folder = path
@@ -318,7 +318,7 @@ def _sweep_pins(store: Path, needed: set[str]) -> None:
 
 
 def _sweep_segments(store: Path, connection: Connection) -> list[str]:
-    """Segments are opened only when one is there that the truth does not know: numpy is not imported for nothing."""
+    """Segments are opened only when one is there that the database does not know: numpy is not imported for nothing."""
     there = {path: path.stat().st_size for path in sorted((store / VECTORS).glob("*/*"))}
     known = {segment_path(store, name, number): size for name, number, _, _, size in connection.execute(sql.SEGMENTS)}
     if there == known:
@@ -347,7 +347,7 @@ def adopt(connection: Connection, unknown: Iterable[Path]) -> list[str]:
 
 
 def _register(connection: Connection, path: Path) -> bool:
-    """Whether the segment holds a vector that the truth lacks; it is registered then."""
+    """Whether the segment holds a vector that the database lacks; it is registered then."""
     from spolia.stores.vectors.segments import content_of, dimension_of, open_any
 
     segment, number = open_any(path, checked=True), int(path.stem)
@@ -362,7 +362,7 @@ def _register(connection: Connection, path: Path) -> bool:
 
 
 def forget(store: Path, connection: Connection, damaged: Mapping[Path, str]) -> list[str]:
-    """Drop the vectors of damaged segments from the truth, so that their texts count as not embedded; in words."""
+    """Drop the vectors of damaged segments from the database, so that their texts count as not embedded; in words."""
     said = []
     connection.execute(sql.BEGIN)
     for embedder, number, _, count, _ in connection.execute(sql.SEGMENTS).fetchall():
