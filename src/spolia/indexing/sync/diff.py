@@ -42,7 +42,13 @@ class SourceDiff:
     """
 
     def __init__(
-        self, writer: AnyWriter, found: FileListing, stamps: Mapping[str, Stamp], beside: LinkedImages, *, all: bool
+        self,
+        writer: AnyWriter,
+        found: FileListing,
+        stamps: Mapping[str, Stamp],
+        linked_images: LinkedImages,
+        *,
+        all: bool,
     ) -> None:
         self._writer, self._found, self._stamps = writer, found, stamps
         self._containers: dict[str, bool] = {}
@@ -58,11 +64,15 @@ class SourceDiff:
                 gone += [uri] if found.misses(uri) else []
             elif container := self._container(uri):
                 self.parts.setdefault(container, []).append(uri)
-            elif found.misses(uri) or any(found.misses(above) for above in _above(uri)):
+            elif found.misses(uri) or any(found.misses(one) for one in above(uri)):
                 gone.append(uri)
         self._broken = [uri for parts in self.parts.values() for uri in parts if stamps[uri][2] == "failed"]
         looked_at = None if found.uris is None else list(stamps)  # of a lot, the rows of all that it is about
-        again = (*self._readable_now(looked_at), *self._seen_otherwise(looked_at, beside), *self._read_otherwise())
+        again = (
+            *self._readable_now(looked_at),
+            *self._seen_otherwise(looked_at, linked_images),
+            *self._read_otherwise(),
+        )
         lacking = list(dict.fromkeys(again))
         self.unlike |= {uri: found.files[uri] for uri in lacking if uri in found.files}
         self.rows = writer.sources(looked_at if all else [*self.unlike, *gone, *self._broken, *lacking])
@@ -88,10 +98,12 @@ class SourceDiff:
             if equipped[reader] and (uri in self._found.files or self._container(uri)):
                 yield uri
 
-    def _seen_otherwise(self, looked_at: Sequence[str] | None, beside: LinkedImages) -> Iterator[str]:
+    def _seen_otherwise(self, looked_at: Sequence[str] | None, linked_images: LinkedImages) -> Iterator[str]:
         """What shows pictures that stand beside it, and are others by now."""
         for uri, report in self._writer.showing(looked_at):
-            if (uri in self._found.files or self._container(uri)) and beside.differs(uri, DocumentReport.of(report)):
+            if (uri in self._found.files or self._container(uri)) and linked_images.differs(
+                uri, DocumentReport.of(report)
+            ):
                 yield uri
 
     def _read_otherwise(self) -> Iterator[str]:
@@ -104,7 +116,7 @@ class SourceDiff:
 
     def _container(self, uri: str) -> str:
         """The container that was found and that a source is in."""
-        return next((above for above in _above(uri) if above in self._found.files and self._is_container(above)), "")
+        return next((one for one in above(uri) if one in self._found.files and self._is_container(one)), "")
 
     def _is_container(self, uri: str) -> bool:
         if uri not in self._containers:
@@ -124,7 +136,7 @@ class SourceDiff:
 
     def within(self, uri: str) -> list[str]:
         """Everything that is known to stand in a source."""
-        outermost = next((above for above in _above(uri) if above in self.parts), uri)
+        outermost = next((one for one in above(uri) if one in self.parts), uri)
         return [part for part in self.parts.get(outermost, ()) if part.startswith(f"{uri}/")]
 
     def given_up(self, *, retry: bool, afresh: bool = False) -> list[SourceRow]:
@@ -150,9 +162,9 @@ class SourceDiff:
 
     def reopen(self, part: str) -> None:
         """Look into the containers of a source again."""
-        above = [uri for uri in _above(part) if uri in self._stamps and uri not in self.reopened]
-        self.reopened.update(above)
-        self.rows |= self._writer.sources([uri for uri in above if uri not in self.rows])
+        outer = [uri for uri in above(part) if uri in self._stamps and uri not in self.reopened]
+        self.reopened.update(outer)
+        self.rows |= self._writer.sources([uri for uri in outer if uri not in self.rows])
 
     def is_elsewhere(self, content_hash: str) -> bool:
         """Whether something that is gone held the same."""
@@ -163,7 +175,7 @@ class SourceDiff:
         return (self.gone[uri] for uri in self._gone_with.get(content_hash, ()) if uri in self.gone)
 
 
-def _above(uri: str) -> Iterator[str]:
+def above(uri: str) -> Iterator[str]:
     """Everything that a source may be in by its name, the outermost first."""
     at = uri.find("/")
     while at > 0:

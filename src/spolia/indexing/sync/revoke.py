@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from spolia.indexing.sync.diff import SourceDiff
+from spolia.indexing.sync.diff import SourceDiff, above
 from spolia.indexing.sync.files import File, FileListing
 from spolia.indexing.sync.linked_images import LinkedImages
 from spolia.indexing.sync.metadata import DocumentLabels
@@ -31,20 +31,20 @@ def revoke(
     """Remove what is gone, update reader lists and publish that; `prefetch` reads new files that may be renamed."""
     if labels.access is None and stamps.keys() <= found.files.kept.keys():
         return Revoked()
-    known = SourceDiff(writer, found, stamps, LinkedImages(found, labels), all=False)
-    return _Revocation(writer, found, labels, known, prefetch).close()
+    diff = SourceDiff(writer, found, stamps, LinkedImages(found, labels), all=False)
+    return _Revocation(writer, found, labels, diff, prefetch).publish()
 
 
 class _Revocation:
     def __init__(
-        self, writer: AnyWriter, found: FileListing, labels: DocumentLabels, known: SourceDiff, prefetch: Prefetch
+        self, writer: AnyWriter, found: FileListing, labels: DocumentLabels, diff: SourceDiff, prefetch: Prefetch
     ) -> None:
-        self.writer, self.found, self.labels, self.known, self.prefetch = writer, found, labels, known, prefetch
-        self.parts = {part: container for container, parts in known.parts.items() for part in parts}
+        self.writer, self.found, self.labels, self.diff, self.prefetch = writer, found, labels, diff, prefetch
+        self.parts = {part: container for container, parts in diff.parts.items() for part in parts}
         self.heirs = self._heirs()
 
-    def close(self) -> Revoked:
-        removed = tuple(uri for uri in self.known.gone if uri not in self.heirs)
+    def publish(self) -> Revoked:
+        removed = tuple(uri for uri in self.diff.gone if uri not in self.heirs)
         for uri in removed:
             self.writer.remove(uri)
         relabelled = frozenset(self._relabelled()) if self.labels.access is not None else frozenset[str]()
@@ -57,19 +57,19 @@ class _Revocation:
     def _heirs(self) -> dict[str, str]:
         """Under which new name what is gone is there, by the one that it had."""
         same, heirs = self._new_by_hash(), dict[str, str]()
-        for uri, row in sorted(self.known.gone.items()):
+        for uri, row in sorted(self.diff.gone.items()):
             if row.status == "indexed" and (uris := same.get(row.content_hash)):
                 heirs[uri] = uris.pop(0)
-            elif container := next((above for above in above(uri) if above in heirs), ""):
+            elif container := next((one for one in above(uri) if one in heirs), ""):
                 heirs[uri] = heirs[container] + uri.removeprefix(container)
         return heirs
 
     def _new_by_hash(self) -> dict[str, list[str]]:
         """New files that have the size of something that is gone, by the hash of their bytes."""
-        sizes = {row.size for row in self.known.gone.values()}
+        sizes = {row.size for row in self.diff.gone.values()}
         found: dict[str, list[str]] = {}
-        for uri, file in self.known.unlike.items() if sizes else ():
-            if file.size in sizes and self.known.get(uri) is None:
+        for uri, file in self.diff.unlike.items() if sizes else ():
+            if file.size in sizes and self.diff.get(uri) is None:
                 found.setdefault(self._hash(file), []).append(uri)
         return found
 
@@ -124,8 +124,3 @@ def _together(lists: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
     """Who may read a text that stands in several files: whoever may read one of them."""
     given = set(lists)
     return () if () in given else tuple(sorted({principal for one in given for principal in one}))
-
-
-def above(uri: str) -> Iterator[str]:
-    """What a source may be in by its name."""
-    return (uri[:at] for at, character in enumerate(uri) if character == "/")

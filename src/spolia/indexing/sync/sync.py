@@ -16,13 +16,14 @@ from spolia.indexing.readers.reader import FileReader
 from spolia.indexing.readers.registry import BUILT_IN, READERS, Readers, by_suffix
 from spolia.indexing.sources.source import Source
 from spolia.indexing.sources.source_diff import followed
+from spolia.indexing.sync.diff import above
 from spolia.indexing.sync.files import FileListing, SourceChanges
 from spolia.indexing.sync.groups import RequestedGroups, main_definition, makeshift
 from spolia.indexing.sync.linked_images import LinkedImages
 from spolia.indexing.sync.metadata import DocumentLabels
 from spolia.indexing.sync.prefetch import open_prefetch
 from spolia.indexing.sync.report import Progress, SyncReport, together
-from spolia.indexing.sync.revoke import Revoked, above, revoke
+from spolia.indexing.sync.revoke import Revoked, revoke
 from spolia.indexing.sync.sync_run import SyncRun
 from spolia.indexing.sync.walk import FOLDER, ROOT, refuse_other, walk
 from spolia.indexing.workers.prepare import Executor
@@ -207,15 +208,15 @@ def keep(
             opened = builder(corpus, wait_s) if rebuild else closing(Staging(corpus.backend, wait_s))
             with opened as writer:
                 labels = labels if run is None else _not_wider(labels, writer.readers(lot.uris))
-                known = writer.stamps(lot.uris)
-                is_other = _is_other(refuse, known, writer, rebuild=rebuild)
+                stamps = writer.stamps(lot.uris)
+                is_other = _is_other(refuse, stamps, writer, rebuild=rebuild)
                 labels.refuse_bad_readers(lot.files)
                 if labels.access is None and writer.is_restricted():
                     is_closed = cache(writer.is_restricted_now)
                     labels = labels.anew(kept=writer.readers(lot.uris), is_closed=is_closed)
-                closed = Revoked() if is_other or not known else revoke(writer, lot, labels, known, prefetch)
-                if closed.removed:
-                    known = writer.stamps(lot.uris)
+                revoked = Revoked() if is_other or not stamps else revoke(writer, lot, labels, stamps, prefetch)
+                if revoked.removed:
+                    stamps = writer.stamps(lot.uris)
                 before = writer.schema
                 if fields is not None:
                     writer.declare(fields)
@@ -223,11 +224,11 @@ def keep(
                 renews = wanted.define(writer, lot, prefetch, rebuild=rebuild)
                 wanted.refuse_changed(writer.manifests)
                 if renews:
-                    known = writer.stamps(lot.uris)
+                    stamps = writer.stamps(lot.uris)
                 is_anew = rebuild and made and made != writer.manifests  # what was there is found until all is made
-                batches, beside = None if is_anew else batch, LinkedImages(found, labels)
+                batches, linked_images = None if is_anew else batch, LinkedImages(found, labels)
                 run = SyncRun(
-                    writer, wanted, labels, lot, prefetch, known, progress, batches, retry, closed, beside, run
+                    writer, wanted, labels, lot, prefetch, stamps, progress, batches, retry, revoked, linked_images, run
                 )  # fmt: skip
                 run.run(recount=renews, anew=_anew(made, writer.manifests) if is_anew else (), afresh=afresh)
                 notes = notes_on(writer.declared, writer.metadata()) if writer.declared != before else notes
@@ -263,7 +264,7 @@ def _not_wider(labels: DocumentLabels, there: Mapping[str, tuple[str, ...]]) -> 
 
 def _is_other(
     refuse: Callable[[Mapping[str, Stamp], str], None] | None,
-    known: Mapping[str, Stamp],
+    stamps: Mapping[str, Stamp],
     writer: Staging,
     *,
     rebuild: bool,
@@ -271,7 +272,7 @@ def _is_other(
     """Whether a store holds another folder, which is found until all of this one is there."""
     try:
         if refuse is not None:
-            refuse(known, writer.cursor(FOLDER, ROOT))
+            refuse(stamps, writer.cursor(FOLDER, ROOT))
     except FolderError:
         if not rebuild:
             raise

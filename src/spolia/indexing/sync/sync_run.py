@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from spolia.core.run_context import check_cancelled
 from spolia.errors import DocumentError, MissingExtra
 from spolia.indexing.readers.reader import is_container
-from spolia.indexing.sync.diff import NOT_OPENED, ContainerContents, ContainerResult, SourceDiff, failed
+from spolia.indexing.sync.diff import NOT_OPENED, ContainerContents, ContainerResult, SourceDiff, above, failed
 from spolia.indexing.sync.files import File, FileListing
 from spolia.indexing.sync.groups import Batch, BatchItem, RequestedGroups, behind
 from spolia.indexing.sync.linked_images import LinkedImages
@@ -21,7 +21,7 @@ from spolia.indexing.sync.prefetch import (
     fetched,
 )
 from spolia.indexing.sync.report import DocumentReport, Progress, SyncCounts
-from spolia.indexing.sync.revoke import Revoked, above
+from spolia.indexing.sync.revoke import Revoked
 from spolia.stores.backends.rows import SourceRow, Stamp, Unmade, in_batches
 from spolia.stores.groups.group_build import STAGED_AT_ONCE, complete, embed, make_up, refuse_away
 from spolia.stores.staging import AnyWriter, Staging
@@ -55,18 +55,18 @@ class SyncRun:
         labels: DocumentLabels,
         found: FileListing,
         prefetch: Prefetch,
-        known: Mapping[str, Stamp],
+        stamps: Mapping[str, Stamp],
         progress: Callable[[Progress], None] | None,
         batch: int | None = None,
         retry: bool = True,
-        closed: Revoked = NOTHING,
-        beside: LinkedImages | None = None,
+        revoked: Revoked = NOTHING,
+        linked_images: LinkedImages | None = None,
         before: SyncRun | None = None,
     ) -> None:
         self.writer, self.labels, self.found, self.progress, self.batch = writer, labels, found, progress, batch
         self.tally: SyncCounts = before.tally if before else SyncCounts()
         self.prefetch = prefetch
-        self.retry, self.closed = retry, closed
+        self.retry, self.revoked = retry, revoked
         self.builds = wanted.builds(writer.manifests)
         prefetch.follow(self.builds)
         self.unread: list[Unmade] = before.unread if before else []
@@ -79,11 +79,11 @@ class SyncRun:
             else AccessLists({}, _none)
         )
         self.metadata_diff = MetadataDiff(writer, labels, access_lists, self.pending_batch)
-        self.beside = beside or LinkedImages(found, labels)
-        self.known = SourceDiff(writer, found, known, self.beside, all=self._looks_at_all)
-        for container, parts in self.known.parts.items() if self._looks_at_all else ():
+        self.linked_images = linked_images or LinkedImages(found, labels)
+        self.diff = SourceDiff(writer, found, stamps, self.linked_images, all=self._looks_at_all)
+        for container, parts in self.diff.parts.items() if self._looks_at_all else ():
             for uri in parts:
-                row = self.known.rows[uri]
+                row = self.diff.rows[uri]
                 self.labels.contain(uri, (DocumentReport.of(row.report).within if row.report else "") or container)
         self._changes, self._chunks = 0, self.tally.chunks
         self._published_at = time.monotonic()
@@ -107,19 +107,19 @@ class SyncRun:
             afresh: try all again that could not be read.
         """
         self._open_stale_to_those_who_may_read_it()
-        given_up = self.known.given_up(retry=self.retry, afresh=afresh)
+        given_up = self.diff.given_up(retry=self.retry, afresh=afresh)
         for row in given_up:
             self.tally.fail(row)
         changed = self._changed({row.uri for row in given_up})
         self.tally.total += len(changed)
         self.tally.unchanged += len(self.found.files) - len(changed) + self._parts_left_alone(changed) - len(given_up)
-        self._tell_of_closed({file.uri for file in changed})
+        self._tell_of_revoked({file.uri for file in changed})
         if not self.prefetch.is_first:  # from the other end than the run that is under way, so that the two meet
             changed.reverse()
         for taken in self.prefetch.ahead(self._items(changed), self._is_read):
             self._take(taken)
         self._cut(self.pending_batch)
-        for uri in self.known.gone:
+        for uri in self.diff.gone:
             self._remove(uri)
         self._make_up()
         for document in self.writer.documents() if recount else ():
@@ -129,11 +129,11 @@ class SyncRun:
         self.writer.remember(self.found.source, self.found.cursors)
         self._publish()
 
-    def _tell_of_closed(self, changed: Set[str]) -> None:
+    def _tell_of_revoked(self, changed: Set[str]) -> None:
         """Count and tell what was published before; what is taken for other reasons too is told when its turn comes."""
-        for uri in self.closed.removed:
+        for uri in self.revoked.removed:
             self._tell_of_removed(uri)
-        for uri in sorted(self.closed.relabelled):
+        for uri in sorted(self.revoked.relabelled):
             if changed.isdisjoint((uri, *above(uri))):
                 self.tally.total, self.tally.done = self.tally.total + 1, self.tally.done + 1
                 self.tally.unchanged -= 1
@@ -142,32 +142,32 @@ class SyncRun:
 
     def _open_stale_to_those_who_may_read_it(self) -> None:
         """A source that is not tried again may have other readers by now all the same."""
-        for uri, row in self.known.rows.items() if self.labels.access else ():
-            if row.is_stale and uri not in self.known.gone and not self.metadata_diff.may_stay(row):
+        for uri, row in self.diff.rows.items() if self.labels.access else ():
+            if row.is_stale and uri not in self.diff.gone and not self.metadata_diff.may_stay(row):
                 self.writer.fail(row.but(document=""))
 
     def _changed(self, given_up: set[str]) -> list[File]:
         """Files that are not as they were when they were indexed, or of which the caller says something else now."""
         if self._looks_at_all:
-            for uri in (uri for parts in self.known.parts.values() for uri in parts):
-                if self.known.rows[uri].status == "indexed" and self.metadata_diff.differs(self.known.rows[uri]):
-                    self.known.reopen(uri)
-        if not (self._looks_at_all or self.known.reopened):
-            return [file for uri, file in self.known.unlike.items() if uri not in given_up]
+            for uri in (uri for parts in self.diff.parts.values() for uri in parts):
+                if self.diff.rows[uri].status == "indexed" and self.metadata_diff.differs(self.diff.rows[uri]):
+                    self.diff.reopen(uri)
+        if not (self._looks_at_all or self.diff.reopened):
+            return [file for uri, file in self.diff.unlike.items() if uri not in given_up]
         return [
             file
             for uri, file in self.found.files.items()
-            if uri not in given_up and (uri in self.known.unlike or self._is_to_be_looked_at(uri))
+            if uri not in given_up and (uri in self.diff.unlike or self._is_to_be_looked_at(uri))
         ]
 
     def _is_to_be_looked_at(self, uri: str) -> bool:
         """Whether something is to be done with a file that is as it was."""
-        return uri in self.known.reopened or (self._looks_at_all and self.metadata_diff.differs(self.known.rows[uri]))
+        return uri in self.diff.reopened or (self._looks_at_all and self.metadata_diff.differs(self.diff.rows[uri]))
 
     def _parts_left_alone(self, changed: Sequence[File]) -> int:
         """How much stands in containers that are not opened."""
         opened = {file.uri for file in changed}
-        return sum(len(parts) for container, parts in self.known.parts.items() if container not in opened)
+        return sum(len(parts) for container, parts in self.diff.parts.items() if container not in opened)
 
     def _items(self, files: Iterable[File]) -> Iterator[FetchItem]:
         """Files to take, but those that another run has published meanwhile."""
@@ -177,7 +177,7 @@ class SyncRun:
             yield from (self._item(file) for file in some if file.uri not in changed)
 
     def _item(self, file: File) -> FetchItem:
-        before = self.known.get(file.uri)
+        before = self.diff.get(file.uri)
         return FetchItem(file.uri, file.reader, file.size, lambda: fetched(file, before, self.prefetch.spool))
 
     def _make_up(self) -> None:
@@ -204,8 +204,8 @@ class SyncRun:
 
     def _is_read(self, uri: str, row: SourceRow) -> bool:
         """Whether a source is read, as far as can be told before its turn comes."""
-        before = self.known.get(uri)
-        return not (_is_same(before, row) or (before is None and self.known.is_elsewhere(row.content_hash)))
+        before = self.diff.get(uri)
+        return not (_is_same(before, row) or (before is None and self.diff.is_elsewhere(row.content_hash)))
 
     def _remove(self, uri: str) -> None:
         self.writer.remove(uri)
@@ -231,7 +231,7 @@ class SyncRun:
             depth: number of containers that it stands in.
         """
         check_cancelled()
-        before, contents = self.known.get(taken.uri), contents or ContainerContents(taken.uri)
+        before, contents = self.diff.get(taken.uri), contents or ContainerContents(taken.uri)
         try:
             if within:
                 self.labels.contain(taken.uri, within)
@@ -263,9 +263,9 @@ class SyncRun:
         if not is_container(taken.reader):
             return NOT_OPENED
         row = taken.row
-        known = self.known.fetch(taken.uri) if depth == 1 else ()
-        if _is_same(before, row) and taken.uri not in self.known.reopened:
-            self._leave(self.known.within(taken.uri), contents)
+        stored = self.diff.fetch(taken.uri) if depth == 1 else ()
+        if _is_same(before, row) and taken.uri not in self.diff.reopened:
+            self._leave(self.diff.within(taken.uri), contents)
             return NOT_OPENED
         parts, problem = 0, None
         items = contents.items(taken.reader, taken.bytes, depth, self.found.files.readers, self.prefetch)
@@ -280,7 +280,7 @@ class SyncRun:
             self._leave_unseen(taken.uri, contents)
         if depth == 1:
             self.found.unread.update(contents.unread)
-            if gone := sorted(set(known) - contents.seen):
+            if gone := sorted(set(stored) - contents.seen):
                 self._cut(self.pending_batch)  # what has another name now is not made anew
             for uri in gone:
                 self._remove(uri)
@@ -288,30 +288,30 @@ class SyncRun:
 
     def _leave_unseen(self, container: str, contents: ContainerContents) -> None:
         """Leave what was in a source that cannot be unpacked now, but for what others may read by now."""
-        self.known.fetch(container)
-        unseen = [uri for uri in self.known.within(container) if uri not in contents.seen]
-        closed = {
+        self.diff.fetch(container)
+        unseen = [uri for uri in self.diff.within(container) if uri not in contents.seen]
+        revoked = {
             uri
             for uri in unseen
-            if self.known.rows[uri].document and not self.metadata_diff.may_stay(self.known.rows[uri])
+            if self.diff.rows[uri].document and not self.metadata_diff.may_stay(self.diff.rows[uri])
         }
-        contents.seen.update(closed)
-        for uri in sorted(closed):
+        contents.seen.update(revoked)
+        for uri in sorted(revoked):
             self._remove(uri)
-        self._leave([uri for uri in unseen if uri not in closed], contents)
+        self._leave([uri for uri in unseen if uri not in revoked], contents)
 
     def _leave(self, parts: Iterable[str], contents: ContainerContents) -> None:
         """Leave what is in a source as it is."""
         for uri in parts:
             contents.seen.add(uri)
-            if (row := self.known.rows[uri]).status == "failed":
+            if (row := self.diff.rows[uri]).status == "failed":
                 self.tally.fail(row)
             else:
                 self._count_same(uri)
 
     def _count_same(self, uri: str) -> str:
         """Count a source that holds what it held, unless for other readers by now; what became of it."""
-        if uri in self.closed.relabelled:
+        if uri in self.revoked.relabelled:
             self.tally.count(uri, "changed")
             return "changed"
         self.tally.count(uri, "unchanged")
@@ -338,18 +338,18 @@ class SyncRun:
                 reading = prepared.reading if opened is NOT_OPENED else opened.on(prepared.reading)
             except (DocumentError, MissingExtra) as error:
                 raise Unreadable(row, str(error), error) from error
-            beside = self.beside.seen_by(reading) if reading.beside else ()
+            seen = self.linked_images.seen_by(reading) if reading.beside else ()
             pieces = {} if reading.beside else prepared.pieces  # they may see the pictures
-            reading = self.beside.on(reading) if reading.beside else reading
+            reading = self.linked_images.on(reading) if reading.beside else reading
             reading = reading.but(document=self.metadata_diff.on(reading.document, before))
             self.metadata_diff.access_lists.add(reading.document)
-            self.pending_batch.add(BatchItem(reading, row, before is None, pieces, opened.parts, within, beside))
+            self.pending_batch.add(BatchItem(reading, row, before is None, pieces, opened.parts, within, seen))
             return
         self._done(taken.uri, change)
 
     def _moved_from(self, taken: FetchedItem, within: str) -> SourceRow | None:
         """The source that is gone and held the same, read and described in the same way; it gets the new readers."""
-        for old in self.known.gone_with(taken.row.content_hash):
+        for old in self.diff.gone_with(taken.row.content_hash):
             if old.reader != taken.row.reader:
                 continue
             if not (
@@ -359,7 +359,7 @@ class SyncRun:
             report = DocumentReport.of(old.report) if old.report else None
             if report is not None and report.beside:
                 continue  # other pictures stand beside it there
-            del self.known.gone[old.uri]
+            del self.diff.gone[old.uri]
             return old if report is None or report.within == within else old.but(report=report.but(within=within).json)
         return None
 
@@ -374,7 +374,7 @@ class SyncRun:
 
     def _fail(self, failure: Unreadable, reader: str, within: str) -> None:
         """Note why a source could not be read, and how often it was tried. Its last good version stays."""
-        before, row = self.known.get(failure.row.uri), failure.row.but(document="")
+        before, row = self.diff.get(failure.row.uri), failure.row.but(document="")
         if before is not None and self.metadata_diff.may_stay(before):
             row = row.but(document=before.document, report=before.report)
         row = failed(row, failure.reason, failure.cause, before, reader)
