@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from spolia import Answer, Loop, Operator, Query, Ranking, Reader, Retriever, State, step
-from spolia.core.combinators import Get
+from spolia.core import Get
 from spolia.models import Ask, LanguageModel, Role, Text
 
 PROMPT = """Answer the question step by step, from the passages. You are shown your thoughts so far.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from spolia.cli.group_names import refuse_unknown
-from spolia.cli.store_options import MAIN
+from spolia.cli.options import MAIN
 from spolia.cli.user_modules import own
 from spolia.core.operator import Operator
 from spolia.core.wiring import fits, name_of

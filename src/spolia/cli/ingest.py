@@ -16,9 +16,9 @@ from typing import Any, TypeAlias
 
 from spolia.cli.destinations import tell_of_groups
 from spolia.cli.metadata import fields_of
-from spolia.cli.options import written
+from spolia.cli.options import MAIN, written
 from spolia.cli.screen import Screen
-from spolia.cli.store_options import MAIN, StoreOptions
+from spolia.cli.store_options import StoreOptions
 from spolia.cli.user_modules import own
 from spolia.errors import ManifestMismatch, MissingExtra, QueryError, WeightsError
 from spolia.flow_files.built_in import covers

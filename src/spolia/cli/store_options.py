@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from spolia.models.onnx.minilm import MiniLM
     from spolia.stores.definition import Definition
 
-MAIN = "chunk"
-"""The group that every store has."""
-
 
 @dataclass(frozen=True)
 class StoreOptions:
