@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 
 from spolia.types import Usage, Value
 
+NO_COST = Usage()
+
 
 @dataclass(frozen=True)
 class Budget(Value):
@@ -56,3 +58,27 @@ class Limiter:
         why = self.budget.refuses(self.spent + self.held, wanted, optional=optional)
         self.refused |= bool(why)
         return f"The budget of {self.where} is spent: {why}. Raise it, or ask for less." if why else ""
+
+
+class UsageReservation:
+    """What a reservation will be charged."""
+
+    __slots__ = ("spent",)
+
+    def __init__(self, spent: Usage) -> None:
+        self.spent = spent
+
+    def settle(self, usage: Usage) -> None:
+        self.spent = usage
+
+
+def split(usage: Usage, n: int) -> list[Usage]:
+    """A cost in n whole parts that add up to it."""
+    names = ("calls", "input_tokens", "output_tokens", "embedded")
+    return [
+        Usage(
+            **{name: getattr(usage, name) // n + (row < getattr(usage, name) % n) for name in names},
+            cost_usd=usage.cost_usd / n,
+        )
+        for row in range(n)
+    ]

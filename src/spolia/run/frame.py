@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from spolia.core.operator import Operator, located, parts_of
 from spolia.core.run_context import Began, Emitted, Event, Reservation, Retracted, attempt, current_context
-from spolia.errors import Cancelled
-from spolia.run.budget import Limiter
-from spolia.run.costs import FREE, Costs
+from spolia.errors import BudgetSpent, Cancelled
+from spolia.run.budget import NO_COST, Budget, Limiter, UsageReservation, split
 from spolia.run.recall import shared
 from spolia.run.stream import Scope, Sink, streamed
 from spolia.run.window import window
@@ -34,16 +33,19 @@ _opening: ContextVar[frozenset[object]] = ContextVar("opening", default=frozense
 """What is being opened to be pinned, as those see it who take part in that, in whatever thread."""
 
 
-class Frame(Costs):
+class Frame:
     """The run context of one step; implements `spolia.core.run_context.RunContext`."""
 
     __slots__ = (
-        "account", "claimed", "emitted", "error", "final", "found", "from_cache", "keeping", "lane", "notes", "op",
-        "remarks", "scope", "searched", "sink", "span", "undeclared",
+        "account", "claimed", "emitted", "error", "final", "found", "from_cache", "keeping", "lane", "limiters",
+        "logical", "notes", "op", "optional", "parent", "remarks", "rows", "run", "scope", "searched", "sink", "span",
+        "spent", "undeclared",
     )  # fmt: skip
     claimed: bytes
-    parent: Frame | None
+    limiters: tuple[Limiter, ...]
+    logical: Usage | None
     rows: Sequence[Frame] | None
+    spent: Usage | None
 
     def __init__(self, run: Run, parent: Frame | None, op: Operator[Any, Any] | None) -> None:
         self.run, self.parent, self.op = run, parent, op
@@ -163,7 +165,7 @@ class Frame(Costs):
             return
         if self.account is not None and self.lane is self and not self.account.number:
             self.account.number = self.span
-        used = self.logical or FREE
+        used = self.logical or NO_COST
         notes = json.dumps([*(self.notes or ()), *(self.remarks or ())]) if self.notes or self.remarks else ""
         journal.record((
             self.run.id, self.span, 0 if parent is None else parent.span, self.lane.span, _type_id(type(op)),
@@ -312,19 +314,78 @@ class Frame(Costs):
         self._undeclare("the filter of the run", lambda op: any(one.scoped for one in op.resources))
         return self.run.filter
 
-    # What a cached step depends on.
+    # Costs. A frame with `rows` stands for a whole batch, whose rows pay.
+
+    @contextmanager
+    def limited(self, max_calls: int) -> Iterator[None]:
+        limiter = Limiter(Budget(calls=max_calls, forced=NO_COST), "this Guard")
+        limited = (self,) if self.rows is None else self.rows
+        for frame in limited:
+            frame.limiters += (limiter,)
+        try:
+            yield
+        finally:
+            for frame in limited:
+                frame.limiters = tuple(other for other in frame.limiters if other is not limiter)
 
     @contextmanager
     def reserve(self, usage: Usage, row: int | None) -> Iterator[Reservation]:
         if usage.calls:  # of a model that does not tell
             self._undeclare("a language model", _names_a_model)
-        with super().reserve(usage, row) as held:
+        frame = self._of(row)
+        with self.run.lock:
+            shares = frame.shares(usage)
+            for limiter, share in shares.items():
+                if why := limiter.refuses(share, optional=self.optional):
+                    raise BudgetSpent(why)
+            for limiter, share in shares.items():
+                limiter.held += share
+        held = UsageReservation(Usage(calls=usage.calls))
+        try:
             yield held
+        finally:
+            with self.run.lock:  # in one go, or another call finds the room that this one has used
+                for limiter, share in shares.items():
+                    limiter.held -= share
+                frame.charge(held.spent, None)
 
     def charge(self, usage: Usage, row: int | None) -> None:
         if usage.embedded and not _opening.get():  # likewise
             self._undeclare("an embedder or scorer", _names_a_model)
-        super().charge(usage, row)
+        frame = self._of(row)
+        with self.run.lock:
+            for limiter, share in frame.shares(usage).items():
+                limiter.spent += share
+            frame.add(usage, usage)
+
+    def shares(self, usage: Usage) -> dict[Limiter, Usage]:
+        """What each budget would bear of a cost; that of a whole batch is split among its rows."""
+        if self.rows is None:
+            return dict.fromkeys(self.limiters, usage)
+        found: dict[Limiter, Usage] = {}
+        for row, part in zip(self.rows, split(usage, len(self.rows)), strict=True):
+            if part != NO_COST:
+                for limiter, share in row.shares(part).items():
+                    found[limiter] = found[limiter] + share if limiter in found else share
+        return found
+
+    def add(self, logical: Usage, spent: Usage) -> None:
+        """Let a cost climb to the root. The caller holds the lock."""
+        frame: Frame | None = self
+        while frame is not None:
+            if frame.rows is not None:
+                n = len(frame.rows)
+                for row, part, real in zip(frame.rows, split(logical, n), split(spent, n), strict=True):
+                    row.add(part, real)
+                return
+            frame.logical = logical if frame.logical is None else frame.logical + logical
+            frame.spent = spent if frame.spent is None else frame.spent + spent
+            frame = frame.parent
+
+    def _of(self, row: int | None) -> Frame:
+        return self if row is None or self.rows is None else self.rows[row]
+
+    # What a cached step depends on.
 
     def reach(self, address: Addressed) -> None:
         if self.keeping and not _opening.get():
