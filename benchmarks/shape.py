@@ -90,13 +90,18 @@ def _within(module: str, package: str) -> bool:
 
 
 def duplicate_classes(modules: Trees) -> dict[str, list[str]]:
-    """Names of public classes that several modules define."""
-    found = defaultdict(list)
+    """Names of public classes that several modules bind at their top: to a class, a type or another value."""
+    found, classes = defaultdict(list), set[str]()
     for name, tree in modules.items():
         for node in tree.body:
+            targets = getattr(node, "targets", [getattr(node, "target", None)])
+            bound = {target.id for target in targets if isinstance(target, ast.Name)}
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                found[node.name].append(name)
-    return {name: homes for name, homes in found.items() if len(homes) > 1}
+                classes.add(node.name)
+                bound = {node.name}
+            for one in bound:
+                found[one].append(name)
+    return {name: homes for name, homes in found.items() if name in classes and len(homes) > 1}
 
 
 def cycles(modules: Trees) -> int:

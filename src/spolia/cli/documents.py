@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from spolia.types import Document
 
 
-Unmade = Mapping[str, Mapping[str, str]]
+MissingGroups = Mapping[str, Mapping[str, str]]
 """Why groups could not be made, by document and group."""
 LAST = 2**62
 """No node has a higher number."""
@@ -91,14 +91,14 @@ def one_held(snapshot: Snapshot, name: str, access: Sequence[str] | None = None)
     return _held(source, document, len(document.text) if document else 0, _unmade(snapshot))
 
 
-def _held(source: SourceRow, document: Document | None, characters: int, unmade: Unmade) -> StoredSource:
+def _held(source: SourceRow, document: Document | None, characters: int, unmade: MissingGroups) -> StoredSource:
     from spolia.indexing.sync.report import DocumentReport
 
     report = DocumentReport.of(source.report) if source.report else None
     return StoredSource(source, document, characters, report, unmade.get(source.document, {}))
 
 
-def _unmade(snapshot: Snapshot) -> Unmade:
+def _unmade(snapshot: Snapshot) -> MissingGroups:
     found: dict[str, dict[str, str]] = {}
     for lack in snapshot.unmade():
         found.setdefault(lack.document, {})[lack.group] = lack.reason

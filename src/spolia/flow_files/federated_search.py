@@ -16,7 +16,7 @@ from spolia.retrieval.learned_sparse import LearnedSparse
 from spolia.stores.corpus import Corpus, NodeGroup, refuse_no_group
 from spolia.types import Filter, Query, Ranking
 
-Fusion: TypeAlias = Operator[Sequence[Ranking], Ranking]
+AnyFusion: TypeAlias = Operator[Sequence[Ranking], Ranking]
 Model: TypeAlias = Embedder | SparseEmbedder
 Arm: TypeAlias = BM25 | Dense | LearnedSparse
 
@@ -28,7 +28,7 @@ def across(
     *,
     at_least: float | Mapping[str, float] | None = None,
     filter: Filter | None = None,
-    fusion: Fusion | None = None,
+    fusion: AnyFusion | None = None,
 ) -> Operator[Query, Ranking]:
     """Every group searched by every embedder, each with a ranking and a cut-off of its own, fused to one of `top_k`.
 

@@ -14,10 +14,10 @@ from spolia.core.registry import Catalogue
 from spolia.errors import CodecError
 from spolia.types import Value
 
-Schema = dict[str, Any]
+JsonSchema = dict[str, Any]
 
 NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
-USE: Schema = {
+USE: JsonSchema = {
     "type": "object",
     "description": "Something given to load, by its name.",
     "properties": {"use": {"type": "string"}},
@@ -28,7 +28,7 @@ ANY = {"$ref": "#/$defs/anything"}
 OPERATOR = {"$ref": "#/$defs/operator"}
 
 
-def schema(known: Catalogue | None = None) -> Schema:
+def schema(known: Catalogue | None = None) -> JsonSchema:
     """The JSON schema (draft 2020-12) of files that hold flows of the known operators.
 
     >>> schema()["$defs"]["operator.Samples"]["properties"]["Samples"]["required"]
@@ -62,9 +62,9 @@ class Definitions:
 
     def __init__(self, known: Catalogue) -> None:
         self.known = dict(known)  # looked up once: to list what is installed takes milliseconds
-        self.found: dict[str, Schema] = {}
+        self.found: dict[str, JsonSchema] = {}
 
-    def tagged(self, cls: type, kind: str) -> Schema:
+    def tagged(self, cls: type, kind: str) -> JsonSchema:
         """A reference to `{Name: fields}` of a class."""
         plan = plan_of(cls)
         name = f"{kind}.{plan.id}".replace(":", ".")
@@ -79,7 +79,7 @@ class Definitions:
             }
         return {"$ref": f"#/$defs/{name}"}
 
-    def fields(self, plan: ClassPlan) -> Schema:
+    def fields(self, plan: ClassPlan) -> JsonSchema:
         """The fields of a class; as a list too where positional arguments fill one."""
         described = arguments(plan.cls)
         held = {
@@ -90,7 +90,7 @@ class Definitions:
         }
         return {"anyOf": [self.of(plan.by_name[plan.variadic].shape), held]} if plan.variadic else held
 
-    def field(self, place: FieldPlace, described: dict[str, str]) -> Schema:
+    def field(self, place: FieldPlace, described: dict[str, str]) -> JsonSchema:
         found = dict(self.of(place.shape))
         kind: Any = type(place.default)
         if issubclass(kind, Value) and (held := plan_of(kind)).required:
@@ -101,7 +101,7 @@ class Definitions:
             found["default"] = place.default
         return found
 
-    def of(self, shape: Shape) -> Schema:
+    def of(self, shape: Shape) -> JsonSchema:
         if isinstance(shape, Scalars):
             names = sorted({NAMES[kind] for kind in shape.kinds})
             return {"type": names[0] if len(names) == 1 else names}
@@ -131,9 +131,9 @@ class Definitions:
             return self.thing(shape)
         return dict(ANY)
 
-    def thing(self, shape: Thing) -> Schema:
+    def thing(self, shape: Thing) -> JsonSchema:
         """A value or an address: given by name, or written out with or without its class."""
-        options: list[Schema] = [USE]
+        options: list[JsonSchema] = [USE]
         written: list[type] = []
         for cls in self.known.values():
             if isinstance(cls, type) and not issubclass(cls, Operator) and self._may_stand(cls, shape):
@@ -145,7 +145,7 @@ class Definitions:
         bare = sorted({plan_of(cls).id for cls in named})
         return {"anyOf": [*options, {"enum": bare}] if bare else options}
 
-    def fields_of(self, cls: type) -> Schema:
+    def fields_of(self, cls: type) -> JsonSchema:
         """A reference to the fields of a class."""
         name = f"fields.{plan_of(cls).id}".replace(":", ".")
         if name not in self.found:

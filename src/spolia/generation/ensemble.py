@@ -45,7 +45,7 @@ def _finite(score: float) -> float:
     return max(-half, min(half, score))
 
 
-Reply = tuple[Answer, float]
+WeightedAnswer = tuple[Answer, float]
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class AnswerEnsemble(Prompted, Operator[Ranking, Answer]):
     def calls(self, rows: int | None = None, /) -> int | None:
         return self.max_passages
 
-    def _reply(self, one: Ranking) -> Reply:
+    def _reply(self, one: Ranking) -> WeightedAnswer:
         """The answer from one passage, and exp(mean ln p) of its tokens."""
         reader = Reader(self.llm, self.prompt, 1, self.max_characters, self.max_tokens, abstention=self.abstention)
         generation = Generate(self.llm, self.max_tokens, logprobs=True)(reader.prompted(one))

@@ -12,7 +12,7 @@ from spolia.errors import ModelError
 
 TermOffsets = npt.NDArray[np.int64]
 Terms = npt.NDArray[np.int32]
-Weights = npt.NDArray[np.float32]
+TermWeights = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class SparseRows:
 
     offsets: TermOffsets
     terms: Terms
-    weights: Weights
+    weights: TermWeights
 
     def __post_init__(self) -> None:
         ends, entries = self.offsets, len(self.terms)
@@ -80,7 +80,7 @@ class SparseRows:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def row(self, at: int) -> tuple[Terms, Weights]:
+    def row(self, at: int) -> tuple[Terms, TermWeights]:
         """Terms and weights of one row."""
         entries = slice(int(self.offsets[at]), int(self.offsets[at + 1]))
         return self.terms[entries], self.weights[entries]

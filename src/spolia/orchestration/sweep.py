@@ -8,7 +8,7 @@ from spolia.core.sweepable import Sweepable, Swept
 from spolia.errors import WiringError
 from spolia.types import Ranking
 
-Steps = Sequence[Operator[Any, Any]]
+Operators = Sequence[Operator[Any, Any]]
 
 
 def sweep(values: Iterable[Any], variants: Sequence[Operator[Any, Ranking]]) -> Iterator[list[Swept]]:
@@ -44,7 +44,7 @@ def sweep(values: Iterable[Any], variants: Sequence[Operator[Any, Ranking]]) -> 
         yield swept(value)
 
 
-def _swept(chains: Sequence[Steps]) -> Callable[[Any], list[Swept]]:
+def _swept(chains: Sequence[Operators]) -> Callable[[Any], list[Swept]]:
     """A function that tells what each chain gives for a value."""
     rows: dict[bytes, list[int]] = {}
     for row, steps in enumerate(chains):
@@ -68,7 +68,7 @@ def _sweeps(op: Operator[Any, Any]) -> TypeGuard[Sweepable]:
     return isinstance(op, Sweepable) and "together" in written
 
 
-def _part(chains: Sequence[Steps], several: Sequence[list[int]]) -> Callable[[Any], Iterator[tuple[int, Swept]]]:
+def _part(chains: Sequence[Operators], several: Sequence[list[int]]) -> Callable[[Any], Iterator[tuple[int, Swept]]]:
     """The chains whose first steps are computed together; those of each list have the same first step."""
     firsts = [chains[rows[0]][0] for rows in several]
     ended = [[row for row in rows if len(chains[row]) == 1] for rows in several]

@@ -15,13 +15,13 @@ from spolia.types import Failure, Filter, Usage, digest_of
 if TYPE_CHECKING:
     from spolia.run.frame import Frame
 
-Step = Operator[Any, Any]
-Compute = Callable[["Frame", Step, Any], Any]
-ComputeRows = Callable[["Frame", Step, Sequence[Any], Sequence["Frame"]], list[Any]]
+AnyOperator = Operator[Any, Any]
+Compute = Callable[["Frame", AnyOperator, Any], Any]
+ComputeRows = Callable[["Frame", AnyOperator, Sequence[Any], Sequence["Frame"]], list[Any]]
 
 
 def key_of(
-    op: Step, value: Any, principals: frozenset[str], narrowing: Filter | None, needs_fingerprint: bool = True
+    op: AnyOperator, value: Any, principals: frozenset[str], narrowing: Filter | None, needs_fingerprint: bool = True
 ) -> bytes | None:
     """What a result depends on: operator, code, resources as they are, who asks, what is read. None: do not cache."""
     parts = [op.digest + op.user_code]
@@ -36,7 +36,7 @@ def key_of(
     return hashlib.blake2b(b"\0".join(parts), digest_size=16).digest()
 
 
-def shared(frame: Frame, op: Step, value: Any) -> Any:
+def shared(frame: Frame, op: AnyOperator, value: Any) -> Any:
     """The result of a step: that of an equal step of this run if the run shares, else kept or computed.
 
     Inside a step that is kept for other runs nothing is shared: what it reaches has to be seen.
@@ -47,7 +47,7 @@ def shared(frame: Frame, op: Step, value: Any) -> Any:
     return _recalled(results, frame, op, value, kept)
 
 
-def kept(frame: Frame, op: Step, value: Any) -> Any:
+def kept(frame: Frame, op: AnyOperator, value: Any) -> Any:
     """The result of a step: from the cache if it costs, else computed."""
     cache = frame.run.cache
     return (
@@ -55,13 +55,13 @@ def kept(frame: Frame, op: Step, value: Any) -> Any:
     )
 
 
-def _applied(frame: Frame, op: Step, value: Any) -> Any:
+def _applied(frame: Frame, op: AnyOperator, value: Any) -> Any:
     next(frame.run.executed[type(op)])
     found = op.apply(value)
     return found if isinstance(found, op.classes) else op.refused(found)
 
 
-def _recalled(cache: Cache, frame: Frame, op: Step, value: Any, compute: Compute) -> Any:
+def _recalled(cache: Cache, frame: Frame, op: AnyOperator, value: Any, compute: Compute) -> Any:
     """What is held, or computed and held; of equal steps at the same time only one is computed."""
     key = _key(cache, frame, op, value)
     if key is None:
@@ -84,7 +84,7 @@ def _is_inside(frame: Frame, key: bytes) -> bool:
     return above is not None
 
 
-def _key(cache: Cache, frame: Frame, op: Step, value: Any) -> bytes | None:
+def _key(cache: Cache, frame: Frame, op: AnyOperator, value: Any) -> bytes | None:
     try:
         return key_of(op, value, frame.run.principals, frame.run.filter, cache.needs_fingerprint)
     except TypeError as error:  # no content hash
@@ -92,7 +92,7 @@ def _key(cache: Cache, frame: Frame, op: Step, value: Any) -> bytes | None:
         return None
 
 
-def _computed(cache: Cache, key: bytes, frame: Frame, op: Step, value: Any, compute: Compute) -> Any:
+def _computed(cache: Cache, key: bytes, frame: Frame, op: AnyOperator, value: Any, compute: Compute) -> Any:
     frame.claimed = key
     try:
         entry = cache.get(key)  # somebody may have put it between our look and our claim
@@ -114,7 +114,7 @@ def _open(cache: Cache, frame: Frame) -> None:
         frame.keeping = True
 
 
-def _keep(cache: Cache, key: bytes, frame: Frame, op: Step, value: Any, out: Any) -> None:
+def _keep(cache: Cache, key: bytes, frame: Frame, op: AnyOperator, value: Any, out: Any) -> None:
     """Keep a result, unless it is degraded, failed, or what it was made from is not declared or has moved meanwhile."""
     if frame.notes is not None or _failed(out) or _key(cache, frame, op, value) != key:
         return
@@ -133,7 +133,7 @@ def _failed(out: Any) -> bool:
     return isinstance(out, Failure) or (isinstance(out, tuple) and any(map(_failed, out)))
 
 
-def _taken(entry: CacheEntry, frame: Frame, op: Step, value: Any, compute: Compute) -> Any:
+def _taken(entry: CacheEntry, frame: Frame, op: AnyOperator, value: Any, compute: Compute) -> Any:
     try:
         out = entry.result(op, value)
     except CodecError:
@@ -157,7 +157,7 @@ class CachedRows:
         self,
         cache: Cache,
         around: Frame,
-        op: Step,
+        op: AnyOperator,
         values: Sequence[Any],
         frames: Sequence[Frame],
         compute: ComputeRows,
@@ -209,7 +209,7 @@ class CachedRows:
             self.results[row] = _taken(entry, self.frames[row], self.op, self.values[row], self._alone)
         return True
 
-    def _alone(self, frame: Frame, op: Step, value: Any) -> Any:
+    def _alone(self, frame: Frame, op: AnyOperator, value: Any) -> Any:
         """Compute one row."""
         return self.compute(self.around, op, [value], [frame])[0]
 

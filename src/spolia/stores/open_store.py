@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from spolia.stores.snapshot.records import DocumentMetadata, Records
     from spolia.stores.snapshot.snapshot import Snapshot
     from spolia.stores.vectors.placement import VectorPlaces
-    from spolia.stores.vectors.search import VectorSearch
+    from spolia.stores.vectors.search import DenseSearch
     from spolia.stores.vectors.sparse import SparseSearch
 
 
@@ -206,7 +206,7 @@ class OpenIndexes:
     def vectors(self, group: str, embedder: str) -> Any:
         """What searches the vectors of a group."""
         key = (group, embedder)
-        found: VectorSearch | SparseSearch | None = self._indexes.get(key)
+        found: DenseSearch | SparseSearch | None = self._indexes.get(key)
         if found is None:
             self._snapshot.manifest(group)
             found = self._indexes[key] = self._snapshot.opened.store.vector_search(self._snapshot, group, embedder)

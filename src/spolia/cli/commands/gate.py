@@ -23,7 +23,7 @@ RULE = (
     "shown to be worse."
 )
 Flow = Annotated[str | None, argument("FLOW", f"{FLOWS} By default that of the baseline.")]
-File = Annotated[Path, option("--baseline FILE", "The baseline, kept beside the code.")]
+BaselineFile = Annotated[Path, option("--baseline FILE", "The baseline, kept beside the code.")]
 Data = Annotated[Path | None, option("--data DIR", f"{DATA} By default that of the baseline.")]
 Tolerances = Annotated[
     list[str] | None,
@@ -33,19 +33,19 @@ Tolerances = Annotated[
         "elsewhere a twentieth of what it was. MEASURE=NUMBER for one of them; repeat it.",
     ),
 ]
-Written = Annotated[list[Path] | None, option("--report FILE", "Write a report: .md or .json; repeat it.")]
+ReportFiles = Annotated[list[Path] | None, option("--report FILE", "Write a report: .md or .json; repeat it.")]
 
 
 def gate(
     given: MeasuringOptions,
-    baseline: File,
+    baseline: BaselineFile,
     flow: Flow = None,
     data: Data = None,
     write: Annotated[bool, option("--write", "Write the baseline from the flow as it is now.")] = False,
     measures: Annotated[str, option("--measures LIST", f"With --write. {WHAT}")] = "",
     tolerance: Tolerances = None,
     rule: Annotated[str, option("--rule NAME", RULE)] = "",
-    report: Written = None,
+    report: ReportFiles = None,
     overlap: Annotated[bool, option("--overlap", "With --write: allow questions that flows were chosen by.")] = False,
 ) -> Exit:
     """Ask a flow the questions of a baseline again, and say whether it has become worse, on which questions, and why.

@@ -14,8 +14,8 @@ from typing import Any
 from spolia.core.fingerprint.definition import definition_digest
 from spolia.core.fingerprint.packages import is_own, version
 from spolia.core.fingerprint.written import (
-    Chain,
     Import,
+    NameChain,
     Named,
     beside_functions,
     changed,
@@ -170,7 +170,7 @@ class _Reading:
         found = self._resolved(names, named.chains, named.state)
         return found, [self._imported(names, one) for one in sorted(named.imports)]
 
-    def _resolved(self, names: Mapping[str, Any], chains: Iterable[Chain], state: set[str]) -> Told:
+    def _resolved(self, names: Mapping[str, Any], chains: Iterable[NameChain], state: set[str]) -> Told:
         """What names stand for, but for what code changes itself, and what says where it is."""
         there = [chain for chain in sorted(chains) if chain[0] in names]
         return [
@@ -179,7 +179,7 @@ class _Reading:
             if chain[0] not in state and not chain[0].startswith("__")
         ]
 
-    def _value(self, value: Any, attributes: Chain) -> Told:
+    def _value(self, value: Any, attributes: NameChain) -> Told:
         for name in attributes:
             if isinstance(value, (list, dict, set)) and name in FILLING:
                 return ""

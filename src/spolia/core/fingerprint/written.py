@@ -10,9 +10,9 @@ from threading import RLock
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-Chain = tuple[str, ...]
+NameChain = tuple[str, ...]
 """A name, and the attributes that are taken of what it stands for."""
-Import = tuple[int, str, Chain]
+Import = tuple[int, str, NameChain]
 """Of how many levels up, which module, and which names of it; none for the module itself."""
 parsing = RLock()
 """Python 3.11 raises SystemError where two threads parse at the same time."""
@@ -58,13 +58,13 @@ def compiled(code: CodeType) -> tuple[object, ...]:
 class Named:
     """What code names: globals with the attributes taken of them, its own imports, and globals that it binds."""
 
-    chains: set[Chain] = field(default_factory=set)
+    chains: set[NameChain] = field(default_factory=set)
     imports: set[Import] = field(default_factory=set)
     state: set[str] = field(default_factory=set)
 
     def read(self, code: CodeType) -> "Named":
         """Put down what a piece of code names, and the functions in it; returns itself."""
-        chain: Chain = ()
+        chain: NameChain = ()
         consts: list[Any] = []
         for step in dis.get_instructions(code):  # the last one returns, so that every chain comes to its end
             name, value = step.opname, step.argval
@@ -92,9 +92,9 @@ def changed(tree: ast.AST | None) -> set[str]:
     return {node.value.id for node in found if isinstance(node.value, ast.Name) and not isinstance(node.ctx, ast.Load)}
 
 
-def beside_functions(tree: ast.AST | None) -> set[Chain]:
+def beside_functions(tree: ast.AST | None) -> set[NameChain]:
     """What a class names outside of its functions: bases, defaults of fields, decorators."""
-    waiting, found = [tree] if tree is not None else [], set[Chain]()
+    waiting, found = [tree] if tree is not None else [], set[NameChain]()
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.Name):

@@ -14,7 +14,7 @@ from spolia.evaluation.statistics.significance import CORRECTIONS
 from spolia.evaluation.statistics.totals import Totals
 from spolia.types import Value, kept
 
-Column = Sequence[Seen | None]
+MeasureColumn = Sequence[Seen | None]
 
 
 class Estimates:
@@ -22,7 +22,7 @@ class Estimates:
     each pair of flows that it is in.
     """
 
-    def __init__(self, measure: SetMeasure, columns: Sequence[Column], seed: int) -> None:
+    def __init__(self, measure: SetMeasure, columns: Sequence[MeasureColumn], seed: int) -> None:
         self.measure, self.columns, self.seed = measure, columns, seed
         self.single = isinstance(measure, Measure | CostMeasure)
 

@@ -10,17 +10,17 @@ from spolia.errors import DataError
 from spolia.evaluation.experiment.flows import code_of, reads
 from spolia.evaluation.experiment.gold_locations import GoldLocations, document_of
 from spolia.evaluation.experiment.score_table import Cell
-from spolia.evaluation.gate.signature import KnownDocument, Signature
+from spolia.evaluation.gate.signature import FlowSignature, KnownDocument
 from spolia.evaluation.measures.costs import shown
 from spolia.evaluation.measures.measure import Seen, SetMeasure
 from spolia.evaluation.measures.quote_places import GoldPlace, QuoteCoverage
 from spolia.types import Answer, Failure, Gold, Hit, Item, Quote, Value, digest_of
 
-Steps: TypeAlias = tuple[tuple[int, float], ...]
+RankSteps: TypeAlias = tuple[tuple[int, float], ...]
 """Ranks at which more of it was seen, each with the share of its characters that was seen so far."""
 
 
-def best_steps(places: Iterable[Gold], found: Sequence[GoldPlace]) -> Steps:
+def best_steps(places: Iterable[Gold], found: Sequence[GoldPlace]) -> RankSteps:
     """How a passage is seen that stands at several places: at the one of which most is seen, and first.
 
     >>> from spolia.types import Span
@@ -44,7 +44,7 @@ def _steps(gold: Gold, found: Sequence[GoldPlace]) -> Iterator[tuple[int, float]
                 return
 
 
-def in_words(steps: Steps) -> str:
+def in_words(steps: RankSteps) -> str:
     """In words.
 
     >>> in_words(()), in_words(((3, 1.0),)), in_words(((1, 0.4),)), in_words(((1, 0.4), (5, 0.7), (9, 1.0)))
@@ -89,7 +89,7 @@ class BaselineQuestion(Value):
     found: tuple[tuple[str, int, int], ...] = ()
     order: str = ""
     about: tuple[str, ...] = ()
-    gold: Mapping[str, Steps] = field(default_factory=dict)
+    gold: Mapping[str, RankSteps] = field(default_factory=dict)
     answer: str = ""
     answered: str = ""
     failure: str = ""
@@ -174,7 +174,7 @@ class Baseline(Value):
     data: str
     flow: str
     measures: Mapping[str, str]
-    signature: Signature
+    signature: FlowSignature
     documents: Mapping[str, KnownDocument]
     questions: tuple[BaselineQuestion, ...]
     command: Mapping[str, str | list[str]] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from spolia.run import Run
 from spolia.stores.manifest import Manifest
 from spolia.types import Value
 
-Signature: TypeAlias = Mapping[str, Mapping[str, Any]]
+FlowSignature: TypeAlias = Mapping[str, Mapping[str, Any]]
 """By kind (`documents`, `chunks`, `index`, `flow`, …) what there is of it, as plain data."""
 
 
@@ -97,7 +97,7 @@ class SearchedGroups(Value):
         return _hash(*(f"{name} {self.documents[name].cuts!r}" for name in sorted(self.documents)))
 
 
-def signature(flow: Flow, held: SearchedGroups, run: Run) -> Signature:
+def signature(flow: Flow, held: SearchedGroups, run: Run) -> FlowSignature:
     """What a flow's results depend on. Where its stores are is no part of it: the same on every machine."""
     made, searched = {}, {}
     for name, (manifest, _, _) in held.groups.items():

@@ -13,8 +13,6 @@ from spolia.indexing.splitters.windows import sentence_spans
 from spolia.models.protocols import Embedder
 from spolia.stores.definition import Part, Piece, Pieces, Splitter
 
-Span: TypeAlias = tuple[int, int]
-
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt

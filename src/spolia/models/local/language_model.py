@@ -70,7 +70,7 @@ UNFINISHED = "\ufffd"
 """What a tokenizer writes for a part of a character."""
 
 
-class Pieces:
+class ReplyPieces:
     """Takes tokens, and knows the text up to each.
 
     Args:
@@ -163,7 +163,7 @@ class LocalModel(Local):
         """The reply to a prompt."""
         ids = self._ids(prompt)
         opened, chances, finish_reason = self.opened(), list[float](), "length"
-        pieces = Pieces(opened.tokenizer, stop)
+        pieces = ReplyPieces(opened.tokenizer, stop)
         most = min(max_tokens, self.window - len(ids))
         with reserve(Usage(calls=1, input_tokens=len(ids), output_tokens=most)) as held:
             for token, logprob in self._tokens(opened, ids, prompt.sample, temperature, most):

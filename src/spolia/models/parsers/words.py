@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from spolia.errors import WiringError
 from spolia.models.parsers.parser import Parser, plain
 
-Choice = TypeVar("Choice")
+Label = TypeVar("Label")
 
 _LABEL = (
     r"(?:answer(?: type)?|label|verdict|judge?ment|decision|conclusion|result|output|category|class(?:ification)?|type|"
@@ -27,7 +27,7 @@ _NEGATED = re.compile(
 )
 
 
-class Words(Generic[Choice]):
+class Words(Generic[Label]):
     """Ways to write each choice.
 
     Args:
@@ -36,7 +36,7 @@ class Words(Generic[Choice]):
         ends: whether they begin and end where words do; not in scripts that write no blanks between them.
     """
 
-    def __init__(self, written: Mapping[str, Choice], flags: int = re.IGNORECASE, ends: bool = True) -> None:
+    def __init__(self, written: Mapping[str, Label], flags: int = re.IGNORECASE, ends: bool = True) -> None:
         self._choices = list(written.values())
         each = sorted(range(len(self._choices)), key=lambda at: -len(list(written)[at]))
         patterns = list(written)
@@ -47,7 +47,7 @@ class Words(Generic[Choice]):
         self._labelled = re.compile(rf"(?:{_LABEL})(?:{ways}){end}{whole}{_JOINED}", re.IGNORECASE)
         self._first = re.compile(rf"(?i:{_BEGIN})(?:{ways}){end}{_JOINED}", flags)
 
-    def chosen(self, said: str) -> Choice | None:
+    def chosen(self, said: str) -> Label | None:
         """The choice that is clear; None where none is."""
         if labelled := [self._choice(found) for found in self._labelled.finditer(said)]:
             return labelled[-1]
@@ -59,12 +59,12 @@ class Words(Generic[Choice]):
                 return named.pop()
         return None
 
-    def _named(self, part: str) -> Iterator[Choice]:
+    def _named(self, part: str) -> Iterator[Label]:
         for found in self._word.finditer(part):
             if not _NEGATED.search(part[max(0, found.start() - 30) : found.start()]):
                 yield self._choice(found)
 
-    def _choice(self, found: re.Match[str]) -> Choice:
+    def _choice(self, found: re.Match[str]) -> Label:
         return self._choices[int((found.lastgroup or "c0")[1:])]
 
 

@@ -15,7 +15,7 @@ from spolia.stores.vectors.dense import Vectors
 from spolia.stores.vectors.search import unit
 
 Positions = npt.NDArray[np.int64]
-Weights = npt.NDArray[np.float32]
+LinkWeights = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 
 
@@ -24,7 +24,7 @@ class Pairs(NamedTuple):
 
     one: Positions
     other: Positions
-    weight: Weights
+    weight: LinkWeights
 
     @classmethod
     def joined(cls, parts: Iterable[Pairs]) -> Pairs:
@@ -50,7 +50,7 @@ class Links:
     keys: Positions
     starts: Positions
     targets: npt.NDArray[np.int32]
-    weights: Weights
+    weights: LinkWeights
 
     @classmethod
     def of(cls, keys: Positions, kinds: Iterable[Pairs]) -> Links:
@@ -86,7 +86,7 @@ class Links:
         return Pairs(which, self.targets[at].astype(np.int64), self.weights[at])
 
 
-def _once(pairs: Pairs, count: int) -> tuple[Positions, Weights]:
+def _once(pairs: Pairs, count: int) -> tuple[Positions, LinkWeights]:
     """Each pair as one number, once, with its heaviest weight; no node is linked to itself."""
     apart = pairs.one != pairs.other
     low, high = np.minimum(pairs.one, pairs.other)[apart], np.maximum(pairs.one, pairs.other)[apart]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from spolia.stores.open_store import OpenStore
     from spolia.stores.snapshot.snapshot import Snapshot
     from spolia.stores.vectors.dense import Vectors
-    from spolia.stores.vectors.search import VectorSearch
+    from spolia.stores.vectors.search import DenseSearch
     from spolia.stores.vectors.sparse import SparseSearch
 
 
@@ -191,7 +191,7 @@ class Backend(Protocol):
         """Build graphs of vectors that are missing, whoever writes meanwhile; what was out of order, in words."""
         return []
 
-    def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> VectorSearch | SparseSearch:
+    def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> DenseSearch | SparseSearch:
         """What searches a group's vectors at a generation."""
 
     def stored(self, snapshot: Snapshot, group: str, embedder: str) -> Stored:

@@ -18,7 +18,7 @@ from spolia.stores.backends import sql
 from spolia.stores.backends.rows import EARLIEST_NS, unpacked
 from spolia.types import Filter, Meta, Scalar, Time
 
-Ask = Callable[[str, Any], list[Any]]
+RunStatement = Callable[[str, Any], list[Any]]
 """Runs a statement and gives its rows."""
 Keys = npt.NDArray[np.int64]
 
@@ -81,7 +81,7 @@ class DocumentFields(NamedTuple):
 class DocumentMetadata:
     """Metadata of the documents at a generation, read on first use; `changed` are keys of those that differ or went."""
 
-    def __init__(self, ask: Ask, generation: int, before: "DocumentMetadata | None" = None) -> None:
+    def __init__(self, ask: RunStatement, generation: int, before: "DocumentMetadata | None" = None) -> None:
         self._ask, self.generation = ask, generation
         self.changed: Keys = np.zeros(0, dtype=np.int64)
         self._found: dict[int, DocumentFields] | None = None
@@ -233,7 +233,7 @@ _KEPT = 64
 
 
 @dataclass(frozen=True)
-class Kind:
+class RecordKind:
     """The statements that give rows; see `spolia.stores.backends.sql`. `own`: metadata beside what is inherited."""
 
     live: str
@@ -242,8 +242,8 @@ class Kind:
     own: str
 
 
-_NODES = Kind(sql.RECORDS, sql.DEAD_RECORDS, sql.LAST_RECORD, sql.OWN_METADATA)
-_DOCUMENTS = Kind(sql.WHOLE_RECORDS, sql.DEAD_WHOLE_RECORDS, sql.LAST_WHOLE_RECORD, "")
+_NODES = RecordKind(sql.RECORDS, sql.DEAD_RECORDS, sql.LAST_RECORD, sql.OWN_METADATA)
+_DOCUMENTS = RecordKind(sql.WHOLE_RECORDS, sql.DEAD_WHOLE_RECORDS, sql.LAST_WHOLE_RECORD, "")
 
 
 class Records:
@@ -256,7 +256,7 @@ class Records:
 
     def __init__(
         self,
-        ask: Ask,
+        ask: RunStatement,
         group: str | None,
         inherited: DocumentMetadata,
         schema: Schema,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from spolia.models.vectors import SparseRows
     from spolia.stores.access.allowed_nodes import Allowed
     from spolia.stores.backends.backend import Lease
-    from spolia.stores.vectors.search import VectorSearch
+    from spolia.stores.vectors.search import DenseSearch
 
 _ATTEMPTS = 50
 NODES_KEPT = 8_192
@@ -307,7 +307,7 @@ class Snapshot:
         filter: Filter | None = None,
     ) -> list[list[tuple[int, float]]]:
         """`nearest` for each row of float32[m, d], with the same results."""
-        search: VectorSearch = self.open.vectors(group, embedder)
+        search: DenseSearch = self.open.vectors(group, embedder)
         return search.search(vectors, top_k, self.allowed(group, access, filter), self.ids)
 
     def sparse(

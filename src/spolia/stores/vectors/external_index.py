@@ -34,7 +34,7 @@ from spolia.stores.vectors.sparse import SparseSearch
 
 if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot
-    from spolia.stores.vectors.search import VectorSearch
+    from spolia.stores.vectors.search import DenseSearch
 
 
 _COMPARED = 5_000
@@ -115,7 +115,7 @@ def _some(keys: Sequence[int]) -> str:
     return ", ".join(map(str, keys[:_SHOWN])) + (" …" if len(keys) > _SHOWN else "")
 
 
-def chosen_search(snapshot: "Snapshot", group: str, embedder: str) -> "VectorSearch | SparseSearch":
+def chosen_search(snapshot: "Snapshot", group: str, embedder: str) -> "DenseSearch | SparseSearch":
     """What searches a group's vectors at a generation, as its manifest says."""
     opened, manifest = snapshot.opened, snapshot.manifest(group)
     how = how_embedded(snapshot, group, embedder)

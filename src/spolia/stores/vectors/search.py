@@ -88,7 +88,7 @@ class Search(Protocol[Q]):
         """
 
 
-VectorSearch = Search[Vectors]
+DenseSearch = Search[Vectors]
 """`Search` by dense vectors, float32[m, d]."""
 
 

@@ -21,7 +21,7 @@ from spolia.stores.snapshot.hit_order import Ids
 from spolia.stores.vectors.dense import Vectors, VectorSegment, checksum_of
 from spolia.stores.vectors.graphs import NOT_AVAILABLE, VectorGraph, graph_path
 from spolia.stores.vectors.placement import LACKING, PlacedVectors, Rows, VectorPlaces, nowhere, together
-from spolia.stores.vectors.search import Found, VectorSearch, questions, rough, slack
+from spolia.stores.vectors.search import DenseSearch, Found, questions, rough, slack
 from spolia.stores.vectors.segments import AnySegment, open_any
 from spolia.stores.vectors.sparse import SparseSearch, SparseSegment
 
@@ -248,7 +248,7 @@ class OpenGraphs:
         return self._wrong.get(segment, "")
 
 
-def vector_search(snapshot: Snapshot, group: str, embedder: str, metric: Metric, index: IndexSettings) -> VectorSearch:
+def vector_search(snapshot: Snapshot, group: str, embedder: str, metric: Metric, index: IndexSettings) -> DenseSearch:
     """What searches a group's vectors at a generation: exactly, or along graphs (`HNSW`) where they are large."""
     placed, numbers = located(snapshot, group, embedder)
     if not isinstance(index, HNSW) or len(placed.keys) < index.above:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spolia.models.vectors import SparseRows, Terms, Weights
+from spolia.models.vectors import SparseRows, Terms, TermWeights
 from spolia.stores.access.allowed_nodes import Allowed, Keys
 from spolia.stores.snapshot.hit_order import Ids
 from spolia.stores.vectors.dense import head, open_checked, write_checked
@@ -34,7 +34,7 @@ class Lists:
     terms: Terms
     offsets: Rows
     rows: npt.NDArray[np.int32]
-    weights: Weights
+    weights: TermWeights
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class SparseSegment:
 
     embedder: str
     hashes: Sequence[bytes]
-    entries: tuple[Rows, Terms, Weights]
+    entries: tuple[Rows, Terms, TermWeights]
     lists: Lists
 
     @property
@@ -57,7 +57,7 @@ class SparseSegment:
         entries = slice(int(offsets[at]), int(offsets[at + 1]))
         return SparseRows(np.array([0, entries.stop - entries.start]), terms[entries], weights[entries])
 
-    def scores(self, terms: Terms, weights: Weights) -> Scores:
+    def scores(self, terms: Terms, weights: TermWeights) -> Scores:
         """Products of a query with every row, in float64, added up in the order of the terms."""
         lists, found = self.lists, np.zeros(len(self.hashes), dtype=np.float64)
         if not len(lists.terms):
@@ -165,7 +165,7 @@ class SparseSearch:
             row -= len(segment.hashes)
         raise IndexError(position)
 
-    def _scores(self, terms: Terms, weights: Weights) -> Scores:
+    def _scores(self, terms: Terms, weights: TermWeights) -> Scores:
         return np.concatenate([segment.scores(terms, weights) for segment in self.segments])
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from spolia.stores.backends.backend import Manifests, Stored
     from spolia.stores.open_store import OpenStore
     from spolia.stores.snapshot.snapshot import Snapshot
-    from spolia.stores.vectors.search import VectorSearch
+    from spolia.stores.vectors.search import DenseSearch
     from spolia.stores.vectors.sparse import SparseSearch
 
 
@@ -171,7 +171,7 @@ class PostgresBackend(Backend):
         assert isinstance(connection, PostgresSession)
         return index_large(connection, manifests)
 
-    def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> VectorSearch | SparseSearch:
+    def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> DenseSearch | SparseSearch:
         how = snapshot.manifest(group).embedded(embedder)
         if how is not None and how.is_sparse:
             from spolia.stores.backends.postgres.vectors import sparse_search_of

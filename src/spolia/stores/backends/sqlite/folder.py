@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from spolia.stores.manifest import Manifest
     from spolia.stores.open_store import OpenStore
     from spolia.stores.snapshot.snapshot import Snapshot
-    from spolia.stores.vectors.search import VectorSearch
+    from spolia.stores.vectors.search import DenseSearch
     from spolia.stores.vectors.sparse import SparseSearch
 
 
@@ -120,7 +120,7 @@ def _locked(descriptor: int, kind: int) -> bool:
     return True
 
 
-Identity = tuple[int, int, int, int]
+FileIdentity = tuple[int, int, int, int]
 """Device, inode, size and time of the last change of `corpus.db`; zeros when it is not there."""
 
 
@@ -150,7 +150,7 @@ class FolderBackend:
     def writing(self, timeout_s: float) -> FolderWriteSession:
         return FolderWriteSession(self.folder, timeout_s)
 
-    def identity(self) -> Identity:
+    def identity(self) -> FileIdentity:
         try:
             there = os.stat(self._database)
         except OSError:
@@ -209,7 +209,7 @@ class FolderBackend:
 
         return SegmentWriter(self.folder, connection)
 
-    def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> VectorSearch | SparseSearch:
+    def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> DenseSearch | SparseSearch:
         from spolia.stores.vectors.external_index import chosen_search
 
         return chosen_search(snapshot, group, embedder)
