@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spolia.indexing.quality.quality import attempts_told, page, quality
+from spolia.indexing.quality import attempts_told, page, quality
 from spolia.indexing.splitters.text_units import Pages
 from spolia.indexing.sync.report import DocumentReport
 from spolia.indexing.sync.sync import sync
@@ -89,7 +89,7 @@ def test_a_document_cannot_leave_its_place(tmp_path: Path) -> None:
 def test_what_is_too_much_is_left_out_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = Corpus(str(tmp_path / "s.spolia"))
     add_texts(corpus, {"a": "Short.", "b": "Long. " * 100})
-    monkeypatch.setattr("spolia.indexing.quality.quality.MOST_CHARACTERS", 100)
+    monkeypatch.setattr("spolia.indexing.quality.MOST_CHARACTERS", 100)
     html = "".join(page(corpus.snapshot(), frozenset()))
     assert "Short." in html
     assert "there is too much" in html

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from spolia.cli.documents import StoredSource
-    from spolia.indexing.quality.quality import Quality
+    from spolia.indexing.quality import Quality
     from spolia.stores.snapshot.snapshot import Snapshot
     from spolia.types import Node
 
@@ -91,7 +91,7 @@ def report(
 ) -> Exit:
     """Say what was read of each document and of all, and what was noticed: failures, warnings. Failures: code 5."""
     from spolia.cli.documents import held, keeper, reported
-    from spolia.indexing.quality.quality import quality
+    from spolia.indexing.quality import quality
 
     screen, snapshot = Screen(json=json), _snapshot(store)
     found = list(held(snapshot))
@@ -115,7 +115,7 @@ def report(
 
 def _write_page(path: Path, snapshot: Snapshot, store: str) -> None:
     from spolia.cli.documents import keeper
-    from spolia.indexing.quality.quality import page
+    from spolia.indexing.quality import page
 
     try:
         with path.open("w", encoding="utf-8") as file:
@@ -211,7 +211,7 @@ def _description(one: StoredSource, counts: dict[str, int]) -> RenderableType:
     from rich.text import Text
 
     from spolia.cli.documents import readers_told
-    from spolia.indexing.quality.quality import facts
+    from spolia.indexing.quality import facts
 
     data = document_data(one)
     rows = [(name, data[name]) for name in SHOWN]
@@ -259,7 +259,7 @@ def _quality(found: Quality) -> Table:
 def _noticed(one: StoredSource) -> RenderableType:
     from rich.text import Text
 
-    from spolia.indexing.quality.quality import attempts_told
+    from spolia.indexing.quality import attempts_told
 
     style = "bold red" if one.source.status == "failed" else "yellow"
     tried = (f"({attempts_told(one.report)})",) if one.source.status == "failed" and one.report else ()

@@ -124,7 +124,7 @@ def page(snapshot: Snapshot, access: frozenset[str], *, group: str = "chunk", ti
     principals whose documents are shown. `group`: the node group whose nodes stand beside the text."""
     found = quality(snapshot, access)
     name = _shown(title or "Documents")
-    look = (HERE / "look.css").read_text("utf-8")
+    look = (HERE / "quality.css").read_text("utf-8")
     yield (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{name}</title>'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
