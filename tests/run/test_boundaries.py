@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -86,6 +86,9 @@ DECLARED: list[tuple[Any, Any, Any]] = [
     (Literal["yes", "no"], "no", "perhaps"),
     (Literal["yes"] | int, 3, "no"),
     (tuple[Any, ...], ("a", 1), ["a"]),
+    (dict[str, int], {"a": 1}, {"a": "1"}),
+    (dict[str, Any], {"a": 1}, {1: "a"}),
+    (Mapping[str, tuple[int, ...]], {}, {"a": ("b",)}),
 ]
 
 

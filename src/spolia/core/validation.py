@@ -5,6 +5,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
+from itertools import islice
 from numbers import Integral, Real
 from operator import is_not
 from typing import Annotated, Any, Literal, TypeVar, Union, Unpack, get_args, get_origin, get_type_hints
@@ -15,7 +16,7 @@ from spolia.errors import SpoliaError, WiringError
 _PLAIN = (type, str, bytes, int, float, tuple, list, set, dict, types.FunctionType, types.NoneType)
 """What follows no protocol of models, stores or counters."""
 MOST_ITEMS = 8
-"""Of a longer tuple or list that a step gives, the first item is looked at."""
+"""Of a longer tuple or list that a step gives, the first item is looked at; of a dict, so many."""
 _NUMBERS: dict[type, type] = {int: Integral, float: Real}
 
 
@@ -73,7 +74,7 @@ def _frozen(value: Any) -> Any:
 def classes_of(kind: Any) -> tuple[Any, ...]:
     """What `isinstance` takes to tell whether a value is of a type; nothing where that cannot be told.
 
-    Of a tuple or a list the items are looked at too: up to 8 of them all, else the first.
+    Of a tuple or a list the items are looked at too: up to 8 of them all, else the first. Of a dict the first 8.
 
     >>> isinstance((1, 2), classes_of(tuple[int, ...] | None)), isinstance(("a",), classes_of(tuple[int, ...]))
     (True, False)
@@ -97,6 +98,8 @@ def classes_of(kind: Any) -> tuple[Any, ...]:
         return ()
     if origin in (tuple, list, Sequence):
         return _of_items(wanted, get_args(kind))
+    if origin in (dict, Mapping):
+        return _of_entries(wanted, *get_args(kind))
     return (wanted, int, _NUMBERS[wanted]) if wanted in _NUMBERS else (wanted,)
 
 
@@ -127,6 +130,17 @@ def _of_items(wanted: type, kinds: tuple[Any, ...]) -> tuple[Any, ...]:
         if is_row:
             return len(value) == len(each) and all(map(isinstance, value, each))
         return all(isinstance(item, each[0]) for item in (value if len(value) <= MOST_ITEMS else value[:1]))
+
+    return (_Matching(matches),)
+
+
+def _of_entries(wanted: type, key: Any, item: Any) -> tuple[Any, ...]:
+    """A dict or mapping whose keys are of one type, and whose values are."""
+    keys, items = classes_of(key) or (object,), classes_of(item) or (object,)
+
+    def matches(value: Any) -> bool:
+        entries = islice(value.items(), MOST_ITEMS) if isinstance(value, dict) else ()
+        return isinstance(value, wanted) and all(isinstance(k, keys) and isinstance(v, items) for k, v in entries)
 
     return (_Matching(matches),)
 
