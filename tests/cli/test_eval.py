@@ -198,11 +198,11 @@ def test_what_was_asked_is_not_asked_again(spolia: Spolia, data: Path) -> None:
 def test_it_is_said_what_was_kept(spolia: Spolia, data: Path) -> None:
     asked = ("eval", "bm25", "--data", data, "--save", data / "kept")
     assert "kept from before" not in spolia(*asked).err
-    assert "3 answers kept from before, nothing was asked; --again asks anew." in spolia(*asked).err
+    assert "3 answers kept from before, nothing was asked; --again asks all again." in spolia(*asked).err
     assert "kept from before" not in spolia(*asked, "--again").err
     with (data / "questions.jsonl").open("a") as questions:
         questions.write('\n{"id": "new", "question": "Where is salt dug?", "gold_ids": ["p2"]}')
-    assert "3 answers kept from before, 1 asked now; --again asks anew." in spolia(*asked).err
+    assert "3 answers kept from before, 1 asked now; --again asks all again." in spolia(*asked).err
 
 
 def test_an_empty_set_and_an_empty_part_are_said_to_be_empty(spolia: Spolia, data: Path) -> None:

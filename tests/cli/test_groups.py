@@ -137,7 +137,7 @@ def test_how_documents_are_cut_is_said_once(spolia: Spolia, store: Path, tmp_pat
     (tmp_path / "g.yaml").write_text("chunk: {transform: Sentences}\n")
     notes = tmp_path / "notes"
     cut = spolia("sync", notes, "--store", store, "--groups", tmp_path / "g.yaml", "--rebuild", "--no-vectors")
-    assert (cut.code, "2 unchanged, cut anew; 5 passages made" in cut.out) == (0, True), cut.out
+    assert (cut.code, "2 unchanged, cut again; 5 passages made" in cut.out) == (0, True), cut.out
     (notes / "new.txt").write_text("Clay is wet. It is fired.")
     assert spolia("plan", notes, "--store", store, "--json").json["groups"][0]["nodes"] == 2
     assert spolia("sync", notes, "--store", store, "--json").json["chunks"] == 2

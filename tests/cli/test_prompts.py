@@ -210,6 +210,6 @@ def test_a_flow_is_looked_at_with_them(spolia: Spolia, place: Path) -> None:
     (place / "mine/generation/answer.txt").write_text("{{pasages}}")
     ran = spolia("check", "flow.yaml", "--prompts", "mine")
     assert ran.code == 2
-    assert "has a place {{pasages}}, which nobody fills" in ran.err
+    assert "has a place {{pasages}}, which is never filled" in ran.err
     ran = spolia("show", "flow.yaml", "--prompts", "nowhere")
     assert (ran.code, ran.err.startswith("error: There is no folder 'nowhere'.")) == (2, True)

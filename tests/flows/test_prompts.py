@@ -187,7 +187,7 @@ def test_a_folder_in_several_languages(tmp_path: Path) -> None:
         ("indexing/sumary.txt", "x", r"in the place of no prompt\. Write a name as indexing/summary\.txt"),
         ("summary.txt", "x", "in the place of no prompt"),
         ("indexing/summary.fr.txt", "x", "in the place of no prompt"),
-        ("indexing/summary.txt", "{{txt}}", r"place \{\{txt\}\}, which nobody fills\. Write some of heading"),
+        ("indexing/summary.txt", "{{txt}}", r"place \{\{txt\}\}, which is never filled\. Write some of heading"),
         ("indexing/summary.zh.txt", "{{text}}", r"beside no summary\.txt"),
     ],
 )

@@ -40,13 +40,13 @@ class Exit(IntEnum):
 MEANING = {
     Exit.DONE: "done",
     Exit.FAULT: "of `gate`: worse than its baseline, or not shown not to be; else a fault of Spolia itself",
-    Exit.USAGE: "wrong usage or bad input: a question, a flow, a prompt, a data set, a folder, code of yours",
+    Exit.USAGE: "wrong usage or bad input: a question, a flow, a prompt, a data set, a folder, your code",
     Exit.STORE: "the store cannot be used",
     Exit.MODEL: "a model or its server cannot be used",
     Exit.PARTLY: "done, but some documents or questions failed",
     Exit.NOTHING: "nothing found, or no answer in what was found",
     Exit.INTERRUPTED: "interrupted; what was published stays",
-    Exit.PIPE: "whoever read the output went away",
+    Exit.PIPE: "the reader of the output went away",
     Exit.TERMINATED: "terminated; what was published stays",
 }
 

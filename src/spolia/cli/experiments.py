@@ -101,7 +101,7 @@ class EvaluationRun:
             asked = found.table.asked
             if kept := found.n * len(found.flows) - asked:
                 whole = f"{asked:,} asked now" if asked else "nothing was asked"
-                self.screen.say(f"{several(kept, 'answer')} kept from before, {whole}; --again asks anew.")
+                self.screen.say(f"{several(kept, 'answer')} kept from before, {whole}; --again asks all again.")
             if self.given.split in TUNED:
                 what = f"{several(found.n, 'question')} of the part {self.given.split}"
                 self.screen.say(f"{what} looked at, and not reported on from now on: spolia data looks {self.data}")

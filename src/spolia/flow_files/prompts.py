@@ -131,7 +131,7 @@ def _own(folder: Path) -> dict[str | None, str]:
             raise PromptError(f"{path} is in the place of no prompt. Write a name as {near[0]}.txt, or take it out.")
         if unknown := template.read(str(path)).places - every[name].places:
             raise PromptError(
-                f"{path} has a place {{{{{min(unknown)}}}}}, which nobody fills. Write some of "
+                f"{path} has a place {{{{{min(unknown)}}}}}, which is never filled. Write some of "
                 f"{', '.join(sorted(every[name].places)) or 'no places'}."
             )
         if not (main := folder / f"{name}.txt").is_file():

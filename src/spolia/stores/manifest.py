@@ -210,7 +210,7 @@ def refuse_other(there: Manifest, here: Manifest) -> None:
     if there != here:
         raise ManifestMismatch(
             f"Group {there.group!r} of the store was built with other parts: {'; '.join(there.differences(here))}. "
-            "Write the parts that are there, name another store, or build the group anew: sync(..., rebuild=True), "
+            "Write the parts that are there, name another store, or rebuild the group: sync(..., rebuild=True), "
             "on the command line spolia index with --rebuild."
         )
 
@@ -240,7 +240,7 @@ def of(found: dict[str, Any]) -> Manifest:
 def _unreadable(found: object, error: Exception) -> StoreCorrupt:
     return StoreCorrupt(
         f"A manifest of the store cannot be understood: {found!r} ({error}). "
-        "Build the group anew: sync(..., rebuild=True), on the command line spolia index with --rebuild."
+        "Rebuild the group: sync(..., rebuild=True), on the command line spolia index with --rebuild."
     )
 
 
@@ -373,9 +373,7 @@ def transform_of(
         "--known FILE.py, in Python known=(…,)."
     )
     if '"__main__:' in manifest.definition:
-        advice += (
-            " It was built by a program that holds the function itself: put that into a module, and build it anew."
-        )
+        advice += " It was built by a program that holds the function itself: put that into a module, and rebuild it."
     if not manifest.definition:
         raise GroupError(
             f"The store does not say how group {manifest.group!r} is made. {advice} It is: {manifest.transform}"

@@ -111,7 +111,7 @@ def _store(path: str) -> Iterator[Finding]:
         yield Finding(
             "remedy",
             "broken",
-            f"Bring back a copy of {path}, or move it away and make it anew: spolia index FOLDER --store {path}",
+            f"Bring back a copy of {path}, or move it away and make it again: spolia index FOLDER --store {path}",
         )
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 Group = Annotated[str, argument("NAME", "Name of the group.")]
 Groups = Annotated[list[str], argument("NAME…", "Names of groups.")]
 Rebuild = Annotated[
-    bool, option("--rebuild", "If it is made of something else by now, build it anew, with those below it.")
+    bool, option("--rebuild", "Rebuild it if it is made of something else by now, with those below it.")
 ]
 DOCUMENT = "document"
 

@@ -112,7 +112,7 @@ def report_text(report: SyncReport, store: str, warnings: list[tuple[str, str]])
     names = ("added", "changed", "moved", "removed", "unchanged")
     counts = [f"{getattr(report, name)} {name}" for name in names if getattr(report, name)]
     if report.chunks and counts == [f"{report.unchanged} unchanged"]:
-        counts.append("cut anew")
+        counts.append("cut again")
     text = Text(f"{store}", "bold")
     text.append(f"  {', '.join(counts) or 'nothing to do'}; {report.chunks} passages made", "not bold")
     text.append(f", {report.embedded} embedded; {report.seconds:.1f} s", "not bold")

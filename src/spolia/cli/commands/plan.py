@@ -61,7 +61,7 @@ def _report(found: SyncPlan, store: str) -> list[RenderableType]:
 
     named = [(name, getattr(found, name)) for name in ("new", "changed", "moved", "gone", "failed")]
     counts = [f"{len(uris)} {name}" for name, uris in named if uris]
-    also = (("made anew", found.again), ("unchanged", found.unchanged))
+    also = (("made again", found.again), ("unchanged", found.unchanged))
     counts += [f"{count} {name}" for name, count in also if count]
     text = Text(f"{store}", "bold").append(f"  {', '.join(counts) or 'nothing to do'}", "not bold")
     if found.seconds is not None:

@@ -153,7 +153,7 @@ class Experiment(Value):
             n = len(self.asked)
             raise DataError(
                 f"{len(tuned)} of {several(n, 'question')} {were(n)} tuned on, or flows chosen by them, the first "
-                f"{tuned[0]!r}: what they say is too good.{when} Ask questions that nothing was chosen by, by habit "
+                f"{tuned[0]!r}: what they say is too good.{when} Ask questions that nothing was chosen by, usually "
                 "those of data.split('report') (--split report), or write overlap=True (--overlap), which the report "
                 "says. You can delete log entries that no flow was selected on: spolia data looks DATA --forget"
             )

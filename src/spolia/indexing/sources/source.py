@@ -48,7 +48,7 @@ def _value(name: str) -> str:
     if (found := os.environ.get(name, "").strip()) == "":
         raise SourceError(f"The environment variable {name} is not set. Write: export {name}=…")
     if not found.isprintable():
-        raise SourceError(f"The environment variable {name} has a line break or another odd character. Set it anew.")
+        raise SourceError(f"The environment variable {name} has a line break or another odd character. Set it again.")
     return found
 
 

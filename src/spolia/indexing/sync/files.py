@@ -231,9 +231,7 @@ def load(path: str, *, follow: bool = False, spool: Path | None = None) -> Loade
             time.sleep(attempt * SETTLED_NS / 1e9)
         if (loaded := _attempt(path, follow, spool)) is not None:
             return loaded
-    raise DocumentError(
-        f"It changed while it was read, {ATTEMPTS} times. Index again when whoever writes it has finished."
-    )
+    raise DocumentError(f"It changed while it was read, {ATTEMPTS} times. Index again when it is no longer written to.")
 
 
 def _attempt(path: str, follow: bool, spool: Path | None) -> Loaded | None:

@@ -132,7 +132,7 @@ class RequestedGroups:
         for manifest in self._changed(manifests):
             raise ManifestMismatch(
                 f"Group {manifest.group!r} was made by {manifest.transform}, whose code, models or prompts have "
-                f"changed since. Build it anew: spolia groups build {manifest.group} --rebuild, or in Python "
+                f"changed since. Rebuild it: spolia groups build {manifest.group} --rebuild, or in Python "
                 f"materialise([corpus.group({manifest.group!r}, definition)], rebuild=True)."
             )
 

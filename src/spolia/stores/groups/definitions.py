@@ -90,7 +90,7 @@ def refuse_other(group: NodeGroup, manifests: dict[str, Manifest]) -> None:
     differences = "; ".join(there.but(analyzer=asked.analyzer, embeddings=asked.embeddings).differences(asked))
     raise ManifestMismatch(
         f"Group {group.name!r} of {group.corpus.path} is made in another way than is asked for: {differences}. Give it "
-        "another name, or build it anew: materialise([group], rebuild=True)."
+        "another name, or rebuild it: materialise([group], rebuild=True)."
     )
 
 
@@ -219,7 +219,7 @@ class GroupDefinitions:
             embedders = tuple(embedder_of(how, manifest.group, passed) for how in manifest.embeddings)
         except GroupError as error:
             raise GroupError(
-                f"Group {manifest.group!r} is made from {manifest.parent!r}, and would be lost by building that anew. "
+                f"Group {manifest.group!r} is made from {manifest.parent!r}, and would be lost by rebuilding that. "
                 f"Nothing was changed. {error} {ways_out(manifest.group)}"
             ) from error
         return GroupBuild(manifest.group, transform, manifest.parent, manifest.ref, embedders)

@@ -266,7 +266,7 @@ def _file(folder: Path, name: str) -> Path:
             f"{folder} {there}. Give a folder with corpus.jsonl and questions.jsonl (or .jsonl.gz), or a data set in "
             "another form; docs/datasets.md has them all."
         )
-    instead = ", or ask the questions of a store of yours: --store STORE" if name == "corpus" else ""
+    instead = ", or ask the questions of your own store: --store STORE" if name == "corpus" else ""
     raise DataError(
         f"No {name}.jsonl or {name}.jsonl.gz in {folder}; it has: {names_in(folder)}. Write it there{instead}."
     )

@@ -64,7 +64,7 @@ def opened(blob: Blob) -> Iterator[Any]:
             why = "it has no known format, or ends too early" if is_unknown else str(error) or type(error).__name__
             raise DocumentError(
                 f"{blob.uri} is no picture that can be read: {why}; it has {blob.size} "
-                f"bytes and begins with {file.read(8)!r}. Fetch it again, or save it anew with a program that opens it."
+                f"bytes and begins with {file.read(8)!r}. Fetch or save it again with a program that opens it."
             ) from error
 
 

@@ -130,7 +130,7 @@ def _is_earlier(connection: SqliteSession, store: Path) -> bool:
     return is_earlier(store, version, f"rm -r {store}, then spolia index FOLDER --store {store}")
 
 
-def is_earlier(store: object, version: int, anew: str) -> bool:
+def is_earlier(store: object, version: int, again: str) -> bool:
     """Whether a store has an earlier schema, from which it can be brought to this one."""
     if version > sql.SCHEMA_VERSION:
         raise StoreTooNew(
@@ -140,7 +140,7 @@ def is_earlier(store: object, version: int, anew: str) -> bool:
     if version < min(STEPS):
         raise StoreError(
             f"{store} has schema {version}, written by an early version of Spolia; this one reads {min(STEPS)} to "
-            f"{sql.SCHEMA_VERSION}. Make it anew: {anew}"
+            f"{sql.SCHEMA_VERSION}. Make it again: {again}"
         )
     return version < sql.SCHEMA_VERSION
 
