@@ -42,13 +42,7 @@ class SourceDiff:
     """
 
     def __init__(
-        self,
-        writer: AnyWriter,
-        found: FileListing,
-        stamps: Mapping[str, Stamp],
-        linked_images: LinkedImages,
-        *,
-        all: bool,
+        self, writer: AnyWriter, found: FileListing, stamps: Mapping[str, Stamp], linked: LinkedImages, *, all: bool
     ) -> None:
         self._writer, self._found, self._stamps = writer, found, stamps
         self._containers: dict[str, bool] = {}
@@ -68,11 +62,7 @@ class SourceDiff:
                 gone.append(uri)
         self._broken = [uri for parts in self.parts.values() for uri in parts if stamps[uri][2] == "failed"]
         looked_at = None if found.uris is None else list(stamps)  # of a lot, the rows of all that it is about
-        again = (
-            *self._readable_now(looked_at),
-            *self._seen_otherwise(looked_at, linked_images),
-            *self._read_otherwise(),
-        )
+        again = (*self._readable_now(looked_at), *self._seen_otherwise(looked_at, linked), *self._read_otherwise())
         lacking = list(dict.fromkeys(again))
         self.unlike |= {uri: found.files[uri] for uri in lacking if uri in found.files}
         self.rows = writer.sources(looked_at if all else [*self.unlike, *gone, *self._broken, *lacking])
@@ -98,12 +88,10 @@ class SourceDiff:
             if equipped[reader] and (uri in self._found.files or self._container(uri)):
                 yield uri
 
-    def _seen_otherwise(self, looked_at: Sequence[str] | None, linked_images: LinkedImages) -> Iterator[str]:
+    def _seen_otherwise(self, looked_at: Sequence[str] | None, linked: LinkedImages) -> Iterator[str]:
         """What shows pictures that stand beside it, and are others by now."""
         for uri, report in self._writer.showing(looked_at):
-            if (uri in self._found.files or self._container(uri)) and linked_images.differs(
-                uri, DocumentReport.of(report)
-            ):
+            if (uri in self._found.files or self._container(uri)) and linked.differs(uri, DocumentReport.of(report)):
                 yield uri
 
     def _read_otherwise(self) -> Iterator[str]:
