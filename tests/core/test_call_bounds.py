@@ -46,7 +46,7 @@ MADE: list[str] = []
 class CountingModel(ScriptedModel):
     """Counts its calls itself, whatever a run counts."""
 
-    def generate(self, prompt: Prompt, **more: Any) -> Generation:  # type: ignore[override]
+    def generate(self, prompt: Prompt, **more: Any) -> Generation:
         found = super().generate(prompt, **more)
         MADE.append(prompt.text)
         return found

@@ -353,7 +353,7 @@ def test_lanes_add_up_to_the_run(flow: Operator[Query, Query], questions: list[Q
         def record(self, row: tuple[Any, ...]) -> None:
             spans.append(row)
 
-        def hand_over(self) -> None:
+        def end_run(self) -> None:
             """Nothing to hand over."""
 
     with Run(threads=3, journal=Kept()) as run:  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ import pytest
 from spolia.core.codec import decode, encode
 from spolia.core.function import step
 from spolia.errors import Cancelled, ModelRejected, WeightsError
-from spolia.models.local.language_model import LocalModel, LocalSeq2Seq, Pieces
+from spolia.models.local.language_model import LocalModel, LocalSeq2Seq, ReplyPieces
 from spolia.models.protocols import (
     ForetellsTokens,
     LanguageModel,
@@ -178,7 +178,7 @@ class Letters:
 @pytest.mark.parametrize("stop", [(), ("STOP",), ("",), ("달!",), ("zz", "\n")])
 @pytest.mark.parametrize("text", ["plain", "달이 \U0001f600 STO", "aSTOPb", "달! x", "ST\nOP", ""])
 def test_pieces_are_whole_characters_and_together_the_text(text: str, stop: tuple[str, ...]) -> None:
-    pieces, told = Pieces(Letters(), stop), ""
+    pieces, told = ReplyPieces(Letters(), stop), ""
     for byte in text.encode():
         told += pieces.take(byte)
         assert "\ufffd" not in told
