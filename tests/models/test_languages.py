@@ -50,7 +50,8 @@ def test_the_script_tells_the_language(text: str, language: str) -> None:
 
 READ = (
     ": none", "Q:", "A:", "[1]", "#1", "`1. …`", "yes", "undetermined", "supported", "refuted",
-    "not enough information", "wrong passages", "wrong answer", "sufficient", "insufficient", "[2] > [1] > [3]", '"conditions"',
+    "not enough information", "wrong passages", "wrong answer", "sufficient", "insufficient", "[2] > [1] > [3]",
+    '"conditions"',
 )  # fmt: skip
 """What the parsers read stays as it is."""
 
