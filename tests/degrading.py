@@ -17,9 +17,9 @@ def degraded() -> Iterator[list[str]]:
     reasons: list[str] = []
     whole = Frame.degrade
 
-    def told(frame: Frame, reason: str, row: int | None, error: Exception | None = None) -> None:
+    def told(frame: Frame, reason: str, row: int | None, error: Exception | None = None, partly: bool = False) -> bool:
         reasons.append(reason)
-        whole(frame, reason, row, error)
+        return whole(frame, reason, row, error, partly)
 
     with pytest.MonkeyPatch.context() as patch, Run():
         patch.setattr(Frame, "degrade", told)

@@ -11,6 +11,7 @@
     ├── MissingExtra                an optional dependency is not installed
     ├── BudgetSpent                 a call was refused before it was sent
     ├── StepFailed                  too many arms or rows of a step failed
+    │   └── NeverWorked             ... or all of its calls, so that a flow cannot be measured
     ├── FolderError                 a folder cannot be indexed
     ├── SourceError                 a source cannot be read as it is described
     │   └── SourceUnavailable       transient: it cannot be reached, broke off, asks to wait
@@ -112,6 +113,19 @@ class BudgetSpent(SpoliaError):
 
 class StepFailed(SpoliaError):
     """Too many arms or rows of a step failed for its result to be used."""
+
+
+class NeverWorked(StepFailed):
+    """A step of a flow failed on every call, so that the flow's numbers are those of a flow without it.
+
+    Args:
+        never_worked: these steps.
+        degraded: what was out of order, by step and reason, and how often.
+    """
+
+    def __init__(self, said: str, never_worked: tuple[str, ...], degraded: dict[str, dict[str, int]]) -> None:
+        super().__init__(said)
+        self.never_worked, self.degraded = never_worked, degraded
 
 
 class FolderError(SpoliaError):
@@ -247,6 +261,10 @@ class ModelRejected(ModelError):
 
 class WeightsError(ModelError):
     """There are no weights, or they are not the pinned ones."""
+
+
+class DegradedWarning(UserWarning):
+    """A step went on without what failed, and no run records it."""
 
 
 class Cancelled(BaseException):

@@ -178,6 +178,33 @@ def test_one_measure_and_one_baseline_give_one_table_of_verdicts(spolia: Spolia,
     assert "bm25 is the only flow" in spolia("eval", "bm25", *args, "--against", "bm25").err
 
 
+@pytest.mark.slow
+def test_a_step_that_never_worked_stops_with_code_5(spolia: Spolia, data: Path, tmp_path: Path) -> None:
+    questions = [
+        {"id": f"d{n}", "question": "What makes the owls sleep by the sea?", "gold_ids": ["p3"]} for n in range(6)
+    ]
+    (data / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))
+    flow = tmp_path / "reranked.yaml"
+    flow.write_text("- BM25: {group: {use: chunks}}\n- RankGPT: {llm: {use: llm}}\n")
+    with OpenAIServer(ServedReply(status=400)) as server:
+        asked = ("bm25", flow, "--data", data, "--llm", server.url, "--model", "m", "--measures", "R@1")
+        ran = spolia("eval", *asked, "--json")
+        assert (ran.code, ran.json["never_worked"], ran.json["error"]["kind"]) == (5, ["RankGPT"], "NeverWorked")
+        assert list(ran.json["degraded"]["RankGPT"].values()) == [5]
+        assert "RankGPT (5 of 5 calls)" in spolia("eval", *asked).err
+        as_it_is = spolia("eval", *asked, "--degraded", "ok", "--json")
+        assert (as_it_is.code, as_it_is.json["flows"][1]["never_worked"]) == (0, ["RankGPT"])
+        assert "RankGPT of" in as_it_is.json["comparisons"][0]["verdict"]
+        page = spolia("eval", *asked, "--degraded", "ok").out
+        assert "RankGPT, which never worked" in page
+        gate = ("--data", data, "--llm", server.url, "--model", "m", "--baseline", tmp_path / "b.json")
+        assert spolia("gate", flow, *gate, "--write", "--measures", "R@1").code == 5
+        assert spolia("gate", flow, *gate, "--write", "--measures", "R@1", "--degraded", "ok").code == 0
+        assert spolia("gate", *gate).code == 5
+        passed = spolia("gate", *gate, "--degraded", "ok", "--json")
+        assert (passed.code, passed.json["never_worked"]) == (0, ["RankGPT"])
+
+
 def test_json_of_several_flows_has_an_entry_for_each(spolia: Spolia, data: Path, tmp_path: Path) -> None:
     (tmp_path / "one.yaml").write_text("BM25: {group: {use: chunks}, top_k: 1}")
     report = spolia("eval", "bm25", tmp_path / "one.yaml", "--data", data, "--json").json

@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 
 from spolia.core.function import step
-from spolia.errors import ManifestMismatch, MeasureError, ModelRejected, StepFailed
+from spolia.errors import ManifestMismatch, MeasureError, ModelRejected, NeverWorked, StepFailed
 from spolia.evaluation.data.dataset import DataSet
 from spolia.evaluation.data.passage_store import indexed
 from spolia.evaluation.experiment.experiment import Experiment
@@ -92,9 +92,11 @@ def test_a_flow_that_fails_the_same_way_on_all_it_is_asked_first_is_refused() ->
 
 def test_other_failures_score_0_and_are_counted() -> None:
     for flow, failed in ((fails_at_first, 4), (fails_each_otherwise, 12)):
-        (found,) = Experiment(flow, ITEMS, MEASURES).run().flows
+        (found,) = Experiment(flow, ITEMS, MEASURES, degraded="ok").run().flows
         assert (len(found.failures), found.measured[0].failed) == (failed, failed)
         assert found.measured[0].value == pytest.approx(1 - failed / 12)
+    with pytest.raises(NeverWorked, match=r"fails_each_otherwise \(5 of 5 calls\): ValueError: no reply to 0"):
+        Experiment(fails_each_otherwise, ITEMS, MEASURES).run()
     (single,) = Experiment(without_key, ITEMS[:1], MEASURES).run().flows
     assert len(single.failures) == 1
 

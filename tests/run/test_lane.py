@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 
-from spolia.core.combinators import Branch, Guard
+from spolia.core.combinators import Branch, Guard, Loop
 from spolia.core.function import step
-from spolia.core.run_context import charge
-from spolia.errors import QueryError
+from spolia.core.operator import Operator
+from spolia.core.run_context import charge, degrade, overhearing
+from spolia.errors import DegradedWarning, QueryError
 from spolia.journal import Cache, Runs
 from spolia.orchestration.rank_fusion import ReciprocalRankFusion
 from spolia.run import Run
-from spolia.types import Answer, Hit, Node, Query, Ranking, Usage
+from spolia.run.lane import step_names
+from spolia.types import Answer, Chain, Hit, Node, Query, Ranking, Usage
 
 
 def found(query: Query, source: str, *ids: str) -> Ranking:
@@ -153,3 +157,83 @@ def test_a_budget_of_each_question_holds_in_its_lane() -> None:
             with run.lane() as lane:
                 (asks >> asks)(ASKED)
             assert lane.usage.calls == 2
+
+
+@step
+def gives_up(query: Query) -> Query:
+    degrade("nothing came")
+    return query
+
+
+@step
+def asks_twice(query: Query) -> Query:
+    gives_up(query)
+    return shout(query)
+
+
+@step
+def asks_in_vain(query: Query) -> Query:
+    return gives_up(gives_up(query))
+
+
+@pytest.mark.parametrize(
+    ("flow", "failed", "reasons"),
+    [
+        (gives_up >> local, {"gives_up": 1}, {"gives_up": {"nothing came": 1}}),
+        (asks_twice >> local, {}, {"asks_twice": {"nothing came": 1}}),
+        (asks_in_vain >> local, {"asks_in_vain": 1}, {"asks_in_vain": {"nothing came": 2}}),
+        (
+            Guard(shout >> broken, fallback=local, on=("QueryError",)),
+            {"broken": 1},
+            {"Guard": {"fell back: QueryError: broken": 1}, "broken": {"QueryError: broken": 1}},
+        ),
+        (
+            Branch(local, shout >> broken, min_arms=1),
+            {"broken": 1},
+            {"Branch": {"arm 1 failed: QueryError: broken": 1}, "broken": {"QueryError: broken": 1}},
+        ),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("batched", [False, True])
+def test_what_fails_is_counted_at_the_step_of_the_flow_in_which_it_fails(
+    flow: Operator[Query, object], failed: dict[str, int], reasons: dict[str, dict[str, int]], batched: bool
+) -> None:
+    with Run() as run, run.lane() as lane:
+        _ = flow.batch([ASKED]) if batched else flow(ASKED)
+    steps = lane.steps(flow)
+    assert {one.step: one.failed for one in steps if one.failed} == failed
+    told = {one.step: {why.partition(". In the step")[0]: n for why, n in one.reasons} for one in steps if one.reasons}
+    assert told == reasons
+    assert all(one.calls == 1 for one in steps)
+
+
+def test_two_steps_of_one_class_are_told_apart() -> None:
+    flow = Branch(ReciprocalRankFusion(top_k=3), ReciprocalRankFusion(top_k=4), min_arms=1)
+    same = Branch(shout, shout.but(), min_arms=1)
+    assert list(step_names(flow).values()) == ["Branch", "ReciprocalRankFusion 1", "ReciprocalRankFusion 2"]
+    assert list(step_names(same).values()) == ["Branch", "shout 1", "shout 2"]
+
+
+def test_why_a_loop_ended_before_its_judge_was_content_is_counted() -> None:
+    @step
+    def ask_on(chain: Chain) -> Chain:
+        return chain
+
+    flow = Loop(ask_on, max_steps=2)
+    with Run() as run, run.lane() as lane:
+        flow(Chain(ASKED))
+    assert {one.step: dict(one.reasons) for one in lane.steps(flow) if one.reasons} == {"Loop": {"Ended by 'cap'.": 1}}
+
+
+def test_a_warning_is_given_where_nobody_records_what_failed() -> None:
+    with pytest.warns(DegradedWarning, match="Degraded result: nothing came"):
+        gives_up(ASKED)
+    with Run(), pytest.warns(DegradedWarning, match="nothing came"):
+        gives_up(ASKED)
+    with warnings.catch_warnings(), overhearing() as said:
+        warnings.simplefilter("error")
+        gives_up(ASKED)
+        with Run() as run, run.lane():
+            gives_up(ASKED)
+    assert said == ["nothing came"] * 2

@@ -43,7 +43,7 @@ MEANING = {
     Exit.USAGE: "wrong usage or bad input: a question, a flow, a prompt, a data set, a folder, your code",
     Exit.STORE: "the store cannot be used",
     Exit.MODEL: "a model or its server cannot be used",
-    Exit.PARTLY: "done, but some documents or questions failed",
+    Exit.PARTLY: "done, but some documents or questions failed; or a step of a flow failed on every call",
     Exit.NOTHING: "nothing found, or no answer in what was found",
     Exit.INTERRUPTED: "interrupted; what was published stays",
     Exit.PIPE: "the reader of the output went away",
@@ -54,6 +54,8 @@ MEANING = {
 def exit_of(error: errors.SpoliaError) -> Exit:
     if isinstance(error, errors.PromptError):
         return Exit.USAGE
+    if isinstance(error, errors.NeverWorked):
+        return Exit.PARTLY
     if isinstance(error, errors.StoreError):
         return Exit.STORE
     if isinstance(error, (errors.ModelError, errors.BudgetSpent)):
@@ -120,7 +122,8 @@ def _explained(error: BaseException, screen: Screen) -> Exit:
             "Set SPOLIA_TRACEBACK=1 and run again to see where, and report it."
         )
     screen.fail(message)
-    screen.give(error={"kind": type(error).__name__, "message": message}, exit_code=int(code))
+    counts = {name: getattr(error, name) for name in ("degraded", "never_worked") if hasattr(error, name)}
+    screen.give(error={"kind": type(error).__name__, "message": message}, **counts, exit_code=int(code))
     return code
 
 

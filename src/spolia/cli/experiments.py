@@ -111,7 +111,15 @@ class EvaluationRun:
         """What a flow makes of the questions now; what will decide is as for `gate`, and looked at first."""
         ready = self.ready([name], measures)
         refuse_what_decides_nothing(ready.measures, **decides)
-        experiment = Experiment(ready.flows, ready.items, ready.measures, data=ready.data.name, by=(), overlap=overlap)
+        experiment = Experiment(
+            ready.flows,
+            ready.items,
+            ready.measures,
+            data=ready.data.name,
+            by=(),
+            overlap=overlap,
+            degraded=self.given.degraded,
+        )
         with self._asking(ready) as (run, told):
             _, written = gate.recorded(experiment, run=run, path=kept_in(), told=told, usage_log=self._usage_log(ready))
         return written
@@ -125,7 +133,7 @@ class EvaluationRun:
         ) and not before.command.get("limit"):
             said = f"{several(more, 'question')} of {ready.data.name} not in the baseline"
             self.screen.say(f"{said}, and not asked.")
-        experiment = Experiment(ready.flows, items, ready.measures, data=ready.data.name)
+        experiment = Experiment(ready.flows, items, ready.measures, data=ready.data.name, degraded=self.given.degraded)
         with self._asking(ready) as (run, told):
             return gate.gate(experiment, before, **how, run=run, path=kept_in(), told=told)
 

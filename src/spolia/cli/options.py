@@ -130,6 +130,13 @@ class MeasuringOptions:
     model: ModelName = ""
     prompts: OwnPrompts = None
     weights: Weights = ""
+    degraded: Annotated[
+        str,
+        option(
+            "--degraded NAME",
+            "If a step of a flow fails on every call: `stop` with exit code 5, or `ok` to measure the flow as it is.",
+        ),
+    ] = "stop"
     json: AsJson = False
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from rich.padding import Padding
 
     from spolia.cli.screen import Screen
+    from spolia.core.operator import Operator
+    from spolia.run.lane import Lane
     from spolia.stores.backends.rows import Unmade
     from spolia.stores.corpus import Corpus
 
@@ -82,6 +84,21 @@ def span_data(span: Span | None) -> dict[str, Any] | None:
     if span is None:
         return None
     return {"start": span.start, "end": span.end, "pages": span.pages, "lines": span.lines}
+
+
+def degraded_data(lane: Lane, flow: Operator[Any, Any]) -> dict[str, Any]:
+    """What was out of order, by step and reason; nothing where nothing was."""
+    from spolia.run.lane import counted_reasons
+
+    found = counted_reasons(lane.steps(flow))
+    return {"degraded": found} if found else {}
+
+
+def tell_of_degraded(screen: Screen, lane: Lane, flow: Operator[Any, Any]) -> None:
+    """Say what was out of order."""
+    for step, reasons in degraded_data(lane, flow).get("degraded", {}).items():
+        for reason in reasons:
+            screen.say(f"{step}: {one_line(reason, 300)}", "yellow")
 
 
 SHOWN = 5

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import warnings
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
-from spolia.errors import BudgetSpent
+from spolia.errors import BudgetSpent, DegradedWarning
 from spolia.types import Addressed, Failure, Filter, Usage, Value
 
 if TYPE_CHECKING:
@@ -42,8 +46,8 @@ class RunContext(Protocol):
     def emit(self, text: str) -> None: ...
     def is_streamed(self) -> bool: ...
     def retract(self) -> None: ...
-    def degrade(self, reason: str, row: int | None, error: Exception | None = None) -> None: ...
-    def note(self, remark: str, row: int | None) -> None: ...
+    def degrade(self, reason: str, row: int | None, error: Exception | None = None, partly: bool = False) -> bool: ...
+    def note(self, remark: str, row: int | None, counted: bool = False) -> None: ...
     def check(self) -> None: ...
     def on_cancel(self, close: Callable[[], None]) -> AbstractContextManager[None]: ...
     def pin(self, key: object, open: Callable[[], T], serves: Callable[[T], bool]) -> T: ...
@@ -132,22 +136,43 @@ def retract() -> None:
         context.retract()
 
 
-def degrade(reason: str, *, row: int | None = None, error: Exception | None = None) -> None:
+def degrade(reason: str, *, row: int | None = None, error: Exception | None = None, partly: bool = False) -> None:
     """Record that this result is not what it would be on a good day: it and all that is made of it is not cached.
+
+    Where nobody records it (no run, or one without a journal outside a lane) a `DegradedWarning` is given.
 
     Args:
         error: why, where the step goes on without what failed: if that may pass, the question is worth asking again.
+        partly: the step did what it is for, as far as it could: a part is missing. Else the call counts as failed, and
+            a step that fails on every call has never worked (`Lane.steps`).
     """
-    if (said := _overheard.get()) is not None:
+    said, context = _overheard.get(), current_context.get()
+    if said is not None:
         said.append(reason)
-    if (context := current_context.get()) is not None:
-        context.degrade(reason, row, error)
+    recorded = context is not None and context.degrade(reason, row, error, partly)
+    if said is None and not recorded:
+        warnings.warn(f"Degraded result: {reason}", DegradedWarning, stacklevel=_depth())
 
 
-def note(remark: str, *, row: int | None = None) -> None:
-    """Record something out of order that the same input would give again: the result may be cached all the same."""
+_PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
+
+
+def _depth() -> int:
+    """How many frames lie between the caller of this and code that is not Spolia's, as `warnings.warn` counts them."""
+    depth, frame = 0, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        depth, frame = depth + 1, frame.f_back
+    return depth
+
+
+def note(remark: str, *, row: int | None = None, counted: bool = False) -> None:
+    """Record something out of order that the same input would give again: the result may be cached all the same.
+
+    Args:
+        counted: reports count it by step, beside what is degraded: a reply that was sent back, or cut off.
+    """
     if (context := current_context.get()) is not None:
-        context.note(remark, row)
+        context.note(remark, row, counted)
 
 
 def check_cancelled() -> None:

@@ -48,7 +48,7 @@ class PickArm(Operator[ArmScores, str]):
         reached = False
         for arm, score in value.scores:
             if not math.isfinite(score):
-                degrade(f"The score of the arm {arm!r} is {score}; it is not counted.")
+                degrade(f"The score of the arm {arm!r} is {score}; it is not counted.", partly=True)
             elif (score > highest or (not reached and score == highest)) and score > 0:
                 best, highest, reached = arm, score, True
         if not reached:

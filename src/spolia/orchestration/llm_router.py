@@ -152,7 +152,8 @@ class ByNextToken(Prompted, Operator[Query, ArmScores]):
             if token.logprob <= 0:
                 mass[arm] += math.exp(token.logprob)
             else:  # also NaN
-                degrade(f"The token {token.text!r} has the log-probability {token.logprob}; it is not counted.")
+                said = f"The token {token.text!r} has the log-probability {token.logprob}; it is not counted."
+                degrade(said, partly=True)
         return mass
 
     def _arm(self, token: str) -> str | None:

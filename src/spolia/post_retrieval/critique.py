@@ -57,7 +57,8 @@ class Critique(Operator[Ranking, Ranking]):
         verdicts = replies(Ask(self.llm, self.role, self.max_tokens), briefs)
         kept = tuple(hit for hit, said in zip(value.hits, verdicts, strict=True) if said is not False)
         if value.hits and not kept:
-            degrade(f"{self.llm.name} found none of {len(value.hits)} hits of use; the best one stays.")
+            said = f"{self.llm.name} found none of {len(value.hits)} hits of use; the best one stays."
+            degrade(said, partly=True)
             kept = value.hits[:1]
         return value.but(hits=kept)
 

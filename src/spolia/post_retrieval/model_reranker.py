@@ -85,7 +85,8 @@ class Judging(Operator[Ranking, Ranking]):
         finite = [_finite(float(score)) for score in scores]
         known = [score for score in finite if score is not None]
         if len(known) < len(finite):
-            degrade(f"{type(self).__name__}: {len(finite) - len(known)} of {len(finite)} texts have no score.")
+            said = f"{type(self).__name__}: {len(finite) - len(known)} of {len(finite)} texts have no score."
+            degrade(said, partly=bool(known))
         if not known:
             return tuple(hits)
         least = min(known)

@@ -85,7 +85,8 @@ class ChainOfVerification(Operator[Query, Answer]):
             if isinstance(said, Failure):
                 if isinstance(said.error, BudgetSpent):
                     raise said.error
-                degrade(f"A check could not be answered: {question!r:.80}: {said.kind}: {said.message}")
+                reason = f"A check could not be answered: {question!r:.80}: {said.kind}: {said.message}"
+                degrade(reason, partly=True)
             else:
                 found.append(f"{question}\n{said.text}")
         return tuple(found)

@@ -111,7 +111,8 @@ class LeastToMost(Operator[Plan, Queries]):
         for number in level:
             step = plan.steps[number - 1]
             if lacking := [needed for needed in plan.needs(step) if needed not in answers]:
-                degrade(f"Step {number} is left out: it needs the answer of step {lacking[0]}, which has none.")
+                said = f"Step {number} is left out: it needs the answer of step {lacking[0]}, which has none."
+                degrade(said, partly=True)
             else:
                 found[number] = plan.filled(step, answers)
         return found
@@ -128,7 +129,7 @@ def _said(result: Answer | Failure, step: str) -> str | None:
     if isinstance(result, Failure):
         if isinstance(result.error, BudgetSpent):
             raise result.error
-        degrade(f"A step could not be answered: {step!r:.80}: {result.kind}: {result.message}")
+        degrade(f"A step could not be answered: {step!r:.80}: {result.kind}: {result.message}", partly=True)
         return None
     text = " ".join(_MARKER.sub("", result.text).split()).rstrip(".。")[:_LONGEST]
     return None if result.abstained or not text else text

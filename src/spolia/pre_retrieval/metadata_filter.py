@@ -146,7 +146,7 @@ class ConstructFilter(AsksOfQuery[Query]):
                 break
             failed.append(f"{json.dumps(reply, ensure_ascii=False, default=str)[:2000]}\n\n" + "\n".join(problems))
         for problem in problems:
-            degrade(f"A condition is dropped: {problem}")
+            degrade(f"A condition is dropped: {problem}", partly=bool(conditions))
         text = " ".join(str(reply["search"] or "").split())
         found = value.rewritten(text) if 0 < len(text) <= 4 * len(value.text) else value
         return found.but(filter=narrowed(value.filter, *conditions), origin=value) if conditions else found

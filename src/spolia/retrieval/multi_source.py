@@ -88,4 +88,4 @@ class MultiSource(Operator[Query, Ranking]):
     def _passed_over(self, failure: Failure, source: Operator[Query, Ranking]) -> None:
         if isinstance(failure.error, _MEANT):
             raise failure.error
-        degrade(f"{source.short} failed and is passed over: {failure.message}", error=failure.error)
+        degrade(f"{source.short} failed and is passed over: {failure.message}", error=failure.error, partly=True)

@@ -16,10 +16,11 @@ from spolia.core.operator import Operator, located, parts_of
 from spolia.core.run_context import Began, Emitted, Event, Reservation, Retracted, attempt, current_context
 from spolia.errors import BudgetSpent, Cancelled
 from spolia.run.budget import NO_COST, Budget, Limiter, UsageReservation, split
+from spolia.run.lane import FORCED
 from spolia.run.recall import shared
 from spolia.run.stream import Scope, Sink, streamed
 from spolia.run.window import window
-from spolia.types import Addressed, Failure, Filter, Query, Ranking, Usage
+from spolia.types import Addressed, Answer, Failure, Filter, Query, Ranking, State, Usage
 
 if TYPE_CHECKING:
     from spolia.run.lane import Lane
@@ -37,9 +38,9 @@ class Frame:
     """The run context of one step; implements `spolia.core.run_context.RunContext`."""
 
     __slots__ = (
-        "account", "claimed", "emitted", "error", "final", "found", "from_cache", "keeping", "lane", "limiters",
-        "logical", "notes", "op", "optional", "parent", "remarks", "rows", "run", "scope", "searched", "sink", "span",
-        "spent", "undeclared",
+        "account", "claimed", "emitted", "error", "failed", "final", "found", "from_cache", "helped", "in_vain",
+        "keeping", "lane", "limiters", "logical", "notes", "op", "optional", "parent", "passing", "remarks", "rows",
+        "run", "scope", "searched", "sink", "span", "spent", "undeclared",
     )  # fmt: skip
     claimed: bytes
     limiters: tuple[Limiter, ...]
@@ -54,7 +55,8 @@ class Frame:
         self.notes: list[str] | None = None
         self.remarks: list[str] | None = None
         self.error = ""
-        self.from_cache = self.searched = False
+        self.passing: Exception | None = None
+        self.from_cache = self.searched = self.failed = self.in_vain = self.helped = False
         self.found: list[Ranking] | None = None
         self.emitted = 0
         self.final: bool | None = None
@@ -130,6 +132,7 @@ class Frame:
             located(error, op)
             if self.account is not None:
                 self.account.failed(error)
+                self.fell(error)
             raise
         if self.account is not None or run.results is not None:
             self.gave(value, found)
@@ -137,8 +140,23 @@ class Frame:
 
     def gave(self, value: Any, out: Any) -> None:
         """The step has ended; what it found is a retrieval, unless a step inside it has found that."""
+        if self.account is not None:
+            self._ended(self.account, out)
         if not self.searched and isinstance(out, Ranking) and isinstance(value, Query):
             self.retrieved(out)
+
+    def _ended(self, account: Lane, out: Any) -> None:
+        """Put the call on the account. A step whose own questions to a model all failed has failed; one is enough."""
+        reason = out.stop_reason if isinstance(out, Answer) else out.stop if isinstance(out, State) else ""
+        if reason in FORCED and reason not in account.forced:  # the innermost step that says so ends first
+            account.forced.add(reason)
+            self.count(f"Ended by {reason!r}.", failed=False)
+        if (step := account.step_of(self)) is not self:
+            for one in () if step is None else step.rows or (step,):
+                one.helped |= not self.failed
+        else:
+            failed = self.failed or (self.in_vain and not self.helped)
+            account.calls.append((self.op, failed, self.logical is not None))
 
     def retrieved(self, ranking: Ranking) -> None:
         """Put what a retriever found on the account, and tell the steps around it."""
@@ -233,22 +251,60 @@ class Frame:
 
     # What is out of order.
 
-    def degrade(self, reason: str, row: int | None, error: Exception | None = None) -> None:
+    def degrade(self, reason: str, row: int | None, error: Exception | None = None, partly: bool = False) -> bool:
         frame: Frame | None = self if row is None or self.rows is None else self.rows[row]
-        if frame is not None and frame.account is not None:
+        assert frame is not None
+        is_recorded = frame.run.journal is not None or frame.account is not None
+        frame.count(reason, failed=not partly)
+        if frame.account is not None:
             frame.account.failed(error)
+        frame._degraded(reason, error)
+        return is_recorded
+
+    def _degraded(self, reason: str, error: Exception | None) -> None:
+        """Mark the result of every step around this one, which is made of it."""
+        frame: Frame | None = self
         while frame is not None:
             if frame.rows is not None:
                 for inner in frame.rows:
-                    inner.degrade(reason, None, error)
+                    if inner.account is not None:
+                        inner.account.failed(error)
+                    inner._degraded(reason, error)
                 return
             if frame.op is not None:
                 frame.notes = [reason] if frame.notes is None else [*frame.notes, reason]
             frame = frame.parent
 
-    def note(self, remark: str, row: int | None) -> None:
+    def note(self, remark: str, row: int | None, counted: bool = False) -> None:
         for frame in (self,) if self.rows is None else self.rows if row is None else (self.rows[row],):
             frame.remarks = [*(frame.remarks or ()), remark]
+            if counted:
+                frame.count(remark, failed=False)
+
+    def count(self, reason: str, *, failed: bool) -> None:
+        """Put on the account that a call was out of order: of the innermost step around it that the flow names."""
+        if self.rows is not None:
+            for row in self.rows:
+                row.count(reason, failed=failed)
+        elif self.account is not None and (step := self.account.step_of(self)) is not None:
+            if step.rows is not None:
+                step.count(reason, failed=failed)
+                return
+            self.account.reasons.append((step.op, reason))
+            if failed:
+                self.failed = step.in_vain = True
+
+    def fell(self, error: Exception | None, said: str = "") -> None:
+        """A call has failed. It counts once, at the innermost step that the flow names; others pass it on."""
+        account = self.account
+        passed_on = self.passing is not None and error is not None and self.passing in (error, error.__cause__)
+        if account is not None and not passed_on and account.step_of(self) is self:
+            account.calls.append((self.op, True, self.logical is not None))
+            account.reasons.append((self.op, said if error is None else f"{type(error).__name__}: {error}"))
+            above = self.parent
+            while above is not None and above.account is account:
+                above.passing = error
+                above = above.parent
 
     # Streaming.
 

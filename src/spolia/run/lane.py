@@ -1,11 +1,50 @@
 """What one question took and found: the account of everything that is called while a lane is open."""
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from spolia.types import Ranking, Usage
+from spolia.core.operator import Operator, inside
+from spolia.types import Ranking, Usage, Value
 
 if TYPE_CHECKING:
     from spolia.run.frame import Frame
+
+
+@dataclass(frozen=True)
+class StepCalls(Value):
+    """How often a step of a flow was called, and what was out of order.
+
+    Args:
+        step: the name of its class, with a number where the flow has several of them: `Reader 2` is the second.
+        calls: how often it gave something, or failed.
+        failed: of these, how often it failed, or could not do what it is for.
+        asked: of these, how often it asked a model.
+        idle: of these, how often it neither failed nor asked a model, such as a reranker on an empty ranking.
+        reasons: what was out of order, and how often: failed, degraded, forced, unparsed and repaired calls.
+    """
+
+    step: str
+    calls: int = 0
+    failed: int = 0
+    asked: int = 0
+    idle: int = 0
+    reasons: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def tried(self) -> int:
+        """The calls that tell whether it works: of a step that asks models, not those that had nothing to ask."""
+        return self.calls - self.idle if self.asked else self.calls
+
+    @property
+    def never_worked(self) -> bool:
+        """Whether it was called, and failed on every call that tells whether it works."""
+        return 0 < self.tried <= self.failed
+
+
+FORCED = frozenset(("cap", "budget", "forced", "exhausted", "error"))
+"""Why a loop ended before its judge was content."""
 
 
 class Lane:
@@ -21,16 +60,35 @@ class Lane:
             that: what was found may be another one tomorrow.
         why: what the first step that failed said; empty where none did.
         number: of the question's first span in the journal; 0 without one.
+        calls: every call of a step that ended, whether it failed, and whether it used a model; without those that pass
+            on what failed inside.
+        reasons: what was out of order, by the step of the flow in which it was.
+        forced: of these, why a loop or an answer ended before it was sufficient.
     """
 
-    __slots__ = ("_frame", "cached", "interrupted", "number", "retrievals", "why")
+    __slots__ = (
+        "_frame",
+        "_named",
+        "cached",
+        "calls",
+        "forced",
+        "interrupted",
+        "number",
+        "reasons",
+        "retrievals",
+        "why",
+    )
 
     def __init__(self) -> None:
         self.retrievals: list[Ranking] = []
         self.cached = self.interrupted = False
         self.number = 0
         self.why = ""
+        self.calls: list[tuple[Operator[Any, Any] | None, bool, bool]] = []
+        self.reasons: list[tuple[Operator[Any, Any] | None, str]] = []
+        self.forced: set[str] = set()
         self._frame: Frame | None = None
+        self._named: dict[int, frozenset[int]] = {}
 
     def opened(self, frame: "Frame") -> None:
         """Everything inside this frame is on the account."""
@@ -50,3 +108,88 @@ class Lane:
         """A step has failed."""
         self.why = self.why or (f"{type(error).__name__}: {error}" if error is not None else "")
         self.interrupted |= getattr(error, "transient", False)
+
+    def step_of(self, frame: "Frame") -> "Frame | None":
+        """The innermost step around a frame that is written in the flow: not one that such a step makes while it
+        runs."""
+        around: list[Frame] = []
+        above: Frame | None = frame
+        while above is not None and above.account is self:
+            if above.op is not None:
+                around.append(above)
+            above = above.parent
+        if not around:
+            return None
+        flow = around[-1].op
+        if id(flow) not in self._named:
+            self._named[id(flow)] = frozenset(map(id, inside(flow)))
+        return next(one for one in around if id(one.op) in self._named[id(flow)])
+
+    def steps(self, flow: Operator[Any, Any]) -> tuple[StepCalls, ...]:
+        """How often each step of a flow was called, in the order in which they are written; those that were not are
+        left out.
+
+        >>> from spolia import Guard, Identity, Run, step
+        >>> @step
+        ... def half(n: int) -> int:
+        ...     return n // 0
+        >>> flow = Guard(half, fallback=Identity(), on=("ZeroDivisionError",))
+        >>> with Run().lane() as lane:
+        ...     _ = flow(4)
+        >>> [(one.step, one.calls, one.failed) for one in lane.steps(flow)]
+        [('Guard', 1, 0), ('half', 1, 1), ('Identity', 1, 0)]
+        """
+        names = step_names(flow)
+        calls: dict[int, list[tuple[bool, bool]]] = {}
+        for op, fell, asked in self.calls:
+            calls.setdefault(id(op), []).append((fell, asked))
+        reasons: dict[int, Counter[str]] = {}
+        for op, reason in self.reasons:
+            reasons.setdefault(id(op), Counter())[reason] += 1
+        return tuple(
+            StepCalls(
+                name,
+                len(calls[at]),
+                sum(fell for fell, _ in calls[at]),
+                sum(asked for _, asked in calls[at]),
+                sum(not fell and not asked for fell, asked in calls[at]),
+                tuple(reasons.get(at, Counter()).most_common()),
+            )
+            for at, name in names.items()
+            if at in calls
+        )
+
+
+def step_names(flow: Operator[Any, Any]) -> dict[int, str]:
+    """The steps of a flow by `id`: the class of each, with a number where several are of one class."""
+    steps = {id(one): type(one).__name__ for one in inside(flow) if isinstance(one, Operator)}
+    times, numbers = Counter(steps.values()), Counter[str]()
+    for at, name in steps.items():
+        numbers[name] += 1
+        steps[at] = f"{name} {numbers[name]}" if times[name] > 1 else name
+    return steps
+
+
+def counted_reasons(steps: Iterable[StepCalls]) -> dict[str, dict[str, int]]:
+    """What was out of order, by step and reason, as plain data."""
+    return {one.step: dict(one.reasons) for one in steps if one.reasons}
+
+
+def summed(questions: Iterable[tuple[Iterable[StepCalls], int]]) -> tuple[StepCalls, ...]:
+    """What is told of a flow's steps by several questions, each counted so many times.
+
+    >>> one = StepCalls("Dense", 1, 1, reasons=(("no server", 1),))
+    >>> summed([([one], 2), ([StepCalls("Dense", 1, 0)], 1)])
+    (StepCalls(step='Dense', calls=3, failed=2, asked=0, idle=0, reasons=(('no server', 2),)),)
+    """
+    found: dict[str, StepCalls] = {}
+    reasons: dict[str, Counter[str]] = {}
+    for steps, times in questions:
+        for one in steps:
+            before, told = found.get(one.step, StepCalls(one.step)), reasons.setdefault(one.step, Counter())
+            names = ("calls", "failed", "asked", "idle")
+            more = {name: getattr(before, name) + times * getattr(one, name) for name in names}
+            found[one.step] = before.but(**more)
+            for reason, n in one.reasons:
+                told[reason] += times * n
+    return tuple(one.but(reasons=tuple(reasons[one.step].most_common())) for one in found.values())

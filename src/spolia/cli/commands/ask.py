@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from spolia.core.operator import Operator
-    from spolia.run import Run
     from spolia.types import Answer, Box, Citation, Query
 
 Folder = Annotated[Path | None, argument("DIR", "Index this folder first, into a store that is kept.")]
@@ -40,8 +39,9 @@ def ask(
     Without a language model the answer is made of sentences as they stand in the documents.
     """
     from spolia.cli.flow_parts import answering, flow_of, model_at, parts_of, query_of
-    from spolia.cli.results import FirstUses, answer_data, citation_lines
+    from spolia.cli.results import FirstUses, answer_data, citation_lines, degraded_data, tell_of_degraded
     from spolia.cli.run_record import recorded, store_for
+    from spolia.run.lane import FORCED
 
     screen, reader, partly = Screen(json=given.json), model_at(llm, model), False
     at = store or (store_for(folder) if folder is not None else None)
@@ -62,15 +62,18 @@ def ask(
             screen.say(chosen)
         whole = answering(running, parts)
         asked = tell_of_models(screen, whole, reader)
-        answer = _answered(screen, run, whole, query, live=asked)
+        with run.lane() as lane:
+            answer = _answered(screen, whole, query, live=asked)
         first.look()
         said = answer_data(answer, partial(_boxes, str(at), given.access)) if given.json else {}
-        screen.give(question=given.question, flow=flow, chosen=chosen, store=at, run=run.id, **said, **first.data())
+        found = first.data() | degraded_data(lane, whole)
+        screen.give(question=given.question, flow=flow, chosen=chosen, store=at, run=run.id, **said, **found)
         screen.show(*citation_lines(answer))
     first.tell(screen)
+    tell_of_degraded(screen, lane, whole)
     if answer.abstained:
         return Exit.NOTHING
-    if answer.stop_reason in ("cap", "budget", "forced", "exhausted", "error"):
+    if answer.stop_reason in FORCED:
         screen.say(
             f"The answer may be incomplete: the flow ended by {answer.stop_reason!r}. See: spolia trace last", "yellow"
         )
@@ -97,16 +100,16 @@ def _indexed(screen: Screen, folder: Path, store: str, weights: str) -> bool:
     return bool(report.failed)
 
 
-def _answered(screen: Screen, run: Run, flow: Operator[Query, Answer], query: Query, *, live: bool) -> Answer:
+def _answered(screen: Screen, flow: Operator[Query, Answer], query: Query, *, live: bool) -> Answer:
     """Run the flow; in a terminal a language model's text is printed as it comes."""
     from spolia.core.run_context import Done, Emitted, Retracted
 
     if screen.json or not (live and sys.stdout.isatty()):
-        answer = run(flow, query)
+        answer = flow(query)
         screen.show(_styled(answer))
         return answer
     shown = ""
-    for event in run.stream(flow, query):
+    for event in flow.stream(query):
         if isinstance(event, Emitted) and event.final:
             shown += event.text
             sys.stdout.write(visible(event.text))

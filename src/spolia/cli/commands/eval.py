@@ -123,6 +123,7 @@ def evaluate(
         save=save,
         again=again,
         overlap=overlap,
+        degraded=given.degraded,
     )
     for path in report or ():
         written(found, path, traces)
@@ -131,15 +132,28 @@ def evaluate(
         **alone | found.json() | alone, chosen=chosen[0] if len(chosen) == 1 else dict(zip(flows, chosen, strict=True))
     )
     _show(screen, found)
-    return Exit.PARTLY if any(one.failures for one in found.flows) else Exit.DONE
+    partly = any(one.failures or (one.never_worked and given.degraded != "ok") for one in found.flows)
+    return Exit.PARTLY if partly else Exit.DONE
 
 
 def _show(screen: Screen, found: Report) -> None:
-    from spolia.evaluation.report.tables import corrected, costs, in_slices, of_slices, scores, under, verdicts
+    from spolia.evaluation.report.tables import (
+        corrected,
+        costs,
+        degraded,
+        in_slices,
+        of_slices,
+        scores,
+        under,
+        verdicts,
+    )
 
     screen.show(f"{', '.join(one.flow for one in found.flows)} on {found.about}", as_table(scores(found)))
     took = costs(found)
     screen.show(under(found), as_table(took.turned() if took.width > (screen.width or took.width) else took))
+    if (wrong := degraded(found)).rows:
+        screen.show(as_table(wrong.but(rows=wrong.rows[:TOLD])))
+        _more(screen, len(wrong.rows), "rows of degraded calls")
     shown = sorted(found.comparisons, key=lambda one: not one.shown)
     if shown and found.against:
         screen.show(as_table(verdicts(found)))

@@ -18,7 +18,7 @@ def search(
 ) -> Exit:
     """Find passages in a store. With what could not be made of a document in a group that is built first, code 5."""
     from spolia.cli.flow_parts import flow_of, parts_of, query_of, ranked
-    from spolia.cli.results import FirstUses, hit_data, ranking_lines
+    from spolia.cli.results import FirstUses, degraded_data, hit_data, ranking_lines, tell_of_degraded
     from spolia.cli.run_record import recorded
 
     screen = Screen(json=given.json)
@@ -30,11 +30,14 @@ def search(
         if chosen:
             screen.say(chosen)
         tell_of_models(screen, searching)
-        found = ranked(searching(query)).cut(top_k)
+        with run.lane() as lane:
+            found = ranked(searching(query)).cut(top_k)
         first.look()
         hits = [hit_data(hit) for hit in found.hits]
-        screen.give(question=given.question, flow=flow, chosen=chosen, run=run.id, hits=hits, **first.data())
+        more = first.data() | degraded_data(lane, searching)
+        screen.give(question=given.question, flow=flow, chosen=chosen, run=run.id, hits=hits, **more)
     first.tell(screen)
+    tell_of_degraded(screen, lane, searching)
     if not found.hits:
         screen.say("Nothing found. Try other words" + (", or other conditions." if given.where else "."))
         return Exit.NOTHING

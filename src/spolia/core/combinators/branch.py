@@ -104,7 +104,7 @@ def survivors(
             f"The first to fail was {noun} {index}: {first.message}"
         ) from first.error
     for index, failure in failures:
-        degrade(f"{noun} {index} failed: {failure.kind}: {failure.message}", row=row)
+        degrade(f"{noun} {index} failed: {failure.kind}: {failure.message}", row=row, partly=True)
     return kept
 
 

@@ -90,7 +90,7 @@ class Explore(Operator[S, tuple[S, ...]]):
             if isinstance(found, Failure):
                 if not isinstance(found.error, BudgetSpent):
                     raise found.raised()
-                degrade(found.message)
+                degrade(found.message, partly=True)
                 ended.append((score, parent.but(stop="budget")))
                 continue
             firsts = {child.identity: child for child in reversed(found)}
@@ -113,7 +113,7 @@ class Explore(Operator[S, tuple[S, ...]]):
             if isinstance(score, Failure):
                 if not isinstance(score.error, BudgetSpent):
                     raise score.raised()
-                degrade(score.message)
+                degrade(score.message, partly=True)
                 ended.append((float("-inf"), child.but(stop=child.stop or "budget")))
             else:
                 scored.append((float(score), child))

@@ -50,7 +50,7 @@ class Guard(Operator[In, Out]):
             answers = any(cls.__name__ in self.on for cls in type(error).__mro__)
             if self.fallback is None or not answers or isinstance(error, UndecidedError):
                 raise
-            degrade(f"fell back: {type(error).__name__}: {error}")
+            degrade(f"fell back: {type(error).__name__}: {error}", partly=True)
         return self.fallback(value)
 
     def takes(self) -> Any:

@@ -112,7 +112,7 @@ class Loop(Operator[S, S]):
             results = [self._one(op, states[row]) for row in rows]
         for row, result in zip(rows, results, strict=True):
             if isinstance(result, Failure) and isinstance(result.error, BudgetSpent):
-                degrade(result.message, row=row)
+                degrade(result.message, row=row, partly=True)
                 result = states[row].but(stop="budget")
             states[row] = result
 

@@ -82,6 +82,7 @@ class Comparison(Value):
         correction: how: `holm`, `bh`, `none`.
         lower_is_better: whether the one ahead has less.
         unit: whether scores lie between 0 and 1, so that differences are told in points of 100.
+        caveat: what was out of order in the two flows; empty where nothing was.
     """
 
     measure: str
@@ -94,6 +95,7 @@ class Comparison(Value):
     of: int
     lower_is_better: bool
     unit: bool
+    caveat: str = ""
 
     @property
     def shown(self) -> bool:
@@ -101,17 +103,22 @@ class Comparison(Value):
         return self.interval.excludes_zero and self.adjusted < ALPHA
 
     @property
+    def aside(self) -> str:
+        """The caveat, as it follows a verdict."""
+        return f"; {self.caveat}" if self.caveat else ""
+
+    @property
     def verdict(self) -> str:
         """In words; two flows are never called equal."""
         by = amount(self.interval, self.unit)
         if self.shown:
             less = " (lower is better)" if self.lower_is_better else ""
-            return f"{self.better} beats {self.other} on {self.measure} by {by}{less}"
+            return f"{self.better} beats {self.other} on {self.measure} by {by}{less}{self.aside}"
         why = f"; p = {self.p:.2g}" if self.interval.excludes_zero else ""
         if why and self.p < ALPHA:
             how = f"{self.of} comparisons ({NAMES[self.correction]})"
             why += f", corrected for {how} {self.adjusted:.2g}"
-        return f"no difference shown between {self.better} and {self.other} on {self.measure}: {by}{why}"
+        return f"no difference shown between {self.better} and {self.other} on {self.measure}: {by}{why}{self.aside}"
 
     def of_flow(self, flow: str) -> Interval:
         """By how much one of the two is better than the other, negative where it is worse."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from spolia import errors
 from spolia.core.run_context import attempt, gather
-from spolia.errors import BudgetSpent, MeasureError, StepFailed
+from spolia.errors import BudgetSpent, MeasureError, NeverWorked, StepFailed
 from spolia.evaluation.experiment.flows import (
     CONTENT,
     Flow,
@@ -40,8 +40,10 @@ from spolia.evaluation.experiment.score_store import (
 from spolia.evaluation.experiment.score_table import ScoreTable, StorePart
 from spolia.evaluation.measures.measure import Case, CostMeasure, Measure, Seen, SetMeasure
 from spolia.evaluation.measures.registry import as_measures
+from spolia.evaluation.plurals import several
 from spolia.models.protocols import LanguageModel
 from spolia.run import Run
+from spolia.run.lane import StepCalls, counted_reasons, summed
 from spolia.types import Failure, Item, Query, Usage, digest_of
 
 SURE = 5
@@ -68,6 +70,27 @@ def refuse_broken(flow: str, failures: Sequence[Failure | None], whole: int) -> 
         )
 
 
+DEGRADED = ("stop", "ok")
+"""What happens where a step of a flow fails on every call: the experiment stops, or it is measured all the same."""
+
+
+def never_worked(flow: str, steps: Sequence[StepCalls], whole: int) -> NeverWorked | None:
+    """The error for a flow with a step that failed on every call, if these are enough to be sure."""
+    idle = [one for one in steps if one.never_worked]
+    sure = [one for one in idle if one.tried >= min(SURE, max(whole, 2))]
+    if not sure:
+        return None
+    told = ", ".join(f"{one.step} ({one.failed:,} of {several(one.tried, 'call')})" for one in sure)
+    why = sure[0].reasons[0][0].rstrip(".") if sure[0].reasons else "no reason was given"
+    return NeverWorked(
+        f"{flow} has a step that failed whenever it was called: {told}: {why}. Its numbers would be those of a flow "
+        "without that step. Correct the cause or leave the step out, and run the command again; it asks again what "
+        "failed. To measure the flow as it is, write --degraded ok (in Python degraded='ok').",
+        tuple(one.step for one in idle),
+        counted_reasons(steps),
+    )
+
+
 Told: TypeAlias = Callable[[str, int, int], None]
 """Called with a flow, how many questions it was asked, and of how many; by several threads."""
 Position: TypeAlias = tuple[int, int]
@@ -87,6 +110,7 @@ def ask(
     path: str | Path | None = None,
     data: str = "questions",
     again: bool = False,
+    degraded: str = "stop",
     told: Told = lambda flow, done, total: None,
 ) -> ScoreTable:
     """Ask flows questions and measure what they give, as far as that was not done before.
@@ -104,6 +128,7 @@ def ask(
             of its own, named by all that it depends on. None keeps them in memory.
         data: what the questions are called; begins the names of files in a folder.
         again: ask everything again, whatever the file holds; a cache of the run is used all the same.
+        degraded: what happens where a step of a flow fails on every call: `stop`, or `ok` to measure the flow.
         told: called with the flow, how many questions it was asked so far, and of how many.
 
     Raises:
@@ -111,6 +136,7 @@ def ask(
         DataError: a store has not the document or the quote that a question's gold names.
         StoreBusy: another process uses the file.
         StepFailed: a flow fails whatever it is asked; says how.
+        NeverWorked: a step of a flow fails whenever it is called; says how. What failed is asked again the next time.
         MeasureError: a measure fails; names the question. What was answered is kept.
         BudgetSpent: the run's budget ends before the questions; what was answered is kept.
 
@@ -145,10 +171,12 @@ def ask(
                 rows, columns = np.nonzero(table.answers["status"][part.flows] != MISSING)
                 part.store.drop(zip(part.flow_ids[rows].tolist(), part.question_ids[columns].tolist(), strict=True))
             table = table.read()
-        asking = FlowExecution(run, listed, table, opening, told)
+        asking = FlowExecution(run, listed, table, opening, told, stops=degraded == "stop")
         if asking.todo:
             asking.fill()
             table = table.read()
+        for at in range(len(listed)):
+            asking.refuse_idle(at, table.steps(at), ((one, table.called(at, one)) for one in range(len(asked))))
         return replace(table, asked=len(asking.asked), notes=_notes(stores.values()))
 
 
@@ -161,7 +189,9 @@ class FlowExecution:
     table: ScoreTable
     opening: Sequence[float]
     told: Told
+    stops: bool = True
     asked: list[Position] = field(default_factory=list)
+    steps: dict[Position, tuple[StepCalls, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         table = self.table
@@ -200,10 +230,31 @@ class FlowExecution:
             try:
                 refuse_broken(self.table.flows[flow], failures, self.whole[flow])
             except StepFailed:
-                part, flow_id = self.parts[flow]
-                part.store.drop((flow_id, int(part.question_ids[question])) for _, question in cells)
+                self._drop(cells)
                 raise
+        called = {question: self.steps[flow, question] for _, question in cells}
+        self.refuse_idle(flow, summed((steps, 1) for steps in called.values()), called.items())
         return set(cells)
+
+    def refuse_idle(
+        self, flow: int, steps: Sequence[StepCalls], called: Iterable[tuple[int, Sequence[StepCalls]]]
+    ) -> None:
+        """Stop where a step of a flow never worked; the questions on which it failed are asked again the next time.
+
+        Args:
+            steps: how often each step was called, all questions together.
+            called: the same by question.
+        """
+        if self.stops and (error := never_worked(self.table.flows[flow], steps, self.whole[flow])) is not None:
+            idle = set(error.never_worked)
+            self._drop((flow, at) for at, own in called if any(one.step in idle for one in own))
+            raise error
+
+    def _drop(self, cells: Iterable[Position]) -> None:
+        """Forget answers, so that they are asked again."""
+        for flow, question in cells:
+            part, flow_id = self.parts[flow]
+            part.store.drop([(flow_id, int(part.question_ids[question]))])
 
     def _ask(self, cells: Sequence[Position], opening: float | None = None) -> list[Failure | None]:
         """Those of a flow that waits several at the same time; how each failed."""
@@ -221,6 +272,7 @@ class FlowExecution:
         missing = (table.states[flow, question] != WITHOUT_GOLD).tolist()
         if self.unasked[flow, question]:
             case, columns = self._answer(flow, item, opening)
+            self.steps[flow, question] = columns["steps"]
             part.store.keep(flow_id, question_id, case, run=part.store.run(self.run.id), **columns)
             self.asked.append((flow, question))
         else:
@@ -243,6 +295,7 @@ class FlowExecution:
             seconds = time.perf_counter() - started
         self._refuse_spent(flow, item)
         found = {name: getattr(lane, name) for name in ("usage", "spent", "cached", "interrupted")}
+        found |= {"steps": lane.steps(self.flows[flow])}
         found |= {"lane": lane.number, "seconds": seconds, "opening": nan if opening is None else opening}
         return Case(item, result, lane.usage, tuple(lane.retrievals)), found
 

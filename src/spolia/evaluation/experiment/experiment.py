@@ -9,7 +9,7 @@ from typing import Any
 from spolia.errors import DataError
 from spolia.evaluation.data.dataset import checked_part, part_of
 from spolia.evaluation.data.usage_log import LogEntry, UsageLog
-from spolia.evaluation.experiment.execution import Told, ask
+from spolia.evaluation.experiment.execution import DEGRADED, Told, ask
 from spolia.evaluation.experiment.flows import Flow, named, questions, refuse_other_flows, written
 from spolia.evaluation.experiment.results import Report, reported
 from spolia.evaluation.experiment.slices import MOST, TYPE, by_kind, fields_of
@@ -40,6 +40,7 @@ class Experiment(Value):
         tuned_on: the parts that a flow was tuned on (`tune`, `select`), beside those that are known (`run`); their
             questions are refused.
         overlap: whether to take them all the same, which the report says.
+        degraded: what happens where a step of a flow fails on every call: `stop`, or `ok` to measure it all the same.
         seed: of what is drawn by lot.
 
     Raises:
@@ -66,6 +67,7 @@ class Experiment(Value):
     against: str = ""
     tuned_on: tuple[str, ...] = ()
     overlap: bool = False
+    degraded: str = "stop"
     seed: int = 0
 
     def __init__(
@@ -81,6 +83,7 @@ class Experiment(Value):
         against: str = "",
         tuned_on: str | Sequence[str] = (),
         overlap: bool = False,
+        degraded: str = "stop",
         seed: int = 0,
     ) -> None:
         listed = questions(items)
@@ -89,6 +92,7 @@ class Experiment(Value):
         given |= {"primary": primary, "against": against}
         parts = (tuned_on,) if isinstance(tuned_on, str) else tuned_on
         given |= {"tuned_on": tuple(map(checked_part, parts)), "overlap": overlap, "seed": seed}
+        given |= {"degraded": degraded}
         for name, value in given.items():
             object.__setattr__(self, name, value)
         self._check()
@@ -109,6 +113,8 @@ class Experiment(Value):
             refuse_other_flows(flow)
         if self.correction not in CORRECTIONS:
             raise DataError(f"There is no correction {self.correction!r}. Write one of: {', '.join(CORRECTIONS)}.")
+        if self.degraded not in DEGRADED:
+            raise DataError(f"degraded={self.degraded!r} is unknown. Write one of: {', '.join(DEGRADED)}.")
         if not self.measures:
             raise DataError("There is nothing to measure. Give a measure, for example parse_measure('R@5').")
         for what, name, names in (
@@ -183,6 +189,7 @@ class Experiment(Value):
                 question's gold names.
             StoreBusy: another process uses the file.
             StepFailed: a flow fails whatever it is asked; says how.
+            NeverWorked: a step of a flow fails whenever it is called; says how.
             MeasureError: a measure fails; names the question. What was answered is kept.
             BudgetSpent: the run's budget ends before the questions; what was answered is kept.
         """
@@ -195,6 +202,7 @@ class Experiment(Value):
         tuned = self._among(self.tuned_on, chosen)
         self._refuse(tuned, [one for one in chosen if any(map(one.chose_by, tuned))], usage_log.path)
         how: dict[str, Any] = {"run": run, "path": path, "data": self.data or "questions", "again": again, "told": told}
+        how |= {"degraded": self.degraded}
         table = ask(dict(self.flows), self.asked, self.measures, **how)
         usage_log.note(entry)  # what comes to no report was not looked at
         return reported(self, table, run.threads).but(tuned=len(tuned), looked=usage_log.before(entry))

@@ -16,6 +16,7 @@ from spolia.evaluation.experiment.slices import Slice, sliced, unsliced
 from spolia.evaluation.measures.measure import Measured
 from spolia.evaluation.plurals import several, were
 from spolia.evaluation.statistics.interval import Interval
+from spolia.run.lane import StepCalls, counted_reasons
 from spolia.types import Failure, Item, Usage, Value
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ class Evaluation(Value):
         spent: what it really spent.
         judging: what judges spent on it.
         seconds: all questions together, one after the other.
+        steps: how often each step was called, and what was out of order.
+        degraded: on how many questions something was.
     """
 
     flow: str
@@ -82,6 +85,8 @@ class Evaluation(Value):
     judging: Usage = field(default=Usage())
     latency: Latency = field(default=Latency())
     seconds: float = 0.0
+    steps: tuple[StepCalls, ...] = ()
+    degraded: int = 0
 
     def interval(self, measure: str) -> Interval | None:
         """The number of a measure, as it is written, with its interval; None where no question is determined."""
@@ -89,6 +94,18 @@ class Evaluation(Value):
         if measure not in names:
             raise DataError(f"{measure!r} was not measured. Measured: {', '.join(names)}.")
         return self.intervals[names.index(measure)]
+
+    @property
+    def never_worked(self) -> tuple[str, ...]:
+        """The steps that failed whenever they were called."""
+        return tuple(one.step for one in self.steps if one.never_worked)
+
+    @property
+    def caveat(self) -> str:
+        """What a verdict on the flow must say; empty where nothing was out of order."""
+        if self.never_worked:
+            return f"{', '.join(self.never_worked)} of {self.flow} never worked"
+        return f"{self.degraded:,} of {self.n:,} results of {self.flow} are degraded" if self.degraded else ""
 
     def json(self) -> dict[str, Any]:
         """The report as plain data, means in 0 to 1."""
@@ -100,6 +117,7 @@ class Evaluation(Value):
         found = {"flow": self.flow, "data": self.data, "n": self.n, "measures": measures, "usage": asdict(self.usage)}
         found |= {"seconds": self.seconds, "failures": len(self.failures), "without_gold": self.without_gold}
         found |= {name: asdict(getattr(self, name)) for name in ("latency", "spent", "judging")}
+        found |= {"degraded": counted_reasons(self.steps), "never_worked": list(self.never_worked)}
         return found | {"notation": self.notation}
 
 
@@ -178,6 +196,15 @@ class Report(Value):
                     f"{one.flow}: {len(one.failures)} of {of} failed and score 0; the first, {id}: "
                     f"{failure.kind}: {failure.message}"
                 )
+            for step in one.steps:
+                if step.reasons:
+                    reason, n = step.reasons[0]
+                    other = sum(n for _, n in step.reasons[1:])
+                    failed = f"{step.failed:,} of {several(step.tried, 'call')} failed"
+                    found.append(
+                        f"{one.flow}: {step.step} {'never worked: ' * step.never_worked}{failed}; {n:,} times: "
+                        f"{reason.rstrip('.')}{f'; {other:,} times for other reasons' * bool(other)}"
+                    )
             found += [
                 f"{one.flow}: {measured.measure} is undetermined for {measured.undetermined} of "
                 f"{several(measured.n + measured.undetermined, 'question')}, left out"
@@ -226,13 +253,18 @@ def reported(experiment: "Experiment", table: ScoreTable, threads: int) -> Repor
         failed = (table.case(index, question) for question in table.failed[index].nonzero()[0].tolist())
         failures = tuple((case.item.id, case.result) for case in failed if isinstance(case.result, Failure))
         given = (name, repr(flow), experiment.data, len(table.items), measured, intervals, failures, left)
-        flows.append(Evaluation(*given, usage, spent, judging, latency, float(answers["seconds"].sum())))
+        took = usage, spent, judging, latency, float(answers["seconds"].sum())
+        flows.append(Evaluation(*given, *took, table.steps(index), table.degraded(index)))
+    caveats = {one.flow: one.caveat for one in flows}
     return Report(
         experiment.data,
         table.items,
         left,
         tuple(flows),
-        compared(table.flows, estimates, experiment.correction, experiment.primary, experiment.against),
+        tuple(
+            one.but(caveat="; ".join(filter(None, (caveats[one.better], caveats[one.other]))))
+            for one in compared(table.flows, estimates, experiment.correction, experiment.primary, experiment.against)
+        ),
         sliced(experiment, table),
         tuple(counted(item.id for item in table.items).items()),
         len(experiment.tuned),

@@ -7,6 +7,7 @@ The file is a list of records, each with a checksum. A record never changes; a l
     ANSWER   one flow on one question: status, times, usage, and the result, as packed JSON
     SCORES   what measures made of the last answer before it
     JUDGING  what judges spent on that
+    STEPS    how often each step of the flow was called for the last answer before it, and what failed (form 2)
 
 Records are referred to by their offset, so that a damaged record takes nothing but itself and what refers to it.
 """
@@ -31,13 +32,14 @@ from spolia.core.codec import decode, encode
 from spolia.errors import CodecError, DataError, NotAStore, StoreBusy, StoreTooNew
 from spolia.evaluation.measures.costs import shown
 from spolia.evaluation.measures.measure import Case, Seen
+from spolia.run.lane import StepCalls
 from spolia.types import Answer, Failure, Hit, Item, Node, Query, Ranking, Usage, digest_of
 
 FORM = b"Spolia scores "
-MAGIC = FORM + b"1\n"
+FIRST, MAGIC = FORM + b"1\n", FORM + b"2\n"
 HEAD = struct.Struct("<BII")
 """Kind, length and checksum of what follows."""
-NAME, NODE, ANSWER, SCORES, JUDGING = range(1, 6)
+NAME, NODE, ANSWER, SCORES, JUDGING, STEPS = range(1, 7)
 DIGEST = 16
 USAGE = tuple(Usage.__dataclass_fields__)
 
@@ -58,6 +60,7 @@ NUMBERS = np.dtype([
 JUDGED = np.dtype([
     *((name, "<u8") for name in ("place", "flow", "question", "gold", "measure")), ("usage", "<f8", len(USAGE))
 ])  # fmt: skip
+CALLED = np.dtype([(name, "<u8") for name in ("place", "flow", "question", "steps")])
 Columns: TypeAlias = NDArray[Any]
 """An array with named fields."""
 
@@ -91,7 +94,7 @@ class ScoreStore:
         self._nodes: dict[bytes, int] = {}
         self._read: dict[int, Node] = {}
         self._unwritten: dict[int, Case] = {}
-        self._records: dict[int, bytearray] = {ANSWER: bytearray(), SCORES: bytearray(), JUDGING: bytearray()}
+        self._records = {kind: bytearray() for kind in (ANSWER, SCORES, JUDGING, STEPS)}
         self._end = 0
         raw = b"" if path is None else Path(path).read_bytes()
         self._is_damaged = False
@@ -101,6 +104,8 @@ class ScoreStore:
             self._records[ANSWER] = bytearray(b"".join(whole))
         if self._end < len(raw):
             self._cut()
+        if raw.startswith(FIRST):
+            os.pwrite(self._descriptor, MAGIC, 0)  # an earlier version would cut off what it does not know
         if not self._end:
             self._end = self._append(MAGIC)
 
@@ -134,11 +139,14 @@ class ScoreStore:
         """The id of a run."""
         return self.name("runs", digest_of(id), {"name": id})
 
-    def keep(self, flow: int, question: int, case: Case, **columns: Any) -> None:
-        """Write an answer; it is in the file when this returns. One that has no plain form, such as a passage with a
-        metadata field that is no number, is asked again when the file is opened the next time.
+    def keep(self, flow: int, question: int, case: Case, steps: Sequence[StepCalls] = (), **columns: Any) -> None:
+        """Write an answer, and how often the flow's steps were called for it; both are in the file when this returns.
+        An answer without a plain form, such as a passage with a metadata field that is no number, is asked again when
+        the file is opened the next time.
         """
         status = FAILED if isinstance(case.result, Failure) else ANSWERED
+        called = json.dumps([(one.step, one.calls, one.failed, one.asked, one.idle, one.reasons) for one in steps])
+        known = self.name("steps", digest_of(called), {"name": called})  # most questions have the same
         with self._lock, self._written() as draft:
             plain = self._plain(case, draft)
             usage = {name: usage_row(columns.pop(name)) for name in ("usage", "spent")}
@@ -148,6 +156,7 @@ class ScoreStore:
             columns |= {"status": status, "found": len(shown(case))} | usage
             row = _row(ANSWERS, {"place": place, "flow": flow, "question": question} | columns)
             draft.add(ANSWER, row + plain)
+            draft.add(STEPS, np.array((draft.next, flow, question, known), CALLED).tobytes())
 
     def drop(self, cells: Iterable[tuple[int, int]]) -> None:
         """Forget answers, by flow and question, and what was scored of them."""
@@ -198,7 +207,7 @@ class ScoreStore:
         while at + HEAD.size <= end:
             kind, length, checksum = HEAD.unpack_from(raw, at)
             start = at + HEAD.size
-            if not NAME <= kind <= JUDGING or start + length > end:
+            if not NAME <= kind <= STEPS or start + length > end:
                 break
             payload = view[start : start + length]
             if crc32(payload, kind) == checksum:
@@ -224,11 +233,19 @@ class ScoreStore:
     def columns(self, kind: int) -> Columns:
         """All rows of answers, scores or judging, oldest first."""
         with self._lock:
-            return np.frombuffer(bytes(self._records[kind]), {ANSWER: ANSWERS, SCORES: NUMBERS, JUDGING: JUDGED}[kind])
+            kinds = {ANSWER: ANSWERS, SCORES: NUMBERS, JUDGING: JUDGED, STEPS: CALLED}
+            return np.frombuffer(bytes(self._records[kind]), kinds[kind])
 
     def called(self, place: int) -> str:
         """The name of what has this id; empty where there is none."""
         return str(self._said.get(place, {}).get("name", ""))
+
+    def steps(self, place: int) -> tuple[StepCalls, ...]:
+        """How often the steps of a flow were called, by the id of that; nothing where it is not known."""
+        return tuple(
+            StepCalls(step, calls, failed, asked, idle, tuple((reason, n) for reason, n in reasons))
+            for step, calls, failed, asked, idle, reasons in json.loads(self.called(place) or "[]")
+        )
 
     def case(self, row: Any, item: Item) -> Case:
         """What a flow made of a question, from its row among the answers."""
@@ -392,13 +409,13 @@ def _opened(path: str | Path) -> int:
 
 def _start(path: str | Path | None, raw: bytes) -> int:
     """Where the first record is; 0 where the file is to be begun."""
-    if raw.startswith(MAGIC):
+    if raw.startswith((FIRST, MAGIC)):
         return len(MAGIC)
     if MAGIC.startswith(raw):  # a new file, or a process was killed at its first write
         return 0
     if raw.startswith(FORM):
         form = raw[len(FORM) : raw.find(b"\n")].decode("ascii", "replace")
-        raise StoreTooNew(f"{path} has form {form}; this version knows 1. Upgrade: pip install -U spolia")
+        raise StoreTooNew(f"{path} has form {form}; this version knows 1 and 2. Upgrade: pip install -U spolia")
     if raw.startswith(b"SQLite format 3"):
         raise NotAStore(
             f"{path} is a database: an experiment of an earlier version, or something else. Name another file; "

@@ -16,6 +16,7 @@ from spolia.evaluation.experiment.score_store import (
     JUDGING,
     MISSING,
     SCORES,
+    STEPS,
     UNSCORED,
     USAGE,
     WITHOUT_GOLD,
@@ -24,6 +25,7 @@ from spolia.evaluation.experiment.score_store import (
     usage_of,
 )
 from spolia.evaluation.measures.measure import Case, Seen, SetMeasure
+from spolia.run.lane import StepCalls, summed
 from spolia.types import Item, Usage
 
 
@@ -44,10 +46,10 @@ class StorePart:
         """
         rows = self.store.columns(kind)
         where = [_positions(self.flow_ids, rows["flow"]), _positions(self.question_ids, rows["question"])]
-        if kind != ANSWER:
+        if kind in (SCORES, JUDGING):
             where.append(_positions(self.measure_ids, rows["measure"]))
         ours = np.logical_and.reduce([at >= 0 for at in where])
-        if kind != ANSWER:
+        if kind in (SCORES, JUDGING):
             ours &= self.gold_ids[where[1]] == rows["gold"]
         where[0] = self.flows[where[0]]
         if answers is not None:
@@ -65,6 +67,7 @@ class Cell:
         seconds: from question to result, without judges.
         cached: whether a step's result came from the cache, so that the time says nothing.
         run, lane: where its steps are in the journal; lane 0 where they are not.
+        steps: how often each step was called, and what failed.
     """
 
     flow: str
@@ -74,6 +77,7 @@ class Cell:
     cached: bool
     run: str
     lane: int
+    steps: tuple[StepCalls, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +92,7 @@ class ScoreTable:
         numbers: by measure, all the numbers that a question adds, NaN where there are fewer.
         widths: how many numbers these are.
         judging: what judges spent, with the columns of `Usage`.
+        outcomes: by flow and question, the id of how often its steps were called and what failed; 0 if not known.
         parts: where all this is kept.
         places: where the gold stands in the stores.
         asked: how many questions were asked to make it, all flows together; the others were there before.
@@ -103,6 +108,7 @@ class ScoreTable:
     numbers: tuple[NDArray[np.float64], ...]
     widths: NDArray[np.uint16]
     judging: NDArray[np.float64]
+    outcomes: NDArray[np.uint64]
     parts: tuple[StorePart, ...]
     places: GoldLocations
     asked: int = 0
@@ -120,6 +126,7 @@ class ScoreTable:
         """What the stores have of it now."""
         shape = len(flows), len(items), len(measures)
         answers, judging = np.zeros(shape[:2], ANSWERS), np.zeros((*shape[:2], len(USAGE)))
+        outcomes = np.zeros(shape[:2], np.uint64)
         states, widths = np.zeros(shape, np.uint8), np.zeros(shape, np.uint16)
         for part in parts:
             rows, where = part.rows(ANSWER)
@@ -137,6 +144,8 @@ class ScoreTable:
         for part in parts:
             rows, where = part.rows(JUDGING, answers)
             np.add.at(judging, where[:2], rows["usage"])
+            rows, where = part.rows(STEPS, answers)
+            outcomes[where] = rows["steps"]
         applies = np.array([[one.applies(item) for one in measures] for item in items], bool)
         states[:, ~applies.reshape(shape[1:])] = WITHOUT_GOLD
         firsts = [np.where(widths[:, :, m] > 0, table[:, :, 0], np.nan) for m, table in enumerate(numbers)]
@@ -144,10 +153,10 @@ class ScoreTable:
         named, first = (tuple(flows), tuple(items), tuple(measures)), np.arange(shape[0])
         for part in parts:  # equal flows share their rows
             first[part.flows] = part.flows[_positions(part.flow_ids, part.flow_ids)]
-        answers, states, scores, widths, judging, *each = (
-            one[first] for one in (answers, states, scores, widths, judging, *numbers)
+        answers, states, scores, widths, judging, outcomes, *each = (
+            one[first] for one in (answers, states, scores, widths, judging, outcomes, *numbers)
         )
-        return cls(*named, answers, states, scores, tuple(each), widths, judging, tuple(parts), places)
+        return cls(*named, answers, states, scores, tuple(each), widths, judging, outcomes, tuple(parts), places)
 
     @property
     def failed(self) -> NDArray[np.bool_]:
@@ -197,6 +206,20 @@ class ScoreTable:
         rows = self.judging if kind == "judging" else self.answers[kind]
         return usage_of(rows[flow].sum(axis=0))
 
+    def steps(self, flow: int) -> tuple[StepCalls, ...]:
+        """How often each step of a flow was called for all questions, and what was out of order."""
+        store = self.part(flow)[0].store
+        return summed((store.steps(id), n) for id, n in _counted(self.outcomes[flow]))
+
+    def called(self, flow: int, question: int) -> tuple[StepCalls, ...]:
+        """How often each step of a flow was called for one question."""
+        return self.part(flow)[0].store.steps(int(self.outcomes[flow, question]))
+
+    def degraded(self, flow: int) -> int:
+        """How many questions of a flow have a result, and a step was out of order."""
+        store, outcomes = self.part(flow)[0].store, self.outcomes[flow][~self.failed[flow]]
+        return sum(n for id, n in _counted(outcomes) if any(one.reasons for one in store.steps(id)))
+
     def case(self, flow: int, question: int) -> Case:
         """What a flow made of a question, as measures see it."""
         item = self.places.item(self.items[question])
@@ -210,9 +233,10 @@ class ScoreTable:
             for at, measure in enumerate(self.measures)
             if states[at] != WITHOUT_GOLD
         }
-        run = self.part(flow)[0].store.called(int(row["run"])) if row["lane"] else ""
-        case = self.case(flow, question)
-        return Cell(self.flows[flow], case, seen, float(row["seconds"]), bool(row["cached"]), run, int(row["lane"]))
+        store = self.part(flow)[0].store
+        run = store.called(int(row["run"])) if row["lane"] else ""
+        took = float(row["seconds"]), bool(row["cached"]), run, int(row["lane"])
+        return Cell(self.flows[flow], self.case(flow, question), seen, *took, self.called(flow, question))
 
     def part(self, flow: int) -> tuple[StorePart, int]:
         """Where a flow's answers are, and its id there."""
@@ -222,6 +246,11 @@ class ScoreTable:
     def read(self) -> "ScoreTable":
         """The same, as it is in the stores now."""
         return ScoreTable.of(self.flows, self.items, self.measures, self.parts, self.places)
+
+
+def _counted(ids: NDArray[np.uint64]) -> list[tuple[int, int]]:
+    found, counts = np.unique(ids, return_counts=True)
+    return list(zip(found.tolist(), counts.tolist(), strict=True))
 
 
 def _positions(ids: NDArray[np.uint64], found: NDArray[np.uint64]) -> NDArray[np.intp]:

@@ -81,6 +81,7 @@ class BaselineQuestion(Value):
         answer: how it begins; empty where the flow finds passages only.
         answered: hash of all of it.
         failure: why there is no result; empty where there is one.
+        degraded: steps of which a call was out of order.
     """
 
     item: str
@@ -93,6 +94,7 @@ class BaselineQuestion(Value):
     answer: str = ""
     answered: str = ""
     failure: str = ""
+    degraded: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, item: Item, cell: Cell, places: GoldLocations, names: Mapping[str, str]) -> "BaselineQuestion":
@@ -116,6 +118,7 @@ class BaselineQuestion(Value):
             answer[:ANSWER],
             short((answer, cited)),
             f"{result.kind}: {result.message}"[:ANSWER] if isinstance(result, Failure) else "",
+            tuple(one.step for one in cell.steps if one.reasons),
         )
 
     @property
@@ -129,6 +132,7 @@ class BaselineQuestion(Value):
         seen = {name: None if one is None else tuple(map(float, one)) for name, one in plain["seen"].items()}
         found = tuple((str(name), int(start), int(end)) for name, start, end in plain["found"])
         kept: dict[str, Any] = {name: tuple(map(str, plain[name])) for name in ("content", "about")}
+        kept["degraded"] = tuple(map(str, plain.get("degraded", ())))
         kept["gold"] = {
             name: tuple((int(at), float(share)) for at, share in one) for name, one in plain["gold"].items()
         }
@@ -136,7 +140,10 @@ class BaselineQuestion(Value):
 
     def plain(self) -> dict[str, Any]:
         """Plain data, without the id."""
-        return {name: getattr(self, name) for name in type(self).__dataclass_fields__ if name != "item"}
+        named = (
+            name for name in type(self).__dataclass_fields__ if name != "item" and (name != "degraded" or self.degraded)
+        )
+        return {name: getattr(self, name) for name in named}
 
 
 def content_of(item: Item) -> tuple[str, ...]:

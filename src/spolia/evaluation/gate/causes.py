@@ -9,9 +9,12 @@ from spolia.evaluation.gate.changes import document_changes
 from spolia.evaluation.plurals import several
 from spolia.types import Item, Value
 
-Cause: TypeAlias = Literal["failed", "documents", "chunks", "chunks or flow", "groups", "ranking", "answer", "score"]
+Cause: TypeAlias = Literal[
+    "failed", "degraded", "documents", "chunks", "chunks or flow", "groups", "ranking", "answer", "score"
+]
 CAUSES: Mapping[Cause, str] = {
     "failed": "the flow failed",
+    "degraded": "a step of the flow failed or was cut short, now or then",
     "documents": "the documents changed",
     "chunks": "the corpus was re-chunked",
     "chunks or flow": "the corpus was re-chunked and the flow is another one, which cannot be told apart",
@@ -75,6 +78,8 @@ def cause_of(old: BaselineQuestion, new: BaselineQuestion, before: Baseline, now
     """The first thing that differs, of those on which the result depends."""
     if new.failure or old.failure:
         return "failed"
+    if new.degraded != old.degraded:
+        return "degraded"
     if _other_documents(_looked_at(old, new), before, now):
         return "documents"
     if _cut_otherwise(_looked_at(old, new), before, now):
@@ -133,6 +138,8 @@ def _evidence(
     if cause == "failed":
         yield f"then {old.failure or 'no failure'}; now {new.failure or 'no failure'}"
         return
+    if cause == "degraded":
+        yield f"degraded then: {', '.join(old.degraded) or 'nothing'}; now: {', '.join(new.degraded) or 'nothing'}"
     if cause == "documents":
         yield "; ".join(_other_documents(_looked_at(old, new), before, now)[:SHOWN])
     if cause in ("chunks", "chunks or flow"):

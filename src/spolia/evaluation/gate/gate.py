@@ -20,6 +20,7 @@ from spolia.evaluation.gate.verdict import GateVerdict, verdicts
 from spolia.evaluation.measures.measure import Measure, SetMeasure
 from spolia.evaluation.plurals import several
 from spolia.run import Run
+from spolia.run.lane import counted_reasons
 from spolia.types import Value
 
 Rule: TypeAlias = Literal["not-worse", "worse"]
@@ -142,7 +143,9 @@ class Gate(Value):
     def sentence(self) -> str:
         """Whether it passes, in one sentence."""
         said = "passes" if self.passed else "does not pass"
-        return f"{self.flow} {said} on {self.data or 'questions'}, {several(self.n, 'question')}: {RULES[self.rule]}."
+        caveat = f"; {self.report.flows[0].caveat}" if self.report.flows[0].caveat else ""
+        which = f"{self.data or 'questions'}, {several(self.n, 'question')}"
+        return f"{self.flow} {said} on {which}: {RULES[self.rule]}{caveat}."
 
     def json(self) -> dict[str, Any]:
         """Plain data."""
@@ -152,6 +155,8 @@ class Gate(Value):
             "changes": [{"kind": kind, "change": text} for kind, text in self.changes],
             "causes": dict(self.causes),
             "questions": [one.json() for one in self.moved],
+            "degraded": counted_reasons(self.report.flows[0].steps),
+            "never_worked": list(self.report.flows[0].never_worked),
             "warnings": list(self.report.warnings),
         }
 

@@ -13,10 +13,12 @@ from spolia.evaluation.experiment.slices import TYPE, kinds_of
 from spolia.evaluation.measures.costs import shown
 from spolia.evaluation.report.plots import of_differences, of_risk, of_scores, of_times
 from spolia.evaluation.report.tables import (
+    DEGRADED,
     TIMES,
     Table,
     corrected,
     costs,
+    degraded,
     in_slices,
     of_slice,
     scores,
@@ -42,6 +44,7 @@ def html(report: Report, traces: "Traces | None" = None) -> str:
         _risk(report),
         _verdicts(report),
         _section("Time and cost", _table(costs(report)), f"<p>{TIMES}</p>", _plots(of_times(report))),
+        _degraded(report),
         _slices(report),
         _section("Flows", *(f"<h3>{escape(one.flow)}</h3><code>{escape(one.notation)}</code>" for one in report.flows)),
         _questions(report, traces),
@@ -92,6 +95,11 @@ def _verdicts(report: Report) -> str:
         f"{said}<p>{escape(corrected(report))}</p>",
         _plots(of_differences(report)),
     )
+
+
+def _degraded(report: Report) -> str:
+    wrong = degraded(report)
+    return _section("Degraded calls", _table(wrong), f"<p>{DEGRADED}</p>") if wrong.rows else ""
 
 
 def _slices(report: Report) -> str:
@@ -186,6 +194,8 @@ def _flow(report: Report, cell: Cell, traces: Traces | None) -> str:
     failure = ""
     if isinstance(result, Failure):
         failure = f'<div class="error">{escape(f"{result.kind}: {result.message}")}</div>'
+    wrong = (f"{step.step}: {reason}" for step in cell.steps for reason, _ in step.reasons)
+    failure += "".join(f'<div class="warning">{escape(one)}</div>' for one in wrong)
     answer = ""
     if isinstance(result, Answer):
         text, reason = escape(result.text[:LONGEST]), escape(result.stop_reason)

@@ -57,7 +57,20 @@ def under(report: Report) -> str:
 
 def costs(report: Report) -> Table:
     """What each flow took."""
-    head = ("", "p50", "p95", "set-up", "at once", "calls", "tokens", "embedded", "USD", "judges' USD", "failed")
+    head = (
+        "",
+        "p50",
+        "p95",
+        "set-up",
+        "at once",
+        "calls",
+        "tokens",
+        "embedded",
+        "USD",
+        "judges' USD",
+        "failed",
+        "degraded",
+    )
     rows = []
     for flow in report.flows:
         latency, usage = flow.latency, flow.usage
@@ -66,9 +79,32 @@ def costs(report: Report) -> Table:
             flow.flow, *(_taken(one, latency) for one in (latency.p50_s, latency.p95_s)), seconds(latency.setup_s),
             str(latency.at_once),
             f"{usage.calls:,}", f"{tokens:,}", f"{usage.embedded:,}", f"{usage.cost_usd:.4g}",
-            f"{flow.judging.cost_usd:.4g}", str(len(flow.failures)),
+            f"{flow.judging.cost_usd:.4g}", str(len(flow.failures)), str(flow.degraded),
         ))  # fmt: skip
     return Table(head, tuple(rows))
+
+
+def degraded(report: Report) -> Table:
+    """What was out of order in each flow, by step and reason; without rows where nothing was."""
+    rows = [
+        (
+            flow.flow,
+            f"{step.step}{', which never worked' * step.never_worked}",
+            shortened(reason),
+            f"{n:,}",
+            f"{step.tried:,}",
+        )
+        for flow in report.flows
+        for step in flow.steps
+        for reason, n in step.reasons
+    ]
+    return Table(("", "step", "out of order", "times", "calls"), tuple(rows))
+
+
+def shortened(reason: str) -> str:
+    """A reason that fits into a table."""
+    text = flat(reason)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
 def of_slice(report: Report, kind: Slice) -> Table:
@@ -110,7 +146,9 @@ def verdicts(report: Report) -> Table:
         by, said = one.of_flow(flow), "no difference shown"
         if one.shown:
             said = "better" if one.better == flow else "worse"
-        rows.append((flow, one.measure, amount(by, one.unit), p_value(one.p), p_value(one.adjusted), said))
+        rows.append(
+            (flow, one.measure, amount(by, one.unit), p_value(one.p), p_value(one.adjusted), f"{said}{one.aside}")
+        )
     return Table((f"against {report.against}", "on", "better by", "test", "corrected", ""), tuple(rows))
 
 
@@ -146,6 +184,14 @@ TIMES = (
 )
 
 
+DEGRADED = (
+    "Calls that failed, were passed over or cut off, whose reply could not be read or was sent back, and loops that "
+    "ended before they were done; the calls beside them are all calls of the step."
+)
+LONGEST = 200
+"""Characters of a reason that are shown; the JSON has all."""
+
+
 def p_value(p: float) -> str:
     """A p-value for people.
 
@@ -163,6 +209,8 @@ def markdown(report: Report) -> str:
         listed = "\n".join(f"- {flat(one.verdict)}" for one in report.comparisons)
         parts += ["## Verdicts", table(verdicts(report)) if report.against else listed, corrected(report)]
     parts += ["## Time and cost", table(costs(report)), TIMES]
+    if (wrong := degraded(report)).rows:
+        parts += ["## Degraded calls", table(wrong), DEGRADED]
     if report.slices:
         parts += ["## Slices", *(table(of_slice(report, kind)) for kind in report.slices)]
         parts += ["\n".join(f"- {flat(one)}" for one in in_slices(report))] if len(report.flows) > 1 else []

@@ -129,7 +129,8 @@ def aligned(tokens: Sequence[Token], text: str) -> list[Surprise]:
     [Surprise(start=0, end=2, nats=1.0), Surprise(start=2, end=6, nats=2.5)]
     """
     if unknown := sum(not token.logprob <= 0 for token in tokens):  # NaN is not
-        degrade(f"{unknown} of {len(tokens)} tokens have no log-probability, and count as foretold.")
+        said = f"{unknown} of {len(tokens)} tokens have no log-probability, and count as foretold."
+        degrade(said, partly=unknown < len(tokens))
     starts: list[int] = []
     nats: list[float] = []
     at, held = 0, 0.0

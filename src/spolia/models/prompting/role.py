@@ -96,7 +96,7 @@ def generated(
     else:
         found = llm.generate(prompt, **settings)
     if found.finish_reason == "length":
-        note(f"The reply{f' to {to}' if to else ''} was cut off at max_tokens={max_tokens}.")
+        note(f"The reply{f' to {to}' if to else ''} was cut off at max_tokens={max_tokens}.", counted=True)
     return found
 
 
@@ -104,8 +104,9 @@ def generated(
 class Role(Value, Generic[T]):
     """What a language model is asked for. A field of an operator, and its prompt a dimension to search.
 
-    A reply that cannot be read is sent back once with what is wrong; if the second cannot be read either, `default`
-    holds, and the result is marked as degraded, so that it is counted and not cached. Operators ask through `Ask`.
+    A reply that cannot be read is sent back once with what is wrong, which is counted; if the second cannot be read
+    either, `default` holds, and the result is marked as degraded, so that it is counted and not cached. Operators ask
+    through `Ask`.
 
     Args:
         prompt: the file: a path, or `package:path/in/it` (`spolia.models.prompting.template`). A text with `{{places}}`
@@ -204,13 +205,18 @@ class Role(Value, Generic[T]):
             ModelRejected: the model did not reply, or what cannot be read and there is no default.
         """
         prompt = self.prompt_for(values, sample=sample)
+        sent = len(prompt.messages)
         for may_repair in (bool(self.repair), False):
             how: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature}
             reply = generated(llm, prompt, on_text, schema=self.parser.schema, to=self.title, **how).text
             try:
-                return self.parser.parse(reply)
+                found = self.parser.parse(reply)
             except ValueError as error:
                 reason = str(error)
+            else:
+                if len(prompt.messages) > sent:
+                    note(f"A reply to {self.title} could not be read; the second could.", counted=True)
+                return found
             if on_text is not None:
                 retract()
             if not may_repair:
@@ -324,5 +330,5 @@ def passed_over(results: Sequence[T | Failure], said: str, *, needed: bool = Fal
             needed and len(failures) == len(results)
         ):
             raise failure.raised()
-        degrade(f"{said}: {failure.message}")
+        degrade(f"{said}: {failure.message}", partly=len(failures) < len(results))
     return list(results)

@@ -1,0 +1,187 @@
+"""What failed inside a flow is counted by step and reason; a step that never worked is not measured under its name."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from spolia.core.combinators import Guard
+from spolia.core.function import step
+from spolia.core.operator import Operator
+from spolia.core.run_context import degrade
+from spolia.errors import DataError, NeverWorked
+from spolia.evaluation.data.dataset import DataSet
+from spolia.evaluation.data.passage_store import indexed
+from spolia.evaluation.experiment.experiment import Experiment
+from spolia.evaluation.experiment.score_store import FIRST, MAGIC, ScoreStore
+from spolia.evaluation.gate.gate import gate, recorded
+from spolia.evaluation.measures.registry import parse_measures
+from spolia.evaluation.report.html import html
+from spolia.evaluation.report.tables import markdown
+from spolia.models import ChatModel, ScriptedModel
+from spolia.post_retrieval.rank_gpt import RankGPT
+from spolia.retrieval.bm25 import BM25
+from spolia.testing import OpenAIServer, ServedReply
+from spolia.types import Hit, Item, Node, Query, Ranking
+
+ITEMS = tuple(Item(f"q{i}", f"question {i}", gold=(("p1",),)) for i in range(12))
+MEASURES = parse_measures("R@1")
+asked: list[str] = []
+
+
+@step
+def search(query: Query) -> Ranking:
+    asked.append(query.text)
+    return Ranking(query, (Hit(Node("p1", "one"), 2.0), Hit(Node("p2", "two"), 1.0)))
+
+
+@step
+def never(ranking: Ranking) -> Ranking:
+    degrade("The server says 400.")
+    return ranking
+
+
+@step
+def on_even_ones(ranking: Ranking) -> Ranking:
+    if int(ranking.query.text.split()[1]) % 2:
+        degrade("The server says 500.")
+    return ranking
+
+
+@dataclass(frozen=True)
+class Rarely(Operator[Ranking, Ranking]):
+    """Call a step from the sixth question on."""
+
+    step: Operator[Ranking, Ranking]
+
+    def apply(self, value: Ranking, /) -> Ranking:
+        return self.step(value) if int(value.query.text.split()[1]) >= 5 else value
+
+
+def compared(*flows: Operator[Query, Ranking], **how: object) -> Experiment:
+    return Experiment({str(at): flow for at, flow in enumerate(flows)}, ITEMS, MEASURES, **how)  # type: ignore[arg-type]
+
+
+def salty(folder: Path) -> DataSet:
+    """Eight questions, of which one finds no passage and one finds a single passage, so that nobody is asked."""
+    folder.mkdir(exist_ok=True)
+    passages = [{"id": f"p{n}", "title": "", "text": f"Salt is dug in mine {n}."} for n in range(9)]
+    passages.append({"id": "owl", "title": "", "text": "Owls hunt."})
+    questions = [f"Is salt dug in mine {n}?" for n in range(6)] + ["Who hunts with owls?", "Why?"]
+    rows = [{"id": f"q{n}", "question": one, "gold_ids": [f"p{n}"]} for n, one in enumerate(questions)]
+    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, passages)))
+    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return DataSet(str(folder))
+
+
+@pytest.mark.slow
+def test_a_reranker_whose_server_refuses_every_call_is_not_measured(tmp_path: Path) -> None:
+    with OpenAIServer(ServedReply(status=400)) as server:
+        first = BM25(indexed(salty(tmp_path / "data"), folder=tmp_path))
+        flows = {"bm25": first, "rankgpt": first >> RankGPT(ChatModel("any", base_url=server.url))}
+        items = list(salty(tmp_path / "data").items())
+        with pytest.raises(
+            NeverWorked, match=r"rankgpt has a step that failed .*RankGPT \(\d+ of \d+ calls\).*400"
+        ) as it:
+            Experiment(flows, items, MEASURES).run()
+        assert it.value.never_worked == ("RankGPT",)
+        found = Experiment(flows, items, MEASURES, degraded="ok").run()
+    bm25, rankgpt = (one.json() for one in found.flows)
+    assert (bm25["degraded"], bm25["never_worked"], rankgpt["never_worked"]) == ({}, [], ["RankGPT"])
+    ((reason, times),) = rankgpt["degraded"]["RankGPT"].items()
+    assert (times, "400" in reason) == (6, True)
+    assert all("RankGPT of rankgpt never worked" in one.verdict for one in found.comparisons)
+    told = "; ".join(found.warnings)
+    assert "rankgpt: RankGPT never worked: 6 of 6 calls failed; 6 times: RankGPT could not" in told
+    for page in (markdown(found), html(found)):
+        assert "Degraded calls" in page
+        assert "RankGPT, which never worked" in page
+
+
+def test_what_failed_on_some_calls_is_counted_and_told_in_verdicts() -> None:
+    found = compared(search, search >> on_even_ones).run()
+    assert found.flow("1").json()["degraded"] == {"on_even_ones": {"The server says 500.": 6}}
+    assert (found.flow("1").never_worked, found.flow("1").degraded, found.flow("0").degraded) == ((), 6, 0)
+    assert found.comparisons[0].verdict.endswith("6 of 12 results of 1 are degraded")
+    assert "1: on_even_ones 6 of 12 calls failed; 6 times: The server says 500" in found.warnings
+
+
+def test_an_experiment_stops_early_and_asks_again_what_failed(tmp_path: Path) -> None:
+    asked.clear()
+    kept = tmp_path / "kept.experiment"
+    with pytest.raises(NeverWorked):
+        compared(search >> never).run(path=kept)
+    assert len(asked) == 5
+    compared(search >> never, degraded="ok").run(path=kept)
+    assert len(asked) == 5 + 12
+    with pytest.raises(NeverWorked, match="12 of 12 calls"):
+        compared(search >> never).run(path=kept)
+    assert len(asked) == 5 + 12  # its answers were kept; now they are dropped
+    compared(search >> never, degraded="ok").run(path=kept)
+    assert len(asked) == 5 + 12 + 12
+
+
+def test_a_step_that_is_called_later_stops_it_too_and_its_other_answers_stay(tmp_path: Path) -> None:
+    asked.clear()
+    kept = tmp_path / "kept.experiment"
+    flow = search >> Rarely(never)
+    with pytest.raises(NeverWorked, match=r"never \(7 of 7 calls\): The server says 400"):
+        compared(flow).run(path=kept)
+    found = compared(flow, degraded="ok").run(path=kept)
+    assert found.table.asked == 7
+
+
+def test_a_fallback_is_no_way_around_it() -> None:
+    @step
+    def broken(ranking: Ranking) -> Ranking:
+        raise ValueError("broken")
+
+    flow = search >> Guard(broken, fallback=search_again, on=("ValueError",))
+    with pytest.raises(NeverWorked, match=r"broken \(5 of 5 calls\): ValueError: broken"):
+        compared(flow).run()
+    with pytest.raises(DataError, match=r"degraded='no' is unknown. Write one of: stop, ok"):
+        compared(flow, degraded="no")
+
+
+def test_repaired_and_unparsed_replies_are_counted_apart() -> None:
+    good = (r"question (0|3|6|9)\b", "[2] > [1]")
+    repaired = (r"question (1|4|7|10)\b[\s\S]*I cannot", "[2] > [1]")
+    found = compared(search >> RankGPT(ScriptedModel((good, repaired, "I cannot")))).run()
+    told = found.flows[0].json()["degraded"]["RankGPT"]
+    assert sorted(told.values()) == [4, 4]
+    assert [why for why in told if "the second could" in why]
+    assert [why for why in told if "its default" in why]
+    (calls,) = [one for one in found.flows[0].steps if one.step == "RankGPT"]
+    assert (calls.calls, calls.failed) == (12, 4)
+
+
+def test_counts_are_kept_with_answers_and_files_without_them_are_read(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.experiment"
+    before = compared(search >> on_even_ones).run(path=kept)
+    assert compared(search >> on_even_ones).run(path=kept).flows[0].steps == before.flows[0].steps
+    raw = kept.read_bytes()
+    kept.write_bytes(raw.replace(MAGIC, FIRST, 1))
+    with ScoreStore(kept):
+        assert kept.read_bytes() == raw
+
+
+def test_a_gate_says_what_was_degraded_and_names_it_as_the_cause(tmp_path: Path) -> None:
+    baseline = tmp_path / "baseline.json"
+    _, before = recorded(compared(search >> on_even_ones))
+    before.write(baseline)
+    assert "degraded" in json.loads(baseline.read_text())["questions"]["q1"]
+    assert "degraded" not in json.loads(baseline.read_text())["questions"]["q0"]
+    found = gate(compared(search >> on_even_ones), baseline)
+    assert found.json()["degraded"] == {"on_even_ones": {"The server says 500.": 6}}
+    assert found.json()["never_worked"] == []
+    assert found.sentence.endswith("6 of 12 results of 0 are degraded.")
+    with pytest.raises(NeverWorked):
+        gate(compared(search >> never), baseline)
+
+
+@step
+def search_again(ranking: Ranking) -> Ranking:
+    return ranking
