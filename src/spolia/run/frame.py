@@ -12,7 +12,7 @@ from time import perf_counter
 from time import time as now
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from spolia.core.operator import Operator, located, parts_of
+from spolia.core.operator import Operator, located
 from spolia.core.run_context import Began, Emitted, Event, Reservation, Retracted, attempt, current_context
 from spolia.errors import BudgetSpent, Cancelled
 from spolia.run.budget import NO_COST, Budget, Limiter, UsageReservation, split
@@ -387,7 +387,7 @@ class Frame:
     @contextmanager
     def reserve(self, usage: Usage, row: int | None) -> Iterator[Reservation]:
         if usage.calls:  # of a model that does not tell
-            self._undeclare("a language model", _names_a_model)
+            self._undeclare("a language model", lambda op: not all(one.scoped for one in op.resources))
         frame = self._of(row)
         with self.run.lock:
             shares = frame.shares(usage)
@@ -406,8 +406,8 @@ class Frame:
                 frame.charge(held.spent, None)
 
     def charge(self, usage: Usage, row: int | None) -> None:
-        if usage.embedded and not _opening.get():  # likewise
-            self._undeclare("an embedder or scorer", _names_a_model)
+        if usage.embedded and not _opening.get():  # likewise; a store may embed what it is asked
+            self._undeclare("an embedder or scorer", lambda op: bool(op.resources))
         frame = self._of(row)
         with self.run.lock:
             for limiter, share in frame.shares(usage).items():
@@ -495,14 +495,6 @@ class Outside(Frame):
 @cache
 def _type_id(cls: type[Operator[Any, Any]]) -> str:
     return cls.type_id()
-
-
-def _names_a_model(op: Operator[Any, Any]) -> bool:
-    """Whether a model is among the addresses that an operator declares."""
-    waiting = list(op.resources)
-    for address in waiting:  # which grows meanwhile
-        waiting += parts_of(address)
-    return not all(one.scoped for one in waiting)
 
 
 def _is_tail(op: Operator[Any, Any] | None, parent: Frame) -> bool:
