@@ -39,11 +39,20 @@ def test_type_checkers_see_the_same_names(package: str) -> None:
     assert stubs.file_of(package).read_text() == stubs.stub(package), "python -m tests.stubs writes it"
 
 
-HEAVY = ("numpy", "tantivy", "onnxruntime", "tokenizers", "urllib3", "yaml", "typer", "rich", "sqlite3", "selectolax")
+HEAVY = ("numpy", "tantivy", "onnxruntime", "tokenizers", "urllib3", "yaml", "typer", "rich", "sqlite3", "selectolax",
+         "email.message", "zipfile", "importlib.metadata", "spolia.indexing.sync.sync_run")  # fmt: skip
+
+
+README = next(
+    line
+    for line in Path(spolia.__file__).parents[2].joinpath("README.md").read_text("utf-8").splitlines()
+    if line.startswith("from spolia import ")
+)
 
 
 @pytest.mark.parametrize(
-    ("code", "allowed"), [("import spolia", ()), ("from spolia import Query, BM25, Reader", ("sqlite3",))]
+    ("code", "allowed"),
+    [("import spolia", ()), ("from spolia import Query, BM25, Reader", ("sqlite3",)), (README, ("sqlite3",))],
 )
 def test_importing_loads_nothing_heavy(code: str, allowed: tuple[str, ...]) -> None:
     program = f"import sys\n{code}\nprint(*[name for name in {HEAVY!r} if name in sys.modules])"

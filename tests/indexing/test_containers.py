@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from spolia.indexing.readers import text
-from spolia.indexing.readers.archives import ArchiveLimits, ZipReader
+from spolia.indexing.readers.archives import ZipReader
+from spolia.indexing.readers.reader import ArchiveLimits
 from spolia.indexing.sync import diff, sync_run
 from spolia.indexing.sync.report import SyncReport, reports
 from spolia.indexing.sync.sync import sync

@@ -1,9 +1,9 @@
 """Plain functions as operators."""
 
 import inspect
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from secrets import token_bytes
 from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, get_type_hints, overload
 
 from spolia.core.fingerprint.digest import code_digest, source_of
@@ -71,7 +71,7 @@ class Function(Operator[In, Out]):
         reason = untold(function)
         if reason and attributes.get("cached"):
             raise WiringError(f"{name} cannot be cached: {reason}")
-        beside = (token_bytes(16),) if reason else _defaults(function)
+        beside = (os.urandom(16),) if reason else _defaults(function)
         own = {"function": staticmethod(function), "types": types, "name": name, "beside": beside}
         own["source"] = source_of(function)  # now, since the file may be another one by the time that it is needed
         home = getattr(function, "__module__", None) or __name__

@@ -1,10 +1,11 @@
 """Where operators and addresses are found by their ids, so that no file decides what is imported."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spolia import types
 from spolia.core.codec import type_id
@@ -12,6 +13,9 @@ from spolia.core.operator import Operator
 from spolia.core.public_names import MODULE_OF
 from spolia.errors import CodecError
 from spolia.types import Value
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "spolia.operators"
 
@@ -77,6 +81,8 @@ class Catalogue(Mapping[str, Any]):
 
 
 def _installed() -> dict[str, EntryPoint]:
+    from importlib.metadata import entry_points
+
     return {f"{point.module.partition('.')[0]}:{point.name}": point for point in entry_points(group=GROUP)}
 
 

@@ -9,24 +9,26 @@ phrases ends a sentence.
 import re
 from collections.abc import Iterator
 
+from spolia.core.patterns import pattern
+
 _NARROW = ".!?…"  # need a blank after them
 _WIDE = (  # end a sentence wherever they stand: CJK, Arabic, Devanagari, Burmese, Khmer, Ethiopic, Tibetan, Armenian
     "。！？｡‽\u061f\u06d4\u0964\u0965\u104b\u17d4\u17d5\u1362\u1367\u0f0d\u0589\u037e\u0df4\u1803\u1809\ua4ff\ua60e"
 )
 _CLOSERS = "\"'”’»›)\\]}」』】〉》）］｝〕＂＇*_"
 _LINES = "\n\r\f\v\x85\u2028\u2029"
-_BREAK = re.compile(
+_BREAK = pattern(
     f"(?P<narrow>(?<![{_NARROW}])[{_NARROW}]++)[{_CLOSERS}]*+(?:\\[\\d{{1,3}}\\])*+(?=\\s|\\Z)"
     f"|(?P<wide>(?:[{_WIDE}]|．(?!\\d))[{_WIDE}{_NARROW}]*+[{_CLOSERS}]*+)(?!(?<=[」』”])[とっ、，])"
     f"|(?P<line>[{_LINES}]\\s*+)"
 )
-_PARAGRAPH_END = re.compile(r"\n[^\S\n]*\n|\r[^\S\r\n]*\r|\f|\u2029")
-_WORD_BEFORE = re.compile(r"[^\s(\[{\"'“‘«—–/]+\Z")
-_WORD_AFTER = re.compile(r"[\s\"'“”‘’«»(\[{¿¡*_—–-]*([^\W_]+)")
-_ITEM = re.compile(r"(?:[-*+•·‣◦▪●○■□▶►–—]|\(?\d{1,3}[.)]|\(?[A-Za-z][.)]|\(?[ivxIVX]{1,4}[.)]|#{1,6}|[|>])(?=\s)")
-_DENSE = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff]")
-_THAI = re.compile("[\u0e01-\u0e4e\u0e81-\u0ece]")
-_THAI_SPACE = re.compile('(?<=[\u0e01-\u0e4e\u0e81-\u0ece"”’)])[ \u00a0\u200b]+(?=[\u0e01-\u0e4e\u0e81-\u0ece"“‘(])')
+_PARAGRAPH_END = pattern(r"\n[^\S\n]*\n|\r[^\S\r\n]*\r|\f|\u2029")
+_WORD_BEFORE = pattern(r"[^\s(\[{\"'“‘«—–/]+\Z")
+_WORD_AFTER = pattern(r"[\s\"'“”‘’«»(\[{¿¡*_—–-]*([^\W_]+)")
+_ITEM = pattern(r"(?:[-*+•·‣◦▪●○■□▶►–—]|\(?\d{1,3}[.)]|\(?[A-Za-z][.)]|\(?[ivxIVX]{1,4}[.)]|#{1,6}|[|>])(?=\s)")
+_DENSE = pattern("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff]")
+_THAI = pattern("[\u0e01-\u0e4e\u0e81-\u0ece]")
+_THAI_SPACE = pattern('(?<=[\u0e01-\u0e4e\u0e81-\u0ece"”’)])[ \u00a0\u200b]+(?=[\u0e01-\u0e4e\u0e81-\u0ece"“‘(])')
 
 
 def _words(text: str) -> frozenset[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
+from spolia.core.patterns import pattern
 from spolia.core.sentences import sentences
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Citation, Node, Ranking, Span
@@ -93,13 +94,13 @@ def confidence(near: float, cosine: float | None) -> float:
     return 1 / (1 + math.exp(-logit))
 
 
-_WANTS_FIGURE = re.compile(
+_WANTS_FIGURE = pattern(
     r"\bhow (?:many|much|long|old|far|large|big|tall|high|often|fast|deep|wide|hot|few|heavy)\b|\bpercent|\bwhen\b|"
     r"\bwhat (?:\w+ ){0,3}(?:number|population|amount|size|cost|price|age|distance|temperature|rate|fraction|ratio|"
     r"length|height|speed)\b|\b(?:what|which) (?:\w+ )?(?:year|date|century|decade|month|day|time|period|era)\b",
     re.IGNORECASE,
 )
-_FIGURE = re.compile(
+_FIGURE = pattern(
     r"\d[\d.,]*\d|\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|twenty|"
     r"thirty|forty|fifty|sixty|seventy|eighty|ninety|hundreds?|thousands?|million|billion|trillion|half|thirds?|"
     r"quarters?|dozen|percent|single|twice|both|several|january|february|march|april|may|june|july|august|september|"
@@ -157,9 +158,9 @@ def _with_likeness(lexical: Sequence[Clues], lengths: Sequence[int], cosines: Se
 
 
 # Thai, Lao, Burmese, Khmer, Japanese and Chinese write no spaces between words; Korean does.
-_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
-_CLAUSE_END = re.compile(r"[,;:)\]—–](?=\s)|\n|[、，；：]")
-_BLANK = re.compile(r"\s")
+_UNSPACED = pattern("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+_CLAUSE_END = pattern(r"[,;:)\]—–](?=\s)|\n|[、，；：]")
+_BLANK = pattern(r"\s")
 LONGEST = 60
 """Words of the longest sentence that is quoted whole. 3 % of the sentences of squad_newwiki have more."""
 LONGEST_WORD = 12
@@ -246,8 +247,8 @@ def _span(node: Node, start: int, end: int) -> Span | None:
     return Span(whole.start + start, whole.start + end, whole.pages, lines)
 
 
-_ITEM = re.compile(r"^\s*(?:[-*+>•]|\d{1,3}[.)])\s+(?=\S)")
-_EMPHASIS = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")
+_ITEM = pattern(r"^\s*(?:[-*+>•]|\d{1,3}[.)])\s+(?=\S)")
+_EMPHASIS = pattern(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")
 
 
 def plain(quote: str) -> str:

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import DocumentError, EncryptedDocument
-from spolia.indexing.readers.archives import IN_MEMORY, ArchiveLimits, PackedReader, TarReader, ZipReader
-from spolia.indexing.readers.reader import Blob, reader_of
+from spolia.indexing.readers.archives import IN_MEMORY, PackedReader, TarReader, ZipReader
+from spolia.indexing.readers.reader import ArchiveLimits, Blob, reader_of
 from spolia.indexing.readers.registry import by_suffix
 from tests.indexing.readers.fixtures import FIXTURES, tar_of, zip_of
 

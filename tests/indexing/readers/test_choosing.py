@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,29 @@ def test_functions_that_a_store_could_not_tell_from_others_are_refused() -> None
         by_suffix({"*.foo": lambda blob: "x"})
     with pytest.raises(GroupError, match="depends on outer"):
         by_suffix({"*.foo": closed})
+
+
+def test_built_in_readers_stand_in_the_table_with_their_own_suffixes() -> None:
+    own = {suffix: reader for reader in READERS for suffix in reader.suffixes}
+    assert own == dict(by_suffix())
+    assert by_suffix((*READERS,)) == by_suffix()
+    assert {type(by_suffix()[suffix]).__name__ for suffix in by_suffix()} == {type(one).__name__ for one in READERS}
+    assert READERS[1:3] == (READERS[1], READERS[2])
+
+
+@pytest.mark.slow
+def test_only_the_readers_of_files_that_are_there_are_loaded(tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.md").write_text("# Stones\n\nOld ones.")
+    program = f"""
+import sys
+from spolia import Corpus, sync
+sync({str(tmp_path / "notes")!r}, Corpus({str(tmp_path / "notes.spolia")!r}))
+print(*[name for name in sys.modules if name.startswith("spolia.indexing.readers.")])"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = {name.rpartition(".")[2] for name in ran.stdout.split()}
+    assert "markdown" in loaded
+    assert not loaded & {"html", "mime", "msg", "archives", "csv_files", "xml_files", "docx", "pdf", "image"}
 
 
 def test_another_version_or_function_is_another_reader() -> None:

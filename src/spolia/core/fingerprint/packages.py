@@ -3,7 +3,6 @@
 import re
 import sys
 from functools import cache
-from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from sysconfig import get_path
@@ -26,9 +25,12 @@ def version(module: str) -> str:
     package = module.partition(".")[0]
     if package in sys.stdlib_module_names or package == "spolia":
         return ""
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as stated_version
+
     try:
-        return metadata.version(package)
-    except (metadata.PackageNotFoundError, ValueError):
+        return stated_version(package)
+    except (PackageNotFoundError, ValueError):
         stated = getattr(sys.modules.get(package), "__version__", "")
         return stated if isinstance(stated, str) else ""
 

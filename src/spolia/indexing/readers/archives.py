@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import IO, Any, BinaryIO
 
 from spolia.errors import DocumentError, EncryptedDocument, SpoliaError
-from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.readers.reader import LIMITS, ArchiveLimits, Blob, Reading
 from spolia.types import Value
 
 _END, _END_64, _LOCATOR_64 = b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07"
@@ -68,34 +68,9 @@ def name_of(said: str) -> str:
 
 
 _PIECE = 1 << 20
-_UNSUSPICIOUS = 50_000_000
 IN_MEMORY = 16_000_000
 """Bytes of a member that are kept in memory; a larger one is in a file until the next one is asked for."""
 _DRIVE = re.compile(r"[A-Za-z]:")
-
-
-@dataclass(frozen=True)
-class ArchiveLimits(Value):
-    """How much may be in an archive.
-
-    Args:
-        entries: files, folders and links.
-        size: unpacked bytes of all its files.
-        ratio: unpacked bytes for each packed one, where they are more than 50 MB.
-        depth: archives within archives, mails within mails.
-    """
-
-    entries: int = 50_000
-    size: int = 4_000_000_000
-    ratio: int = 200
-    depth: int = 4
-
-    def allowed(self, packed: int) -> int:
-        """Unpacked bytes of an archive of so many packed ones."""
-        return min(self.size, max(_UNSUSPICIOUS, self.ratio * packed))
-
-
-LIMITS = ArchiveLimits()
 
 
 def refuse_size(blob: Blob, unpacked: int, limits: ArchiveLimits) -> None:

@@ -221,6 +221,33 @@ class Container(Protocol):
         """
 
 
+_UNSUSPICIOUS = 50_000_000
+
+
+@dataclass(frozen=True)
+class ArchiveLimits(Value):
+    """How much may be in an archive.
+
+    Args:
+        entries: files, folders and links.
+        size: unpacked bytes of all its files.
+        ratio: unpacked bytes for each packed one, where they are more than 50 MB.
+        depth: archives within archives, mails within mails.
+    """
+
+    entries: int = 50_000
+    size: int = 4_000_000_000
+    ratio: int = 200
+    depth: int = 4
+
+    def allowed(self, packed: int) -> int:
+        """Unpacked bytes of an archive of so many packed ones."""
+        return min(self.size, max(_UNSUSPICIOUS, self.ratio * packed))
+
+
+LIMITS = ArchiveLimits()
+
+
 def is_container(reader: object) -> TypeGuard[Container]:
     """Whether a reader gives what stands in a blob; asked for every file, so `isinstance` of a protocol is too slow."""
     return hasattr(reader, "parts")

@@ -5,31 +5,13 @@ The content must agree with the name: a reader refuses another format and says w
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from functools import cache
+from importlib import import_module
+from typing import Any, TypeAlias
 
 from spolia.core.function import untold
 from spolia.errors import GroupError
-from spolia.indexing.readers.archives import PackedReader, TarReader, ZipReader
-from spolia.indexing.readers.html import HtmlReader
-from spolia.indexing.readers.mails.mime import EmlReader, MboxReader
-from spolia.indexing.readers.mails.msg import MsgReader
-from spolia.indexing.readers.markup.latex import LatexReader
-from spolia.indexing.readers.markup.line_markup import AsciiDocReader, RstReader
-from spolia.indexing.readers.markup.markdown import MarkdownReader
-from spolia.indexing.readers.markup.source_code import CodeReader
-from spolia.indexing.readers.office.docx import DocxReader
-from spolia.indexing.readers.office.epub import EpubReader
-from spolia.indexing.readers.office.excel import XlsxReader
-from spolia.indexing.readers.office.odf import OdfReader
-from spolia.indexing.readers.office.pptx import PptxReader
-from spolia.indexing.readers.office.rtf import RtfReader
-from spolia.indexing.readers.pdf.reader import PdfReader
-from spolia.indexing.readers.pictures.image import ImageReader
 from spolia.indexing.readers.reader import Blob, FileReader, Reading, is_pattern
-from spolia.indexing.readers.records.csv_files import CsvReader
-from spolia.indexing.readers.records.json_files import JsonLinesReader, JsonReader, NotebookReader
-from spolia.indexing.readers.records.xml_files import XmlReader
-from spolia.indexing.readers.text import TextReader
 from spolia.types import Document, Value, kept
 
 Reads: TypeAlias = Callable[[Blob], "str | Document | Reading"]
@@ -88,17 +70,87 @@ class FunctionReader(Value):
         return document.but(id=own.id, uri=own.uri)
 
 
-READERS: tuple[FileReader, ...] = (
-    TextReader(), MarkdownReader(), HtmlReader(), PdfReader(), ImageReader(), DocxReader(), PptxReader(),
-    XlsxReader(), OdfReader(), RtfReader(), EpubReader(), RstReader(), AsciiDocReader(), LatexReader(),
-    CsvReader(), JsonReader(), JsonLinesReader(), NotebookReader(), XmlReader(), CodeReader(), EmlReader(),
-    MsgReader(), MboxReader(), ZipReader(), TarReader(), PackedReader(),
-)  # fmt: skip
+_PLACES: Mapping[str, str] = {
+    "text.TextReader": ".txt .text .log",
+    "markup.markdown.MarkdownReader": ".md .markdown .mdown .mkd",
+    "html.HtmlReader": ".html .htm .xhtml",
+    "pdf.reader.PdfReader": ".pdf",
+    "pictures.image.ImageReader": ".png .jpg .jpeg .gif .webp .tif .tiff .bmp",
+    "office.docx.DocxReader": ".docx .docm .dotx .dotm",
+    "office.pptx.PptxReader": ".pptx .pptm .ppsx .ppsm .potx",
+    "office.excel.XlsxReader": ".xlsx .xlsm .xltx .xls",
+    "office.odf.OdfReader": ".odt .ods .odp .ott .ots .otp",
+    "office.rtf.RtfReader": ".rtf",
+    "office.epub.EpubReader": ".epub",
+    "markup.line_markup.RstReader": ".rst .rest",
+    "markup.line_markup.AsciiDocReader": ".adoc .asciidoc .asc",
+    "markup.latex.LatexReader": ".tex .latex .ltx",
+    "records.csv_files.CsvReader": ".csv .tsv .tab .psv",
+    "records.json_files.JsonReader": ".json .geojson .jsonld",
+    "records.json_files.JsonLinesReader": ".jsonl .ndjson",
+    "records.json_files.NotebookReader": ".ipynb",
+    "records.xml_files.XmlReader": ".xml .nxml .dbk .tei .rss .atom .opml .svg",
+    "markup.source_code.CodeReader": (
+        ".py .pyi .pyw .js .mjs .cjs .jsx .ts .tsx .java .kt .kts .scala .groovy .c .h .cc .cpp .cxx .hpp .hh "
+        ".cs .go .rs .swift .m .rb .php .pl .pm .r .jl .lua .sh .bash .zsh .ps1 .sql .hs .ml .ex .exs .erl "
+        ".clj .lisp .el .dart .zig .nim .f90 .f .pas .vb .asm .s .css .scss .less .vue .svelte .proto "
+        ".graphql .tf .yaml .yml .toml .ini .cfg .cmake"
+    ),
+    "mails.mime.EmlReader": ".eml .mht .mhtml",
+    "mails.msg.MsgReader": ".msg",
+    "mails.mime.MboxReader": ".mbox .mbx",
+    "archives.ZipReader": ".zip",
+    "archives.TarReader": ".tar .tar.gz .tgz .tar.bz2 .tbz2 .tar.xz .txz",
+    "archives.PackedReader": ".gz .bz2 .xz",
+}
+"""The built-in readers, below this package, and the suffixes of their files. The module of one is loaded when its first
+file is found: to load all takes 0.1 s."""
+
+
+@cache
+def _made(place: str) -> FileReader:
+    module, _, name = place.rpartition(".")
+    reader: FileReader = getattr(import_module(f"{__package__}.{module}"), name)()
+    return reader
+
+
+class _BuiltIn(Sequence[FileReader]):
+    """All built-in readers; each is made when it is asked for."""
+
+    def __len__(self) -> int:
+        return len(_PLACES)
+
+    def __getitem__(self, at: Any) -> Any:
+        places = tuple(_PLACES)[at]
+        return _made(places) if isinstance(places, str) else tuple(map(_made, places))
+
+    def __repr__(self) -> str:
+        return "READERS"
+
+
+class _BySuffix(Mapping[str, FileReader]):
+    """Readers by pattern and suffix, built-in ones by their place until they are asked for."""
+
+    def __init__(self, found: Mapping[str, FileReader | str]) -> None:
+        self._found = found
+
+    def __getitem__(self, known: str) -> FileReader:
+        found = self._found[known]
+        return _made(found) if isinstance(found, str) else found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+
+READERS: Sequence[FileReader] = _BuiltIn()
 Readers: TypeAlias = Sequence[FileReader] | Mapping[str, FileReader | Reads]
 """All of them; or, by suffix or pattern, those that read some files otherwise than the built-in ones."""
 
 
-def by_suffix(readers: Readers = READERS) -> dict[str, FileReader]:
+def by_suffix(readers: Readers = READERS) -> Mapping[str, FileReader]:
     """The reader of each pattern and suffix, patterns first; where two know one, the later one.
 
     Raises:
@@ -114,11 +166,13 @@ def by_suffix(readers: Readers = READERS) -> dict[str, FileReader]:
     """
     found = {_suffix(known): reader for known, reader in _pairs(readers)}
     patterns = {known: reader for known, reader in reversed(found.items()) if is_pattern(known)}
-    return patterns | {known: reader for known, reader in found.items() if known not in patterns}
+    return _BySuffix(patterns | {known: reader for known, reader in found.items() if known not in patterns})
 
 
-def _pairs(readers: Readers) -> Iterator[tuple[str, FileReader]]:
-    if isinstance(readers, Mapping):
+def _pairs(readers: Readers) -> Iterator[tuple[str, FileReader | str]]:
+    if readers is READERS:
+        yield from ((known, place) for place, suffixes in _PLACES.items() for known in suffixes.split())
+    elif isinstance(readers, Mapping):
         yield from _pairs(READERS)
         for known, reader in readers.items():
             yield known, reader if isinstance(reader, FileReader) else FunctionReader(reader, (known,))
@@ -137,7 +191,3 @@ def _suffix(known: str) -> str:
     """`*.foo` and `.foo` are the same."""
     plain = known.lower()
     return plain[1:] if plain.startswith("*.") and not is_pattern(plain[1:]) else plain
-
-
-BUILT_IN = by_suffix(READERS)
-"""The reader of each pattern and suffix, unless the caller names others."""

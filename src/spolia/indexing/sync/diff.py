@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from os.path import splitext
 
 from spolia.errors import DocumentError, EncryptedDocument, MissingExtra, SpoliaError
-from spolia.indexing.readers.archives import LIMITS, ArchiveLimits
 from spolia.indexing.readers.reader import (
+    LIMITS,
+    ArchiveLimits,
     Blob,
     Container,
     Equipped,

@@ -25,8 +25,8 @@ from spolia.indexing.sync.files import FileListing, Files, SourceChanges
 from spolia.indexing.sync.groups import RequestedGroups, behind, is_embedded_first, main_definition
 from spolia.indexing.sync.metadata import DocumentLabels
 from spolia.indexing.sync.prefetch import open_prefetch
-from spolia.indexing.sync.report import Progress
-from spolia.indexing.sync.sync import TotalProgress, refuse_empty, told_apart
+from spolia.indexing.sync.report import Progress, TotalProgress
+from spolia.indexing.sync.sync import refuse_empty, told_apart
 from spolia.indexing.sync.sync_run import SyncRun
 from spolia.indexing.sync.walk import walk
 from spolia.indexing.workers.prepare import Executor

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import mkstemp
 
 from spolia.errors import DocumentError
-from spolia.indexing.readers.reader import FileReader, reader_of, versioned
+from spolia.indexing.readers.reader import FileReader, is_pattern, reader_of, versioned
 from spolia.indexing.readers.text import TextReader
 from spolia.stores.backends.rows import Stamp
 from spolia.types import Value
@@ -75,6 +75,7 @@ class Files(Mapping[str, File]):
         self.readers = readers
         self.kept: dict[str, tuple[int, int, str, bool]] = {}
         self._data: dict[str, bytes] = {}
+        self._versions: dict[str, str] = {}
 
     def __len__(self) -> int:
         return len(self.kept)
@@ -114,17 +115,20 @@ class Files(Mapping[str, File]):
     def reader_version(self, uri: str) -> str:
         """The reader of a file with its version, without making a `File`, as far as the end of the name decides."""
         dot = uri.rfind(".")
-        found = self._by_suffix.get(uri[dot:]) if dot > 0 and uri[dot - 1] != "/" else None
-        return found or versioned(self[uri].reader)
+        suffix = uri[dot:] if dot > 0 and uri[dot - 1] != "/" else ""
+        if (found := self._versions.get(suffix)) is None:
+            found = versioned(self[uri].reader)
+            if suffix in self._deciding:
+                self._versions[suffix] = found
+        return found
 
     @cached_property
-    def _by_suffix(self) -> Mapping[str, str]:
-        """Of suffixes that no pattern and no longer suffix stands above."""
+    def _deciding(self) -> frozenset[str]:
+        """Suffixes that no pattern and no longer suffix stands above."""
         names = self.readers.keys()
-        if any(not name.startswith(".") or set(name) & set("*?[/") for name in names):
-            return {}
-        longer = {name[name.rfind(".") :] for name in names if name.count(".") > 1}
-        return {name: versioned(reader) for name, reader in self.readers.items() if name not in longer}
+        if any(is_pattern(name) for name in names):
+            return frozenset()
+        return frozenset(names) - {name[name.rfind(".") :] for name in names if name.count(".") > 1}
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import chain
 from typing import Any, Literal
@@ -309,3 +309,41 @@ class NodeCount:
 
 def _is_of_nodes(warning: str) -> bool:
     return warning == _EMPTY or warning.endswith(_LONG) or warning.startswith(_STRANGE)
+
+
+class TotalProgress:
+    """Tells of lots as of one run: what was done of those before is counted too.
+
+    >>> told = []
+    >>> onward = TotalProgress(told.append)
+    >>> onward(Progress(done=2, total=2))
+    >>> onward.next()
+    >>> onward(Progress(done=1, total=3))
+    >>> [(now.done, now.total) for now in told]
+    [(2, 2), (3, 5)]
+    """
+
+    def __init__(self, progress: Callable[[Progress], None] | None) -> None:
+        self.progress = progress
+        self.before = self.last = Progress(0, 0)
+
+    def __call__(self, now: Progress) -> None:
+        """How far the lot is."""
+        before = self.before
+        self.last = (
+            now
+            if not before.total
+            else now.but(
+                done=before.done + now.done,
+                total=before.total + now.total,
+                failed=before.failed + now.failed,
+                chunks=before.chunks + now.chunks,
+                embedded=before.embedded + now.embedded,
+            )
+        )
+        if self.progress is not None:
+            self.progress(self.last)
+
+    def next(self) -> None:
+        """What follows is of the next lot."""
+        self.before = self.last

@@ -7,36 +7,33 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import closing
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from spolia.core.operator import Operator
 from spolia.errors import FolderError, SourceError, StoreError
-from spolia.filters import Field, notes_on
-from spolia.indexing.readers.reader import FileReader
-from spolia.indexing.readers.registry import BUILT_IN, READERS, Readers, by_suffix
-from spolia.indexing.sources.source import Source
-from spolia.indexing.sources.source_diff import followed
-from spolia.indexing.sync.diff import above
-from spolia.indexing.sync.files import FileListing, SourceChanges
-from spolia.indexing.sync.groups import RequestedGroups, main_definition, makeshift
-from spolia.indexing.sync.linked_images import LinkedImages
-from spolia.indexing.sync.metadata import DocumentLabels
-from spolia.indexing.sync.prefetch import open_prefetch
-from spolia.indexing.sync.report import Progress, SyncReport, together
-from spolia.indexing.sync.revoke import Revoked, revoke
-from spolia.indexing.sync.sync_run import SyncRun
-from spolia.indexing.sync.walk import FOLDER, ROOT, refuse_other, walk
-from spolia.indexing.workers.prepare import Executor
-from spolia.indexing.workers.protocol import WorkerLimits
-from spolia.models.protocols import Embedder
-from spolia.stores.backends.rows import Stamp
-from spolia.stores.corpus import Corpus, NodeGroup, refuse_no_corpus
-from spolia.stores.definition import Transform
-from spolia.stores.groups.materialise import builder, materialise
-from spolia.stores.lexical.analysis import Analyzer
-from spolia.stores.manifest import Manifest
-from spolia.stores.staging import Staging
-from spolia.types import Scalar
+from spolia.filters import notes_on
+from spolia.indexing.readers.registry import READERS, Readers, by_suffix
+from spolia.stores.corpus import Corpus, refuse_no_corpus
+
+if TYPE_CHECKING:
+    from spolia.core.operator import Operator
+    from spolia.filters import Field
+    from spolia.indexing.readers.reader import FileReader
+    from spolia.indexing.sources.source import Source
+    from spolia.indexing.sync.files import FileListing, SourceChanges
+    from spolia.indexing.sync.groups import RequestedGroups
+    from spolia.indexing.sync.metadata import DocumentLabels
+    from spolia.indexing.sync.report import Progress, SyncReport
+    from spolia.indexing.sync.sync_run import SyncRun
+    from spolia.indexing.workers.prepare import Executor
+    from spolia.indexing.workers.protocol import WorkerLimits
+    from spolia.models.protocols import Embedder
+    from spolia.stores.backends.rows import Stamp
+    from spolia.stores.corpus import NodeGroup
+    from spolia.stores.definition import Transform
+    from spolia.stores.lexical.analysis import Analyzer
+    from spolia.stores.manifest import Manifest
+    from spolia.stores.staging import Staging
+    from spolia.types import Scalar
 
 
 def sync(
@@ -138,10 +135,16 @@ def sync(
     >>> report.added, report.chunks
     (1, 1)
     """
+    from spolia.indexing.sources.source_diff import followed
+    from spolia.indexing.sync.groups import RequestedGroups, main_definition
+    from spolia.indexing.sync.metadata import DocumentLabels
+    from spolia.indexing.sync.report import TotalProgress, together
+    from spolia.indexing.sync.walk import refuse_other, walk
+
     began = time.perf_counter()
     refuse_swapped(sources, corpus)
     folder, others = told_apart(sources)
-    by_name = BUILT_IN if readers is READERS else by_suffix(readers)
+    by_name = by_suffix(readers)
     onward = TotalProgress(progress)
     kept = partial(
         keep,
@@ -195,6 +198,14 @@ def keep(
         refuse: raises if the store holds, with these sources, another folder than was found.
         afresh: try all again that could not be read, however often it was tried.
     """
+    from spolia.indexing.sync.groups import makeshift
+    from spolia.indexing.sync.linked_images import LinkedImages
+    from spolia.indexing.sync.prefetch import open_prefetch
+    from spolia.indexing.sync.revoke import Revoked, revoke
+    from spolia.indexing.sync.sync_run import SyncRun
+    from spolia.stores.groups.materialise import builder, materialise
+    from spolia.stores.staging import Staging
+
     began = time.perf_counter()
     corpus.create()
     wait_s = corpus.wait_s if timeout_s is None else timeout_s
@@ -245,6 +256,9 @@ def keep(
 
 def _again(found: FileListing, conflicts: Set[str]) -> SourceChanges:
     """The sources that another writer has changed meanwhile, each with the container that it is in."""
+    from spolia.indexing.sync.diff import above
+    from spolia.indexing.sync.files import SourceChanges
+
     outermost = {next((one for one in (*above(uri), uri) if one in found.files), uri) for uri in conflicts}
     files = found.files.only(uri for uri in found.files if uri in outermost)
     return SourceChanges(files, source=found.source, cursors=found.cursors, gone=frozenset(outermost - files.keys()))
@@ -272,6 +286,8 @@ def _is_other(
     """Whether a store holds another folder, which is found until all of this one is there."""
     try:
         if refuse is not None:
+            from spolia.indexing.sync.walk import FOLDER, ROOT
+
             refuse(stamps, writer.cursor(FOLDER, ROOT))
     except FolderError:
         if not rebuild:
@@ -297,6 +313,8 @@ Paths: TypeAlias = "str | Path | Sequence[str | Path]"
 
 def told_apart(given: str | Path | Source | Sequence[str | Path | Source]) -> tuple[Paths | None, list[Source]]:
     """Paths, as they were given, and sources."""
+    from spolia.indexing.sources.source import Source
+
     if isinstance(given, (str, Path)):
         return given, []
     if isinstance(given, Source):
@@ -308,7 +326,7 @@ def told_apart(given: str | Path | Source | Sequence[str | Path | Source]) -> tu
     return (paths if paths or not sources else None), sources
 
 
-def refuse_empty(folder: str, found: FileListing, readers: dict[str, FileReader]) -> None:
+def refuse_empty(folder: str, found: FileListing, readers: Mapping[str, FileReader]) -> None:
     """Raise `FolderError` where there is nothing to index."""
     if found.files or found.closed:
         return
@@ -323,41 +341,3 @@ def refuse_empty(folder: str, found: FileListing, readers: dict[str, FileReader]
         f"{folder} {there}. Put files there that end in {endings}, or name another folder. "
         "Nothing was changed; to have an empty store, delete it."
     )
-
-
-class TotalProgress:
-    """Tells of lots as of one run: what was done of those before is counted too.
-
-    >>> told = []
-    >>> onward = TotalProgress(told.append)
-    >>> onward(Progress(done=2, total=2))
-    >>> onward.next()
-    >>> onward(Progress(done=1, total=3))
-    >>> [(now.done, now.total) for now in told]
-    [(2, 2), (3, 5)]
-    """
-
-    def __init__(self, progress: Callable[[Progress], None] | None) -> None:
-        self.progress = progress
-        self.before = self.last = Progress(0, 0)
-
-    def __call__(self, now: Progress) -> None:
-        """How far the lot is."""
-        before = self.before
-        self.last = (
-            now
-            if not before.total
-            else now.but(
-                done=before.done + now.done,
-                total=before.total + now.total,
-                failed=before.failed + now.failed,
-                chunks=before.chunks + now.chunks,
-                embedded=before.embedded + now.embedded,
-            )
-        )
-        if self.progress is not None:
-            self.progress(self.last)
-
-    def next(self) -> None:
-        """What follows is of the next lot."""
-        self.before = self.last

@@ -21,7 +21,7 @@ STORE_SUFFIX, STORE_FILE = ".spolia", "corpus.db"
 
 
 def walk(
-    folder: str | Path | Sequence[str | Path], readers: dict[str, FileReader], *, follow_links: bool = False
+    folder: str | Path | Sequence[str | Path], readers: Mapping[str, FileReader], *, follow_links: bool = False
 ) -> FileListing:
     """All files of a folder that can be read. Hidden files, stores and what links lead out to are left out.
 
@@ -56,7 +56,7 @@ def _refuse_no_folder(folder: str) -> None:
 
 
 class _Walk:
-    def __init__(self, given: Sequence[str], base: str, readers: dict[str, FileReader], follow_links: bool) -> None:
+    def __init__(self, given: Sequence[str], base: str, readers: Mapping[str, FileReader], follow_links: bool) -> None:
         self.readers, self.follow_links = readers, follow_links
         self.found = FileListing(Files(readers), source=FOLDER, cursors={ROOT: os.path.realpath(base)})
         self._seen: set[tuple[int, int]] = set()

@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from spolia.core.run_context import check_cancelled
 from spolia.errors import DocumentError, ModelRejected, SpoliaError
 from spolia.models.protocols import ImageEmbedder
@@ -57,6 +55,8 @@ def seen(embedder: ImageEmbedder, pictures: Sequence[bytes]) -> "tuple[Vectors, 
         return embedder.embed_images(pictures), {}
     except Exception as error:  # whatever an embedder, or what decodes for it, makes of bytes that are no picture
         _refuse_others(error)
+    import numpy as np
+
     rows, failures = [], dict[int, Exception]()
     for at, picture in enumerate(pictures):
         try:

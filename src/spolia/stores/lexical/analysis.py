@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from spolia.core.patterns import pattern
 from spolia.errors import MissingExtra, SpoliaError
 from spolia.types import Value
 
@@ -38,7 +39,7 @@ FUNCTION_WORDS: dict[str, frozenset[str]] = {
         "turkish": "ve bir bu da de ile icin olarak en daha olan cok gibi kadar sonra ise ne her o tarafindan veya hem",
     }.items()
 }
-_WORD = re.compile(r"[^\W\d_]+")
+_WORD = pattern(r"[^\W\d_]+")
 _ENOUGH, _FEWEST = 0.08, 3  # of the words: running text has 0.2 to 0.5 function words, lists of names and code fewer
 
 
@@ -86,20 +87,20 @@ _IDEOGRAPHIC = (
     "\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\U0001b000-\U0001b16f\U00020000-\U000323af"
 )
 _SYLLABIC = "\u0e01-\u0e3a\u0e40-\u0e4e\u0e50-\u0e59\u0e81-\u0eff\u1000-\u1049\u1050-\u109f\u1780-\u17d3\u17dc-\u17f9"
-_RUN = re.compile(f"([{_IDEOGRAPHIC}]+|[{_SYLLABIC}]+)")
-_NOT_LATIN = re.compile(f"[{''.join(_STEMMED.values())}{_IDEOGRAPHIC}{_SYLLABIC}]")
-_SCRIPTS = tuple((name, re.compile(f"[{characters}]")) for name, characters in _STEMMED.items())
-_THAI_LIKE = re.compile(f"[{_SYLLABIC}]")
+_RUN = pattern(f"([{_IDEOGRAPHIC}]+|[{_SYLLABIC}]+)")
+_NOT_LATIN = pattern(f"[{''.join(_STEMMED.values())}{_IDEOGRAPHIC}{_SYLLABIC}]")
+_SCRIPTS = tuple((name, pattern(f"[{characters}]")) for name, characters in _STEMMED.items())
+_THAI_LIKE = pattern(f"[{_SYLLABIC}]")
 
 # What is written and not seen: soft hyphens, joiners, bidi controls, byte order marks. A zero-width space is a space.
 _INVISIBLE = "\u00ad\u061c\u180e\u200c-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
 _ACCENTS = "\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0640\u064b-\u065f\u0670"
-_DROPPED = {False: re.compile(f"[{_INVISIBLE}]"), True: re.compile(f"[{_INVISIBLE}{_ACCENTS}]")}
+_DROPPED = {False: pattern(f"[{_INVISIBLE}]"), True: pattern(f"[{_INVISIBLE}{_ACCENTS}]")}
 UNSPACED = f"{_IDEOGRAPHIC}{_SYLLABIC}"
 """Characters of scripts that put no spaces between words, as a class of regular expressions."""
 UNSEEN = _DROPPED[True]
 """What makes no difference to a word: what is not seen, and accents that stand for themselves."""
-_SURROGATES = re.compile("[\ud800-\udfff]")
+_SURROGATES = pattern("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -298,11 +299,11 @@ def _hash_of(path: str) -> str:
 
 
 _LETTERS = f"\\w\u0900-\u0dff{UNSPACED}"  # Indic vowel signs are marks, which \\w leaves out
-_PHRASE_WORD = re.compile(f"(?:(?!_)[{_LETTERS}])+")
+_PHRASE_WORD = pattern(f"(?:(?!_)[{_LETTERS}])+")
 _GAP = f"(?:[^{_LETTERS}]|_)+"
 _BEGINS = f"(?:(?<=[_{UNSPACED}])|(?<![{_LETTERS}]))"
 _ENDS = f"(?:(?=[_{UNSPACED}])|(?![{_LETTERS}]))"
-_UNSPACED = re.compile(f"[{UNSPACED}]")
+_UNSPACED = pattern(f"[{UNSPACED}]")
 
 
 def holds(text: str, phrase: str) -> bool:

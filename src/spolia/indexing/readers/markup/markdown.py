@@ -12,8 +12,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
 from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.markup.line_markup import SourceLine, cells, lines_of, region
 from spolia.indexing.readers.pictures.linked_images import Linked
@@ -81,6 +79,8 @@ class MarkdownReader(Value):
 def _front(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
     """What the front matter says, and what it says in a way that no field can hold."""
     try:
+        import yaml
+
         found = yaml.safe_load(text.strip().strip("-."))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())[:_LONGEST_REASON]

@@ -1,16 +1,16 @@
 """Reading the text in pictures with Tesseract, where that program is installed."""
 
 import os
-import re
 import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby, pairwise
-from statistics import fmean
+from math import fsum
 from typing import TYPE_CHECKING, Any
 
+from spolia.core.patterns import pattern
 from spolia.indexing.readers.hyphenation import HYPHEN
 from spolia.types import Value
 
@@ -23,8 +23,8 @@ _LEAST_SURE = 30.0
 """Percent. What Tesseract is less sure of are mostly stains and drawings that it takes for letters."""
 _LEAST_SURE_PAGE = 40.0
 _POINTS = 72.0
-_BROKEN = re.compile(r"(?<=\w)[-¬]$")
-_UNSPACED = re.compile(r"(?<=[\u3001-\u30ff\u3400-\u9fff\uff00-\uffef]) (?=[\u3001-\u30ff\u3400-\u9fff\uff00-\uffef])")
+_BROKEN = pattern(r"(?<=\w)[-¬]$")
+_UNSPACED = pattern(r"(?<=[\u3001-\u30ff\u3400-\u9fff\uff00-\uffef]) (?=[\u3001-\u30ff\u3400-\u9fff\uff00-\uffef])")
 
 
 @dataclass(frozen=True)
@@ -113,17 +113,21 @@ def _recognised(table: str, scale: float) -> Recognised:
     words = [fields for row in table.splitlines()[1:] if len(fields := row.split("\t", 11)) == 12 and fields[0] == "5"]
     words = [fields for fields in words if fields[11].strip() and float(fields[10]) >= 0]
     found = [line for _, group in groupby(words, lambda fields: fields[1:5]) for line in _line(list(group), scale)]
-    sure = fmean(float(fields[10]) for fields in words) if words else 0.0
+    sure = _sureness(words) if words else 0.0
     if 0 < sure < _LEAST_SURE_PAGE:
         return Recognised(sure=sure, why=f"Tesseract is sure of {sure:.0f} % of it only; name the languages in it")
     return Recognised(tuple(_marked([line for line in found if line.text])), sure)
+
+
+def _sureness(words: list[list[str]]) -> float:
+    return fsum(float(fields[10]) for fields in words) / len(words)
 
 
 def _line(words: list[list[str]], scale: float) -> "Iterator[PageLine]":
     from spolia.indexing.readers.pdf.geometry import Area
     from spolia.indexing.readers.pdf.lines import PageLine
 
-    if fmean(float(fields[10]) for fields in words) < _LEAST_SURE:
+    if _sureness(words) < _LEAST_SURE:
         return
     areas = [
         Area(left * scale, top * scale, (left + width) * scale, (top + height) * scale)

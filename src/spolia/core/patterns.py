@@ -1,0 +1,23 @@
+"""Regular expressions that are compiled when they are first used: large ones cost milliseconds of every import."""
+
+import re
+from typing import Any, cast
+
+
+class _Pattern:
+    def __init__(self, *given: Any) -> None:
+        self._given = given
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(re.compile(*self._given), name)  # which `re` keeps, for the next name
+        setattr(self, name, found)
+        return found
+
+
+def pattern(text: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
+    """`re.compile`, when a method or attribute of the pattern is first asked for.
+
+    >>> pattern(r"[aeiou]").sub("*", "stone")
+    'st*n*'
+    """
+    return cast(re.Pattern[str], _Pattern(text, flags))
