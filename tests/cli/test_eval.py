@@ -300,19 +300,20 @@ def test_where_answers_go_to_be_judged_is_said(
 @pytest.mark.slow
 def test_what_was_tuned_on_is_not_reported_on(spolia: Spolia, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPOLIA_CACHE", str(data / "cache"))
-    rows = [{"id": f"t{i}", "question": "Where is salt dug?", "gold_ids": ["p2"]} for i in range(40)]
+    rows = [{"id": f"t{i}", "question": "Where is salt dug?", "gold_ids": ["p2"]} for i in range(140)]
     (data / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
     tuned = spolia("eval", "bm25", "--data", data, "--split", "tune", "--json").json
-    assert 0 < tuned["n"] < 40
+    assert 0 < tuned["n"] < 140
     assert tuned["parts"] == {"tune": tuned["n"]}
     refused = spolia("eval", "bm25", "--data", data)
     assert refused.code == 2
-    assert f"{tuned['n']} of 40 questions were tuned on" in refused.err
+    assert f"{tuned['n']} of 140 questions were tuned on" in refused.err
     assert "--split report" in refused.err
     with (data / "corpus.jsonl").open(
         "a"
     ) as corpus:  # the questions are those that were tuned on, whatever is searched
         corpus.write('\n{"id": "more", "text": "Salt is also dug elsewhere."}')
+    monkeypatch.setenv("SPOLIA_CACHE", str(data / "another machine"))
     assert spolia("eval", "bm25", "--data", data).code == 2
     told = spolia("eval", "bm25", "--data", data, "--overlap", "--json")
     assert told.json["tuned_on"] == tuned["n"]
@@ -332,7 +333,7 @@ def test_flows_compared_on_all_questions_are_not_reported_on_a_part_of_them(
     spolia: Spolia, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPOLIA_CACHE", str(data / "cache"))
-    rows = [{"id": f"t{i}", "question": "Where is salt dug?", "gold_ids": ["p2"]} for i in range(40)]
+    rows = [{"id": f"t{i}", "question": "Where is salt dug?", "gold_ids": ["p2"]} for i in range(400)]
     (data / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
     for top_k in (5, 6, 7):
         (tmp_path / f"{top_k}.yaml").write_text(f"BM25: {{group: {{use: chunks}}, top_k: {top_k}}}")
@@ -415,12 +416,14 @@ def test_quotes_that_a_shell_takes_away_are_not_missed_and_a_name_becomes_a_file
 
 
 def test_a_look_is_said_when_it_is_taken_and_takes_only_what_it_asked(spolia: Spolia, data: Path) -> None:
-    rows = [{"id": f"t{n}", "question": "Where is salt dug?", "gold_ids": ["p2"]} for n in range(40)]
+    rows = [{"id": f"t{n}", "question": "Where is salt dug?", "gold_ids": ["p2"]} for n in range(140)]
     (data / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
     ran = spolia("eval", "bm25", "--data", data, "--split", "tune", "--limit", 3, "--measures", "R@1")
-    assert "3 questions of the part tune looked at, and not reported on from now on: spolia data looks" in ran.err
+    assert (
+        "3 questions of the part tune looked at; reporting on them is refused from now on: spolia data looks" in ran.err
+    )
     refused = spolia("eval", "bm25", "--data", data, "--measures", "R@1")
     assert refused.code == 2
-    assert "3 of 40 questions were tuned on" in refused.err
-    assert "3 questions of the part tune: bm25; " in refused.err
+    assert "3 of 140 questions were tuned on" in refused.err
+    assert "3 questions of the part tune: bm25. To go on, ask the part report" in refused.err
     assert "1 look in " in spolia("data", "looks", data).out

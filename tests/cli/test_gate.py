@@ -254,6 +254,13 @@ def test_a_damaged_baseline_is_told_in_words(spolia: Spolia, data: Path, tmp_pat
 
 @pytest.mark.slow
 def test_a_baseline_is_not_written_on_what_was_tuned_on(spolia: Spolia, data: Path) -> None:
+    file = Path("questions", "questions.jsonl")
+    few = file.read_text()
+    assert spolia("eval", "bm25", "--data", "questions", "--split", "tune").code == 0
+    ran = spolia(*WRITE)
+    assert (ran.code, "of 30 questions were tuned on" in ran.err) == (0, True)  # few: a warning
+    more = [{"id": f"r{n}", "question": question(n % 30), "gold_ids": [f"p{n % 30}"]} for n in range(70)]
+    file.write_text("\n".join((few.rstrip(), *map(json.dumps, more))))
     assert spolia("eval", "bm25", "--data", "questions", "--split", "tune").code == 0
     ran = spolia(*WRITE)
     assert ran.code == 2
@@ -261,7 +268,7 @@ def test_a_baseline_is_not_written_on_what_was_tuned_on(spolia: Spolia, data: Pa
     assert "of the part tune: bm25" in ran.err
     assert spolia(*WRITE, "--overlap").code == 0
     assert spolia("gate", "--baseline", "baseline.json").code == 0
-    assert "1 look in " in spolia("data", "looks", "questions", "--forget").out
+    assert "2 looks in " in spolia("data", "looks", "questions", "--forget").out
     assert spolia(*WRITE).code == 0
     assert spolia("data", "looks", "questions", "--json").json["looks"] == []
 

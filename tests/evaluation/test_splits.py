@@ -98,14 +98,14 @@ def test_who_compares_on_all_questions_has_looked_at_those_to_report_on(tmp_path
 
 
 def test_a_look_at_some_questions_takes_these_away_and_says_which_it_was(tmp_path: Path) -> None:
-    items = [Item(f"q{i}", f"What is {i}?", gold=(("p1",),)) for i in range(40)]
+    items = [Item(f"q{i}", f"What is {i}?", gold=(("p1",),)) for i in range(140)]
     tune = [item for item in items if part_of(item.id) == "tune"]
     usage_log, measures = UsageLog(tmp_path / "looks.jsonl", marks_of(items), "tune"), parse_measures("R@5")
     Experiment({"finds": nothing}, tune[:3], measures).run(usage_log=usage_log)
     whole = UsageLog(usage_log.path, marks_of(items))
     Experiment(nothing, [item for item in items if item not in tune[:3]], measures).run(usage_log=whole)
     with pytest.raises(
-        DataError, match=r"3 of 40 questions were tuned on.*last 20\d\d-.* 3 questions of the part tune: finds"
+        DataError, match=r"3 of 140 questions were tuned on.*last 20\d\d-.* 3 questions of the part tune: finds"
     ):
         Experiment(nothing, items, measures).run(usage_log=whole)
     assert whole.forget(marks_of([Item("x", "Who?")])) == 0
@@ -130,16 +130,44 @@ def test_an_experiment_writes_down_what_it_was_chosen_by(tmp_path: Path) -> None
     def nothing_else(query: Query) -> Ranking:
         return Ranking(query, (), "nowhere")
 
-    items = [Item(f"q{i}", f"What is {i}?", gold=(("p1",),)) for i in range(40)]
+    items = [Item(f"q{i}", f"What is {i}?", gold=(("p1",),)) for i in range(400)]
     reported = [item for item in items if part_of(item.id) == "report"]
     flows, measures = {"a": nothing, "b": nothing_else}, parse_measures("R@5")
     Experiment(flows, items, measures).run(path=tmp_path)
     assert Experiment(flows, items, [*measures, *parse_measures("MRR")]).run(path=tmp_path).looked == 1
-    with pytest.raises(DataError, match="flows chosen by them, the first 'q1'"):
+    with pytest.raises(DataError, match=r"chosen by them, the first 'q1'.* To go on, ask new questions; or allow it"):
         Experiment(nothing, reported, measures).run(path=tmp_path / "own.experiment")
     told = Experiment(nothing, reported, measures, overlap=True).run(path=tmp_path)
     assert (told.tuned, told.looked) == (len(reported), 2)
     assert Experiment(nothing, reported, measures).run().tuned == 0  # in memory nothing is known
+
+
+def test_the_log_lies_beside_the_data_and_what_earlier_versions_wrote_elsewhere_counts(tmp_path: Path) -> None:
+    data, cache, file = tmp_path / "data", tmp_path / "cache", tmp_path / "set.json"
+    data.mkdir()
+    file.touch()
+    UsageLog(cache / "looks.jsonl").note(entry("tune", "a", "b", of="x1"))
+    usage_log = UsageLog.of_data(data, cache, SET)
+    usage_log.note(entry("select", "a", "b", of="x2"))
+    assert [one.part for one in usage_log.of(SET)] == ["tune", "select"]
+    assert (data / "looks.jsonl").is_file()
+    elsewhere = UsageLog.of_data(data, tmp_path / "another machine", SET)
+    assert [one.part for one in elsewhere.of(SET)] == ["select"]
+    assert UsageLog.of_data(file, cache, SET).path == tmp_path / "set.json.looks.jsonl"
+    assert (usage_log.forget(SET), usage_log.of(SET)) == (2, [])
+
+
+def test_of_few_questions_the_report_warns_and_is_not_refused(tmp_path: Path) -> None:
+    @step
+    def nothing_else(query: Query) -> Ranking:
+        return Ranking(query, (), "nowhere")
+
+    items = [Item(f"q{i}", f"What is {i}?", gold=(("p1",),)) for i in range(30)]
+    reported, measures = [item for item in items if part_of(item.id) == "report"], parse_measures("R@5")
+    Experiment({"a": nothing, "b": nothing_else}, items, measures).run(path=tmp_path)
+    told = Experiment(nothing, reported, measures).run(path=tmp_path)
+    assert told.tuned == len(reported)
+    assert "tuned on, or flows chosen by them: what they say is too good." in told.warnings[0]
 
 
 @pytest.mark.parametrize(("kept", "added"), [(200, 0), (200, 1), (199, 0), (200, 5000), (20, 0), (150, 100)])

@@ -53,5 +53,5 @@ def degraded(where: str) -> Iterator[list[str]]:
     """What is counted as degraded by a module, while inside."""
     reasons: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(f"{where}.degrade", lambda reason, row=None: reasons.append(reason))
+        patch.setattr(f"{where}.degrade", lambda reason, **how: reasons.append(reason))
         yield reasons

@@ -19,9 +19,9 @@ from spolia.core.operator import Operator
 from spolia.errors import DataError, MissingExtra, WeightsError
 from spolia.evaluation.data.dataset import DataSet, drawn, part_of
 from spolia.evaluation.data.passage_store import cache_folder, indexed
-from spolia.evaluation.data.usage_log import LOOKS, TUNED, Marks, UsageLog, marks_of
+from spolia.evaluation.data.usage_log import TUNED, Marks, UsageLog, marks_of
 from spolia.evaluation.experiment.execution import Told
-from spolia.evaluation.experiment.experiment import Experiment
+from spolia.evaluation.experiment.experiment import ENOUGH, Experiment
 from spolia.evaluation.gate import gate
 from spolia.evaluation.gate.gate import refuse_what_decides_nothing
 from spolia.evaluation.measures.measure import SetMeasure
@@ -104,7 +104,10 @@ class EvaluationRun:
                 self.screen.say(f"{several(kept, 'answer')} kept from before, {whole}; --again asks all again.")
             if self.given.split in TUNED:
                 what = f"{several(found.n, 'question')} of the part {self.given.split}"
-                self.screen.say(f"{what} looked at, and not reported on from now on: spolia data looks {self.data}")
+                later = "refused" if len(ready.marks) >= ENOUGH else "a warning"
+                self.screen.say(
+                    f"{what} looked at; reporting on them is {later} from now on: spolia data looks {self.data}"
+                )
             return found, ready.chosen, _traces(run)
 
     def baseline(self, name: str, measures: str, decides: Mapping[str, Any], *, overlap: bool = False) -> Baseline:
@@ -121,7 +124,11 @@ class EvaluationRun:
             degraded=self.given.degraded,
         )
         with self._asking(ready) as (run, told):
-            _, written = gate.recorded(experiment, run=run, path=kept_in(), told=told, usage_log=self._usage_log(ready))
+            found, written = gate.recorded(
+                experiment, run=run, path=kept_in(), told=told, usage_log=self._usage_log(ready)
+            )
+        for warning in found.warnings:
+            self.screen.say(warning, "yellow")
         return written
 
     def gated(self, name: str, before: Baseline, **how: Any) -> Gate:
@@ -138,7 +145,7 @@ class EvaluationRun:
             return gate.gate(experiment, before, **how, run=run, path=kept_in(), told=told)
 
     def _usage_log(self, ready: EvaluationSetup) -> UsageLog:
-        return UsageLog(kept_in() / LOOKS, ready.marks, self.given.split)
+        return UsageLog.of_data(self.data, kept_in(), ready.marks, self.given.split)
 
     @contextmanager
     def _asking(self, ready: EvaluationSetup, *, anew: bool = False) -> Iterator[tuple[Run, Told]]:

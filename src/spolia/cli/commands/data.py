@@ -99,17 +99,19 @@ def looks(
 ) -> Exit:
     """List the experiments that looked at the questions of a data set, by which `eval` refuses to report on some.
 
-    Kept for all data sets of this machine in experiments/looks.jsonl of the cache directory: SPOLIA_CACHE, else
-    ~/.cache/spolia. An experiment with several flows, or with --split, is a look at the questions that it asked.
+    Kept in looks.jsonl beside the data; of data that cannot be written to, in experiments/ of the cache directory
+    (SPOLIA_CACHE, else ~/.cache/spolia). An experiment with several flows, or with --split, is a look at the questions
+    that it asked. Of fewer than 100 questions `eval` reports all the same, with a warning.
     """
     from spolia.cli.experiments import kept_in
-    from spolia.evaluation.data.usage_log import LOOKS, UsageLog, marks_of
+    from spolia.evaluation.data.usage_log import UsageLog, marks_of
 
-    screen, path = Screen(json=json), kept_in() / LOOKS
+    screen = Screen(json=json)
     data = marks_of(_data(source, form).items(stored=True))  # whatever their gold names
-    found = UsageLog(path).of(data)
+    usage_log = UsageLog.of_data(source, kept_in(), data)
+    found, path = usage_log.of(data), usage_log.path
     if forget:
-        UsageLog(path).forget(data)
+        usage_log.forget(data)
     rows = [{"at": one.at, "part": one.part, "questions": len(one.asked) or None} for one in found]
     listed = [row | {"flows": [name for name, _ in one.flows]} for row, one in zip(rows, found, strict=True)]
     screen.give(looks=listed, file=str(path), forgotten=forget)

@@ -1,6 +1,7 @@
 """Who looked at which questions: what was tuned on is not reported on, and what is reported on is looked at once."""
 
 import json
+import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -77,6 +78,7 @@ class UsageLog:
         path: the file, made with the first line; None writes nothing down.
         data: which data set is looked at, where the questions that are asked are some of it.
         part: the part that was asked for.
+        also: another file whose entries count.
 
     >>> import tempfile
     >>> usage_log = UsageLog(Path(tempfile.mkdtemp()) / "looks.jsonl")
@@ -89,6 +91,18 @@ class UsageLog:
     path: Path | None = None
     data: Marks = ()
     part: str = ""
+    also: Path | None = None
+
+    @classmethod
+    def of_data(cls, folder: Path, cache: Path, data: Marks, part: str = "") -> "UsageLog":
+        """The file beside a data set, so that whoever has the data has the log; of data that cannot be written to, the
+        one in a cache folder, where earlier versions had it. Entries of both count.
+        """
+        beside = folder / LOOKS if folder.is_dir() else folder.with_name(f"{folder.name}.{LOOKS}")
+        paths = [beside, cache / LOOKS]
+        if not os.access(beside if beside.exists() else beside.parent, os.W_OK):
+            paths.reverse()
+        return cls(paths[0], data, part, paths[1])
 
     @classmethod
     def beside(cls, rows: str | Path | None) -> "UsageLog":
@@ -140,22 +154,25 @@ class UsageLog:
 
     def of(self, data: Marks) -> list[LogEntry]:
         """The entries of a data set, oldest first."""
-        return [entry for _, entry in self._lines() if entry is not None and is_same(entry.data, data)]
+        every = (entry for path in (self.also, self.path) for _, entry in _lines(path) if entry is not None)
+        return sorted((one for one in every if is_same(one.data, data)), key=lambda one: one.at)
 
     def forget(self, data: Marks) -> int:
         """Delete the entries of a data set; how many these were."""
-        kept = [(text, entry) for text, entry in self._lines() if entry is None or not is_same(entry.data, data)]
         found = len(self.of(data))
-        if self.path is not None and found:
-            part = self.path.with_suffix(".part")
-            part.write_text("".join(f"{text}\n" for text, _ in kept), "utf-8")
-            part.replace(self.path)
+        for path in (self.path, self.also):
+            lines = list(_lines(path))
+            kept = [text for text, entry in lines if entry is None or not is_same(entry.data, data)]
+            if path is not None and len(kept) < len(lines):
+                part = path.with_suffix(".part")
+                part.write_text("".join(f"{text}\n" for text in kept), "utf-8")
+                part.replace(path)
         return found
 
-    def _lines(self) -> Iterator[tuple[str, LogEntry | None]]:
-        if self.path is None or not self.path.is_file():
-            return
-        for text in self.path.read_text("utf-8", errors="replace").splitlines():
+
+def _lines(path: Path | None) -> Iterator[tuple[str, LogEntry | None]]:
+    if path is not None and path.is_file():
+        for text in path.read_text("utf-8", errors="replace").splitlines():
             yield text, _entry(text)
 
 

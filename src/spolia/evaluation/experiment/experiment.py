@@ -8,7 +8,7 @@ from typing import Any
 
 from spolia.errors import DataError
 from spolia.evaluation.data.dataset import checked_part, part_of
-from spolia.evaluation.data.usage_log import LogEntry, UsageLog
+from spolia.evaluation.data.usage_log import ALL, REPORT, LogEntry, UsageLog
 from spolia.evaluation.experiment.execution import DEGRADED, Told, ask
 from spolia.evaluation.experiment.flows import Flow, named, questions, refuse_other_flows, written
 from spolia.evaluation.experiment.results import Report, reported
@@ -19,6 +19,9 @@ from spolia.evaluation.plurals import several, were
 from spolia.evaluation.statistics.significance import CORRECTIONS
 from spolia.run import Run
 from spolia.types import Item, Value
+
+ENOUGH = 100
+"""Questions from which on those that a log tells of are refused. Of fewer, no part can be held back."""
 
 
 @dataclass(frozen=True, init=False)
@@ -152,17 +155,25 @@ class Experiment(Value):
         ids = [item.id for item in self.asked]
         return tuple(id for id in ids if part_of(id) in parts or any(entry.chose_by(id) for entry in entries))
 
-    def _refuse(self, tuned: Sequence[str], entries: Sequence[LogEntry] = (), path: Path | None = None) -> None:
-        if tuned and not self.overlap:
-            last = max(entries, key=lambda one: one.at, default=None)
-            when = f" Looked at {several(len(entries), 'time')}, last {last}; {path} says so." if last else ""
-            n = len(self.asked)
-            raise DataError(
-                f"{len(tuned)} of {several(n, 'question')} {were(n)} tuned on, or flows chosen by them, the first "
-                f"{tuned[0]!r}: what they say is too good.{when} Ask questions that nothing was chosen by, usually "
-                "those of data.split('report') (--split report), or write overlap=True (--overlap), which the report "
-                "says. You can delete log entries that no flow was selected on: spolia data looks DATA --forget"
-            )
+    def _refuse(self, tuned: Sequence[str], usage_log: UsageLog | None = None, entry: LogEntry | None = None) -> None:
+        """Refuse what was tuned on; where only a log tells of that and the questions are few, the report warns."""
+        n = len(self.asked)
+        if not tuned or self.overlap or (usage_log is not None and n < ENOUGH):
+            return
+        said = (
+            f"{len(tuned)} of {several(n, 'question')} {were(n)} tuned on, or flows chosen by them, the first "
+            f"{tuned[0]!r}: what they say is too good."
+        )
+        ways = ["ask the part report, which nothing was chosen by (--split report; in Python data.split('report'))"]
+        ways += ["allow it (--overlap; in Python overlap=True), and the report says so"]
+        if usage_log is not None and entry is not None:
+            by = [one for one in usage_log.chosen_on(entry) if any(map(one.chose_by, tuned))]
+            said += f" Looked at {several(len(by), 'time')}, last {max(by, key=lambda one: one.at)}."
+            if any(one.part == ALL for one in usage_log.chosen_on(entry.but(part=REPORT))):
+                ways = ["ask new questions", *ways[1:]]
+            how = "spolia data looks DATA --forget"
+            ways += [f"if no flow was selected by these looks, strike them out of {usage_log.path}: {how}"]
+        raise DataError(f"{said} To go on, {'; or '.join(ways)}")
 
     def run(
         self,
@@ -181,12 +192,12 @@ class Experiment(Value):
             path, again: see `ask`. What was asked once is never asked again, unless it met a server that was down, and
                 an interrupted experiment goes on.
             usage_log: where it is written which questions were looked at; by default in `looks.jsonl` beside the
-                file, and nowhere without one.
+                file, and nowhere without one. `UsageLog.of_data` is the file beside a data set.
             told: called with the flow, how many questions it was asked so far, and of how many.
 
         Raises:
-            DataError: a flow was chosen by these questions before; or a store has not the document or the quote that a
-                question's gold names.
+            DataError: a flow was chosen by these questions before, and they are 100 or more; or a store has not the
+                document or the quote that a question's gold names.
             StoreBusy: another process uses the file.
             StepFailed: a flow fails whatever it is asked; says how.
             NeverWorked: a step of a flow fails whenever it is called; says how.
@@ -200,7 +211,7 @@ class Experiment(Value):
         )
         chosen = usage_log.chosen_on(entry)
         tuned = self._among(self.tuned_on, chosen)
-        self._refuse(tuned, [one for one in chosen if any(map(one.chose_by, tuned))], usage_log.path)
+        self._refuse(tuned, usage_log, entry)
         how: dict[str, Any] = {"run": run, "path": path, "data": self.data or "questions", "again": again, "told": told}
         how |= {"degraded": self.degraded}
         table = ask(dict(self.flows), self.asked, self.measures, **how)
