@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from enum import Enum
 from functools import partial
 from types import ModuleType
 from typing import Any, ClassVar
@@ -277,6 +278,39 @@ def by_import(query: Query) -> Query:
 
 def through_default(query: Query, *, handle: Callable[[str], str] = called) -> Query:
     return query.rewritten(handle(query.text))
+
+
+class Models:
+    """Where a user keeps models."""
+
+    best: ClassVar[ScriptedModel] = MODEL
+    asking: ClassVar[Any] = staticmethod(called)
+
+
+class Sizes(Enum):
+    SMALL = MODEL
+
+
+class Words(Enum):
+    """Holds texts, and asks nobody."""
+
+    WHY = "why"
+
+
+def through_a_class(query: Query) -> Query:
+    return query.rewritten(Models.best.generate(Prompt((Message("user", query.text),))).text)
+
+
+def through_an_enum(query: Query) -> Query:
+    return query.rewritten(Sizes.SMALL.value.generate(Prompt((Message("user", query.text),))).text)
+
+
+def with_a_word(query: Query) -> Query:
+    return query.rewritten(Words.WHY.value)
+
+
+def test_models_that_a_class_of_the_users_holds_count() -> None:
+    assert [step(one).calls() for one in (through_a_class, through_an_enum, with_a_word)] == [None, None, 0]
 
 
 def test_what_is_proven_about_a_users_code() -> None:

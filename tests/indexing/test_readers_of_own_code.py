@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from spolia import Corpus, Definition, add_texts, sync
+from spolia import BM25, Corpus, Definition, Query, add_texts, sync
 from spolia.errors import WiringError
 from spolia.indexing import transform
-from spolia.indexing.readers.reader import Blob
+from spolia.indexing.readers.reader import Blob, Reading
 from spolia.stores import materialise
 from spolia.stores.definition import Part, whole
 from spolia.types import Document, Node
@@ -32,6 +33,35 @@ def test_a_reader_cannot_say_who_may_read(tmp_path: Path, access: object) -> Non
     assert uri == "a.md"
     assert "The reader secret gave 'a.md' the readers ('ann',)" in said
     assert "Write sync(..., access=lambda uri: ['ann'])" in said
+
+
+@dataclass(frozen=True)
+class ByName:
+    """Calls a document by the name of its file alone."""
+
+    name: str = "by_name"
+    version: int = 1
+    media_type: str = "text/plain"
+    suffixes: tuple[str, ...] = (".foo",)
+
+    def read(self, blob: Blob, /) -> Reading:
+        return Reading(blob.document(self, blob.data.decode()).but(uri=Path(blob.uri).name))
+
+
+def test_a_document_of_another_uri_is_refused_so_that_it_gets_no_access_list_of_another_file(tmp_path: Path) -> None:
+    (tmp_path / "notes" / "private").mkdir(parents=True)
+    (tmp_path / "notes" / "private" / "a.foo").write_text("A secret of the tides.")
+    (tmp_path / "notes" / "b.foo").write_text("The tides rise.")
+    corpus = Corpus(tmp_path / "a.spolia")
+
+    def access(uri: str) -> list[str]:
+        return ["ann"] if uri.startswith("private/") else []
+
+    report = sync(tmp_path / "notes", corpus, readers={"*.foo": ByName()}, access=access)
+    assert BM25(corpus.group())(Query("tides")).texts == ("The tides rise.",)
+    ((uri, said),) = report.failed
+    assert uri == "private/a.foo"
+    assert "The by_name reader gave a document of 'a.foo' for 'private/a.foo'" in said
 
 
 @transform

@@ -53,7 +53,10 @@ HELD_BY: dict[int, tuple[str, ...]] = {
         "test_lanes_add_up_to_the_run",
         "test_a_reservation_for_a_batch_is_shared_by_its_rows",
     ),
-    16: ("test_nested_branches_keep_all_threads_at_work",),
+    16: (
+        "test_nested_branches_keep_all_threads_at_work",
+        "test_steps_that_await_steps_go_on_where_all_threads_wait",
+    ),
     17: ("test_no_more_steps_at_once_than_threads",),
     18: ("test_steps_that_never_wait_stay_in_the_callers_thread",),
     19: (
@@ -132,6 +135,7 @@ HELD_BY: dict[int, tuple[str, ...]] = {
     39: (
         "test_a_shared_run_gives_what_a_plain_one_gives",
         "test_a_shared_result_has_the_provenance_of_who_asks",
+        "test_what_is_shared_loses_no_evidence_that_computing_it_would_give",
         "test_a_lane_has_the_retrievals_of_shared_steps_too",
         "test_what_failed_or_is_degraded_is_not_shared",
         "test_what_moves_is_asked_again_and_what_has_no_fingerprint_is_shared",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,12 +13,13 @@ from typing import Any, ClassVar, Literal
 import pytest
 
 from spolia.cli.exit_codes import Exit, guarded
-from spolia.core.combinators import Branch, Each
+from spolia.core.combinators import Branch, Each, Identity
 from spolia.core.function import step
 from spolia.core.operator import Operator
 from spolia.errors import QueryError, WiringError
+from spolia.post_retrieval.selection import Cut
 from spolia.run import Run
-from spolia.types import Failure, Query, Ranking
+from spolia.types import Failure, Hit, Node, Query, Ranking
 
 
 @step
@@ -183,6 +185,48 @@ def test_an_error_of_spolia_or_of_the_system_in_a_step_names_them_too(
         guarded(lambda: op(QUERY))()  # type: ignore[arg-type, return-value]
     assert getattr(ended.value, "exit_code", None) == Exit.USAGE
     assert told.replace(" ", "") in "".join(capsys.readouterr().err.split())
+
+
+@dataclass(frozen=True)
+class Short(Operator[Query, Query]):
+    """Gives something else than a result for each of many values."""
+
+    given: str
+
+    def apply(self, value: Query, /) -> Query:
+        return value
+
+    def apply_batch(self, values: Sequence[Query], /) -> Any:
+        return values[1:] if self.given == "1 results" else None
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("given", ["1 results", "None"])
+def test_a_batch_that_gives_no_result_for_each_value_is_an_error_of_its_step(given: str, way: str) -> None:
+    op, run = Short(given), Run()
+    told = re.escape(f"{op.short}.apply_batch gave {given} for 2 values; one for each is due: {__file__}, line ")
+    rows = op.batch([QUERY, QUERY]) if way == "without a run" else run.batch(op, [QUERY, QUERY])
+    assert [isinstance(row, Failure) and re.match(told, row.message) is not None for row in rows] == [True, True]
+    with pytest.raises(WiringError, match=told):
+        WAYS[way](Branch(Identity(), Identity()) >> Each(op))
+
+
+@step
+def of_texts(query: Query) -> Ranking:
+    return Ranking(query, ["a text"], "mine")  # type: ignore[arg-type]
+
+
+@step
+def of_a_list(query: Query) -> Ranking:
+    return Ranking(query, [Hit(Node("n", "a text"), 1.0)], "mine")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_ranking_of_something_else_than_hits_is_an_error_of_the_step_that_makes_it(way: str) -> None:
+    with pytest.raises(QueryError, match=r"holds 'a text' \(str\)\. Write Hit\(node, score\)") as caught:
+        WAYS[way](of_texts >> Cut(1))
+    assert caught.value.__notes__[0].startswith("In the step of_texts: ")
+    assert WAYS[way](of_a_list).hits == (Hit(Node("n", "a text"), 1.0),)
 
 
 def test_the_command_line_blames_the_users_code_and_itself_only_where_there_is_none(

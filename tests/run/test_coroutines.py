@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spolia.core.combinators import Branch
+from spolia.core.combinators import Branch, Each
 from spolia.core.function import step
 from spolia.core.operator import Operator
 from spolia.core.run_context import Done, Emitted, access, check_cancelled, emit, on_cancel
@@ -405,3 +405,71 @@ def test_leaving_a_run_where_it_was_not_entered_changes_nothing_there() -> None:
             assert access() == {"ann"}
         assert access() == {"bob"}
     assert access() == frozenset()
+
+
+@step
+def awaiting(number: int) -> list[int]:
+    """Awaits other steps, as asynchronous code inside a step does."""
+
+    async def both() -> list[int]:
+        return await asyncio.gather(*(counted.acall(one) for one in (number, number + 1)))
+
+    return asyncio.run(both())
+
+
+@step
+def counted(number: int) -> int:
+    with COUNTER.counted("step"):
+        time.sleep(0.002)
+    return number
+
+
+@step
+def twice_removed(number: int) -> list[int]:
+    return asyncio.run(awaiting.acall(number))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_steps_that_await_steps_go_on_where_all_threads_wait(threads: int) -> None:
+    expected = [[number, number + 1] for number in range(12)]
+
+    async def main(run: Run) -> list[list[int]]:
+        with run:
+            return await asyncio.gather(*(twice_removed.acall(number) for number in range(12)))
+
+    def work() -> None:
+        ended.append(asyncio.run(main(Run(threads=threads))))
+        with Run(threads=threads):
+            ended.append(Each(twice_removed)(tuple(range(12))))
+
+    ended: list[Any] = []
+    worker = threading.Thread(target=work, daemon=True)
+    worker.start()
+    worker.join(20)
+    assert [list(map(list, found)) for found in ended] == [expected, expected]
+    assert COUNTER.most <= threads
+
+
+def test_a_step_that_stops_awaiting_a_step_goes_on() -> None:
+    @step
+    def impatient(number: int) -> str:
+        async def main() -> str:
+            tasks = [asyncio.create_task(endless.acall(one)) for one in range(3)]
+            await asyncio.sleep(0.05)
+            for task in tasks:
+                task.cancel()
+            ended = await asyncio.gather(*tasks, return_exceptions=True)
+            return " ".join(type(one).__name__ for one in ended)
+
+        return asyncio.run(main())
+
+    @step
+    def endless(number: int) -> int:
+        while True:
+            check_cancelled()
+            time.sleep(0.002)
+
+    with Run(threads=2):
+        began = time.monotonic()
+        assert impatient(1) == "CancelledError CancelledError CancelledError"
+        assert time.monotonic() - began < 4

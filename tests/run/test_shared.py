@@ -147,6 +147,26 @@ def test_a_reader_is_called_once_for_each_context_and_cites_the_ranking_that_it_
     assert (run.usage.calls, run.spent.calls) == (4, 1)
 
 
+@dataclass(frozen=True)
+class Better(Operator[Sequence[Answer], Answer]):
+    """Asks a model, without being kept itself: the evidence of what it gives is that of an answer it is given."""
+
+    model: Model
+
+    def apply(self, value: Sequence[Answer], /) -> Answer:
+        with COUNTER.counted("better"):
+            return Answer(value[0].text, evidence=value[0].evidence)
+
+
+def test_what_is_shared_loses_no_evidence_that_computing_it_would_give() -> None:
+    rankings = [found(Query("?"), source, "a") for source in ("first", "second")]
+    fused, given = Better(Model("m")), [(Answer("so", evidence=ranking),) for ranking in rankings]
+    with Run(share=True):
+        answers = [fused(given[0]), fused(given[1]), fused(given[0])]
+    assert [answer.evidence for answer in answers] == [*rankings, rankings[0]]
+    assert COUNTER.calls == 2
+
+
 def test_a_budget_is_charged_for_what_is_really_spent() -> None:
     rankings = [found(Query("?"), "r", "a")] * 5
     with Run(share=True, budget=Budget(calls=1), per_question=Budget(calls=1)) as run:

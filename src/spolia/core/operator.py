@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, partial, wraps
 from typing import Any, ClassVar, Generic, NoReturn, Self, TypeAlias, TypeVar, final
@@ -152,7 +152,11 @@ class Operator(ABC, Generic[In, Out]):
         context = current_context.get()
         if context is not None:
             return context.batch(self, values, rows)
-        return [self.checked(found) for found in self.apply_batch(values)]
+        try:
+            return self.results(values)
+        except Exception as error:
+            located(error, self)
+            return [Failure.of(error, self.short) for _ in values]
 
     @final
     def stream(self, value: In, /) -> Iterator[Event]:
@@ -329,6 +333,17 @@ class Operator(ABC, Generic[In, Out]):
             f"{self.short} gives {found!r:.60} ({type(found).__name__}), and declares {name_of(self._declared()[1])}. "
             f"Correct what it returns, or what it declares{_place(self)}."
         )
+
+    def results(self, values: Sequence[Any]) -> list[Any]:
+        """What `apply_batch` gives: a result or a failure for each value, or `WiringError`."""
+        given: Any = self.apply_batch(values)
+        found = [self.checked(one) for one in given] if isinstance(given, Iterable) else None
+        if found is None or len(found) != len(values):
+            said = f"{given!r:.60}" if found is None else f"{len(found)} results"
+            raise WiringError(
+                f"{self.short}.apply_batch gave {said} for {len(values)} values; one for each is due{_place(self)}."
+            )
+        return found
 
     def checked(self, found: Any) -> Any:
         """One result of a batch; a failure where it is not what the operator declares."""

@@ -30,19 +30,30 @@ async def awaited(frame: Frame, work: Callable[[Frame], T]) -> T:
         finally:
             scope.cancel()  # it is empty now, and the outer scope drops it
 
-    submitted: Future[T] = frame.run.workers().submit(copy_context().run, run)
-    running = asyncio.wrap_future(submitted)
-    running.add_done_callback(lambda done: done.cancelled() or done.exception())  # a late error is not logged
+    context = copy_context()
+    is_inside = frame.op is not None
+    pool = frame.lent() if is_inside and frame.run.threads == 1 else frame.run.workers()
+    submitted: Future[T] = pool.submit(context.run, run)
+    works: list[Future[Any]] = [submitted]
+    if is_inside:  # the thread of a step that waits goes to what it waits for, if no other is free
+        works.append(frame.lent().submit(lambda: context.run(run) if submitted.cancel() else None))
+    running, *lent = map(asyncio.wrap_future, works)
+    for one in (running, *lent):
+        one.add_done_callback(lambda done: done.cancelled() or done.exception())  # a late error is not logged
     try:
         await asyncio.wait([running])
+        if lent and running.cancelled():
+            running = lent[0]
+            await asyncio.wait([running])
     except asyncio.CancelledError:
-        if not submitted.cancel():
-            scope.cancel()
-            await asyncio.wait([running], timeout=PATIENCE_S)
+        scope.cancel()
+        if [work for work in works if not work.cancel()]:
+            await asyncio.wait([running, *lent], timeout=PATIENCE_S)
         raise
     if running.cancelled():
         raise Cancelled("The run was closed while this call waited for a thread. Await it inside `with Run():`.")
-    return running.result()
+    found: T = running.result()
+    return found
 
 
 async def events(frame: Frame, work: Callable[[Frame], Any], context: Context) -> AsyncIterator[Event]:

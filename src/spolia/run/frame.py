@@ -39,10 +39,11 @@ class Frame:
 
     __slots__ = (
         "account", "claimed", "emitted", "error", "failed", "final", "found", "from_cache", "helped", "in_vain",
-        "keeping", "lane", "limiters", "logical", "notes", "op", "optional", "parent", "passing", "remarks", "rows",
-        "run", "scope", "searched", "sink", "span", "spent", "undeclared",
+        "keeping", "lane", "lender", "limiters", "logical", "notes", "op", "optional", "parent", "passing", "remarks",
+        "rows", "run", "scope", "searched", "sink", "span", "spent", "undeclared",
     )  # fmt: skip
     claimed: bytes
+    lender: ThreadPoolExecutor
     limiters: tuple[Limiter, ...]
     logical: Usage | None
     rows: Sequence[Frame] | None
@@ -226,6 +227,12 @@ class Frame:
         return frame
 
     # Threads.
+
+    def lent(self) -> ThreadPoolExecutor:
+        """One thread in the place of this step's own, for what it awaits."""
+        if not hasattr(self, "lender"):
+            self.lender = pool_of(1)
+        return self.lender
 
     def gather(self, calls: Sequence[Callable[[], T]], waits: bool) -> list[T | Failure]:
         pool = self.run.pool() if waits and len(calls) > 1 else None

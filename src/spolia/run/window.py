@@ -68,17 +68,13 @@ def vectorised(
     token = current_context.set(shared)
     deque(islice(around.run.executed[type(op)], len(values)), maxlen=0)
     try:
-        results = list(map(op.checked, op.apply_batch(values)))
+        return op.results(values)
     except Exception as error:
         around.check()
         located(error, op)
         return [Failure.of(error, op.short) for _ in values]
     finally:
         current_context.reset(token)
-    if len(results) != len(values):
-        problem = f"{op.short}.apply_batch gave {len(results)} results for {len(values)} values; one for each is due."
-        return [Failure("ValueError", problem, op.short) for _ in values]
-    return results
 
 
 class _Step:

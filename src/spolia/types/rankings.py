@@ -114,6 +114,14 @@ class Ranking(Value):
     hits: tuple[Hit, ...]
     source: str = ""
 
+    def __post_init__(self) -> None:
+        if type(self.hits) is not tuple:
+            object.__setattr__(self, "hits", tuple(self.hits))
+        if self.hits and not isinstance(self.hits[0], Hit):
+            raise QueryError(
+                f"The ranking holds {self.hits[0]!r:.80} ({type(self.hits[0]).__name__}). Write Hit(node, score)."
+            )
+
     def __len__(self) -> int:
         return len(self.hits)
 

@@ -6,7 +6,15 @@ from abc import ABC
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from enum import Enum
 from functools import partial
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType, UnionType
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+    UnionType,
+)
 from typing import Any, Generic, Literal, Union, get_args, get_origin, get_type_hints
 
 from spolia.core.fingerprint.packages import is_own
@@ -220,7 +228,8 @@ class _Proof:
             return False
         bases = [base for base in kind.__bases__ if base is not object]
         written = [function for function in functions_of(kind) if not _is_generated(function)]
-        return all(map(self.holds_for_type, (*hints.values(), *bases))) and all(map(self.holds_for, written))
+        held = [one.value for one in kind] if issubclass(kind, Enum) else _held_by(kind)
+        return all(map(self.holds_for_type, (*hints.values(), *bases))) and all(map(self.holds_for, (*written, *held)))
 
     def _of_function(self, function: FunctionType) -> bool:
         self.assumed.append(function)
@@ -259,6 +268,12 @@ def _is_pure(module: str | None) -> bool:
 
 def _is_value(kind: type) -> bool:
     return f"{kind.__module__}.{kind.__qualname__}.".startswith(CONSTANT)
+
+
+def _held_by(kind: type) -> list[Any]:
+    """What a class holds beside its functions and what Python puts there."""
+    own = ((name, value) for name, value in vars(kind).items() if not name.startswith(("__", "_abc", "_field")))
+    return [value for _, value in own if not is_code(value) and not isinstance(value, MemberDescriptorType)]
 
 
 def _attributes(code: CodeType) -> set[str]:

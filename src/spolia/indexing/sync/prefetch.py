@@ -255,6 +255,11 @@ class Prefetch:
                 raise DocumentError(f"It has {found.blob.size} bytes; {LARGEST_HERE} are read at most. Split it.")
             executor, plan = (self.executor, self._sent_plan) if is_apart else (self._here, self.plan)
             made = executor.prepare(reader, found.blob, plan)
+            if made.reading.document.uri != found.blob.uri:  # whose readers and metadata would be those of another file
+                raise DocumentError(
+                    f"The {reader.name} reader gave a document of {made.reading.document.uri!r:.80} for "
+                    f"{found.blob.uri!r:.80}. Make it with blob.document(reader, text)."
+                )
             if len(made.reading.document.text) > LONGEST_TEXT:
                 raise DocumentError(f"Its text has more than {LONGEST_TEXT} characters. Split it.")
         except WorkersFailed:
