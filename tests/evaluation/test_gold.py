@@ -88,7 +88,7 @@ def test_a_name_stands_for_what_each_store_calls_so(chunks: NodeGroup, tmp_path:
 @pytest.mark.parametrize(
     ("gold", "says"),
     [
-        ("owls.txt", "Gold 'owls.txt' of question 'q9' names no document of .*Write a name .*: 'birds/owls.txt'"),
+        ("birds/owl.txt", "Gold 'birds/owl.txt' of question 'q9' names no document of .*Write a .*: 'birds/owls.txt'"),
         (Quote("tides.md", text="The sun pulls"), "does not stand in 'tides.md'.*Quote words that stand there once"),
         (Quote("rail.txt", text="The railway"), "“The railway”' of question 'q9' stands 2 times in 'rail.txt'"),
         (Quote("nowhere.md", text="The"), "names no document of .*, and 1 more are not to be found"),

@@ -67,6 +67,8 @@ class EvaluationRun:
         given, mine = self.given, own(self.given.known)
         source, reader = DataSet(str(self.data), given.split), model_at(given.llm, given.model)
         wanted = parse_measures(measures, llm=judging(reader), embedder=MiniLM(given.weights), own=mine.measures)
+        if source.columns:
+            self.screen.say(source.columns)
         every = list(DataSet(str(self.data)).items(stored=given.store is not None))
         items = drawn([one for one in every if given.split in ("", part_of(one.id))], given.limit, given.seed)
         if not items:

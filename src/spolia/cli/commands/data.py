@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LISTED = 40
 """Kinds and fields of one row that are named."""
-FORMS = "spolia, beir, autorag, trec, 2wikimultihopqa, hotpotqa, musique"
+FORMS = "spolia, beir, autorag, trec, 2wikimultihopqa, hotpotqa, musique, table"
 Set = Annotated[Path, typer.Argument(metavar="DATA", help=f"A data set, a folder or a file: {FORMS}.")]
 From = Annotated[str, typer.Option("--from", metavar="FORM", help="The form of DATA; by default it is detected.")]
 
@@ -35,12 +35,14 @@ def show(source: Set, form: From = "", json: AsJson = False) -> Exit:
     passages, items = _read(given)
     told = _told(given, passages, items)
     doubts = list(_doubts(given, passages, items))
-    screen.give(**told, warnings=doubts)
+    screen.give(**told, columns=dict(given.written.columns(source)), warnings=doubts)
     rows = (
         (name.replace("_", " "), _listed(value) if isinstance(value, dict) else f"{value:,}")
         for name, value in list(told.items())[2:]
     )
     screen.show(f"{given.name}, {given.written.called}: {given.written.files}", table(rows))
+    if given.columns:
+        screen.show(given.columns)
     for doubt in doubts:
         screen.say(doubt, "yellow")
     return Exit.DONE

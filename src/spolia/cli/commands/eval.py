@@ -58,8 +58,8 @@ WHAT = (
 TOLD = 40
 """Verdicts, and rows of slices, that are printed; a report has all."""
 Flows = Annotated[list[str], argument("FLOW...", f"One flow or several. {FLOWS}")]
-DATA = "Folder with questions.jsonl, and corpus.jsonl unless they are asked of a store."
-DataFolder = Annotated[Path, option("--data DIR", DATA)]
+DATA = "Folder with questions.jsonl and maybe corpus.jsonl, or a table of questions: CSV, XLSX, Parquet, JSON."
+DataFolder = Annotated[Path, option("--data DATA", DATA)]
 By = Annotated[
     list[str] | None,
     typer.Option(

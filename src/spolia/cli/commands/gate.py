@@ -24,7 +24,7 @@ RULE = (
 )
 Flow = Annotated[str | None, argument("FLOW", f"{FLOWS} By default that of the baseline.")]
 BaselineFile = Annotated[Path, option("--baseline FILE", "The baseline, kept beside the code.")]
-Data = Annotated[Path | None, option("--data DIR", f"{DATA} By default that of the baseline.")]
+Data = Annotated[Path | None, option("--data DATA", f"{DATA} By default that of the baseline.")]
 Tolerances = Annotated[
     list[str] | None,
     option(

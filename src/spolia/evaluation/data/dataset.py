@@ -110,6 +110,12 @@ class DataSet(Value):
     def has_corpus(self) -> bool:
         return bool(self.written.corpus(Path(self.path)))
 
+    @property
+    def columns(self) -> str:
+        """Which column of a table is read as what, in words; empty where the names are fixed."""
+        read = [f"{name!r} as {role}" for role, name in self.written.columns(Path(self.path)).items()]
+        return f"Columns of {Path(self.path).name}: {', '.join(read)}. Others are metadata." if read else ""
+
     def passages(self) -> Iterator[Document]:
         """The passages of the corpus, one at a time; an id that comes twice is refused."""
         seen = set[str]()

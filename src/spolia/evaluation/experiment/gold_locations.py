@@ -7,10 +7,11 @@ from difflib import get_close_matches
 
 from spolia.errors import DataError
 from spolia.evaluation.experiment.flows import Flow, groups_of
+from spolia.evaluation.plurals import several
 from spolia.stores.backends import rows, sql
 from spolia.stores.corpus import Corpus
 from spolia.stores.snapshot.snapshot import Snapshot
-from spolia.types import Gold, Item, Quote, Value
+from spolia.types import Document, Gold, Item, Quote, Value
 
 SHOWN = 80
 """Characters of a quote that a message shows."""
@@ -89,20 +90,72 @@ def _anywhere(wanted: Sequence[Gold], items: Sequence[Item]) -> dict[Gold, list[
 
 def _in(snapshot: Snapshot, wanted: Sequence[Gold]) -> Iterator[tuple[Gold, Gold]]:
     """What stands in a store, and where; documents are read one at a time."""
-    ids = snapshot.named({document_of(one) for one in wanted})
-    quotes: dict[str, list[Quote]] = {}
+    ids = _named(snapshot, {one.document if isinstance(one, Quote) else one for one in wanted})
+    within: dict[str, list[Gold]] = {}
     for one in wanted:
-        if (id := ids.get(document_of(one))) is None:
-            continue
-        if isinstance(one, Quote):
-            quotes.setdefault(id, []).append(one)
-        else:
-            yield one, id
-    for id, listed in quotes.items():
-        text = _text(snapshot, id)
-        for quote in listed:
-            if len(places := places_of(quote, text)) == 1:
-                yield quote, Quote(id, places[0][0], text[slice(*places[0])])
+        if isinstance(one, str) and one in ids:
+            yield one, ids[one]
+        elif isinstance(one, Quote) and not one.document:
+            for id in _documents(snapshot):
+                within.setdefault(id, []).append(one)
+        elif document_of(one) in ids:
+            within.setdefault(ids[document_of(one)], []).append(one)
+    for id, listed in within.items():
+        document = _document(snapshot, id)
+        for one in listed:
+            if isinstance(one, str):
+                yield from ((one, Quote(id, *place)) for place in _on_page(document, page_of(one)[1]))
+            elif len(places := places_of(one, document.text)) == 1 or (places and not one.document):
+                yield from ((one, Quote(id, start, document.text[start:end])) for start, end in places)
+
+
+def _named(snapshot: Snapshot, names: set[str]) -> dict[str, str]:
+    """Ids of documents by id or by the name of their source; else by the end of a path that only one of them has."""
+    found = snapshot.named(names | {page_of(name)[0] for name in names})
+    if lacking := {page_of(name)[0] for name in names} - found.keys() - {""}:
+        for name, ids in _by_end(snapshot, lacking).items():
+            if len(ids) == 1:
+                found |= dict.fromkeys([name], *ids)
+    return found
+
+
+def _by_end(snapshot: Snapshot, names: set[str]) -> dict[str, set[str]]:
+    """`report.pdf` for `2024/report.pdf`, and `/home/ann/docs/2024/report.pdf` for it too."""
+    found: dict[str, set[str]] = {name: set() for name in names}
+    for uri, row in snapshot.sources().items():
+        if row.document:
+            for name in names:
+                if f"/{uri}".endswith(f"/{name}") or name.replace("\\", "/").endswith(f"/{uri}"):
+                    found[name].add(row.document)
+    return found
+
+
+def _documents(snapshot: Snapshot) -> list[str]:
+    return list(dict.fromkeys(row.document for row in snapshot.sources().values() if row.document))
+
+
+LINE = re.compile(r"\S[^\n]*")
+SHORTEST = 20
+"""Characters of a line by which a page is found, where it has longer ones: others, such as its number, may recur."""
+
+
+def _on_page(document: Document, page: int) -> list[tuple[int, str]]:
+    """The lines of a page, start and text: who finds any of them has found the page."""
+    if not 1 <= page <= len(document.pages):
+        return []
+    start, end = [*document.pages, len(document.text)][page - 1 : page + 1]
+    lines = [(found.start(), found[0].rstrip()) for found in LINE.finditer(document.text, start, end)]
+    return [line for line in lines if len(line[1]) >= SHORTEST] or lines
+
+
+def page_of(gold: str) -> tuple[str, int]:
+    """Document and page of gold that names a page; 0 where it names none.
+
+    >>> page_of("report.pdf#page=3"), page_of("report.pdf")
+    (('report.pdf', 3), ('report.pdf', 0))
+    """
+    name, mark, page = gold.rpartition("#page=")
+    return (name, int(page)) if mark and page.isdecimal() else (gold, 0)
 
 
 def places_of(quote: Quote, text: str) -> list[tuple[int, int]]:
@@ -121,12 +174,12 @@ def places_of(quote: Quote, text: str) -> list[tuple[int, int]]:
 
 def document_of(gold: Gold) -> str:
     """The document that gold names."""
-    return gold.document if isinstance(gold, Quote) else gold
+    return gold.document if isinstance(gold, Quote) else page_of(gold)[0]
 
 
-def _text(snapshot: Snapshot, id: str) -> str:
+def _document(snapshot: Snapshot, id: str) -> Document:
     row = snapshot.opened.row(sql.DOCUMENT, {"id": id, "at": snapshot.generation})
-    return rows.document_of(row, snapshot.readers.lists).text
+    return rows.document_of(row, snapshot.readers.lists)
 
 
 def _whose(gold: Gold, items: Sequence[Item]) -> str:
@@ -136,17 +189,31 @@ def _whose(gold: Gold, items: Sequence[Item]) -> str:
 
 def _lacks(gold: Gold, corpora: Sequence[Corpus]) -> str:
     stores, name = ", ".join(corpus.path for corpus in corpora), document_of(gold)
-    there = [(one.snapshot(), id) for one in corpora for id in one.snapshot().named([name]).values()]
+    if isinstance(gold, Quote) and not name:
+        return f"stands in no document of {stores}"
+    there = [_document(one.snapshot(), id) for one in corpora for id in _named(one.snapshot(), {name}).values()]
     if not there:
         return f"names no document of {stores}"
-    assert isinstance(gold, Quote)
-    times = max(len(places_of(gold, _text(snapshot, id))) for snapshot, id in there)
+    if isinstance(gold, str):
+        pages = max(len(document.pages) for document in there)
+        return (
+            f"names a page that {name!r} of {stores} does not have, or that is empty; it has {several(pages, 'page')}"
+        )
+    times = max(len(places_of(gold, document.text)) for document in there)
     return f"stands {times} times in {name!r} of {stores}" if times else f"does not stand in {name!r} of {stores}"
 
 
 def _instead(gold: Gold, corpora: Sequence[Corpus]) -> str:
     names = [uri for corpus in corpora for uri, row in corpus.snapshot().sources().items() if row.document]
-    if isinstance(gold, Quote) and any(corpus.snapshot().named([gold.document]) for corpus in corpora):
+    if (
+        isinstance(gold, str)
+        and page_of(gold)[1]
+        and any(_named(one.snapshot(), {document_of(gold)}) for one in corpora)
+    ):
+        return "Write another page, or the name of the file alone."
+    if isinstance(gold, Quote) and not gold.document:
+        return "Quote words as `spolia docs show` shows them."
+    if isinstance(gold, Quote) and any(_named(corpus.snapshot(), {gold.document}) for corpus in corpora):
         return "Quote words that stand there once, as `spolia docs show` shows them, or write the start too."
     within = [uri for uri in names if uri.endswith(f"/{document_of(gold)}")]
     near = within or get_close_matches(document_of(gold), names, 1) or names

@@ -35,7 +35,7 @@ class AutoRAG(Form):
     def passages(self, path: Path) -> Iterator[Placed]:
         for place, row in _rows(path, "corpus", PASSAGE):
             title = row.get("title") or ""
-            meta = _meta(row, (*PASSAGE, "title"))
+            meta = meta_of(row, (*PASSAGE, "title"))
             yield place, Document(_text(place, row, "doc_id"), str(row["contents"] or ""), title=str(title), meta=meta)
 
     def items(self, path: Path) -> Iterator[Asked]:
@@ -48,7 +48,7 @@ class AutoRAG(Form):
                     _text(place, row, "query"),
                     answers=tuple(map(str, answers)),
                     gold=_groups(place, row["retrieval_gt"]),
-                    meta=_meta(row, QUESTION),
+                    meta=meta_of(row, QUESTION),
                 ),
             )
 
@@ -96,6 +96,11 @@ def _rows(path: Path, name: str, columns: Sequence[str]) -> Iterator[tuple[str, 
     file = _table(path, name)
     if file is None:
         raise DataError(f"There is no {name}.parquet in {path}. A data set of AutoRAG has {AutoRAG.files}.")
+    return parquet_rows(file, columns)
+
+
+def parquet_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The rows of a file, each with where it stands; DataError if a column is missing."""
     parquet = _pyarrow("parquet", file)
     try:
         with parquet.ParquetFile(file) as table:
@@ -165,7 +170,7 @@ def _listed(found: Any) -> list[Any]:
     return [] if found is None else list(found) if isinstance(found, list | tuple) else [found]
 
 
-def _meta(row: Mapping[str, Any], known: Sequence[str]) -> Meta:
+def meta_of(row: Mapping[str, Any], known: Sequence[str]) -> Meta:
     """All other columns; what is no scalar as JSON, times as ISO 8601."""
     rest = ((name, value) for name, value in row.items() if name not in known and value is not None)
     return tuple((name, value if isinstance(value, str | int | float) else _json(value)) for name, value in rest)

@@ -116,6 +116,10 @@ class Form(ABC):
         """Fields that nothing here reads, with how often they stand there: misspelt ones, perhaps."""
         return {}
 
+    def columns(self, path: Path) -> Mapping[str, str]:
+        """Which column of a table is read as what; nothing where the names are fixed."""
+        return {}
+
     @abstractmethod
     def put(self, path: Path, passages: Sequence[Document], items: Sequence[Item]) -> None:
         """Write a data set so, as well as the form can."""
@@ -165,6 +169,7 @@ FORMS: Mapping[str, str] = {
     "2wikimultihopqa": "hotpotqa.TwoWiki",
     "hotpotqa": "hotpotqa.HotpotQA",
     "musique": "musique.MuSiQue",
+    "table": "table.QuestionTable",
 }
 """The class of each, in the order in which they are tried."""
 

@@ -1,0 +1,217 @@
+"""Questions in a table, as people keep them: a row a question, columns by whatever name."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice, zip_longest
+from pathlib import Path
+from typing import Any, ClassVar
+
+from spolia.errors import DataError, DocumentError, MissingExtra
+from spolia.evaluation.data.formats.autorag import meta_of, parquet_rows
+from spolia.evaluation.data.formats.form import Asked, Form, Placed
+from spolia.evaluation.data.formats.native import item_in
+from spolia.evaluation.data.json_lines import first_record, records
+from spolia.indexing.readers.records.csv_files import dialect_of, rows_of
+from spolia.indexing.readers.text import decoded
+from spolia.types import SOMEWHERE, Document, Gold, Item, Quote, digest_of
+
+COLUMNS: Mapping[str, str] = {
+    "question": "question text|question|query|user input|input|prompt|q|frage|pregunta|问题|提问|問題|质问|질문|質問",
+    "id": "id|qid|question id|query id|nr|no|编号|번호",
+    "answers": (
+        "answers?|expected answers?|expected output|expected|reference answers?|references?|gold answers?|"
+        "ground truths?|correct answers?|antwort|respuesta|答案|回答|정답|답변|답|解答"
+    ),
+    "file": (
+        "files?|file ?names?|documents?|docs?|document names?|sources?|source files?|source documents?|gold files?|"
+        "gold documents?|gold|uri|path|datei|quelle|dokument|文件|文档|来源|파일|문서|출처|ファイル|文書"
+    ),
+    "page": "pages?|page numbers?|page nos?|seiten?|页码?|쪽|페이지|ページ",
+    "quote": (
+        "quotes?|gold quotes?|evidences?|passages?|contexts?|reference contexts?|gold passages?|gold contexts?|"
+        "excerpts?|citation|zitat|引文|原文|인용|근거|引用"
+    ),
+    "type": "type|question type|kind|category|typ|kategorie|类型|类别|유형|종류|種類",
+}
+"""By what they are read as, the names of columns; the first that fits is taken."""
+ASKS = re.compile(r"[?？؟]\s*$")
+SAMPLE = 50
+"""Rows by which the question is told where no column is called so."""
+PAGES = re.compile(r"\s*(\d{1,6})(?:\.0)?(?:\s*[-–—]\s*(\d{1,6}))?\s*")
+WIDEST = 100
+"""Pages of one range."""
+
+
+class QuestionTable(Form):
+    """A file with a row for each question. Which column is what is guessed from its name, and told (`columns`)."""
+
+    called: ClassVar[str] = "table"
+    files: ClassVar[str] = "questions.csv (or .tsv, .xlsx, .xls, .parquet, .json, .jsonl)"
+
+    def fits(self, path: Path) -> bool:
+        if path.suffix.lower() in (".json", ".jsonl"):
+            return path.is_file() and "question" in guessed(path, [first_record(path)])
+        return path.is_file() and path.suffix.lower() in READERS
+
+    def corpus(self, path: Path) -> Sequence[Path]:
+        return ()
+
+    def passages(self, path: Path) -> Iterator[Placed]:
+        raise DataError(f"{path} has questions and no passages. Ask them of a store: --store STORE.")
+
+    def columns(self, path: Path) -> Mapping[str, str]:
+        return guessed(path, [row for _, row in islice(_rows(path), SAMPLE)])
+
+    def items(self, path: Path) -> Iterator[Asked]:
+        columns, seen = self.columns(path), Counter[str]()
+        if "question" not in columns:
+            names = ", ".join(next((row for _, row in _rows(path)), {})) or "none"
+            raise DataError(f"{path} has no column that is a question. It has: {names}. Call one of them 'question'.")
+        for place, row in _rows(path):
+            if isinstance(row.get("gold_ids"), list):
+                yield place, item_in(place, {"id": _id(row, columns, seen), **row})
+            elif question := _text(row.get(columns["question"])):
+                yield (
+                    place,
+                    Item(
+                        _id(row, columns, seen),
+                        question,
+                        answers=tuple(_texts(row, columns, "answers", r"\|")),
+                        gold=tuple(dict.fromkeys(_gold(place, row, columns))),
+                        type=_text(row.get(columns.get("type", ""))),
+                        meta=meta_of(row, tuple(columns.values())),
+                    ),
+                )
+
+    def put(self, path: Path, passages: Sequence[Document], items: Sequence[Item]) -> None:
+        raise DataError("A data set is not written as a table. Write the form 'spolia'.")
+
+
+def guessed(path: Path, rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Which column is read as what: by its name, and the question else by its marks.
+
+    >>> guessed(Path("q.csv"), [{"Frage": "Wer?", "Source File": "a.pdf", "Topic": "sea"}])
+    {'question': 'Frage', 'file': 'Source File'}
+    """
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    plain = {name: " ".join(re.sub(r"[\W_]+", " ", name).casefold().split()) for name in names}
+    found: dict[str, str] = {}
+    for role, known in COLUMNS.items():
+        free = [name for name in names if name not in found.values()]
+        fitting = (name for way in known.split("|") for name in free if re.fullmatch(way, plain[name]))
+        if (name := next(fitting, None)) is not None:
+            found[role] = name
+    if "question" not in found:
+        asking = Counter(name for row in rows for name in names if ASKS.search(_text(row.get(name))))
+        asked = [name for name, times in asking.most_common() if name not in found.values() and 2 * times >= len(rows)]
+        found = {"question": asked[0], **found} if asked else found
+    return found
+
+
+def _gold(place: str, row: Mapping[str, Any], columns: Mapping[str, str]) -> Iterator[tuple[Gold, ...]]:
+    """Each file, page or quote is a group of its own; the pages of a range are one group."""
+    files = _texts(row, columns, "file", r"[;\n|]")
+    quotes, pages = _texts(row, columns, "quote", r"\|"), _texts(row, columns, "page", r"[,;\n|]")
+    given = quotes or pages
+    if not given or (pages and not quotes and not files):
+        yield from ((file,) for file in files)
+        return
+    if len(files) > 1 and len(files) != len(given):
+        what = f"{len(quotes)} quotes" if quotes else f"{len(pages)} pages"
+        raise DataError(f"{place}: {len(files)} files and {what}. Write as many, in the same order, or one file.")
+    paired = zip(files, given, strict=True) if len(files) > 1 else zip_longest([], given, fillvalue="".join(files))
+    for file, one in paired:
+        yield (Quote(file, SOMEWHERE, one),) if quotes else tuple(_pages(place, file, one))
+
+
+def _pages(place: str, file: str, written: str) -> Iterator[Gold]:
+    found = PAGES.fullmatch(written)
+    first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+    if not 1 <= first <= last < first + WIDEST:
+        raise DataError(f"{place}: page {written!r} of {file!r} is no number or range of pages. Write 3, or 3-5.")
+    return (f"{file}#page={number}" for number in range(first, last + 1))
+
+
+def _id(row: Mapping[str, Any], columns: Mapping[str, str], seen: Counter[str]) -> str:
+    """Its id; without one a hash of the question, so that it stays in its part when rows are put before it."""
+    if given := _text(row.get(columns.get("id", ""))):
+        return given
+    id = digest_of(_text(row.get(columns["question"]))).hex()[:12]
+    seen[id] += 1
+    return id if seen[id] == 1 else f"{id}-{seen[id]}"
+
+
+def _texts(row: Mapping[str, Any], columns: Mapping[str, str], role: str, marks: str) -> list[str]:
+    """The texts of a cell: a list, a list in JSON, or what stands between marks."""
+    cell = row.get(columns.get(role, ""))
+    if isinstance(cell, str) and cell.lstrip().startswith("["):
+        with suppress(ValueError, RecursionError):
+            cell = json.loads(cell)
+    listed: Iterable[Any] = cell if isinstance(cell, list | tuple) else re.split(marks, _text(cell))
+    return [said for one in listed if (said := _text(one))]
+
+
+def _text(cell: Any) -> str:
+    """A cell as a text; whole numbers, which spreadsheets keep with a fraction, without it."""
+    if cell is None or cell != cell or isinstance(cell, bool):
+        return ""
+    return str(int(cell) if isinstance(cell, float) and cell.is_integer() else cell).strip()
+
+
+def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    if not path.is_file():
+        raise DataError(f"{path} is no file. Name the table itself, for example questions.csv.")
+    yield from READERS[path.suffix.lower()](path)
+
+
+def _separated(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    try:
+        text = decoded(path.read_bytes(), str(path)).text
+    except (OSError, DocumentError) as error:
+        raise DataError(f"{path} cannot be read: {error}. Save it as CSV in UTF-8.") from error
+    dialect = dialect_of(text)
+    yield from _named(path, list(rows_of(text, dialect.mark)), dialect.has_head)
+
+
+def _sheet(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The first sheet that has rows."""
+    try:
+        import python_calamine as calamine
+    except ImportError as error:
+        raise MissingExtra("office", "python-calamine", f"Reading {path}") from error
+    try:
+        book = calamine.CalamineWorkbook.from_path(path)
+        sheets = (book.get_sheet_by_name(name).to_python() for name in book.sheet_names)
+        rows = next((rows for rows in sheets if len(rows) > 1), [])
+    except (calamine.CalamineError, OSError) as error:
+        raise DataError(f"{path} is no workbook that can be read: {error}. Save it as XLSX or CSV.") from error
+    yield from _named(path, [[_text(cell) for cell in row] for row in rows], True)
+
+
+def _named(path: Path, rows: Sequence[Sequence[str]], has_head: bool) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Rows by the names of their columns, those of a table without a first row of names by number."""
+    width = max(map(len, rows), default=0)
+    head = [name.strip() for name in rows[0]] if rows and has_head else []
+    names = [name or f"column {at}" for at, name in enumerate([*head, *[""] * (width - len(head))], 1)]
+    for number, row in enumerate(rows[has_head:], 1 + has_head):
+        if any(cell.strip() for cell in row):
+            yield f"{path} row {number}", dict(zip_longest(names, row, fillvalue=""))
+
+
+def _parquet(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    return parquet_rows(path, ())
+
+
+READERS = {
+    ".csv": _separated,
+    ".tsv": _separated,
+    ".xlsx": _sheet,
+    ".xlsm": _sheet,
+    ".xls": _sheet,
+    ".parquet": _parquet,
+    ".json": records,
+    ".jsonl": records,
+}
