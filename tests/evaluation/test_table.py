@@ -30,9 +30,9 @@ ITEMS = [
 ]
 
 
-def separated(mark: str, encoding: str = "utf-8") -> Callable[[Path], None]:
+def separated(mark: str, encoding: str = "utf-8") -> Callable[[Path], Any]:
     table = [list(ROWS[0]), *[["" if cell is None else str(cell) for cell in row.values()] for row in ROWS]]
-    return lambda path: path.write_text("\n".join(mark.join(row) for row in table), encoding) and None
+    return lambda path: path.write_text("\n".join(mark.join(row) for row in table), encoding)
 
 
 def sheet(path: Path) -> None:
@@ -164,7 +164,7 @@ def scored(chunks: NodeGroup, *items: Item) -> list[float]:
 
 @pytest.mark.slow
 def test_gold_by_page_and_by_quote_is_found_in_a_store(chunks: NodeGroup, tmp_path: Path) -> None:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"question": "Who pulls the water of the sea?", "file": "sea/tides.pdf", "page": 2},
         {"question": "Who pulls the water?", "file": "tides.pdf", "page": "2"},  # the end of its path will do
         {"question": "Who hunts by night?", "file": "tides.pdf", "page": "1"},
