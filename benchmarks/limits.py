@@ -186,6 +186,10 @@ def _million(result: Result) -> Judged:
     }
 
 
+def _flips(found: Result) -> Judged:
+    return {name: (found[name], most(0)) for name in ("unseen", "unmended", "died")}
+
+
 def _kills(result: Result) -> Judged:
     found: dict[str, Any] = {}
     for name, store in result["stores"].items():
@@ -289,6 +293,7 @@ JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "store": _store,
     "million": _million,
     "kills": _kills,
+    "flips": _flips,
     "concurrent_sync": _concurrent_sync,
     "measures": _measures,
     "score_rows": _score_rows,

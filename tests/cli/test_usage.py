@@ -21,6 +21,7 @@ from .conftest import Spolia
 
 COMMANDS = (
     "index", "docs", "groups", "plan", "export", "import", "search", "ask", "eval", "check", "show", "trace", "doctor",
+    "repair",
 )  # fmt: skip
 INNER = [("docs", name) for name in ("list", "show", "chunks", "report", "remove")]
 INNER += [("groups", name) for name in ("list", "show", "build", "add", "drop")]

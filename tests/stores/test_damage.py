@@ -59,7 +59,7 @@ def test_a_damaged_lexical_index_is_refused_and_built_again_by_the_next_writer(c
     copy = copied(corpus)
     damage(index_of(copy))
     assert any("lexical index" in problem for problem in copy.snapshot().check())
-    with pytest.raises(StoreCorrupt, match=r"lexical index .* It is derived: write .*spolia index"):
+    with pytest.raises(StoreCorrupt, match=r"lexical index .* It is derived: write spolia repair"):
         copy.snapshot().search("chunk", "temples", 1, NOBODY)
     with copy.writer() as writer:
         (said,) = writer.mended
@@ -93,7 +93,7 @@ def test_a_cut_segment_is_refused_and_its_texts_are_embedded_again(corpus: Corpu
     copy = copied(corpus)
     damage(segment_of(copy))
     assert any("vector segment" in problem for problem in copy.snapshot().check())
-    with pytest.raises(StoreCorrupt, match=r"vector segment .* Write writer\.repair\(\), or spolia index"):
+    with pytest.raises(StoreCorrupt, match=r"vector segment .* Write spolia repair"):
         copy.snapshot().nearest("chunk", EMBEDDER, embed(["x"])[0], 1, NOBODY)
     assert sync(copy, FIRST) == 6
     assert copy.snapshot().check() == []
@@ -127,7 +127,7 @@ def test_a_damaged_database_is_found(corpus: Corpus) -> None:
     for page in range(5, len(content) // 4096):
         content[page * 4096 : page * 4096 + 8] = b"\xff" * 8
     path.write_bytes(content)
-    with pytest.raises(StoreCorrupt, match=r"corpus\.db has to come from a backup"):
+    with pytest.raises(StoreCorrupt, match=r"spolia repair .* from a backup"):
         copy.snapshot().check()
 
 

@@ -194,12 +194,12 @@ def test_damaged_graphs_are_built_again_and_said(tmp_path: Path, segment: Path, 
     graph.write_bytes(b"\0" * 64 + written[64:])
     settings = SETTINGS.but(above=100)
     assert build_graphs(tmp_path, EMBEDDER, {1: 600}, "cosine", settings) == []  # nothing is read
-    (wrong,) = damaged_graphs(tmp_path)
+    (wrong,) = damaged_graphs(tmp_path).values()
     assert "its checksum differs" in wrong
     said = build_graphs(tmp_path, EMBEDDER, {1: 600}, "cosine", settings, checked=True)
     assert len(said) == 1
     assert "its checksum differs" in said[0]
-    assert damaged_graphs(tmp_path) == []
+    assert damaged_graphs(tmp_path) == {}
     assert graph.read_bytes() == written
 
 

@@ -44,7 +44,7 @@ def test_it_finds_what_multiplying_all_finds(
         paths = [Path(folder) / "v" / f"{number}.seg" for number in range(2)]
         for path, part in zip(paths, (first, second), strict=True):
             assert write_sparse(path, "splade", hashes(len(part)), SparseRows.of(part)) == path.stat().st_size
-        segments = [open_sparse(path, checked=True) for path in paths]
+        segments = [open_sparse(path) for path in paths]
         search = SparseSearch(keys, segments, places)
         found = search.search(SparseRows.of(asked), top_k, allowed)
         assert [list(segment.hashes) for segment in segments] == [hashes(len(first)), hashes(len(second))]
@@ -94,4 +94,4 @@ def test_damaged_segments_are_refused(tmp_path: Path) -> None:
             open_sparse(path)
     path.write_bytes(written[:-30] + b"\xff" + written[-29:])
     with pytest.raises(StoreCorrupt, match="checksum"):
-        open_sparse(path, checked=True)
+        open_sparse(path)

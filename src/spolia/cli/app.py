@@ -19,6 +19,7 @@ from spolia.cli.commands.groups import groups
 from spolia.cli.commands.index import SYNC, index
 from spolia.cli.commands.plan import plan
 from spolia.cli.commands.prompts import prompts
+from spolia.cli.commands.repair import repair
 from spolia.cli.commands.search import search
 from spolia.cli.commands.show import show
 from spolia.cli.commands.trace import trace
@@ -48,7 +49,7 @@ COMMANDS: dict[str, Any] = {
     "export": export, "import": import_, "search": spread(search), "ask": spread(ask), "eval": spread(evaluate),
     "gate": spread(gate),
     "calibrate": calibrate, "data": data, "check": check, "show": show, "prompts": prompts, "trace": trace,
-    "doctor": doctor,
+    "doctor": doctor, "repair": repair,
 }  # fmt: skip
 """As help lists the commands: how a store is made, then how it is used."""
 

@@ -21,6 +21,7 @@ from spolia.indexing.structure.sections import Sections as Sections
 from spolia.indexing.structure.topics import ExtractiveSummary as ExtractiveSummary
 from spolia.indexing.structure.topics import Topics as Topics
 from spolia.indexing.sync.dry_run import planned as planned
+from spolia.indexing.sync.repair import repair as repair
 from spolia.indexing.sync.texts import add_texts as add_texts
 from spolia.indexing.sync.texts import temporary as temporary
 from spolia.indexing.transforms.by_pattern import ByPattern as ByPattern

@@ -4,11 +4,13 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from random import randrange
 from typing import TYPE_CHECKING
 
 from spolia.errors import StoreCorrupt
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Connection
+from spolia.stores.backends.rows import Row, hash_of, row_digest
 from spolia.stores.files import damaged, segment_path, translated
 
 if TYPE_CHECKING:
@@ -18,11 +20,11 @@ if TYPE_CHECKING:
 _SHOWN = 3
 
 
-def problems(snapshot: "Snapshot") -> list[str]:
+def problems(snapshot: "Snapshot", *, deep: bool = False) -> list[str]:
     """What is wrong, in words; nothing if all is well."""
     opened = snapshot.opened
     with translated(opened.store, "read"):
-        found = list(opened.store.problems(opened.connection))
+        found = [*opened.store.problems(opened.connection), *(opened.store.row_problems() if deep else ())]
     groups = (problem for group in snapshot.groups() for problem in _group_problems(snapshot, group))
     return [*found, *_lacks(snapshot), *groups]
 
@@ -48,6 +50,64 @@ def rows_problems(connection: Connection, name: str) -> Iterator[str]:
     ):
         if found := [str(row[0]) for row in connection.execute(statement)]:
             yield f"{name}: {len(found)} {said}: {_some(found)}"
+
+
+DamagedRow = tuple[str, Row]
+"""A table, and the values of those columns that name a row in it (`sql.GUARDED`)."""
+
+
+def damaged_rows(connection: Connection, share: int = 0) -> Iterator[DamagedRow]:
+    """The rows that are not as they were written; of documents and nodes only a `share`, drawn at random, if given.
+
+    Texts that are none are read as far as they are, also by what is asked of an SQLite connection later.
+    """
+    if isinstance(connection, sqlite3.Connection):
+        connection.text_factory = legible
+    for table, statement in (sql.SOME_ROWS if share else sql.ROWS).items():
+        width, which = sql.GUARDED[table][0].count(",") + 1, tuple[int, ...]()
+        if share:
+            which = (randrange(connection.execute(sql.LAST_KEYS[table]).fetchone()[0] + 1), share)
+        for row in connection.execute(statement, which) if share else connection.each(statement):
+            if row_digest(row[width:-1]) != row[-1]:
+                yield table, tuple(row[:width])
+    if not share:
+        yield from (
+            ("audiences", (id,)) for id, said, readers in connection.execute(sql.LISTS) if said != hash_of(readers)
+        )
+        ((uuid, digest),) = connection.execute(sql.STORE).fetchall()
+        if digest != store_digest(connection, uuid):
+            yield "store", (uuid,)
+
+
+def legible(text: bytes) -> str:
+    """A text as far as it is one."""
+    return text.decode("utf-8", "replace")
+
+
+def store_digest(connection: Connection, uuid: str) -> bytes:
+    """The digest of a store's id and, where SQLite keeps them in the file, of the definitions of its tables."""
+    tables = connection.execute(sql.TABLES).fetchall() if isinstance(connection, sqlite3.Connection) else ()
+    return row_digest((uuid, *(table for (table,) in tables)))
+
+
+def refuse_damaged(snapshot: "Snapshot") -> None:
+    """Raise `StoreCorrupt` if a row of a store is not as it was written."""
+    if found := "; ".join(snapshot.opened.store.row_problems()):
+        raise StoreCorrupt(f"{snapshot.opened.store} is damaged: {found}. Write: {remedy(snapshot.opened.store)}")
+
+
+def remedy(store: object) -> str:
+    """What to write where a store is damaged."""
+    return f"spolia repair --store {store}"
+
+
+def deep_problems(connection: Connection, name: str, share: int = 0) -> Iterator[str]:
+    """Which rows are not as they were written, in words; see `damaged_rows`."""
+    found: dict[str, list[str]] = {}
+    for table, row in damaged_rows(connection, share):
+        found.setdefault(table, []).append(" ".join(map(str, row)))
+    for table, rows in found.items():
+        yield f"{name}: {len(rows)} rows of {table} are not as they were written: {_some(rows)}"
 
 
 def _lacks(snapshot: "Snapshot") -> Iterator[str]:
@@ -90,22 +150,25 @@ def _group_problems(snapshot: "Snapshot", group: str) -> Iterator[str]:
 def damaged_segments(store: Path, connection: Connection) -> dict[Path, str]:
     """What is wrong with the vector segments, by path. All of them are read."""
     found: dict[Path, str] = {}
-    for embedder, number, _, _, _ in connection.execute(sql.SEGMENTS).fetchall():
+    for embedder, number, *said_of in connection.execute(sql.SEGMENTS).fetchall():
         path = segment_path(store, embedder, number)
-        if said := _segment_problem(connection, path, embedder, number):
+        if said := _segment_problem(connection, path, embedder, number, said_of):
             found[path] = said
     return found
 
 
-def _segment_problem(connection: Connection, path: Path, embedder: str, number: int) -> str:
-    from spolia.stores.vectors.segments import open_any
+def _segment_problem(connection: Connection, path: Path, embedder: str, number: int, said: list[int]) -> str:
+    from spolia.stores.vectors.segments import content_of, dimension_of, open_any
 
     try:
-        segment = open_any(path, checked=True)
+        segment = open_any(path)
     except StoreCorrupt as error:
         return str(error)
     except OSError as error:
         return f"The vector segment {path} cannot be read: {error.strerror}"
+    sizes = [dimension_of(content_of(segment)), len(segment.hashes), path.stat().st_size]
+    if sizes != said:
+        return f"The vector segment {path} has dimension, rows and bytes {sizes}; corpus.db says {said}"
     rows = connection.execute(sql.VECTOR_ROWS, (embedder, number))
     wrong = [row for hash, row in rows if row >= len(segment.hashes) or segment.hashes[row] != hash]
     return f"The vector segment {path} holds other texts than corpus.db says, in rows {_some(wrong)}" if wrong else ""

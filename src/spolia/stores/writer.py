@@ -14,8 +14,11 @@ from spolia.stores.backends.rows import (
     Row,
     SourceRow,
     document_row,
+    guarded,
+    manifest_row,
     node_row,
-    source_values,
+    row_digest,
+    source_row,
 )
 from spolia.stores.files import fail_point, translated
 from spolia.stores.manifest import Manifest, refuse_odd_name, refuse_other, written
@@ -92,8 +95,9 @@ class Writer(Draft):
 
     def _write(self, group: str, manifest: Manifest, *, is_made: bool) -> None:
         if not is_made:
-            self._connection.execute(sql.EXPECT, {"grp": group, "error": NOT_YET})
-        self._connection.execute(sql.DEFINE, {"grp": group, "manifest": written(manifest)})
+            said = {"grp": group, "error": NOT_YET, "digest": row_digest((group, NOT_YET))}
+            self._connection.execute(sql.EXPECT, said)
+        self._connection.execute(sql.DEFINE, manifest_row(group, written(manifest)))
         self.manifests[group] = manifest
         self._forget_derived(group)
 
@@ -201,7 +205,7 @@ class Writer(Draft):
             self._end(old)
         fail_point("put.document")
         key = int(self._connection.execute(sql.ADD_DOCUMENT, row).fetchall()[0][0])
-        self._connection.executemany(sql.ADD_IMAGE, ((key, hash, data) for hash, data in images.items()))
+        self._connection.executemany(sql.ADD_IMAGE, ((key, *guarded(*image)) for image in images.items()))
         fail_point("put.nodes")
         self._connection.executemany(sql.ADD_NODE, self._node_rows(document, key, nodes))
         for found in sources:
@@ -232,17 +236,16 @@ class Writer(Draft):
             return
         if there is not None:
             self._unpoint(source.uri)
-        self._connection.execute(sql.ADD_SOURCE, (source.uri, *source_values(source), key, self._next))
+        self._connection.execute(sql.ADD_SOURCE, source_row(source, self._next, key))
         if there is not None:
             self._release(there[0])
 
     def _touch(self, source: SourceRow) -> None:
         """The source holds what it held; the rest of its row is new, from the next generation on."""
-        values = source_values(source)
-        if not self._connection.execute(sql.SET_SOURCE, (*values, source.uri, self._next)).rowcount:
-            key = self._held_by(source.uri)
-            self._connection.execute(sql.END_SOURCE, {"uri": source.uri, "next": self._next})
-            self._connection.execute(sql.ADD_SOURCE, (source.uri, *values, key, self._next))
+        uri, *values, birth, _, digest = row = source_row(source, self._next, self._held_by(source.uri))
+        if not self._connection.execute(sql.SET_SOURCE, (*values, digest, uri, birth)).rowcount:
+            self._connection.execute(sql.END_SOURCE, {"uri": uri, "next": self._next})
+            self._connection.execute(sql.ADD_SOURCE, row)
 
     def _forget(self, uri: str) -> None:
         """The source is gone, and what it held, unless another source has it."""
@@ -301,9 +304,13 @@ class Writer(Draft):
             key = self._known_key(document)
             for group, reason in reasons.items():
                 if reason:
-                    self._connection.execute(sql.ADD_UNMADE, (key, group, reason))
+                    self._note(key, group, reason)
                 else:
                     self._connection.execute(sql.DROP_UNMADE, (key, group))
+
+    def _note(self, key: int, group: str, reason: str) -> None:
+        said = {"key": key, "grp": group, "error": reason, "digest": row_digest((group, reason))}
+        self._connection.execute(sql.ADD_UNMADE, said)
 
     def set_readers(self, document: Document, readers: Sequence[str]) -> None:
         """Give a document another reader list, and all its nodes but those that have one of their own.
@@ -335,7 +342,9 @@ class Writer(Draft):
             key, connection = self._known_key(document.id), self._connection
             self._audiences.begin()
             old, new = self._audiences.number(document.readers), self._audiences.number(readers)
-            row = self._row(document.but(meta=meta, readers=readers))
+            *row, digest = self._row(document.but(meta=meta, readers=readers))
+            *before, said = self._one(sql.ROW_OF_DOCUMENT, (key,))
+            row.append(digest if said == row_digest(before) else said)  # one that is damaged stays so
             sources = connection.execute(sql.LIVE_SOURCES_OF, (key,)).fetchall()
             nodes = connection.execute(sql.LIVE_NODES_OF, (key,)).fetchall()
             for statement in sql.SET_ASIDE:
@@ -343,14 +352,19 @@ class Writer(Draft):
             fail_point("readers.document")
             fresh = int(connection.execute(sql.ADD_DOCUMENT, row).fetchall()[0][0])
             fail_point("readers.nodes")
-            copies = [(fresh, new if audience == old else audience, self._next, node) for node, audience in nodes]
-            connection.executemany(sql.COPY_NODE, copies)
+            connection.executemany(sql.ADD_NODE, (self._moved(node, fresh, old, new) for node in nodes))
             connection.execute(sql.MOVE_UNMADE, (fresh, key))
             connection.execute(sql.COPY_IMAGES, (fresh, key))
             for found in sources:
                 self._point(SourceRow(*found), fresh)
             for statement in sql.DROP_ASIDE:
                 connection.execute(statement)
+
+    def _moved(self, node: Row, document: int, old: int, new: int) -> Row:
+        """A node's row below another document; one that is damaged stays so."""
+        id, group, _, *values, audience, _, digest = node
+        row = guarded(id, group, document, *values, new if audience == old else audience, self._next)
+        return row if digest == row_digest(node[:-1]) else (*row[:-1], digest)
 
     def unmake(self, document: str, groups: Iterable[str]) -> None:
         """End the nodes of a document, by its id, in some groups: it is noted as not made in them."""
@@ -359,7 +373,7 @@ class Writer(Draft):
             for group in groups:
                 for statement in sql.END_NODES_OF:
                     self._connection.execute(statement, {"key": key, "grp": group, "next": self._next})
-                self._connection.execute(sql.ADD_UNMADE, (key, group, NOT_YET))
+                self._note(key, group, NOT_YET)
 
     def touch(self, source: SourceRow) -> None:
         """Note another size, time or report of a source whose content is the same."""
@@ -400,7 +414,7 @@ class Writer(Draft):
             birth = self.generation + self._transaction.visible
             for item, cursor in cursors.items():
                 if cursor:
-                    self._connection.execute(sql.SET_CURSOR, (source, item, cursor, birth))
+                    self._connection.execute(sql.SET_CURSOR, guarded(source, item, cursor, birth))
                 else:
                     self._connection.execute(sql.DROP_CURSOR, (source, item))
 
@@ -514,10 +528,12 @@ class Writer(Draft):
                 "repair() came after other changes. Write: with corpus.writer() as writer: writer.repair()"
             )
         self._drop_indexes(all=True)
+        self._transaction.visible = self._transaction.visible or self.manifests.keys() > self.indexes.keys()
         with self._transaction.or_end("repaired"):
             if said := self.store.repair(self._connection):
                 self.mended += said
                 self.embedded_to = {}
+                self.store.recover(self._connection, self.manifests, self._known(), self.generation)
         return self.mended
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
 """Stores as earlier versions of Spolia left them, and their folder of documents.
 
 `schema_5.tar.gz` holds `notes/`, and `store/` as it was after: a sync of `notes/` with vectors, a second group, fields,
-metadata and a reader list; two texts given by `add_texts`; a changed file, synced. `schema_5.sql` makes the tables of
-the same schema in PostgreSQL.
+metadata and a reader list; two texts given by `add_texts`; a changed file, synced. `schema_6.tar.gz` holds the same, as
+the version of that schema left it when it was opened. `schema_N.sql` makes the tables of a schema in PostgreSQL.
 """
 
 from __future__ import annotations

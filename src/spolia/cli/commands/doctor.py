@@ -4,12 +4,12 @@ import platform
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import AsJson, MaybeStore, Weights
+from spolia.cli.options import AsJson, MaybeStore, Weights, option
 from spolia.cli.screen import Screen, table
-from spolia.errors import SpoliaError
+from spolia.errors import QueryError, SpoliaError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -48,11 +48,23 @@ class Finding:
     text: str
 
 
-def doctor(store: MaybeStore = None, weights: Weights = "", json: AsJson = False) -> Exit:
+def doctor(
+    store: MaybeStore = None,
+    weights: Weights = "",
+    deep: Annotated[bool, option("--deep", "Read every row of the store, and compare it with its digest.")] = False,
+    json: AsJson = False,
+) -> Exit:
     """Say what is installed, where the weights are, and whether a store is sound."""
     screen = Screen(json=json)
-    found = [*_installed(), _weights(weights), *(_store(store) if store is not None else ())]
-    screen.give(findings=[asdict(finding) for finding in found], ok=all(one.state != "broken" for one in found))
+    if deep and store is None:
+        raise QueryError("--deep reads a store. Write: spolia doctor --deep --store STORE")
+    found = [*_installed(), _weights(weights), *(store_findings(store, deep=deep) if store is not None else ())]
+    damaged = [one.text for one in found if one.state == "broken" and one.about == "store"]
+    screen.give(
+        findings=[asdict(finding) for finding in found],
+        ok=all(one.state != "broken" for one in found),
+        **({} if store is None else {"sound": not damaged, "damaged": damaged}),
+    )
     screen.show(_table(found))
     return Exit.STORE if any(one.state == "broken" for one in found) else Exit.DONE
 
@@ -87,15 +99,17 @@ def _weights(given: str) -> Finding:
     return Finding("weights", "ok", f"{MODEL} from {found.source}: {found.folder}")
 
 
-def _store(path: str) -> Iterator[Finding]:
+def store_findings(path: str, *, deep: bool) -> Iterator[Finding]:
+    """What a store holds, and what is wrong with it."""
     from spolia.stores.corpus import Corpus
 
     try:
         snapshot = Corpus(path).snapshot()
-        stats, problems = snapshot.stats(), snapshot.check()
+        stats, problems = snapshot.stats(), snapshot.check(deep=deep)
         manifests = [snapshot.manifest(group) for group in snapshot.groups()]
-    except SpoliaError as error:
-        yield Finding("store", "broken", str(error))
+    except Exception as error:  # whatever damage raises is what this looks for
+        said = str(error) if isinstance(error, SpoliaError) else f"{path} is damaged: {type(error).__name__}: {error}"
+        yield Finding("store", "broken", said)
         return
     sources = ", ".join(f"{count} {status}" for status, count in stats.sources) or "none"
     size = f"{stats.bytes / 1e6:.1f} MB, generation {stats.generation}"
@@ -111,7 +125,7 @@ def _store(path: str) -> Iterator[Finding]:
         yield Finding(
             "remedy",
             "broken",
-            f"Bring back a copy of {path}, or move it away and make it again: spolia index FOLDER --store {path}",
+            f"spolia repair --store {path}; what that cannot mend it names",
         )
 
 

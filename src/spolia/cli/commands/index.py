@@ -82,6 +82,7 @@ def report_data(report: SyncReport, warnings: list[tuple[str, str]]) -> dict[str
         "unmade": unmade_data(report.unmade),
         "behind": [{"group": group, "reason": reason} for group, reason in report.behind],
         "fields": list(report.fields),
+        "damaged": list(report.damaged),
         "warnings": [{"uri": uri, "warning": said} for uri, said in warnings],
         "skipped": [{"uri": item.uri, "reason": item.reason} for item in report.skipped],
         "unread": dict(report.unread),
@@ -116,7 +117,7 @@ def report_text(report: SyncReport, store: str, warnings: list[tuple[str, str]])
     text = Text(f"{store}", "bold")
     text.append(f"  {', '.join(counts) or 'nothing to do'}; {report.chunks} passages made", "not bold")
     text.append(f", {report.embedded} embedded; {report.seconds:.1f} s", "not bold")
-    for label, style, rows in _troubles(report, warnings):
+    for label, style, rows in _troubles(report, warnings, store):
         text.append(f"\n{len(rows)} {label}", style)
         for uri, reason in rows[:SHOWN]:
             said = one_line(without_name(uri, reason), 300)
@@ -157,8 +158,11 @@ def warnings_of(report: SyncReport, store: str) -> list[tuple[str, str]]:
     return [(uri, said) for uri, said, _ in sorted(found, key=lambda row: (row[2] > 0, row[0])) if said]
 
 
-def _troubles(report: SyncReport, warnings: list[tuple[str, str]]) -> list[tuple[str, str, list[tuple[str, str]]]]:
+def _troubles(
+    report: SyncReport, warnings: list[tuple[str, str]], store: str
+) -> list[tuple[str, str, list[tuple[str, str]]]]:
     found = [
+        ("damaged; write: spolia repair --store " + store, "bold red", [(said, "") for said in report.damaged]),
         ("failed:", "bold red", list(report.failed)),
         ("not in a group:", "bold red", [(lack.uri, f"{lack.group}: {lack.reason}") for lack in report.unmade]),
         ("not kept in step:", "bold red", [(f"group {group}", reason) for group, reason in report.behind]),

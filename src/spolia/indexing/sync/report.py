@@ -133,6 +133,7 @@ class SyncReport(Value):
             could not be read in this run, and why. What they have of documents that are as they were is still found.
         fields: what a person should know of fields that this run has declared anew: values that do not fit and are
             passed over, and fields of which no document has a value; sentences.
+        damaged: rows that are not as they were written, in words: a share of all is looked at, another one each time.
     """
 
     generation: int
@@ -151,16 +152,18 @@ class SyncReport(Value):
     unmade: tuple[Unmade, ...] = ()
     behind: tuple[tuple[str, str], ...] = ()
     fields: tuple[str, ...] = ()
+    damaged: tuple[str, ...] = ()
     seconds: float = 0.0
 
     @property
     def is_in_step(self) -> bool:
-        """Whether the store has all that was there in all its groups: nothing failed, was not made, or fell behind.
+        """Whether the store has all that was there in all its groups: nothing failed, was not made, fell behind, or was
+        found damaged.
 
         What the command line gives exit code 5 for where it is not. What no reader knows (`unread`), or was left out
         (`skipped`), is no part of it.
         """
-        return not (self.failed or self.unmade or self.behind)
+        return not (self.failed or self.unmade or self.behind or self.damaged)
 
 
 def reports(corpus: Corpus) -> Mapping[str, DocumentReport]:

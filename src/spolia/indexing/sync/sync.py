@@ -172,7 +172,12 @@ def sync(
         for lot in followed(source, corpus, labels, by_name, failed, afresh=rebuild):
             onward.next()
             reports.append(kept(found=lot, labels=labels(), rebuild=rebuild and not reports))
-    return together(reports, failed).but(seconds=time.perf_counter() - began)
+    damaged = tuple(corpus.backend.row_problems(SHARE)) if corpus.exists() else ()
+    return together(reports, failed).but(damaged=damaged, seconds=time.perf_counter() - began)
+
+
+SHARE = 500
+"""Documents, and nodes, whose digests are compared when a run ends: some milliseconds."""
 
 
 def keep(
@@ -215,7 +220,7 @@ def keep(
         lot = found
         while run is None or run.conflicts:
             if run is not None:
-                lot, refuse = _again(found, run.conflicts), None
+                lot, refuse = only(found, run.conflicts), None
             opened = builder(corpus, wait_s) if rebuild else closing(Staging(corpus.backend, wait_s))
             with opened as writer:
                 labels = labels if run is None else _not_wider(labels, writer.readers(lot.uris))
@@ -254,12 +259,12 @@ def keep(
     return report.but(unmade=unmade, behind=left, fields=notes)
 
 
-def _again(found: FileListing, conflicts: Set[str]) -> SourceChanges:
-    """The sources that another writer has changed meanwhile, each with the container that it is in."""
+def only(found: FileListing, uris: Set[str]) -> SourceChanges:
+    """Some of the sources that were found, each with the container that it is in."""
     from spolia.indexing.sync.diff import above
     from spolia.indexing.sync.files import SourceChanges
 
-    outermost = {next((one for one in (*above(uri), uri) if one in found.files), uri) for uri in conflicts}
+    outermost = {next((one for one in (*above(uri), uri) if one in found.files), uri) for uri in uris}
     files = found.files.only(uri for uri in found.files if uri in outermost)
     return SourceChanges(files, source=found.source, cursors=found.cursors, gone=frozenset(outermost - files.keys()))
 

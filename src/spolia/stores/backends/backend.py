@@ -209,6 +209,13 @@ class Backend(Protocol):
     def problems(self, connection: Connection) -> Iterator[str]:
         """What is wrong with rows and vectors, in words. All of them are read."""
 
+    def salvage(self, timeout_s: float) -> list[str]:
+        """Write the truth anew from the rows that can be read, if its structure is damaged; in words."""
+        return []
+
+    def row_problems(self, share: int = 0) -> list[str]:
+        """Which rows are not as they were written, in words; see `spolia.stores.integrity.damaged_rows`."""
+
     def bytes(self, connection: Connection) -> int:
         """Size of the store."""
 

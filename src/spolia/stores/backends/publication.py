@@ -19,6 +19,7 @@ from spolia.stores.backends.rows import (
     StoreVersion,
     Unmade,
     document_of,
+    guarded,
     hash_of,
     hash_of_document,
     hash_of_picture,
@@ -380,8 +381,9 @@ class Publication:
         self.store.pin(self.generation)
         taken = self._forget_old_generations()
         fail_point("publish.row")
-        self.connection.execute(sql.PUBLISH, (self.generation, json.dumps(fresh), written_schema(self.schema)))
-        self.connection.execute(sql.ADD_PUBLICATION, self.version)
+        row = guarded(self.generation, json.dumps(fresh), written_schema(self.schema))
+        self.connection.execute(sql.PUBLISH, row)
+        self.connection.execute(sql.ADD_PUBLICATION, guarded(*self.version))
         self.connection.execute(sql.FORGET_PUBLICATIONS, (self.generation - REMEMBERED,))
         fail_point("publish.commit")
         self.connection.execute(sql.COMMIT)

@@ -144,6 +144,25 @@ def key_of(node: Node, document: Document, *, by_picture: bool) -> bytes:
     return hash_of_picture(image) if image else hash_of(node.indexed_text)
 
 
+def row_digest(values: Iterable[Any]) -> bytes:
+    """8 bytes by which damage to a row is found: BLAKE2b of its values as Python writes them, with NUL between."""
+    return blake2b("\0".join(map(str, values)).encode(), digest_size=8).digest()
+
+
+def guarded(*values: Any) -> Row:
+    """The values of a row, and their digest.
+
+    >>> guarded("chunk", 1)[2].hex()
+    'dad860623112fe9e'
+    """
+    return (*values, row_digest(values))
+
+
+def manifest_row(group: str, text: str) -> dict[str, Any]:
+    """A manifest as a row, which holds it twice: nothing else says what a group is made of."""
+    return {"grp": group, "manifest": text, "digest": row_digest((group, text))}
+
+
 def indexed_text(context: str, text: str, search_text: str) -> str:
     """`Node.indexed_text` of a node that is still a row."""
     return search_text or (f"{context}\n{text}" if context else text)
@@ -191,7 +210,7 @@ def hash_of_document(document: Document, readers: bytes) -> bytes:
 
 def document_row(document: Document, audience: int, readers: bytes, birth: int) -> Row:
     """A document as a row."""
-    return (
+    return guarded(
         document.id,
         hash_of_document(document, readers),
         document.text,
@@ -238,7 +257,7 @@ def node_row(node: Node, document: Document, key: int, audience: int, birth: int
             f"{len(document.text)} characters. Give it its true span, or None if it was written, not cut."
         )
     own: Meta = () if node.meta == document.meta else tuple(pair for pair in node.meta if pair not in document.meta)
-    return (
+    return guarded(
         node.id,
         node.group,
         key,
@@ -283,6 +302,11 @@ source_values: Callable[[SourceRow], Row] = attrgetter(
     "size", "mtime_ns", "content_hash", "status", "error", "report", "created_ns", "accessed_ns", "reader"
 )
 """A source as a row, without its uri and document."""
+
+
+def source_row(source: SourceRow, birth: int, key: int | None) -> Row:
+    """A source as a row, with the key of its document."""
+    return guarded(source.uri, *source_values(source), birth, key)
 
 
 def reader_versions(said: str) -> dict[str, str]:
@@ -352,7 +376,7 @@ class Audiences:
             if len(self._written) >= _LISTS_KEPT:
                 self._written = {}
             written = json.dumps(sorted(set(_checked(readers))), ensure_ascii=False)
-            found = self._written[readers] = (blake2b(written.encode(), digest_size=16).digest(), written)
+            found = self._written[readers] = (hash_of(written), written)
         return found
 
 

@@ -1,54 +1,62 @@
 """Every SQL statement of the store, in SQLite's dialect. Nothing else in the package knows SQL.
 
 Rows live from generation `birth` until before generation `death`; those that are still alive die at the end of time.
+Each row has a digest (`rows.row_digest`) of what no index repeats (`GUARDED`), so that damage to any byte can be found.
 """
 
+from collections.abc import Sized
+
 APPLICATION_ID = 0x53504C41
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 ALIVE = 4611686018427387904
 """The generation at which a row dies that is still alive: later than any."""
 
 SCHEMA = (
-    """CREATE TABLE store (uuid TEXT NOT NULL)""",
-    """CREATE TABLE manifests (grp TEXT PRIMARY KEY, manifest TEXT NOT NULL) WITHOUT ROWID""",
-    """CREATE TABLE generations (generation INTEGER PRIMARY KEY, indexes TEXT NOT NULL, fields TEXT NOT NULL)""",
-    """CREATE TABLE publications (generation INTEGER PRIMARY KEY, id TEXT NOT NULL)""",
+    """CREATE TABLE store (uuid TEXT NOT NULL, digest BLOB NOT NULL DEFAULT '')""",
+    """CREATE TABLE manifests (
+        grp TEXT PRIMARY KEY, manifest TEXT NOT NULL, digest BLOB NOT NULL DEFAULT '',
+        copy TEXT NOT NULL DEFAULT '') WITHOUT ROWID""",
+    """CREATE TABLE generations (
+        generation INTEGER PRIMARY KEY, indexes TEXT NOT NULL, fields TEXT NOT NULL,
+        digest BLOB NOT NULL DEFAULT '')""",
+    """CREATE TABLE publications (generation INTEGER PRIMARY KEY, id TEXT NOT NULL, digest BLOB NOT NULL DEFAULT '')""",
     """CREATE TABLE audiences (
         id INTEGER PRIMARY KEY AUTOINCREMENT, digest BLOB NOT NULL UNIQUE, readers TEXT NOT NULL)""",
     """CREATE TABLE documents (
         key INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, hash BLOB NOT NULL, text TEXT NOT NULL,
         title TEXT NOT NULL, media_type TEXT NOT NULL, pages TEXT NOT NULL, headings TEXT NOT NULL,
         regions TEXT NOT NULL, boxes BLOB NOT NULL, meta TEXT NOT NULL, audience INTEGER NOT NULL,
-        birth INTEGER NOT NULL, death INTEGER NOT NULL, UNIQUE (id, death))""",
+        birth INTEGER NOT NULL, death INTEGER NOT NULL, digest BLOB NOT NULL DEFAULT '', UNIQUE (id, death))""",
     f"""CREATE INDEX documents_dead ON documents (death) WHERE death < {ALIVE}""",
     """CREATE TABLE sources (
         uri TEXT NOT NULL, document INTEGER REFERENCES documents (key) DEFERRABLE INITIALLY DEFERRED,
         size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, created_ns INTEGER NOT NULL, accessed_ns INTEGER NOT NULL,
         content_hash TEXT NOT NULL, status TEXT NOT NULL,
         error TEXT NOT NULL, report TEXT NOT NULL, birth INTEGER NOT NULL, death INTEGER NOT NULL,
-        reader TEXT NOT NULL DEFAULT '', UNIQUE (uri, death))""",
+        reader TEXT NOT NULL DEFAULT '', digest BLOB NOT NULL DEFAULT '', UNIQUE (uri, death))""",
     """CREATE INDEX sources_document ON sources (document, uri)""",
     """CREATE INDEX sources_born ON sources (birth)""",
     f"""CREATE INDEX sources_dead ON sources (death) WHERE death < {ALIVE}""",
     """CREATE TABLE cursors (
         source TEXT NOT NULL, item TEXT NOT NULL, cursor TEXT NOT NULL, birth INTEGER NOT NULL,
-        PRIMARY KEY (source, item)) WITHOUT ROWID""",
+        digest BLOB NOT NULL DEFAULT '', PRIMARY KEY (source, item)) WITHOUT ROWID""",
     """CREATE TABLE nodes (
         key INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, grp TEXT NOT NULL,
         document INTEGER NOT NULL REFERENCES documents (key) DEFERRABLE INITIALLY DEFERRED, number INTEGER NOT NULL,
         hash BLOB NOT NULL, text TEXT NOT NULL, context TEXT NOT NULL, search_text TEXT NOT NULL, start INTEGER,
         stop INTEGER, first_page INTEGER, last_page INTEGER, first_line INTEGER, last_line INTEGER,
         parent TEXT NOT NULL, meta TEXT NOT NULL, audience INTEGER NOT NULL,
-        birth INTEGER NOT NULL, death INTEGER NOT NULL, UNIQUE (id, death))""",
+        birth INTEGER NOT NULL, death INTEGER NOT NULL, digest BLOB NOT NULL DEFAULT '', UNIQUE (id, death))""",
     """CREATE INDEX nodes_document ON nodes (document, grp, number)""",
     """CREATE INDEX nodes_parent ON nodes (parent)""",
     f"""CREATE INDEX nodes_dead ON nodes (death) WHERE death < {ALIVE}""",
     """CREATE TABLE unmade (
         document INTEGER NOT NULL REFERENCES documents (key) ON DELETE CASCADE, grp TEXT NOT NULL, error TEXT NOT NULL,
-        PRIMARY KEY (document, grp)) WITHOUT ROWID""",
+        digest BLOB NOT NULL DEFAULT '', PRIMARY KEY (document, grp)) WITHOUT ROWID""",
+    """CREATE INDEX unmade_group ON unmade (grp)""",
     """CREATE TABLE images (
         document INTEGER NOT NULL REFERENCES documents (key) ON DELETE CASCADE, hash TEXT NOT NULL, data BLOB NOT NULL,
-        PRIMARY KEY (document, hash))""",
+        digest BLOB NOT NULL DEFAULT '', PRIMARY KEY (document, hash))""",
     """CREATE TABLE segments (
         embedder TEXT NOT NULL, segment INTEGER NOT NULL, dimension INTEGER NOT NULL, count INTEGER NOT NULL,
         bytes INTEGER NOT NULL, PRIMARY KEY (embedder, segment)) WITHOUT ROWID""",
@@ -61,6 +69,16 @@ SCHEMA = (
     f"""PRAGMA application_id = {APPLICATION_ID}""",
     f"""PRAGMA user_version = {SCHEMA_VERSION}""",
 )
+
+
+def places(columns: Sized) -> str:
+    """A question mark for each column."""
+    return ", ".join("?" * len(columns))
+
+
+def _places(columns: str) -> str:
+    return places(columns.split(","))
+
 
 # Opening.
 WRITE_AHEAD = "PRAGMA journal_mode = WAL"
@@ -76,7 +94,7 @@ ROLLBACK = "ROLLBACK"
 MARK = "SAVEPOINT mark"
 KEEP = "RELEASE mark"
 UNDO = "ROLLBACK TO mark"
-NEW_STORE = "INSERT INTO store VALUES (?)"
+NEW_STORE = "INSERT INTO store VALUES (?, ?)"
 UUID = "SELECT uuid FROM store"
 
 # Generations and manifests.
@@ -86,16 +104,17 @@ PUBLISHED_WHOLE = """SELECT g.generation, p.id, g.indexes, g.fields,
     FROM generations g JOIN publications p ON p.generation = g.generation ORDER BY g.generation DESC LIMIT 1"""
 WAS_PUBLISHED = "SELECT 1 FROM publications WHERE generation = ? AND id = ?"
 PUBLICATION_ID = "SELECT id FROM publications WHERE generation = ?"
-ADD_PUBLICATION = "INSERT INTO publications VALUES (?, ?)"
+ADD_PUBLICATION = "INSERT INTO publications VALUES (?, ?, ?)"
 FORGET_PUBLICATIONS = "DELETE FROM publications WHERE generation <= ?"
 GENERATIONS = "SELECT generation, indexes FROM generations ORDER BY generation"
 IS_KEPT = "SELECT 1 FROM generations WHERE generation = ?"
 FIELDS = "SELECT fields FROM generations WHERE generation = ?"
-PUBLISH = "INSERT INTO generations VALUES (?, ?, ?)"
+PUBLISH = "INSERT INTO generations VALUES (?, ?, ?, ?)"
 FORGET = "DELETE FROM generations WHERE generation = ?"
 MANIFESTS = "SELECT manifest FROM manifests ORDER BY grp"
 DROP_MANIFEST = "DELETE FROM manifests WHERE grp = ?"
-DEFINE = "INSERT INTO manifests VALUES (:grp, :manifest) ON CONFLICT (grp) DO UPDATE SET manifest = :manifest"
+DEFINE = """INSERT INTO manifests VALUES (:grp, :manifest, :digest, :manifest) ON CONFLICT (grp)
+    DO UPDATE SET manifest = excluded.manifest, digest = excluded.digest, copy = excluded.copy"""
 
 # Reader lists.
 ADD_AUDIENCE = "INSERT INTO audiences (digest, readers) VALUES (?, ?) ON CONFLICT (digest) DO NOTHING"
@@ -112,15 +131,16 @@ CHANGED_READERS = f"""SELECT DISTINCT d.id, d.audience, present.audience FROM do
 
 # Documents.
 DOCUMENT_COLUMNS = "d.id, d.text, d.title, d.media_type, d.pages, d.headings, d.regions, d.boxes, d.meta, d.audience"
+DOCUMENT_ROW = "id, hash, text, title, media_type, pages, headings, regions, boxes, meta, audience, birth"
 URI = "SELECT min(s.uri) FROM sources s WHERE s.document = d.key AND s.birth <= :at AND s.death > :at"
 DOCUMENT = f"SELECT {DOCUMENT_COLUMNS}, ({URI}) FROM documents d WHERE d.id = :id AND d.birth <= :at AND d.death > :at"
 DOCUMENTS = f"SELECT {DOCUMENT_COLUMNS}, ({URI}) FROM documents d WHERE d.birth <= :at AND d.death > :at ORDER BY d.id"
 DOCUMENTS_BY_KEY = DOCUMENTS.replace("ORDER BY d.id", "ORDER BY d.key")
 LIVE_DOCUMENT = f"SELECT key, hash, birth FROM documents WHERE id = ? AND death = {ALIVE}"
+ROW_OF_DOCUMENT = f"SELECT {DOCUMENT_ROW}, digest FROM documents WHERE key = ?"
 LIVE_META = f"SELECT meta FROM documents WHERE id = ? AND death = {ALIVE}"
-ADD_DOCUMENT = f"""INSERT INTO documents
-    (id, hash, text, title, media_type, pages, headings, regions, boxes, meta, audience, birth, death)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {ALIVE}) RETURNING key"""
+ADD_DOCUMENT = f"""INSERT INTO documents ({DOCUMENT_ROW}, digest, death)
+    VALUES ({_places(DOCUMENT_ROW)}, ?, {ALIVE}) RETURNING key"""
 IS_REFERENCED = f"SELECT 1 FROM sources WHERE document = ? AND death = {ALIVE} LIMIT 1"
 
 # Sources.
@@ -155,11 +175,12 @@ URIS_BETWEEN = """SELECT uri FROM sources WHERE uri > :after AND uri < :before A
 LIVE_SOURCE = f"SELECT document FROM sources WHERE uri = ? AND death = {ALIVE}"
 LIVE_SOURCES_OF = f"""SELECT {SOURCE_COLUMNS} FROM sources s LEFT JOIN documents d ON d.key = s.document
     WHERE s.document = ? AND s.death = {ALIVE}"""
-ADD_SOURCE = f"""INSERT INTO sources
-    (uri, size, mtime_ns, content_hash, status, error, report, created_ns, accessed_ns, reader, document, birth, death)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {ALIVE})"""
+SOURCE_ROW = """uri, size, mtime_ns, content_hash, status, error, report, created_ns, accessed_ns, reader, birth,
+    document"""
+ADD_SOURCE = f"""INSERT INTO sources ({SOURCE_ROW}, digest, death)
+    VALUES ({_places(SOURCE_ROW)}, ?, {ALIVE})"""
 SET_SOURCE = f"""UPDATE sources SET size = ?, mtime_ns = ?, content_hash = ?, status = ?, error = ?, report = ?,
-    created_ns = ?, accessed_ns = ?, reader = ? WHERE uri = ? AND birth = ? AND death = {ALIVE}"""
+    created_ns = ?, accessed_ns = ?, reader = ?, digest = ? WHERE uri = ? AND birth = ? AND death = {ALIVE}"""
 UNSAY_SOURCE = f"DELETE FROM sources WHERE uri = :uri AND birth = :next AND death = {ALIVE}"
 END_SOURCE = f"UPDATE sources SET death = :next WHERE uri = :uri AND death = {ALIVE}"
 SOURCES_LACKING = f"""SELECT uri FROM sources WHERE status = 'indexed' AND report LIKE '%"lacks":%' AND death = {ALIVE}
@@ -193,8 +214,8 @@ CURSOR = "SELECT cursor FROM cursors WHERE source = ? AND item = ?"
 ALL_CURSORS = "SELECT source, item, cursor FROM cursors ORDER BY source, item"
 CURSORS_AT = """SELECT source, item, cursor FROM cursors WHERE source NOT IN
     (SELECT source FROM cursors WHERE birth > :at) ORDER BY source, item"""
-SET_CURSOR = """INSERT INTO cursors VALUES (?, ?, ?, ?)
-    ON CONFLICT (source, item) DO UPDATE SET cursor = excluded.cursor, birth = excluded.birth"""
+SET_CURSOR = """INSERT INTO cursors VALUES (?, ?, ?, ?, ?) ON CONFLICT (source, item)
+    DO UPDATE SET cursor = excluded.cursor, birth = excluded.birth, digest = excluded.digest"""
 DROP_CURSOR = "DELETE FROM cursors WHERE source = ? AND item = ?"
 
 # The end of a document and its nodes: what was born in this generation is taken back, the rest dies.
@@ -213,15 +234,15 @@ PURGE = tuple(
 # What could not be made: it lasts as long as the document, whatever the generation.
 UNMADE = f"""SELECT d.id, ({URI}), u.grp, u.error FROM unmade u JOIN documents d ON d.key = u.document
     WHERE d.birth <= :at AND d.death > :at ORDER BY 2, 1, 3"""
-ADD_UNMADE = "INSERT INTO unmade VALUES (?, ?, ?) ON CONFLICT (document, grp) DO UPDATE SET error = excluded.error"
-EXPECT = f"""INSERT INTO unmade SELECT key, :grp, :error FROM documents WHERE death = {ALIVE}
-    ON CONFLICT (document, grp) DO UPDATE SET error = excluded.error"""
+_INSTEAD = "ON CONFLICT (document, grp) DO UPDATE SET error = excluded.error, digest = excluded.digest"
+ADD_UNMADE = f"INSERT INTO unmade VALUES (:key, :grp, :error, :digest) {_INSTEAD}"
+EXPECT = f"INSERT INTO unmade SELECT key, :grp, :error, :digest FROM documents WHERE death = {ALIVE} {_INSTEAD}"
 DROP_UNMADE = "DELETE FROM unmade WHERE document = ? AND grp = ?"
 MOVE_UNMADE = "UPDATE unmade SET document = ? WHERE document = ?"
 
 # Pictures of a document: they last as long as it does.
-ADD_IMAGE = "INSERT INTO images VALUES (?, ?, ?) ON CONFLICT (document, hash) DO NOTHING"
-COPY_IMAGES = "INSERT INTO images SELECT ?, hash, data FROM images WHERE document = ?"
+ADD_IMAGE = "INSERT INTO images VALUES (?, ?, ?, ?) ON CONFLICT (document, hash) DO NOTHING"
+COPY_IMAGES = "INSERT INTO images SELECT ?, hash, data, digest FROM images WHERE document = ?"
 IMAGE = """SELECT i.data, d.audience FROM images i JOIN documents d ON d.key = i.document
     WHERE d.id = :id AND i.hash = :hash AND d.birth <= :at AND d.death > :at"""
 LIVE_IMAGES = f"""SELECT d.key, i.hash FROM images i JOIN documents d ON d.key = i.document
@@ -252,7 +273,9 @@ OVERLAPPING = f"""SELECT {NODE_COLUMNS}, ({URI}) FROM documents d JOIN nodes n O
     AND n.birth <= :at AND n.death > :at ORDER BY n.number, n.key"""
 KEYS_OF_IDS = """SELECT n.id, n.key FROM json_each(:ids) wanted CROSS JOIN nodes n ON n.id = wanted.value
     WHERE n.birth <= :at AND n.death > :at"""
-LIVE_NODES_OF = f"SELECT key, audience FROM nodes WHERE document = ? AND death = {ALIVE} ORDER BY key"
+NODE_ROW = """id, grp, document, number, hash, text, context, search_text, start, stop, first_page, last_page,
+    first_line, last_line, parent, meta, audience, birth"""
+LIVE_NODES_OF = f"SELECT {NODE_ROW}, digest FROM nodes WHERE document = ? AND death = {ALIVE} ORDER BY key"
 # While rows are copied, those that were born in this generation make room for their copies: dead before all times.
 SET_ASIDE = tuple(
     f"UPDATE {table} SET death = CASE WHEN birth = :next THEN -key ELSE :next END WHERE {column} = :key "
@@ -271,15 +294,9 @@ END_NODES_OF = (
     f"DELETE FROM nodes WHERE document = :key AND grp = :grp AND birth = :next AND death = {ALIVE}",
     f"UPDATE nodes SET death = :next WHERE document = :key AND grp = :grp AND death = {ALIVE}",
 )
-COPY_NODE = f"""INSERT INTO nodes (id, grp, document, number, hash, text, context, search_text, start, stop, first_page,
-    last_page, first_line, last_line, parent, meta, audience, birth, death)
-    SELECT id, grp, ?, number, hash, text, context, search_text, start, stop, first_page, last_page, first_line,
-    last_line, parent, meta, ?, ?, {ALIVE} FROM nodes WHERE key = ?"""
 IDS_OF_KEYS = "SELECT n.key, n.id FROM json_each(:keys) wanted CROSS JOIN nodes n ON n.key = wanted.value"
 NODE_KEY = "SELECT key FROM nodes WHERE id = :id AND birth <= :at AND death > :at"
-ADD_NODE = f"""INSERT INTO nodes (id, grp, document, number, hash, text, context, search_text, start, stop, first_page,
-    last_page, first_line, last_line, parent, meta, audience, birth, death)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {ALIVE})"""
+ADD_NODE = f"INSERT INTO nodes ({NODE_ROW}, digest, death) VALUES ({_places(NODE_ROW)}, ?, {ALIVE})"
 LAST_KEY = "SELECT coalesce(max(key), 0) FROM nodes"
 NEW_NODES = f"""SELECT key, context, text, search_text, audience FROM nodes
     WHERE grp = ? AND key > ? AND death = {ALIVE} ORDER BY key"""
@@ -363,9 +380,93 @@ ORPHANS = f"""SELECT d.id FROM documents d WHERE d.death = {ALIVE}
 UNHOUSED = f"""SELECT n.id FROM nodes n JOIN documents d ON d.key = n.document
     WHERE n.death = {ALIVE} AND d.death != {ALIVE}"""
 
+GUARDED = {
+    "manifests": ("grp", "grp, manifest"),
+    "generations": ("generation", "generation, indexes, fields"),
+    "publications": ("generation", "generation, id"),
+    "documents": ("key", DOCUMENT_ROW),
+    "sources": ("uri, death", SOURCE_ROW),
+    "cursors": ("source, item", "source, item, cursor, birth"),
+    "nodes": ("key", NODE_ROW),
+    "unmade": ("document, grp", "grp, error"),
+    "images": ("document, hash", "hash, data"),
+}
+"""By table the columns that name a row, and those that its digest is of; indexes repeat the others."""
+GUARD = {
+    table: f"UPDATE {table} SET digest = ? WHERE {names.replace(', ', ' = ? AND ')} = ?"
+    for table, (names, _) in GUARDED.items()
+}
+ROWS = {table: f"SELECT {names}, {columns}, digest FROM {table}" for table, (names, columns) in GUARDED.items()}
+SOME_ROWS = {table: f"{ROWS[table]} WHERE key >= ? ORDER BY key LIMIT ?" for table in ("documents", "nodes")}
+LAST_KEYS = {table: f"SELECT coalesce(max(key), 0) FROM {table}" for table in SOME_ROWS}
+DROP_ROW = {
+    table: f"DELETE FROM {table} WHERE {names.replace(', ', ' = ? AND ')} = ?" for table, (names, _) in GUARDED.items()
+}
+LISTS = "SELECT id, digest, readers FROM audiences"
+TABLES = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite%' ORDER BY name"
+STORE = "SELECT uuid, digest FROM store"
+SET_UUID = "UPDATE store SET uuid = ?, digest = ?"
+
+# Mending.
+DANGLING = """SELECT DISTINCT document FROM sources
+    WHERE document IS NOT NULL AND document NOT IN (SELECT key FROM documents)"""
+ORPHAN_KEYS = ORPHANS.replace("SELECT d.id", "SELECT d.key")
+SET_LIST = "UPDATE audiences SET readers = ?, digest = ? WHERE id = ?"
+LISTS_OF_NODES = f"SELECT DISTINCT audience FROM nodes WHERE document = ? AND death = {ALIVE}"
+LIST_OF_DOCUMENT = "SELECT audience FROM documents WHERE key = ?"
+LIVE_SOURCES_OF_KEY = f"SELECT uri, report FROM sources WHERE document = ? AND death = {ALIVE}"
+WIPE_DOCUMENT = (
+    "DELETE FROM nodes WHERE document = ?",
+    "DELETE FROM sources WHERE document = ?",
+    "DELETE FROM documents WHERE key = ?",
+)
+DOCUMENT_OF_SOURCE = """SELECT s.document, coalesce(d.audience, 0) FROM sources s
+    LEFT JOIN documents d ON d.key = s.document WHERE s.uri = ? AND s.death = ?"""
+NODE_OF_KEY = "SELECT document, grp, death FROM nodes WHERE key = ?"
+DROP_NODES_OF = f"DELETE FROM nodes WHERE document = ? AND grp = ? AND death = {ALIVE}"
+LAST_PUBLISHED = """SELECT max(generation) FROM
+    (SELECT generation FROM generations UNION SELECT generation FROM publications) known"""
+LAST_FIELDS = "SELECT fields FROM generations ORDER BY generation DESC LIMIT 1"
+GROUPS = "SELECT grp FROM manifests"
+COPIES = "SELECT manifest, copy, digest FROM manifests WHERE grp = ?"
+
+# Writing a database anew from what can be read in it.
+EMPTY = "DELETE FROM {table}"
+COPY = "INSERT OR IGNORE INTO {table} VALUES ({places})"
+GUARDED_AND_LISTS = ("audiences", *GUARDED)
+WITHOUT_KEYS = ("manifests", "cursors", "unmade")
+ROWS_AFTER = "SELECT rowid, * FROM {table} WHERE rowid > ? ORDER BY rowid"
+EVERY_ROW = "SELECT 0, * FROM {table}"
+COUNT_ROWS = "SELECT count(*) FROM {table}"
+COUNTS_BY_INDEX = tuple(
+    f"SELECT count(*) FROM nodes INDEXED BY {index} WHERE {column} IS NOT NULL"
+    for index, column in (
+        ("nodes_document", "document"),
+        ("nodes_parent", "parent"),
+        ("sqlite_autoindex_nodes_1", "id"),
+    )
+)
+ALIVE_ONLY = (  # generations are small numbers, which no byte of the time that never comes makes of it
+    "DELETE FROM {table} WHERE death > 0 AND death < 4294967296",
+    f"UPDATE OR IGNORE {{table}} SET death = {ALIVE} WHERE death <> {ALIVE}",
+    f"DELETE FROM {{table}} WHERE death <> {ALIVE}",
+)
+LAST_GENERATION = (
+    f"INSERT OR IGNORE INTO generations SELECT coalesce(({LAST_PUBLISHED}), 0), '{{}}', '', ''",
+    f"INSERT OR IGNORE INTO publications SELECT coalesce(({LAST_PUBLISHED}), 0), '', ''",
+)
+
 # Migrations, by the schema that they start from; the rest of a step is in `spolia.stores.backends.sqlite.connection`.
 FROM_5 = (
     "CREATE TABLE publications (generation INTEGER PRIMARY KEY, id TEXT NOT NULL)",
     "ALTER TABLE sources ADD COLUMN reader TEXT NOT NULL DEFAULT ''",
+)
+ADD_PUBLICATION_5 = "INSERT INTO publications VALUES (?, ?)"
+SET_MANIFEST = "UPDATE manifests SET manifest = ? WHERE grp = ?"
+FROM_6 = (
+    *(f"ALTER TABLE {table} ADD COLUMN digest BLOB NOT NULL DEFAULT ''" for table in ("store", *GUARDED)),
+    "ALTER TABLE manifests ADD COLUMN copy TEXT NOT NULL DEFAULT ''",
+    "UPDATE manifests SET copy = manifest",
+    "CREATE INDEX unmade_group ON unmade (grp)",
 )
 NAME_READER = "UPDATE sources SET reader = ? WHERE substr(report, 1, length(?)) = ?"

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import check_cancelled, note
-from spolia.errors import GroupError, StoreBusy
+from spolia.errors import GroupError, ModelError, StoreBusy
 from spolia.filters import Schema
+from spolia.stores.backends import sql
 from spolia.stores.backends.rows import NOT_YET, Unmade, in_batches
 from spolia.stores.backends.sqlite.folder import WriterLock
 from spolia.stores.corpus import Corpus, NodeGroup, refuse_no_groups
-from spolia.stores.definition import Embedding, Naming
+from spolia.stores.definition import Definition, Embedding, Naming
 from spolia.stores.files import BUILD_LOCK, claimer
 from spolia.stores.groups.definitions import (
     GroupDefinitions,
@@ -33,7 +34,7 @@ from spolia.stores.groups.group_build import (
     store,
 )
 from spolia.stores.groups.nodes import GroupBuild, GroupNodes, grow
-from spolia.stores.manifest import built_in, signature
+from spolia.stores.manifest import Manifest, built_in, in_order, signature
 from spolia.stores.staging import AnyWriter, Staging
 from spolia.types import Document, Failure, Node
 
@@ -113,6 +114,43 @@ def materialise(
                 found += (*building.unread, *building.makeshift)
         found += unmade_of(wanted, corpus.latest().unmade())
     return tuple(found)
+
+
+def remake(
+    corpus: Corpus, given: Mapping[str, Definition], known: Sequence[Operator[Any, Any] | type], wait_s: float
+) -> list[str]:
+    """Make and embed what the groups of a store lack; why some could not be, in words.
+
+    Args:
+        given: definitions of groups, by name, where the store does not say all of them.
+    """
+    said: list[str] = []
+    failed: set[str] = set()
+    for manifest in _lacking(corpus.latest()):
+        try:
+            if failed.isdisjoint((manifest.parent, manifest.ref)):
+                with builder(corpus, wait_s) as staging:
+                    wanted = [corpus.group(manifest.group)]
+                    building = Building(staging, wanted, False, known, given, tell=lambda *progress: None)
+                    building.to_embed = building._builds([manifest.group])
+                    building.make_up()
+                    building.embed()
+                    staging.publish(building.complete)
+        except (GroupError, ModelError) as error:
+            failed.add(manifest.group)
+            said.append(str(error))
+    return said
+
+
+def _lacking(snapshot: "Snapshot") -> list[Manifest]:
+    """Groups that lack documents that were not tried, or vectors; each after those that it is made from."""
+    untried, found = {lack.group for lack in snapshot.unmade() if lack.is_untried}, []
+    for manifest in in_order(snapshot.manifests):
+        values = {"grp": manifest.group, "key": 0, "at": snapshot.generation}
+        asked = (snapshot.opened.row(sql.LACKING, {**values, "embedder": how.embedder}) for how in manifest.embeddings)
+        if manifest.group in untried or any(count for (count,) in asked):
+            found.append(manifest)
+    return found
 
 
 @contextmanager

@@ -229,6 +229,6 @@ def _legible(folder: Path) -> Iterator[None]:
 
 def damaged(folder: Path, why: str) -> StoreCorrupt:
     return StoreCorrupt(
-        f"The lexical index {folder} is {why}. It is derived: write writer.repair(), or "
-        "spolia index FOLDER --store PATH, to have it built again from corpus.db."
+        f"The lexical index {folder} is {why}. It is derived: write spolia repair --store STORE, or "
+        "writer.repair(), to have it built again from corpus.db."
     )

@@ -43,6 +43,7 @@ from spolia.stores.backends.rows import (
 )
 from spolia.stores.corpus import Corpus
 from spolia.stores.files import fsync_file, fsync_folder
+from spolia.stores.integrity import refuse_damaged
 from spolia.stores.manifest import GroupEmbedding, Manifest, in_order, of
 from spolia.stores.vectors.sparse import ENTRY_BYTES, packed
 from spolia.types import Document, Node, Value
@@ -193,6 +194,7 @@ def export_store(corpus: Corpus, path: str | Path, tell: Tell = lambda member, r
     manifests and vectors. Memory does not grow with the number of nodes, but for a key of each.
 
     Raises:
+        StoreCorrupt: a row of the store is not as it was written; every digest is compared before.
         StoreError: the store cannot be read, the file is there already, or holds metadata that JSON does not have.
 
     >>> import tempfile
@@ -235,6 +237,7 @@ class _Export:
             self.unmade.setdefault(lack.document, {})[lack.group] = lack.reason
 
     def write(self) -> Contents:
+        refuse_damaged(self.snapshot)
         manifests = in_order(self.snapshot.manifests)
         self._lines(DOCUMENTS, map(self._document, self._documents()))
         self._lines(SOURCES, (encode(source, SourceRow) for source in self.snapshot.sources().values()))

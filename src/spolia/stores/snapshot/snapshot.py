@@ -335,9 +335,12 @@ class Snapshot:
         """The vectors float32[n, d] of the allowed nodes of a group, in the order of their keys, as they are kept."""
         return self.open.stored(group, embedder).at(allowed.positions())
 
-    def check(self) -> list[str]:
-        """What is wrong with the store, in words; nothing if all is well. Reads everything."""
-        return problems(self)
+    def check(self, *, deep: bool = False) -> list[str]:
+        """What is wrong with the store, in words; nothing if all is well.
+
+        Indexes, vectors and the structure of the database are read; `deep` also every row, whose digest is compared.
+        """
+        return problems(self, deep=deep)
 
     # Inside.
 

@@ -112,23 +112,23 @@ class MappedFile:
     body: npt.NDArray[np.uint8]
 
 
-def open_checked(path: Path, magic: bytes, size: Callable[[dict[str, Any]], int], checked: bool) -> MappedFile:
-    """Map a segment into memory; `size` gives the bytes that its header promises, `checked` compares the checksum."""
+def open_checked(path: Path, magic: bytes, size: Callable[[dict[str, Any]], int]) -> MappedFile:
+    """Map a segment into memory, and compare its checksum; `size` gives the bytes that its header promises."""
     data = np.asarray(np.memmap(path, dtype=np.uint8, mode="r")) if path.stat().st_size else np.zeros(0, np.uint8)
     header, start = _header(path, data, magic)
+    if blake2b(data[:-HASH_BYTES].data, digest_size=HASH_BYTES).digest() != data[-HASH_BYTES:].tobytes():
+        raise _damaged(path, "its checksum differs")
     hashes_end = start + header["count"] * HASH_BYTES
     body = hashes_end + -hashes_end % _ALIGNED
     end = body + size(header)
     if len(data) != end + HASH_BYTES:
         raise _damaged(path, f"it has {len(data)} bytes, {end + HASH_BYTES} were written")
-    if checked and blake2b(data[:end].data, digest_size=HASH_BYTES).digest() != data[end:].tobytes():
-        raise _damaged(path, "its checksum differs")
     return MappedFile(header, Hashes(data[start:hashes_end]), data[body:end])
 
 
-def open_segment(path: Path, *, checked: bool = False) -> VectorSegment:
-    """A segment, mapped into memory."""
-    mapped = open_checked(path, MAGIC, lambda header: header["count"] * header["dimension"] * 4, checked)
+def open_segment(path: Path) -> VectorSegment:
+    """A segment, mapped into memory; all of it is read and compared with its checksum."""
+    mapped = open_checked(path, MAGIC, lambda header: header["count"] * header["dimension"] * 4)
     count, dimension = mapped.header["count"], mapped.header["dimension"]
     return VectorSegment(mapped.header["embedder"], mapped.hashes, mapped.body.view("<f4").reshape(count, dimension))
 
@@ -146,13 +146,13 @@ def _header(path: Path, data: npt.NDArray[np.uint8], magic: bytes) -> tuple[dict
     end = 12 + int.from_bytes(data[8:12].tobytes(), "little")
     try:
         header: dict[str, Any] = json.loads(data[12:end].tobytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _damaged(path, "its header cannot be read") from error
     return header, end + -end % _ALIGNED
 
 
 def _damaged(path: Path, why: str) -> StoreCorrupt:
     return StoreCorrupt(
-        f"The vector segment {path} is damaged: {why}. Write writer.repair(), or spolia index FOLDER --store PATH: "
-        "what it held is embedded again."
+        f"The vector segment {path} is damaged: {why}. Write spolia repair --store STORE, or "
+        "writer.repair(): what it held is embedded again."
     )

@@ -236,6 +236,13 @@ class ExternalIndexes:
                 if said := disagreement(index, np.array(sorted(there), dtype=np.int64)):
                     yield f"group {manifest.group!r}, {type(settings).__name__}: {said}"
 
+    def distrusted(self) -> list[str]:
+        """Have the next writer compare all keys where a database does not hold what it should; in words."""
+        said = list(self.problems())
+        for manifest, how, _ in self.kept if said else ():
+            self._unsure(manifest, how).touch()
+        return said
+
     def _unsure(self, manifest: Manifest, how: GroupEmbedding) -> Path:
         """The file that says that a database may hold what is not published."""
         (self.folder / DATABASES).mkdir(exist_ok=True)

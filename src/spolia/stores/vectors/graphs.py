@@ -190,6 +190,7 @@ def _finish(path: Path, coding: Quantization, count: int, segment: bytes) -> Non
             "graph": size,
             "crc32": crc32(_mapped(path).data),
         }
+        footer["footer"] = crc32(json.dumps(footer).encode())
         written = json.dumps(footer).encode()
         file.write(written + len(written).to_bytes(4, "little") + MAGIC)
 
@@ -215,8 +216,11 @@ def _footer(path: Path, data: npt.NDArray[np.uint8]) -> tuple[dict[str, Any], in
     try:
         footer: dict[str, Any] = json.loads(data[max(begin, 0) : end].tobytes())
         whole = {"segment", "metric", "scale", "count", "graph", "crc32"} <= footer.keys()
-    except (ValueError, AttributeError) as error:
+        said = footer.pop("footer", None)  # which those of earlier versions do not have
+    except (ValueError, AttributeError, RecursionError) as error:
         raise _damaged(path, "its footer cannot be read") from error
+    if said not in (None, crc32(json.dumps(footer).encode())):
+        raise _damaged(path, "the checksum of its footer differs")
     if not whole or not 0 < footer["graph"] < begin:
         raise _damaged(path, "its sizes do not fit")
     return footer, begin
@@ -237,8 +241,8 @@ def _usearch() -> Any:
 
 def _damaged(path: Path, why: str) -> StoreCorrupt:
     return StoreCorrupt(
-        f"The graph {path} is damaged: {why}. Searches go on without it, slower. Write writer.repair(), or "
-        "spolia index FOLDER --store PATH: it is built again."
+        f"The graph {path} is damaged: {why}. Searches go on without it, slower. Write "
+        "spolia repair --store STORE: it is built again."
     )
 
 
@@ -287,15 +291,16 @@ def _damage(path: Path, segment: Path) -> str:
     return ""
 
 
-def damaged_graphs(store: Path) -> list[str]:
+def damaged_graphs(store: Path) -> dict[Path, str]:
     """What is wrong with the graphs that there are, in words. All of them are read; none is needed."""
     if not available():
-        return []
+        return {}
     segments = {
         path: store / VECTORS / path.parent.name / f"{path.name.partition('.')[0]}.seg"
         for path in sorted((store / GRAPHS).glob(f"*/*{SUFFIX}"))
     }
-    return [said for path, segment in segments.items() if segment.exists() and (said := _damage(path, segment))]
+    found = {path: _damage(path, segment) for path, segment in segments.items() if segment.exists()}
+    return {path: said for path, said in found.items() if said}
 
 
 def sweep_graphs(store: Path, segments: Iterable[tuple[str, int]]) -> None:

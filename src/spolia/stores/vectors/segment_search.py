@@ -289,8 +289,8 @@ def _located(snapshot: Snapshot, group: str, embedder: str) -> tuple[Keys, Rows,
             snapshot.open.places[key] = places
             return found
     raise StoreCorrupt(
-        f"The vector segment {missing.filename} is not there. Write writer.repair(), or "
-        "spolia index FOLDER --store PATH: what it held is embedded again."
+        f"The vector segment {missing.filename} is not there. Write spolia repair --store STORE, or "
+        "writer.repair(): what it held is embedded again."
     ) from missing
 
 

@@ -81,11 +81,11 @@ SPARSE = 0
 """Stands where the dimension of dense vectors does."""
 
 
-def open_any(path: Path, *, checked: bool = False) -> AnySegment:
+def open_any(path: Path) -> AnySegment:
     """A segment, mapped into memory; see `open_segment`."""
     with path.open("rb") as file:
         is_sparse = file.read(len(sparse.MAGIC)) == sparse.MAGIC
-    return open_sparse(path, checked=checked) if is_sparse else open_segment(path, checked=checked)
+    return open_sparse(path) if is_sparse else open_segment(path)
 
 
 def write_any(path: Path, embedder: str, hashes: Sequence[bytes], parts: Sequence[AnyRows]) -> int:

@@ -122,9 +122,9 @@ def _sizes(header: dict[str, Any]) -> list[int]:
     return [8 * (count + 1), 4 * entries, 4 * entries, _padded(terms), 8 * (terms + 1), 4 * entries, 4 * entries]
 
 
-def open_sparse(path: Path, *, checked: bool = False) -> SparseSegment:
-    """A segment of sparse vectors, mapped into memory."""
-    mapped = open_checked(path, MAGIC, lambda header: sum(_sizes(header)), checked)
+def open_sparse(path: Path) -> SparseSegment:
+    """A segment of sparse vectors, mapped into memory; all of it is read and compared with its checksum."""
+    mapped = open_checked(path, MAGIC, lambda header: sum(_sizes(header)))
     ends = np.cumsum(_sizes(mapped.header))[:-1]
     offsets, terms, weights, known, begins, by_term, their = np.split(mapped.body, ends)
     entries = offsets.view("<i8"), terms.view("<i4"), weights.view("<f4")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,10 +27,9 @@ from spolia.stores.backends.postgres.session import (
     leased,
     lock_number,
 )
-from spolia.stores.backends.rows import StoreVersion
-from spolia.stores.backends.sqlite.connection import is_earlier, migrate
+from spolia.stores.backends.sqlite.connection import begin, is_earlier, migrate
 from spolia.stores.files import fail_point, size_of, translated
-from spolia.stores.integrity import rows_problems
+from spolia.stores.integrity import deep_problems, rows_problems
 from spolia.stores.lexical.index_replica import followed, forget_damaged
 
 if TYPE_CHECKING:
@@ -189,6 +188,10 @@ class PostgresBackend(Backend):
     def repair(self, connection: Connection) -> list[str]:
         return forget_damaged(self.folder)
 
+    def row_problems(self, share: int = 0) -> list[str]:
+        with closing(self.reading()) as session:
+            return list(deep_problems(session, "the database", share))
+
     def problems(self, connection: Connection) -> Iterator[str]:
         assert isinstance(connection, PostgresSession)
         yield from rows_problems(connection, "the database")
@@ -236,9 +239,7 @@ def _fill(session: PostgresSession, address: Address) -> None:
     session.ask(dialect.SET_PATH, {"schema": address.schema})
     for statement in dialect.TABLES:
         session.ask(statement)
-    session.execute(sql.NEW_STORE, (os.urandom(16).hex(),))
-    session.execute(sql.PUBLISH, (0, "{}", ""))
-    session.execute(sql.ADD_PUBLICATION, StoreVersion.after(-1))
+    begin(session)
 
 
 def _extend(session: PostgresSession, address: Address) -> None:

@@ -15,8 +15,9 @@ from urllib.parse import quote
 from spolia.errors import NotAStore, StoreBusy, StoreCorrupt, StoreError, StoreTooNew
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Connection
-from spolia.stores.backends.rows import StoreVersion, reader_versions
+from spolia.stores.backends.rows import StoreVersion, guarded, in_batches, reader_versions, row_digest
 from spolia.stores.files import DATABASE, PINS, fail_point, fsync_file, fsync_folder
+from spolia.stores.integrity import store_digest
 
 WAIT_S = 10.0
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -158,7 +159,7 @@ def _from_5(connection: Connection) -> None:
     for statement in sql.FROM_5:
         connection.execute(statement)
     for generation, _ in connection.execute(sql.GENERATIONS).fetchall():
-        connection.execute(sql.ADD_PUBLICATION, StoreVersion.after(generation - 1))
+        connection.execute(sql.ADD_PUBLICATION_5, StoreVersion.after(generation - 1))
     for (written,) in connection.execute(sql.MANIFESTS).fetchall():
         manifest = json.loads(written)
         if manifest["definition"] and manifest["reader"]:  # one that was written by hand says what it wants there
@@ -166,10 +167,24 @@ def _from_5(connection: Connection) -> None:
                 start = json.dumps({"reader": name}, ensure_ascii=False, separators=(",", ":"))[:-1]
                 connection.execute(sql.NAME_READER, (reader, start, start))
             text = json.dumps(manifest | {"reader": ""}, ensure_ascii=False, sort_keys=True)
-            connection.execute(sql.DEFINE, {"grp": manifest["group"], "manifest": text})
+            connection.execute(sql.SET_MANIFEST, (text, manifest["group"]))
 
 
-STEPS: Mapping[int, Callable[[Connection], None]] = {5: _from_5}
+def _from_6(connection: Connection) -> None:
+    """Every row gets a digest, of what it is."""
+    for statement in sql.FROM_6:
+        connection.execute(statement)
+    for table, (names, _) in sql.GUARDED.items():
+        width = names.count(",") + 1
+        for some in in_batches(connection.each(sql.ROWS[table]), _AT_ONCE):
+            rows = [(row_digest(row[width:-1]), *row[:width]) for row in some]
+            connection.executemany(sql.GUARD[table], rows)
+    (uuid,) = connection.execute(sql.UUID).fetchone()
+    connection.execute(sql.SET_UUID, (uuid, store_digest(connection, uuid)))
+
+
+_AT_ONCE = 1_000
+STEPS: Mapping[int, Callable[[Connection], None]] = {5: _from_5, 6: _from_6}
 """By the schema that each starts from."""
 
 
@@ -229,9 +244,8 @@ def problem_with(store: Path, doing: str, error: Exception) -> StoreError:
         return StoreError(f"{what}: two nodes have one id ({text}). Give every node of a corpus an id of its own.")
     if code & 0xFF in _DAMAGED or isinstance(error, (ValueError, OSError)):
         return StoreCorrupt(
-            f"{what}: {text}. To see what is damaged write Corpus({str(store)!r}).snapshot().check(); "
-            "what is derived is built again by: spolia index FOLDER --store PATH; a damaged corpus.db has to come "
-            "from a backup."
+            f"{what}: {text}. To see what is damaged write: spolia doctor --deep --store {store}; to mend "
+            f"what can be mended: spolia repair --store {store}; the rest has to come from a backup."
         )
     return StoreError(f"{what}: {text}. What was published before is whole.")
 
@@ -293,22 +307,33 @@ def _sweep(path: Path) -> None:
 
 def _fill(folder: Path) -> None:
     (folder / PINS / "0").touch(mode=0o644)
-    connection = sqlite3.connect(folder / DATABASE, isolation_level=None)
+    connection = sqlite3.connect(folder / DATABASE, isolation_level=None, factory=SqliteSession)
     try:
-        connection.execute(sql.WRITE_AHEAD)
-        connection.execute(sql.BEGIN)
-        fail_point("create.write")
-        for statement in sql.SCHEMA:
-            connection.execute(statement)
-        connection.execute(sql.NEW_STORE, (os.urandom(16).hex(),))
-        connection.execute(sql.PUBLISH, (0, "{}", ""))
-        connection.execute(sql.ADD_PUBLICATION, StoreVersion.after(-1))
+        make_tables(connection)
+        begin(connection)
         connection.execute(sql.COMMIT)
     finally:
         connection.close()
     fail_point("create.fsync")
     fsync_file(folder / DATABASE)
     fsync_folder(folder)
+
+
+def make_tables(connection: Connection) -> None:
+    """The empty tables of a store, in a transaction that is still open."""
+    connection.execute(sql.WRITE_AHEAD)
+    connection.execute(sql.BEGIN)
+    fail_point("create.write")
+    for statement in sql.SCHEMA:
+        connection.execute(statement)
+
+
+def begin(connection: Connection) -> None:
+    """The first rows of a store."""
+    uuid = os.urandom(16).hex()
+    connection.execute(sql.NEW_STORE, (uuid, store_digest(connection, uuid)))
+    connection.execute(sql.PUBLISH, guarded(0, "{}", ""))
+    connection.execute(sql.ADD_PUBLICATION, guarded(*StoreVersion.after(-1)))
 
 
 def _name(folder: Path, path: Path) -> None:

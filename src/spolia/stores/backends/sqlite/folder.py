@@ -26,6 +26,7 @@ from spolia.stores.backends.sqlite.connection import (
     problem_with,
     translated,
 )
+from spolia.stores.backends.sqlite.salvage import salvaged
 from spolia.stores.files import (
     DATABASE,
     GRAPHS_LOCK,
@@ -43,7 +44,7 @@ from spolia.stores.files import (
     shortened,
     size_of,
 )
-from spolia.stores.integrity import backend_problems, damaged_segments
+from spolia.stores.integrity import backend_problems, damaged_segments, deep_problems
 from spolia.stores.manifest import read
 
 if TYPE_CHECKING:
@@ -254,12 +255,31 @@ class FolderBackend:
         return _sweep_segments(self.folder, connection)
 
     def repair(self, connection: Connection) -> list[str]:
-        segments = damaged_segments(self.folder, connection)
-        if not segments:
-            return []
-        said = forget(self.folder, connection, segments)
-        adopt(connection, [path for path in segments if path.exists()])
+        said = self._mended_beside(connection)
+        if segments := damaged_segments(self.folder, connection):
+            said += forget(self.folder, connection, segments)
+            adopt(connection, [path for path in segments if path.exists()])
         return said
+
+    def _mended_beside(self, connection: Connection) -> list[str]:
+        """Have graphs and vector databases that are damaged made again; in words."""
+        if not (manifests := self._embedded(connection)):
+            return []
+        from spolia.stores.vectors.external_index import ExternalIndexes
+        from spolia.stores.vectors.graphs import damaged_graphs
+
+        graphs = damaged_graphs(self.folder)
+        for path in graphs:
+            path.unlink()
+        return [*graphs.values(), *ExternalIndexes(self.folder, connection, manifests).distrusted()]
+
+    def salvage(self, timeout_s: float) -> list[str]:
+        with closing(WriterLock(self.folder, timeout_s)), translated(self.folder, "repaired"):
+            return salvaged(self.folder)
+
+    def row_problems(self, share: int = 0) -> list[str]:
+        with translated(self.folder, "read"), closing(self.reading()) as connection:
+            return list(deep_problems(connection, DATABASE, share))
 
     def problems(self, connection: Connection) -> Iterator[str]:
         yield from backend_problems(connection)
@@ -267,14 +287,18 @@ class FolderBackend:
         yield from self._problems_beside(connection)
 
     def _problems_beside(self, connection: Connection) -> Iterator[str]:
-        manifests = {found.group: found for found in map(read, (row[0] for row in connection.execute(sql.MANIFESTS)))}
-        if not any(manifest.embeddings for manifest in manifests.values()):
+        if not (manifests := self._embedded(connection)):
             return
         from spolia.stores.vectors.external_index import ExternalIndexes
         from spolia.stores.vectors.graphs import damaged_graphs
 
-        yield from damaged_graphs(self.folder)
+        yield from damaged_graphs(self.folder).values()
         yield from ExternalIndexes(self.folder, connection, manifests).problems()
+
+    def _embedded(self, connection: Connection) -> Manifests:
+        """The groups that have vectors."""
+        found = [read(text) for (text,) in connection.execute(sql.MANIFESTS)]
+        return {manifest.group: manifest for manifest in found if manifest.embeddings}
 
     def bytes(self, connection: Connection) -> int:
         return size_of(self.folder)
@@ -350,7 +374,7 @@ def _register(connection: Connection, path: Path) -> bool:
     """Whether the segment holds a vector that the database lacks; it is registered then."""
     from spolia.stores.vectors.segments import content_of, dimension_of, open_any
 
-    segment, number = open_any(path, checked=True), int(path.stem)
+    segment, number = open_any(path), int(path.stem)
     count, dimension = len(segment.hashes), dimension_of(content_of(segment))
     fail_point("adopt.write")
     connection.execute(sql.ADD_SEGMENT, (segment.embedder, number, dimension, count, path.stat().st_size))

@@ -1,0 +1,201 @@
+"""One byte of a store is changed: whether answers change, whether `doctor --deep` sees it, whether `repair` mends it.
+
+    python benchmarks/flips.py [--flips 1000] [--seed 17] [--out FILE]
+
+The store is made of a folder of small texts: a group of windows with vectors, one of sentences with words, one with a
+graph, metadata to filter by, files that only some may read. Each flip changes one byte, drawn evenly from all files of
+the store, to another value; a process of its own then asks the same questions as before (words, vectors,
+a graph, a filter, two askers, every document and node), looks for damage, repairs the store, and asks again.
+`unseen`: other answers, and no damage found. What answers with an error or with other results counts as `other`.
+`unmended`: damage that is found, and is still there, or gives other answers, after a repair.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import sys
+import tempfile
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import results
+
+from spolia import Corpus, sync
+from spolia.cli.commands.doctor import store_findings
+from spolia.filters import Between
+from spolia.indexing.sync.groups import main_definition
+from spolia.indexing.sync.repair import repair
+from spolia.stores.corpus import NodeGroup
+from spolia.stores.definition import Definition, Embedding, Whole
+from spolia.stores.indexes import HNSW
+from spolia.stores.open_store import forget
+from spolia.stores.vectors import external_index, segment_search, sparse
+from spolia.testing.hash_embedder import HashingEmbedder
+
+SECONDS = 60
+EMBEDDER = HashingEmbedder(8)
+LOADED = (external_index, segment_search, sparse)
+"""What every process would import by itself."""
+WORDS = "stone tide salt bridge temple wall river mill bell tower glass iron wool bread ship harbour road clay lamp"
+QUESTIONS = ("Which stone holds the bridge?", "tide and salt", "Who built the mill by the river?", "lamp of glass")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--flips", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=17)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="spolia-", dir=memory) as name:
+        folder = Path(name)
+        before = apart(lambda: made(folder))["answers"]
+        files = sorted(path for path in (folder / "whole.spolia").rglob("*") if path.is_file() and path.stat().st_size)
+        drawn, rows = random.Random(options.seed), []
+        for number in range(options.flips):
+            (path,) = drawn.choices(files, [path.stat().st_size for path in files])
+            place, change = drawn.randrange(path.stat().st_size), drawn.randrange(1, 256)
+            inside = path.relative_to(folder / "whole.spolia")
+            row = apart(lambda: tried(folder, inside, place, change, before))  # noqa: B023
+            rows.append({"flip": number, "file": str(inside), "place": place, "change": change, **row})
+            if row.get("wrong"):
+                print(json.dumps(rows[-1])[:600], flush=True)
+        results.publish("flips", found(rows), options.out)
+
+
+def found(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    wrong = [row for row in rows if row.get("wrong")]
+    return {
+        "flips": len(rows),
+        "bytes": dict(Counter(Path(row["file"]).suffix or row["file"] for row in rows)),
+        "other": sum(bool(row.get("other")) for row in rows),
+        "seen": sum(bool(row.get("seen")) for row in rows),
+        "unseen": sum("unseen" in row.get("wrong", ()) for row in rows),
+        "unmended": sum("unmended" in row.get("wrong", ()) for row in rows),
+        "without_remedy": sum(bool(row.get("without_remedy")) for row in rows),
+        "died": sum("died" in row.get("wrong", ()) for row in rows),
+        "what": wrong[:20],
+    }
+
+
+def apart(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What a forked process finds; it is killed after a while."""
+    reading, writing = os.pipe()
+    if (pid := os.fork()) == 0:
+        os.close(reading)
+        signal.alarm(SECONDS)
+        try:
+            said = work()
+        except BaseException:
+            said = {"wrong": ["died"], "error": traceback.format_exc()[-1500:]}
+        with os.fdopen(writing, "w") as pipe:
+            json.dump(said, pipe)
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        text = pipe.read()
+    _, status = os.waitpid(pid, 0)
+    found: dict[str, Any] = json.loads(text) if text else {"wrong": ["died"], "error": f"status {status}"}
+    return found
+
+
+def made(folder: Path) -> dict[str, Any]:
+    notes, drawn, words = folder / "notes", random.Random(3), WORDS.split()
+    for number in range(24):
+        lines = [" ".join(drawn.choices(words, k=12)).capitalize() + "." for _ in range(6)]
+        path = notes / ("secret" if number % 8 == 0 else "open") / f"{number}.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"# Note {number}\n\n" + "\n\n".join(lines))
+    corpus = Corpus(folder / "whole.spolia")
+    _, *groups = groups_of(corpus)
+    access = lambda uri: ("ann",) if uri.startswith("secret/") else ()  # noqa: E731
+    sync(notes, corpus, embedder=EMBEDDER, groups=[corpus.group("sentence"), *groups], access=access)
+    found = answers(corpus)
+    forget(corpus.backend)
+    gc.collect()
+    with closing(sqlite3.connect(folder / "whole.spolia" / "corpus.db")) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return {"answers": found}
+
+
+def groups_of(corpus: Corpus) -> list[NodeGroup]:
+    """Those whose embedder the store cannot make by itself."""
+    near = Definition(Whole(), parent="sentence", embeddings=(Embedding(EMBEDDER, HNSW(above=10, connectivity=4)),))
+    return [corpus.group("chunk", main_definition(None, EMBEDDER, None)), corpus.group("near", near)]
+
+
+def answers(corpus: Corpus) -> list[Any]:
+    """What is found, with texts, places and scores."""
+    snapshot, found = corpus.latest(), list[Any]()
+    small = Between("file_size", at_most=450)
+    for who in (frozenset(), frozenset({"ann"})):
+        found.append([repr(document) for document in snapshot.documents(who)])
+        for group in ("chunk", "sentence", "near"):
+            found.append([repr(node) for node in snapshot.all_nodes(group, who)])
+        for question in QUESTIONS:
+            vectors = EMBEDDER.embed([question], kind="query")
+            hits = [
+                snapshot.search("chunk", question, 5, who),
+                snapshot.search("sentence", question, 5, who, small),
+                snapshot.nearest_batch("chunk", EMBEDDER.name, vectors, 5, who)[0],
+                snapshot.nearest_batch("near", EMBEDDER.name, vectors, 5, who)[0],
+            ]
+            found += [[repr((hit.node, hit.score)) for hit in snapshot.hits(some, who)] for some in hits]
+    return found
+
+
+def tried(folder: Path, inside: Path, place: int, change: int, before: list[Any]) -> dict[str, Any]:
+    sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    os.dup2(sys.stderr.fileno(), 2)  # tantivy says in its own way that it panics
+    there = folder / "damaged.spolia"
+    shutil.rmtree(there, ignore_errors=True)
+    shutil.copytree(folder / "whole.spolia", there)
+    content = bytearray((there / inside).read_bytes())
+    content[place] ^= change
+    (there / inside).write_bytes(content)
+    corpus = Corpus(there)
+    other, seen = differs(corpus, before), damage(corpus)
+    row: dict[str, Any] = {"other": other, "seen": seen[:3], "wrong": []}
+    if other and not seen:
+        row["wrong"].append("unseen")
+    if seen:
+        try:
+            report = repair(corpus, groups=groups_of(corpus))
+            row |= {"repaired": list(report.repaired)[:3], "left": list(report.left)[:3]}
+        except Exception as error:
+            row["left"] = [f"{type(error).__name__}: {error}"]
+        row["without_remedy"] = any("restored from a backup" in said for said in row["left"])
+        forget(corpus.backend)
+        if not row["without_remedy"] and (row["left"] or damage(corpus) or differs(corpus, before)):
+            row["wrong"].append("unmended")
+            row["after"] = [damage(corpus)[:3], differs(corpus, before)]
+    return row
+
+
+def differs(corpus: Corpus, before: list[Any]) -> str:
+    """How answers differ from those of the whole store, in words; empty if they do not."""
+    try:
+        now = answers(corpus)
+    except BaseException as error:
+        return f"{type(error).__name__}: {error}"[:300]
+    return "" if now == before else "other answers"
+
+
+def damage(corpus: Corpus) -> list[str]:
+    """What `spolia doctor --deep` says."""
+    return [one.text for one in store_findings(corpus.path, deep=True) if one.state == "broken"]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""Writing a damaged `corpus.db` anew from the rows that can be read in it."""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+from spolia.errors import StoreCorrupt
+from spolia.stores.backends import sql
+from spolia.stores.backends.rows import NOT_YET, row_digest
+from spolia.stores.backends.sqlite.connection import SqliteSession, begin, make_tables
+from spolia.stores.files import DATABASE, fsync_file, fsync_folder
+from spolia.stores.integrity import legible, store_digest
+
+
+def salvaged(store: Path) -> list[str]:
+    """Write the database anew if its structure is damaged; what was, in words.
+
+    Rows that are not as they were written are copied too: `spolia.stores.row_repair` mends them. Vectors are not: their
+    segments say what they hold, and the next writer takes them over. If a node is lost, nothing tells of which
+    document it was, so all groups are made again.
+    """
+    path, fresh = store / DATABASE, store / f"{DATABASE}.new"
+    with closing(_opened(path)) as found:
+        if not (said := _structure(found)):
+            return []
+    with closing(_opened(_with_tables(path))) as damaged:
+        fresh.unlink(missing_ok=True)
+        with closing(sqlite3.connect(fresh, isolation_level=None, factory=SqliteSession)) as whole:
+            make_tables(whole)
+            _copy(damaged, whole)
+            whole.execute(sql.COMMIT)
+    fsync_file(fresh)
+    for end in ("-wal", "-shm"):  # else they would be taken for those of the new one
+        Path(f"{path}{end}").unlink(missing_ok=True)
+    os.rename(fresh, path)
+    fsync_folder(store)
+    Path(f"{path}.old").unlink(missing_ok=True)
+    return [f"{path} was damaged ({said}); it was written anew from the rows that could be read."]
+
+
+def _opened(path: Path) -> SqliteSession:
+    found = sqlite3.connect(path, isolation_level=None, factory=SqliteSession)
+    found.text_factory = legible
+    return found
+
+
+def _with_tables(path: Path) -> Path:
+    """The database, or a copy in which the definitions of the tables are what they should be, without which nothing can
+    be read: they stand in it as they were written, each of them whole.
+    """
+    content = bytearray(path.read_bytes())
+    before = bytes(content)
+    for statement in (text.encode() for text in sql.SCHEMA if text.startswith("CREATE")):
+        half = len(statement) // 2
+        if statement not in content:
+            at = max(content.find(statement[:half]), content.find(statement[half:]) - half)
+            if at >= 0:
+                content[at : at + len(statement)] = statement
+    content[60:64] = sql.SCHEMA_VERSION.to_bytes(4, "big")
+    content[68:72] = sql.APPLICATION_ID.to_bytes(4, "big")
+    if content == before:
+        return path
+    copy = Path(f"{path}.old")
+    copy.write_bytes(content)
+    return copy
+
+
+def _structure(damaged: SqliteSession) -> str:
+    try:
+        found = [said for (said,) in damaged.execute(sql.INTEGRITY) if said != "ok"]
+        ((uuid, digest),) = damaged.execute(sql.STORE).fetchall()
+        header = [damaged.execute(asked).fetchone()[0] for asked in (sql.APPLICATION, sql.VERSION)]
+        if header != [sql.APPLICATION_ID, sql.SCHEMA_VERSION]:
+            return "its header says what it is not"
+        return found[0] if found else "" if digest == store_digest(damaged, uuid) else "its tables, or its id, changed"
+    except (sqlite3.Error, ValueError) as error:
+        return str(error)
+
+
+def _copy(damaged: SqliteSession, whole: SqliteSession) -> None:
+    begin(whole)
+    for table in ("generations", "publications"):
+        whole.execute(sql.EMPTY.format(table=table))
+    is_short = False
+    for table in sql.GUARDED_AND_LISTS:
+        errors: list[str] = []
+        for row in _rows(damaged, table, errors):
+            if table == "nodes" and row_digest(row[1:-2]) != row[-1]:
+                is_short = True  # what it was of may be what is damaged
+            whole.execute(sql.COPY.format(table=table, places=sql.places(row)), row)
+        if table == "publications" and errors and whole.execute(sql.LAST_PUBLISHED).fetchone()[0] is None:
+            raise StoreCorrupt(
+                f"corpus.db cannot be read at all ({errors[0]}), and has to be restored from a backup. Or move it away "
+                "and index the folder again: its vectors are taken over."
+            )
+        is_short = is_short or (table == "nodes" and (bool(errors) or _is_short(damaged, whole)))
+    for table in ("nodes", "sources", "documents"):
+        for statement in sql.ALIVE_ONLY:
+            whole.execute(statement.format(table=table))
+    with suppress(sqlite3.Error, ValueError):
+        ((uuid, _),) = damaged.execute(sql.STORE).fetchall()
+        whole.execute(sql.SET_UUID, (uuid, store_digest(whole, uuid)))
+    for statement in sql.LAST_GENERATION:
+        whole.execute(statement)
+    if is_short:
+        whole.execute(sql.EMPTY.format(table="nodes"))
+        for (group,) in whole.execute(sql.GROUPS).fetchall():
+            said = {"grp": group, "error": NOT_YET, "digest": row_digest((group, NOT_YET))}
+            whole.execute(sql.EXPECT, said)
+
+
+def _rows(damaged: SqliteSession, table: str, errors: list[str]) -> Iterator[Any]:
+    """The rows that can be read; of those with a key also what stands behind a page that cannot be."""
+    has_keys, key, step = table not in sql.WITHOUT_KEYS, -1, 1
+    while step < sql.ALIVE:
+        try:
+            statement = sql.ROWS_AFTER if has_keys else sql.EVERY_ROW
+            for found, *row in damaged.execute(statement.format(table=table), (key,) if has_keys else ()):
+                yield tuple(row)
+                key, step = (found, 1) if has_keys else (key, step)
+            return
+        except sqlite3.Error as error:
+            errors.append(str(error))
+            key, step = key + step, 2 * step if has_keys else sql.ALIVE
+
+
+def _is_short(damaged: SqliteSession, whole: sqlite3.Connection) -> bool:
+    """Whether an index of the damaged one names more nodes than were found."""
+    (count,) = whole.execute(sql.COUNT_ROWS.format(table="nodes")).fetchone()
+    try:
+        return any(damaged.execute(asked).fetchone()[0] > count for asked in sql.COUNTS_BY_INDEX)
+    except sqlite3.Error:
+        return True

@@ -1,0 +1,242 @@
+"""Rows that are not as they were written are found, and mended from the store or from its folder."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spolia import Corpus, add_texts, sync
+from spolia.errors import StoreCorrupt
+from spolia.indexing.sync import sync as syncing
+from spolia.indexing.sync.repair import repair
+from spolia.stores.backends import sql
+from spolia.stores.backends.rows import row_digest
+from spolia.stores.corpus import POSTGRES
+from spolia.stores.definition import Definition, Embedding, Whole
+from spolia.stores.integrity import damaged_rows
+from spolia.stores.portable.store_export import export_store
+from spolia.testing.hash_embedder import HashingEmbedder
+
+EMBEDDER = HashingEmbedder(8)
+ANN = frozenset({"ann"})
+DAMAGE = {
+    "manifests": "UPDATE manifests SET manifest = replace(manifest, 'chunk', 'chunc') WHERE grp = 'chunk'",
+    "generations": "UPDATE generations SET fields = '['",
+    "publications": "UPDATE publications SET id = 'another'",
+    "documents": "UPDATE documents SET text = replace(text, 'stones', 'scones')",
+    "audience": "UPDATE documents SET audience = 0 WHERE audience <> 0",
+    "sources": "UPDATE sources SET size = 77, content_hash = 'f00d' WHERE uri = 'stones.txt'",
+    "cursors": "UPDATE cursors SET cursor = cursor || 'x'",
+    "nodes": "UPDATE nodes SET text = replace(text, 'stones', 'scones')",
+    "places": "UPDATE nodes SET start = start + 1 WHERE start IS NOT NULL",
+    "audiences": "UPDATE audiences SET readers = '[\"everybody\"]'",
+    "store": "UPDATE store SET uuid = 'another'",
+}
+"""What a bad disk may do to a table."""
+MENDED = DAMAGE.keys() - {"audience", "audiences"}
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    for name, text in {
+        "stones.txt": "Spolia are stones that builders take from older buildings.\n\nSalt is dug in mines.",
+        "tides.md": "# Tides\n\nThe moon causes the tides.",
+        "secret/treasure.txt": "Only ann may read about the treasure.",
+    }.items():
+        (tmp_path / "notes" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "notes" / name).write_text(text)
+    return tmp_path / "notes"
+
+
+def readers(uri: str) -> tuple[str, ...]:
+    return ("ann",) if uri.startswith("secret/") else ()
+
+
+@pytest.fixture
+def corpus(notes: Path, address: str) -> Corpus:
+    found = Corpus(address)
+    near = Definition(Whole(), parent="sentence", embeddings=(Embedding(EMBEDDER),))
+    sync(notes, found, groups=[found.group("sentence"), found.group("near", near)], access=readers)
+    return found
+
+
+def mended(corpus: Corpus) -> Any:
+    near = Definition(Whole(), parent="sentence", embeddings=(Embedding(EMBEDDER),))
+    return repair(corpus, groups=[corpus.group("near", near)])
+
+
+def changed(corpus: Corpus, statement: str) -> None:
+    """A statement past all that guards a store."""
+    if corpus.path.startswith(POSTGRES):
+        from spolia.stores.backends.postgres.session import PostgresSession
+
+        with closing(corpus.backend.writing(1)) as session:
+            assert isinstance(session.connection, PostgresSession)
+            session.connection.ask(statement.replace("%", "%%"))
+        return
+    with closing(sqlite3.connect(Path(corpus.path) / "corpus.db")) as connection:
+        connection.execute(statement)
+        connection.commit()
+
+
+def answers(corpus: Corpus) -> list[Any]:
+    snapshot = corpus.latest()
+    (vector,) = EMBEDDER.embed(["What do builders take?"], kind="query")
+    found: list[Any] = []
+    for who in (frozenset[str](), ANN):
+        found += [list(map(repr, snapshot.documents(who)))]
+        found += [list(map(repr, snapshot.all_nodes(group, who))) for group in ("chunk", "sentence", "near")]
+        for hits in (
+            snapshot.search("chunk", "stones treasure tides", 9, who),
+            snapshot.nearest("near", EMBEDDER.name, vector, 9, who),
+        ):
+            found.append(list(map(repr, snapshot.hits(hits, who))))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DAMAGE)
+@pytest.mark.parametrize("address", ["folder", "postgres"], indirect=True)
+def test_a_row_that_changed_is_found_by_looking_at_all_rows_and_mended(corpus: Corpus, name: str) -> None:
+    before = answers(corpus)
+    assert corpus.latest().check(deep=True) == []
+    changed(corpus, DAMAGE[name])
+    assert [row for row in corpus.backend.row_problems() if "not as they were written" in row]
+    report = mended(corpus)
+    assert report.repaired
+    if name in MENDED:
+        assert report.left == ()
+        assert answers(corpus) == before
+        assert corpus.latest().check(deep=True) == []
+    else:
+        assert [said for said in report.left if "hidden" in said or "read again" in said]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["audience", "audiences"])
+def test_what_nothing_says_any_more_who_may_read_it_is_shown_to_nobody(corpus: Corpus, notes: Path, name: str) -> None:
+    before = answers(corpus)
+    changed(corpus, DAMAGE[name])
+    mended(corpus)
+    for who in (frozenset[str](), ANN, frozenset({"everybody"})):
+        assert "treasure" not in repr(list(corpus.latest().documents(who)))
+        assert "treasure" not in repr(list(corpus.latest().all_nodes("chunk", who)))
+    near = Definition(Whole(), parent="sentence", embeddings=(Embedding(EMBEDDER),))
+    sync(notes, corpus, groups=[corpus.group("near", near)], access=readers)
+    assert answers(corpus) == before
+    assert corpus.latest().check(deep=True) == []
+
+
+def test_looking_at_structure_only_does_not_see_it_and_at_a_share_of_rows_does(corpus: Corpus) -> None:
+    changed(corpus, DAMAGE["nodes"])
+    assert corpus.latest().check() == []
+    with closing(corpus.backend.reading()) as connection:
+        assert {table for table, _ in damaged_rows(connection, 10_000)} == {"nodes"}
+
+
+def test_an_export_of_damaged_rows_is_refused(corpus: Corpus, tmp_path: Path) -> None:
+    changed(corpus, DAMAGE["nodes"])
+    with pytest.raises(StoreCorrupt, match=r"rows of nodes are not as they were written.* spolia repair --store"):
+        export_store(corpus, tmp_path / "notes.zip")
+    assert not (tmp_path / "notes.zip").exists()
+
+
+def test_a_sync_says_that_a_row_is_damaged(corpus: Corpus, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(syncing, "SHARE", 10_000)
+    monkeypatch.setattr("spolia.stores.integrity.randrange", lambda end: 0)
+    near = Definition(Whole(), parent="sentence", embeddings=(Embedding(EMBEDDER),))
+    assert sync(notes, corpus, groups=[corpus.group("near", near)], access=readers).is_in_step
+    changed(corpus, DAMAGE["documents"])
+    report = sync(notes, corpus, groups=[corpus.group("near", near)], access=readers)
+    assert "rows of documents are not as they were written" in " ".join(report.damaged)
+    assert not report.is_in_step
+
+
+def test_another_reader_list_does_not_hide_that_a_row_is_damaged(corpus: Corpus) -> None:
+    changed(corpus, DAMAGE["nodes"])
+    changed(corpus, DAMAGE["documents"])
+    with corpus.writer() as writer:
+        for document in list(writer.documents()):
+            writer.set_readers(document, ("bob",))
+    problems = " ".join(corpus.backend.row_problems())
+    assert "rows of documents" in problems
+    assert "rows of nodes" in problems
+
+
+@pytest.mark.slow
+def test_a_text_without_a_file_that_was_damaged_goes_and_is_said_to_be_lost(corpus: Corpus) -> None:
+    near = Definition(Whole(), parent="sentence", embeddings=(Embedding(EMBEDDER),))
+    add_texts(corpus, {"faq": "Rome was not built in a day."}, groups=[corpus.group("near", near)], access=readers)
+    changed(corpus, "UPDATE documents SET title = 'x' WHERE text LIKE 'Rome%'")
+    report = mended(corpus)
+    assert [said for said in report.left if "'text:faq' was damaged and could not be read again" in said]
+    assert "Rome" not in repr(answers(corpus))
+
+
+def flipped_pages(corpus: Corpus, page: int) -> None:
+    """A page of the database is full of other bytes."""
+    path = Path(corpus.path) / "corpus.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    content = bytearray(path.read_bytes())
+    content[(page - 1) * 4096 : page * 4096] = bytes(255 for _ in range(4096))
+    path.write_bytes(content)
+
+
+def root_page(corpus: Corpus, name: str) -> int:
+    with closing(sqlite3.connect(Path(corpus.path) / "corpus.db")) as connection:
+        found: int = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (name,)).fetchone()[0]
+        return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "table", ["nodes", "documents", "sources", "nodes_parent", "sqlite_autoindex_nodes_1", "unmade"]
+)
+def test_a_page_that_cannot_be_read_is_mended_from_the_folder(notes: Path, fast_folder: Path, table: str) -> None:
+    corpus = Corpus(str(fast_folder / "a.spolia"))
+    near = Definition(Whole(), parent="sentence", embeddings=(Embedding(EMBEDDER),))
+    shutil.rmtree(notes / "secret")
+    sync(notes, corpus, groups=[corpus.group("sentence"), corpus.group("near", near)])
+    before = answers(corpus)
+    copy = Corpus(str(shutil.copytree(corpus.path, fast_folder / "b.spolia")))
+    flipped_pages(copy, root_page(corpus, table))
+    report = mended(copy)
+    assert "it was written anew from the rows that could be read" in report.repaired[0]
+    assert report.left == ()
+    assert answers(copy) == before
+    assert copy.latest().check(deep=True) == []
+
+
+@pytest.mark.slow
+def test_a_database_of_which_nothing_can_be_read_is_left_as_it_is(corpus: Corpus, fast_folder: Path) -> None:
+    copy = Corpus(str(shutil.copytree(corpus.path, fast_folder / "b.spolia")))
+    flipped_pages(copy, 1)
+    was = (Path(copy.path) / "corpus.db").read_bytes()
+    with pytest.raises(StoreCorrupt, match="restored from a backup"):
+        mended(copy)
+    assert (Path(copy.path) / "corpus.db").read_bytes() == was
+
+
+def test_a_digest_tells_rows_apart_by_each_value() -> None:
+    row = ("id", 1, None, b"\0", "text")
+    others = [
+        ("ie", *row[1:]),
+        ("id", 2, *row[2:]),
+        (*row[:2], 0, *row[3:]),
+        (*row[:3], b"\1", "text"),
+        (*row[:4], "t"),
+    ]
+    assert len({row_digest(one) for one in (row, *others)}) == 6
+
+
+def test_every_table_but_those_of_vectors_is_guarded(corpus: Corpus) -> None:
+    """Vectors stand in segments, which have checksums; a reader list is found by its digest."""
+    with closing(sqlite3.connect(Path(corpus.path) / "corpus.db")) as connection:
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    assert tables - {"sqlite_sequence"} == {*sql.GUARDED, "store", "audiences", "segments", "vectors"}
