@@ -153,7 +153,7 @@ def guarded(*values: Any) -> Row:
     """The values of a row, and their digest.
 
     >>> guarded("chunk", 1)[2].hex()
-    'dad860623112fe9e'
+    'dad829603112fe9e'
     """
     return (*values, row_digest(values))
 
