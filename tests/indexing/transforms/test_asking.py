@@ -339,7 +339,7 @@ def test_a_real_server_is_asked_and_its_failures_have_their_types() -> None:
 
 def test_a_reply_that_was_cut_off_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     notes: list[str] = []
-    monkeypatch.setattr("spolia.models.prompting.role.note", notes.append)
+    monkeypatch.setattr("spolia.models.prompting.role.note", lambda remark, **how: notes.append(remark))
     assert shown(made(Summary, "One two three four.", max_tokens=2)(whole(TEXT))) == [("One two", None)]
     assert notes == ["The reply to spolia:indexing/prompts/summary.txt was cut off at max_tokens=2."]
 
