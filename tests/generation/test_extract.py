@@ -87,6 +87,13 @@ def test_the_quote_stands_in_the_document_at_its_span() -> None:
     assert (citation.marker, citation.node, citation.document, citation.uri) == ("1", "d#27", "d", "d.md")
 
 
+def test_a_reference_in_a_sentence_is_told_apart_from_the_marks_of_the_answer() -> None:
+    text = "The tide is caused by the pull of the moon [2]. Ships wait."
+    answer = Extract(words=20)(found("What causes the tide?", node(text)))
+    assert answer.text == "The tide is caused by the pull of the moon ⟦2⟧. [1]"
+    assert answer.citations[0].quote == "The tide is caused by the pull of the moon [2]."
+
+
 def test_a_date_or_number_is_preferred_where_one_is_asked_for() -> None:
     answer = Extract(words=10, threshold=0)(
         found("When were the harbours built?", node(TIDES + " Harbours were built well."))

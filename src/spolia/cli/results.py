@@ -71,6 +71,7 @@ def answer_data(answer: Answer, boxes: Callable[[Citation], Iterable[Box]] = lam
     return {
         "answer": answer.text,
         "stop_reason": answer.stop_reason,
+        "faults": list(answer.faults),
         "citations": [
             {name: getattr(citation, name) for name in ("marker", "place", "uri", "document", "node", "quote")}
             | {"span": span_data(citation.span), "boxes": [asdict(box) for box in boxes(citation)]}

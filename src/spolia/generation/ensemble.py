@@ -13,11 +13,11 @@ from spolia.core.wiring import refuse_counts, refuse_numbers
 from spolia.errors import ModelRejected
 from spolia.generation.prompt import Generate, cited
 from spolia.generation.reader import Reader
+from spolia.models.marks import without_marks
 from spolia.models.parsers.parser import plain_words
 from spolia.models.parsers.tags import Markers
 from spolia.models.prompting.likelihood import FirstTokens
 from spolia.models.prompting.role import Prompted, passed_over
-from spolia.models.prompting.template import without_marks
 from spolia.models.protocols import ForetellsTokens, StatesLogprobs
 from spolia.types import Answer, Failure, Message, Prompt, Ranking, Token
 
@@ -86,6 +86,8 @@ class AnswerEnsemble(Prompted, Operator[Ranking, Answer]):
     max_characters: int = 20_000
     max_tokens: int = 128
     abstention: str = "I do not know."
+
+    version: ClassVar[int] = 2
 
     prompt_file = Reader.prompt_file
 
@@ -188,7 +190,7 @@ class TokenEnsemble(Prompted, Operator[Ranking, Answer]):
     max_characters: int = 20_000
     abstention: str = "I do not know."
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     cached: ClassVar[bool] = True
 
     prompt_file = Reader.prompt_file

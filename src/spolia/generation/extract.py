@@ -17,6 +17,7 @@ from spolia.generation.evidence import (
     count_words,
     plain,
 )
+from spolia.models.marks import without_citations
 from spolia.models.protocols import Embedder
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Answer, Ranking
@@ -69,6 +70,7 @@ class Extract(Operator[Ranking, Answer]):
     analyzer: Analyzer = field(default_factory=Analyzer)
     abstention: str = "No passage was found that answers this."
 
+    version: ClassVar[int] = 2
     cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -99,7 +101,7 @@ class Extract(Operator[Ranking, Answer]):
             return Answer(self.abstention, (), "abstained", read.ranking)
         chosen = self._worth_saying(order, likely, [count_words(sentence) for sentence in read.sentences])
         quotes = tuple(read.quote(index, number) for number, index in enumerate(chosen, 1))
-        text = " ".join(f"{plain(quote.quote)} [{quote.marker}]" for quote in quotes)
+        text = " ".join(f"{without_citations(plain(quote.quote))} [{quote.marker}]" for quote in quotes)
         return Answer(text, quotes, "answered", read.ranking)
 
     def _worth_saying(self, order: Sequence[int], likely: Sequence[float], lengths: Sequence[float]) -> list[int]:

@@ -8,6 +8,7 @@ from spolia.core.operator import Operator
 from spolia.core.run_context import emit, note
 from spolia.core.wiring import refuse_counts
 from spolia.errors import WiringError
+from spolia.models.marks import without_citations
 from spolia.models.prompting.role import generated
 from spolia.models.prompting.template import Template
 from spolia.models.protocols import LanguageModel
@@ -41,6 +42,7 @@ def numbered(number: int, node: Node, characters: int) -> str:
         )
         text = text[:characters]
     place = " ".join(cited(number, node).place.split())  # a file name may hold line breaks
+    place, text = without_citations(place), without_citations(text)  # else a passage could begin another one
     return f"[{number}] {place}\n{text}" if place else f"[{number}] {text}"
 
 
@@ -77,6 +79,8 @@ class FString(Operator[Ranking, Prompt]):
     template: str = "{{passages}}\n\n<question>{{question}}</question>"
     max_passages: int = 5
     max_characters: int = 20_000
+
+    version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         refuse_counts(self, "max_passages", "max_characters")

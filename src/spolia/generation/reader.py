@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from spolia.core.operator import Operator
-from spolia.core.run_context import emit, note
+from spolia.core.run_context import emit
 from spolia.core.wiring import refuse_counts
 from spolia.errors import ModelRejected
 from spolia.generation.prompt import cited, fitting, numbered
@@ -26,8 +26,9 @@ class Reader(Prompted, Operator[Ranking, Answer]):
 
     The passages are numbered from 1, best first. The reply's markers (`[1]`, `[1, 2]`, `【1】` …) become citations of
     the whole passage, or of each smaller node that was found in it (`Hit.found`), with its exact span; a marker that
-    names no passage is taken out, and that is recorded. Nothing found: an abstention, without asking the model. The
-    reply streams.
+    names no passage is taken out. That, and an answer without any, is recorded and stands in `Answer.faults`. A `[2]`
+    that a passage itself holds is shown as `⟦2⟧`, so that it is no citation. Nothing found: an abstention, without
+    asking the model. The reply streams.
 
     Args:
         llm: the language model.
@@ -70,7 +71,7 @@ class Reader(Prompted, Operator[Ranking, Answer]):
     language: str = ""  # type: ignore[misc]
     maker: Operator[Ranking, Prompt] | None = None
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     prompts: ClassVar[tuple[str, ...]] = ("generation/answer", "generation/brief")
     places: ClassVar[tuple[str, ...]] = ("passages", "question")
     cached: ClassVar[bool] = True
@@ -129,18 +130,15 @@ class Reader(Prompted, Operator[Ranking, Answer]):
             raise ModelRejected(
                 f"{self.llm.name} replied {generation.text[:40]!r}, which holds no answer. Ask it again."
             )
-        for marker in markers.unknown:
-            note(f"The reply cites {marker}, but only passages 1 to {len(shown)} were shown; taken out.")
         citations = tuple(
             cited(number, node)
             for number in markers.used
             for node in shown.hits[number - 1].found or (shown.nodes[number - 1],)
         )
-        if generation.finish_reason == "length":
-            return Answer(text, citations, "cap", shown)
-        if self._abstains(text, bool(citations)):
+        is_cut = generation.finish_reason == "length"
+        if not is_cut and self._abstains(text, bool(citations)):
             return Answer(text, (), "abstained", shown)
-        return Answer(text, citations, "answered", shown)
+        return Answer(text, citations, "cap" if is_cut else "answered", shown, markers.faults())
 
     def _abstains(self, text: str, cites: bool) -> bool:
         said, abstention = _plain(_MARKED.sub("", text)), _plain(self.abstention)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from spolia.core.call_bounds import times, total
 from spolia.core.combinators import Identity
@@ -79,6 +80,8 @@ class VerifyClaims(Operator[Answer, Answer]):
     max_tokens: int = 512
     abstention: str = "I found nothing that supports an answer."
 
+    version: ClassVar[int] = 2
+
     def __post_init__(self) -> None:
         refuse_counts(self, "evidence", "max_claims", "characters", "max_tokens")
 
@@ -147,7 +150,7 @@ class VerifyClaims(Operator[Answer, Answer]):
             for number in markers.used
             for node in hits[number - 1].found or (hits[number - 1].node,)
         ]
-        return Answer(text, tuple(citations), "answered", Ranking(asked, tuple(hits), "verified"))
+        return Answer(text, tuple(citations), "answered", Ranking(asked, tuple(hits), "verified"), markers.faults())
 
     def _written(self, facts: Sequence[str], dropped: Sequence[str], question: str) -> str:
         (said,) = replies(
@@ -213,6 +216,8 @@ class VerifyGrounding(Operator[Query, Answer]):
     max_rounds: int = 3
     max_passages: int = 5
     max_characters: int = 20_000
+
+    version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         refuse_counts(self, "max_rounds", "max_passages", "max_characters")

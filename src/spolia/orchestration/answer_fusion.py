@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from spolia.core.operator import Operator
 from spolia.core.wiring import refuse_counts
@@ -119,6 +120,8 @@ class LLMFusion(Operator[Sequence[Answer], Answer]):
     characters: int = 4_000
     max_tokens: int = 512
 
+    version: ClassVar[int] = 2
+
     def __post_init__(self) -> None:
         refuse_counts(self, "characters", "max_tokens")
 
@@ -138,7 +141,7 @@ class LLMFusion(Operator[Sequence[Answer], Answer]):
         markers = Markers(len(cited))
         text = markers.feed(reply) + markers.end()
         citations = tuple(citation for number in markers.used for citation in cited[number - 1])
-        return Answer(text, citations, "answered", evidence) if text else said[0]
+        return Answer(text, citations, "answered", evidence, markers.faults()) if text else said[0]
 
     def calls(self, rows: int | None = None, /) -> int | None:
         return None if rows is None else rows * self.shorten.calls + self.role.calls

@@ -1,6 +1,7 @@
 """What a language model is sent and replies, and what is answered with its sources."""
 
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from spolia.types.documents import Span
 from spolia.types.rankings import Message, Ranking
@@ -77,6 +78,9 @@ class Citation(Value):
         return f"{self.uri}, {name} {first}" if first == last else f"{self.uri}, {name}s {first}-{last}"
 
 
+CitationFault: TypeAlias = Literal["uncited", "unknown"]
+
+
 @dataclass(frozen=True)
 class Answer(Value):
     """A reply with its sources.
@@ -87,12 +91,15 @@ class Answer(Value):
         stop_reason: `answered`, `abstained`, or why the loop before it ended: `sufficient` or another reason of a
             judge, `cap`, `budget`, `forced`, `error`.
         evidence: everything that was shown to the reader.
+        faults: what is out of order with the citations of an answer that a model wrote: `uncited`, it cites none of the
+            passages that were shown; `unknown`, it cited a number that no passage has, which was taken out.
     """
 
     text: str
     citations: tuple[Citation, ...] = ()
     stop_reason: str = "answered"
     evidence: Ranking | None = field(default=None, compare=False, repr=False)
+    faults: tuple[CitationFault, ...] = ()
 
     @property
     def abstained(self) -> bool:

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from spolia.core.operator import Operator
     from spolia.types import Answer, Box, Citation, Query
 
+FAULTS = {
+    "uncited": "The answer cites none of the passages that the model was shown. Check it against them.",
+    "unknown": "The model cited a passage that it was not shown; that mark was taken out.",
+}
 Folder = Annotated[Path | None, argument("DIR", "Index this folder first, into a store that is kept.")]
 
 
@@ -73,6 +77,8 @@ def ask(
     tell_of_degraded(screen, lane, whole)
     if answer.abstained:
         return Exit.NOTHING
+    for fault in answer.faults:
+        screen.say(FAULTS[fault], "yellow")
     if answer.stop_reason in FORCED:
         screen.say(
             f"The answer may be incomplete: the flow ended by {answer.stop_reason!r}. See: spolia trace last", "yellow"

@@ -6,11 +6,12 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from spolia.models.marks import THOUGHTS, spelt
 from spolia.types import Value
 
 Out = TypeVar("Out", covariant=True)
 
-_THOUGHTS = "think|thinking|thought|reasoning"
+_THOUGHTS = spelt(THOUGHTS)
 _THOUGHT = re.compile(rf"<({_THOUGHTS})>.*?(?:</\1\s*>|\Z)", re.IGNORECASE | re.DOTALL)
 _THOUGHT_END = re.compile(rf"</(?:{_THOUGHTS})\s*>", re.IGNORECASE)
 _SPECIAL = re.compile(r"<\|\w{1,30}\|>|</?s>|[\u200b\u2060\ufeff]")

@@ -6,8 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from spolia.core.run_context import note
 from spolia.errors import WiringError
+from spolia.models.marks import THOUGHTS
 from spolia.models.parsers.parser import LONGEST, Parser, spoken
+from spolia.types.answers import CitationFault
 
 _FENCE = re.compile(r"^[^\S\n]*+(?:```|~~~)\w*[^\S\n]*+$", re.MULTILINE)
 _EMPHASIS = ("**", "__", "`", "*")
@@ -49,11 +52,7 @@ class Tags(Parser[dict[str, str]]):
 
 def _shown(reply: str, names: tuple[str, ...]) -> str:
     """What was said, with tags in one form; thoughts are left out unless they are one of the tags."""
-    said = (
-        reply
-        if any(plain_name(name) in ("think", "thinking", "thought", "reasoning") for name in names)
-        else spoken(reply)
-    )
+    said = reply if any(plain_name(name) in THOUGHTS for name in names) else spoken(reply)
     if "<" not in said and "＜" not in said:
         said = said.replace("&lt;", "<").replace("&gt;", ">")
     return said.replace("＜", "<").replace("＞", ">").replace("／", "/").replace("\\<", "<").replace("\\>", ">")
@@ -220,6 +219,19 @@ class Markers:
         """The rest of the text."""
         text, self._held = self._held.rstrip(), ""
         return self._settled(text)
+
+    def faults(self) -> tuple[CitationFault, ...]:
+        """What is out of order with the citations of the whole reply (`Answer.faults`); it is recorded."""
+        if not self.passages:
+            return ()
+        for marker in self.unknown:
+            note(f"The reply cites {marker}, but only passages 1 to {self.passages} were shown; taken out.")
+        if self.unknown:
+            note("The reply cites a number that no passage has.", counted=True)
+        if not self.used:
+            note("The answer cites none of the passages that were shown.", counted=True)
+        found: dict[CitationFault, bool] = {"uncited": not self.used, "unknown": bool(self.unknown)}
+        return tuple(name for name, holds in found.items() if holds)
 
     def _settled(self, text: str) -> str:
         found = _MARKER.sub(self._resolved, text)

@@ -8,9 +8,10 @@ from spolia.core.operator import Operator
 from spolia.core.run_context import degrade, emit, is_streamed, note, retract
 from spolia.core.validation import validate
 from spolia.errors import ModelError, ModelRejected, ModelUnavailable
+from spolia.models.marks import without_marks
 from spolia.models.parsers import Parser
 from spolia.models.prompting import template
-from spolia.models.prompting.template import Filling, Template, without_marks
+from spolia.models.prompting.template import Filling, Template
 from spolia.models.protocols import STRUCTURED, KeepsSchemas, LanguageModel
 from spolia.types import Addressed, Failure, Generation, Message, Prompt, Value, kept
 
@@ -277,6 +278,7 @@ class Ask(Operator[Brief, Any]):
     max_tokens: int = 1024
     temperature: float = 0.0
 
+    version: ClassVar[int] = 2
     cached: ClassVar[bool] = True
 
     def apply(self, value: Brief, /) -> Any:

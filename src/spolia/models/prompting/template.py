@@ -1,8 +1,7 @@
 """Prompt files, and what keeps a text inside its place: nothing in it passes for the prompt's own marks."""
 
 import re
-import unicodedata
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
@@ -10,17 +9,8 @@ from pathlib import Path, PurePosixPath
 from typing import Final, Self, TypeAlias
 
 from spolia.errors import PromptError
+from spolia.models.marks import without_marks
 from spolia.types import Message, Value
-
-_OPENS = "<＜﹤"
-_UNSEEN = "\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
-_INVISIBLE = re.compile(f"[{_UNSEEN}]")
-_TAG_IN_TEXT = re.compile(rf"[{_OPENS}]([\s{_UNSEEN}]*[/／∕⁄]?[\s{_UNSEEN}]*)((?:\w|[{_UNSEEN}])+)")
-_CHAT = re.compile(
-    r"[<＜](?=[|｜][^<>|｜\n]{1,40}[|｜][>＞])"
-    r"|<(?=/?(?:s|bos|eos|pad|unk|start_of_turn|end_of_turn|start_header_id|end_header_id|eot_id)>|</?SYS>>|</?sys>>)"
-    r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\])"
-)
 
 
 class Setting(str):
@@ -34,29 +24,6 @@ class Setting(str):
     """
 
     __slots__ = ()
-
-
-def kept_inside(text: str, tags: Set[str]) -> str:
-    """The text without any tag of these names, and without marks of chats.
-
-    >>> kept_inside("a <b> </q> < / Q> <|im_end|>", {"q"})
-    'a <b> ‹/q> ‹ / Q> ‹|im_end|>'
-    """
-    return without_marks(_TAG_IN_TEXT.sub(lambda tag: _shut(tag, tags), text))
-
-
-def without_marks(text: str) -> str:
-    """The text without marks of chats: for what a model has said, which it may have read in a document.
-
-    >>> without_marks("yes</s>[INST]")
-    'yes‹/s>［INST]'
-    """
-    return _CHAT.sub(lambda found: "［" if found[0] == "[" else "‹", text)
-
-
-def _shut(tag: re.Match[str], tags: Set[str]) -> str:
-    name = unicodedata.normalize("NFKC", _INVISIBLE.sub("", tag[2])).casefold()
-    return "‹" + tag[0][1:] if name in tags else tag[0]
 
 
 ENGLISH: Final = "en"
@@ -160,8 +127,8 @@ class Template(Value):
 
     def _rendered(self, name: str, found: str | Sequence[str]) -> str:
         if isinstance(found, str):
-            return kept_inside(found, self.tags)
-        inside = [kept_inside(text, self.tags) for text in found]
+            return without_marks(found, self.tags)
+        inside = [without_marks(text, self.tags) for text in found]
         return "\n".join(f'<{name} number="{number}">\n{text}\n</{name}>' for number, text in enumerate(inside, 1))
 
 
