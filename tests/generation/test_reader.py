@@ -13,6 +13,7 @@ from spolia.models.parsers.tags import Markers
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.models.protocols import LanguageModel
 from spolia.run import Run
+from spolia.run.lane import counted_reasons
 from spolia.types import Answer, Hit, Node, Query, Ranking, Span
 
 
@@ -191,6 +192,18 @@ def _cited_in(text: str) -> list[int]:
 )  # fmt: skip
 def test_an_answer_says_what_is_wrong_with_its_citations(reply: str, faults: tuple[str, ...]) -> None:
     assert answered(reply).faults == faults
+
+
+def test_what_is_wrong_with_citations_is_counted_by_step() -> None:
+    with Run() as run, run.lane() as lane:
+        reader = Reader(ScriptedModel((("One", "In Paris."), ("Two", "In Rome [9]."), ("Three", "In Paris [1]."))))
+        for question in ("One?", "Two?", "Three?"):
+            run(reader, ranking("It is in Paris.", question=question))
+    (reasons,) = counted_reasons(lane.steps(reader)).values()
+    assert reasons == {
+        "The answer cites none of the passages that were shown.": 2,
+        "The reply cites a number that no passage has.": 1,
+    }
 
 
 @pytest.mark.slow
