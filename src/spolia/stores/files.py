@@ -7,9 +7,10 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from hashlib import blake2b
+from math import inf, log2
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
@@ -221,6 +222,32 @@ def is_worn(folder: Path, more: int) -> bool:
     return dead > (SHARE * held if held > FEW else 0)
 
 
+MERGED = 8
+"""Segments of about one size that tantivy merges into one."""
+_SMALL = log2(10_000)
+_LEVEL = 0.75
+
+
+def small_segments(folder: Path) -> list[int]:
+    """Nodes in each segment that tantivy would merge with more small ones: the lowest level of its `LogMergePolicy`."""
+    level, top = list[int](), inf
+    for nodes in sorted((held - dead for held, dead in _segments(folder)), reverse=True):
+        size = max(log2(max(nodes, 1)), _SMALL)
+        if size < top - _LEVEL:
+            level, top = [], size
+        level.append(nodes)
+    return level if top - _LEVEL <= _SMALL else []
+
+
+def is_scattered(folder: Path) -> bool:
+    """Whether an index is to be merged: it has many nodes, and more than a quarter are not in the largest segment."""
+    try:
+        small = small_segments(folder)
+    except (OSError, ValueError):
+        return False
+    return 1 < len(small) < MERGED and sum(small) > FEW and sum(small[1:]) > sum(small) / 4
+
+
 def _segments(folder: Path) -> list[tuple[int, int]]:
     """Nodes in each, and how many of them are gone."""
     try:
@@ -272,12 +299,19 @@ def fail_point(name: str) -> None:
 arm(os.environ.get("SPOLIA_FAIL_POINT", ""))
 
 
-@contextmanager
-def translated(backend: "Backend", doing: str) -> Iterator[None]:
+class translated:
     """Turn what the database and the file system raise into a `StoreError` that says what to do."""
-    try:
-        yield
-    except Exception as error:
-        if isinstance(error, StoreError) or (problem := backend.problem(doing, error)) is None:
-            raise
-        raise problem from error
+
+    __slots__ = ("_backend", "_doing")
+
+    def __init__(self, backend: "Backend", doing: str) -> None:
+        self._backend, self._doing = backend, doing
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: object) -> None:
+        if not isinstance(error, Exception) or isinstance(error, StoreError):
+            return
+        if (problem := self._backend.problem(self._doing, error)) is not None:
+            raise problem from error

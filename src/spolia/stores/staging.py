@@ -111,6 +111,7 @@ class Staging(Draft):
 
     def _begin(self) -> None:
         self.conflicts: set[str] = set()
+        self._has_committed = False
         self.embedded_to: dict[tuple[str, str], int] = {}
         self._births: dict[str, int | None] = {}
         self._staged = _Staged()
@@ -470,6 +471,16 @@ class Staging(Draft):
             break
         return self.generation
 
+    def merge(self) -> int:
+        """Merge the segments that the commits of this run left in lexical indexes; returns the generation.
+
+        Nothing is merged while another writer is at work.
+        """
+        if self._has_committed:
+            with suppress(StoreBusy), closing(Writer(self.store, 0)) as writer:
+                self.generation = writer.merge()
+        return self.generation
+
     def _prepare(self, complete: "Callable[[AnyWriter], None]") -> tuple[int, set[object]]:
         """Make what is lacking of what others have committed, without the lock.
 
@@ -526,6 +537,7 @@ class Staging(Draft):
         births = dict(writer.born())
         self.generation = writer.publish(graphs=False, embedded=embedded)
         self._published = dict(writer.manifests)
+        self._has_committed = True
         self._is_damaged = False
         self._births |= births
         for uri, row in self._staged.rows.items():

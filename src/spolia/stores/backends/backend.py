@@ -151,10 +151,25 @@ class Backend(Protocol):
     # Lexical indexes.
 
     def freeze(
-        self, manifest: Manifest, base: int | None, generation: int, dead: Iterable[int], added: Iterable[Added]
+        self,
+        manifest: Manifest,
+        base: int | None,
+        generation: int,
+        dead: Iterable[int],
+        added: Iterable[Added],
+        moved: Iterable[Added],
     ) -> None:
-        """Make a published lexical index durable, unless readers make it; `base` is None to make it from nothing."""
+        """Make a published lexical index durable, unless readers make it.
+
+        Args:
+            base: the generation of the index to go on with; None to make it from nothing.
+            moved: the last nodes in it, to have its segments merged; empty to leave them.
+        """
         return
+
+    def is_scattered(self, manifest: Manifest, base: int) -> bool:
+        """Whether the lexical index of generation `base` is searched faster when its segments are merged."""
+        return False
 
     def is_worn(self, manifest: Manifest, base: int, dead: int) -> bool:
         """Whether the lexical index of generation `base`, which loses `dead` more nodes, is to be made from nothing."""

@@ -358,6 +358,9 @@ KEPT = 2
 REMEMBERED = 10_000
 """Publications whose ids are kept: by these, what was derived from one is known to belong to this store's past."""
 
+_MOVED = 32
+"""Nodes that are moved at most to have the segments of a lexical index merged."""
+
 Indexes = dict[str, tuple[int, int]]
 """For each group, the generation whose folder holds its lexical index, and the last node key that was known then."""
 
@@ -373,11 +376,18 @@ class Publication:
         self.manifests, self.schema = manifests, schema
         self.mended: list[str] = []
 
-    def publish(self, indexes: Indexes, embedded_to: Mapping[tuple[str, str], int] | None) -> Indexes:
-        """Make it durable and visible; returns its lexical indexes. Vectors may lack if `embedded_to` is None."""
+    def publish(
+        self, indexes: Indexes, embedded_to: Mapping[tuple[str, str], int] | None, *, merged: bool = False
+    ) -> Indexes:
+        """Make it durable and visible; returns its lexical indexes.
+
+        Args:
+            embedded_to: None if vectors may lack.
+            merged: whether segments of lexical indexes are merged.
+        """
         if embedded_to is not None:
             self._refuse_lacking_vectors(embedded_to)
-        fresh = {group: self._indexed(group, indexes.get(group)) for group in sorted(self.manifests)}
+        fresh = {group: self._indexed(group, indexes.get(group), merged) for group in sorted(self.manifests)}
         self.store.pin(self.generation)
         taken = self._forget_old_generations()
         fail_point("publish.row")
@@ -405,27 +415,28 @@ class Publication:
 
     # The lexical index of a group.
 
-    def _indexed(self, group: str, base: tuple[int, int] | None) -> tuple[int, int]:
+    def _indexed(self, group: str, base: tuple[int, int] | None, merged: bool) -> tuple[int, int]:
         last_key: int = self.connection.execute(sql.LAST_KEY).fetchone()[0]
         if base is not None:
             try:
-                return self._updated(group, base, last_key)
+                return self._updated(group, base, last_key, merged)
             except StoreCorrupt as error:
                 self.mended.append(f"The lexical index of group {group!r} was built again: {error}")
         self._freeze(group, None, last_key)
         return self.generation, last_key
 
-    def _updated(self, group: str, base: tuple[int, int], last_key: int) -> tuple[int, int]:
+    def _updated(self, group: str, base: tuple[int, int], last_key: int, merged: bool) -> tuple[int, int]:
         at, known = base
+        merged = merged and self.store.is_scattered(self.manifests[group], at)
         dead: int = self.connection.execute(sql.DEAD_COUNT, (group, at, known)).fetchone()[0]
         added = self.connection.execute(sql.NEW_NODES, (group, known)).fetchone()
-        if not dead and added is None:
+        if not dead and added is None and not merged:
             return base
         is_worn = dead and self.store.is_worn(self.manifests[group], at, dead)
-        self._freeze(group, None if is_worn else base, last_key)
+        self._freeze(group, None if is_worn else base, last_key, merged=merged and not is_worn)
         return self.generation, last_key
 
-    def _freeze(self, group: str, base: tuple[int, int] | None, last_key: int) -> None:
+    def _freeze(self, group: str, base: tuple[int, int] | None, last_key: int, *, merged: bool = False) -> None:
         at, known = base or (0, 0)
         dead = (key for (key,) in self.connection.each(sql.DEAD_KEYS, (group, at, known)))
         self.store.freeze(
@@ -433,11 +444,12 @@ class Publication:
             at if base else None,
             self.generation,
             dead if base else (),
-            self._added(group, known),
+            self._texts(sql.NEW_NODES, group, known),
+            self._texts(sql.LAST_NODES, group, last_key, _MOVED) if merged else (),
         )
 
-    def _added(self, group: str, known: int) -> Iterator[tuple[int, str, int]]:
-        for key, context, text, search_text, audience in self.connection.each(sql.NEW_NODES, (group, known)):
+    def _texts(self, statement: str, *values: Any) -> Iterator[tuple[int, str, int]]:
+        for key, context, text, search_text, audience in self.connection.each(statement, values):
             yield key, indexed_text(context, text, search_text), audience
 
     # What nobody needs any more.

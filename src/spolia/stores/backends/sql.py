@@ -300,6 +300,8 @@ ADD_NODE = f"INSERT INTO nodes ({NODE_ROW}, digest, death) VALUES ({_places(NODE
 LAST_KEY = "SELECT coalesce(max(key), 0) FROM nodes"
 NEW_NODES = f"""SELECT key, context, text, search_text, audience FROM nodes
     WHERE grp = ? AND key > ? AND death = {ALIVE} ORDER BY key"""
+LAST_NODES = f"""SELECT key, context, text, search_text, audience FROM nodes
+    WHERE grp = ? AND key <= ? AND death = {ALIVE} ORDER BY key DESC LIMIT ?"""
 TEXTS_OF_KEYS = """SELECT n.key, n.context, n.text, n.search_text, n.audience FROM json_each(:keys) wanted
     CROSS JOIN nodes n ON n.key = wanted.value ORDER BY n.key"""
 DEAD_KEYS = f"SELECT key FROM nodes WHERE grp = ? AND death > ? AND key <= ? AND death < {ALIVE} ORDER BY key"

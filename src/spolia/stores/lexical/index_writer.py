@@ -17,7 +17,16 @@ import tantivy
 from spolia.errors import StoreError
 from spolia.stores.backends.rows import in_batches
 from spolia.stores.backends.sqlite.connection import problem_with
-from spolia.stores.files import CHECKSUMS, checksum, checksums, fail_point, fsync_file, fsync_folder
+from spolia.stores.files import (
+    CHECKSUMS,
+    MERGED,
+    checksum,
+    checksums,
+    fail_point,
+    fsync_file,
+    fsync_folder,
+    small_segments,
+)
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.lexical.index import AUDIENCE, BODY, COPIED, KEY
 
@@ -36,15 +45,20 @@ def freeze(
     added: Iterable[Added],
     analyzer: Analyzer,
     doing: str = "indexed",
+    moved: Iterable[Added] = (),
 ) -> None:
-    """Make the index `target` from `base`, or from nothing, without the dead and with the added nodes; durable."""
+    """Make the index `target` from `base`, or from nothing, without the dead and with the added nodes; durable.
+
+    Args:
+        moved: the last nodes in it, to have its small segments merged.
+    """
     folder = target.with_name(f"{target.name}.tmp")
     _remove(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
         with _translated(target, doing):
             shared = _clone(base, folder)
-            _write(folder, base is not None, dead, added, analyzer)
+            _write(folder, base is not None, dead, added, analyzer, moved)
             _seal(folder, shared, base)
             fail_point("lexical.rename")
             os.rename(folder, target)
@@ -80,24 +94,41 @@ def _link(source: Path, target: Path) -> bool:
     return True
 
 
-def _write(folder: Path, exists: bool, dead: Iterable[int], added: Iterable[Added], analyzer: Analyzer) -> None:
+def _write(
+    folder: Path, exists: bool, dead: Iterable[int], added: Iterable[Added], analyzer: Analyzer, moved: Iterable[Added]
+) -> None:
     index = tantivy.Index.open(str(folder)) if exists else tantivy.Index(_schema(), str(folder))
     # One thread: the processor is shared, and one segment for each publication is cheaper to search.
     writer = index.writer(heap_size=_FEW_BYTES if exists else _HEAP_BYTES, num_threads=1)
     for keys in in_batches(dead, _DELETED_AT_ONCE):
         # By query: a term of an unsigned field given to delete_documents_by_term deletes nothing in tantivy-py 0.27.
         writer.delete_documents_by_query(tantivy.Query.term_set_query(index.schema, KEY, keys))
-    for key, text, audience in added:
-        document = tantivy.Document()
-        document.add_unsigned(KEY, key)
-        document.add_text(BODY, " ".join(analyzer.terms(text)))
-        document.add_unsigned(AUDIENCE, audience)
-        writer.add_document(document)
+    for node in added:
+        writer.add_document(_document(node, analyzer))
     fail_point("lexical.write")
     writer.commit()
+    # No call merges: tantivy does so at the commit after which there are `MERGED` small segments. So nodes move, each
+    # into a segment of its own, until there are as many.
+    count = len(small_segments(folder))
+    for node in moved:
+        writer.delete_documents_by_query(tantivy.Query.term_query(index.schema, KEY, node[0], "basic"))
+        writer.add_document(_document(node, analyzer))
+        writer.commit()
+        before, count = count, len(small_segments(folder))
+        if count >= MERGED or count < before:
+            break
     fail_point("lexical.commit")
     writer.wait_merging_threads()
     fail_point("lexical.merge")
+
+
+def _document(node: Added, analyzer: Analyzer) -> Any:
+    key, text, audience = node
+    document = tantivy.Document()
+    document.add_unsigned(KEY, key)
+    document.add_text(BODY, " ".join(analyzer.terms(text)))
+    document.add_unsigned(AUDIENCE, audience)
+    return document
 
 
 def _schema() -> Any:

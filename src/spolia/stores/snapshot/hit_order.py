@@ -25,8 +25,8 @@ def best_hits(found: Iterable[tuple[int, float]], top_k: int, ids: Ids | None = 
         return best[:top_k]
     if len(best) > top_k > 0:
         best = [pair for pair in best if pair[1] >= best[top_k - 1][1]]
-    often = Counter(score for _, score in best)
-    if len(often) < len(best):
+    if len({score for _, score in best}) < len(best):
+        often = Counter(score for _, score in best)
         known = ids([key for key, score in best if often[score] > 1])
         best.sort(key=lambda pair: (-pair[1], known.get(pair[0], "")))
     return best[:top_k]

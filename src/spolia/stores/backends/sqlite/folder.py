@@ -37,6 +37,7 @@ from spolia.stores.files import (
     damaged,
     fail_point,
     fsync_folder,
+    is_scattered,
     is_worn,
     lexical_folder,
     pin_path,
@@ -189,12 +190,22 @@ class FolderBackend:
         fsync_folder(self.folder / PINS)
 
     def freeze(
-        self, manifest: Manifest, base: int | None, generation: int, dead: Iterable[int], added: Iterable[Added]
+        self,
+        manifest: Manifest,
+        base: int | None,
+        generation: int,
+        dead: Iterable[int],
+        added: Iterable[Added],
+        moved: Iterable[Added],
     ) -> None:
         from spolia.stores.lexical.index_writer import freeze
 
         below = None if base is None else lexical_folder(self.folder, manifest.group, base)
-        freeze(lexical_folder(self.folder, manifest.group, generation), below, dead, added, manifest.analyzer)
+        target = lexical_folder(self.folder, manifest.group, generation)
+        freeze(target, below, dead, added, manifest.analyzer, moved=moved)
+
+    def is_scattered(self, manifest: Manifest, base: int) -> bool:
+        return is_scattered(lexical_folder(self.folder, manifest.group, base))
 
     def is_worn(self, manifest: Manifest, base: int, dead: int) -> bool:
         return is_worn(lexical_folder(self.folder, manifest.group, base), dead)

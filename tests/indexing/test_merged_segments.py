@@ -1,0 +1,87 @@
+"""A sync that publishes in batches leaves lexical indexes that are searched as fast as those made in one go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spolia.indexing.sync.sync import sync
+from spolia.retrieval.bm25 import BM25
+from spolia.stores import files
+from spolia.stores.corpus import Corpus
+from spolia.stores.files import gone, lexical_folder, small_segments
+from spolia.stores.integrity import problems
+from spolia.types import Query
+
+WORDS = ("stone", "arch", "wall", "river", "boat", "copper", "lantern")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(files, "FEW", 0)
+    found = tmp_path / "notes"
+    found.mkdir()
+    for number in range(40):
+        words = " ".join(WORDS[(number * at) % 7] for at in range(1, 6))
+        (found / f"{number:02}.txt").write_text(f"Note {number}: {words}.")
+    return found
+
+
+def segments(corpus: Corpus) -> list[int]:
+    at = corpus.latest().indexes["chunk"][0]
+    index = lexical_folder(Path(corpus.path), "chunk", at)
+    assert not gone(index)
+    return small_segments(index)
+
+
+def found(corpus: Corpus) -> list[list[tuple[str, float]]]:
+    flow = BM25(corpus.group("chunk"), top_k=40)
+    return [[(hit.node.text, hit.score) for hit in flow(Query(f"{one} {two}"))] for one in WORDS for two in WORDS]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", [5, 6, 10, 13, 20])
+def test_batches_end_in_one_segment_that_finds_the_same_with_the_same_scores(
+    folder: Path, tmp_path: Path, batch: int
+) -> None:
+    whole, parts = Corpus(str(tmp_path / "whole.spolia")), Corpus(str(tmp_path / "parts.spolia"))
+    sync(folder, whole)
+    report = sync(folder, parts, batch=batch)
+    assert segments(whole) == segments(parts) == [40]
+    assert report.generation == parts.latest().generation
+    assert found(parts) == found(whole)
+    assert not problems(parts.latest())
+
+
+@pytest.mark.slow
+def test_a_sync_that_changes_little_or_nothing_merges_nothing(folder: Path, tmp_path: Path) -> None:
+    corpus = Corpus(str(tmp_path / "notes.spolia"))
+    first = sync(folder, corpus, batch=10)
+    assert sync(folder, corpus, batch=10).generation == first.generation
+    (folder / "more.txt").write_text("One more stone.")
+    second = sync(folder, corpus, batch=10)
+    assert second.generation == first.generation + 1
+    assert segments(corpus) == [40, 1]
+    for number in range(20):
+        (folder / f"more-{number}.txt").write_text(f"Another stone {number}.")
+    sync(folder, corpus)
+    assert segments(corpus) == [61]
+
+
+def test_only_segments_of_the_smallest_level_are_counted(tmp_path: Path) -> None:
+    def of(*sizes: int) -> list[int]:
+        held = ",".join(f'{{"max_doc": {size}, "deletes": null}}' for size in sizes)
+        (tmp_path / "meta.json").write_text(f'{{"segments": [{held}]}}')
+        return small_segments(tmp_path)
+
+    assert of(500, 9_000, 20) == [9_000, 500, 20]
+    assert of(40_000, 1_000, 700) == [1_000, 700]
+    assert of(16_000, 1_000) == [16_000, 1_000]
+    assert of(40_000, 39_000) == []
+    assert of() == []
+    assert files.is_scattered(tmp_path) is False
+    of(4_000, 1_000, 725)
+    assert files.is_scattered(tmp_path)
+    of(5_000, 725)
+    assert not files.is_scattered(tmp_path)
