@@ -198,7 +198,7 @@ def test_what_is_wrong_with_citations_is_counted_by_step() -> None:
     with Run() as run, run.lane() as lane:
         reader = Reader(ScriptedModel((("One", "In Paris."), ("Two", "In Rome [9]."), ("Three", "In Paris [1]."))))
         for question in ("One?", "Two?", "Three?"):
-            run(reader, ranking("It is in Paris.", question=question))
+            reader(ranking("It is in Paris.", question=question))
     (reasons,) = counted_reasons(lane.steps(reader)).values()
     assert reasons == {
         "The answer cites none of the passages that were shown.": 2,
