@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spolia.cli import budget
 from spolia.cli.destinations import tell_of_measured
 from spolia.cli.flow_parts import CHOOSING, Parts, flow_of, from_file, is_file, judging, model_at, parts_of
 from spolia.cli.options import MeasuringOptions
@@ -22,6 +23,7 @@ from spolia.evaluation.data.passage_store import cache_folder, indexed
 from spolia.evaluation.data.usage_log import TUNED, Marks, UsageLog, marks_of
 from spolia.evaluation.experiment.execution import Told
 from spolia.evaluation.experiment.experiment import ENOUGH, Experiment
+from spolia.evaluation.experiment.flows import inside
 from spolia.evaluation.gate import gate
 from spolia.evaluation.gate.gate import refuse_what_decides_nothing
 from spolia.evaluation.measures.measure import SetMeasure
@@ -30,7 +32,7 @@ from spolia.evaluation.plurals import several
 from spolia.flow_files.built_in import SAMPLE, bm25, covers, named
 from spolia.models.onnx.minilm import MiniLM
 from spolia.models.protocols import Embedder, LanguageModel
-from spolia.types import Item
+from spolia.types import Item, Query
 
 if TYPE_CHECKING:
     from spolia.evaluation.experiment.results import Report
@@ -112,6 +114,16 @@ class EvaluationRun:
                 )
             return found, ready.chosen, _traces(run)
 
+    def estimated(self, names: Sequence[str], measures: str) -> None:
+        """Say what flows would cost, without asking a language model."""
+        ready = self.ready(names, measures)
+        asked = [item for item in ready.items if any(one.applies(item) for one in ready.measures)]
+        sample = [Query(item.question) for item in drawn(asked, budget.SAMPLE)]
+        found = {name: budget.estimate(flow, sample, (), len(asked)) for name, flow in ready.flows.items()}
+        judged = any(isinstance(one, LanguageModel) for measure in ready.measures for one in inside(measure))
+        note = ["What judges cost is not in it; --budget-calls limits that too."] if judged else []
+        budget.tell_estimates(self.screen, found, len(asked), note)
+
     def baseline(self, name: str, measures: str, decides: Mapping[str, Any], *, overlap: bool = False) -> Baseline:
         """What a flow makes of the questions now; what will decide is as for `gate`, and looked at first."""
         ready = self.ready([name], measures)
@@ -153,7 +165,11 @@ class EvaluationRun:
     def _asking(self, ready: EvaluationSetup, *, anew: bool = False) -> Iterator[tuple[Run, Told]]:
         """A run that is recorded beside the store, and what tells how far it is."""
         store = ready.parts.chunks.corpus.path
-        with recorded(store, self.screen, anew=anew) as run, self.screen.progress("asking") as told:
+        given, models = self.given, [one for flow in ready.flows.values() for one in flow.resources]
+        judges = [one for measure in ready.measures for one in inside(measure)]
+        budget.refuse_unpriced(given.budget_usd, [*models, *judges])
+        limit = budget.budget_of(given.budget_calls, given.budget_tokens, given.budget_usd)
+        with recorded(store, self.screen, anew=anew, budget=limit) as run, self.screen.progress("asking") as told:
             yield run, lambda flow, done, total: told(done, total, f"asking {flow}")
 
     def _flows(

@@ -87,6 +87,16 @@ ModelUrl: TypeAlias = Annotated[
     str, option("--llm URL", "Base URL of an OpenAI-compatible API; its key is read from OPENAI_API_KEY.")
 ]
 ModelName: TypeAlias = Annotated[str, option("--model NAME", "The model's name on that server.")]
+BudgetCalls: TypeAlias = Annotated[
+    int | None, option("--budget-calls", "At most so many calls of language models.", min=0)
+]
+BudgetTokens: TypeAlias = Annotated[
+    int | None, option("--budget-tokens", "At most so many tokens, sent and generated together.", min=0)
+]
+BudgetUsd: TypeAlias = Annotated[
+    float | None, option("--budget-usd", "At most so many US dollars, for models whose price is known.", min=0)
+]
+Estimated: TypeAlias = Annotated[bool, option("--estimate", "Say what it would cost, and ask no language model.")]
 FlowArgument: TypeAlias = Annotated[str, argument("FLOW", FLOWS)]
 WAIT_S = 10.0
 Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for another writer.")]
@@ -137,6 +147,9 @@ class MeasuringOptions:
             "If a step of a flow fails on every call: `stop` with exit code 5, or `ok` to measure the flow as it is.",
         ),
     ] = "stop"
+    budget_calls: BudgetCalls = None
+    budget_tokens: BudgetTokens = None
+    budget_usd: BudgetUsd = None
     json: AsJson = False
 
 

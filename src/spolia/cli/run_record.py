@@ -7,13 +7,15 @@ from pathlib import Path
 
 from spolia.cli.screen import Screen
 from spolia.errors import StoreError
-from spolia.run import Run
+from spolia.run import Budget, Run
 
 RUNS = "runs.db"
 
 
 @contextmanager
-def recorded(store: str, screen: Screen, access: Sequence[str] | None = None, *, anew: bool = False) -> Iterator[Run]:
+def recorded(
+    store: str, screen: Screen, access: Sequence[str] | None = None, *, anew: bool = False, budget: Budget | None = None
+) -> Iterator[Run]:
     """Run with journal and cache in the store's `runs.db`; without them, and say so, if it cannot be written."""
     from spolia.journal import Cache, Runs
     from spolia.stores.corpus import Corpus
@@ -26,11 +28,11 @@ def recorded(store: str, screen: Screen, access: Sequence[str] | None = None, *,
         runs = Runs(folder / RUNS)
     except (StoreError, OSError) as error:
         screen.say(f"Nothing is recorded of this run: {error}", "yellow")
-        with Run(groups=who) as run:
+        with Run(groups=who, budget=budget) as run:
             yield run
         return
     cache = Cache(runs.database, anew=True) if anew else runs.cache
-    with runs, Run(groups=who, journal=runs.journal, cache=cache) as run:
+    with runs, Run(groups=who, journal=runs.journal, cache=cache, budget=budget) as run:
         yield run
 
 

@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 from spolia.cli.commands.index import without_name
 from spolia.cli.destinations import tell_of_models
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import FlowName, MaybeStore, ModelName, ModelUrl, SearchOptions, argument
+from spolia.cli.options import (
+    BudgetCalls,
+    BudgetTokens,
+    BudgetUsd,
+    Estimated,
+    FlowName,
+    MaybeStore,
+    ModelName,
+    ModelUrl,
+    SearchOptions,
+    argument,
+)
 from spolia.cli.screen import Screen, visible
 from spolia.cli.store_options import StoreOptions
 from spolia.errors import QueryError
@@ -37,11 +48,16 @@ def ask(
     flow: FlowName = "naive",
     llm: ModelUrl = "",
     model: ModelName = "",
+    budget_calls: BudgetCalls = None,
+    budget_tokens: BudgetTokens = None,
+    budget_usd: BudgetUsd = None,
+    estimate: Estimated = False,
 ) -> Exit:
     """Answer a question from a store or a folder, with citations; abstain where nothing answers it.
 
     Without a language model the answer is made of sentences as they stand in the documents.
     """
+    from spolia.cli import budget
     from spolia.cli.flow_parts import answering, flow_of, model_at, parts_of, query_of
     from spolia.cli.results import FirstUses, answer_data, citation_lines, degraded_data, tell_of_degraded
     from spolia.cli.run_record import recorded, store_for
@@ -57,7 +73,8 @@ def ask(
         )
     if folder is not None:
         partly = _indexed(screen, folder, at, given.weights)
-    with recorded(at, screen, given.access) as run:
+    limit = budget.budget_of(budget_calls, budget_tokens, budget_usd)
+    with recorded(at, screen, given.access, budget=limit) as run:
         parts = parts_of(at, given.weights, reader, given.group, given.known, given.prompts)
         first = FirstUses(parts.chunks.corpus)
         query = query_of(given.question, given.where, parts)
@@ -66,6 +83,10 @@ def ask(
             screen.say(chosen)
         whole = answering(running, parts)
         asked = tell_of_models(screen, whole, reader)
+        budget.refuse_unpriced(budget_usd, whole.resources)
+        if estimate:
+            budget.tell_estimates(screen, {flow: budget.estimate(whole, [query], given.access or (), 1)}, 1)
+            return Exit.DONE
         with run.lane() as lane:
             answer = _answered(screen, whole, query, live=asked)
         first.look()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import FLOWS, MeasuringOptions, argument, option
+from spolia.cli.options import FLOWS, Estimated, MeasuringOptions, argument, option
 from spolia.cli.screen import Screen, json_text, table
 from spolia.errors import DataError
 
@@ -100,6 +100,7 @@ def evaluate(
     again: Annotated[bool, option("--again", "Ask every question again, also those that are kept.")] = False,
     report: Reports = None,
     overlap: Annotated[bool, option("--overlap", "Allow questions that flows were chosen by.")] = False,
+    estimate: Estimated = False,
 ) -> Exit:
     """Measure flows on the same questions, with 95 % intervals, and say which differences are shown.
 
@@ -113,6 +114,9 @@ def evaluate(
     refuse_other_kinds(report or ())
     if save is not None and not save.suffix and not save.exists():
         save = save.with_suffix(".experiment")
+    if estimate:
+        EvaluationRun(screen, data, given).estimated(flows, measures)
+        return Exit.DONE
     found, chosen, traces = EvaluationRun(screen, data, given).report(
         flows,
         measures,

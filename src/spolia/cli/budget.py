@@ -1,0 +1,97 @@
+"""What a command may spend on language models, and what it would."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from spolia.cli.screen import Screen, table
+from spolia.errors import QueryError, StepFailed
+from spolia.evaluation.plurals import several
+from spolia.models.protocols import LanguageModel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from spolia.core.operator import Operator
+    from spolia.run import Budget
+    from spolia.types import Prompt, Query
+
+SAMPLE = 5
+"""Questions that an estimate is made of."""
+SILENCE = "none"
+"""What a model is taken to reply: nothing, so that no step makes calls of what it says."""
+
+
+def budget_of(calls: int | None, tokens: int | None, usd: float | None) -> Budget | None:
+    """The budget of a run; None without a limit."""
+    from spolia.run import Budget
+
+    return None if calls is tokens is usd is None else Budget(calls=calls, tokens=tokens, cost_usd=usd)
+
+
+def refuse_unpriced(usd: float | None, asked: Iterable[object]) -> None:
+    """Refuse a budget in dollars that could never hold, since a server's price is not known."""
+    from spolia.models.http.remote import Remote
+    from spolia.types import Usage
+
+    if usd is None:
+        return
+    million = Usage(input_tokens=10**6, output_tokens=10**6)
+    for model in asked:
+        if isinstance(model, Remote) and isinstance(model, LanguageModel) and not model.priced(million).cost_usd:
+            raise QueryError(
+                f"The price of {model.model} at {model.base_url} is not known, so --budget-usd could not hold. Write "
+                "--budget-calls or --budget-tokens, or usd_per_million for the model in a flow file."
+            )
+
+
+def estimate(flow: Operator[Query, Any], queries: Sequence[Query], groups: Sequence[str], n: int) -> dict[str, Any]:
+    """What a flow would ask models for, of `n` questions of which these are a sample; no language model is asked.
+
+    Prompts are made as they would be, of what is really found, and each reply is taken to be `none`. Tokens are
+    estimated as they are reserved before a call, with the longest reply that is allowed.
+
+    Returns:
+        `calls` and `tokens` as far as they are seen so, `most_calls` (None without a bound), and `cost_usd` (None where
+        no model states a price).
+    """
+    from spolia.indexing.sync.cost_estimate import ModelUse
+    from spolia.models.prompting.stand_in_models import Silent, Unanswered, replaced
+    from spolia.run import Run
+
+    use = ModelUse()
+
+    def said(model: Any, prompt: Prompt, max_tokens: int) -> str:
+        use.add(model, prompt, max_tokens)
+        return SILENCE
+
+    silent = replaced(flow, lambda one: Silent(one, said) if isinstance(one, LanguageModel) else one)
+    with Run(groups=tuple(groups)):
+        for query in queries:
+            with suppress(Unanswered, StepFailed):
+                silent(query)
+    each, bound = n / len(queries), flow.calls()
+    return {
+        "calls": round(use.usage.calls * each),
+        "most_calls": None if bound is None else bound * n,
+        "tokens": round((use.usage.input_tokens + use.usage.output_tokens) * each),
+        "cost_usd": use.usage.cost_usd * each if use.has_price else None,
+    }
+
+
+def tell_estimates(screen: Screen, found: Mapping[str, Mapping[str, Any]], n: int, notes: Iterable[str] = ()) -> None:
+    """Show what flows would cost."""
+    rows = []
+    for name, one in found.items():
+        most = "no bound" if one["most_calls"] is None else f"{one['most_calls']:,}"
+        usd = "–" if one["cost_usd"] is None else f"{one['cost_usd']:.4g}"
+        rows.append((name, f"{one['calls']:,}", most, f"{one['tokens']:,}", usd))
+    screen.give(estimate={name: dict(one) for name, one in found.items()}, n=n)
+    screen.show(
+        f"Estimate for {several(n, 'question')}; no language model was asked.",
+        table(rows, "", "calls", "at most", "tokens", "USD"),
+        "Calls if every reply says nothing; tokens with the longest replies that are allowed. –: no price is known.",
+    )
+    for note in notes:
+        screen.say(note, "yellow")

@@ -1,0 +1,95 @@
+"""What a command may spend on models, and what it says that it would."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from spolia.testing import OpenAIServer, ServedReply
+from tests.cli.conftest import Spolia
+
+pytestmark = pytest.mark.slow
+QUESTIONS = [f"What pulls sea {n}?" for n in range(8)]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "seas"
+    folder.mkdir()
+    passages = [{"id": f"p{n}", "text": f"The moon pulls sea {n}, and the tide rises."} for n in range(8)]
+    asked = [
+        {"id": f"q{n}", "question": question, "answers": ["the moon"], "gold_ids": [f"p{n}"]}
+        for n, question in enumerate(QUESTIONS)
+    ]
+    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, passages)))
+    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, asked)))
+    (folder / "flow.yaml").write_text("- BM25: {group: {use: chunks}}\n- Reader: {llm: {use: llm}}\n")
+    return folder
+
+
+def test_an_estimate_asks_no_model_and_counts_what_a_run_takes(spolia: Spolia, data: Path) -> None:
+    with OpenAIServer(ServedReply("The moon [1].")) as server:
+        asked = ("eval", data / "flow.yaml", "--data", data, "--llm", server.url, "--model", "m", "--measures", "F1")
+        told = spolia(*asked, "--estimate", "--json")
+        assert (told.code, server.requests) == (0, [])
+        (read,) = told.json["estimate"].values()
+        ran = spolia(*asked, "--json").json["flows"][0]
+        assert read["calls"] == ran["usage"]["calls"] == 8
+        assert read["most_calls"] >= 8
+        assert read["tokens"] > ran["usage"]["input_tokens"]
+        assert read["cost_usd"] is None
+        words = spolia("eval", "bm25", "--data", data, "--estimate", "--json").json["estimate"]["bm25"]
+        assert (words["calls"], words["most_calls"], words["tokens"]) == (0, 0, 0)
+        assert "Estimate for 8 questions; no language model was asked." in spolia(*asked, "--estimate").out
+
+
+def test_a_budget_ends_an_experiment_and_a_larger_one_goes_on(spolia: Spolia, data: Path) -> None:
+    with OpenAIServer(ServedReply("The moon [1].")) as server:
+        asked = ("eval", data / "flow.yaml", "--data", data, "--llm", server.url, "--model", "m", "--measures", "F1")
+        ended = spolia(*asked, "--budget-calls", "3")
+        assert (ended.code, len(server.requests)) == (4, 3)
+        assert "raise the budget, and go on" in ended.err
+        assert spolia(*asked, "--budget-calls", "5").code == 0
+        assert len(server.requests) == 8
+
+
+def test_ask_takes_a_budget_and_an_estimate(spolia: Spolia, data: Path, tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "tides.txt").write_text("The moon pulls the sea.")
+    with OpenAIServer(ServedReply("The moon [1].")) as server:
+        asked = ("ask", "What pulls the sea?", tmp_path / "docs", "--flow", data / "flow.yaml", "--llm", server.url)
+        told = spolia(*asked, "--model", "m", "--estimate", "--json")
+        assert (told.code, told.json["n"], server.requests) == (0, 1, [])
+        assert next(iter(told.json["estimate"].values()))["calls"] == 1
+        spent = spolia(*asked, "--model", "m", "--budget-tokens", "10")
+        assert (spent.code, server.requests) == (4, [])
+        assert "0 of 10 tokens are spent" in spent.err
+        assert spolia(*asked, "--model", "m", "--budget-tokens", "100000").code == 0
+
+
+def test_a_budget_in_dollars_needs_a_price(spolia: Spolia, data: Path) -> None:
+    with OpenAIServer(ServedReply("The moon [1].")) as server:
+        asked = (
+            "eval",
+            data / "flow.yaml",
+            "--data",
+            data,
+            "--llm",
+            server.url,
+            "--measures",
+            "F1",
+            "--budget-usd",
+            "1",
+        )
+        ran = spolia(*asked, "--model", "m")
+        assert (ran.code, server.requests) == (2, [])
+        assert "The price of m at" in ran.err
+        model = f"{{ChatModel: {{model: m, base_url: '{server.url}', usd_per_million: [1.0, 2.0]}}}}"
+        (data / "flow.yaml").write_text(f"- BM25: {{group: {{use: chunks}}}}\n- Reader: {{llm: {model}}}\n")
+        priced = ("eval", data / "flow.yaml", "--data", data, "--measures", "F1")
+        assert next(iter(spolia(*priced, "--estimate", "--json").json["estimate"].values()))["cost_usd"] > 0
+        assert spolia(*priced, "--budget-usd", "0.000001").code == 4
+        assert server.requests == []
+        assert spolia(*priced, "--budget-usd", "1").code == 0
