@@ -82,7 +82,7 @@ def measured(folder: Path, count: int, rounds: int) -> dict[str, Any]:
     vectors = sentences.vectors([sentence for sentence, _ in pairs], "sentences")
     order = np.argsort([sentences.NAMES.index(name) for _, name in pairs], kind="stable")
     pairs, vectors = [pairs[at] for at in order], vectors[order]
-    freeze(folder / "index", None, (), ((key, text, 0) for key, (text, _) in enumerate(pairs)), Analyzer())
+    freeze(folder / "index", None, (), ((key, text) for key, (text, _) in enumerate(pairs)), Analyzer())
     index = lexical.Lexical(folder / "index", Analyzer())
     keys, questions = np.arange(len(pairs), dtype=np.int64), sentences.questions(ASKED)
     rankings = {question: index.search(question, len(pairs)) for question in questions[::4]}

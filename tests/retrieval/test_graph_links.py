@@ -168,9 +168,10 @@ def test_the_nearest_neighbours_do_not_depend_on_the_blocks(
     gone=st.sets(st.integers(0, 23), max_size=6),
     born=st.integers(0, 8),
     block=st.integers(1, 9),
+    spare=st.integers(0, 9),
 )
 def test_neighbours_that_are_followed_are_those_that_are_found_anew(
-    vectors: np.ndarray[Any, Any], neighbours: int, gone: set[int], born: int, block: int
+    vectors: np.ndarray[Any, Any], neighbours: int, gone: set[int], born: int, block: int, spare: int
 ) -> None:
     """Vectors of few different numbers: many cosines are equal, and equal ones go by key."""
 
@@ -179,7 +180,7 @@ def test_neighbours_that_are_followed_are_those_that_are_found_anew(
 
     first = placed(list(range(max(1, len(vectors) - born))))
     then = placed([at for at in range(len(vectors)) if at not in gone] or [0])
-    before = nearest(first, first.keys, neighbours)
+    before = nearest(first, first.keys, neighbours + spare)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(links, "ROWS", block)
         patch.setattr(links, "COLUMNS", block + 1)

@@ -213,14 +213,15 @@ def test_equal_scores_go_by_the_id(stored: Stored, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", EVERY)
-def test_filters_and_readers_change_what_is_found_and_no_score(stored: Stored, kind: str) -> None:
+def test_a_filter_changes_no_score_and_hidden_nodes_count_for_nothing(stored: Stored, kind: str) -> None:
     op = EVERY[kind](stored(THREE, analyzer=PLAIN, readers={"d1": ("ann",)}))
     assert ids(op(Query("stone"))) == ["d2"]
     with Run(principal="ann"):
         every = scores(op(Query("stone")))
         assert set(every) == {"d1", "d2"}
         assert scores(op(Query("stone", filter=where(file_name="d1.txt")))) == {"d1": every["d1"]}
-    assert scores(op(Query("stone"))) == {"d2": every["d2"]}
+    visible = EVERY[kind](stored({"d2": THREE["d2"], "d3": THREE["d3"]}, analyzer=PLAIN))
+    assert scores(op(Query("stone"))) == scores(visible(Query("stone"))) != {"d2": every["d2"]}
     with pytest.raises(FilterError):
         op(Query("stone", filter=where(nowhere=1)))
 
@@ -257,8 +258,8 @@ def test_a_group_that_is_not_there_is_an_error(stored: Stored) -> None:
 def test_counts_are_those_of_the_index(stored: Stored) -> None:
     group = stored({"a": "The stones of Rome", "b": "A stone", "c": "東京タワー"})
     snapshot = group.snapshot()
-    counts = counts_of(snapshot, group.name)
-    assert counts is counts_of(snapshot, group.name)
+    counts = counts_of(snapshot, group.name, frozenset())
+    assert counts is counts_of(snapshot, group.name, frozenset())
     for text in ("stones", "rome", "東京"):
         held = {int(counts.keys[at]) for term in Analyzer().terms(text) for at in counts.holding(term)[0]}
         assert held == {key for key, _ in snapshot.search(group.name, text, 10, frozenset())}

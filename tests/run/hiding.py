@@ -27,6 +27,7 @@ PRINCIPALS = ("ann", "bob", "staff", "eve")
 QUERY = Query("The tide rises. It falls")
 GROUPS: Mapping[str, str] = {"chunk": "document", "sentence": "chunk", "entity": "sentence"}
 PICTURE = "picture"
+WORDS = ("tide", "moon", "harbour", "ebb", "quay")
 SECRET = re.compile(r"secret-[\w.-]+")
 Lists = Mapping[str, tuple[str, ...]]
 FIELDS = Schema((Field("tone"), Field("weight", "int")))
@@ -50,15 +51,15 @@ NONE, ALL = Filters(), Filters(RUN, OWN, OPERATOR)
 NARROWED = (NONE, Filters(run=RUN), Filters(query=OWN), Filters(operator=OPERATOR), ALL)
 
 
-def random_lists(draw: Random) -> Lists:
+def random_lists(draw: Random, documents: int = 4) -> Lists:
     """Reader lists of documents, and of some nodes by their ids; an empty one means everybody."""
 
     def some() -> tuple[str, ...]:
         return tuple(draw.sample(PRINCIPALS[:3], draw.choice((0, 1, 1, 2))))
 
-    documents = {f"d{number}": some() for number in range(4)}
-    ids = [f"{document}.{part}" for document in documents for part in ("0", "0.0", "0.1", "1", "1.0", "1.0.e")]
-    return documents | {id: some() for id in ids if draw.random() < 0.3}
+    lists = {f"d{number}": some() for number in range(documents)}
+    ids = [f"{document}.{part}" for document in lists for part in ("0", "0.0", "0.1", "1", "1.0", "1.0.e")]
+    return lists | {id: some() for id in ids if draw.random() < 0.3}
 
 
 def filled(corpus: Corpus, lists: Lists, index: IndexSettings, *, sparse: bool = True) -> Corpus:
@@ -88,14 +89,14 @@ def filled(corpus: Corpus, lists: Lists, index: IndexSettings, *, sparse: bool =
 
 def _document(id: str, lists: Lists) -> tuple[Document, list[Node]]:
     head = f"secret-whole-{id} "
-    chunks = [f"The tide rises. It falls at {id}:{part}. " for part in range(2)]
+    chunks = [f"The tide rises. It falls at {id}:{part}{_words(f'{id}.{part}')}. " for part in range(2)]
     text = head + "".join(chunks)
     nodes: list[Node] = []
 
     def add(node: str, group: str, parent: str, start: int, end: int) -> None:
         own = {"readers": lists[node]} if lists.get(node) else {}
         number = 1 + sum(other.group == group for other in nodes)
-        meta = (("entity", "Moon"), ("secret", f"secret-{node}"), *_drawn(node))
+        meta = (("entity", ("Moon", "Sea")[crc32(node.encode()) % 5 == 0]), ("secret", f"secret-{node}"), *_drawn(node))
         found = Node(node, text[start:end], id, group, Span(start, end), f"secret-{node}", f"{id}.txt", parent, meta)
         nodes.append(found.but(number=number, **own))
 
@@ -108,6 +109,12 @@ def _document(id: str, lists: Lists) -> tuple[Document, list[Node]]:
             add(f"{id}.{part}.{which}.e", "entity", f"{id}.{part}.{which}", first, first + 8)
     title, uri, meta = f"secret-title-{id}", f"{id}.txt", META.get(id, ())
     return Document(id, text, uri=uri, title=title, meta=meta, readers=lists[id]), nodes
+
+
+def _words(part: str) -> str:
+    """Some words of a part of a document, other ones in each."""
+    number = crc32(part.encode())
+    return "".join(f" {word}" * (number >> 2 * at & 3) for at, word in enumerate(WORDS))
 
 
 META: Mapping[str, Meta] = {

@@ -157,7 +157,7 @@ def given_to(op: Operator[Any, Any], query: Query, found: Sequence[Ranking]) -> 
 
 
 OPEN = {
-    "above", "check", "groups", "ids", "is_exact", "lexical", "manifest", "named", "reader_versions", "records",
+    "above", "check", "derived_of", "groups", "ids", "is_exact", "lexical", "manifest", "named", "reader_versions", "records",
     "sources", "stats", "stored", "unmade", "vectors",
 }  # fmt: skip
 """Methods of a snapshot that are not told who asks: they give no nodes, are for its owner, or take `Allowed`."""
@@ -218,6 +218,7 @@ def calls(
         "vectors": [vectors],
         "filter": [filter],
         "every": [False],
+        "among": [None],
         "keys": [keys],
         "found": [[(key, 1.0) for key in keys]],
         "nodes": mine,

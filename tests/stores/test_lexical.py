@@ -10,7 +10,7 @@ import pytest
 
 from spolia.stores import files
 from spolia.stores.access.allowed_nodes import Allowed, Mask
-from spolia.stores.lexical import index
+from spolia.stores.lexical import index, index_writer
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.lexical.index import Lexical
 from spolia.stores.lexical.index_writer import freeze
@@ -20,12 +20,18 @@ KEYS = np.arange(NODES, dtype=np.int64) * 3 + 7
 QUESTIONS = ("w1", "w2 w40", "w300 w2 w7", "w90 w91 w92 w93", "nowhere", "w0 w0 w700")
 
 
+def drawn_texts(draw: np.random.Generator, lengths: tuple[int, int]) -> list[str]:
+    """Texts of so many words, of which some are in most of them and most in hardly any."""
+    drawn = np.minimum(draw.zipf(1.3, (NODES, lengths[1] - 1)) - 1, 999)
+    ends = draw.integers(*lengths, NODES)
+    return [" ".join(f"w{term}" for term in terms[:end]) for terms, end in zip(drawn, ends, strict=True)]
+
+
 @pytest.fixture(scope="module")
 def lexical(tmp_path_factory: pytest.TempPathFactory) -> Lexical:
     draw = np.random.default_rng(0)
-    drawn = np.minimum(draw.zipf(1.3, (NODES, 12)) - 1, 999)
-    texts = (" ".join(f"w{term}" for term in terms) for terms in drawn)
-    nodes = ((key, text, key % 2) for key, text in zip(KEYS.tolist(), texts, strict=True))
+    texts = drawn_texts(draw, lengths=(12, 13))
+    nodes = zip(KEYS.tolist(), texts, strict=True)
     folder = tmp_path_factory.mktemp("store") / "lexical" / "chunk" / "g1"
     freeze(folder, None, (), nodes, Analyzer(""))
     return Lexical(folder, Analyzer(""))
@@ -64,18 +70,54 @@ def test_what_is_allowed_is_found_as_among_all(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("every", [False, True])
-@pytest.mark.parametrize("few", [index.FEW, NODES])
-def test_what_is_allowed_is_found_among_what_may_be_read(
-    lexical: Lexical, few: int, every: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(index, "FEW", few)
-    for mask in masks().values():
-        allowed = set(KEYS[mask].tolist())
+def test_what_may_be_read_is_found_as_by_an_index_of_nothing_else(tmp_path: Path, every: bool) -> None:
+    """With equal scores, to the last bit; some questions hold common terms that hardly matter, some nothing else."""
+    texts = drawn_texts(np.random.default_rng(2), lengths=(1, 60))[:2_000]
+    nodes, draw = list(enumerate(texts)), np.random.default_rng(3)
+    freeze(tmp_path / "all", None, (), nodes, Analyzer(""))
+    lexical, keys = Lexical(tmp_path / "all", Analyzer("")), np.arange(len(texts))
+    for share in (0.9, 0.5, 0.02, 0.0):
+        mask = draw.random(len(keys)) < share
+        readable = Allowed(keys, mask)
+        freeze(tmp_path / f"{share}", None, (), [nodes[at] for at in readable.positions()], Analyzer(""))
+        reference = Lexical(tmp_path / f"{share}", Analyzer(""))
+        among = Allowed(keys, mask & (draw.random(len(keys)) < 0.3))
         for question in QUESTIONS:
-            ranking = lexical.search(question, NODES, {1}, every=every)
-            assert all(key % 2 for key, _ in ranking)
-            found = lexical.search(question, TOP_K, {1}, Allowed(KEYS, mask), every=every)
-            assert found == [pair for pair in ranking if pair[0] in allowed][:TOP_K]
+            ranking = reference.search(question, NODES, every=every)
+            for top_k in (1, TOP_K, NODES):
+                assert lexical.search(question, top_k, readable, every=every) == ranking[:top_k]
+                held = among.holds(key for key, _ in ranking)
+                expected = [pair for pair, is_in in zip(ranking, held, strict=True) if is_in]
+                assert lexical.search(question, top_k, readable, among, every=every) == expected[:top_k]
+
+
+@pytest.mark.slow
+def test_what_is_gone_counts_for_nothing_among_what_may_be_read(tmp_path: Path) -> None:
+    nodes = list(enumerate(drawn_texts(np.random.default_rng(4), lengths=(1, 60))[:2_000]))
+    freeze(tmp_path / "g1", None, (), nodes, Analyzer(""))
+    freeze(tmp_path / "g2", tmp_path / "g1", range(0, len(nodes), 40), [], Analyzer(""))
+    left = [node for node in nodes if node[0] % 40]
+    freeze(tmp_path / "anew", None, (), left, Analyzer(""))
+    used, anew = Lexical(tmp_path / "g2", Analyzer("")), Lexical(tmp_path / "anew", Analyzer(""))
+    readable = Allowed(np.array([key for key, _ in left]))
+    for question in QUESTIONS:
+        assert used.search(question, 50, readable) == anew.search(question, 50)
+
+
+@pytest.mark.slow
+def test_an_index_without_lengths_is_given_them_and_made_anew_when_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = list(enumerate(["w1 w1 w2", "w1 w3 w4 w5", "w2"]))
+    with monkeypatch.context() as earlier:
+        earlier.setattr(index_writer, "LENGTH", "audience")
+        freeze(tmp_path / "g1", None, (), nodes, Analyzer(""))
+    assert not files.holds_lengths(tmp_path / "g1")
+    assert files.is_worn(tmp_path / "g1", 0)
+    readable, texts = Allowed(np.arange(3), np.array([True, True, False])), dict(nodes)
+    old = Lexical(tmp_path / "g1", Analyzer(""), lambda keys: [len(texts[key].split()) for key in keys])
+    freeze(tmp_path / "g2", None, (), nodes[:2], Analyzer(""))
+    assert old.search("w1 w2", 3, readable) == Lexical(tmp_path / "g2", Analyzer("")).search("w1 w2", 3)
 
 
 def test_runs_of_what_is_allowed() -> None:
@@ -90,12 +132,12 @@ def test_runs_of_what_is_allowed() -> None:
 @pytest.mark.slow
 def test_terms_weigh_what_they_would_if_what_is_gone_had_never_been(tmp_path: Path) -> None:
     """Of nodes of one length; the mean length is that of all that were ever in the index."""
-    nodes = [(key, f"w{key % 7} w{key % 3} w{key % 2 + 8}", 0) for key in range(1, 301)]
+    nodes = [(key, f"w{key % 7} w{key % 3} w{key % 2 + 8}") for key in range(1, 301)]
     gone = [key for key in range(1, 301) if key % 7 == 1 and key < 280]
     freeze(tmp_path / "g1", None, (), nodes, Analyzer(""))
-    freeze(tmp_path / "g2", tmp_path / "g1", gone, [(301, "w1 w1 w9", 0)], Analyzer(""))
+    freeze(tmp_path / "g2", tmp_path / "g1", gone, [(301, "w1 w1 w9")], Analyzer(""))
     left = [node for node in nodes if node[0] not in gone]
-    freeze(tmp_path / "anew", None, (), [*left, (301, "w1 w1 w9", 0)], Analyzer(""))
+    freeze(tmp_path / "anew", None, (), [*left, (301, "w1 w1 w9")], Analyzer(""))
     used, anew = Lexical(tmp_path / "g2", Analyzer("")), Lexical(tmp_path / "anew", Analyzer(""))
     for question in ("w1", "w1 w2", "w5 w9 w9", "w8"):
         expected = dict(anew.search(question, 400))
@@ -104,7 +146,7 @@ def test_terms_weigh_what_they_would_if_what_is_gone_had_never_been(tmp_path: Pa
 
 
 def test_a_worn_index_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    nodes = [(key, f"w{key}", 0) for key in range(100)]
+    nodes = [(key, f"w{key}") for key in range(100)]
     freeze(tmp_path / "g1", None, (), nodes, Analyzer(""))
     freeze(tmp_path / "g2", tmp_path / "g1", range(4), [], Analyzer(""))
     assert (files.gone(tmp_path / "g1"), files.gone(tmp_path / "g2")) == (0, 4)

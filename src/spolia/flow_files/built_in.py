@@ -115,7 +115,8 @@ def suits(corpus: Corpus | NodeGroup, embedder: Embedder | None) -> str:
         return f"group {group.name!r} has no vectors yet; the flow dense makes them at its first search"
     if built != embedder.name:
         return f"the corpus was indexed {f'with {built}, not {embedder.name}' if built else 'without an embedder'}"
-    keys = snapshot.open.lexical(group.name).keys()
+    readable = snapshot.allowed(group.name, access())
+    keys = readable.keys[readable.positions()].tolist()
     nodes = snapshot.nodes(keys[:: max(1, len(keys) // SAMPLE)][:SAMPLE], access())
     try:
         return covers([node.text[:BEGINNING] for node in nodes], embedder)

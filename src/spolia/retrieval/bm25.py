@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from spolia.retrieval.group_search import GroupSearch, searched
 from spolia.stores.corpus import NodeGroup
@@ -21,7 +21,8 @@ class BM25(GroupSearch):
     score(q, d) = Σ_t qtf · idf · tf · (k1 + 1) / (tf + k1 · (1 - b + b · |d| / mean |d|)),
     idf = ln(1 + (N - n + ½) / (n + ½)), with k1 = 1.2 and b = 0.75. qtf and tf: how often query and node hold the
     term t; n of N nodes hold it; |d| is the node's length in terms, in Lucene's one-byte code. The terms are those of
-    the group's analyser.
+    the group's analyser. In a store with access lists, N, n and the mean length are of the nodes that the asker may
+    read: the scores tell nothing of the others.
 
     Equal scores go by the nodes' ids, which are made of what they are. Nodes that were removed count in the mean length
     until they are one in twenty, when the index is made anew; among up to 1,000 nodes they never do.
@@ -43,6 +44,8 @@ class BM25(GroupSearch):
     top_k: int = 10
     source: str = "bm25"
     filter: Filter | None = None
+
+    version: ClassVar[int] = 2
 
     def is_nested(self) -> bool:
         return True
@@ -75,6 +78,8 @@ class Phrase(GroupSearch):
     top_k: int = 10
     source: str = "phrase"
     filter: Filter | None = None
+
+    version: ClassVar[int] = 2
 
     def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
         text, fetched = searched(query), self.top_k * _GROWTH

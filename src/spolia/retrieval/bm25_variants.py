@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
 
 from spolia.errors import WiringError
 from spolia.retrieval.group_search import TermSearch
@@ -67,7 +67,8 @@ def okapi_floor(counts: Counts, epsilon: float) -> float:
     """ε · mean idf over all terms: what stands for an idf below 0."""
     import numpy as np
 
-    holding, count = np.diff(counts.starts).astype(np.float64), float(len(counts.keys))
+    holding, count = np.bincount(counts.entries[0]).astype(np.float64), float(counts.count)
+    holding = holding[holding > 0]
     if not len(holding):
         return 0.0
     return epsilon * float(np.log((count - holding + 0.5) / (holding + 0.5)).mean())
@@ -123,6 +124,8 @@ class BM25Variant(TermSearch):
     source: str = "bm25"
     filter: Filter | None = None
 
+    version: ClassVar[int] = 2
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.variant not in get_args(Variant):
@@ -131,12 +134,12 @@ class BM25Variant(TermSearch):
         if not (0 <= self.delta < float("inf") and 0 <= self.epsilon < float("inf")):
             raise WiringError(f"delta is {self.delta}, epsilon {self.epsilon}. Write numbers of at least 0.")
 
-    def scores(self, snapshot: Snapshot, terms: Mapping[str, int], /) -> tuple[Numbers, Mask]:
+    def scores(self, snapshot: Snapshot, terms: Mapping[str, int], who: frozenset[str], /) -> tuple[Numbers, Mask]:
         import numpy as np
 
         from spolia.retrieval.term_counts import counts_of
 
-        counts = counts_of(snapshot, self.group.name)
+        counts = counts_of(snapshot, self.group.name, who)
         saturation = Saturation(self.variant, self.k1, self.b, self.delta)
         found, shares = np.zeros(len(counts.keys)), np.zeros(len(counts.keys), dtype=np.bool_)
         for term, repeated in terms.items():
@@ -148,7 +151,7 @@ class BM25Variant(TermSearch):
         return found, shares
 
     def _idf(self, counts: Counts, holding: int) -> float:
-        found = IDF[self.variant](len(counts.keys), holding)
+        found = IDF[self.variant](counts.count, holding)
         return okapi_floor(counts, self.epsilon) if found < 0 and self.variant == "okapi" else found
 
 
@@ -197,6 +200,8 @@ class FieldedBM25(TermSearch):
     source: str = "bm25f"
     filter: Filter | None = None
 
+    version: ClassVar[int] = 2
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.combine not in ("together", "best"):
@@ -208,17 +213,18 @@ class FieldedBM25(TermSearch):
         for _, b in self.b:
             refuse_odd(self.k1, b)
 
-    def scores(self, snapshot: Snapshot, terms: Mapping[str, int], /) -> tuple[Numbers, Mask]:
+    def scores(self, snapshot: Snapshot, terms: Mapping[str, int], who: frozenset[str], /) -> tuple[Numbers, Mask]:
         from spolia.retrieval.term_counts import counts_of
 
         used = [name for name, weight in self.weights if weight]
-        counts = {name: counts_of(snapshot, self.group.name, name) for name in used}
+        counts = {name: counts_of(snapshot, self.group.name, who, name) for name in used}
         return (self._together if self.combine == "together" else self._best)(counts, terms)
 
     def _together(self, counts: Mapping[str, Counts], terms: Mapping[str, int]) -> tuple[Numbers, Mask]:
         import numpy as np
 
-        count = len(next(iter(counts.values())).keys)
+        one = next(iter(counts.values()))
+        count = len(one.keys)
         found, shares = np.zeros(count), np.zeros(count, dtype=np.bool_)
         for term, repeated in terms.items():
             total, holds = np.zeros(count), np.zeros(count, dtype=np.bool_)
@@ -229,7 +235,7 @@ class FieldedBM25(TermSearch):
                 total[nodes] += dict(self.weights)[name] * often / short
                 holds[nodes] = True
             if holds.any():
-                idf = IDF["lucene"](count, int(np.count_nonzero(holds)))
+                idf = IDF["lucene"](one.count, int(np.count_nonzero(holds)))
                 found += repeated * idf * total / (self.k1 + total)
                 shares |= holds
         return found, shares
@@ -245,7 +251,7 @@ class FieldedBM25(TermSearch):
                 nodes, often = field.holding(term)
                 if len(nodes):
                     lengths = field.lengths[nodes] / field.mean_length
-                    own[nodes] += repeated * IDF["lucene"](count, len(nodes)) * saturation.of(often, lengths)
+                    own[nodes] += repeated * IDF["lucene"](field.count, len(nodes)) * saturation.of(often, lengths)
                     shares[nodes] = True
             best = np.maximum(best, dict(self.weights)[name] * own)
         return best, shares

@@ -119,8 +119,9 @@ class GroupSearch(Operator[Query, Ranking]):
 class TermSearch(GroupSearch):
     """Base of what scores the nodes of a group by the terms that they share with the query.
 
-    What is counted is counted over all nodes of the group, as for BM25, so that a filter changes which nodes are found
-    and no score. A node that shares no term with the query is not found. Equal scores go by the id of the node.
+    What is counted is counted over all nodes of the group that the asker may read, as for BM25. A filter changes which
+    nodes are found and no score. A node that shares no term with the query is not found. Equal scores go by the id of
+    the node.
 
     A subclass is a frozen dataclass with the fields of `GroupSearch`, and writes `scores`.
     """
@@ -129,11 +130,12 @@ class TermSearch(GroupSearch):
         return True
 
     @abstractmethod
-    def scores(self, snapshot: Snapshot, terms: Mapping[str, int], /) -> tuple[Numbers, Mask]:
+    def scores(self, snapshot: Snapshot, terms: Mapping[str, int], who: frozenset[str], /) -> tuple[Numbers, Mask]:
         """float64[n] scores of all nodes of the group in the order of their keys, and bool[n] which share a term.
 
         Args:
             terms: of the query, and how often each stands there; in one order whatever the order of the words.
+            who: principals; of the nodes that they may not read nothing is counted.
         """
 
     def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
@@ -143,7 +145,7 @@ class TermSearch(GroupSearch):
 
         allowed = snapshot.allowed(self.group.name, who, wanted)
         counted = Counter(snapshot.manifest(self.group.name).analyzer.terms(searched(query)))
-        scores, shares = self.scores(snapshot, dict(sorted(counted.items())))
+        scores, shares = self.scores(snapshot, dict(sorted(counted.items())), who)
         if allowed.mask is not None:
             shares = shares & allowed.mask
         places = np.flatnonzero(shares)

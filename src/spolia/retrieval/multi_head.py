@@ -42,7 +42,7 @@ class MultiHead(GroupSearch):
 
     With an embedder that gives what the attention heads of a language model's last layer say of a text, one after the
     other, this is multi-head RAG. With any other it is the paper's split baseline, which needs no such model. All nodes
-    that may be found are compared. The strengths are of all nodes of the generation.
+    that may be found are compared. The strengths are of all nodes that the asker may read.
 
     Args:
         embedder: one that the group was built with; its dimension is a multiple of `heads`.
@@ -70,6 +70,8 @@ class MultiHead(GroupSearch):
     source: str = "heads"
     filter: Filter | None = None
 
+    version: ClassVar[int] = 2
+
     cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -90,8 +92,11 @@ class MultiHead(GroupSearch):
         if not len(keys):
             return ()
         parts = self._cut(snapshot.vectors(self.group.name, self.embedder.name, allowed))
-        key = ("strengths", self.group.name, self.embedder.name, self.heads)
-        scores = self._scores(asked, parts, derived(snapshot, key, lambda: self._strengths(snapshot)))
+        key, kept = (
+            ("strengths", self.group.name, self.embedder.name, self.heads),
+            snapshot.derived_of(who, self.group.name),
+        )
+        scores = self._scores(asked, parts, derived(kept, key, lambda: self._strengths(snapshot, who)))
         voted = scores > 0
         return snapshot.hits(ordered_scores(keys[voted], scores[voted], self.top_k, snapshot.ids), who)
 
@@ -122,12 +127,12 @@ class MultiHead(GroupSearch):
             found[nearest] += votes
         return found
 
-    def _strengths(self, snapshot: Snapshot) -> Numbers:
-        """float64[heads]: s_h over all nodes; 1 where fewer than two nodes have no differences."""
+    def _strengths(self, snapshot: Snapshot, who: frozenset[str]) -> Numbers:
+        """float64[heads]: s_h over all nodes that may be read; 1 where fewer than two nodes have no differences."""
         import numpy as np
 
-        every = snapshot.open.records(self.group.name).allowed(None, None)
-        parts = self._cut(snapshot.vectors(self.group.name, self.embedder.name, every))
+        readable = snapshot.allowed(self.group.name, who)
+        parts = self._cut(snapshot.vectors(self.group.name, self.embedder.name, readable))
         if len(parts) < 2:
             return np.ones(self.heads)
         return np.array([_strength(parts[:, head]) for head in range(self.heads)])

@@ -6,8 +6,9 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeVar
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ from spolia.stores.backends import sql
 
 if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot
+    from spolia.types.arrays import Mask
 
 Keys = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.float64]
@@ -40,11 +42,12 @@ class Counts:
 
     Args:
         keys: int64[n] keys of the nodes, ascending.
-        numbers: of the terms.
+        numbers: of the terms, which ascend with them: nothing depends on which node came first.
         starts: int64[terms + 1], where the entries of each term begin.
         nodes: int32[entries], positions in `keys` of the nodes that hold the term, ascending.
         counts: float64[entries], how often each does.
         lengths: float64[n], terms in each node.
+        readable: bool[n], the nodes that count, for somebody who may not read all of them; None for all.
     """
 
     keys: Keys
@@ -53,6 +56,7 @@ class Counts:
     nodes: Positions
     counts: Numbers
     lengths: Numbers
+    readable: Mask | None = None
 
     @classmethod
     def of(cls, keys: Keys, texts: Iterable[Sequence[str]]) -> Counts:
@@ -71,7 +75,11 @@ class Counts:
                 terms.append(numbers.setdefault(term, len(numbers)))
                 nodes.append(at)
                 counts.append(count)
-        every = np.array(terms, dtype=np.int64)
+        known = sorted(numbers)
+        ascending = np.empty(len(known), dtype=np.int64)
+        ascending[[numbers[term] for term in known]] = np.arange(len(known))
+        numbers = {term: number for number, term in enumerate(known)}
+        every = ascending[np.array(terms, dtype=np.int64)]
         order = np.argsort(every, kind="stable")
         starts = np.searchsorted(every[order], np.arange(len(numbers) + 1))
         ordered = np.array(nodes, dtype=np.int32)[order], np.array(counts, dtype=np.float64)[order]
@@ -81,27 +89,48 @@ class Counts:
         """Positions of the nodes that hold a term, and how often each does; none for a term that nobody holds."""
         number = self.numbers.get(term)
         entries = slice(0, 0) if number is None else slice(int(self.starts[number]), int(self.starts[number + 1]))
-        return self.nodes[entries], self.counts[entries]
+        nodes, counts = self.nodes[entries], self.counts[entries]
+        if self.readable is None:
+            return nodes, counts
+        counted = self.readable[nodes]
+        return nodes[counted], counts[counted]
 
     @property
+    def entries(self) -> tuple[Positions, Positions, Numbers]:
+        """For each term of each node, the term's number, the node's position, and how often it stands there."""
+        terms = np.repeat(np.arange(len(self.starts) - 1, dtype=np.int32), np.diff(self.starts))
+        counted = slice(None) if self.readable is None else self.readable[self.nodes]
+        return terms[counted], self.nodes[counted], self.counts[counted]
+
+    @cached_property
+    def count(self) -> int:
+        """Of the nodes."""
+        return len(self.keys) if self.readable is None else int(np.count_nonzero(self.readable))
+
+    @cached_property
     def mean_length(self) -> float:
-        """Of all nodes; 1 where there is nothing."""
-        return (float(self.lengths.mean()) if len(self.lengths) else 0.0) or 1.0
+        """Of the nodes; 1 where there is nothing."""
+        lengths = self.lengths if self.readable is None else self.lengths[self.readable]
+        return (float(lengths.mean()) if len(lengths) else 0.0) or 1.0
 
 
-def counts_of(snapshot: Snapshot, group: str, field: str = ALL) -> Counts:
-    """A group's counts at a generation, of one of `FIELDS`; the same object as long as the generation is looked at."""
-    return derived(snapshot, ("counts", group, field), lambda: _counted(snapshot, group, field))
+def counts_of(snapshot: Snapshot, group: str, who: frozenset[str], field: str = ALL) -> Counts:
+    """The counts at a generation over the nodes of a group that somebody may read, of one of `FIELDS`; the same object
+    as long as the generation is looked at."""
+    key = ("counts", group, field)
+    counts = derived(snapshot.derived, key, lambda: _counted(snapshot, group, field))
+    readable, kept = snapshot.allowed(group, who).mask, snapshot.derived_of(who, group)
+    return counts if readable is None else derived(kept, key, lambda: replace(counts, readable=readable))
 
 
-def derived(snapshot: Snapshot, key: object, compute: Callable[[], T]) -> T:
-    """What was computed once of a generation."""
-    found: T | None = snapshot.derived.get(key)
+def derived(kept: dict[object, Any], key: object, compute: Callable[[], T]) -> T:
+    """What was computed once, and is kept there: `Snapshot.derived`, `Snapshot.derived_of`."""
+    found: T | None = kept.get(key)
     if found is None:
         with _counting:
-            found = snapshot.derived.get(key)
+            found = kept.get(key)
             if found is None:
-                found = snapshot.derived[key] = compute()
+                found = kept[key] = compute()
     return found
 
 
@@ -115,7 +144,7 @@ def texts_of(snapshot: Snapshot, keys: Keys, field: str = ALL) -> Iterator[str]:
     """A field of nodes, in the order of their keys."""
     for start in range(0, len(keys), _AT_ONCE):
         some = json.dumps(keys[start : start + _AT_ONCE].tolist())
-        for _, context, text, search_text, _ in snapshot.opened.rows(sql.TEXTS_OF_KEYS, {"keys": some}):
+        for _, context, text, search_text in snapshot.opened.rows(sql.TEXTS_OF_KEYS, {"keys": some}):
             yield _field(context, text, search_text, field)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from spolia.retrieval.group_search import TermSearch
 from spolia.stores.corpus import NodeGroup
@@ -43,21 +43,23 @@ class TFIDF(TermSearch):
     filter: Filter | None = None
     sublinear: bool = True
 
-    def scores(self, snapshot: Snapshot, terms: Mapping[str, int], /) -> tuple[Numbers, Mask]:
+    version: ClassVar[int] = 2
+
+    def scores(self, snapshot: Snapshot, terms: Mapping[str, int], who: frozenset[str], /) -> tuple[Numbers, Mask]:
         import numpy as np
 
         from spolia.retrieval.term_counts import counts_of, derived
 
-        counts = counts_of(snapshot, self.group.name)
-        lengths = derived(snapshot, ("tf-idf", self.group.name, self.sublinear), lambda: self._lengths(counts))
+        counts, kept = counts_of(snapshot, self.group.name, who), snapshot.derived_of(who, self.group.name)
+        lengths = derived(kept, ("tf-idf", self.group.name, self.sublinear), lambda: self._lengths(counts))
         found, shares = np.zeros(len(counts.keys)), np.zeros(len(counts.keys), dtype=np.bool_)
         asked = 0.0
         for term, repeated in terms.items():
             nodes, often = counts.holding(term)
             if len(nodes):
-                weight = float(self._weights(np.array([float(repeated)]), _idf(len(counts.keys), len(nodes)))[0])
+                weight = float(self._weights(np.array([float(repeated)]), _idf(counts.count, len(nodes)))[0])
                 asked += weight**2
-                found[nodes] += weight * self._weights(often, _idf(len(counts.keys), len(nodes)))
+                found[nodes] += weight * self._weights(often, _idf(counts.count, len(nodes)))
                 shares[nodes] = True
         return found / np.where(shares, lengths * (math.sqrt(asked) or 1.0), 1.0), shares
 
@@ -70,9 +72,9 @@ class TFIDF(TermSearch):
         """|w(d)| of every node."""
         import numpy as np
 
-        holding = np.diff(counts.starts)
-        idf = np.repeat(np.log((1 + len(counts.keys)) / (1 + holding)) + 1, holding)
-        squares = np.bincount(counts.nodes, self._weights(counts.counts, idf) ** 2, len(counts.keys))
+        terms, nodes, often = counts.entries
+        idf = np.log((1 + counts.count) / (1 + np.bincount(terms, minlength=1))) + 1
+        squares = np.bincount(nodes, self._weights(often, idf[terms]) ** 2, len(counts.keys))
         return np.asarray(np.sqrt(squares), dtype=np.float64)
 
 

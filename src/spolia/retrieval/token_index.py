@@ -121,7 +121,7 @@ def token_index(snapshot: "Snapshot", group: str, embedder: TokenEmbedder) -> To
     Raises:
         ModelUnavailable: the same call may succeed later; what was embedded before stays.
     """
-    return derived(snapshot, ("tokens", group, embedder.name), lambda: _built(snapshot, group, embedder))
+    return derived(snapshot.derived, ("tokens", group, embedder.name), lambda: _built(snapshot, group, embedder))
 
 
 def embedded(embedder: TokenEmbedder, texts: Sequence[str], *, is_query: bool = False) -> TokenVectors:

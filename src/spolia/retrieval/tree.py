@@ -81,6 +81,8 @@ class Descend(Operator[Query, Ranking]):
     source: str = "descend"
     filter: Filter | None = None
 
+    version: ClassVar[int] = 2
+
     cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

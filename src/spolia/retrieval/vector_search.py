@@ -118,7 +118,7 @@ def best(
             query.
     """
     if embedder is None:
-        return snapshot.open.lexical(group.name).search(searched(query), top_k, None, allowed, ids=snapshot.ids)
+        return snapshot.search(group.name, searched(query), top_k, access(), among=allowed)
     scores = by_meaning(snapshot, group, query, embedder, allowed)
     return best_hits(scores.items(), top_k, snapshot.ids)
 

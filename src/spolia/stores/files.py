@@ -212,14 +212,19 @@ def gone(folder: Path) -> int:
     return sum(dead for _, dead in _segments(folder))
 
 
+def holds_lengths(folder: Path) -> bool:
+    """Whether an index holds how many terms each node has; those of earlier versions do not."""
+    return any(field["name"] == "length" for field in _meta(folder, "schema"))
+
+
 def is_worn(folder: Path, more: int) -> bool:
     """Whether an index is to be made anew instead of being gone on with."""
     try:
-        segments = _segments(folder)
+        segments, is_outdated = _segments(folder), not holds_lengths(folder)
     except (OSError, ValueError):
         return False  # who goes on with it says that it is damaged
     dead, held = more + sum(dead for _, dead in segments), sum(held for held, _ in segments)
-    return dead > (SHARE * held if held > FEW else 0)
+    return is_outdated or dead > (SHARE * held if held > FEW else 0)
 
 
 MERGED = 8
@@ -250,9 +255,14 @@ def is_scattered(folder: Path) -> bool:
 
 def _segments(folder: Path) -> list[tuple[int, int]]:
     """Nodes in each, and how many of them are gone."""
+    found = _meta(folder, "segments")
+    return [(one["max_doc"], one["deletes"]["num_deleted_docs"] if one["deletes"] else 0) for one in found]
+
+
+def _meta(folder: Path, part: str) -> list[Any]:
     try:
-        found = json.loads((folder / "meta.json").read_text())["segments"]
-        return [(one["max_doc"], one["deletes"]["num_deleted_docs"] if one["deletes"] else 0) for one in found]
+        found: list[Any] = json.loads((folder / "meta.json").read_text())[part]
+        return found
     except (KeyError, TypeError) as error:
         raise ValueError(f"meta.json lacks {error}") from error
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet, WeakValueDictionary, ref
@@ -12,11 +13,12 @@ from weakref import WeakSet, WeakValueDictionary, ref
 from spolia.errors import NotAStore, StoreUnavailable
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Backend, Connection, Lease
-from spolia.stores.backends.rows import StoreVersion
+from spolia.stores.backends.rows import StoreVersion, indexed_text
 from spolia.stores.files import translated
 
 if TYPE_CHECKING:
     from spolia.stores.backends.backend import Stored
+    from spolia.stores.lexical.analysis import Analyzer
     from spolia.stores.lexical.index import Lexical
     from spolia.stores.snapshot.records import DocumentMetadata, Records
     from spolia.stores.snapshot.snapshot import Snapshot
@@ -77,6 +79,11 @@ class OpenStore:
         """The first row of a query, or None."""
         with translated(self.store, "read"):
             return self.connection.execute(statement, values).fetchone()
+
+    def lengths(self, keys: Sequence[int], analyzer: Analyzer) -> list[int]:
+        """How many terms each of these nodes has."""
+        found = {key: indexed_text(*texts) for key, *texts in self.rows(sql.TEXTS_OF_KEYS, {"keys": json.dumps(keys)})}
+        return [len(analyzer.terms(found[key])) for key in keys]
 
     def was_published(self, version: StoreVersion) -> bool:
         """Whether what is there goes on from this version: not so where a backup was put back since."""
@@ -159,9 +166,11 @@ class OpenIndexes:
         if found is None:
             from spolia.stores.lexical.index import Lexical
 
-            manifest = self._snapshot.manifest(group)
-            folder = self._snapshot.opened.store.lexical(self._snapshot, group)
-            found = self._snapshot.opened.shared(folder, lambda: Lexical(folder, manifest.analyzer))
+            opened, analyzer = self._snapshot.opened, self._snapshot.manifest(group).analyzer
+            folder = opened.store.lexical(self._snapshot, group)
+            found = opened.shared(
+                folder, lambda: Lexical(folder, analyzer, lambda keys: opened.lengths(keys, analyzer))
+            )
             self._indexes[group] = found
         return found
 

@@ -4,7 +4,7 @@ import os
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,10 +16,12 @@ import numpy as np
 from spolia.errors import WiringError
 from spolia.retrieval.graph.edges import Belonging, Edges, InOrder, SharedEntities, Similar
 from spolia.retrieval.graph.links import Having, Links, NearestNeighbours, Pairs, Positions, nearest, sharing
+from spolia.stores.backends.backend import Stored
 from spolia.stores.backends.rows import StoreVersion, unpacked
 from spolia.stores.files import fsync_file
 from spolia.stores.snapshot.lineage import AncestorPath, LineageRow, rows_of
 from spolia.stores.snapshot.snapshot import Snapshot
+from spolia.stores.vectors.dense import Vectors
 
 Nearest = dict[Edges, NearestNeighbours]
 
@@ -53,14 +55,21 @@ def kept(path: Path, build: Callable[[], tuple[Links, Nearest]], edges: Sequence
 def earlier(path: Path, edges: Sequence[Edges]) -> Nearest:
     """The nearest neighbours in a file like this of the latest other generation that can be read; else none."""
     there = [other for other in path.parent.glob(f"g*-{path.name.partition('-')[2]}") if other != path]
-    for other in sorted(there, key=_version, reverse=True):
-        with suppress(*_DAMAGED), np.load(other, allow_pickle=False) as parts:
+    return nearest_of(sorted(there, key=_version, reverse=True), edges)
+
+
+def nearest_of(paths: Iterable[Path], edges: Sequence[Edges]) -> Nearest:
+    """The nearest neighbours in the first of some files that can be read; else none."""
+    for path in paths:
+        with suppress(*_DAMAGED), np.load(path, allow_pickle=False) as parts:
             keys, found = parts["keys"], Nearest()
             for place, kind in enumerate(edges):
                 if isinstance(kind, Similar):
                     near, cosines = parts[f"near{place}"], parts[f"cosines{place}"]
-                    if not near.shape == cosines.shape == (len(keys), kind.neighbours):
-                        raise ValueError(f"The sizes in {other} do not fit.")
+                    if not (
+                        near.shape == cosines.shape and len(near) == len(keys) and near.shape[1] >= kind.neighbours
+                    ):
+                        raise ValueError(f"The sizes in {path} do not fit.")
                     found[kind] = NearestNeighbours(keys, near, cosines)
             return found
     return {}
@@ -101,12 +110,28 @@ def _write(path: Path, parts: Mapping[str, Any]) -> None:
         raise
 
 
+SPARE = 4
+"""Times as many nearest neighbours as are linked are kept where access lists hide some of them from some."""
+
+
+@dataclass(frozen=True, eq=False)
+class _ReadableVectors:
+    """The vectors of some nodes, by their places among all of the group."""
+
+    stored: Stored
+    places: Positions
+
+    def at(self, positions: Positions) -> Vectors:
+        return self.stored.at(self.places[positions])
+
+
 @dataclass(frozen=True, eq=False)
 class GraphBuild:
     """Makes the links between the nodes of a group.
 
     Args:
-        before: the nearest neighbours at an earlier generation, by the kind of links that they make.
+        before: the nearest neighbours at an earlier generation, or of more nodes, by the kind of links that they make.
+        access: only nodes that these principals may read, as if there were no others; None for all.
 
     Attributes:
         neighbours: those at this one, of which links were made.
@@ -115,6 +140,7 @@ class GraphBuild:
     snapshot: Snapshot
     group: str
     before: Mapping[Edges, NearestNeighbours] = field(default_factory=dict)
+    access: frozenset[str] | None = None
     neighbours: dict[Edges, NearestNeighbours] = field(default_factory=dict, init=False)
 
     def links(self, edges: tuple[Edges, ...]) -> Links:
@@ -148,7 +174,7 @@ class GraphBuild:
     @cached_property
     def rows(self) -> list[LineageRow]:
         """The nodes, by key."""
-        return list(rows_of(self.snapshot, self.group))
+        return list(rows_of(self.snapshot, self.group, self.access))
 
     @cached_property
     def keys(self) -> Positions:
@@ -168,10 +194,14 @@ class GraphBuild:
                 f"Group {self.group!r} has no vectors, so that nothing says what is similar. "
                 "Index it with an embedder, or leave Similar out of the graph's edges."
             )
-        stored = self.snapshot.open.stored(self.group, embedder)
-        found = nearest(stored, self.keys, kind.neighbours, self.before.get(kind))
+        stored, wanted = self.snapshot.open.stored(self.group, embedder), kind.neighbours
+        if self.access is not None:
+            stored = _ReadableVectors(stored, self.snapshot.allowed(self.group, self.access).positions())
+        elif self.snapshot.readers.restricted:
+            wanted *= SPARE
+        found = nearest(stored, self.keys, wanted, self.before.get(kind))
         self.neighbours[kind] = found
-        return found.pairs(kind.at_least)
+        return found.pairs(kind.at_least, kind.neighbours)
 
     def _speaking(self, kind: SharedEntities) -> Having:
         numbers: dict[object, int] = {}
@@ -186,7 +216,7 @@ class GraphBuild:
     def _made_from_nodes(self, group: str) -> Iterator[tuple[LineageRow, int]]:
         """The nodes of a group below, and the position of the node that each was made from."""
         climbing = AncestorPath(self.snapshot, group, self.group)
-        for row in rows_of(self.snapshot, group):
+        for row in rows_of(self.snapshot, group, self.access):
             if (at := self.positions.get(climbing.of(row))) is not None:
                 yield row, at
 

@@ -199,11 +199,24 @@ class NearestNeighbours:
         shape = (len(keys), neighbours)
         return cls(keys, np.full(shape, _NOBODY, np.int64), np.full(shape, -np.inf))
 
-    def pairs(self, at_least: float) -> Pairs:
-        """The links that they are, without lower cosines, and those that are not above 0."""
-        one, place = np.nonzero((self.cosines >= at_least) & (self.cosines > _NOTHING))
+    def pairs(self, at_least: float, neighbours: int | None = None) -> Pairs:
+        """The links to the nearest of them, or to all, without lower cosines, and those that are not above 0."""
+        cosines = self.cosines[:, :neighbours]
+        one, place = np.nonzero((cosines >= at_least) & (cosines > _NOTHING))
         other = np.searchsorted(self.keys, self.near[one, place])
         return Pairs(one, other, self.cosines[one, place].astype(np.float32))
+
+    def among(self, nodes: Positions, keys: Positions, neighbours: int) -> tuple[Positions, Cosines, Mask]:
+        """Of some nodes the nearest that are among `keys`, their cosines, and which of the nodes have others that are
+        not known, since too many of their neighbours are gone.
+        """
+        near, cosines = self.near[nodes], self.cosines[nodes]
+        gone = ~np.isin(near, keys)
+        order = np.argsort(gone, axis=1, kind="stable")[:, :neighbours]
+        left = np.take_along_axis(np.where(gone, _NOBODY, near), order, axis=1)
+        lost = (left[:, -1] == _NOBODY) & (near[:, -1] != _NOBODY)
+        left[lost] = _NOBODY
+        return left, np.where(left == _NOBODY, -np.inf, np.take_along_axis(cosines, order, axis=1)), lost
 
 
 def nearest(
@@ -214,17 +227,17 @@ def nearest(
     Args:
         stored: the vectors of the nodes.
         keys: of the nodes, ascending.
-        before: those of another generation. Nodes that are in both are compared only with the new ones, unless one of
-            their neighbours is gone; without it all are compared with all.
+        before: those of another generation, or of more nodes; more of each node than are wanted make up for some that
+            are gone. Nodes that are in both are compared only with the new ones, unless too few of their neighbours are
+            left; without it all are compared with all.
     """
     found, every = NearestNeighbours.none(keys, neighbours), np.arange(len(keys))
-    if before is None:
+    if before is None or before.near.shape[1] < neighbours:
         _compare(stored, found, every, every)
         return found
     stays, place = np.isin(keys, before.keys), np.searchsorted(before.keys, keys)
-    found.near[stays], found.cosines[stays] = before.near[place[stays]], before.cosines[place[stays]]
-    lost = ((found.near != _NOBODY) & ~np.isin(found.near, keys)).any(axis=1)
-    found.near[lost], found.cosines[lost] = _NOBODY, -np.inf
+    lost = np.zeros(len(keys), dtype=np.bool_)
+    found.near[stays], found.cosines[stays], lost[stays] = before.among(place[stays], keys, neighbours)
     _compare(stored, found, every[~stays | lost], every)
     _compare(stored, found, every[stays & ~lost], every[~stays])
     return found

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from spolia.core.validation import validate
 from spolia.errors import WiringError
-from spolia.retrieval.graph.edges import Edges
+from spolia.retrieval.graph.edges import Edges, SharedEntities
 from spolia.stores.backends import sql
 from spolia.stores.corpus import NodeGroup, refuse_no_group
 from spolia.stores.files import links_folder
@@ -31,8 +31,10 @@ class NodeGraph(Value):
     generation only new nodes are compared, and those that have lost a neighbour. Links by what nodes have in common are
     made anew, since the rarity of each thing depends on all nodes.
 
-    Which links there are depends on all nodes, as the idf of BM25 does; a search follows only those between nodes that
-    may be found.
+    A search follows the links of a graph of the nodes that the asker may read, as if there were no others. In a store
+    with access lists that graph is made at the first use for each set of lists, and the last 32 are kept in memory: of
+    most nodes enough neighbours are known, and the others are compared again. Filters do not change which links there
+    are; only those between nodes that may be found are followed.
 
     Args:
         group: its nodes.
@@ -70,27 +72,36 @@ class NodeGraph(Value):
         """That of its store."""
         return self.group.fingerprint()
 
-    def links(self, snapshot: Snapshot) -> Links:
+    def links(self, snapshot: Snapshot, access: frozenset[str] | None = None) -> Links:
         """The links at a generation.
+
+        Args:
+            access: between the nodes that these principals may read, as if there were no others; None for all.
 
         Raises:
             GroupError: an edge names a group that does not belong to this one.
             WiringError: an edge needs vectors, and the group has none.
             StoreError: the store cannot be read, or has no such group.
         """
+        groups = self.group.name, *(edge.group for edge in self.edges if isinstance(edge, SharedEntities))
+        derived = snapshot.derived if access is None else snapshot.derived_of(access, *groups)
         key = ("links", self.group.name, self.edges)
-        found: Links | None = snapshot.derived.get(key)
+        found: Links | None = derived.get(key)
+        if found is None and derived is not snapshot.derived:
+            self.links(snapshot)  # whose neighbours spare comparing all nodes for each asker
         if found is None:
             with _building:
-                found = snapshot.derived.get(key) or self._opened(snapshot)
-                snapshot.derived[key] = found
+                found = derived.get(key) or self._made(snapshot, None if derived is snapshot.derived else access)
+                derived[key] = found
         return found
 
-    def _opened(self, snapshot: Snapshot) -> Links:
-        from spolia.retrieval.graph.build import SUFFIX, GraphBuild, drop_others, earlier, kept
+    def _made(self, snapshot: Snapshot, access: frozenset[str] | None) -> Links:
+        from spolia.retrieval.graph.build import SUFFIX, GraphBuild, drop_others, earlier, kept, nearest_of
 
         folder = links_folder(snapshot.opened.folder, self.group.name)
         path = folder / f"g{snapshot.version}-{digest_of(self.edges).hex()[:16]}{SUFFIX}"
+        if access is not None:
+            return GraphBuild(snapshot, self.group.name, nearest_of([path], self.edges), access).links(self.edges)
         drop_others(folder, snapshot.opened.was_published)  # of what a backup has taken the place of
 
         def build() -> tuple[Links, dict[Edges, NearestNeighbours]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import access, narrowing
@@ -30,7 +30,7 @@ class Walk:
     """A graph as one asker may see it, and the hits at which a search begins.
 
     Args:
-        links: between nodes that may be found.
+        links: of the graph of what may be read, between nodes that may be found.
         allowed: which these are.
         seeds: hits of the graph's nodes that may be found, as they come.
         places: int64[seeds], their positions.
@@ -56,8 +56,11 @@ def walk(graph: NodeGraph, ranking: Ranking) -> Walk:
 
     _refuse_others(graph, ranking.hits)
     snapshot = graph.group.snapshot()
-    allowed = snapshot.allowed(graph.group.name, access(), narrowed(ranking.query.filter, narrowing()))
-    links = graph.links(snapshot).within(allowed.mask)
+    wanted = narrowed(ranking.query.filter, narrowing())
+    allowed = snapshot.allowed(graph.group.name, access(), wanted)
+    links = graph.links(snapshot, access())
+    if wanted is not None:
+        links = links.within(allowed.holds(links.keys))
     keys = keys_of(snapshot, (hit.node.id for hit in ranking.hits))
     there = [hit for hit in ranking.hits if hit.node.id in keys]
     at = np.array([keys[hit.node.id] for hit in there], dtype=np.int64)
@@ -113,6 +116,8 @@ class Hops(Operator[Ranking, Ranking]):
     decay: float = 0.5
     embedder: Embedder | None = None
     top_k: int = 10
+
+    version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         refuse_counts(self, "hops", "top_k")
@@ -190,6 +195,8 @@ class PersonalisedPageRank(Operator[Ranking, Ranking]):
     graph: NodeGraph
     damping: float = 0.5
     top_k: int = 10
+
+    version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         refuse_numbers(self, "a number from 0 to below 1", "damping")

@@ -48,7 +48,7 @@ class Allowed:
 
     def holds(self, found: Iterable[int]) -> Mask:
         """For each key, whether it may be found."""
-        wanted = np.fromiter(found, dtype=np.int64)
+        wanted = found if isinstance(found, np.ndarray) else np.fromiter(found, dtype=np.int64)
         at = np.searchsorted(self.keys, wanted)
         inside = at < len(self.keys)
         there = np.zeros(len(wanted), dtype=np.bool_)

@@ -432,7 +432,7 @@ class Publication:
         added = self.connection.execute(sql.NEW_NODES, (group, known)).fetchone()
         if not dead and added is None and not merged:
             return base
-        is_worn = dead and self.store.is_worn(self.manifests[group], at, dead)
+        is_worn = self.store.is_worn(self.manifests[group], at, dead)
         self._freeze(group, None if is_worn else base, last_key, merged=merged and not is_worn)
         return self.generation, last_key
 
@@ -448,9 +448,9 @@ class Publication:
             self._texts(sql.LAST_NODES, group, last_key, _MOVED) if merged else (),
         )
 
-    def _texts(self, statement: str, *values: Any) -> Iterator[tuple[int, str, int]]:
-        for key, context, text, search_text, audience in self.connection.each(statement, values):
-            yield key, indexed_text(context, text, search_text), audience
+    def _texts(self, statement: str, *values: Any) -> Iterator[tuple[int, str]]:
+        for key, context, text, search_text in self.connection.each(statement, values):
+            yield key, indexed_text(context, text, search_text)
 
     # What nobody needs any more.
 

@@ -298,11 +298,11 @@ IDS_OF_KEYS = "SELECT n.key, n.id FROM json_each(:keys) wanted CROSS JOIN nodes 
 NODE_KEY = "SELECT key FROM nodes WHERE id = :id AND birth <= :at AND death > :at"
 ADD_NODE = f"INSERT INTO nodes ({NODE_ROW}, digest, death) VALUES ({_places(NODE_ROW)}, ?, {ALIVE})"
 LAST_KEY = "SELECT coalesce(max(key), 0) FROM nodes"
-NEW_NODES = f"""SELECT key, context, text, search_text, audience FROM nodes
+NEW_NODES = f"""SELECT key, context, text, search_text FROM nodes
     WHERE grp = ? AND key > ? AND death = {ALIVE} ORDER BY key"""
-LAST_NODES = f"""SELECT key, context, text, search_text, audience FROM nodes
+LAST_NODES = f"""SELECT key, context, text, search_text FROM nodes
     WHERE grp = ? AND key <= ? AND death = {ALIVE} ORDER BY key DESC LIMIT ?"""
-TEXTS_OF_KEYS = """SELECT n.key, n.context, n.text, n.search_text, n.audience FROM json_each(:keys) wanted
+TEXTS_OF_KEYS = """SELECT n.key, n.context, n.text, n.search_text FROM json_each(:keys) wanted
     CROSS JOIN nodes n ON n.key = wanted.value ORDER BY n.key"""
 DEAD_KEYS = f"SELECT key FROM nodes WHERE grp = ? AND death > ? AND key <= ? AND death < {ALIVE} ORDER BY key"
 DEAD_COUNT = f"SELECT count(*) FROM nodes WHERE grp = ? AND death > ? AND key <= ? AND death < {ALIVE}"

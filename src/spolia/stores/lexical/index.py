@@ -3,13 +3,14 @@
 score(query, node) = Σ over terms t of idf(t) · tf · (k1 + 1) / (tf + k1 · (1 - b + b · length / mean length)), with
 k1 = 1.2 and b = 0.75, lengths in Lucene's one-byte code (Robertson, Zaragoza, "The probabilistic relevance framework:
 BM25 and beyond", 2009). N and n, of idf, are of the nodes that are there; the mean length is also of those that are
-gone and still in the index (`spolia.stores.integrity`).
+gone and still in the index (`spolia.stores.integrity`). For somebody who may not read all of them, everything is
+counted over the nodes that they may read (`spolia.stores.lexical.asker_bm25`).
 """
 
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from math import log1p
 from pathlib import Path
@@ -19,14 +20,15 @@ from weakref import WeakKeyDictionary
 import tantivy
 
 from spolia.errors import StoreCorrupt
-from spolia.stores.files import gone
+from spolia.stores.files import gone, holds_lengths
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.snapshot.hit_order import Ids, best_hits
 
 if TYPE_CHECKING:
     from spolia.stores.access.allowed_nodes import Allowed
+    from spolia.stores.lexical.asker_bm25 import AskerBM25
 
-KEY, BODY, AUDIENCE = "key", "body", "audience"
+KEY, BODY, LENGTH = "key", "body", "length"
 COPIED = ("meta.json", ".managed.json")
 """Files of tantivy that it replaces; all others are never written again once they are there."""
 _SPARE = 8
@@ -47,10 +49,17 @@ LISTED = 2_500
 
 
 class Lexical:
-    """An opened index. It is never written again, so that any thread may search it at any time."""
+    """An opened index. It is never written again, so that any thread may search it at any time.
 
-    def __init__(self, folder: Path, analyzer: Analyzer) -> None:
-        self.folder, self.analyzer = folder, analyzer
+    Args:
+        lengths: gives the numbers of terms of nodes by their keys: indexes of earlier versions do not hold them.
+    """
+
+    def __init__(
+        self, folder: Path, analyzer: Analyzer, lengths: Callable[[Sequence[int]], Sequence[int]] | None = None
+    ) -> None:
+        self.folder, self.analyzer, self._lengths = folder, analyzer, lengths
+        self._asker: AskerBM25 | None = None
         self._listed: WeakKeyDictionary[Allowed, Any] = WeakKeyDictionary()  # a filter is asked many questions
         self._righted: dict[str, float] = {}
         if not folder.is_dir():
@@ -63,7 +72,7 @@ class Lexical:
         self,
         text: str,
         top_k: int,
-        audiences: Collection[int] | None = None,
+        readable: "Allowed | None" = None,
         allowed: "Allowed | None" = None,
         *,
         every: bool = False,
@@ -72,18 +81,29 @@ class Lexical:
         """Keys and scores of the best nodes that share a term with the text.
 
         Args:
-            audiences: only nodes of these; None for all.
-            allowed: only these nodes; None for all.
+            readable: the nodes that the asker may read, over which everything is counted; None for all.
+            allowed: only these of them; None for all.
             every: only nodes that hold every term, not just one of them.
             ids: gives the ids of nodes by their keys, and is asked where scores are equal: these go by id; by key
                 without it.
         """
-        query = self._query(self.analyzer.terms(text), audiences, every)
-        if query is None or top_k <= 0 or (allowed is not None and not allowed.count):
+        terms = self.analyzer.terms(text)
+        if not terms or top_k <= 0 or (allowed is not None and not allowed.count):
             return []
         with _legible(self.folder):
-            found = self._best(query, min(top_k, self._searcher.num_docs), allowed)
+            if readable is not None and (readable.mask is not None or self._gone):
+                found = self._of_asker().search(terms, top_k, readable, allowed, every=every)
+            else:
+                found = self._best(self._query(terms, every), min(top_k, self._searcher.num_docs), allowed)
         return best_hits(found, top_k, ids)
+
+    def _of_asker(self) -> "AskerBM25":
+        if self._asker is None:
+            from spolia.stores.lexical.asker_bm25 import AskerBM25
+
+            lengths = None if holds_lengths(self.folder) else self._lengths
+            self._asker = AskerBM25(self._searcher, self._schema, self._gone, lengths)
+        return self._asker
 
     def _best(self, query: Any, top_k: int, allowed: "Allowed | None") -> list[tuple[int, float]]:
         """The best hits, and all that score as the last of them."""
@@ -130,7 +150,7 @@ class Lexical:
             these = self._listed[allowed] = tantivy.Query.const_score_query(_any(each), 0.0)
         return tantivy.Query.boolean_query([(tantivy.Occur.Must, these), (tantivy.Occur.Should, query)])
 
-    def _query(self, terms: Sequence[str], audiences: Collection[int] | None, every: bool) -> Any:
+    def _query(self, terms: Sequence[str], every: bool) -> Any:
         query, occur = tantivy.Query, tantivy.Occur
         wanted, clauses = occur.Must if every else occur.Should, []
         counts: dict[str, int] = {}
@@ -139,12 +159,7 @@ class Lexical:
         for term, count in counts.items():
             clause, weight = query.term_query(self._schema, BODY, term, "freq"), count * self._right(term)
             clauses.append((wanted, clause if weight == 1 else query.boost_query(clause, weight)))
-        if not clauses:
-            return None
-        matching = query.boolean_query(clauses)
-        if audiences is None:
-            return matching
-        return self._both(matching, query.term_set_query(self._schema, AUDIENCE, sorted(audiences)))
+        return query.boolean_query(clauses)
 
     def _right(self, term: str) -> float:
         """What tantivy's idf of a term is to be multiplied by, as it counts nodes that are gone."""

@@ -85,7 +85,7 @@ def _make(snapshot: Snapshot, manifest: Manifest, target: Path) -> None:
     values = {"grp": manifest.group, "at": snapshot.generation}
     live = {key for (key,) in snapshot.opened.each(sql.LIVE_KEYS, values)}
     base, indexed = _newest(target.parent, manifest, snapshot.opened)
-    if base is not None and (dead := len(indexed - live)) and is_worn(base, dead):
+    if base is not None and is_worn(base, len(indexed - live)):
         base, indexed = None, set()
     fail_point("follow.build")
     added = _texts(snapshot, sorted(live - indexed))
@@ -114,8 +114,8 @@ def _version(folder: Path) -> StoreVersion:
 def _texts(snapshot: Snapshot, keys: Sequence[int]) -> Iterator[Added]:
     for start in range(0, len(keys), _AT_ONCE):
         values = {"keys": json.dumps(keys[start : start + _AT_ONCE])}
-        for key, context, text, search_text, audience in snapshot.opened.rows(sql.TEXTS_OF_KEYS, values):
-            yield key, indexed_text(context, text, search_text), audience
+        for key, context, text, search_text in snapshot.opened.rows(sql.TEXTS_OF_KEYS, values):
+            yield key, indexed_text(context, text, search_text)
 
 
 def _sweep(snapshot: Snapshot) -> None:

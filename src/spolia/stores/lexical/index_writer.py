@@ -28,14 +28,14 @@ from spolia.stores.files import (
     small_segments,
 )
 from spolia.stores.lexical.analysis import Analyzer
-from spolia.stores.lexical.index import AUDIENCE, BODY, COPIED, KEY
+from spolia.stores.lexical.index import BODY, COPIED, KEY, LENGTH
 
 _HEAP_BYTES, _FEW_BYTES = 50_000_000, 15_000_000
 """Of memory for an index from nothing, and for one that goes on, which is the least: taking it costs milliseconds."""
 _DELETED_AT_ONCE = 1_000
 
-Added = tuple[int, str, int]
-"""Key, indexed text and audience of a node."""
+Added = tuple[int, str]
+"""Key and indexed text of a node."""
 
 
 def freeze(
@@ -123,11 +123,10 @@ def _write(
 
 
 def _document(node: Added, analyzer: Analyzer) -> Any:
-    key, text, audience = node
-    document = tantivy.Document()
-    document.add_unsigned(KEY, key)
-    document.add_text(BODY, " ".join(analyzer.terms(text)))
-    document.add_unsigned(AUDIENCE, audience)
+    document, terms = tantivy.Document(), analyzer.terms(node[1])
+    document.add_unsigned(KEY, node[0])
+    document.add_text(BODY, " ".join(terms))
+    document.add_unsigned(LENGTH, len(terms))
     return document
 
 
@@ -135,7 +134,7 @@ def _schema() -> Any:
     builder = tantivy.SchemaBuilder()
     builder.add_unsigned_field(KEY, indexed=True, fast=True)
     builder.add_text_field(BODY, tokenizer_name="whitespace", index_option="freq")
-    builder.add_unsigned_field(AUDIENCE, indexed=True)
+    builder.add_unsigned_field(LENGTH, fast=True)
     return builder.build()
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
 from typing import NamedTuple
 
 from spolia.errors import GroupError
@@ -22,11 +23,13 @@ class LineageRow(NamedTuple):
     meta: str
 
 
-def rows_of(snapshot: Snapshot, group: str) -> Iterator[LineageRow]:
-    """All live nodes of a group, by key."""
+def rows_of(snapshot: Snapshot, group: str, access: frozenset[str] | None = None) -> Iterator[LineageRow]:
+    """All live nodes of a group, by key; of those only that these principals may read, unless it is None."""
     snapshot.manifest(group)
     values = {"grp": group, "at": snapshot.generation}
-    return (LineageRow(*row) for row in snapshot.opened.each(sql.LINEAGE, values))
+    rows = (LineageRow(*row) for row in snapshot.opened.each(sql.LINEAGE, values))
+    readable = None if access is None else snapshot.allowed(group, access).mask
+    return rows if readable is None else compress(rows, readable.tolist())
 
 
 class AncestorPath:

@@ -291,7 +291,7 @@ class Records:
                 mask = mask & np.isin(self._audiences, list(audiences))
             if len(self._allowed) >= _KEPT:
                 self._allowed = {}
-            allowed = self._allowed[key] = Allowed(self.keys, mask)
+            allowed = self._allowed[key] = Allowed(self.keys, None if mask.all() else mask)
         return allowed
 
     # Filters.

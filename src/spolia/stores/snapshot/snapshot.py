@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 _ATTEMPTS = 50
 NODES_KEPT = 8_192
+ASKERS = 32
+"""Sets of reader lists for which is kept what was computed of the nodes that they open."""
 PUBLIC: frozenset[str] = frozenset()
 """Who says nothing of who asks, reads what everybody may read."""
 
@@ -70,7 +72,7 @@ class Snapshot:
         generation: counts publications; `version` tells it from others of the same number.
         indexes: for each group, the generation of its lexical index and the last node key that was known then.
         open: the indexes that were opened to search it.
-        derived: what others have computed of it, kept as long as it lives.
+        derived: what others have computed of it, kept as long as it lives; `derived_of` of what an asker may read.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class Snapshot:
         self._lock = threading.Lock()
         self._lease = lease
         self.derived: dict[object, Any] = {}
+        self._derived: dict[frozenset[int] | None, dict[object, Any]] = {}
         # without a lease on the earlier one, rows may be gone that have died since
         self.open: OpenIndexes = OpenIndexes(
             self, before.open if before is not None and before._lease is not None else None
@@ -267,23 +270,25 @@ class Snapshot:
         filter: Filter | None = None,
         *,
         every: bool = False,
+        among: Allowed | None = None,
     ) -> list[tuple[int, float]]:
         """Keys and BM25 scores of the best nodes that share a term with `text`, best first, ties by node id.
 
         A node's id is made of what it is, not of when it came: an order of files or a file that was put back change
-        nothing.
+        nothing. Scores and order are those of a store that holds what the principals may read and nothing else.
 
         Args:
             access: principals who ask; what none of them may read is not found.
             filter: what it accepts is found; None for all.
             every: only nodes that hold every term, not just one of them.
+            among: only these nodes; None for all.
 
         Raises:
             FilterError: for a field that is not declared, or values of another type.
         """
-        allowed = None if filter is None else self.allowed(group, access, filter)
-        lexical, readable = self.open.lexical(group), self.rights.narrowed(access)
-        return lexical.search(text, top_k, readable, allowed, every=every, ids=self.ids)
+        allowed = among if filter is None else self.allowed(group, access, filter)
+        readable = self.allowed(group, access) if self.readers.restricted else None
+        return self.open.lexical(group).search(text, top_k, readable, allowed, every=every, ids=self.ids)
 
     def nearest(
         self,
@@ -330,6 +335,20 @@ class Snapshot:
     def allowed(self, group: str, access: frozenset[str], filter: Filter | None = None) -> Allowed:
         """The nodes of a group that may be found: the one place where access and filters are decided."""
         return self.open.records(group).allowed(self.rights.narrowed(access), filter)
+
+    def derived_of(self, who: frozenset[str], *groups: str) -> dict[object, Any]:
+        """Where to keep what is computed of all nodes of some groups that these principals may read.
+
+        Where that is every node, it is `derived`. Else each of the last `ASKERS` sets of reader lists has its own.
+        """
+        if all(self.allowed(group, who).mask is None for group in groups if group in self.indexes):
+            return self.derived
+        audiences = self.rights.narrowed(who)
+        with self._lock:
+            found = self._derived[audiences] = self._derived.pop(audiences, {})
+            for oldest in list(self._derived)[:-ASKERS]:
+                del self._derived[oldest]
+        return found
 
     def vectors(self, group: str, embedder: str, allowed: Allowed) -> npt.NDArray[np.float32]:
         """The vectors float32[n, d] of the allowed nodes of a group, in the order of their keys, as they are kept."""

@@ -54,8 +54,8 @@ class Searching(Contract):
         with self.store(tmp_path, shelf := entries()) as corpus:
             snapshot = corpus.snapshot()
             for text in (*QUESTIONS, "", "?!"):
-                right = _bm25(snapshot, text)
                 for who, filter in HOW:
+                    right = _bm25(snapshot, text, who)
                     may = found_by(shelf, "line", who, filter)
                     for top_k in (0, 1, 5, 500):
                         found = snapshot.search("line", text, top_k, who, filter)
@@ -218,11 +218,12 @@ def _scored(corpus: "Corpus", text: str) -> list[tuple[str, float]]:
     return [(hit.node.id, hit.score) for hit in snapshot.hits(snapshot.search("line", text, 500, ALL), ALL)]
 
 
-def _bm25(snapshot: "Snapshot", text: str) -> dict[str, float]:
-    """Okapi BM25 of every line that shares a term, written from its formula; lines are shorter than 40 terms."""
+def _bm25(snapshot: "Snapshot", text: str, who: frozenset[str]) -> dict[str, float]:
+    """Okapi BM25 of every line that they may read and that shares a term, as if there were no others; written from its
+    formula. Lines are shorter than 40 terms."""
     analyzer = snapshot.manifest("line").analyzer
-    nodes = {node.id: Counter(analyzer.terms(node.indexed_text)) for node in snapshot.all_nodes("line", ALL)}
-    mean = sum(terms.total() for terms in nodes.values()) / len(nodes)
+    nodes = {node.id: Counter(analyzer.terms(node.indexed_text)) for node in snapshot.all_nodes("line", who)}
+    mean = sum(terms.total() for terms in nodes.values()) / max(1, len(nodes))
     found: dict[str, float] = {}
     for term, repeated in Counter(analyzer.terms(text)).items():
         holding = [id for id, terms in nodes.items() if term in terms]

@@ -1,0 +1,92 @@
+"""A store answers as one without the documents that the asker may not read: the same nodes in the same order, and the
+same scores to the last bit.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from spolia.core.operator import Operator
+from spolia.errors import SpoliaError
+from spolia.retrieval.bm25 import BM25
+from spolia.run import Run
+from spolia.stores.corpus import Corpus
+from spolia.stores.indexes import Exact
+from spolia.types import Query, Ranking
+from tests.run.hiding import GROUPS, QUERY, Lists, filled, in_folder, random_lists
+from tests.run.reaching import built, given_to, that_reach
+
+pytestmark = pytest.mark.slow
+
+QUERIES = (QUERY, Query("harbour"), Query("Which tide at the quay, which ebb, tide and moon?"))
+ASKERS = [frozenset(found) for found in ((), ("ann",), ("bob", "staff"))]
+Outcome = tuple[tuple[str, float], ...] | str
+
+
+def answers(corpus: Corpus, access: frozenset[str], query: Query) -> list[tuple[str, Outcome]]:
+    """What every operator that reaches a store finds, with every combination of its fields."""
+    with Run(groups=tuple(access)):
+        rankings = [BM25(corpus.group(group), 100)(query) for group in GROUPS]
+        ops = [op for cls in that_reach() for whole in built(cls, corpus, None) for op in shortened(whole)]
+        return [(repr(op), outcome(op, value)) for op in ops for value in given_to(op, query, rankings)]
+
+
+def shortened(op: Operator[Any, Any]) -> Iterator[Operator[Any, Any]]:
+    """An operator that finds everything, and one that finds some."""
+    yield op
+    if getattr(op, "top_k", None) is not None:
+        yield op.but(top_k=3)
+
+
+def outcome(op: Operator[Any, Any], value: Any) -> Outcome:
+    try:
+        found = op(value)
+    except SpoliaError as error:  # some operators take hits of one group only
+        return type(error).__name__
+    return tuple((hit.node.id, hit.score) for hit in found.hits) if isinstance(found, Ranking) else repr(found)
+
+
+def without_hidden(lists: Lists, access: frozenset[str]) -> Lists:
+    """The documents that these principals may read, open to everybody."""
+    return {id: () for id, readers in lists.items() if not readers or access & set(readers)}
+
+
+def differing(lists: Lists, access: frozenset[str], folder: Path) -> list[tuple[str, Outcome, Outcome]]:
+    """Operators that answer otherwise in a store with these lists and in one without what is hidden, and how."""
+    for name in ("with", "without"):
+        (folder / name).mkdir()
+    hiding = filled(in_folder(folder / "with"), lists, Exact())
+    reference = filled(in_folder(folder / "without"), without_hidden(lists, access), Exact())
+    found = []
+    for query in QUERIES:
+        pairs = zip(answers(hiding, access, query), answers(reference, frozenset(), query), strict=True)
+        found += [(name, one, other) for (name, one), (_, other) in pairs if one != other]
+    return found
+
+
+def of_documents(lists: Lists) -> Lists:
+    return {id: readers for id, readers in lists.items() if "." not in id}
+
+
+@pytest.mark.parametrize("access", ASKERS, ids=lambda access: "+".join(sorted(access)) or "anonymous")
+def test_a_store_answers_as_one_without_what_is_hidden(access: frozenset[str], tmp_path: Path) -> None:
+    lists = of_documents(random_lists(Random(5), documents=16))
+    assert 3 < len(without_hidden(lists, access)) < 16
+    assert differing(lists, access, tmp_path) == []
+
+
+@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 2**16), documents=st.integers(5, 12), access=st.sampled_from(ASKERS))
+def test_any_store_answers_as_one_without_what_is_hidden(seed: int, documents: int, access: frozenset[str]) -> None:
+    lists = of_documents(random_lists(Random(seed), documents))
+    if without_hidden(lists, access):
+        with tempfile.TemporaryDirectory() as folder:
+            assert differing(lists, access, Path(folder)) == []
