@@ -142,4 +142,8 @@ HELD_BY: dict[int, tuple[str, ...]] = {
         "test_nothing_is_shared_with_another_run_or_without_being_told",
     ),
     40: ("test_what_is_shared_takes_bounded_memory_and_what_was_used_last_stays",),
+    41: (
+        "test_what_fails_is_counted_at_the_step_of_the_flow_in_which_it_fails",
+        "test_a_warning_is_given_where_nobody_records_what_failed",
+    ),
 }

@@ -39,8 +39,8 @@ class Frame:
 
     __slots__ = (
         "account", "claimed", "emitted", "error", "failed", "final", "found", "from_cache", "helped", "in_vain",
-        "keeping", "lane", "lender", "limiters", "logical", "notes", "op", "optional", "parent", "passing", "remarks",
-        "rows", "run", "scope", "searched", "sink", "span", "spent", "undeclared",
+        "inner_errors", "keeping", "lane", "lender", "limiters", "logical", "notes", "op", "optional", "parent",
+        "remarks", "rows", "run", "scope", "searched", "sink", "span", "spent", "undeclared",
     )  # fmt: skip
     claimed: bytes
     lender: ThreadPoolExecutor
@@ -56,7 +56,7 @@ class Frame:
         self.notes: list[str] | None = None
         self.remarks: list[str] | None = None
         self.error = ""
-        self.passing: Exception | None = None
+        self.inner_errors: tuple[BaseException, ...] = ()
         self.from_cache = self.searched = self.failed = self.in_vain = self.helped = False
         self.found: list[Ranking] | None = None
         self.emitted = 0
@@ -133,7 +133,7 @@ class Frame:
             located(error, op)
             if self.account is not None:
                 self.account.failed(error)
-                self.fell(error)
+                self.count_failure(error)
             raise
         if self.account is not None or run.results is not None:
             self.gave(value, found)
@@ -301,16 +301,18 @@ class Frame:
             if failed:
                 self.failed = step.in_vain = True
 
-    def fell(self, error: Exception | None, said: str = "") -> None:
+    def count_failure(self, error: Exception | None, said: str = "") -> None:
         """A call has failed. It counts once, at the innermost step that the flow names; others pass it on."""
-        account = self.account
-        passed_on = self.passing is not None and error is not None and self.passing in (error, error.__cause__)
-        if account is not None and not passed_on and account.step_of(self) is self:
+        account, cause = self.account, error
+        while cause is not None and cause not in self.inner_errors:
+            cause = cause.__cause__
+        if account is not None and cause is None and account.step_of(self) is self:
             account.calls.append((self.op, True, self.logical is not None))
             account.reasons.append((self.op, said if error is None else f"{type(error).__name__}: {error}"))
             above = self.parent
-            while above is not None and above.account is account:
-                above.passing = error
+            while error is not None and above is not None and above.account is account:
+                if above.op is not None:
+                    above.inner_errors += (error,)
                 above = above.parent
 
     # Streaming.

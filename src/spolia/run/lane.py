@@ -33,14 +33,14 @@ class StepCalls(Value):
     reasons: tuple[tuple[str, int], ...] = ()
 
     @property
-    def tried(self) -> int:
+    def trials(self) -> int:
         """The calls that tell whether it works: of a step that asks models, not those that had nothing to ask."""
         return self.calls - self.idle if self.asked else self.calls
 
     @property
     def never_worked(self) -> bool:
         """Whether it was called, and failed on every call that tells whether it works."""
-        return 0 < self.tried <= self.failed
+        return 0 < self.trials <= self.failed
 
 
 FORCED = frozenset(("cap", "budget", "forced", "exhausted", "error"))
@@ -88,7 +88,7 @@ class Lane:
         self.reasons: list[tuple[Operator[Any, Any] | None, str]] = []
         self.forced: set[str] = set()
         self._frame: Frame | None = None
-        self._named: dict[int, frozenset[int]] = {}
+        self._named: dict[int, tuple[Operator[Any, Any] | None, frozenset[int]]] = {}  # which keeps them: ids recur
 
     def opened(self, frame: "Frame") -> None:
         """Everything inside this frame is on the account."""
@@ -122,8 +122,8 @@ class Lane:
             return None
         flow = around[-1].op
         if id(flow) not in self._named:
-            self._named[id(flow)] = frozenset(map(id, inside(flow)))
-        return next(one for one in around if id(one.op) in self._named[id(flow)])
+            self._named[id(flow)] = flow, frozenset(map(id, inside(flow)))
+        return next(one for one in around if id(one.op) in self._named[id(flow)][1])
 
     def steps(self, flow: Operator[Any, Any]) -> tuple[StepCalls, ...]:
         """How often each step of a flow was called, in the order in which they are written; those that were not are
@@ -141,8 +141,8 @@ class Lane:
         """
         names = step_names(flow)
         calls: dict[int, list[tuple[bool, bool]]] = {}
-        for op, fell, asked in self.calls:
-            calls.setdefault(id(op), []).append((fell, asked))
+        for op, has_failed, asked in self.calls:
+            calls.setdefault(id(op), []).append((has_failed, asked))
         reasons: dict[int, Counter[str]] = {}
         for op, reason in self.reasons:
             reasons.setdefault(id(op), Counter())[reason] += 1
@@ -150,9 +150,9 @@ class Lane:
             StepCalls(
                 name,
                 len(calls[at]),
-                sum(fell for fell, _ in calls[at]),
+                sum(has_failed for has_failed, _ in calls[at]),
                 sum(asked for _, asked in calls[at]),
-                sum(not fell and not asked for fell, asked in calls[at]),
+                sum(not has_failed and not asked for has_failed, asked in calls[at]),
                 tuple(reasons.get(at, Counter()).most_common()),
             )
             for at, name in names.items()

@@ -42,7 +42,7 @@ def window(around: Frame, op: Operator[A, B], values: Sequence[A], above: Sequen
             frame.error = f"{result.kind}: {result.message}"
             if frame.account is not None:
                 frame.account.failed(result.error)
-                frame.fell(result.error, f"{result.kind}: {result.message}")
+                frame.count_failure(result.error, f"{result.kind}: {result.message}")
         else:
             frame.gave(value, result)
         frame.record(seconds, result)

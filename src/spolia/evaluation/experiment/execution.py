@@ -77,10 +77,10 @@ DEGRADED = ("stop", "ok")
 def never_worked(flow: str, steps: Sequence[StepCalls], whole: int) -> NeverWorked | None:
     """The error for a flow with a step that failed on every call, if these are enough to be sure."""
     idle = [one for one in steps if one.never_worked]
-    sure = [one for one in idle if one.tried >= min(SURE, max(whole, 2))]
+    sure = [one for one in idle if one.trials >= min(SURE, max(whole, 2))]
     if not sure:
         return None
-    told = ", ".join(f"{one.step} ({one.failed:,} of {several(one.tried, 'call')})" for one in sure)
+    told = ", ".join(f"{one.step} ({one.failed:,} of {several(one.trials, 'call')})" for one in sure)
     why = sure[0].reasons[0][0].rstrip(".") if sure[0].reasons else "no reason was given"
     return NeverWorked(
         f"{flow} has a step that failed whenever it was called: {told}: {why}. Its numbers would be those of a flow "

@@ -200,7 +200,7 @@ class Report(Value):
                 if step.reasons:
                     reason, n = step.reasons[0]
                     other = sum(n for _, n in step.reasons[1:])
-                    failed = f"{step.failed:,} of {several(step.tried, 'call')} failed"
+                    failed = f"{step.failed:,} of {several(step.trials, 'call')} failed"
                     found.append(
                         f"{one.flow}: {step.step} {'never worked: ' * step.never_worked}{failed}; {n:,} times: "
                         f"{reason.rstrip('.')}{f'; {other:,} times for other reasons' * bool(other)}"
@@ -256,16 +256,19 @@ def reported(experiment: "Experiment", table: ScoreTable, threads: int) -> Repor
         took = usage, spent, judging, latency, float(answers["seconds"].sum())
         flows.append(Evaluation(*given, *took, table.steps(index), table.degraded(index)))
     caveats = {one.flow: one.caveat for one in flows}
+
+    def told(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
+        return tuple(
+            one.but(caveat="; ".join(filter(None, (caveats[one.better], caveats[one.other])))) for one in comparisons
+        )
+
     return Report(
         experiment.data,
         table.items,
         left,
         tuple(flows),
-        tuple(
-            one.but(caveat="; ".join(filter(None, (caveats[one.better], caveats[one.other]))))
-            for one in compared(table.flows, estimates, experiment.correction, experiment.primary, experiment.against)
-        ),
-        sliced(experiment, table),
+        told(compared(table.flows, estimates, experiment.correction, experiment.primary, experiment.against)),
+        tuple(one.but(comparisons=told(one.comparisons)) for one in sliced(experiment, table)),
         tuple(counted(item.id for item in table.items).items()),
         len(experiment.tuned),
         experiment.correction,

@@ -92,7 +92,7 @@ def degraded(report: Report) -> Table:
             f"{step.step}{', which never worked' * step.never_worked}",
             shortened(reason),
             f"{n:,}",
-            f"{step.tried:,}",
+            f"{step.trials:,}",
         )
         for flow in report.flows
         for step in flow.steps
