@@ -303,7 +303,8 @@ class Frame:
 
     def count_failure(self, error: Exception | None, said: str = "") -> None:
         """A call has failed. It counts once, at the innermost step that the flow names; others pass it on."""
-        account, cause = self.account, error
+        account = self.account
+        cause: BaseException | None = error
         while cause is not None and cause not in self.inner_errors:
             cause = cause.__cause__
         if account is not None and cause is None and account.step_of(self) is self:
