@@ -455,7 +455,6 @@ def test_others_write_while_graphs_of_vectors_are_built(
         assert begun.wait(WAIT_S)
         with corpus.writer(timeout_s=WAIT_S) as writer:
             writer.remove("krill.note")
-            writer.publish(graphs=False)
         end.set()
         assert run.result() == ()
     assert {node.uri for node in corpus.latest().all_nodes("sentence")} == {"seals.note"}

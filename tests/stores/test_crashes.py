@@ -22,8 +22,9 @@ ROOT = Path(__file__).resolve().parents[2]
 KILLS = 20
 """At random; benchmarks/kills.py does 300 for each store."""
 SOURCES = Path(spolia.__file__).parent
-ELSEWHERE = ("graphs.", "databases.", "migrate.")
-"""What this ingestion does not come past: killed in the tests of graphs, of what is beside a store, of migrations."""
+ELSEWHERE = ("graphs.", "databases.", "migrate.", "vectors.join", "vectors.move")
+"""What this ingestion does not come past: killed in the tests of graphs, of what is beside a store, of migrations, of
+compaction."""
 
 
 def results(folder: Path, *arguments: str, module: str = "tests.stores.crashing") -> list[dict[str, Any]]:

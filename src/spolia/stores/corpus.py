@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.util import find_spec
@@ -141,14 +141,13 @@ class Corpus(Value):
             StoreBusy: another process writes, and which.
             NotAStore, StoreTooNew, StoreCorrupt, StoreError: it cannot be written, and why.
         """
-        from spolia.stores.writer import Writer
+        from spolia.stores.writer import Writer, compact
 
-        writer = Writer(self.backend, self.wait_s if timeout_s is None else timeout_s)
-        try:
+        wait_s = self.wait_s if timeout_s is None else timeout_s
+        with closing(Writer(self.backend, wait_s)) as writer:
             yield writer
             writer.publish()
-        finally:
-            writer.close()
+        compact(self.backend, writer.manifests, wait_s, waits=False)
 
 
 def refuse_no_corpus(given: object, call: str) -> None:

@@ -29,7 +29,7 @@ from spolia.stores.groups.materialise import remake
 from spolia.stores.integrity import damaged_rows, store_digest
 from spolia.stores.manifest import in_order, read
 from spolia.stores.open_store import forget
-from spolia.stores.writer import Writer
+from spolia.stores.writer import Writer, compact
 
 DAMAGED = "What the store held of it was damaged; it is to be read again."
 
@@ -80,7 +80,7 @@ def mend(
     with closing(Writer(backend, wait_s)) as writer:
         found.said += [said for said in writer.repair() if said not in found.said]
         writer.publish(embedded=False)
-        writer.store.build_graphs(writer._connection, writer.manifests)
+    compact(backend, writer.manifests, wait_s)
     found.left += remake(corpus, given, known, wait_s)
     return found
 

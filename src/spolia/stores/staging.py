@@ -22,7 +22,7 @@ from spolia.stores.backends.backend import Backend
 from spolia.stores.backends.publication import NONE, Draft, Lacking
 from spolia.stores.backends.rows import NOT_YET, SourceRow, Stamp, Unmade, hash_of_picture, node_row
 from spolia.stores.manifest import Manifest, refuse_odd_name, refuse_other
-from spolia.stores.writer import Writer
+from spolia.stores.writer import Writer, compact
 from spolia.types import Document, Meta, Node, principals
 
 if TYPE_CHECKING:
@@ -466,19 +466,20 @@ class Staging(Draft):
                     continue
                 self._commit(writer, complete, embedded)
             self._staged = _Staged()
-            with self._reading():
-                self.store.build_graphs(self._connection, self.manifests)
+            ready = compact(self.store, self.manifests, self.timeout_s, ended=False, waits=False)
+            self.generation = ready or self.generation
             break
         return self.generation
 
-    def merge(self) -> int:
-        """Merge the segments that the commits of this run left in lexical indexes; returns the generation.
+    def compact(self) -> int:
+        """Put in order what the commits of this run have left in small pieces; returns the generation.
 
-        Nothing is merged while another writer is at work.
+        Vectors are joined without the lock. Lexical indexes are left as they are while another writer is at work.
         """
         if self._has_committed:
-            with suppress(StoreBusy), closing(Writer(self.store, 0)) as writer:
-                self.generation = writer.merge()
+            moved = self.store.compact(self.manifests, ended=True, waits=True)
+            with suppress(StoreBusy), closing(Writer(self.store, self.timeout_s if moved else 0)) as writer:
+                self.generation = writer.merge(moved=moved)
         return self.generation
 
     def _prepare(self, complete: "Callable[[AnyWriter], None]") -> tuple[int, set[object]]:
@@ -535,7 +536,7 @@ class Staging(Draft):
         if self._staged.defined:
             complete(writer)
         births = dict(writer.born())
-        self.generation = writer.publish(graphs=False, embedded=embedded)
+        self.generation = writer.publish(embedded=embedded)
         self._published = dict(writer.manifests)
         self._has_committed = True
         self._is_damaged = False

@@ -1,7 +1,7 @@
 """Writing to a store, one at a time: each change whole or not at all, and none seen before it is published."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from spolia.errors import GroupError, NotAStore, StoreError
@@ -470,28 +470,31 @@ class Writer(Draft):
 
     # Publishing.
 
-    def publish(self, *, graphs: bool = True, embedded: bool = True) -> int:
+    def publish(self, *, embedded: bool = True) -> int:
         """Make all changes durable and visible at once; returns the generation. Nothing to do: nothing is written.
 
         Args:
-            graphs: build what graphs of vectors are missing; else the caller does, without the lock.
             embedded: refuse to publish a node that has no vector; else one whose vector was lost may lack it.
         """
         self._transaction.refuse_if_ended()
         if self._transaction.visible:
-            self._publish(graphs=graphs, embedded=embedded)
+            self._publish(embedded=embedded)
         elif self._transaction.began:
             self._transaction.commit()
         return self.generation
 
-    def merge(self) -> int:
-        """Merge the segments of lexical indexes, where that makes searches faster; returns the generation."""
+    def merge(self, *, moved: bool = False) -> int:
+        """Merge the segments of lexical indexes, where that makes searches faster; returns the generation.
+
+        Args:
+            moved: vectors stand elsewhere now, which readers learn from a publication.
+        """
         self._transaction.refuse_if_ended()
-        if any(self.store.is_scattered(self.manifests[group], at) for group, (at, _) in self.indexes.items()):
-            self._publish(graphs=False, embedded=False, merged=True)
+        if moved or any(self.store.is_scattered(self.manifests[group], at) for group, (at, _) in self.indexes.items()):
+            self._publish(embedded=False, merged=True)
         return self.generation
 
-    def _publish(self, *, graphs: bool, embedded: bool, merged: bool = False) -> None:
+    def _publish(self, *, embedded: bool, merged: bool = False) -> None:
         self._transaction.begin()
         with self._transaction.or_end("published"):
             self._refuse_what_is_gone()
@@ -513,7 +516,6 @@ class Writer(Draft):
         with translated(self.store, "swept"):
             self.mended += self.store.sweep(self._connection)
             self.mended += self.store.derive(self._connection, self.manifests)
-            self.mended += self.store.build_graphs(self._connection, self.manifests) if graphs else ()
 
     def _refuse_what_is_gone(self) -> None:
         """Before anything is written to where a store was."""
@@ -561,3 +563,21 @@ class Writer(Draft):
                 if not self._connection.in_transaction:
                     self._connection.execute(sql.BEGIN)
                 self._embedded.keep()
+
+
+def compact(
+    store: Backend, manifests: Mapping[str, Manifest], timeout_s: float, *, ended: bool = True, waits: bool = True
+) -> int:
+    """Put in order what many commits have left in small pieces, without the lock, and publish that; see `Compaction`.
+
+    Args:
+        ended: no more vectors are about to come.
+        waits: for another process that does it already; else it is left to that and to the next time.
+
+    Returns:
+        The generation that it has published; 0 where nothing was to be done.
+    """
+    if not store.compact(manifests, ended=ended, waits=waits):
+        return 0
+    with closing(Writer(store, timeout_s)) as writer:
+        return writer.merge(moved=True)

@@ -249,7 +249,7 @@ def keep(
                 run.run(recount=renews, anew=_anew(made, writer.manifests) if is_anew else (), afresh=afresh)
                 notes = notes_on(writer.declared, writer.metadata()) if writer.declared != before else notes
                 generation, lacking = writer.publish(), writer.unmade()
-                generation = generation if run.conflicts else writer.merge()
+                generation = generation if run.conflicts else writer.compact()
     if wanted.groups:
         tell = run.tell_of_groups
         run.unread += materialise(wanted.groups, retry=False, known=wanted.known, tell=tell, wait_s=timeout_s)

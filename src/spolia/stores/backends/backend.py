@@ -202,9 +202,9 @@ class Backend(Protocol):
     def derive(self, connection: Connection, manifests: Manifests) -> list[str]:
         """Index what was published, with the right to write; what was out of order, in words."""
 
-    def build_graphs(self, connection: Connection, manifests: Manifests) -> list[str]:
-        """Build graphs of vectors that are missing, whoever writes meanwhile; what was out of order, in words."""
-        return []
+    def compact(self, manifests: Manifests, *, ended: bool, waits: bool) -> bool:
+        """Join what many commits have left in small pieces, whoever writes meanwhile; see `writer.compact`."""
+        return False
 
     def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> DenseSearch | SparseSearch:
         """What searches a group's vectors at a generation."""

@@ -368,9 +368,11 @@ SEGMENTS_OF = "SELECT segment, dimension, count, bytes FROM segments WHERE embed
 ADD_SEGMENT = "INSERT INTO segments VALUES (?, ?, ?, ?, ?)"
 ADD_VECTOR = "INSERT OR IGNORE INTO vectors VALUES (?, ?, ?, ?)"
 HAS_VECTOR = "SELECT 1 FROM vectors WHERE embedder = ? AND hash = ?"
-MOVE_VECTOR = "UPDATE vectors SET segment = ?, row = ? WHERE embedder = ? AND hash = ?"
+MOVE_VECTOR = "UPDATE vectors SET segment = ?, row = ? WHERE embedder = ? AND hash = ? AND segment = ?"
 DROP_VECTORS = "DELETE FROM vectors WHERE embedder = ? AND segment = ?"
 DROP_SEGMENT = "DELETE FROM segments WHERE embedder = ? AND segment = ?"
+DROP_EMPTY_SEGMENT = f"""{DROP_SEGMENT} AND NOT EXISTS (
+    SELECT 1 FROM vectors v WHERE v.embedder = segments.embedder AND v.segment = segments.segment)"""
 COUNT_VECTORS = "SELECT embedder, count(*) FROM vectors GROUP BY embedder ORDER BY embedder"
 VECTOR_ROWS = "SELECT hash, row FROM vectors WHERE embedder = ? AND segment = ?"
 

@@ -36,6 +36,7 @@ from spolia.stores.groups.group_build import (
 from spolia.stores.groups.nodes import GroupBuild, GroupNodes, grow
 from spolia.stores.manifest import Manifest, built_in, in_order, signature
 from spolia.stores.staging import AnyWriter, Staging
+from spolia.stores.writer import compact
 from spolia.types import Document, Failure, Node
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ def materialise(
                     building.make_up()
                 building.embed()
                 staging.publish(building.complete)
+                compact(corpus.backend, staging.manifests, corpus.wait_s)
                 found += (*building.unread, *building.makeshift)
         found += unmade_of(wanted, corpus.latest().unmade())
     return tuple(found)

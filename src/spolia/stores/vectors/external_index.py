@@ -22,11 +22,10 @@ from spolia.stores.backends.backend import Connection
 from spolia.stores.backends.rows import in_batches
 from spolia.stores.definition import Metric
 from spolia.stores.files import DATABASES, fail_point, fsync_folder, segment_path
-from spolia.stores.indexes import HNSW, Database, VectorIndex
+from spolia.stores.indexes import Database, VectorIndex
 from spolia.stores.manifest import GroupEmbedding, Manifest, index_of, refuse_stored
 from spolia.stores.snapshot.hit_order import Ids
 from spolia.stores.vectors.dense import Vectors, open_segment
-from spolia.stores.vectors.graphs import build_graphs, sweep_graphs
 from spolia.stores.vectors.placement import PlacedVectors, Rows
 from spolia.stores.vectors.search import Found, questions
 from spolia.stores.vectors.segment_search import ExactSearch, located, sparse_search, vector_search
@@ -274,17 +273,3 @@ class ExternalIndexes:
             if number not in segments:
                 segments[number] = open_segment(segment_path(self.folder, embedder, number)).vectors
             yield key, segments[number][row]
-
-
-def build_all_graphs(folder: Path, connection: Connection, manifests: Mapping[str, Manifest]) -> list[str]:
-    """Build what graphs are missing, and remove those of segments that are gone; what was out of order, in words."""
-    segments: dict[str, dict[int, int]] = {}
-    for embedder, number, _, count, _ in connection.execute(sql.SEGMENTS):
-        segments.setdefault(embedder, {})[number] = count
-    said: list[str] = []
-    for embedder, how in {(how.embedder, how) for manifest in manifests.values() for how in manifest.embeddings}:
-        settings = index_of(how)
-        if isinstance(settings, HNSW) and not how.is_sparse:
-            said += build_graphs(folder, embedder, segments.get(embedder, {}), how.metric, settings)
-    sweep_graphs(folder, [(embedder, number) for embedder, numbers in segments.items() for number in numbers])
-    return said

@@ -11,7 +11,6 @@ from spolia.models.vectors import SparseRows
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Connection
 from spolia.stores.files import fail_point, segment_path
-from spolia.stores.indexes import DEFAULT_INDEX
 from spolia.stores.vectors import sparse
 from spolia.stores.vectors.dense import Vectors, VectorSegment, open_segment, write_segment
 from spolia.stores.vectors.sparse import SparseSegment, open_sparse, write_sparse
@@ -155,11 +154,14 @@ class SegmentWriter:
         for embedder in self._pending:
             self._write(embedder)
 
-    def flush(self, above: int | None = DEFAULT_INDEX.above) -> None:
-        """Write what was collected, and join segments as `joined` says; from `above` rows on they have a graph."""
+    def flush(self) -> None:
+        """Write what was collected, and join small segments where there are many; see `Compaction` for the rest."""
         for embedder in self._pending:
             self._write(embedder)
-            self._merge(embedder, above)
+            rows = {number: count for number, _, count, _ in self.connection.execute(sql.SEGMENTS_OF, (embedder,))}
+            small = [number for number, count in rows.items() if count < SEGMENT_ROWS]
+            if len(small) >= SMALL_SEGMENTS:
+                self._join(embedder, small)
 
     def _dimension(self, embedder: str) -> int | None:
         """Numbers in a vector of the embedder, as far as one is known."""
@@ -183,18 +185,16 @@ class SegmentWriter:
         self.connection.execute(sql.ADD_SEGMENT, row)
         return number
 
-    def _merge(self, embedder: str, above: int | None) -> None:
-        """Join segments, so that a store that grows daily has few; their files go after the commit."""
-        rows = {number: count for number, _, count, _ in self.connection.execute(sql.SEGMENTS_OF, (embedder,))}
-        for numbers in joined(rows, above, SEGMENT_ROWS, SMALL_SEGMENTS):
-            fail_point("vectors.merge")
-            segments = [open_any(segment_path(self.store, embedder, number)) for number in numbers]
-            hashes = [hash for segment in segments for hash in segment.hashes]
-            merged = self._register(embedder, hashes, [content_of(segment) for segment in segments])
-            moved = ((merged, row, embedder, hash) for row, hash in enumerate(hashes))
-            self.connection.executemany(sql.MOVE_VECTOR, moved)
-            for number in numbers:
-                self.connection.execute(sql.DROP_SEGMENT, (embedder, number))
+    def _join(self, embedder: str, numbers: Sequence[int]) -> None:
+        fail_point("vectors.merge")
+        segments = {number: open_any(segment_path(self.store, embedder, number)) for number in numbers}
+        hashes = [(number, hash) for number, segment in segments.items() for hash in segment.hashes]
+        parts = [content_of(segment) for segment in segments.values()]
+        joined = self._register(embedder, [hash for _, hash in hashes], parts)
+        moved = ((joined, row, embedder, hash, number) for row, (number, hash) in enumerate(hashes))
+        self.connection.executemany(sql.MOVE_VECTOR, moved)
+        for number in numbers:
+            self.connection.execute(sql.DROP_SEGMENT, (embedder, number))
 
 
 def next_number(store: Path, embedder: str) -> int:

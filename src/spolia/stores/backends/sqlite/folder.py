@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spolia.core.run_context import check_cancelled
-from spolia.errors import StoreCorrupt, StoreError
+from spolia.errors import StoreBusy, StoreCorrupt, StoreError
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Connection, Manifests, VectorWriter, busy
 from spolia.stores.backends.sqlite.connection import (
@@ -246,13 +246,17 @@ class FolderBackend:
             ExternalIndexes(self.folder, connection, manifests).confirm()
         return []
 
-    def build_graphs(self, connection: Connection, manifests: Manifests) -> list[str]:
+    def compact(self, manifests: Manifests, *, ended: bool, waits: bool) -> bool:
         if not any(manifest.embeddings for manifest in manifests.values()):
-            return []
-        from spolia.stores.vectors.external_index import build_all_graphs
+            return False
+        from spolia.stores.vectors.compaction import Compaction
 
-        with closing(WriterLock(self.folder, inf, GRAPHS_LOCK)):
-            return build_all_graphs(self.folder, connection, manifests)
+        try:
+            lock = WriterLock(self.folder, inf if waits else 0, GRAPHS_LOCK)
+        except StoreBusy:
+            return False
+        with closing(lock), closing(connect(self.folder, writing=False)) as connection:
+            return Compaction(self.folder, connection, lambda: self.writing(inf)).run(manifests, ended=ended)
 
     def stored(self, snapshot: Snapshot, group: str, embedder: str) -> Stored:
         from spolia.stores.vectors.segment_search import located

@@ -1,0 +1,129 @@
+"""Joining the small segments of vectors that many commits leave, and building graphs, while others read and write.
+
+Segments never change, so a joined one is written, and its graph built, without the writer's lock. Then its rows take
+the place of the old ones, some thousand in a transaction: a text's vector is the same in both, so a kill at any moment
+leaves a whole store.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from spolia.errors import StoreCorrupt
+from spolia.stores.backends import sql
+from spolia.stores.backends.backend import Connection, WriteSession
+from spolia.stores.definition import Metric
+from spolia.stores.files import fail_point, fsync_folder, graph_folder, segment_path
+from spolia.stores.indexes import HNSW
+from spolia.stores.manifest import Manifest, index_of
+from spolia.stores.vectors.graphs import available, build_graph, build_graphs, graph_path, sweep_graphs
+from spolia.stores.vectors.segments import (
+    SEGMENT_ROWS,
+    SMALL_SEGMENTS,
+    content_of,
+    dimension_of,
+    joined,
+    next_number,
+    open_any,
+    write_any,
+)
+
+_MOVED_AT_ONCE = 20_000
+_UNDER_WAY = 0
+"""Stands for the number of a segment that has none yet."""
+
+Graphs = Sequence[tuple[Metric, HNSW]]
+
+
+@dataclass(frozen=True)
+class Compaction:
+    """Puts the vectors of a store in order; one process at a time does (`graphs.lock`).
+
+    Args:
+        store: its folder.
+        connection: for reading.
+        writing: gives the right to write, for a moment.
+    """
+
+    store: Path
+    connection: Connection
+    writing: Callable[[], WriteSession]
+
+    def run(self, manifests: Mapping[str, Manifest], *, ended: bool) -> bool:
+        """Join segments as `joined` says and build what graphs are missing; else, while more vectors are about to
+        come, join those that are enough to be joined for good.
+
+        Returns:
+            Whether vectors stand in other segments now, which readers learn from the next publication.
+        """
+        has_moved = False
+        for embedder, graphs in _graphs(manifests).items():
+            above = min((settings.above for _, settings in graphs), default=None) if available() else None
+            rows = self._rows(embedder)
+            groups = joined(rows, above, SEGMENT_ROWS, SMALL_SEGMENTS) if ended else joined(rows, None, 0, 1)
+            for numbers in groups:
+                has_moved |= self._join(embedder, numbers, graphs)
+            for metric, settings in graphs if ended else ():
+                build_graphs(self.store, embedder, self._rows(embedder), metric, settings)
+        segments = self.connection.execute(sql.SEGMENTS).fetchall()
+        sweep_graphs(self.store, [(embedder, number) for embedder, number, *_ in segments])
+        return has_moved
+
+    def _rows(self, embedder: str) -> dict[int, int]:
+        return {number: count for number, _, count, _ in self.connection.execute(sql.SEGMENTS_OF, (embedder,))}
+
+    def _join(self, embedder: str, numbers: Sequence[int], graphs: Graphs) -> bool:
+        fail_point("vectors.join")
+        paths = {number: segment_path(self.store, embedder, number) for number in numbers}
+        try:
+            segments = {number: open_any(path) for number, path in paths.items()}
+        except (FileNotFoundError, StoreCorrupt):  # a commit has joined it meanwhile, or it is damaged, as searches say
+            return False
+        hashes = [hash for segment in segments.values() for hash in segment.hashes]
+        folder, parts = graph_folder(self.store, embedder), [content_of(segment) for segment in segments.values()]
+        written = folder / segment_path(self.store, embedder, _UNDER_WAY).name
+        size = write_any(written, embedder, hashes, parts)
+        built = [(metric, settings) for metric, settings in graphs if len(hashes) >= settings.above]
+        for metric, settings in built:
+            build_graph(graph_path(folder, _UNDER_WAY, metric, settings), written, metric, settings)
+        with closing(self.writing()) as session:
+            number = next_number(self.store, embedder)
+            path = segment_path(self.store, embedder, number)
+            for metric, settings in built:
+                before, now = (graph_path(folder, one, metric, settings) for one in (_UNDER_WAY, number))
+                os.rename(before, now)
+            os.rename(written, path)
+            fail_point("vectors.joined")
+            fsync_folder(folder)
+            fsync_folder(path.parent)
+            session.connection.execute(sql.BEGIN)
+            session.connection.execute(sql.ADD_SEGMENT, (embedder, number, dimension_of(parts[0]), len(hashes), size))
+            session.connection.execute(sql.COMMIT)
+        start = 0
+        for old, segment in segments.items():
+            self._move(embedder, old, number, start, segment.hashes)
+            start += len(segment.hashes)
+        return True
+
+    def _move(self, embedder: str, old: int, number: int, start: int, hashes: Sequence[bytes]) -> None:
+        for begin in range(0, len(hashes), _MOVED_AT_ONCE):
+            some = hashes[begin : begin + _MOVED_AT_ONCE]
+            moved = ((number, start + begin + at, embedder, hash, old) for at, hash in enumerate(some))
+            with closing(self.writing()) as session:
+                session.connection.execute(sql.BEGIN)
+                session.connection.executemany(sql.MOVE_VECTOR, moved)
+                fail_point("vectors.move")
+                session.connection.execute(sql.DROP_EMPTY_SEGMENT, (embedder, old))
+                session.connection.execute(sql.COMMIT)
+
+
+def _graphs(manifests: Mapping[str, Manifest]) -> dict[str, list[tuple[Metric, HNSW]]]:
+    """The graphs that are wanted of the vectors of each embedder."""
+    found: dict[str, list[tuple[Metric, HNSW]]] = {}
+    for how in {(how.embedder, how): how for one in manifests.values() for how in one.embeddings}.values():
+        settings, graphs = index_of(how), found.setdefault(how.embedder, [])
+        if isinstance(settings, HNSW) and not how.is_sparse and (how.metric, settings) not in graphs:
+            graphs.append((how.metric, settings))
+    return found

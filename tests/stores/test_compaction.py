@@ -1,0 +1,131 @@
+"""Joining segments and building graphs beside readers and writers: what is found stays, also when it is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spolia.core.codec import encode
+from spolia.stores import files
+from spolia.stores.access.allowed_nodes import Allowed
+from spolia.stores.backends import sql
+from spolia.stores.backends.rows import SourceRow
+from spolia.stores.corpus import Corpus
+from spolia.stores.indexes import HNSW
+from spolia.stores.manifest import GroupEmbedding, Manifest
+from spolia.stores.open_store import opened
+from spolia.stores.vectors import segments
+from spolia.stores.vectors.graphs import build_graph
+from spolia.stores.vectors.segment_search import GraphSearch, vector_search
+from spolia.stores.writer import Writer, compact
+from spolia.types import Document, Node, Span
+from tests.stores.searched import drawn
+
+EMBEDDER, DIMENSION = "drawn/1", 12
+WANTED = HNSW(expansion_add=64, expansion_search=64, above=100)
+MANIFEST = Manifest("line", embeddings=(GroupEmbedding(EMBEDDER, DIMENSION, index=json.dumps(encode(WANTED))),))
+QUERIES = drawn(4, DIMENSION, 8)
+pytestmark = pytest.mark.slow
+
+
+def put(writer: Writer, number: int) -> None:
+    """A document of 40 nodes, with their vectors."""
+    id, lines = f"d{number}", [f"Line {line} of {number}.\n" for line in range(40)]
+    starts = np.cumsum([0, *map(len, lines)]).tolist()
+    nodes = [
+        Node(f"{id}:{at}", line, id, "line", span=Span(starts[at], starts[at + 1]), number=at)
+        for at, line in enumerate(lines)
+    ]
+    writer.put(Document(id, "".join(lines), uri=id), nodes, SourceRow(id, content_hash=id))
+    found = [hash for hash, _ in writer.unembedded("line", EMBEDDER)]
+    writer.add_vectors(EMBEDDER, found, drawn(len(found), DIMENSION, number))
+
+
+@pytest.fixture
+def loose(fast_folder: Path) -> Corpus:
+    """Five segments of 40 vectors each, as five commits left them."""
+    corpus = Corpus(str(fast_folder / "loose.spolia")).create()
+    for number in range(5):
+        writer = Writer(corpus.backend, 10)
+        writer.define("line", MANIFEST)
+        put(writer, number)
+        writer.publish()
+        writer.close()
+    assert counts(corpus) == [40] * 5
+    return corpus
+
+
+def counts(corpus: Corpus) -> list[int]:
+    return [count for _, _, count, _ in opened(corpus.backend).rows(sql.SEGMENTS_OF, (EMBEDDER,))]
+
+
+def found(corpus: Corpus) -> list[Any]:
+    search = vector_search(corpus.snapshot(), "line", EMBEDDER, "cosine", WANTED)
+    return [search.search(QUERIES[at : at + 1], 10, Allowed(search.placed.keys)) for at in range(len(QUERIES))]  # type: ignore[attr-defined]
+
+
+def test_what_many_commits_left_is_one_segment_with_a_graph(loose: Corpus) -> None:
+    before, reader = found(loose), loose.snapshot()
+    generation = compact(loose.backend, loose.latest().manifests, 10)
+    assert generation == reader.generation + 1 == loose.latest().generation
+    assert counts(loose) == [200]
+    search = vector_search(loose.latest(), "line", EMBEDDER, "cosine", WANTED)
+    assert isinstance(search, GraphSearch)
+    assert search.graphs[0]() is not None
+    assert found(loose) == before
+    assert loose.latest().check() == []
+    assert len(list((Path(loose.path) / files.VECTORS).glob("*/*"))) == 1, "the files of the old ones are gone"
+    assert compact(loose.backend, loose.latest().manifests, 10) == 0, "nothing is left to do"
+
+
+def test_others_commit_while_segments_are_joined(loose: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go = Event(), Event()
+
+    def waiting(*given: Any) -> None:
+        begun.set()
+        assert go.wait(60)
+        build_graph(*given)
+
+    monkeypatch.setattr("spolia.stores.vectors.compaction.build_graph", waiting)
+    thread = Thread(target=compact, args=(loose.backend, loose.latest().manifests, 10))
+    thread.start()
+    assert begun.wait(60)
+    monkeypatch.setattr(segments, "SMALL_SEGMENTS", 3)  # joins what is being joined
+    with loose.writer(timeout_s=5) as writer:
+        writer.remove("d1")
+        put(writer, 9)
+    go.set()
+    thread.join()
+    assert loose.latest().check() == []
+    assert {node.document for node in loose.latest().all_nodes("line")} == {"d0", "d2", "d3", "d4", "d9"}
+    after = found(loose)
+    compact(loose.backend, loose.latest().manifests, 10)
+    assert found(loose) == after
+
+
+@pytest.mark.parametrize("point", ["vectors.join", "graphs.rename", "vectors.joined", "vectors.move", "vectors.move@3"])
+def test_killed_anywhere_every_vector_stays(loose: Corpus, point: str) -> None:
+    before = found(loose)
+    if (child := os.fork()) == 0:
+        try:
+            files.arm(point)
+            compact(loose.backend, loose.latest().manifests, 10)
+        finally:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    assert found(loose) == before
+    assert loose.latest().check() == []
+    with loose.writer() as writer:
+        writer.remove("d4")
+    after = found(loose)
+    compact(loose.backend, loose.latest().manifests, 10)
+    assert found(loose) == after
+    assert loose.latest().check() == []
+    assert not list((Path(loose.path) / files.GRAPHS).glob("*/000000*"))
