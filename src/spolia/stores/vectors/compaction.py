@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from spolia.errors import StoreCorrupt
@@ -18,7 +19,15 @@ from spolia.stores.definition import Metric
 from spolia.stores.files import fail_point, fsync_folder, graph_folder, segment_path
 from spolia.stores.indexes import HNSW
 from spolia.stores.manifest import Manifest, index_of
-from spolia.stores.vectors.graphs import available, build_graph, build_graphs, graph_path, sweep_graphs
+from spolia.stores.vectors.graphs import (
+    available,
+    build_graph,
+    build_graphs,
+    graph_path,
+    missing_graphs,
+    sweep_graphs,
+    unneeded,
+)
 from spolia.stores.vectors.segments import (
     SEGMENT_ROWS,
     SMALL_SEGMENTS,
@@ -44,35 +53,62 @@ class Compaction:
     Args:
         store: its folder.
         connection: for reading.
+        ended: no more vectors are about to come; else only those are joined that are enough to be joined for good.
         writing: gives the right to write, for a moment.
     """
 
     store: Path
     connection: Connection
+    manifests: Mapping[str, Manifest]
+    ended: bool
     writing: Callable[[], WriteSession]
 
-    def run(self, manifests: Mapping[str, Manifest], *, ended: bool) -> bool:
-        """Join segments as `joined` says and build what graphs are missing; else, while more vectors are about to
-        come, join those that are enough to be joined for good.
+    def is_needed(self) -> bool:
+        """Whether there is anything to do."""
+        missing = (
+            missing_graphs(self.store, embedder, self._rows(embedder), *graph)
+            for embedder, graphs in self._graphs.items()
+            for graph in (graphs if self.ended else ())
+        )
+        return any(map(self._groups, self._graphs)) or any(missing) or bool(unneeded(self.store, self._segments()))
+
+    def run(self) -> bool:
+        """Join segments as `joined` says and build what graphs are missing; call it with the lock of the graphs.
 
         Returns:
             Whether vectors stand in other segments now, which readers learn from the next publication.
         """
         has_moved = False
-        for embedder, graphs in _graphs(manifests).items():
-            above = min((settings.above for _, settings in graphs), default=None) if available() else None
-            rows = self._rows(embedder)
-            groups = joined(rows, above, SEGMENT_ROWS, SMALL_SEGMENTS) if ended else joined(rows, None, 0, 1)
-            for numbers in groups:
+        for embedder, graphs in self._graphs.items():
+            for numbers in self._groups(embedder):
                 has_moved |= self._join(embedder, numbers, graphs)
-            for metric, settings in graphs if ended else ():
+            for metric, settings in graphs if self.ended else ():
                 build_graphs(self.store, embedder, self._rows(embedder), metric, settings)
-        segments = self.connection.execute(sql.SEGMENTS).fetchall()
-        sweep_graphs(self.store, [(embedder, number) for embedder, number, *_ in segments])
+        sweep_graphs(self.store, self._segments())
         return has_moved
+
+    @cached_property
+    def _graphs(self) -> dict[str, list[tuple[Metric, HNSW]]]:
+        """The graphs that are wanted of the vectors of each embedder."""
+        found: dict[str, list[tuple[Metric, HNSW]]] = {}
+        for how in (how for manifest in self.manifests.values() for how in manifest.embeddings):
+            settings, graphs = index_of(how), found.setdefault(how.embedder, [])
+            if isinstance(settings, HNSW) and not how.is_sparse and (how.metric, settings) not in graphs:
+                graphs.append((how.metric, settings))
+        return found
+
+    def _groups(self, embedder: str) -> list[list[int]]:
+        """Numbers of the segments to be joined."""
+        if not self.ended:
+            return joined(self._rows(embedder), None, 0, 1)
+        above = min((settings.above for _, settings in self._graphs[embedder]), default=None) if available() else None
+        return joined(self._rows(embedder), above, SEGMENT_ROWS, SMALL_SEGMENTS)
 
     def _rows(self, embedder: str) -> dict[int, int]:
         return {number: count for number, _, count, _ in self.connection.execute(sql.SEGMENTS_OF, (embedder,))}
+
+    def _segments(self) -> list[tuple[str, int]]:
+        return [(embedder, number) for embedder, number, *_ in self.connection.execute(sql.SEGMENTS)]
 
     def _join(self, embedder: str, numbers: Sequence[int], graphs: Graphs) -> bool:
         fail_point("vectors.join")
@@ -117,13 +153,3 @@ class Compaction:
                 fail_point("vectors.move")
                 session.connection.execute(sql.DROP_EMPTY_SEGMENT, (embedder, old))
                 session.connection.execute(sql.COMMIT)
-
-
-def _graphs(manifests: Mapping[str, Manifest]) -> dict[str, list[tuple[Metric, HNSW]]]:
-    """The graphs that are wanted of the vectors of each embedder."""
-    found: dict[str, list[tuple[Metric, HNSW]]] = {}
-    for how in {(how.embedder, how): how for one in manifests.values() for how in one.embeddings}.values():
-        settings, graphs = index_of(how), found.setdefault(how.embedder, [])
-        if isinstance(settings, HNSW) and not how.is_sparse and (how.metric, settings) not in graphs:
-            graphs.append((how.metric, settings))
-    return found

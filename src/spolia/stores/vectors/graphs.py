@@ -303,10 +303,25 @@ def damaged_graphs(store: Path) -> dict[Path, str]:
     return {path: said for path, said in found.items() if said}
 
 
-def sweep_graphs(store: Path, segments: Iterable[tuple[str, int]]) -> None:
-    """Remove graphs of segments that are gone, and what a killed builder left."""
+def unneeded(store: Path, segments: Iterable[tuple[str, int]]) -> list[Path]:
+    """Graphs of segments that are gone, and what a killed builder left."""
     known = {(graph_folder(store, embedder), f"{number:06d}") for embedder, number in segments}
-    for path in sorted((store / GRAPHS).glob("*/*")):
-        if (path.parent, path.name.partition(".")[0]) not in known or path.suffix == ".tmp":
-            fail_point("graphs.sweep")
-            path.unlink()
+    there = sorted((store / GRAPHS).glob("*/*"))
+    return [path for path in there if (path.parent, path.name.partition(".")[0]) not in known or path.suffix == ".tmp"]
+
+
+def sweep_graphs(store: Path, segments: Iterable[tuple[str, int]]) -> None:
+    """Remove what is unneeded."""
+    for path in unneeded(store, segments):
+        fail_point("graphs.sweep")
+        path.unlink()
+
+
+def missing_graphs(
+    store: Path, embedder: str, segments: Mapping[int, int], metric: Metric, settings: HNSW
+) -> list[int]:
+    """Numbers of the large segments that have no whole graph, as far as its footer tells."""
+    large = [number for number, rows in sorted(segments.items()) if rows >= settings.above] if available() else []
+    folder = graph_folder(store, embedder)
+    paths = {number: graph_path(folder, number, metric, settings) for number in large}
+    return [number for number, path in paths.items() if not is_whole(path, segment_path(store, embedder, number))]

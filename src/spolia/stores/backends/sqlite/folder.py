@@ -251,12 +251,16 @@ class FolderBackend:
             return False
         from spolia.stores.vectors.compaction import Compaction
 
-        try:
-            lock = WriterLock(self.folder, inf if waits else 0, GRAPHS_LOCK)
-        except StoreBusy:
-            return False
-        with closing(lock), closing(connect(self.folder, writing=False)) as connection:
-            return Compaction(self.folder, connection, lambda: self.writing(inf)).run(manifests, ended=ended)
+        with closing(connect(self.folder, writing=False)) as connection:
+            compaction = Compaction(self.folder, connection, manifests, ended, lambda: self.writing(inf))
+            if not compaction.is_needed():
+                return False
+            try:
+                lock = WriterLock(self.folder, inf if waits else 0, GRAPHS_LOCK)
+            except StoreBusy:
+                return False
+            with closing(lock):
+                return compaction.run()
 
     def stored(self, snapshot: Snapshot, group: str, embedder: str) -> Stored:
         from spolia.stores.vectors.segment_search import located
