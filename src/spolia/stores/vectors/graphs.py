@@ -215,8 +215,8 @@ def _footer(path: Path, data: npt.NDArray[np.uint8]) -> tuple[dict[str, Any], in
     begin = end - int.from_bytes(data[end : end + 4].tobytes(), "little")
     try:
         footer: dict[str, Any] = json.loads(data[max(begin, 0) : end].tobytes())
-        whole = {"segment", "metric", "scale", "count", "graph", "crc32"} <= footer.keys()
         said = footer.pop("footer", None)  # which those of earlier versions do not have
+        whole = footer.keys() == {"segment", "metric", "scale", "count", "graph", "crc32"}
     except (ValueError, AttributeError, RecursionError) as error:
         raise _damaged(path, "its footer cannot be read") from error
     if said not in (None, crc32(json.dumps(footer).encode())):
