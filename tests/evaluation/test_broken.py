@@ -83,11 +83,14 @@ def test_a_flow_that_cannot_be_asked_is_refused_after_the_first_question(tmp_pat
 
 
 def test_a_flow_that_fails_the_same_way_on_all_it_is_asked_first_is_refused() -> None:
-    with pytest.raises(StepFailed, match="bad fails on each of the first 5 questions, the same way: ModelRejected"):
+    with pytest.raises(NeverWorked, match="bad fails on each of the first 5 questions, the same way: ModelRejected"):
         Experiment({"bad": without_key, "good": good}, ITEMS, MEASURES).run()
     assert len(asked) == 5
-    with pytest.raises(StepFailed, match="each of the first 3 questions"):
+    with pytest.raises(NeverWorked, match="each of the first 3 questions") as stopped:
         Experiment({"bad": without_key}, ITEMS[:3], MEASURES).run()
+    assert stopped.value.never_worked == ("without_key",)
+    as_it_is = Experiment({"bad": without_key}, ITEMS, MEASURES, degraded="ok").run()
+    assert (len(as_it_is.flows[0].failures), as_it_is.flows[0].never_worked) == (12, ("without_key",))
 
 
 def test_other_failures_score_0_and_are_counted() -> None:

@@ -95,7 +95,7 @@ def test_a_reranker_whose_server_refuses_every_call_is_not_measured(tmp_path: Pa
     assert (times, "400" in reason) == (6, True)
     assert all("RankGPT of rankgpt never worked" in one.verdict for one in found.comparisons)
     told = "; ".join(found.warnings)
-    assert "rankgpt: RankGPT never worked: 6 of 6 calls failed; 6 times: RankGPT could not" in told
+    assert "rankgpt: RankGPT never worked, 6 of 6 calls failed; 6 times: RankGPT could not" in told
     for page in (markdown(found), html(found)):
         assert "Degraded calls" in page
         assert "RankGPT, which never worked" in page
@@ -106,7 +106,7 @@ def test_what_failed_on_some_calls_is_counted_and_told_in_verdicts() -> None:
     assert found.flow("1").json()["degraded"] == {"on_even_ones": {"The server says 500.": 6}}
     assert (found.flow("1").never_worked, found.flow("1").degraded, found.flow("0").degraded) == ((), 6, 0)
     assert found.comparisons[0].verdict.endswith("6 of 12 results of 1 are degraded")
-    assert "1: on_even_ones 6 of 12 calls failed; 6 times: The server says 500" in found.warnings
+    assert "1: on_even_ones, 6 of 12 calls failed; 6 times: The server says 500" in found.warnings
 
 
 def test_an_experiment_stops_early_and_asks_again_what_failed(tmp_path: Path) -> None:

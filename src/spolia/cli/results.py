@@ -96,10 +96,13 @@ def degraded_data(lane: Lane, flow: Operator[Any, Any]) -> dict[str, Any]:
 
 
 def tell_of_degraded(screen: Screen, lane: Lane, flow: Operator[Any, Any]) -> None:
-    """Say what was out of order."""
-    for step, reasons in degraded_data(lane, flow).get("degraded", {}).items():
-        for reason in reasons:
-            screen.say(f"{step}: {one_line(reason, 300)}", "yellow")
+    """Say why the result is degraded; what the answer tells of itself is not said twice."""
+    from spolia.run.lane import step_names
+
+    names = step_names(flow)
+    found = (f"{names[id(op)]}: {one_line(reason, 300)}" for op, reason, degraded in lane.reasons if degraded)
+    for line in dict.fromkeys(found):
+        screen.say(line, "yellow")
 
 
 SHOWN = 5

@@ -151,7 +151,7 @@ class Frame:
         reason = out.stop_reason if isinstance(out, Answer) else out.stop if isinstance(out, State) else ""
         if reason in FORCED and reason not in account.forced:  # the innermost step that says so ends first
             account.forced.add(reason)
-            self.count(f"Ended by {reason!r}.", failed=False)
+            self.count(f"Ended by {reason!r}.")
         if (step := account.step_of(self)) is not self:
             for one in () if step is None else step.rows or (step,):
                 one.helped |= not self.failed
@@ -262,7 +262,7 @@ class Frame:
         frame: Frame | None = self if row is None or self.rows is None else self.rows[row]
         assert frame is not None
         is_recorded = frame.run.journal is not None or frame.account is not None
-        frame.count(reason, failed=not partly)
+        frame.count(reason, is_degraded=True, failed=not partly)
         if frame.account is not None:
             frame.account.failed(error)
         frame._degraded(reason, error)
@@ -286,18 +286,18 @@ class Frame:
         for frame in (self,) if self.rows is None else self.rows if row is None else (self.rows[row],):
             frame.remarks = [*(frame.remarks or ()), remark]
             if counted:
-                frame.count(remark, failed=False)
+                frame.count(remark)
 
-    def count(self, reason: str, *, failed: bool) -> None:
+    def count(self, reason: str, *, is_degraded: bool = False, failed: bool = False) -> None:
         """Put on the account that a call was out of order: of the innermost step around it that the flow names."""
         if self.rows is not None:
             for row in self.rows:
-                row.count(reason, failed=failed)
+                row.count(reason, is_degraded=is_degraded, failed=failed)
         elif self.account is not None and (step := self.account.step_of(self)) is not None:
             if step.rows is not None:
-                step.count(reason, failed=failed)
+                step.count(reason, is_degraded=is_degraded, failed=failed)
                 return
-            self.account.reasons.append((step.op, reason))
+            self.account.reasons.append((step.op, reason, is_degraded))
             if failed:
                 self.failed = step.in_vain = True
 
@@ -309,7 +309,7 @@ class Frame:
             cause = cause.__cause__
         if account is not None and cause is None and account.step_of(self) is self:
             account.calls.append((self.op, True, self.logical is not None))
-            account.reasons.append((self.op, said if error is None else f"{type(error).__name__}: {error}"))
+            account.reasons.append((self.op, said if error is None else f"{type(error).__name__}: {error}", True))
             above = self.parent
             while error is not None and above is not None and above.account is account:
                 if above.op is not None:

@@ -62,7 +62,7 @@ class Lane:
         number: of the question's first span in the journal; 0 without one.
         calls: every call of a step that ended, whether it failed, and whether it used a model; without those that pass
             on what failed inside.
-        reasons: what was out of order, by the step of the flow in which it was.
+        reasons: what was out of order, by the step of the flow in which it was, and whether that degrades the result.
         forced: of these, why a loop or an answer ended before it was sufficient.
     """
 
@@ -85,7 +85,7 @@ class Lane:
         self.number = 0
         self.why = ""
         self.calls: list[tuple[Operator[Any, Any] | None, bool, bool]] = []
-        self.reasons: list[tuple[Operator[Any, Any] | None, str]] = []
+        self.reasons: list[tuple[Operator[Any, Any] | None, str, bool]] = []
         self.forced: set[str] = set()
         self._frame: Frame | None = None
         self._named: dict[int, tuple[Operator[Any, Any] | None, frozenset[int]]] = {}  # which keeps them: ids recur
@@ -144,7 +144,7 @@ class Lane:
         for op, has_failed, asked in self.calls:
             calls.setdefault(id(op), []).append((has_failed, asked))
         reasons: dict[int, Counter[str]] = {}
-        for op, reason in self.reasons:
+        for op, reason, _ in self.reasons:
             reasons.setdefault(id(op), Counter())[reason] += 1
         return tuple(
             StepCalls(

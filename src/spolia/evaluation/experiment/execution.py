@@ -55,19 +55,21 @@ OF_THE_FLOW = (
 """Failures that have nothing to do with what is asked."""
 
 
-def refuse_broken(flow: str, failures: Sequence[Failure | None], whole: int) -> None:
-    """Refuse a flow that fails for a reason of its own, or on all of its first questions alike."""
+def refuse_broken(
+    flow: str, failures: Sequence[Failure | None], steps: Sequence[StepCalls], whole: int, stops: bool
+) -> None:
+    """Refuse a flow that fails for a reason of its own; and, where that stops, on all of its first questions alike."""
     if not failures or failures[0] is None:
         return
     first, same = failures[0], all(one == failures[0] for one in failures)
-    if first.kind in {kind.__name__ for kind in OF_THE_FLOW} or (same and len(failures) >= min(SURE, max(whole, 2))):
-        told = (
-            "the first question" if len(failures) == 1 else f"each of the first {len(failures)} questions, the same way"
-        )
-        raise StepFailed(
-            f"{flow} fails on {told}: {first.kind}: {first.message.rstrip('.')}. What cannot be asked is not measured, "
-            "since its zeros would say that others are better: mend it, or leave it out."
-        )
+    why = f"{first.kind}: {first.message.rstrip('.')}. What cannot be asked is not measured"
+    mend = "since its zeros would say that others are better: mend it, or leave it out"
+    if first.kind in {kind.__name__ for kind in OF_THE_FLOW}:
+        raise StepFailed(f"{flow} fails on the first question: {why}, {mend}.")
+    if stops and same and len(failures) >= min(SURE, max(whole, 2)):
+        told = f"{flow} fails on each of the first {len(failures)} questions, the same way"
+        idle = tuple(one.step for one in steps if one.never_worked)
+        raise NeverWorked(f"{told}: {why}, {mend}, or write --degraded ok.", idle, counted_reasons(steps))
 
 
 DEGRADED = ("stop", "ok")
@@ -227,13 +229,15 @@ class FlowExecution:
         failures: list[Failure | None] = []
         for some in (cells[:1], cells[1:]):
             failures += self._ask(some, self.opening[flow] if not failures else None)
+            called = {question: self.steps[flow, question] for _, question in cells if (flow, question) in self.steps}
+            steps = summed((steps, 1) for steps in called.values())
             try:
-                refuse_broken(self.table.flows[flow], failures, self.whole[flow])
+                refuse_broken(self.table.flows[flow], failures, steps, self.whole[flow], self.stops)
             except StepFailed:
                 self._drop(cells)
                 raise
-        called = {question: self.steps[flow, question] for _, question in cells}
-        self.refuse_idle(flow, summed((steps, 1) for steps in called.values()), called.items())
+            if len(failures) == len(cells):
+                self.refuse_idle(flow, steps, called.items())
         return set(cells)
 
     def refuse_idle(

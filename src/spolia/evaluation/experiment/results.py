@@ -199,12 +199,12 @@ class Report(Value):
             for step in one.steps:
                 if step.reasons:
                     reason, n = step.reasons[0]
-                    other = sum(n for _, n in step.reasons[1:])
-                    failed = f"{step.failed:,} of {several(step.trials, 'call')} failed"
-                    found.append(
-                        f"{one.flow}: {step.step} {'never worked: ' * step.never_worked}{failed}; {n:,} times: "
-                        f"{reason.rstrip('.')}{f'; {other:,} times for other reasons' * bool(other)}"
-                    )
+                    named = f"{one.flow}: {step.step}{' never worked' * step.never_worked}"
+                    failed = f"{step.failed:,}" if step.failed else "none"
+                    calls = f"{failed} of {several(step.trials, 'call')} failed"
+                    others = sum(n for _, n in step.reasons[1:])
+                    more = f"; {several(others, 'time')} something else" if others else ""
+                    found.append(f"{named}, {calls}; {several(n, 'time')}: {reason.rstrip('.')}{more}")
             found += [
                 f"{one.flow}: {measured.measure} is undetermined for {measured.undetermined} of "
                 f"{several(measured.n + measured.undetermined, 'question')}, left out"
