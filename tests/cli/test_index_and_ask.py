@@ -264,3 +264,13 @@ def test_weights_that_were_named_are_not_passed_over(
     assert ran.code == 4
     assert "weights" in ran.err
     assert not (tmp_path / "n.spolia").exists()
+
+
+def test_a_step_that_failed_is_named_beside_the_answer(spolia: Spolia, store: Path, tmp_path: Path) -> None:
+    (tmp_path / "f.yaml").write_text("[BM25: {group: {use: chunks}}, Critique: {llm: {use: llm}}, Extract]")
+    with OpenAIServer(ServedReply(status=400)) as server:
+        asked = ("What causes the tide?", "--store", store, "--flow", tmp_path / "f.yaml", "--llm", server.url)
+        ran, data = spolia("ask", *asked, "--model", "m"), spolia("ask", *asked, "--model", "m", "--json").json
+    assert ran.code == 0
+    assert "Critique: A question to the model failed and is passed over" in ran.err
+    assert list(data["degraded"]) == ["Critique"]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from spolia.journal.trace import _new_run_ids
 from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import Corpus
 from spolia.stores.manifest import Manifest
@@ -111,6 +112,7 @@ def test_without_a_place_to_record_it_still_answers(spolia: Spolia, store: Path)
 @pytest.mark.slow
 def test_runs_can_be_traced(spolia: Spolia, store: Path) -> None:
     run = spolia("search", "tide", "--store", store, "--json").json["run"]
+    _new_run_ids()  # as in another process
     spolia("search", "owls", "--store", store)
     listed = spolia("trace", "--store", store, "--json").json["runs"]
     assert [entry["run"] for entry in listed][1] == run
