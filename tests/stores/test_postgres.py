@@ -130,6 +130,29 @@ def test_a_schema_of_something_else_is_not_touched(address: str, server: Server)
     assert server.told(f"SELECT count(*) FROM pg_tables WHERE schemaname = '{schema}'") == [(1,)]
 
 
+@pytest.mark.parametrize(
+    "table",
+    [
+        "TABLE {schema}.spolia (name TEXT)", "TABLE {schema}.spolia (version BIGINT)",
+        "VIEW {schema}.spolia AS SELECT 1 AS version",
+        "FOREIGN TABLE {schema}.spolia (version BIGINT) SERVER elsewhere",
+    ],
+)  # fmt: skip
+def test_a_table_of_somebody_else_that_is_called_like_ours_is_no_store(
+    address: str, server: Server, table: str
+) -> None:
+    schema = address_of(address).schema
+    server.told(f"CREATE SCHEMA {schema}")
+    if "FOREIGN" in table and not server.told("SELECT 1 FROM pg_foreign_server"):
+        server.told("CREATE FOREIGN DATA WRAPPER none")
+        server.told("CREATE SERVER elsewhere FOREIGN DATA WRAPPER none")
+    server.told("CREATE " + table.format(schema=schema))
+    for use in (Corpus(address).snapshot, Corpus(address).create, Corpus(address).writer().__enter__):
+        with pytest.raises(NotAStore, match=r"the schema holds spolia; it was not touched"):
+            use()
+    assert not Corpus(address).exists()
+
+
 def test_a_newer_and_an_older_schema_are_refused(corpus: Corpus, server: Server) -> None:
     schema = address_of(corpus.path).schema
     server.told(f"UPDATE {schema}.spolia SET version = 99")

@@ -104,6 +104,8 @@ class PostgresDatabase(Value):
         reach(self)
         try:
             import psycopg
+
+            from spolia.stores.backends.postgres.dialect import is_away
         except ImportError as error:
             raise MissingExtra("postgres", "psycopg", "Asking a database in PostgreSQL") from error
         address = address_of(self.url)
@@ -120,7 +122,8 @@ class PostgresDatabase(Value):
                 connection.rollback()
         except psycopg.Error as error:
             said = " ".join(str(error).split())[:300]
-            raise StoreUnavailable(f"{self.url} could not be asked: {said}. Check the address, and repeat.") from error
+            kind, advice = (StoreUnavailable, ", and repeat") if is_away(error) else (StoreError, "")
+            raise kind(f"{self.url} could not be asked: {said}. Check the address{advice}.") from error
 
     def _columns(self, connection: "Connection[Any]") -> dict[str, dict[str, str]]:
         """Columns and their types, of each table that may be asked for."""

@@ -27,6 +27,7 @@ from spolia.indexing.sources.source import (
     without_secrets,
 )
 from spolia.indexing.sync.files import SourceChanges
+from spolia.stores.backends.postgres.address import holds_password
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -114,6 +115,7 @@ def _passes(error: Any) -> bool:
 
 _LEFT_OUT = ("url", "removals")
 """Fields that do not change the documents."""
+_VARIABLE = re.compile(r"\$\{\w+\}")
 _QUERY = re.compile(r"\s*(--[^\n]*\n\s*)*(select|with|values)\b", re.IGNORECASE)
 
 
@@ -159,7 +161,7 @@ class SQLRows(Source):
 
     def __post_init__(self) -> None:
         refuse_name(self.name)
-        if re.search(r"://[^/@]*:(?!\$\{)[^/@]+@", self.url):
+        if "://" in self.url and not self.url.startswith("sqlite") and holds_password(_VARIABLE.sub("", self.url)):
             raise SourceError(
                 "The address of the database holds a password. Set an environment variable, and name it: "
                 "postgresql://USER:${DB_PASSWORD}@HOST/DATABASE"

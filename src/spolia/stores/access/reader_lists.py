@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from spolia.errors import StoreUnavailable
 from spolia.stores.backends import sql
-from spolia.stores.backends.backend import Connection
 from spolia.stores.backends.rows import EVERYBODY, StoreVersion
 from spolia.stores.open_store import OpenStore
 
@@ -24,10 +23,10 @@ class ReaderLists:
         self._last = EVERYBODY
         self._lock = threading.Lock()
 
-    def take_in(self, connection: Connection) -> None:
+    def take_in(self, opened: OpenStore) -> None:
         """Read the lists that were added since the last time."""
         with self._lock:
-            for number, written in connection.execute(sql.AUDIENCES, (self._last,)).fetchall():
+            for number, written in opened.rows(sql.AUDIENCES, (self._last,)):
                 names = tuple(self._names.setdefault(name, name) for name in json.loads(written))
                 for name in names:
                     self._numbers.setdefault(name, []).append(number)
@@ -105,7 +104,7 @@ class Rights:
                     f"{self._opened.store} was put back from a backup while it was being read. Repeat: a new snapshot "
                     "is taken of it then."
                 )
-            self._readers.take_in(self._opened.connection)
+            self._readers.take_in(self._opened)
             now = self._now = _Now(published, self._changed())
         return now
 

@@ -333,8 +333,7 @@ class Transaction:
                 connection.execute(sql.KEEP)
         except BaseException:
             if connection.in_transaction:
-                connection.execute(sql.UNDO)
-                connection.execute(sql.KEEP)
+                self._take_back(sql.UNDO, sql.KEEP)
             else:  # all was taken back, as SQLite does when the disk is full, and a server whose connection is lost
                 self.ended = True
             raise
@@ -349,8 +348,18 @@ class Transaction:
         except BaseException:
             self.ended = True
             if self.connection.in_transaction:
-                self.connection.execute(sql.ROLLBACK)
+                self._take_back(sql.ROLLBACK)
             raise
+
+    def _take_back(self, *statements: str) -> None:
+        """Take back what an error has interrupted. A server that is gone has done that: the error says so, not this."""
+        try:
+            for statement in statements:
+                self.connection.execute(statement)
+        except Exception as error:
+            self.ended = True
+            if self.store.problem("written", error) is None:
+                raise
 
 
 KEPT = 2

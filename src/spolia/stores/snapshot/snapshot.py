@@ -23,6 +23,7 @@ from spolia.stores.backends.rows import (
     read_schema,
 )
 from spolia.stores.definition import DOCUMENT, MAIN
+from spolia.stores.files import translated
 from spolia.stores.integrity import problems
 from spolia.stores.manifest import Manifest, of
 from spolia.stores.open_store import OpenIndexes, OpenStore
@@ -89,7 +90,7 @@ class Snapshot:
         self.manifests = {manifest["group"]: of(manifest) for manifest in json.loads(manifests)}
         self.schema = read_schema(fields)
         self.readers = opened.shared("reader lists", ReaderLists)
-        self.readers.take_in(opened.connection)
+        self.readers.take_in(opened)
         self.rights = Rights(opened, self.version, self.readers)
         self._nodes: dict[int, tuple[int, Node]] = {}
         self._lock = threading.Lock()
@@ -250,13 +251,15 @@ class Snapshot:
     def stats(self) -> Stats:
         """How much there is."""
         at = {"at": self.generation}
+        with translated(self.opened.store, "read"):
+            size = self.opened.store.bytes(self.opened.connection)
         return Stats(
             self.generation,
             self.opened.row(sql.COUNT_DOCUMENTS, at)[0],
             tuple(self.opened.rows(sql.COUNT_SOURCES, at)),
             tuple(self.opened.rows(sql.COUNT_NODES, at)),
             tuple(self.opened.rows(sql.COUNT_VECTORS)),
-            self.opened.store.bytes(self.opened.connection),
+            size,
         )
 
     # Search.

@@ -51,6 +51,30 @@ class Address(Value):
         return {"password": password}
 
 
+_AUTHORITY = re.compile(
+    r"[a-zA-Z][\w+.-]*://(?:[^:/?#@\[\]]*:?@)?(?:(?:\[[\w:.%]*\]|[^:/?#@,\[\]]*)(?::\d*)?(?:,|(?=[/?]|\Z)))+"
+)
+"""User without a password, hosts and ports, up to the path."""
+
+
+def holds_password(address: str) -> bool:
+    """Whether an address holds a password, or is none, so that nobody can tell; it is not to be shown then.
+
+    A password may hold `/`, `#`, `?`, `@` or `[` and end what looks like the host.
+
+    >>> [holds_password(f"postgresql://{one}/db") for one in ("ann@h", "ann@h:5432,[::1]:5433", "ann:p@h", "ann:p/w@h")]
+    [False, False, True, True]
+    >>> holds_password("postgresql://h/db?sslpassword=p"), holds_password("postgresql://h/db?password_env=NAME")
+    (True, False)
+    """
+    found = _AUTHORITY.match(address)
+    if found is None or "#" in address:
+        return True
+    path, _, query = address[found.end() :].partition("?")
+    names = [name for name, _ in parse_qsl(query, keep_blank_values=True) if name not in _OWN]
+    return "@" in path + query or any(word in name.lower() for name in names for word in ("password", "secret"))
+
+
 @lru_cache(maxsize=64)
 def address_of(text: str) -> Address:
     """The address that was written.
@@ -58,14 +82,15 @@ def address_of(text: str) -> Address:
     >>> address_of("postgresql://ann@db.example/texts?schema=notes&sslmode=require")
     Address(server='postgresql://ann@db.example/texts?sslmode=require', schema='notes', password_env='')
     """
+    if holds_password(text):
+        raise StoreError(
+            "The address of a database holds a password, or a character that is none of an address, and addresses are "
+            "written into flows and traces. Take it out of there, and set PGPASSWORD, write it into ~/.pgpass, or name "
+            "an environment variable: postgresql://user@host/database?password_env=NAME. Write other characters with "
+            "%, as %40 for @."
+        )
     parts = urlsplit(text)
     given = parse_qsl(parts.query, keep_blank_values=True)
-    if parts.password or any(name == "password" for name, _ in given):
-        raise StoreError(
-            f"The address of the store on {parts.hostname or 'this machine'} holds a password, and addresses are "
-            "written into flows and traces. Take it out of there, and set PGPASSWORD, write it into ~/.pgpass, or name "
-            "an environment variable: postgresql://user@host/database?password_env=NAME"
-        )
     own = {name: value for name, value in given if name in _OWN}
     schema = own.get("schema", SCHEMA)
     if not _NAME.fullmatch(schema) or schema.startswith("pg_") or schema == "public":
@@ -74,5 +99,5 @@ def address_of(text: str) -> Address:
             "postgresql://user@host/database?schema=notes"
         )
     others = urlencode([pair for pair in given if pair[0] not in _OWN], quote_via=quote)
-    server = parts._replace(query=others, netloc=parts.netloc.replace(":@", "@"), fragment="").geturl()
+    server = f"{parts.scheme}://{parts.netloc.replace(':@', '@')}{parts.path}{'?' if others else ''}{others}"
     return Address(server, schema, own.get("password_env", ""))

@@ -69,7 +69,12 @@ MAKE_SCHEMA = 'CREATE SCHEMA IF NOT EXISTS "{schema}"'
 THERE_IS_A_SCHEMA = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
 EXTENSION = "CREATE EXTENSION IF NOT EXISTS vector SCHEMA public"
 HAS_EXTENSION = "SELECT 1 FROM pg_extension WHERE extname = 'vector'"
-FIND = f"""SELECT to_regclass(format('%%I.{MARK}', %(schema)s::text))::oid::bigint, current_setting('server_encoding'),
+FIND = f"""SELECT (SELECT c.oid::bigint FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = %(schema)s AND c.relname = '{MARK}' AND c.relkind = 'r'
+    AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'version')
+    AND EXISTS (SELECT FROM pg_class s JOIN pg_attribute a ON a.attrelid = s.oid
+        WHERE s.relnamespace = n.oid AND s.relname = 'store' AND s.relkind = 'r' AND a.attname = 'uuid')),
+    current_setting('server_encoding'),
     (SELECT string_agg(relname, ', ' ORDER BY relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = %(schema)s AND c.relkind IN ('r', 'p', 'v', 'm', 'f'))"""
 VERSION = f"SELECT version FROM {MARK}"
@@ -142,6 +147,11 @@ BYTES = """SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM p
 
 _WHOLE = "What was published before is whole."
 _COMING = ("starting up", "shutting down", "too many", "recovery", "remaining connection slots")
+_FOR_GOOD = (
+    "no password supplied", "authentication", "certificate", "does not support SSL", "not supported", "invalid ",
+    "bad value", "missing ", "unrecognized", "looking for matching", "could not parse",
+)  # fmt: skip
+"""What libpq says of addresses, passwords and keys that no repetition makes right."""
 _GONE = (
     errors.AdminShutdown,
     errors.CrashShutdown,
@@ -185,16 +195,28 @@ def _of_database(address: Address, what: str, text: str, error: psycopg.Error) -
         )
     if isinstance(error, (errors.DataCorrupted, errors.IndexCorrupted)):
         return StoreCorrupt(f"{what}: {text}. The server's disk is damaged: a backup has to be restored.")
-    if isinstance(error, _GONE) or (isinstance(error, psycopg.OperationalError) and _is_away(error, text)):
+    if is_away(error):
         return StoreUnavailable(f"{what}: the server is gone, or was never there ({text}). {_WHOLE} Repeat later.")
-    if error.sqlstate is None and "FATAL" in text:
+    if error.sqlstate is None and ("FATAL" in text or "password" in text or "authentication" in text):
         return StoreError(
             f"{what}: the server refused the connection ({text}). Check user, database and password: PGPASSWORD, "
             "~/.pgpass or password_env=NAME in the address."
         )
+    if error.sqlstate is None:
+        return StoreError(f"{what}: {text}. Check the address and its parameters; repeating it changes nothing.")
     return StoreError(f"{what}: {text}. {_WHOLE}")
 
 
-def _is_away(error: psycopg.Error, text: str) -> bool:
-    """Whether the connection ended or was not made, for reasons that may pass."""
-    return error.sqlstate is None and ("FATAL" not in text or any(word in text for word in _COMING))
+_QUOTED = re.compile(r'"[^"]*"')
+
+
+def is_away(error: psycopg.Error) -> bool:
+    """Whether the connection ended or was not made, for reasons that may pass: not a wrong address or password."""
+    if isinstance(error, _GONE):
+        return True
+    if not isinstance(error, psycopg.OperationalError) or error.sqlstate is not None:
+        return False
+    said = _QUOTED.sub("", str(error))
+    if "FATAL" in said:
+        return any(word in said for word in _COMING)
+    return not any(word in said for word in _FOR_GOOD)

@@ -63,7 +63,8 @@ class PostgresBackend(Backend):
     def folder(self) -> Path:
         session, _ = self._opened()
         try:
-            return cache_folder() / "postgres" / str(session.one(sql.UUID)[0])
+            with translated(self, "read"):
+                return cache_folder() / "postgres" / str(session.one(sql.UUID)[0])
         finally:
             session.close()
 
@@ -189,7 +190,7 @@ class PostgresBackend(Backend):
         return forget_damaged(self.folder)
 
     def row_problems(self, share: int = 0) -> list[str]:
-        with closing(self.reading()) as session:
+        with closing(self.reading()) as session, translated(self, "read"):
             return list(deep_problems(session, "the database", share))
 
     def problems(self, connection: Connection) -> Iterator[str]:

@@ -255,8 +255,8 @@ class DatabaseSearch:
         wanted = min(top_k, allowed.count)
         if wanted <= 0:
             return [[] for _ in queries]
-        queries = questions(self.metric, queries, self._dimension)
         with translated(self.opened.store, "searched"):
+            queries = questions(self.metric, queries, self._dimension)
             return [self._best(query, wanted, allowed, ids) for query in queries]
 
     def at(self, positions: npt.NDArray[np.int64]) -> Vectors:

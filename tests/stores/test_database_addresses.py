@@ -1,0 +1,112 @@
+"""Addresses of databases: none holds a password, and what is wrong with one for good is not called temporary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from psycopg import pq
+
+from spolia.databases.database import QueryLimits
+from spolia.databases.postgres_database import PostgresDatabase
+from spolia.errors import SourceError, StoreError, StoreUnavailable
+from spolia.indexing.sources.sql import SQLRows
+from spolia.stores.backends import sql
+from spolia.stores.backends.postgres.address import address_of
+from spolia.stores.backends.postgres.dialect import problem
+from spolia.stores.backends.publication import Transaction
+from spolia.stores.corpus import Corpus
+
+PLACES: list[Callable[[str], object]] = [Corpus, PostgresDatabase, lambda url: SQLRows("a", url, "r", "k", "t")]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://ann:hunter2@db/texts", "postgresql://ann:hun/ter2@db/texts", "postgresql://ann:hun#ter2@db/texts",
+        "postgresql://ann:hun?ter2@db/texts", "postgresql://ann:hun[ter2@db/texts", "postgresql://ann:5/?a=ter2@db/texts",
+        "postgresql://ann@db/texts?sslpassword=hunter2", "postgresql://ann@db/texts?sslpass%77ord=hunter2",
+        "postgres://ann:1/hunter2@db/texts",
+    ],
+)  # fmt: skip
+def test_a_password_in_an_address_is_refused_and_not_shown(place: Callable[[str], object], address: str) -> None:
+    with pytest.raises((StoreError, SourceError), match="holds a password") as refused:
+        place(address)
+    assert "ter2" not in str(refused.value)
+
+
+@given(st.text(min_size=1))
+def test_no_password_passes_whatever_it_holds(password: str) -> None:
+    with pytest.raises(StoreError, match="holds a password"):
+        address_of(f"postgresql://ann:{password}@db/texts")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql:///texts?host=%2Ftmp&schema=notes", "postgresql://ann@[::1]:5432,other:5433/texts",
+        "postgresql://ann:@db/texts?password_env=NOTES", "postgresql://ann%40corp@db/texts?options=-c%20work_mem%3D1MB",
+    ],
+)  # fmt: skip
+def test_an_address_without_a_password_is_taken_as_libpq_reads_it(address: str) -> None:
+    found = {part.keyword: part.val for part in pq.Conninfo.parse(address_of(address).server.encode()) if part.val}
+    assert found[b"dbname"] == b"texts"
+
+
+def test_the_rows_of_a_database_may_name_a_variable_for_the_password() -> None:
+    assert SQLRows("a", "postgresql://ann:${DB_PASSWORD}@db/texts", "r", "k", "t").env_names == {"DB_PASSWORD": True}
+    assert SQLRows("a", "sqlite:///C:/my@notes#1.db", "r", "k", "t").id == "sql://a/"
+
+
+@pytest.mark.parametrize("parameter", ["sslmode=bogus", "bogus=1", "port=99999", "options=-c&hostaddr=no"])
+def test_a_wrong_parameter_is_no_server_that_may_come_back(parameter: str) -> None:
+    with pytest.raises(StoreError, match="address") as found:
+        Corpus(f"postgresql://ann@127.0.0.1:1/texts?{parameter}").exists()
+    assert not isinstance(found.value, StoreUnavailable)
+    with pytest.raises(StoreError, match="address") as found:
+        PostgresDatabase(f"postgresql://ann@127.0.0.1:1/texts?{parameter}").ask("SELECT 1", QueryLimits())
+    assert not isinstance(found.value, StoreUnavailable)
+
+
+@pytest.mark.parametrize(
+    ("said", "passes"),
+    [
+        ('connection to server at "db", port 5432 failed: fe_sendauth: no password supplied', False),
+        ('connection to server at "db" failed: server does not support SSL, but SSL was required', False),
+        ('connection to server at "db" failed: SSL error: certificate verify failed', False),
+        ('connection to server at "db" failed: FATAL: password authentication failed for user "ann"', False),
+        ('connection to server at "db" failed: FATAL: the database system is starting up', True),
+        ('connection to server at "invalid certificate.example" failed: Connection refused', True),
+        ("server closed the connection unexpectedly", True), ("SSL SYSCALL error: EOF detected", True),
+        ("failed to resolve host 'db': [Errno -3] Temporary failure in name resolution", True),
+    ],
+)  # fmt: skip
+def test_only_what_may_pass_is_called_so(said: str, passes: bool) -> None:
+    found = problem(address_of("postgresql://ann@db/texts"), "opened", psycopg.OperationalError(said))
+    assert isinstance(found, StoreUnavailable) is passes
+
+
+class Lost:
+    """A connection whose server goes with the first change."""
+
+    in_transaction = True
+
+    def execute(self, statement: str, values: Any = ()) -> None:
+        if statement in (sql.UNDO, sql.ROLLBACK):
+            raise psycopg.OperationalError("consuming input failed: server closed the connection unexpectedly")
+
+
+def test_a_rollback_on_a_lost_server_does_not_hide_what_was_wrong() -> None:
+    transaction = Transaction(Corpus("postgresql://ann@db/texts").backend, Lost())  # type: ignore[arg-type]
+    with pytest.raises(StoreUnavailable, match="could not be written"), transaction.change():
+        raise psycopg.OperationalError("server closed the connection unexpectedly")
+    assert transaction.ended
+    again = Transaction(Corpus("postgresql://ann@db/texts").backend, Lost())  # type: ignore[arg-type]
+    with pytest.raises(ZeroDivisionError), again.or_end("written"):
+        _ = 1 // 0
+    assert again.ended
