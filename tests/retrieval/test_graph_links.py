@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
@@ -287,14 +288,30 @@ def test_a_graph_is_read_not_built_again(tmp_path: Path, monkeypatch: pytest.Mon
     assert content(corpus) == first
 
 
+HEADERS = {
+    "8 TB": "{'descr': '<i8', 'fortran_order': False, 'shape': (1000000000000,)}",
+    "nested": "(" * 9_000,
+    "objects": "{'descr': '|O', 'fortran_order': False, 'shape': (3,)}",
+}
+
+
+def headed(header: str) -> bytes:
+    """An array whose header says this."""
+    return b"\x93NUMPY\x02\x00" + len(header).to_bytes(4, "little") + header.encode() + bytes(64)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("damage", ["cut off", "changed", "empty", "text", "other sizes"])
+@pytest.mark.parametrize("damage", ["cut off", "changed", "empty", "text", "other sizes", *HEADERS])
 def test_a_damaged_file_is_built_again(tmp_path: Path, damage: str) -> None:
     corpus = stored(tmp_path / "s.spolia", TEXTS, GROUPS, EMBEDDER)
     first = content(corpus)
     (path,) = files(corpus)
     whole = path.read_bytes()
-    if damage == "other sizes":
+    if damage in HEADERS:
+        with zipfile.ZipFile(path, "w") as file:
+            for name in ("keys", "starts", "targets", "weights"):
+                file.writestr(f"{name}.npy", headed(HEADERS[damage]))
+    elif damage == "other sizes":
         with np.load(path) as parts:
             np.savez(path, **{name: parts[name][:-1] for name in parts})
     else:
@@ -355,7 +372,7 @@ def test_a_store_that_cannot_be_written_is_searched_all_the_same(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("spolia.retrieval.graph.build.fsync_file", full)
+    monkeypatch.setattr("spolia.retrieval.array_files.fsync_file", full)
     first = content(corpus)
     assert files(corpus) == []
     monkeypatch.undo()

@@ -198,6 +198,18 @@ def test_a_damaged_file_is_embedded_again(tmp_path: Path) -> None:
         assert len(passages(log)) == 3
 
 
+def test_a_file_of_which_a_byte_has_changed_is_embedded_again(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    group = store(tmp_path / "a.spolia", TEXTS)
+    expected = LateInteraction(group, Noted(log=str(log)))(Query("Paris")).hits
+    (path,) = (tmp_path / "a.spolia" / "tokens").rglob("*.npy")
+    path.write_bytes(path.read_bytes()[:-1] + b"\x3f")
+    log.unlink()
+    group.snapshot().derived.clear()
+    assert LateInteraction(group, Noted(log=str(log)))(Query("Paris")).hits == expected
+    assert len(passages(log)) == 3
+
+
 def test_filters_and_readers_hold(stored: Stored) -> None:
     group = stored(TEXTS, readers={"louvre": ("ann",)})
     op = LateInteraction(group, HashingTokens())

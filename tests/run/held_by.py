@@ -93,7 +93,7 @@ HELD_BY: dict[int, tuple[str, ...]] = {
         "test_no_span_is_lost_between_threads",
         "test_the_file_does_not_grow_for_ever",
     ),
-    28: ("test_a_damaged_entry_is_computed_again",),
+    28: ("test_a_damaged_or_hostile_entry_is_computed_again",),
     29: (
         "test_several_threads_share_a_run",
         "test_a_run_inside_a_run_has_its_own_rights_and_costs",

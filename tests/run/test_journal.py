@@ -175,16 +175,45 @@ def test_any_text_is_kept_and_comes_back(tmp_path: Path) -> None:
     assert COUNTER.calls == 1
 
 
-def test_a_damaged_entry_is_computed_again(tmp_path: Path) -> None:
+DEEP = b'{"Query": ' * 100_000
+
+
+@pytest.mark.parametrize("value", [b'{"Query": {"no such field": 1}}', DEEP, b"#", b"", b"[" * 100_000, b"#12345678{}"])
+def test_a_damaged_or_hostile_entry_is_computed_again(tmp_path: Path, value: bytes) -> None:
     with Runs(tmp_path / "runs.db") as runs, Run(cache=runs.cache):
         Ask()(Query("q"))
     with sqlite3.connect(tmp_path / "runs.db") as raw:
-        raw.execute("""UPDATE cache SET value = '{"Query": {"no such field": 1}}'""")
+        raw.execute("UPDATE cache SET value = ?", (value,))
     raw.close()
     for _ in range(2):
         with Runs(tmp_path / "runs.db") as runs, Run(cache=runs.cache):
             assert Ask()(Query("q")).text == "qa"
     assert COUNTER.calls == 2
+
+
+def test_an_entry_of_which_a_byte_has_changed_is_computed_again(tmp_path: Path) -> None:
+    with Runs(tmp_path / "runs.db") as runs, Run(cache=runs.cache):
+        Ask()(Query("q"))
+    with sqlite3.connect(tmp_path / "runs.db") as raw:
+        ((value,),) = raw.execute("SELECT value FROM cache").fetchall()
+        assert b"qa" in value
+        raw.execute("UPDATE cache SET value = ?", (value.replace(b"qa", b"qx"),))
+    raw.close()
+    for _ in range(2):
+        with Runs(tmp_path / "runs.db") as runs, Run(cache=runs.cache):
+            assert Ask()(Query("q")).text == "qa"
+    assert COUNTER.calls == 2
+
+
+def test_an_entry_of_before_which_has_no_digest_is_taken(tmp_path: Path) -> None:
+    with Runs(tmp_path / "runs.db") as runs, Run(cache=runs.cache):
+        Ask()(Query("q"))
+    with sqlite3.connect(tmp_path / "runs.db") as raw:
+        raw.execute("UPDATE cache SET value = substr(value, 10)")
+    raw.close()
+    with Runs(tmp_path / "runs.db") as runs, Run(cache=runs.cache):
+        assert Ask()(Query("q")).text == "qa"
+    assert COUNTER.calls == 1
 
 
 def test_a_file_that_vanishes_or_is_locked_never_fails_an_answer(tmp_path: Path) -> None:

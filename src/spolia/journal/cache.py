@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from spolia.core.codec import decode, encode
@@ -18,6 +19,8 @@ from spolia.types import Usage
 if TYPE_CHECKING:
     from spolia.core.operator import Operator
 
+MARK, DIGEST_BYTES = b"#", 8
+"""What the value of an entry begins with: no JSON does; then comes a digest of key, value and usage."""
 PUT = "INSERT OR REPLACE INTO cache VALUES (?,?,?,?,?)"
 
 
@@ -37,6 +40,10 @@ class CacheEntry:
 def unshared(value: Any) -> Any:
     """A copy of what a step could change: a list, dict or set."""
     return deepcopy(value) if isinstance(value, (list, dict, set)) else value
+
+
+def _digest(key: bytes, raw: bytes, cost: str) -> bytes:
+    return blake2b(b"\0".join((key, raw, cost.encode())), digest_size=DIGEST_BYTES).digest()
 
 
 class Cache:
@@ -84,7 +91,8 @@ class Cache:
         self._keep(key, entry)
         if self.database is not None:
             raw = json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
-            row = (key, raw, json.dumps(encode(usage)), time.time(), len(raw))
+            cost = json.dumps(encode(usage))
+            row = (key, MARK + _digest(key, raw, cost) + raw, cost, time.time(), len(raw))
             self.database.write(PUT, lambda: [row])
 
     def claim(self, key: bytes) -> bool:
@@ -128,8 +136,13 @@ class Cache:
             if not rows:
                 return None
             value, usage = rows[0]
+            if value[:1] == MARK:  # entries of before have no digest
+                said, value = value[1 : 1 + DIGEST_BYTES], value[1 + DIGEST_BYTES :]
+                if said != _digest(key, value, usage):
+                    raise ValueError("an entry is not as it was written")
             entry = CacheEntry(decode(json.loads(value), object), decode(json.loads(usage), Usage))
-        except (sqlite3.Error, SpoliaError, ValueError, TypeError) as error:  # damaged, or of a class that has changed
+        # damaged, hostile, or of a class that has changed
+        except (sqlite3.Error, SpoliaError, ValueError, TypeError, RecursionError, MemoryError) as error:
             self.database.problem = f"{self.database.path} could not be read: {error}"
             return None
         self._keep(key, entry)

@@ -2,11 +2,10 @@
 
 import os
 import tempfile
-import zipfile
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from spolia.core.run_context import check_cancelled
 from spolia.errors import ModelError
 from spolia.models.protocols import TokenEmbedder
 from spolia.models.vectors import TokenVectors, Vectors, max_sims
+from spolia.retrieval.array_files import DAMAGED, SUFFIX, write_arrays
 from spolia.retrieval.term_counts import derived, texts_of
 from spolia.stores.backends.rows import hash_of
 from spolia.stores.files import fsync_file, tokens_folder
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot
 
 
-INDEX, VECTORS = ".npz", ".npy"
-_DAMAGED = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
+VECTORS = ".npy"
 
 Place = tuple[int, int, int]
 """File, first token, one past the last."""
@@ -42,14 +41,17 @@ class TokenVectorFiles:
     places: dict[bytes, Place] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for path in sorted(self.folder.glob(f"*{INDEX}")):
-            with suppress(*_DAMAGED):
+        for path in sorted(self.folder.glob(f"*{SUFFIX}")):
+            with suppress(*DAMAGED):
                 self._open(path)
 
     def _open(self, path: Path) -> None:
         with np.load(path, allow_pickle=False) as index:
             hashes, offsets = index["hashes"], index["offsets"]
+            said = index["digest"].tobytes() if "digest" in index else None  # those of before have none
         vectors = np.load(path.with_suffix(VECTORS), mmap_mode="r", allow_pickle=False)
+        if hashes.dtype != "V16" or said not in (None, _digest(vectors)):
+            raise ValueError(f"{path} is not as it was written.")
         if vectors.shape != (offsets[-1], self.dimension) or len(offsets) != len(hashes) + 1:
             raise ValueError(f"The sizes of {path} do not fit.")
         self._take(
@@ -79,15 +81,13 @@ class TokenVectorFiles:
         with os.fdopen(descriptor, "wb") as file:
             np.save(file, rows.vectors, allow_pickle=False)
         fsync_file(Path(name))
-        _published(Path(name).with_suffix(INDEX), {"hashes": np.array(hashes, dtype="V16"), "offsets": rows.offsets})
+        parts = {"hashes": np.array(hashes, dtype="V16"), "offsets": rows.offsets}
+        digest = np.frombuffer(_digest(rows.vectors), np.uint8)
+        write_arrays(Path(name).with_suffix(SUFFIX), {**parts, "digest": digest})
 
 
-def _published(path: Path, parts: Mapping[str, object]) -> None:
-    temporary = path.with_suffix(".tmp")
-    with open(temporary, "wb") as file:
-        np.savez(file, **parts)  # type: ignore[arg-type]
-    fsync_file(temporary)
-    os.rename(temporary, path)
+def _digest(vectors: Vectors) -> bytes:
+    return blake2b(np.ascontiguousarray(vectors).reshape(-1).view(np.uint8), digest_size=16).digest()  # type: ignore[arg-type]
 
 
 EMBEDDED_AT_ONCE, WRITTEN_AT_ONCE, COMPARED_AT_ONCE = 64, 2_048, 256

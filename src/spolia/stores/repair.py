@@ -43,12 +43,14 @@ class StoreRepair:
         left: what could not be, in words.
         unread: sources that are to be read again, and who may read them; None where nothing says that any more.
         is_short: sources may be lost that nothing names any more.
+        orphans: documents of such sources, by id, and who may read them.
     """
 
     said: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     unread: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
     is_short: bool = False
+    orphans: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def mend(
@@ -109,6 +111,8 @@ class _Rows:
             for row in rows.get(table, ()):
                 getattr(self, f"_{table}", lambda *row, table=table: self._drop(table, *row))(*row)
         for key in gone:
+            for number, id in self._all(sql.LIST_OF_DOCUMENT, key):
+                self.found.orphans[id] = StoredLists(self.connection)[number]
             self._documents(key)
         self._renew(rows.get("generations", []), rows.get("publications", []))
         self.connection.execute(sql.COMMIT)
@@ -146,7 +150,7 @@ class _Rows:
 
     def _documents(self, key: int) -> None:
         lists = {number for (number,) in self._all(sql.LISTS_OF_NODES, key)}
-        own = {number for (number,) in self._all(sql.LIST_OF_DOCUMENT, key)}
+        own = {number for number, _ in self._all(sql.LIST_OF_DOCUMENT, key)}
         is_open = not self._all(sql.IS_RESTRICTED)
         readers = () if is_open else StoredLists(self.connection)[lists.pop()] if lists == own and lists else None
         sources = self._all(sql.LIVE_SOURCES_OF_KEY, key)

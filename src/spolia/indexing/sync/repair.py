@@ -1,14 +1,16 @@
 """Mending a store from itself and from its folder."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from spolia.core.operator import Operator
 from spolia.errors import SpoliaError, StoreError
+from spolia.indexing.readers.reader import Blob
 from spolia.indexing.readers.registry import READERS, Readers, by_suffix
-from spolia.indexing.sync.files import is_elsewhere
+from spolia.indexing.sync.files import File, is_elsewhere
 from spolia.indexing.sync.groups import RequestedGroups
 from spolia.indexing.sync.metadata import DocumentLabels
 from spolia.indexing.sync.sync import keep, only
@@ -79,17 +81,21 @@ def repair(
     return RepairReport(tuple(found.said), tuple(dict.fromkeys(left)))
 
 
-def _access(snapshot: Snapshot, found: StoreRepair) -> Callable[[str], tuple[str, ...]]:
-    """Who may read a file, as the store said; of one that it says nothing of everybody, where all else is so."""
+def _access(snapshot: Snapshot, found: StoreRepair, files: Mapping[str, File]) -> Callable[[str], tuple[str, ...]]:
+    """Who may read a file, as the store said, of its source or of the one document that has its content."""
     lists = snapshot.readers.lists
     there = {uri: lists[number] for uri, number in snapshot.opened.rows(sql.READERS_OF_SOURCES)}
     there |= {uri: readers for uri, readers in found.unread.items() if readers is not None}
     is_open = snapshot.opened.row(sql.IS_RESTRICTED) is None
 
     def access(uri: str) -> tuple[str, ...]:
-        if uri not in there and not is_open:
-            raise StoreError(f"Nothing says any more who may read {uri!r}. Index again, with --readers FILE.")
-        return there.get(uri, ())
+        if is_open or uri in there:
+            return there.get(uri, ())
+        hash = Blob(uri, Path(files[uri].path)).content_hash if uri in files else uri
+        of_content = {readers for id, readers in found.orphans.items() if id.startswith(hash)}
+        if len(of_content) == 1:
+            return of_content.pop()
+        raise StoreError(f"Nothing says any more who may read {uri!r}. Index again, with --readers FILE.")
 
     return access
 
@@ -111,7 +117,7 @@ def _read_again(
             main = next((group.definition for group in groups if group.name == MAIN), None)
             others = [group for group in groups if group.name != MAIN]
             wanted = RequestedGroups(MAIN, main or definition_by_now(manifest, known), others, known)
-            labels = DocumentLabels(None, _access(snapshot, found))
+            labels = DocumentLabels(None, _access(snapshot, found, listed.files))
             report = keep(corpus, listed if found.is_short else only(listed, again), wanted, labels)
             found.left += [f"{uri}: {reason}" for uri, reason in report.failed]
         except SpoliaError as error:

@@ -1,32 +1,25 @@
 """Links in a file of their own: derived, so that a file that is missing or damaged is only written again."""
 
-import os
-import tempfile
-import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from spolia.errors import WiringError
+from spolia.retrieval.array_files import DAMAGED, SUFFIX, write_arrays
 from spolia.retrieval.graph.edges import Belonging, Edges, InOrder, SharedEntities, Similar
 from spolia.retrieval.graph.links import Having, Links, NearestNeighbours, Pairs, Positions, nearest, sharing
 from spolia.stores.backends.backend import Stored
 from spolia.stores.backends.rows import StoreVersion, unpacked
-from spolia.stores.files import fsync_file
 from spolia.stores.snapshot.lineage import AncestorPath, LineageRow, rows_of
 from spolia.stores.snapshot.snapshot import Snapshot
 from spolia.stores.vectors.dense import Vectors
 
 Nearest = dict[Edges, NearestNeighbours]
 
-SUFFIX = ".npz"
-_DAMAGED = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
 _PARTS = ("keys", "starts", "targets", "weights")
 
 
@@ -41,14 +34,14 @@ def kept(path: Path, build: Callable[[], tuple[Links, Nearest]], edges: Sequence
     """
     try:
         return _read(path)
-    except _DAMAGED:
+    except DAMAGED:
         found, nearest = build()
     parts = {name: getattr(found, name) for name in _PARTS}
     for place, kind in enumerate(edges):
         if kind in nearest:
             parts |= {f"near{place}": nearest[kind].near, f"cosines{place}": nearest[kind].cosines}
     with suppress(OSError):  # a store that may only be read, or a full disk: the next process builds them again
-        _write(path, parts)
+        write_arrays(path, parts)
     return found
 
 
@@ -61,7 +54,7 @@ def earlier(path: Path, edges: Sequence[Edges]) -> Nearest:
 def nearest_of(paths: Iterable[Path], edges: Sequence[Edges]) -> Nearest:
     """The nearest neighbours in the first of some files that can be read; else none."""
     for path in paths:
-        with suppress(*_DAMAGED), np.load(path, allow_pickle=False) as parts:
+        with suppress(*DAMAGED), np.load(path, allow_pickle=False) as parts:
             keys, found = parts["keys"], Nearest()
             for place, kind in enumerate(edges):
                 if isinstance(kind, Similar):
@@ -95,19 +88,6 @@ def _read(path: Path) -> Links:
     if len(links.starts) != len(links.keys) + 1 or not len(links.targets) == len(links.weights) == links.starts[-1]:
         raise ValueError(f"The sizes in {path} do not fit.")
     return links
-
-
-def _write(path: Path, parts: Mapping[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(suffix=".tmp", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            np.savez(file, **parts)
-        fsync_file(Path(temporary))
-        os.rename(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 SPARE = 4

@@ -96,7 +96,8 @@ class NodeGraph(Value):
         return found
 
     def _made(self, snapshot: Snapshot, access: frozenset[str] | None) -> Links:
-        from spolia.retrieval.graph.build import SUFFIX, GraphBuild, drop_others, earlier, kept, nearest_of
+        from spolia.retrieval.array_files import SUFFIX
+        from spolia.retrieval.graph.build import GraphBuild, drop_others, earlier, kept, nearest_of
 
         folder = links_folder(snapshot.opened.folder, self.group.name)
         path = folder / f"g{snapshot.version}-{digest_of(self.edges).hex()[:16]}{SUFFIX}"

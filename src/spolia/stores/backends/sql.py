@@ -417,7 +417,7 @@ DANGLING = """SELECT DISTINCT document FROM sources
 ORPHAN_KEYS = ORPHANS.replace("SELECT d.id", "SELECT d.key")
 SET_LIST = "UPDATE audiences SET readers = ?, digest = ? WHERE id = ?"
 LISTS_OF_NODES = f"SELECT DISTINCT audience FROM nodes WHERE document = ? AND death = {ALIVE}"
-LIST_OF_DOCUMENT = "SELECT audience FROM documents WHERE key = ?"
+LIST_OF_DOCUMENT = "SELECT audience, id FROM documents WHERE key = ?"
 LIVE_SOURCES_OF_KEY = f"SELECT uri, report FROM sources WHERE document = ? AND death = {ALIVE}"
 WIPE_DOCUMENT = (
     "DELETE FROM nodes WHERE document = ?",
