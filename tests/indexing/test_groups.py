@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spolia.errors import GroupError, ManifestMismatch, StoreError
+from spolia.errors import DegradedWarning, GroupError, ManifestMismatch, StoreError, WiringError
 from spolia.filters import Between, Field, where
 from spolia.indexing.splitters.text_units import Paragraphs, Sentences
 from spolia.indexing.sync.sync import sync
@@ -17,6 +17,7 @@ from spolia.indexing.transforms.function import transform
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
 from spolia.run import Run
+from spolia.stores.adapters.lancedb import LanceDB
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import DOCUMENT, Definition, Embedding, Metric
 from spolia.stores.groups.materialise import materialise
@@ -25,6 +26,7 @@ from spolia.stores.manifest import Manifest, built_in, transform_of
 from spolia.stores.snapshot.lineage import ancestors, descendants, parents
 from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Query
+from tests.flows.examples import SparseWords
 
 NOBODY: frozenset[str] = frozenset()
 STONES = "Spolia are stones. Builders take them from older buildings.\n\nThe Arch of Constantine has many."
@@ -139,12 +141,12 @@ def test_one_changed_document_recomputes_its_subtree_only(corpus: Corpus, folder
 def test_a_group_of_functions_has_to_be_known_to_go_on(corpus: Corpus, folder: Path) -> None:
     materialise([corpus.group("word", Definition(words))])
     (folder / "roads.txt").write_text("Roads.")
-    ((group, reason),) = sync(folder, corpus).behind
+    ((group, reason),) = sync(folder, Corpus(corpus.path)).behind
     assert group == "word"
     assert re.search(r"Group 'word' is made by what is not known here.*known=.*groups drop word", reason)
     assert "Milestones" not in texts(corpus, "word")
     assert "Roads." not in texts(corpus, "word")
-    sync(folder, corpus, known=[words])
+    sync(folder, Corpus(corpus.path), known=[words])
     assert "Roads." in texts(corpus, "word")
 
 
@@ -190,6 +192,44 @@ def test_refs_are_those_below_the_parent(corpus: Corpus) -> None:
         materialise([corpus.group("wrong", Definition(joined, "paragraph", "chunk"))])
     with pytest.raises(GroupError, match="The ref 'chunk' is the parent itself"):
         Definition(joined, "chunk", "chunk")
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{"index": HNSW(above=5)}, {"index": LanceDB()}, {"metric": "euclidean"}],
+    ids=["graph", "database", "metric"],
+)
+def test_an_index_or_metric_of_sparse_vectors_is_refused(how: dict[str, Any]) -> None:
+    with pytest.raises(WiringError, match=r"vectors of 'words' are sparse.* Write Embedding\(SparseWords"):
+        Embedding(SparseWords(), **how)
+    assert Embedding(SparseWords(), Exact(), "dot").embedder == SparseWords()
+
+
+@pytest.mark.slow
+def test_refs_are_found_through_a_group_between_that_was_built_before(corpus: Corpus, folder: Path) -> None:
+    paragraph, clause = Definition(Paragraphs()), Definition(Sentences(), "paragraph")
+    materialise([corpus.group("paragraph", paragraph), corpus.group("clause", clause)])
+    refs = corpus.group("refs", Definition(joined, ref="clause"))
+    materialise([refs])
+    joint = "Spolia are stones.|Builders take them from older buildings.|The Arch of Constantine has many."
+    assert joint in texts(corpus, "refs")
+    (folder / "stones.txt").write_text(STONES + "\n\nAnd more.")
+    sync(folder, corpus)
+    assert f"{joint}|And more." in texts(corpus, "refs")
+
+
+@pytest.mark.slow
+def test_texts_are_added_to_groups_of_functions_that_the_corpus_was_told_of_and_to_others_not_in_silence(
+    corpus: Corpus,
+) -> None:
+    materialise([corpus.group("words", Definition(words))])
+    assert add_texts(corpus, {"a": "Rome fell"}).behind == ()
+    assert "fell" in texts(corpus, "words")
+    with pytest.warns(DegradedWarning, match="Group 'words' lacks texts that were added: .* made by what is not known"):
+        report = add_texts(Corpus(corpus.path), {"b": "Troy burned"})
+    assert [group for group, _ in report.behind] == ["words"]
+    add_texts(Corpus(corpus.path), {"c": "Tyre"}, groups=[corpus.group("words", Definition(words))])
+    assert {"burned", "Tyre"} <= set(texts(corpus, "words"))
 
 
 @transform

@@ -19,16 +19,21 @@ from hypothesis.extra.numpy import arrays
 from spolia.core.function import step
 from spolia.errors import GroupError, WiringError
 from spolia.filters import Field
+from spolia.indexing.sync.sync import sync
+from spolia.indexing.transforms.rule_entities import RuleEntities
+from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.graph import links
 from spolia.retrieval.graph.edges import Belonging, Edges, InOrder, SharedEntities, Similar
 from spolia.retrieval.graph.links import Having, Links, Pairs, nearest, sharing
 from spolia.retrieval.graph.node_graph import NodeGraph
+from spolia.retrieval.graph.walk import Hops
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition, Part, Piece, Pieces
 from spolia.stores.files import LINKS
 from spolia.stores.vectors.placement import PlacedVectors
 from spolia.testing import HashingEmbedder
+from spolia.types import Query
 from tests.structured import Cut, stored
 
 EMBEDDER = HashingEmbedder(32)
@@ -97,6 +102,18 @@ def test_nodes_that_share_an_entity_are_linked_by_how_rare_it_is(corpus: Corpus)
     }  # fmt: skip
     assert found(corpus, SharedEntities(most=1)) == {}
     assert found(corpus, SharedEntities(field="person")) == {}
+
+
+def test_whole_documents_that_share_an_entity_are_linked(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    for name, text in {"a": "Carsten Olsen built.", "b": "It was Carsten Olsen.", "c": "Nobody."}.items():
+        (tmp_path / "docs" / f"{name}.txt").write_text(text)
+    corpus = Corpus(str(tmp_path / "s.spolia"))
+    sync(tmp_path / "docs", corpus)
+    corpus.group("entity", Definition(RuleEntities()))
+    flow = BM25(corpus.group("document")) >> Hops(NodeGraph(corpus.group("document"), (SharedEntities(),)))
+    ranking = flow(Query("built"))  # the groups are built at their first use
+    assert [hit.node.text for hit in ranking.hits] == ["Carsten Olsen built.", "It was Carsten Olsen."]
 
 
 def test_similar_nodes_are_linked_by_the_cosine_of_their_vectors(corpus: Corpus) -> None:

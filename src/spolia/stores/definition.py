@@ -13,9 +13,9 @@ from typing import Any, Literal, TypeAlias
 from spolia.core.function import Function, untold
 from spolia.core.operator import Operator
 from spolia.core.validation import validate
-from spolia.errors import GroupError
+from spolia.errors import GroupError, WiringError
 from spolia.models.protocols import Embedder, SparseEmbedder, refuse_no_embedder
-from spolia.stores.indexes import DEFAULT_INDEX, IndexSettings
+from spolia.stores.indexes import DEFAULT_INDEX, Exact, IndexSettings
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Document, Failure, Meta, Node, Region, Span, Value
 
@@ -224,8 +224,11 @@ class Embedding(Value):
             vector database.
         metric: `cosine`, `dot` (of vectors as the embedder gives them) or `euclidean` (distance, negated).
 
+    Sparse vectors are searched exactly by their products: neither index nor metric is chosen.
+
     Raises:
-        WiringError: the embedder is none, and what it lacks; there is no such metric.
+        WiringError: the embedder is none, and what it lacks; there is no such metric; a sparse one comes with an index
+            or metric.
     """
 
     embedder: Embedder | SparseEmbedder
@@ -235,6 +238,12 @@ class Embedding(Value):
     def __post_init__(self) -> None:
         refuse_no_embedder(self.embedder, "Embedding", Embedder, SparseEmbedder)
         validate(self)
+        is_sparse = isinstance(self.embedder, SparseEmbedder) and not isinstance(self.embedder, Embedder)
+        if is_sparse and (self.index not in (DEFAULT_INDEX, Exact()) or self.metric == "euclidean"):
+            raise WiringError(
+                f"The vectors of {self.embedder.name!r} are sparse: they are searched exactly, by their products, and "
+                f"not by {self.index!r} and {self.metric!r}. Write Embedding({type(self.embedder).__name__}(...))."
+            )
 
 
 @dataclass(frozen=True)

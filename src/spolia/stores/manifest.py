@@ -404,7 +404,10 @@ def asked_by(manifest: Manifest, passed: Iterable[Operator[Any, Any] | type] = (
 
 def definition_by_now(manifest: Manifest, passed: Iterable[Operator[Any, Any] | type] = ()) -> Definition:
     """The definition that a store has of a group, as its code, models and prompts are by now."""
-    embeddings = (Embedding(embedder_of(how, manifest.group), index_of(how), how.metric) for how in manifest.embeddings)
+    embeddings = (
+        Embedding(embedder_of(how, manifest.group), *(() if how.is_sparse else (index_of(how), how.metric)))
+        for how in manifest.embeddings
+    )
     made = transform_of(manifest, passed)
     return Definition(made, manifest.parent, manifest.ref, tuple(embeddings), manifest.analyzer)
 
@@ -490,6 +493,12 @@ def _refuse_lineage(name: str, definition: Definition, above: Mapping[str, Manif
             f"Group {name!r} has the ref {definition.ref!r}, which is not made from its parent "
             f"{definition.parent!r}. Write a group below {definition.parent!r}."
         )
+
+
+def between(manifest: Manifest, manifests: Mapping[str, Manifest]) -> tuple[str, ...]:
+    """The groups through which the nodes of a group's `ref` were made from those of its parent."""
+    line = _line(manifest.ref, manifests) if manifest.ref else []
+    return tuple(line[: line.index(manifest.parent)]) if manifest.parent in line else ()
 
 
 def _line(group: str, manifests: Mapping[str, Manifest]) -> list[str]:

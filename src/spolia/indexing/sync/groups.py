@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -24,7 +24,7 @@ from spolia.stores.groups.definitions import GroupDefinitions, refuse_other, way
 from spolia.stores.groups.group_build import store
 from spolia.stores.groups.nodes import Availability, CutPieces, GroupBuild, GroupNodes, grow, passes
 from spolia.stores.lexical.analysis import Analyzer, analyzer_for
-from spolia.stores.manifest import Manifest, embedder_of, in_order, manifest_of, signature, transform_of
+from spolia.stores.manifest import Manifest, between, embedder_of, in_order, manifest_of, signature, transform_of
 from spolia.stores.staging import AnyWriter
 from spolia.types import Document
 
@@ -59,6 +59,7 @@ class RequestedGroups:
     Args:
         known: operators of the caller's own in definitions that the store holds.
         reaches: whether that which makes each group could be reached so far.
+        given: what groups of the store are made of, as the caller's `Corpus` was told; it counts where it is the same.
     """
 
     main: str
@@ -66,6 +67,7 @@ class RequestedGroups:
     groups: Sequence[NodeGroup] = ()
     known: Sequence[Operator[Any, Any] | type] = ()
     reaches: dict[str, Availability] = field(default_factory=dict, compare=False, repr=False)
+    given: Mapping[str, Definition] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         refuse_no_groups(self.groups, "groups=")
@@ -108,10 +110,15 @@ class RequestedGroups:
         Raises:
             GroupError: what embeds the main group is not known here.
         """
-        return [self._build(manifest) for manifest in in_order(manifests)]
+        return [self._build(manifest, manifests) for manifest in in_order(manifests)]
 
-    def _build(self, manifest: Manifest) -> GroupBuild:
-        given = {group.name: group.definition for group in self.groups if group.definition is not None}
+    def _build(self, manifest: Manifest, manifests: Mapping[str, Manifest]) -> GroupBuild:
+        given = {
+            name: definition
+            for name, definition in self.given.items()
+            if name in manifests and manifests[name].signature == signature(definition, manifests)
+        }
+        given |= {group.name: group.definition for group in self.groups if group.definition is not None}
         given[self.main] = self.definition
         passed = [embedding.embedder for definition in given.values() for embedding in definition.embeddings]
         definition, lineage = given.get(manifest.group), (manifest.parent, manifest.ref)
@@ -125,7 +132,7 @@ class RequestedGroups:
                 raise
             transform = _Unmakeable(f"{error} The other groups go on. {ways_out(manifest.group)}")
         reach = self.reaches.setdefault(manifest.group, Availability())
-        return GroupBuild(manifest.group, transform, *lineage, embedders, reach)
+        return GroupBuild(manifest.group, transform, *lineage, embedders, reach, between(manifest, manifests))
 
     def refuse_changed(self, manifests: dict[str, Manifest]) -> None:
         """Raise ManifestMismatch if code, models or prompts of a group have changed since it was built."""
@@ -141,7 +148,7 @@ class RequestedGroups:
         for manifest in in_order(manifests):
             if manifest.group in (self.main, *(group.name for group in self.groups)) or not manifest.signature:
                 continue
-            transform = self._build(manifest).transform
+            transform = self._build(manifest, manifests).transform
             if isinstance(transform, _Unmakeable):
                 continue  # it is left behind, and `sync` says so
             if manifest.signature != signature(Definition(transform, manifest.parent, manifest.ref), manifests):

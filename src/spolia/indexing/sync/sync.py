@@ -149,7 +149,7 @@ def sync(
     kept = partial(
         keep,
         corpus,
-        wanted=RequestedGroups(group, main_definition(splitter, embedder, analyzer), groups, known),
+        wanted=RequestedGroups(group, main_definition(splitter, embedder, analyzer), groups, known, given=corpus.given),
         fields=fields,
         progress=None if progress is None else onward,
         batch=batch,

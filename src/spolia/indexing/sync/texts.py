@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypedDict, Unpack
 
 from spolia.core.operator import Operator
-from spolia.errors import DocumentError
+from spolia.errors import DegradedWarning, DocumentError
 from spolia.filters import Field
 from spolia.indexing.readers.registry import READERS, Readers, by_suffix
 from spolia.indexing.sync.files import TEXT, Files, SourceChanges
@@ -62,6 +63,9 @@ def add_texts(corpus: Corpus, texts: Mapping[str, str], **how: Unpack[How]) -> S
         how: what the groups are made of and what is said of the documents, as for `sync`: the same as the store was
             built with.
 
+    A group of the store that cannot be made now, since its function is not known here or its model is away, is left
+    behind (`report.behind`), and a `DegradedWarning` says so.
+
     Raises:
         DocumentError: a text without a name, or that is no text.
         ManifestMismatch, GroupError, StoreError: as for `sync`.
@@ -86,14 +90,19 @@ def add_texts(corpus: Corpus, texts: Mapping[str, str], **how: Unpack[How]) -> S
     for name, text in texts.items():
         files.give(TEXT + name, _bytes(name, text), now)
     main = main_definition(how.get("splitter"), how.get("embedder"), how.get("analyzer"))
-    return keep(
+    report = keep(
         corpus,
         SourceChanges(files),
-        RequestedGroups(how.get("group", "chunk"), main, how.get("groups", ()), how.get("known", ())),
+        RequestedGroups(
+            how.get("group", "chunk"), main, how.get("groups", ()), how.get("known", ()), given=corpus.given
+        ),
         DocumentLabels(how.get("metadata"), how.get("access")),
         fields=how.get("fields"),
         timeout_s=how.get("timeout_s"),
     )
+    for group, reason in report.behind:
+        warnings.warn(f"Group {group!r} lacks texts that were added: {reason}", DegradedWarning, stacklevel=2)
+    return report
 
 
 def _bytes(name: str, text: str) -> bytes:

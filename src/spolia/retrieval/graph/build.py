@@ -162,8 +162,9 @@ class GraphBuild:
 
     @cached_property
     def positions(self) -> dict[object, int]:
-        """By id."""
-        return {row.id: at for at, row in enumerate(self.rows)}
+        """By what tells a node apart for those that were made from it."""
+        itself = AncestorPath(self.snapshot, self.group, self.group)
+        return {itself.of(row): at for at, row in enumerate(self.rows)}
 
     # Kinds of links.
 

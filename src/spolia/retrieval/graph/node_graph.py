@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot
 
 _building = threading.Lock()
+MADE = 2
+"""Counts up when the same edges give other links."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,18 @@ class NodeGraph(Value):
         """That of its store."""
         return self.group.fingerprint()
 
+    def snapshot(self) -> Snapshot:
+        """The generation that the current run has pinned, in which its group is built, and those that its edges name.
+
+        What is not built yet is built; see `NodeGroup.snapshot`.
+        """
+        for edges in self.edges:
+            if isinstance(edges, SharedEntities):
+                self.group.corpus.group(edges.group).snapshot()
+        return self.group.snapshot()
+
     def links(self, snapshot: Snapshot, access: frozenset[str] | None = None) -> Links:
-        """The links at a generation.
+        """The links at a generation, as `snapshot` gives it.
 
         Args:
             access: between the nodes that these principals may read, as if there were no others; None for all.
@@ -100,7 +112,7 @@ class NodeGraph(Value):
         from spolia.retrieval.graph.build import GraphBuild, drop_others, earlier, kept, nearest_of
 
         folder = links_folder(snapshot.opened.folder, self.group.name)
-        path = folder / f"g{snapshot.version}-{digest_of(self.edges).hex()[:16]}{SUFFIX}"
+        path = folder / f"g{snapshot.version}-{digest_of((MADE, *self.edges)).hex()[:16]}{SUFFIX}"
         if access is not None:
             return GraphBuild(snapshot, self.group.name, nearest_of([path], self.edges), access).links(self.edges)
         drop_others(folder, snapshot.opened.was_published)  # of what a backup has taken the place of

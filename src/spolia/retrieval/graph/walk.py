@@ -55,7 +55,7 @@ def walk(graph: NodeGraph, ranking: Ranking) -> Walk:
     import numpy as np
 
     _refuse_others(graph, ranking.hits)
-    snapshot = graph.group.snapshot()
+    snapshot = graph.snapshot()
     wanted = narrowed(ranking.query.filter, narrowing())
     allowed = snapshot.allowed(graph.group.name, access(), wanted)
     links = graph.links(snapshot, access())

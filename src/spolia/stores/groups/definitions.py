@@ -17,6 +17,7 @@ from spolia.stores.manifest import (
     BUILT_IN,
     GroupEmbedding,
     Manifest,
+    between,
     built_in,
     embedded,
     embedder_of,
@@ -222,7 +223,8 @@ class GroupDefinitions:
                 f"Group {manifest.group!r} is made from {manifest.parent!r}, and would be lost by rebuilding that. "
                 f"Nothing was changed. {error} {ways_out(manifest.group)}"
             ) from error
-        return GroupBuild(manifest.group, transform, manifest.parent, manifest.ref, embedders)
+        way = between(manifest, self.writer.manifests)
+        return GroupBuild(manifest.group, transform, manifest.parent, manifest.ref, embedders, between=way)
 
 
 def ways_out(group: str) -> str:

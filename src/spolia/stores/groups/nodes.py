@@ -173,6 +173,7 @@ class GroupBuild:
     Args:
         parent: the group whose nodes are transformed.
         ref: whose nodes the transform sees beside; empty for none.
+        between: the groups through which those of `ref` were made from the parent's.
         reach: whether that which makes it could be reached in this run.
     """
 
@@ -182,6 +183,7 @@ class GroupBuild:
     ref: str = ""
     embedders: tuple[Embedder | SparseEmbedder, ...] = ()
     reach: Availability = field(default_factory=Availability, compare=False, repr=False)
+    between: tuple[str, ...] = ()
 
 
 class GroupNodes:
@@ -220,8 +222,9 @@ class GroupNodes:
 
     def parts(self, build: GroupBuild) -> list[Part]:
         """What a transform is given."""
+        above = {made.id: made.parent for group in (*build.between, build.ref) if group for made in self.of(group)}
         return [
-            Part(node, self.document, tuple(self._below(build.ref, node)) if build.ref else ())
+            Part(node, self.document, tuple(self._below(build.ref, node, above)) if build.ref else ())
             for node in self.of(build.parent)
         ]
 
@@ -240,12 +243,12 @@ class GroupNodes:
         self.made.pop(group, None)
         self.failures[group] = failure
 
-    def _below(self, ref: str, node: Node) -> Iterator[Node]:
-        parents = {known.id: known.parent for nodes in self._known.values() for known in nodes}
+    def _below(self, ref: str, node: Node, above: Mapping[str, str]) -> Iterator[Node]:
+        """The nodes of `ref` that were made from a node; `above` says what each on the way was made from."""
         for found in self.of(ref):
             at = found.parent
             while at and at != node.id:
-                at = parents.get(at, "")
+                at = above.get(at, "")
             if at:
                 yield found
 
