@@ -86,6 +86,7 @@ def found(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "without_remedy": sum(bool(row.get("without_remedy")) for row in rows),
         "died": sum("died" in row.get("wrong", ()) for row in rows),
         "what": wrong[:20],
+        "lost": [{"file": row["file"], "left": row["left"]} for row in rows if row.get("without_remedy")],
     }
 
 

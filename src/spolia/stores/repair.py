@@ -99,10 +99,8 @@ class _Rows:
         rows: dict[str, list[Any]] = {}
         for table, row in damaged_rows(self.connection):
             rows.setdefault(table, []).append(row)
-        gone = [key for asked in (sql.DANGLING, sql.ORPHAN_KEYS) for (key,) in self._all(asked)]
-        if not rows and not gone and not self.is_anew:
+        if not rows and not self._gone() and not self.is_anew:
             return
-        self.found.is_short = self.is_anew and bool(gone or rows.keys() & {"documents", "sources", "images"})
         self.connection.execute(sql.BEGIN)
         for row in rows.get("manifests", ()):
             self._manifests(*row)
@@ -110,6 +108,8 @@ class _Rows:
         for table in ("audiences", "images", "documents", "sources", "nodes", "unmade", "cursors", "store"):
             for row in rows.get(table, ()):
                 getattr(self, f"_{table}", lambda *row, table=table: self._drop(table, *row))(*row)
+        gone = self._gone()
+        self.found.is_short = self.is_anew and bool(gone or rows.keys() & {"documents", "sources", "images"})
         for key in gone:
             for number, id in self._all(sql.LIST_OF_DOCUMENT, key):
                 self.found.orphans[id] = StoredLists(self.connection)[number]
@@ -119,6 +119,10 @@ class _Rows:
         self.found.said += [
             f"{len(found)} rows of {table} were not as they were written." for table, found in rows.items()
         ]
+
+    def _gone(self) -> list[int]:
+        """Documents that sources name and that are not there, or that no source names."""
+        return [key for asked in (sql.DANGLING, sql.ORPHAN_KEYS) for (key,) in self._all(asked)]
 
     def _all(self, statement: str, *values: Any) -> list[Any]:
         return self.connection.execute(statement, values).fetchall()
