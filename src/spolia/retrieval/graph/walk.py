@@ -117,7 +117,7 @@ class Hops(Operator[Ranking, Ranking]):
     embedder: Embedder | None = None
     top_k: int = 10
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
         refuse_counts(self, "hops", "top_k")
@@ -196,7 +196,7 @@ class PersonalisedPageRank(Operator[Ranking, Ranking]):
     damping: float = 0.5
     top_k: int = 10
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
         refuse_numbers(self, "a number from 0 to below 1", "damping")
