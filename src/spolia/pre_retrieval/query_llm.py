@@ -19,9 +19,10 @@ _LABEL = re.compile(
 _STEP = re.compile(
     r"^[^\w\n]*+(?:(?:sub[- ]?)?question|step|q|子?问题|子?問題|步骤|步驟|第|(?:하위 )?질문|단계|"
     r"サブ質問|質問|ステップ|手順)?"
-    r"\s*#?(\d{1,2})\s*(?:步|个问题|단계|번)?\s*[.:)）：、．]\**\s*(\S.*)$",
+    r"\s*#?(\d{1,2})\s*(?:步|个问题|단계|번)?\s*[.:)）：、．]+\**\s*(\S.*)$",
     re.IGNORECASE | re.MULTILINE,
 )
+_TAG = re.compile(r"</?\w+(?:\s[^<>]*)?>")
 _ANSWER_OF = re.compile(r"[#＃](\d{1,3})(?!\d)")
 _QUOTED = re.compile(
     r"""(?:\*\*|__)?(?:"([^"]+)"|“([^”]+)”|«([^»]+)»|「([^」]+)」|『([^』]+)』|`([^`]+)`|'([^']+)')(?:\*\*|__)?"""
@@ -61,13 +62,16 @@ class Steps(Parser[tuple[str, ...]]):
         said = spoken(reply)
         if says_nothing(said):
             return ()
-        found = [] if listed(said) else [(int(number), text) for number, text in _STEP.findall(said)]
-        numbered = found or list(enumerate(Lines(1000).parse(reply), 1))
+        lines = Lines(1000).parse(reply)
+        found = [] if listed(said) else [(int(number), text) for number, text in _STEP.findall(_TAG.sub("", said))]
+        if len(found) == len(lines):  # the lines go on where a step does
+            found = [(number, line) for (number, _), line in zip(found, lines, strict=True)]
+        numbered = found if len(found) > 1 else list(enumerate(lines, 1))
         places: dict[str, int] = {}
         moved: dict[int, int] = {}
         steps: list[str] = []
         for number, text in numbered:
-            step = _ANSWER_OF.sub(lambda needed: f"#{_place(needed, moved)}", _bare(text))
+            step = _ANSWER_OF.sub(lambda needed: f"#{_place(needed, moved)}", _bare(_LABEL.sub("", text)))
             if alike(step) and alike(step) not in places and not refuses(step):
                 steps.append(step)
                 places[alike(step)] = len(steps)
@@ -107,12 +111,12 @@ def _bare(text: str) -> str:
 
 
 def alike(text: str) -> str:
-    """A text without case, blanks and punctuation: what is equal so says the same.
+    """A text without case, blanks and punctuation: what is equal so says the same. C# is not C++.
 
-    >>> alike("Who wrote Emma?") == alike("who wrote «Emma»")
-    True
+    >>> alike("Who wrote Emma?") == alike("who wrote «Emma»"), alike("C#?") == alike("C++?")
+    (True, False)
     """
-    return " ".join(re.findall(r"\w+", text.casefold()))
+    return " ".join(re.findall(r"[\w#+]+", text.casefold()))
 
 
 Out = TypeVar("Out", covariant=True)
