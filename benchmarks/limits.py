@@ -21,7 +21,7 @@ STEPS = {
     "no run, functions over texts": most(1.0),
     "a run for each question, functions over texts, journal on": most(12.0),
 }
-WEIGHTS = {"base": (24, 150.0), "[pdf,office,embeddings]": (42, 300.0)}
+WEIGHTS = {"base": (24, 150.0), "[pdf,office,embeddings]": (44, 312.0)}
 
 
 def _steps(result: Result) -> Judged:
