@@ -79,16 +79,16 @@ def bare(texts: dict[str, str]) -> Callable[[str], Any]:
 def timed(
     ways: dict[str, Callable[[str], Any]], questions: Sequence[str], rounds: int, peers: Peers | None = None
 ) -> dict[str, list[float]]:
-    """CPU-ms of each way on each question, in all rounds; all take turns, the slow peers in the first round only."""
+    """CPU-ms of each way on each question, in all rounds; peers have theirs between ours, slow ones the first only."""
     found: dict[str, list[float]] = {name: [] for name in (*ways, *(PEERS if peers else ()))}
-    for number in range(rounds * len(questions)):
-        at = number % len(questions)
-        for name, search in ways.items():
-            started = time.thread_time_ns()
-            search(questions[at])
-            found[name].append((time.thread_time_ns() - started) / 1e6)
-        for name in PEERS if peers and number < len(questions) else FAST if peers else ():
-            found[name].append(peers.ask(name, at))
+    for number in range(rounds):
+        for question in questions:
+            for name, search in ways.items():
+                started = time.thread_time_ns()
+                search(question)
+                found[name].append((time.thread_time_ns() - started) / 1e6)
+        for name in () if peers is None else PEERS if number == 0 else FAST:
+            found[name] += peers.ask(name)
     return found
 
 
@@ -109,7 +109,7 @@ def share_of_lucene(flow: BM25, texts: dict[str, str], questions: Sequence[str])
 
 
 class Peers:
-    """Answers by peers, in a process with an environment of its own, a question at a time."""
+    """Answers by peers, in a process with an environment of its own, a round at a time."""
 
     def __init__(self, texts: Sequence[str], questions: Sequence[str], folder: Path) -> None:
         venv.create(folder / "peers", with_pip=True)
@@ -120,15 +120,15 @@ class Peers:
         self.process = subprocess.Popen(
             [python, PEER_CODE, data], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
-        for name in PEERS:
-            self.ask(name, 0)
+        self.ask(FAST[0])  # the first round is no faster than the others
 
-    def ask(self, name: str, question: int) -> float:
-        """CPU-ms of one question."""
+    def ask(self, name: str) -> list[float]:
+        """CPU-ms of each question."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(f"{name} {question}\n")
-        return float(self.process.stdout.readline())
+        self.process.stdin.write(f"{name}\n")
+        times: list[float] = json.loads(self.process.stdout.readline())
+        return times
 
     def close(self) -> None:
         self.process.communicate()
