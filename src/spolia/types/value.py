@@ -100,6 +100,16 @@ def qualified(cls: Any) -> str:
     return name if cls.__module__.startswith("spolia.") else f"{cls.__module__}:{name}"
 
 
+@cache
+def _set_by_name(cls: Any) -> Mapping[str, None] | None:
+    """Fields of a dataclass whose constructor, as `dataclass` wrote it, does nothing but set them; else None."""
+    names = dict.fromkeys(f.name for f in fields(cls))
+    code = cls.__init__.__code__
+    taken = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+    is_written = code.co_filename == "<string>" and cls.__new__ is object.__new__ and set(taken) == set(names)
+    return names if is_written and "__dataclass_fields__" in vars(cls) else None
+
+
 class Value:
     """Base of all values. Subclasses are frozen dataclasses without slots, so that the digest is kept on them."""
 
@@ -115,4 +125,13 @@ class Value:
 
     def but(self, **changes: Any) -> Self:
         """The same value with some fields changed."""
-        return replace(self, **changes)  # type: ignore[type-var]
+        cls: Any = type(self)
+        names = _set_by_name(cls)
+        if names is None or not changes.keys() <= names.keys():
+            return replace(self, **changes)  # type: ignore[type-var]
+        made: Self = object.__new__(cls)
+        state = self.__dict__
+        made.__dict__.update({name: state[name] for name in names}, **changes)
+        if (check := getattr(made, "__post_init__", None)) is not None:
+            check()
+        return made
