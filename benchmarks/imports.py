@@ -21,10 +21,13 @@ from pathlib import Path
 from results import publish
 
 RUNS = 9
+README = Path(__file__).resolve().parents[1] / "README.md"
+FIRST = "the first import line of README"
 IMPORTS = {
     "python alone": "pass",
     "import spolia": "import spolia",
     "from spolia import Query, BM25, Reader": "from spolia import Query, BM25, Reader",
+    FIRST: next(line for line in README.read_text("utf-8").splitlines() if line.startswith("from spolia import ")),
 }
 PEERS = ("from haystack import Pipeline", "import llama_index.core")
 WORDS = ("stone", "river", "archive", "lantern", "copper", "harvest", "orchard", "signal", "quarry", "tide", "ember")

@@ -37,7 +37,8 @@ def _shape(result: Result) -> Judged:
 
 
 def _imports(result: Result) -> Judged:
-    return {name: (found, None) for name, found in result.items() if "spolia" in name}
+    limits = {"the first import line of README": most(0.15)}
+    return {name: (result[name], limits.get(name)) for name in result if "spolia" in name or name in limits}
 
 
 def _install(result: Result) -> Judged:
@@ -60,7 +61,7 @@ def _bm25(result: Result) -> Judged:
 
 def _ingest(result: Result) -> Judged:
     return {
-        "files_per_cpu_s": (result["files_per_cpu_s"], least(1_500)),
+        "files_per_cpu_s": (result["files_per_cpu_s"], least(4_000)),
         "unchanged, wall_s": (result["again"]["sync_wall_s"], most(1.0)),
         "unchanged, embedded": (result["again"]["embedded"], most(0)),
         "searchable_after_each_batch": (result["searchable_after_each_batch"], least(1)),
