@@ -239,7 +239,9 @@ def test_an_operator_of_an_installed_package_is_found_by_its_prefixed_id(monkeyp
         EntryPoint("Find", f"{__name__}:Find", registry.GROUP),
         EntryPoint("Broken", f"{__name__}:Nothing", registry.GROUP),
     ]
-    monkeypatch.setattr(registry, "entry_points", lambda group: [point for point in points if point.group == group])
+    monkeypatch.setattr(
+        "importlib.metadata.entry_points", lambda group: [point for point in points if point.group == group]
+    )
     assert load(f"{OWN_PREFIX}:Find: {{shelf: {{use: chunks}}}}", given=GIVEN) == Find(CHUNKS)
     with pytest.raises(FlowFileError, match="Broken could not be imported"):
         load(f"{OWN_PREFIX}:Broken")
