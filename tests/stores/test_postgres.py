@@ -28,6 +28,7 @@ from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Metric
 from spolia.stores.files import FAIL_POINTS, POSTGRES_FAIL_POINTS
 from spolia.stores.indexes import HNSW, Exact
+from spolia.stores.lexical import index_replica
 from spolia.stores.manifest import GroupEmbedding
 from spolia.stores.snapshot.lineage import children
 from spolia.stores.vectors.dense import Vectors
@@ -380,6 +381,17 @@ def test_a_lost_or_damaged_index_is_made_again(corpus: Corpus) -> None:
     with corpus.writer() as writer:
         (said,) = writer.repair()
     assert "It is made again by the next search" in said
+    assert corpus.snapshot().check() == []
+
+
+def test_an_index_of_other_texts_than_the_database_has_is_made_again(corpus: Corpus, server: Server) -> None:
+    assert found(corpus, "temples") == ["b.txt"]
+    schema = address_of(corpus.path).schema
+    server.told(f"UPDATE {schema}.nodes SET text = replace(text, 'temples', 'harbours')")  # a table put back by itself
+    index_replica._looked_at.clear()  # as in another process
+    open_store._open.clear()
+    assert found(corpus, "temples") == []
+    assert found(corpus, "harbours") == ["b.txt"]
     assert corpus.snapshot().check() == []
 
 

@@ -179,6 +179,21 @@ class Lexical:
         unscored = tantivy.Query.const_score_query(counting, 0.0)
         return tantivy.Query.boolean_query([(occur.Must, matching), (occur.Must, unscored)])
 
+    def unlike(self, texts: Iterable[tuple[int, str]]) -> list[int]:
+        """Of nodes, each with its key and the text that it is indexed by, the keys of those that lack a term of it."""
+        occur, found = tantivy.Occur, []
+        with _legible(self.folder):
+            for key, text in texts:
+                terms = dict.fromkeys(self.analyzer.terms(text))
+                wanted: list[tuple[str, str | int]] = [(BODY, term) for term in terms] + [(KEY, key)]
+                clauses = [
+                    (occur.Must, tantivy.Query.term_query(self._schema, field, value, "basic"))
+                    for field, value in wanted
+                ]
+                if not self._searcher.search(tantivy.Query.boolean_query(clauses), 1).count:
+                    found.append(key)
+        return found
+
     def keys(self) -> list[int]:
         """Keys of all nodes in the index, with repetitions if it is damaged."""
         with _legible(self.folder):

@@ -34,13 +34,41 @@ def followed(snapshot: Snapshot, group: str) -> Path:
     """The lexical index of a group at a generation, made if this machine does not have it."""
     store, manifest = snapshot.opened.folder, snapshot.manifest(group)
     target = index_folder(store, manifest, _published(snapshot, snapshot.indexes[group][0]))
-    if shortened(target):
+    if shortened(target) or not _is_of_these_texts(target, manifest, snapshot.opened):
         with translated(snapshot.opened.store, "indexed"), _alone(store):
-            if shortened(target):
+            if shortened(target) or not _is_of_these_texts(target, manifest, snapshot.opened):
                 shutil.rmtree(target, ignore_errors=True)
                 _make(snapshot, manifest, target)
                 _sweep(snapshot)
+                _looked_at.add(target)
     return target
+
+
+_looked_at: set[Path] = set()
+"""Indexes that this process has made, or compared with the texts of the database."""
+_COMPARED = 256
+"""Nodes of an index that are compared, spread over all of it."""
+
+
+def _is_of_these_texts(folder: Path, manifest: Manifest, opened: OpenStore) -> bool:
+    """Whether an index was made of the texts that the database has now under its keys: not so where some tables were
+    put back from a backup, or the whole database by tools that keep the ids of publications.
+    """
+    from spolia.stores.lexical.index import Lexical
+
+    if folder in _looked_at:
+        return True
+    try:
+        lexical = Lexical(folder, manifest.analyzer)
+        keys = lexical.keys()
+        some = keys[:: max(1, len(keys) // _COMPARED)]
+        rows = opened.rows(sql.TEXTS_OF_KEYS, {"keys": json.dumps(some)})
+        if lexical.unlike((key, indexed_text(*texts)) for key, *texts in rows):
+            return False
+    except StoreCorrupt:
+        return True  # who searches it says so
+    _looked_at.add(folder)
+    return True
 
 
 def index_folder(store: Path, manifest: Manifest, version: StoreVersion) -> Path:
@@ -99,7 +127,7 @@ def _newest(folder: Path, manifest: Manifest, opened: OpenStore) -> tuple[Path |
     there = {path: _version(path) for path in folder.glob("g*") if path.suffix != ".tmp"}
     for base, version in sorted(there.items(), key=lambda pair: pair[1], reverse=True):
         try:
-            if opened.was_published(version) and not damaged(base):
+            if opened.was_published(version) and not damaged(base) and _is_of_these_texts(base, manifest, opened):
                 return base, set(Lexical(base, manifest.analyzer).keys())
         except StoreCorrupt:
             continue
