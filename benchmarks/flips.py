@@ -1,13 +1,14 @@
 """One byte of a store is changed: whether answers change, whether `doctor --deep` sees it, whether `repair` mends it.
 
-    python benchmarks/flips.py [--flips 1000] [--seed 17] [--out FILE]
+    python benchmarks/flips.py [--flips 1000] [--ahead 100] [--seed 17] [--out FILE]
 
 The store is made of a folder of small texts: a group of windows with vectors, one of sentences with words, one with a
 graph, metadata to filter by, files that only some may read. Each flip changes one byte, drawn evenly from all files of
 the store, to another value; a process of its own then asks the same questions as before (words, vectors,
 a graph, a filter, two askers, every document and node), looks for damage, repairs the store, and asks again.
 `unseen`: other answers, and no damage found. What answers with an error or with other results counts as `other`.
-`unmended`: damage that is found, and is still there, or gives other answers, after a repair.
+`unmended`: damage that is found, and is still there, or gives other answers, after a repair. `ahead`: the same of the
+log that SQLite writes ahead of the database, which a killed process leaves.
 """
 
 from __future__ import annotations
@@ -54,16 +55,25 @@ QUESTIONS = ("Which stone holds the bridge?", "tide and salt", "Who built the mi
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--flips", type=int, default=1000)
+    parser.add_argument("--ahead", type=int, default=100)
     parser.add_argument("--seed", type=int, default=17)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    result = flipped(options.flips, options.seed, ahead=False)
+    results.publish("flips", {**result, "ahead": flipped(options.ahead, options.seed, ahead=True)}, options.out)
+
+
+def flipped(flips: int, seed: int, *, ahead: bool) -> dict[str, Any]:
+    """What becomes of so many flips; those of a killed process are in the log that SQLite writes ahead."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="spolia-", dir=memory) as name:
         folder = Path(name)
-        before = apart(lambda: made(folder))["answers"]
-        files = sorted(path for path in (folder / "whole.spolia").rglob("*") if path.is_file() and path.stat().st_size)
-        drawn, rows = random.Random(options.seed), []
-        for number in range(options.flips):
+        before = apart(lambda: made(folder, ahead=ahead))["answers"]
+        pattern = "corpus.db-wal" if ahead else "*"
+        files = [path for path in (folder / "whole.spolia").rglob(pattern) if path.is_file() and path.stat().st_size]
+        files.sort()
+        drawn, rows = random.Random(seed), []
+        for number in range(flips):
             (path,) = drawn.choices(files, [path.stat().st_size for path in files])
             place, change = drawn.randrange(path.stat().st_size), drawn.randrange(1, 256)
             inside = path.relative_to(folder / "whole.spolia")
@@ -71,7 +81,7 @@ def main() -> None:
             rows.append({"flip": number, "file": str(inside), "place": place, "change": change, **row})
             if row.get("wrong"):
                 print(json.dumps(rows[-1])[:600], flush=True)
-        results.publish("flips", found(rows), options.out)
+        return found(rows)
 
 
 def found(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -111,7 +121,7 @@ def apart(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def made(folder: Path) -> dict[str, Any]:
+def made(folder: Path, *, ahead: bool) -> dict[str, Any]:
     notes, drawn, words = folder / "notes", random.Random(3), WORDS.split()
     for number in range(24):
         lines = [" ".join(drawn.choices(words, k=12)).capitalize() + "." for _ in range(6)]
@@ -123,10 +133,11 @@ def made(folder: Path) -> dict[str, Any]:
     access = lambda uri: ("ann",) if uri.startswith("secret/") else ()  # noqa: E731
     sync(notes, corpus, embedder=EMBEDDER, groups=[corpus.group("sentence"), *groups], access=access)
     found = answers(corpus)
-    forget(corpus.backend)
-    gc.collect()
-    with closing(sqlite3.connect(folder / "whole.spolia" / "corpus.db")) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    if not ahead:
+        forget(corpus.backend)
+        gc.collect()
+        with closing(sqlite3.connect(folder / "whole.spolia" / "corpus.db")) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return {"answers": found}
 
 

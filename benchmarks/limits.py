@@ -191,7 +191,9 @@ def _million(result: Result) -> Judged:
 
 
 def _flips(found: Result) -> Judged:
-    return {name: (found[name], most(0)) for name in ("unseen", "unmended", "died")}
+    names = ("unseen", "unmended", "died")
+    ahead = {f"{name}, ahead": (found["ahead"][name], most(0)) for name in names}
+    return {**{name: (found[name], most(0)) for name in names}, **ahead}
 
 
 def _kills(result: Result) -> Judged:

@@ -16,7 +16,8 @@ from spolia.indexing.sync import sync as syncing
 from spolia.indexing.sync.repair import repair
 from spolia.stores.backends import sql
 from spolia.stores.backends.rows import row_digest
-from spolia.stores.corpus import POSTGRES
+from spolia.stores.backends.sqlite.write_ahead_log import lost_ahead
+from spolia.stores.corpus import POSTGRES, NodeGroup
 from spolia.stores.definition import Definition, Embedding, Whole
 from spolia.stores.integrity import damaged_rows
 from spolia.stores.portable.store_export import export_store
@@ -240,3 +241,54 @@ def test_every_table_but_those_of_vectors_is_guarded(corpus: Corpus) -> None:
     with closing(sqlite3.connect(Path(corpus.path) / "corpus.db")) as connection:
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     assert tables - {"sqlite_sequence"} == {*sql.GUARDED, "store", "audiences", "segments", "vectors"}
+
+
+@pytest.fixture
+def ahead(corpus: Corpus, notes: Path, fast_folder: Path) -> Corpus:
+    """A store as a killed process leaves it: what was committed last stands in the log ahead of the database."""
+    corpus.latest()  # keeps the log from being put into the database
+    add_texts(corpus, {"faq": "Rome was not built in a day."}, groups=[near_of(corpus)], access=readers)
+    copy = Corpus(str(shutil.copytree(corpus.path, fast_folder / "b.spolia")))
+    assert (Path(copy.path) / "corpus.db-wal").stat().st_size > 20 * 4096
+    return copy
+
+
+def near_of(corpus: Corpus) -> NodeGroup:
+    return corpus.group("near", Definition(Whole(), parent="sentence", embeddings=(Embedding(EMBEDDER),)))
+
+
+@pytest.mark.slow
+def test_a_log_that_is_whole_is_not_called_damaged(ahead: Corpus) -> None:
+    assert lost_ahead(Path(ahead.path)) == ""
+    assert ahead.latest().check(deep=True) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", [4, 20, 40, 52, 2_000, -30_000, -4_100, -3])
+def test_a_byte_of_the_log_that_changed_is_found(ahead: Corpus, place: int) -> None:
+    path = Path(ahead.path) / "corpus.db-wal"
+    content = bytearray(path.read_bytes())
+    content[place] ^= 0x10
+    path.write_bytes(content)
+    assert "so that what was committed" in lost_ahead(Path(ahead.path))
+    assert [said for said in ahead.backend.row_problems() if "corpus.db-wal" in said]
+
+
+@pytest.mark.slow
+def test_what_was_not_committed_is_no_damage(ahead: Corpus) -> None:
+    path = Path(ahead.path) / "corpus.db-wal"
+    content = path.read_bytes()
+    begun = content[32:36] + bytes(4) + content[16:24] + bytes(8) + bytes(4096)  # no commit, half written
+    path.write_bytes(content + begun)
+    assert lost_ahead(Path(ahead.path)) == ""
+
+
+@pytest.mark.slow
+def test_what_a_damaged_log_has_lost_is_read_again_from_the_folder(ahead: Corpus, notes: Path) -> None:
+    path = Path(ahead.path) / "corpus.db-wal"
+    content = bytearray(path.read_bytes())
+    content[40] ^= 0x10
+    path.write_bytes(content)
+    report = repair(ahead, groups=[near_of(ahead)])
+    assert [said for said in report.repaired if "corpus.db-wal" in said]
+    assert ahead.latest().check(deep=True) == []

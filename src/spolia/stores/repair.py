@@ -74,7 +74,7 @@ def mend(
     """
     backend, found = corpus.backend, StoreRepair()
     wait_s = corpus.wait_s if wait_s is None else wait_s
-    found.said += backend.salvage(wait_s)
+    found.said, found.is_short = backend.salvage(wait_s)
     with closing(backend.writing(wait_s)) as session, translated(backend, "repaired"):
         _Rows(session.connection, found).mend()
     if found.said:
@@ -109,7 +109,7 @@ class _Rows:
             for row in rows.get(table, ()):
                 getattr(self, f"_{table}", lambda *row, table=table: self._drop(table, *row))(*row)
         gone = self._gone()
-        self.found.is_short = self.is_anew and bool(gone or rows.keys() & {"documents", "sources", "images"})
+        self.found.is_short |= self.is_anew and bool(gone or rows.keys() & {"documents", "sources", "images"})
         for key in gone:
             for number, id in self._all(sql.LIST_OF_DOCUMENT, key):
                 self.found.orphans[id] = StoredLists(self.connection)[number]

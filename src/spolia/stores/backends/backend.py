@@ -224,9 +224,12 @@ class Backend(Protocol):
     def problems(self, connection: Connection) -> Iterator[str]:
         """What is wrong with rows and vectors, in words. All of them are read."""
 
-    def salvage(self, timeout_s: float) -> list[str]:
-        """Write the truth anew from the rows that can be read, if its structure is damaged; in words."""
-        return []
+    def salvage(self, timeout_s: float) -> tuple[list[str], bool]:
+        """Write the database anew from the rows that can be read, if its structure is damaged; in words.
+
+        Also whether what was committed last is lost.
+        """
+        return [], False
 
     def row_problems(self, share: int = 0) -> list[str]:
         """Which rows are not as they were written, in words; see `spolia.stores.integrity.damaged_rows`."""

@@ -27,6 +27,7 @@ from spolia.stores.backends.sqlite.connection import (
     translated,
 )
 from spolia.stores.backends.sqlite.salvage import salvaged
+from spolia.stores.backends.sqlite.write_ahead_log import lost_ahead
 from spolia.stores.files import (
     DATABASE,
     GRAPHS_LOCK,
@@ -292,13 +293,15 @@ class FolderBackend:
             path.unlink()
         return [*graphs.values(), *ExternalIndexes(self.folder, connection, manifests).distrusted()]
 
-    def salvage(self, timeout_s: float) -> list[str]:
+    def salvage(self, timeout_s: float) -> tuple[list[str], bool]:
         with closing(WriterLock(self.folder, timeout_s)), translated(self.folder, "repaired"):
-            return salvaged(self.folder)
+            ahead = lost_ahead(self.folder)
+            return [*([ahead] if ahead else ()), *salvaged(self.folder)], bool(ahead)
 
     def row_problems(self, share: int = 0) -> list[str]:
         with translated(self.folder, "read"), closing(self.reading()) as connection:
-            return list(deep_problems(connection, DATABASE, share))
+            ahead = "" if share else lost_ahead(self.folder)
+            return [*deep_problems(connection, DATABASE, share), *([ahead] if ahead else ())]
 
     def problems(self, connection: Connection) -> Iterator[str]:
         yield from backend_problems(connection)
