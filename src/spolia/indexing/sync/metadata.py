@@ -128,8 +128,9 @@ class DocumentLabels:
         meta, readers = self.meta(document.uri), self.readers(document.uri)
         named = {name for name, _ in meta}
         kept = tuple(pair for pair in document.meta if pair[0] not in named)
-        labelled = document.but(meta=meta + kept, readers=readers)
-        named_otherwise = (labelled.but(id=id) for id in _ids(labelled, bool(meta or readers)))
+        labelled = document.but(meta=meta + kept, readers=readers) if meta or readers else document
+        ids = _ids(labelled, bool(meta or readers))
+        named_otherwise = (labelled if id == labelled.id else labelled.but(id=id) for id in ids)
         return next(one for one in named_otherwise if is_free(one))
 
 

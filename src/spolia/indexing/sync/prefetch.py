@@ -85,8 +85,16 @@ def fetched(file: File, before: SourceRow | None, spool: Path | None = None) -> 
         reason = f"It cannot be read: {error.strerror}." if isinstance(error, OSError) else str(error)
         raise Unreadable(row, reason, None if is_here else error) from error
     blob = Blob(file.uri, loaded.content)
-    row = SourceRow(file.uri, loaded.size, loaded.mtime_ns, blob.content_hash, reader=versioned(file.reader))
-    return SourceBytes(blob, row.but(created_ns=loaded.created_ns, accessed_ns=loaded.accessed_ns))
+    row = SourceRow(
+        file.uri,
+        loaded.size,
+        loaded.mtime_ns,
+        blob.content_hash,
+        reader=versioned(file.reader),
+        created_ns=loaded.created_ns,
+        accessed_ns=loaded.accessed_ns,
+    )
+    return SourceBytes(blob, row)
 
 
 @dataclass(frozen=True)
