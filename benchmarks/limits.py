@@ -131,6 +131,10 @@ def _extract_fit(result: Result) -> Judged:
     }
 
 
+def _access(result: Result) -> Judged:
+    return {f"{name}, times without lists": (way["ratio"], most(1.3)) for name, way in result["ways"].items()}
+
+
 def _filters(result: Result) -> Judged:
     found: dict[str, Any] = {}
     for name, one in result["cpu_ms"].items():
@@ -294,6 +298,7 @@ JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "retrieval": _retrieval,
     "extract": _extract,
     "extract_fit": _extract_fit,
+    "access": _access,
     "filters": _filters,
     "vectors": _vectors,
     "store": _store,

@@ -24,7 +24,7 @@ from spolia.types import Query, Ranking
 from tests.run.hiding import GROUPS, QUERY, Lists, filled, in_folder, random_lists
 from tests.run.reaching import built, given_to, that_reach
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::spolia.errors.DegradedWarning")]
 
 QUERIES = (QUERY, Query("harbour"), Query("Which tide at the quay, which ebb, tide and moon?"))
 ASKERS = [frozenset(found) for found in ((), ("ann",), ("bob", "staff"))]
@@ -78,7 +78,7 @@ def of_documents(lists: Lists) -> Lists:
 
 @pytest.mark.parametrize("access", ASKERS, ids=lambda access: "+".join(sorted(access)) or "anonymous")
 def test_a_store_answers_as_one_without_what_is_hidden(access: frozenset[str], tmp_path: Path) -> None:
-    lists = of_documents(random_lists(Random(5), documents=16))
+    lists = of_documents(random_lists(Random(6), documents=16))
     assert 3 < len(without_hidden(lists, access)) < 16
     assert differing(lists, access, tmp_path) == []
 

@@ -10,7 +10,7 @@ import pytest
 
 from spolia.stores import files
 from spolia.stores.access.allowed_nodes import Allowed, Mask
-from spolia.stores.lexical import index, index_writer
+from spolia.stores.lexical import asker_bm25, index, index_writer
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.lexical.index import Lexical
 from spolia.stores.lexical.index_writer import freeze
@@ -69,9 +69,16 @@ def test_what_is_allowed_is_found_as_among_all(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("every", [False, True])
-def test_what_may_be_read_is_found_as_by_an_index_of_nothing_else(tmp_path: Path, every: bool) -> None:
-    """With equal scores, to the last bit; some questions hold common terms that hardly matter, some nothing else."""
+@pytest.mark.parametrize(("every", "at_once", "entries"), [(False, 10**6, 10**6), (False, 0, 2_000), (True, 0, 10**6)])
+def test_what_may_be_read_is_found_as_by_an_index_of_nothing_else(
+    tmp_path: Path, every: bool, at_once: int, entries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With equal scores, to the last bit; some questions hold common terms that hardly matter, some nothing else.
+
+    Whether all nodes are scored or the best are narrowed down, and whether lists of terms are kept or forgotten.
+    """
+    monkeypatch.setattr(asker_bm25, "_AT_ONCE", at_once)
+    monkeypatch.setattr(asker_bm25, "_ENTRIES", entries)
     texts = drawn_texts(np.random.default_rng(2), lengths=(1, 60))[:2_000]
     nodes, draw = list(enumerate(texts)), np.random.default_rng(3)
     freeze(tmp_path / "all", None, (), nodes, Analyzer(""))

@@ -5,6 +5,7 @@ numbers than its own; what it knows of a term is read out of it once, and kept. 
 float32 and in the order of the question's terms, so that they are equal to the last bit.
 """
 
+import ctypes
 import json
 import threading
 from collections import Counter
@@ -30,9 +31,12 @@ _K1, _B, _HALF, _ONE = np.float32(1.2), np.float32(0.75), np.float32(0.5), np.fl
 _CODED = np.array([code if code < 32 else 24 + (8 + code % 8 << (code - 32) // 8) for code in range(256)])
 """The lengths that Lucene's one-byte code tells apart (SmallFloat.byte4ToInt)."""
 _ENTRIES = 8_000_000
-"""Nodes in the lists of terms that are kept, of 8 bytes each."""
-_WEIGHTS = 10_000
-"""Terms whose weights are kept of an asker."""
+"""Nodes in the lists of terms that are kept, of 8 bytes each; a term itself counts as `_OVERHEAD`."""
+_OVERHEAD = 100
+_AT_ONCE = 100_000
+"""Nodes of an index and of the lists of a question's terms up to which all of them are scored."""
+_LOOKED_UP = 16
+"""Entries of a list that are scored in the time in which one node is looked up in it."""
 _SLACK = 1e-5
 """Of the highest score there could be: more than float32 is off by in any sum."""
 
@@ -44,45 +48,41 @@ class TermList(NamedTuple):
     counts: Floats
 
 
+class ReadableTerm(NamedTuple):
+    """A term to an asker: its weight, (k1 + 1) · idf; the nodes that they may read and that hold it; what the counts in
+    these come to, from 0 to 1; the most of that."""
+
+    weight: np.float32
+    places: Places
+    saturated: Floats
+    most: np.float32
+
+    def of(self, places: Places) -> Floats:
+        """What the counts in these nodes come to."""
+        at = np.minimum(np.searchsorted(self.places, places), len(self.places) - 1)
+        found: Floats = np.where(self.places[at] == places, self.saturated[at], np.float32(0))
+        return found
+
+
+Asked = tuple[np.float32, ReadableTerm]
+"""A term of a question, and its weight times how often it is asked for."""
+
+
 @dataclass(frozen=True, eq=False)
 class Readable:
-    """What is counted over the nodes that somebody may read.
+    """The nodes that somebody may read.
 
     Args:
         mask: bool[n], which of the index they are.
         count: how many.
         norms: float32[256], k1 · (1 - b + b · length / mean length) by the code of the length.
-        weights: of terms, (k1 + 1) · idf; 0 where no such node holds the term.
+        terms: those that were asked for.
     """
 
     mask: Mask
     count: int
     norms: Floats
-    weights: dict[str, np.float32] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, mask: Mask, lengths: Lengths) -> "Readable":
-        count = int(np.count_nonzero(mask))
-        mean = np.float32(lengths[mask].sum()) / np.float32(max(1, count))
-        return cls(mask, count, _norms(mean or _ONE))
-
-    def weight(self, term: str, found: TermList) -> np.float32:
-        weight = self.weights.get(term)
-        if weight is None:
-            if len(self.weights) >= _WEIGHTS:
-                self.weights.clear()
-            holding = int(np.count_nonzero(self.mask[found.places]))
-            weight = self.weights[term] = _weight(self.count, holding) if holding else np.float32(0)
-        return weight
-
-
-class Asked(NamedTuple):
-    """A term of a question: its weight times how often it is asked for, that number, and its list."""
-
-    weight: np.float32
-    often: int
-    places: Places
-    counts: Floats
+    terms: dict[str, ReadableTerm] = field(default_factory=dict)
 
 
 class AskerBM25:
@@ -122,55 +122,81 @@ class AskerBM25:
             every: only nodes that hold every term.
         """
         who = self._of(readable)
-        asked = [self._asked(who, term, often) for term, often in Counter(terms).items()]
-        may = who.mask if wanted is None else self._mask(wanted)
+        asked: list[Asked] = []
+        for term, often in Counter(terms).items():
+            found = who.terms.get(term) or self._term(who, term)
+            if len(found.places):
+                asked.append((found.weight * np.float32(often), found))
+            elif every:
+                return []
+        if not asked:
+            return []
+        may = None if wanted is None else self._mask(wanted)
         if every:
-            asked.sort(key=lambda one: -one.weight / one.often)
-            places = reduce(np.intersect1d, (one.places for one in asked))
-            places = places[may[places]]
+            places, scores = _holding_all(asked)
+        elif len(self.keys) + sum(len(one.places) for _, one in asked) <= _AT_ONCE:
+            places, scores = self._scored(asked, may, top_k)
         else:
-            places = self._candidates([one for one in asked if one.weight], who.norms, may, top_k)
-        parts = [self._part(one, who.norms, places) for one in asked if one.weight]
-        if every and len(parts) > 2:  # tantivy adds up the rarest two, then the others, then both
-            parts = [parts[0] + parts[1], reduce(np.add, parts[2:])]
-        scores: Floats = reduce(np.add, parts, np.zeros(len(places), dtype=np.float32))
+            places = self._candidates(asked, may, top_k)
+            scores = reduce(np.add, (weight * one.of(places) for weight, one in asked))
+        if may is not None:
+            held = may[places]
+            places, scores = places[held], scores[held]
+        if len(places) > top_k:
+            best = scores >= _lowest(scores, top_k)
+            places, scores = places[best], scores[best]
         return list(zip(self.keys[places].tolist(), scores.tolist(), strict=True))
 
-    def _asked(self, who: Readable, term: str, often: int) -> Asked:
-        held = self._held(term)
-        return Asked(who.weight(term, held) * np.float32(often), often, *held)
+    def _scored(self, asked: Sequence[Asked], may: Mask | None, top_k: int) -> tuple[Places, Floats]:
+        """The nodes of more than half the best score, or all that hold a term if these are too few, with scores."""
+        sums = np.zeros(len(self.keys), dtype=np.float32)
+        for weight, one in asked:
+            sums[one.places] += weight * one.saturated
+        if may is not None:
+            sums *= may
+        places = np.flatnonzero(sums > sums.max() / 2)
+        if len(places) < top_k:
+            places = np.flatnonzero(sums)
+        return places.astype(np.int32), sums[places]
 
-    def _candidates(self, asked: Sequence[Asked], norms: Floats, may: Mask, top_k: int) -> Places:
+    def _candidates(self, asked: Sequence[Asked], may: Mask | None, top_k: int) -> Places:
         """The nodes that may be among the best. Rare terms come first: as soon as the others could not lift a node
-        without any of these among the best, no more nodes are met, which spares the long lists of common terms."""
-        sums, is_met = np.zeros(len(self.keys), dtype=np.float32), np.zeros(len(self.keys), dtype=np.bool_)
-        met = np.zeros(0, dtype=np.int32)
-        total = rest = sum(float(one.weight) for one in asked)
-        least, slack = -np.inf, _SLACK * total
-        for weight, _, held, often in sorted(asked, key=lambda one: -one.weight):
-            if rest + slack < least:
-                break
-            here = may[held]
-            places, counts = held[here], often[here]
-            sums[places] += weight * (counts / (counts + norms[self._codes[places]]))
-            met = np.concatenate([met, places[~is_met[places]]])
-            is_met[places] = True
-            rest -= float(weight)
-            if rest < total / 2 and len(met) > top_k:  # else the best sum is below the rest
-                least = float(np.partition(sums[met], len(met) - top_k)[len(met) - top_k])
-        return np.sort(met[sums[met] + max(0.0, rest) >= least - slack])
-
-    def _part(self, asked: Asked, norms: Floats, places: Places) -> Floats:
-        """What a term adds to the scores of some nodes."""
-        at = np.minimum(np.searchsorted(asked.places, places), len(asked.places) - 1)
-        counts: Floats = np.where(asked.places[at] == places, asked.counts[at], np.float32(0)).astype(np.float32)
-        part: Floats = asked.weight * (counts / (counts + norms[self._codes[places]]))
-        return part
+        without any of these among the best, no more nodes are met, and what common terms add is looked up for those
+        that may still be."""
+        sums, met = np.zeros(len(self.keys), dtype=np.float32), np.zeros(0, dtype=np.int32)
+        ordered = sorted(
+            ((float(weight * one.most), weight, one) for weight, one in asked), key=lambda found: -found[0]
+        )
+        rest = sum(most for most, _, _ in ordered)
+        least, slack = -np.inf, _SLACK * rest
+        for most, weight, one in ordered:
+            if rest + slack >= least:
+                places, saturated = one.places, one.saturated
+                if may is not None:
+                    here = may[places]
+                    places, saturated = places[here], saturated[here]
+                before = sums[places]
+                sums[places] = before + weight * saturated
+                met = np.concatenate([met, places[before == 0]])
+            elif len(met) * _LOOKED_UP < len(one.places):
+                sums[met] += weight * one.of(met)
+            else:
+                sums[one.places] += weight * one.saturated
+            rest -= most
+            if len(met) > top_k and rest < (found := sums[met]).max():  # else it is too early
+                least = _lowest(found, top_k)
+                if rest + slack < least:
+                    met = met[found + max(0.0, rest) >= least - slack]
+        return np.sort(met)
 
     def _of(self, readable: Allowed) -> Readable:
         found = self._askers.get(readable)
         if found is None:
-            found = self._askers[readable] = Readable.of(self._mask(readable), self._lengths)
+            mask = self._mask(readable)
+            count, total = int(np.count_nonzero(mask)), np.float32(self._lengths[mask].sum())
+            found = Readable(mask, count, _norms(total / np.float32(max(1, count)) or _ONE))
+            with self._lock:
+                self._askers[readable] = found
         return found
 
     def _mask(self, allowed: Allowed) -> Mask:
@@ -180,16 +206,21 @@ class AskerBM25:
 
     # What tantivy knows of a term.
 
-    def _held(self, term: str) -> TermList:
-        found = self._lists.get(term)
-        if found is None:
-            found = self._read(term)
-            with self._lock:
-                for old in list(self._lists) if self._entries + len(found.places) > _ENTRIES else ():
-                    self._entries -= len(self._lists.pop(old).places)
-                if self._lists.setdefault(term, found) is found:
-                    self._entries += len(found.places)
-        return found
+    def _term(self, who: Readable, term: str) -> ReadableTerm:
+        found = self._lists.get(term) or self._read(term)
+        here = who.mask[found.places]
+        places, counts = found.places[here], found.counts[here]
+        saturated: Floats = counts / (counts + who.norms[self._codes[places]])
+        made = ReadableTerm(_weight(who.count, len(places)), places, saturated, saturated.max(initial=0))
+        with self._lock:
+            self._entries += len(places) + len(found.places) + _OVERHEAD
+            if self._entries > _ENTRIES:
+                self._entries = 0
+                self._lists.clear()
+                for one in self._askers.values():
+                    one.terms.clear()
+            self._lists[term], who.terms[term] = found, made
+        return made
 
     def _read(self, term: str) -> TermList:
         """Its list. How often a node holds the term follows from tantivy's score of it, which rises with that."""
@@ -207,9 +238,45 @@ class AskerBM25:
         return TermList(places[order].astype(np.int32), counts[order].astype(np.float32))
 
 
+def _holding_all(asked: list[Asked]) -> tuple[Places, Floats]:
+    """The nodes that hold every term. Of their scores tantivy adds up those of the rarest two terms, then those of the
+    others, then both."""
+    asked.sort(key=lambda found: len(found[1].places))
+    places = reduce(np.intersect1d, (one.places for _, one in asked))
+    parts = [weight * one.of(places) for weight, one in asked]
+    if len(parts) > 2:
+        parts = [parts[0] + parts[1], reduce(np.add, parts[2:])]
+    return places, reduce(np.add, parts)
+
+
+def _lowest(scores: Floats, top_k: int) -> float:
+    """The lowest of the `top_k` best, which are fewer than all; most of them are more than half the best as a rule."""
+    high = scores[scores > scores.max() / 2]
+    some = high if len(high) > top_k else scores
+    return float(np.partition(some, len(some) - top_k)[len(some) - top_k])
+
+
 def _weight(count: int, holding: int) -> np.float32:
     odds = (np.float32(count - holding) + _HALF) / (np.float32(holding) + _HALF)
-    return np.float32(np.float32(log(float(_ONE + odds))) * (_ONE + _K1))
+    return np.float32(np.float32(_log(float(_ONE + odds))) * (_ONE + _K1))
+
+
+def _float32_log() -> Callable[[float], float]:
+    """The logarithm that tantivy takes, the C library's for float32: its last bit is not always that of the nearest."""
+    try:
+        found = ctypes.CDLL(None).logf
+    except (
+        AttributeError,
+        OSError,
+        TypeError,
+    ):  # no such library in the process, as on Windows: the last bit may differ
+        return log
+    found.restype, found.argtypes = ctypes.c_float, (ctypes.c_float,)
+    exact: Callable[[float], float] = found
+    return exact
+
+
+_log = _float32_log()
 
 
 def _norms(mean: np.float32) -> Floats:
