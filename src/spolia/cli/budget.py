@@ -85,7 +85,7 @@ def tell_estimates(screen: Screen, found: Mapping[str, Mapping[str, Any]], n: in
     rows = []
     for name, one in found.items():
         most = "no bound" if one["most_calls"] is None else f"{one['most_calls']:,}"
-        usd = "–" if one["cost_usd"] is None else f"{one['cost_usd']:.4g}"
+        usd = "–" if one["cost_usd"] is None and one["calls"] else f"{one['cost_usd'] or 0:.4g}"
         rows.append((name, f"{one['calls']:,}", most, f"{one['tokens']:,}", usd))
     screen.give(estimate={name: dict(one) for name, one in found.items()}, n=n)
     screen.show(

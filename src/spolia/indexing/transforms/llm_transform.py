@@ -3,6 +3,7 @@
 import re
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar, Generic, TypeVar
@@ -12,6 +13,7 @@ from spolia.core.run_context import note
 from spolia.core.wiring import refuse_numbers
 from spolia.models.parsers import Lines, Parser, refuses, says_nothing, spoken
 from spolia.models.parsers.json_object import loose
+from spolia.models.parsers.lines import CLOSING, RULE
 from spolia.models.prompting.excerpt import shortened
 from spolia.models.prompting.role import Ask, Role
 from spolia.models.prompting.template import Setting
@@ -28,9 +30,9 @@ _BETWEEN = re.compile(r"[,;、，；]")
 _QUOTES = " \t*_`\"'“”„‘’«»「」『』."
 _ASKS = re.compile(r"[?？؟;]")
 _TURN = re.compile(
-    r"^(?:[^\S\n]|[*_#>•-])*+(?:\d{1,3}[.)]\s*+)?[*_]*+"
+    r"(?:^(?:[^\S\n]|[*_#>•-])*+(?:\d{1,3}[.)]\s*+)?|(?<=[?？])[^\S\n]+)[*_]*+"
     r"(?:(q|question|问题?|問題?|질문|문|質問)|a|answer|答案?|回答|답변?|대답)"
-    r"\s*+[(（#]?\d{0,3}[)）]?[*_]*+\s*+[:：][*_]*+\s*+",
+    r"\s*+[(（#]?(?:\d{0,3}[)）]?[*_]*+\s*+[:：]|\d{1,3}[*_]*+[.)、])[*_]*+\s*+",
     re.IGNORECASE | re.MULTILINE,
 )
 
@@ -98,7 +100,8 @@ class QuestionsWithAnswers(Parser[tuple[tuple[str, str], ...]]):
         return tuple(found.items())
 
     def _pairs(self, reply: str) -> Iterator[tuple[str, str]]:
-        parts = _TURN.split(_FENCE.sub("", reply))[1:]  # the word for a question or None, what is said, the next word …
+        kept = (line for line in _FENCE.sub("", reply).split("\n") if not RULE.match(line) and not CLOSING.search(line))
+        parts = _TURN.split("\n".join(kept))[1:]  # the word for a question or None, what is said, the next word …
         texts = (" ".join(text.split()).strip("*_ ") for text in parts[1::2])
         turns = zip((word is not None for word in parts[::2]), texts, strict=True)
         for (asks, question), (asks_again, answer) in pairwise(turns):
@@ -112,14 +115,16 @@ _SAID = ("answer", "a", "答案", "答", "回答", "답변", "답", "대답")
 
 def _pairs_in_json(reply: str) -> list[tuple[str, str]]:
     """The pairs of objects in JSON with a question and an answer."""
-    begins = re.search(r"[\[{]", reply)
-    if begins is None or not re.match(r"[\[{]\s*[\[{\"']", reply[begins.start() :]):
+    begins = re.search(r"[\[{]\s*[\[{\"']", reply)
+    if begins is None:
         return []
-    try:
-        found = loose(reply, begins.start())
-    except ValueError:
-        return []
-    return list(_paired(found, 0))
+    objects = [line for line in reply.split("\n") if line.lstrip().startswith("{") and line.rstrip(", ").endswith("}")]
+    texts = objects if begins[0][0] == "{" and len(objects) > 1 else [reply[begins.start() :]]
+    found: list[tuple[str, str]] = []
+    for text in texts:
+        with suppress(ValueError):
+            found += _paired(loose(text.lstrip(), 0), 0)
+    return found
 
 
 def _paired(found: object, depth: int) -> Iterator[tuple[str, str]]:

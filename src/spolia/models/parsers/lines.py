@@ -30,11 +30,11 @@ _LABEL = re.compile(
 _ORDINAL = re.compile(r"^(?:first|second|third|fourth|fifth)(?:ly)?:\s+", re.IGNORECASE)
 _INLINE = re.compile(r"(?:^|[\s,;])(?:\(\d{1,2}\)|\d{1,2}[.)])\s+(?=[^\W\d])|[•]\s+")
 _FENCE = re.compile(r"^[^\S\n]*+(?:```|~~~).*$", re.MULTILINE)
-_RULE = re.compile(r"[\W_]*$")
+RULE = re.compile(r"[\W_]*$")
 _TAGGED = re.compile(r"<(\w+)(?:\s[^<>]*)?>\s*([^<>]+?)\s*</\1>")
 _TAG = re.compile(r"</?\w+(?:\s[^<>]*)?>")
 _ROW = re.compile(r"^\|\s*\d{1,3}\s*\|\s*(.*?)\s*\|$")
-_CLOSING = re.compile(
+CLOSING = re.compile(
     r"let me know|i hope|hope this|feel free|希望|以上|that's it|if you (?:need|would|want)", re.IGNORECASE
 )
 _ANNOUNCES = re.compile(
@@ -169,9 +169,9 @@ def _unmarked(lines: list[str]) -> list[str]:
     counted = [re.match(rf"{number}\s+(.+)", line) for number, line in enumerate(lines, 1)]
     if len(lines) > 1 and all(counted):
         return [found[1] for found in counted if found]
-    kept = [line for line in lines if not _RULE.match(line)]
+    kept = [line for line in lines if not RULE.match(line)]
     if len(kept) > 1:
-        kept = [kept[0], *(line for line in kept[1:] if not _CLOSING.search(line))]
+        kept = [kept[0], *(line for line in kept[1:] if not CLOSING.search(line))]
         kept = kept[_announces(*kept[:2]) :]
         after = dict(zip(lines, [*lines[1:], ""], strict=True))
         kept = [line for line in kept if not _introduces(line, after[line])]
