@@ -36,7 +36,8 @@ class Budget(Value):
             needed = wanted.input_tokens + wanted.output_tokens
             return f"{used} of {self.tokens} tokens are spent, the call may take up to {needed}"
         if self.cost_usd is not None and total.cost_usd > self.cost_usd:
-            return f"{spent.cost_usd:.4g} of {self.cost_usd:.4g} US dollars are spent, the call may take {wanted.cost_usd:.4g}"
+            spent_of = f"{spent.cost_usd:.4g} of {self.cost_usd:.4g} US dollars are spent"
+            return f"{spent_of}, the call may take {wanted.cost_usd:.4g}"
         return ""
 
     def _kept(self, optional: bool) -> str:
