@@ -233,7 +233,7 @@ def test_addresses_are_written_and_read() -> None:
     for engine in (SearXNG("https://a.example", "de"), Brave("KEY", retries=3)):
         assert isinstance(engine, SearchEngine)
         assert isinstance(engine, SearchAPI)
-        assert load(dump(WebSearch(engine, 3))) == WebSearch(engine, 3)
+        assert load(dump(WebSearch(engine, 3)), env=("KEY",)) == WebSearch(engine, 3)
 
 
 # ------------------------------------------------------------------------------------------------ several sources
