@@ -17,12 +17,15 @@ from hypothesis import strategies as st
 from spolia.core.operator import Operator
 from spolia.errors import SpoliaError
 from spolia.retrieval.bm25 import BM25
+from spolia.retrieval.bm25_variants import BM25Variant
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
 from spolia.stores.indexes import Exact
 from spolia.types import Query, Ranking
+from tests.retrieval.lucene import Lucene
 from tests.run.hiding import GROUPS, QUERY, Lists, filled, in_folder, random_lists
 from tests.run.reaching import built, given_to, that_reach
+from tests.stores.servers import Server
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::spolia.errors.DegradedWarning")]
 
@@ -59,11 +62,17 @@ def without_hidden(lists: Lists, access: frozenset[str]) -> Lists:
     return {id: () for id, readers in lists.items() if not readers or access & set(readers)}
 
 
-def differing(lists: Lists, access: frozenset[str], folder: Path) -> list[tuple[str, Outcome, Outcome]]:
-    """Operators that answer otherwise in a store with these lists and in one without what is hidden, and how."""
+def differing(
+    lists: Lists, access: frozenset[str], folder: Path, hiding_in: Corpus | None = None
+) -> list[tuple[str, Outcome, Outcome]]:
+    """Operators that answer otherwise in a store with these lists and in one without what is hidden, and how.
+
+    Args:
+        hiding_in: where the store with the lists is made; None for a folder.
+    """
     for name in ("with", "without"):
         (folder / name).mkdir()
-    hiding = filled(in_folder(folder / "with"), lists, Exact())
+    hiding = filled(hiding_in or in_folder(folder / "with"), lists, Exact())
     reference = filled(in_folder(folder / "without"), without_hidden(lists, access), Exact())
     found = []
     for query in QUERIES:
@@ -90,3 +99,20 @@ def test_any_store_answers_as_one_without_what_is_hidden(seed: int, documents: i
     if without_hidden(lists, access):
         with tempfile.TemporaryDirectory() as folder:
             assert differing(lists, access, Path(folder)) == []
+
+
+def test_a_store_in_postgresql_answers_as_a_folder_without_what_is_hidden(server: Server, tmp_path: Path) -> None:
+    lists = of_documents(random_lists(Random(6), documents=10))
+    assert differing(lists, frozenset({"ann"}), tmp_path, Corpus(server.address())) == []
+
+
+def test_hidden_nodes_of_a_readable_document_count_for_nothing(tmp_path: Path) -> None:
+    """By words, whose numbers do not depend on what the nodes belong to."""
+    lists = dict.fromkeys(("d0", "d1", "d2"), ()) | {"d0.1": ("bob",), "d2.0": ("ann",)}
+    hiding = filled(in_folder(tmp_path), lists, Exact())
+    readable = [node for node in hiding.snapshot().all_nodes("chunk") if node.id not in ("d0.1", "d2.0")]
+    analyzer = hiding.snapshot().manifest("chunk").analyzer
+    for query in QUERIES:
+        found = {hit.node.id: hit.score for hit in BM25Variant(hiding.group("chunk"))(query).hits}
+        expected = Lucene([analyzer.terms(node.indexed_text) for node in readable]).scores(analyzer.terms(query.text))
+        assert found == pytest.approx({readable[at].id: score for at, score in expected.items()}, rel=1e-9)
