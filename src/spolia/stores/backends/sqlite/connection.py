@@ -215,7 +215,7 @@ def translated(store: Path, doing: str) -> Iterator[None]:
         raise problem_with(store, doing, error) from error
 
 
-ERRORS = (sqlite3.Error, OSError, UnicodeEncodeError)
+ERRORS = (sqlite3.Error, OSError, UnicodeError)  # SQLite quotes what it cannot read
 
 
 def problem_with(store: Path, doing: str, error: Exception) -> StoreError:

@@ -1,6 +1,7 @@
 """Writing a damaged `corpus.db` anew from the rows that can be read in it."""
 
 import os
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -53,12 +54,12 @@ def _with_tables(path: Path) -> Path:
     """
     content = bytearray(path.read_bytes())
     before = bytes(content)
-    for statement in (text.encode() for text in sql.SCHEMA if text.startswith("CREATE")):
-        half = len(statement) // 2
-        if statement not in content:
-            at = max(content.find(statement[:half]), content.find(statement[half:]) - half)
-            if at >= 0:
-                content[at : at + len(statement)] = statement
+    for text in (text for text in sql.SCHEMA if text.startswith("CREATE")):
+        statement, half = text.encode(), len(text) // 2
+        at = max(content.find(statement[:half]), content.find(statement[half:]) - half)
+        if at >= 0:
+            content[at : at + len(statement)] = statement
+            _name(content, at, text)
     content[60:64] = sql.SCHEMA_VERSION.to_bytes(4, "big")
     content[68:72] = sql.APPLICATION_ID.to_bytes(4, "big")
     if content == before:
@@ -66,6 +67,17 @@ def _with_tables(path: Path) -> Path:
     copy = Path(f"{path}.old")
     copy.write_bytes(content)
     return copy
+
+
+def _name(content: bytearray, at: int, statement: str) -> None:
+    """Write kind and names before a statement, and before the number of its page, if all but one byte are there."""
+    if found := re.match(r"CREATE (TABLE|INDEX) (\w+)(?: ON (\w+))?", statement):
+        kind, name, table = found.groups()
+        names = f"{kind.lower()}{name}{table or name}".encode()
+        for end in (at - 1, at - 2):
+            start = end - len(names)
+            if sum(one != other for one, other in zip(content[start:end], names, strict=True)) == 1:
+                content[start:end] = names
 
 
 def _structure(damaged: SqliteSession) -> str:
@@ -93,8 +105,8 @@ def _copy(damaged: SqliteSession, whole: SqliteSession) -> None:
             whole.execute(sql.COPY.format(table=table, places=sql.places(row)), row)
         if table == "publications" and errors and whole.execute(sql.LAST_PUBLISHED).fetchone()[0] is None:
             raise StoreCorrupt(
-                f"corpus.db cannot be read at all ({errors[0]}), and has to be restored from a backup. Or move it away "
-                "and index the folder again: its vectors are taken over."
+                f"corpus.db cannot be read at all ({errors[0]}), and has to be restored from a backup. Or move the store "
+                "away and index the folder again."
             )
         is_short = is_short or (table == "nodes" and (bool(errors) or _is_short(damaged, whole)))
     for table in ("nodes", "sources", "documents"):
@@ -122,7 +134,7 @@ def _rows(damaged: SqliteSession, table: str, errors: list[str]) -> Iterator[Any
                 yield tuple(row)
                 key, step = (found, 1) if has_keys else (key, step)
             return
-        except sqlite3.Error as error:
+        except (sqlite3.Error, ValueError) as error:
             errors.append(str(error))
             key, step = key + step, 2 * step if has_keys else sql.ALIVE
 
@@ -132,5 +144,5 @@ def _is_short(damaged: SqliteSession, whole: sqlite3.Connection) -> bool:
     (count,) = whole.execute(sql.COUNT_ROWS.format(table="nodes")).fetchone()
     try:
         return any(damaged.execute(asked).fetchone()[0] > count for asked in sql.COUNTS_BY_INDEX)
-    except sqlite3.Error:
+    except (sqlite3.Error, ValueError):
         return True
