@@ -105,8 +105,8 @@ def _copy(damaged: SqliteSession, whole: SqliteSession) -> None:
             whole.execute(sql.COPY.format(table=table, places=sql.places(row)), row)
         if table == "publications" and errors and whole.execute(sql.LAST_PUBLISHED).fetchone()[0] is None:
             raise StoreCorrupt(
-                f"corpus.db cannot be read at all ({errors[0]}), and has to be restored from a backup. Or move the store "
-                "away and index the folder again."
+                f"corpus.db cannot be read at all ({errors[0]}), and has to be restored from a backup. Or move the "
+                "store away and index the folder again."
             )
         is_short = is_short or (table == "nodes" and (bool(errors) or _is_short(damaged, whole)))
     for table in ("nodes", "sources", "documents"):
