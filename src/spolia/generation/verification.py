@@ -1,6 +1,5 @@
 """What an answer states, held against passages."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -12,14 +11,13 @@ from spolia.core.run_context import note
 from spolia.core.wiring import refuse_counts
 from spolia.generation.prompt import cited, fitting, numbered
 from spolia.models.parsers import NOTHING, Lines, OneOf, Text
-from spolia.models.parsers.parser import plain_words
+from spolia.models.parsers.parser import MARKER, plain_words
 from spolia.models.parsers.tags import Markers
 from spolia.models.prompting.role import Ask, Brief, Role, replies
 from spolia.models.protocols import LanguageModel
 from spolia.types import Answer, Failure, Query, Ranking
 from spolia.types.outcomes import successes
 
-_MARKER = re.compile(r"\s*\[\d{1,4}\]")
 SUPPORTED, REFUTED, UNKNOWN = "supported", "refuted", "not enough information"
 CLAIMS: Role[tuple[str, ...]] = Role("spolia:generation/prompts/claims.txt", Lines(), default=NOTHING)
 VERDICT: Role[str] = Role(
@@ -113,7 +111,7 @@ class VerifyClaims(Operator[Answer, Answer]):
     def _stated(self, answer: Answer, question: str) -> tuple[str, ...]:
         brief = Brief.of(question=question, answer=answer.text)
         said: tuple[str, ...] = Ask(self.llm, self.claims, self.max_tokens)(brief)
-        claims = tuple(bare for claim in said if (bare := _MARKER.sub("", claim).strip()))
+        claims = tuple(bare for claim in said if (bare := MARKER.sub("", claim).strip()))
         return () if [plain_words(claim) for claim in claims] == [NOTHING] else claims
 
     def _found(self, claims: Sequence[str], asked: Query) -> list[Ranking]:

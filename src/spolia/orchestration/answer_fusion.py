@@ -17,7 +17,7 @@ from spolia.models.prompting.role import Ask, Brief, Role, replies
 from spolia.models.protocols import LanguageModel
 from spolia.types import Answer, Citation, Failure, Ranking
 
-_MARKER = re.compile(r"(\s*)\[(\d{1,4})\]")
+_MARKER = re.compile(r"(?<!\s)(\s*+)\[(\d{1,4})\]")
 
 
 def together(answers: Sequence[Answer]) -> tuple[list[str], list[list[Citation]]]:

@@ -11,7 +11,6 @@ from spolia.errors import WiringError
 from spolia.ranking.fusion import falling
 from spolia.types import Node, Ranking
 
-_CORE = re.compile(r"(.*\S)\s*\(.+\)")
 _ARTICLE = re.compile(r"the\s+", re.IGNORECASE)
 
 
@@ -81,8 +80,7 @@ def _fit(query: str, title: str) -> str:
         return ""
     asked = {query, _ARTICLE.sub("", query, count=1) if _ARTICLE.match(query) else query}
     lower = {text.lower() for text in asked}
-    found = _CORE.fullmatch(title)
-    core = found[1] if found else title
+    core = (title[:-2].rpartition("(")[0].rstrip() if title.endswith(")") else "") or title
     if title in asked:
         return "exact"
     if title.lower() in lower or core in asked:

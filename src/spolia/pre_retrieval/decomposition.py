@@ -1,6 +1,5 @@
 """A question as a plan of smaller ones."""
 
-import re
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,6 +9,7 @@ from spolia.core.run_context import degrade, note
 from spolia.core.wiring import refuse_counts
 from spolia.errors import BudgetSpent
 from spolia.models.parsers import NOTHING
+from spolia.models.parsers.parser import MARKER
 from spolia.models.prompting.role import Role
 from spolia.models.prompting.template import Setting
 from spolia.models.protocols import LanguageModel
@@ -53,7 +53,6 @@ class Decompose(AsksOfQuery[Plan]):
         return Plan(value, () if is_same else steps)
 
 
-_MARKER = re.compile(r"\s*\[\d+\]")
 _LONGEST = 200
 """Characters of an answer that stand in a later step."""
 
@@ -131,5 +130,5 @@ def _said(result: Answer | Failure, step: str) -> str | None:
             raise result.error
         degrade(f"A step could not be answered: {step!r:.80}: {result.kind}: {result.message}", partly=True)
         return None
-    text = " ".join(_MARKER.sub("", result.text).split()).rstrip(".。")[:_LONGEST]
+    text = " ".join(MARKER.sub("", result.text).split()).rstrip(".。")[:_LONGEST]
     return None if result.abstained or not text else text

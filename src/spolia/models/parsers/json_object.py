@@ -9,7 +9,7 @@ from typing import Any
 from spolia.models.parsers.parser import LONGEST, Parser, spoken
 
 _DEPTH = 60
-_SPACE = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/|#[^\n]*)*", re.DOTALL)
+_SPACE = re.compile(r"(?:\s|//[^\n]*|/\*.*?(?:\*/|\Z)|#[^\n]*)*", re.DOTALL)
 _WORD = re.compile(r"[^,:;=\"\]})\n，：]*")
 _NUMBER = re.compile(
     r"[-+]?(?:\d{1,300}(?:\.\d{1,300})?|\.\d{1,300})(?:[eE][-+]?\d{1,3})?(?=\s*(?:[,;\]}):/#\n]|$|\s\d))"
@@ -199,11 +199,11 @@ class JsonObject(Parser[dict[str, Any]]):
     def _lines(self, said: str) -> dict[str, Any] | None:
         found: dict[str, Any] = {}
         for key in self.keys:
-            written = rf"^[^\w\n]*(?:{re.escape(key)})[^\w\n]*?\s*[:=>]\**\s*(.*?)\s*(?:</{re.escape(key)}>)?$"
+            written = rf"^[^\w\n]*(?:{re.escape(key)})[^\w\n:=>]*+\s*+[:=>]\**\s*+(.*)"
             line = re.search(written, said, re.IGNORECASE | re.MULTILINE)
             if line is None:
                 return None
-            found[key] = _value(line[1])
+            found[key] = _value(re.sub(rf"</{re.escape(key)}>$", "", line[1].rstrip(), flags=re.IGNORECASE))
         return found
 
 

@@ -31,9 +31,9 @@ _ORDINAL = re.compile(r"^(?:first|second|third|fourth|fifth)(?:ly)?:\s+", re.IGN
 _INLINE = re.compile(r"(?:^|[\s,;])(?:\(\d{1,2}\)|\d{1,2}[.)])\s+(?=[^\W\d])|[•]\s+")
 _FENCE = re.compile(r"^[^\S\n]*+(?:```|~~~).*$", re.MULTILINE)
 RULE = re.compile(r"[\W_]*$")
-_TAGGED = re.compile(r"<(\w+)(?:\s[^<>]*)?>\s*([^<>]+?)\s*</\1>")
+_TAGGED = re.compile(r"<(\w++)(?:\s[^<>]*+)?>([^<>]++)</\1>")
 _TAG = re.compile(r"</?\w+(?:\s[^<>]*)?>")
-_ROW = re.compile(r"^\|\s*\d{1,3}\s*\|\s*(.*?)\s*\|$")
+_ROW = re.compile(r"^\|\s*+\d{1,3}\s*+\|(.*)\|$")
 CLOSING = re.compile(
     r"let me know|i hope|hope this|feel free|希望|以上|that's it|if you (?:need|would|want)", re.IGNORECASE
 )
@@ -81,7 +81,7 @@ class Lines(Parser[tuple[str, ...]]):
     at_most: int = 20
 
     def parse(self, reply: str) -> tuple[str, ...]:
-        said = _FENCE.sub("", spoken(reply)).strip("\n")
+        said = _FENCE.sub("", spoken(reply)[:LONGEST]).strip("\n")
         items = [_bare(item) for item in listed(said) or _tagged(said) or _items(said)]
         found = tuple(dict.fromkeys(item for item in items if item and item.casefold() != "n/a" and not refuses(item)))
         if not found and any(map(refuses, items)):
@@ -98,9 +98,10 @@ def listed(said: str) -> list[str]:
     (['Who is he?', 'Where is #1?'], [])
     """
     said = _TAG.sub("", _FENCE.sub("", said)).strip().strip("`")
-    begins = re.search(r"(?:^|[\n=]\s*)(\[(?!\d+\]|[ x]\]|\w+ \d+\]|\w[^,\n]*\]\s*\w)|\{)", said)
+    begins = re.search(r"(?:^|[\n=][^\S\n]*+)(\[(?!\d+\]|[ x]\]|\w+ \d+\]|\w[^,\n]{0,500}\]\s*\w)|\{)", said)
     if begins is None or said[-1:] not in ("]", "}"):
-        return [found.strip('"') for found in said.split('", "')] if re.fullmatch(r'".+", ".+"', said) else []
+        quoted = said[:1] == said[-1:] == '"' and '", "' in said[2:-2] and "\n" not in said
+        return [found.strip('"') for found in said.split('", "')] if quoted else []
     try:
         found = loose(said, begins.start(1))
     except ValueError:
@@ -119,7 +120,7 @@ def _texts(found: Any, depth: int) -> Iterator[str]:
 def _tagged(said: str) -> list[str]:
     """The texts in tags, where there are tags around each."""
     found = _TAGGED.findall(said)
-    within = [text for _, text in found]
+    within = [text.strip() for _, text in found]
     return within if len({tag for tag, _ in found}) == 1 and not any("\n" in text for text in within) else []
 
 
@@ -129,7 +130,7 @@ def _items(said: str) -> list[str]:
         parts = [part.strip(" ,;") for part in _INLINE.split(lines[0].strip())]
         if len(parts) > 2 and not parts[0]:
             return parts[1:]
-    rows = [row[1] for line in lines if (row := _ROW.match(line.strip()))]
+    rows = [row[1].strip() for line in lines if (row := _ROW.match(line.strip()))]
     return rows or _marked(lines) or _unmarked(lines)
 
 
@@ -166,9 +167,9 @@ def _item_text(line: str) -> str | None:
 def _unmarked(lines: list[str]) -> list[str]:
     """All lines but those that introduce others, rule them off or say goodbye."""
     lines = [line.strip() for line in lines if line.strip()]
-    counted = [re.match(rf"{number}\s+(.+)", line) for number, line in enumerate(lines, 1)]
-    if len(lines) > 1 and all(counted):
-        return [found[1] for found in counted if found]
+    counted = [line.split(maxsplit=1) for line in lines]
+    if len(lines) > 1 and all(len(c) > 1 and c[0] == str(number) for number, c in enumerate(counted, 1)):
+        return [rest for _, rest in counted]
     kept = [line for line in lines if not RULE.match(line)]
     if len(kept) > 1:
         kept = [kept[0], *(line for line in kept[1:] if not CLOSING.search(line))]
@@ -271,4 +272,4 @@ def _narrow(letter: str) -> str:
 
 def _without_rule(text: str) -> str:
     """A section without a line that parts it from others."""
-    return re.sub(r"\A[ \t]*\n?(?:[-=_*]{3,}[ \t]*\n)|\n[ \t]*(?:[-=_*]{3,}|```)[ \t]*\s*\Z", "", text)
+    return re.sub(r"\A[ \t]*\n?(?:[-=_*]{3,}[ \t]*\n)|\n[ \t]*+(?:[-=_*]{3,}+|```)\s*+\Z", "", text)

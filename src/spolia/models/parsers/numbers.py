@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from spolia.models.parsers.parser import Parser, plain
 
 _DIGITS = r"[-+]?(?:\d+(?:[.,]\d+)?|\.\d+)(?:[eE][-+]?\d+)?"
-_NUMBER = re.compile(rf"(?<![A-Za-z0-9_.,])({_DIGITS})(?![A-Za-z0-9_]|[.,]\d)\s*(%|percent\b)?")
+_NUMBER = re.compile(rf"(?<![A-Za-z0-9_.,])({_DIGITS})(?![A-Za-z0-9_]|[.,]\d)(?:\s*+(%|percent\b))?")
 _LABELLED = re.compile(
     r"(?:scores?|rating|grade|mark|points|confidence|probability|relevance|utility|overall|total|answer|"
-    r"得分|评分|分数|评级|评价|点数|スコア|評価|점수|평점|평가|note|punktzahl|puntuación|[Ww]e|I)?"
-    r"[\s\"'\])]*(?:[:=≈]|"
+    r"得分|评分|分数|评级|评价|点数|スコア|評価|점수|평점|평가|note|punktzahl|puntuación|[Ww]e|I|(?<![\s\"'\])]))"
+    r"[\s\"'\])]*+(?:[:=≈]|"
     r"\bis\b|\b(?:score|rating|mark|grade) of\b|\b(?:say|choose|makes|gets|earns|settle on|go with|give it|give)\b|"
     r"\bscores?\b)"
-    rf"[\s\"'(\[{{$]*(?:an?\s+)?(?<![A-Za-z0-9_.,])({_DIGITS})(?![A-Za-z0-9_]|[.,]\d|\s+of\b)\s*(%|percent\b)?",
+    rf"[\s\"'(\[{{$]*(?:an?\s+)?(?<![A-Za-z0-9_.,])({_DIGITS})(?![A-Za-z0-9_]|[.,]\d|\s+of\b)(?:\s*+(%|percent\b))?",
     re.IGNORECASE,
 )
 _WORDS = "zero one two three four five six seven eight nine ten"

@@ -119,7 +119,8 @@ class Text(Parser[str]):
         return said
 
 
-_MARKER = re.compile(r"\s*\[\d{1,4}\]")
+MARKER = re.compile(r"(?<!\s)\s*+\[\d{1,4}\]")
+"""A mark that cites, with the blanks before it."""
 _SIGNED = re.compile(r"(?<!\w)[-\u2212](?=\d)")
 
 
@@ -133,7 +134,7 @@ def plain_words(reply: str) -> str:
     >>> plain_words("-5 °C"), plain_words("C++"), plain_words("「東京」。")
     ('−5 °c', 'c++', '東京')
     """
-    said = unicodedata.normalize("NFKC", _MARKER.sub("", reply)).casefold()
+    said = unicodedata.normalize("NFKC", MARKER.sub("", reply)).casefold()
     said = _SIGNED.sub("\u2212", said)
     kept = (letter if unicodedata.category(letter)[0] in "LMNS" else " " for letter in said)
     return unicodedata.normalize("NFC", " ".join("".join(kept).split()))

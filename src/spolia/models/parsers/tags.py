@@ -176,11 +176,11 @@ def without_tokens(reply: str, tokens: tuple[str, ...]) -> str:
 _OPEN, _CLOSE = r"\[［【", r"\]］】"
 _LONGEST_MARKER = 120  # characters within brackets; anything longer is no marker
 _MARKER = re.compile(
-    rf"(\s*)[{_OPEN}]{{1,2}}(?=[^{_OPEN}{_CLOSE}]{{1,{_LONGEST_MARKER}}}[{_CLOSE}])\s*(?:(?:passages?|sources?|n[or]\.?)\s*)?"
-    rf"(\d{{1,4}}(?:\s*(?:[-–—,，、;；&]|and|\s)\s*\d{{1,4}})*)\s*(?:†[^{_CLOSE}]*)?[{_CLOSE}]{{1,2}}",
+    rf"(?<!\s)(\s*+)[{_OPEN}]{{1,2}}(?=[^{_OPEN}{_CLOSE}]{{1,{_LONGEST_MARKER}}}[{_CLOSE}])\s*(?:(?:passages?|sources?|n[or]\.?)\s*)?"
+    rf"(\d{{1,4}}+(?:(?:\s*+(?:[-–—,，、;；&]|and)|\s)\s*+\d{{1,4}}+)*+)\s*(?:†[^{_CLOSE}]*)?[{_CLOSE}]{{1,2}}",
     re.IGNORECASE,
 )
-_OPENED = re.compile(rf"\s*(?:[{_OPEN}]{{1,2}}[^{_OPEN}{_CLOSE}]{{0,{_LONGEST_MARKER}}}[{_CLOSE}]?)?\Z")
+_OPENED = re.compile(rf"[{_OPEN}]{{1,2}}[^{_OPEN}{_CLOSE}]{{0,{_LONGEST_MARKER}}}[{_CLOSE}]?\Z")
 _NUMBER = re.compile(r"(\d+)(?:\s*[-–—]\s*(\d+))?")
 
 
@@ -204,21 +204,24 @@ class Markers:
         self.passages = passages
         self.used: list[int] = []
         self.unknown: list[str] = []
-        self._held = ""
+        self._held: list[str] = []
         self._begun = False
 
     def feed(self, piece: str) -> str:
         """The text that is settled by one more piece of the reply."""
-        text = self._held + piece
-        opened = _OPENED.search(text)
-        cut = opened.start() if opened else len(text)
-        self._held = text[cut:]
+        self._held.append(piece)
+        if not piece.strip():  # a marker takes the blanks before it with it
+            return ""
+        text = "".join(self._held)
+        opened = _OPENED.search(text, max(0, len(text) - _LONGEST_MARKER - 3))
+        cut = len(text[: opened.start() if opened else None].rstrip())
+        self._held = [text[cut:]]
         return self._settled(text[:cut])
 
     def end(self) -> str:
         """The rest of the text."""
-        text, self._held = self._held.rstrip(), ""
-        return self._settled(text)
+        text, self._held = "".join(self._held), []
+        return self._settled(text.rstrip())
 
     def faults(self) -> tuple[CitationFault, ...]:
         """What is out of order with the citations of the whole reply (`Answer.faults`); it is recorded."""
