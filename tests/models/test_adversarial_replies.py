@@ -78,7 +78,9 @@ def test_every_reader_of_replies_ends_on_adversarial_replies(read_reply: Callabl
         assert read_reply(reply) is not None, f"{before!r} + {repeated!r} * n + {after!r}"
 
 
-@pytest.mark.parametrize("marker", ["[1   1   1   1   1   1   1   1   1   1   1   1   1   1   1   1 x]", "[1 2 , 3 and 1]"])
+@pytest.mark.parametrize(
+    "marker", ["[1   1   1   1   1   1   1   1   1   1   1   1   1   1   1   1 x]", "[1 2 , 3 and 1]"]
+)
 def test_a_marker_is_decided_in_one_pass(marker: str) -> None:
     markers = Markers(3)
     text = markers.feed(f"Paris {marker}") + markers.end()
