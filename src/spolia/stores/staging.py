@@ -7,6 +7,7 @@ that writer has it, and is named in `conflicts`, so that it can be compared agai
 
 import json
 import pickle
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -101,6 +102,7 @@ class Staging(Draft):
 
     Attributes:
         conflicts: uris of sources that others have changed since this looked at them; what waited for them was dropped.
+        made: number of nodes that were made of documents, by group.
     """
 
     def __init__(self, store: Backend, timeout_s: float) -> None:
@@ -113,6 +115,7 @@ class Staging(Draft):
         self.conflicts: set[str] = set()
         self._has_committed = False
         self.embedded_to: dict[tuple[str, str], int] = {}
+        self.made: Counter[str] = Counter()
         self._births: dict[str, int | None] = {}
         self._staged = _Staged()
         self._vectors: list[tuple[Callable[..., None], str, Sequence[bytes], Any]] = []
@@ -292,24 +295,25 @@ class Staging(Draft):
     def add_nodes(self, document: Document, nodes: Iterable[Node]) -> None:
         """See `Writer.add_nodes`. They are checked now, since a commit is to find no fault."""
         listed = nodes if isinstance(nodes, list) else Spilled(nodes, self._staged.file)
-        ids, lacking, groups = set[str](), dict[str, dict[bytes, Lacking]](), set[str]()
+        ids, lacking, made = set[str](), dict[str, dict[bytes, Lacking]](), Counter[str]()
         for node in listed:
             if node.id in ids or node.group not in self.manifests:
                 raise StoreError(f"Two nodes have the id {node.id!r}, or group {node.group!r} is not defined.")
             manifest = self.manifests[node.group]
             hash = node_row(node, document, 0, 0, 0, by_picture=manifest.by_picture)[_HASH_IN_ROW]
             ids.add(node.id)
-            groups.add(node.group)
+            made[node.group] += 1
             self._staged.weight += len(node.text) + _WEIGHT_OF_NODE
             if manifest.embeddings:
                 one = Lacking(hash, node.id, document.id, node.indexed_text)
                 lacking.setdefault(node.group, {}).setdefault(hash, one)
-        for group in groups:
+        self.made += made
+        for group in made:
             self._staged.nodes[document.id, group] = listed
             self._staged.noted[document.id, group] = ""
             for hash, one in lacking.get(group, {}).items():
                 self._staged.unembedded.setdefault(group, {}).setdefault(hash, one)
-        self._stage(Writer.add_nodes, document, listed, groups, document=document.id)
+        self._stage(Writer.add_nodes, document, listed, set(made), document=document.id)
         is_ours = document.id in self._staged.images or document.id in self._staged.relabelled
         if not is_ours and not Draft.holds(self, document):
             self._staged.keys[document.id] = _REPLACED

@@ -28,7 +28,6 @@ class GroupCount:
         sample: some of the texts, by embedder.
     """
 
-    nodes: int = 0
     texts: int = 0
     characters: int = 0
     tokens: int = 0
@@ -51,14 +50,61 @@ class DryRun(Staging):
         self.redefined: set[str] = set()
         self.embedded: set[str] = set()
         self._put: dict[str, bytes] = {}
-        self._seen: set[tuple[str, bytes]] = set()
+        self._gone: set[str] = set()
+        self._embedded_more: list[tuple[str, GroupEmbedding]] = []
         self._begin()
 
     def changed(self, uris: Iterable[str]) -> set[str]:
         return set()
 
     def holds(self, document: Document) -> bool:
-        return self._put.get(document.id) == document.but(uri="").digest or super().holds(document)
+        if not self.holders(document.id):
+            return False
+        there = super()._waiting(document.id)
+        if there is None or document.id not in self._put:
+            return super().holds(document)
+        is_labelled_so = (there.meta, there.readers) == (document.meta, document.readers)
+        return is_labelled_so and self._put[document.id] == _digest(document)
+
+    def meta_of(self, document: str) -> Meta | None:
+        return super().meta_of(document) if self.holders(document) else None
+
+    # What a run would read of its own publications; to the real staging only what is published counts.
+
+    def readers(self, uris: Iterable[str] | None = None) -> dict[str, tuple[str, ...]]:
+        uris, staged = None if uris is None else list(uris), self._staged
+        found = super().readers(uris)
+        for uri in found.keys() & staged.rows.keys() if uris is not None else staged.rows:
+            found.pop(uri, None)
+            if (row := staged.rows[uri]) is not None and row.document:
+                found[uri] = self.document(row.document).readers
+        for id, (_, new) in staged.relabelled.items():
+            found |= {row.uri: new.readers for row in self.holders(id) if uris is None or row.uri in found}
+        return found
+
+    def access_lists(self, uris: Iterable[str] | None = None) -> dict[str, tuple[tuple[str, ...], int]]:
+        found, rows = super().access_lists(uris), self._staged.rows
+        before = Draft.sources(self, rows).values()
+        changed = {row.document for row in (*before, *filter(None, rows.values()))} | self._staged.relabelled.keys()
+        for id in changed:
+            found.pop(id, None)
+            if (now := self.access_list_of(id)) is not None:
+                found[id] = now
+        return found
+
+    def access_list_of(self, document: str) -> tuple[tuple[str, ...], int] | None:
+        holders = len(self.holders(document)) if document else 0
+        return (self.document(document).readers, min(holders, 2)) if holders else None
+
+    def is_restricted_now(self) -> bool:
+        return any(self.readers().values())
+
+    def _waiting(self, id: str) -> Document | None:
+        """Only what is not in the store is kept with its text, until it is counted."""
+        found = super()._waiting(id)
+        if found is None or id in self._staged.images:
+            return found
+        return Draft.document(self, id).but(uri=found.uri, meta=found.meta, readers=found.readers)
 
     def metadata(self) -> Iterator[tuple[str, Meta]]:
         """Of the documents that there would be; what a transform would say of nodes is not among it."""
@@ -77,28 +123,36 @@ class DryRun(Staging):
             self.redefined.add(group)
             return
         self.embedded.add(group)
-        for how in manifest.embeddings:
-            if not there.embedded(how.embedder):
-                self._count_more(group, how, manifest)
+        self._embedded_more += [(group, how) for how in manifest.embeddings if not there.embedded(how.embedder)]
 
     def _lacking(self, group: str, embedder: str) -> Iterator[Lacking]:
         """Nothing is embedded."""
         return iter(())
 
+    def spill(self) -> None:
+        self.publish()
+
     def publish(self, complete: Callable[[AnyWriter], None] = lambda writer: None, *, embedded: bool = True) -> int:
         staged = self._staged
-        for (_, group), nodes in staged.nodes.items():
-            self.of(group).nodes += sum(node.group == group for node in nodes)
-        for group, lacking in staged.unembedded.items():
-            for how in self.manifests[group].embeddings:
-                for hash, one in lacking.items():
+        for group, how in self._embedded_more if embedded else ():
+            self._count_more(group, how, self.manifests[group])
+        for group, manifest in self.manifests.items() if embedded else ():
+            for how in manifest.embeddings:
+                for hash, one in staged.unembedded.get(group, {}).items():
                     self._count(group, how, hash, one)
+                for one in super()._lacking(group, how.embedder):
+                    if one.document not in self._gone:
+                        self._count(group, how, one.hash, one)
+        self._embedded_more.clear()
         for id in staged.documents:
-            document = self.document(id)
+            if (document := super()._waiting(id)) is None:
+                continue
             if id in staged.images and id not in self._put:
-                self._put[id] = document.but(uri="").digest
+                self._put[id] = _digest(document)
                 staged.images[id] = NONE
             staged.documents[id] = document.but(text="", pages=(), headings=(), regions=(), boxes=NO_BOXES)
+        there = Draft.sources(self, {uri for change in staged.changes for uri in change.uris}).values()
+        self._gone |= {row.document for row in there if row.document and not self.holders(row.document)}
         staged.changes.clear()
         staged.nodes.clear()
         staged.unembedded.clear()
@@ -114,14 +168,16 @@ class DryRun(Staging):
     def _count_more(self, group: str, how: GroupEmbedding, manifest: Manifest) -> None:
         """The nodes that a group has, embedded in a further way."""
         for document in Draft.documents(self):
+            if document.id in self._gone:
+                continue
             for node in Draft.nodes(self, document.id, group):
                 hash = key_of(node, document, by_picture=manifest.by_picture)
                 self._count(group, how, hash, Lacking(hash, node.id, document.id, node.indexed_text))
 
     def _count(self, group: str, how: GroupEmbedding, hash: bytes, one: Lacking) -> None:
-        if (key := (how.embedder, hash)) in self._seen:
+        if (key := (how.embedder, hash)) in self._pending:
             return
-        self._seen.add(key)
+        self._pending.add(key)
         counted = self.of(group)
         if self._connection.execute(sql.HAS_VECTOR, key).fetchone() is not None:
             counted.known += 1
@@ -137,3 +193,8 @@ class DryRun(Staging):
         sample: list[Any] = counted.sample.setdefault(embedder, [])
         if counted.texts & (counted.texts - 1) == 0 and len(sample) < SAMPLED:  # the 1st, 2nd, 4th, 8th …
             sample.append(text)
+
+
+def _digest(document: Document) -> bytes:
+    """Tells a document apart by what its labels do not change."""
+    return document.but(uri="", meta=(), readers=()).digest

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -18,17 +17,15 @@ from spolia.filters import Field, notes_on
 from spolia.indexing.readers.reader import versioned
 from spolia.indexing.readers.registry import READERS, Readers, by_suffix
 from spolia.indexing.sources.source import Source
-from spolia.indexing.sources.source_diff import followed
 from spolia.indexing.sync.cost_estimate import ModelUse, asks, without_models
 from spolia.indexing.sync.counting_staging import DryRun
 from spolia.indexing.sync.files import FileListing, Files, SourceChanges
 from spolia.indexing.sync.groups import RequestedGroups, behind, is_embedded_first, main_definition
 from spolia.indexing.sync.metadata import DocumentLabels
 from spolia.indexing.sync.prefetch import open_prefetch
-from spolia.indexing.sync.report import Progress, TotalProgress
-from spolia.indexing.sync.sync import refuse_empty, told_apart
-from spolia.indexing.sync.sync_run import SyncRun
-from spolia.indexing.sync.walk import walk
+from spolia.indexing.sync.report import Progress, SyncReport, TotalProgress, together
+from spolia.indexing.sync.sync import lots, refuse_swapped, staged, told_apart
+from spolia.indexing.sync.walk import FOLDER, ROOT
 from spolia.indexing.workers.prepare import Executor
 from spolia.indexing.workers.protocol import WorkerLimits
 from spolia.models.protocols import Embedder
@@ -40,7 +37,6 @@ from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import Manifest, in_order
 from spolia.types import Scalar, Value
 
-BATCH = 1_000
 Change = Literal["kept", "new", "rebuilt", "embedded"]
 
 
@@ -155,11 +151,7 @@ def planned(
     (('stones.txt',), [('chunk', 'new', 1)])
     """
     began = time.perf_counter()
-    by_name = by_suffix(readers)
-    folder, elsewhere = told_apart(sources)
-    found = SourceChanges(Files(by_name)) if folder is None else walk(folder, by_name, follow_links=follow_links)
-    if folder is not None:
-        refuse_empty(str(folder), found, by_name)
+    refuse_swapped(sources, corpus)
     wanted = _Wanted(group, main_definition(splitter, embedder, analyzer), groups, known)
     with ExitStack() as open:
         place = Path(open.enter_context(TemporaryDirectory(prefix="spolia-")))
@@ -168,28 +160,41 @@ def planned(
         writer = open.enter_context(closing(DryRun(there.backend)))
         if fields is not None:
             writer.declare(fields)
-        before, changes = dict(writer.manifests), _Changes(writer.sources(), found, progress)
-        renews, main = wanted.define(writer, found, prefetch, rebuild=True), before.get(group)
-        changes.renews = renews and not (main and is_embedded_first(main, writer.manifests[group]))
-        if fast:
-            changes.guess()
-        else:
-            labels = partial(DocumentLabels, metadata, access)
-            lots = (
-                followed(one, corpus, labels, by_name, changes.unread, afresh=rebuild or changes.renews)
-                for one in elsewhere
-            )
-            for lot in chain((found,), *lots):
-                run = SyncRun(writer, wanted, labels(), lot, prefetch, writer.stamps(lot.uris), changes.note, BATCH)
-                run.run(afresh=rebuild)
-                changes.onward.next()
-                changes.unchanged += run.tally.unchanged
+        before, changes, main = dict(writer.manifests), _Changes(progress), writer.manifests.get(group)
+        nothing = SourceChanges(Files(by_suffix(readers)))
+        renews = main is not None and wanted.define(writer, nothing, prefetch, rebuild=True)
+        renews = renews and main is not None and not is_embedded_first(main, writer.manifests[group])
+        afresh = rebuild or renews or bool(writer.redefined)
+        labels, failed = partial(DocumentLabels, metadata, access), list[tuple[str, str]]()
+        every = lots(sources, corpus, labels, readers, failed, follow_links=follow_links, afresh=afresh, asks=not fast)
+        reports: list[SyncReport] = []
+        for found, refuse in every:
+            if refuse is not None and not rebuild:
+                refuse(writer.stamps(found.uris), writer.cursor(FOLDER, ROOT))
+            if fast:
+                wanted.define(writer, found, prefetch, rebuild=True)
+                reports.append(changes.guess(writer.sources(), found))
+                continue
+            how: dict[str, Any] = {"refuse": refuse, "rebuild": True, "afresh": afresh}
+            run = staged(writer, found, wanted, labels(), prefetch, progress=changes.note, **how)
+            reports.append(run.tally.report(writer.generation, found, 0.0))
+            changes.onward.next()
+        if group not in writer.manifests:
+            wanted.define(writer, nothing, prefetch, rebuild=True)
+        report = together(reports, failed)
+        again, unchanged = (report.unchanged, 0) if renews else (0, report.unchanged)
         builds = wanted.exact(writer.manifests)
-        plans = tuple(_plans(writer, before, builds, None if fast else wanted.asked))
-        seconds = time.perf_counter() - began + _embedding_s(writer, builds) if timed and not fast else None
-        unasked = tuple(one.id for one in elsewhere) if fast else ()
-        notes = notes_on(writer.declared, writer.metadata()) if writer.declared != writer.schema else ()
-        return changes.plan(unasked=unasked, groups=plans, fields=notes, seconds=seconds)
+        return SyncPlan(
+            renews,
+            **{name: tuple(uris) for name, uris in changes.by_kind.items()},
+            failed=tuple(uri for uri, _ in report.failed),
+            unasked=tuple(one.id for one in told_apart(sources)[1]) if fast else (),
+            again=again,
+            unchanged=unchanged,
+            groups=tuple(_plans(writer, before, builds, None if fast else wanted.asked)),
+            fields=notes_on(writer.declared, writer.metadata()) if writer.declared != writer.schema else (),
+            seconds=time.perf_counter() - began + _embedding_s(writer, builds) if timed and not fast else None,
+        )
 
 
 @dataclass(frozen=True)
@@ -207,50 +212,31 @@ class _Wanted(RequestedGroups):
 
 
 class _Changes:
-    """Files by what became of them; `renews` says whether the main group is made again, of all files."""
+    """Files by what becomes of them."""
 
-    def __init__(
-        self, before: Mapping[str, SourceRow], found: FileListing, progress: Callable[[Progress], None]
-    ) -> None:
-        self.before, self.found, self.onward = before, found, TotalProgress(progress)
-        self.by_kind: dict[str, list[str]] = {name: [] for name in ("new", "changed", "moved", "gone", "failed")}
-        self.unread: list[tuple[str, str]] = []
-        self.again = self.unchanged = 0
-        self.renews = False
-
-    def plan(self, **more: Any) -> SyncPlan:
-        """The plan for these files."""
-        uris: dict[str, Any] = {name: tuple(found) for name, found in self.by_kind.items()}
-        uris["failed"] += tuple(source for source, _ in self.unread)
-        left = self.again + self.unchanged
-        again, unchanged = (left, 0) if self.renews else (0, left)
-        return SyncPlan(self.renews, again=again, unchanged=unchanged, **uris, **more)
+    def __init__(self, progress: Callable[[Progress], None]) -> None:
+        self.onward = TotalProgress(progress)
+        self.by_kind: dict[str, list[str]] = {name: [] for name in ("new", "changed", "moved", "gone")}
 
     def note(self, now: Progress) -> None:
         """A file was dealt with."""
         self.onward(now)
-        if now.change == "changed" and self.renews and self._is_as_it_was(now.uri):
-            self.again += 1
-        elif now.change:
-            names = {"added": "new", "removed": "gone"}
-            self.by_kind[names.get(now.change, now.change)].append(now.uri)
+        names = {"added": "new", "removed": "gone"}
+        if (kind := names.get(now.change, now.change)) in self.by_kind:
+            self.by_kind[kind].append(now.uri)
 
-    def guess(self) -> None:
+    def guess(self, before: Mapping[str, SourceRow], found: FileListing) -> SyncReport:
         """Without reading any."""
-        self.by_kind["gone"] += [uri for uri in self.before if self.found.misses(uri)]
-        for uri in self.found.files:
-            if uri not in self.before:
+        unchanged = 0
+        self.by_kind["gone"] += [uri for uri in before if found.misses(uri)]
+        for uri, file in found.files.items():
+            if (row := before.get(uri)) is None:
                 self.by_kind["new"].append(uri)
-            elif self._is_as_it_was(uri):
-                self.unchanged += 1
+            elif (row.size, row.mtime_ns, row.reader) == (file.size, file.mtime_ns, versioned(file.reader)):
+                unchanged += 1
             else:
                 self.by_kind["changed"].append(uri)
-
-    def _is_as_it_was(self, uri: str) -> bool:
-        row, file = self.before.get(uri), self.found.files.get(uri)
-        if row is None or file is None:
-            return False
-        return (row.size, row.mtime_ns, row.reader) == (file.size, file.mtime_ns, versioned(file.reader))
+        return SyncReport(0, unchanged=unchanged)
 
 
 def _plans(
@@ -276,7 +262,7 @@ def _plans(
         else:
             told["text_tokens"] = counted.tokens
             of_vectors = counted.texts, counted.pictures, counted.known
-            yield GroupPlan(name, change, why, counted.nodes, *of_vectors, **told)
+            yield GroupPlan(name, change, why, writer.made[name], *of_vectors, **told)
 
 
 def _change(name: str, before: Mapping[str, Manifest], writer: DryRun) -> Change:

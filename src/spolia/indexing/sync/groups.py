@@ -303,15 +303,14 @@ class Batch:
             except Unreadable as failure:
                 yield filed, failure
 
-    def recount(self, document: Document) -> int:
-        """Bring the reports of a document's sources in step with its nodes, which were made otherwise; their number."""
+    def recount(self, document: Document) -> None:
+        """Bring the reports of a document's sources in step with its nodes, which were made otherwise."""
         self.counted.add(document.id)
         counted = NodeCount(self._embedder)
         counted.count(self.writer.nodes(document.id, self.main))
         for row in self.writer.holders(document.id):
             if row.report:
                 self.writer.touch(row.but(report=counted.on(DocumentReport.of(row.report), document).json))
-        return counted.nodes
 
     def _put(self, filed: BatchItem, one: GroupNodes | None) -> DocumentReport:
         """Store a document and what could be made of it; None if it is there. Unreadable if no group was made."""

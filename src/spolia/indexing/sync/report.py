@@ -125,7 +125,7 @@ class SyncReport(Value):
         skipped: what was left out, and why.
         unread: number of files that no reader knows, by suffix.
         warned: number of files that were read with a warning.
-        chunks: nodes that were made.
+        chunks: nodes that were made; those of a text that stands in several files once.
         embedded: texts that were embedded.
         unmade: groups that could not be made of documents, and why; these are found in their other groups. Also the
             pictures that an embedder could not read in this run, whose nodes are found by their words only.
@@ -216,7 +216,6 @@ class SyncCounts:
         """Count a document that was stored."""
         self.count(uri, "added" if is_new else "changed")
         self.warned += bool(report.warnings)
-        self.chunks += report.chunks
 
     def count(self, uri: str, what: Literal["added", "changed", "moved", "removed", "unchanged"]) -> None:
         """Count what became of a source."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from functools import cache, partial
 from pathlib import Path
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from spolia.indexing.sync.files import FileListing, SourceChanges
     from spolia.indexing.sync.groups import RequestedGroups
     from spolia.indexing.sync.metadata import DocumentLabels
+    from spolia.indexing.sync.prefetch import Prefetch
     from spolia.indexing.sync.report import Progress, SyncReport
     from spolia.indexing.sync.sync_run import SyncRun
     from spolia.indexing.workers.prepare import Executor
@@ -135,16 +136,12 @@ def sync(
     >>> report.added, report.chunks
     (1, 1)
     """
-    from spolia.indexing.sources.source_diff import followed
     from spolia.indexing.sync.groups import RequestedGroups, main_definition
     from spolia.indexing.sync.metadata import DocumentLabels
     from spolia.indexing.sync.report import TotalProgress, together
-    from spolia.indexing.sync.walk import refuse_other, walk
 
     began = time.perf_counter()
     refuse_swapped(sources, corpus)
-    folder, others = told_apart(sources)
-    by_name = by_suffix(readers)
     onward = TotalProgress(progress)
     kept = partial(
         keep,
@@ -161,19 +158,48 @@ def sync(
     )
     labels = partial(DocumentLabels, metadata, access)
     reports: list[SyncReport] = []
+    failed: list[tuple[str, str]] = []
+    for lot, refuse in lots(sources, corpus, labels, readers, failed, follow_links=follow_links, afresh=rebuild):
+        reports.append(kept(found=lot, labels=labels(), refuse=refuse, rebuild=rebuild and not reports))
+        onward.next()
+    damaged = tuple(corpus.backend.row_problems(SHARE)) if corpus.exists() else ()
+    return together(reports, failed).but(damaged=damaged, seconds=time.perf_counter() - began)
+
+
+Refuse: TypeAlias = "Callable[[Mapping[str, Stamp], str], None]"
+"""Raises where a store holds, with these sources, another folder than was found."""
+
+
+def lots(
+    sources: str | Path | Source | Sequence[str | Path | Source],
+    corpus: Corpus,
+    labels: Callable[[], DocumentLabels],
+    readers: Readers,
+    failed: list[tuple[str, str]],
+    *,
+    follow_links: bool = False,
+    afresh: bool = False,
+    asks: bool = True,
+) -> Iterator[tuple[FileListing, Refuse | None]]:
+    """What a store is brought in step with, in turn: what is in the folder, then what has changed in each source.
+
+    Args:
+        failed: takes the names of sources that could not be read to their end, and why.
+        asks: whether sources are asked; else they are left out.
+    """
+    from spolia.indexing.sources.source_diff import followed
+    from spolia.indexing.sync.walk import refuse_other, walk
+
+    folder, others = told_apart(sources)
+    by_name = by_suffix(readers)
     if folder is not None:
         found = walk(folder, by_name, follow_links=follow_links)
         named = str(folder if isinstance(folder, (str, Path)) else ", ".join(map(str, folder)))
         refuse_empty(named, found, by_name)
-        refuse = partial(refuse_other, named, found, store=corpus.path)
-        reports.append(kept(found=found, labels=labels(), refuse=refuse, rebuild=rebuild))
-    failed: list[tuple[str, str]] = []
-    for source in others:
-        for lot in followed(source, corpus, labels, by_name, failed, afresh=rebuild):
-            onward.next()
-            reports.append(kept(found=lot, labels=labels(), rebuild=rebuild and not reports))
-    damaged = tuple(corpus.backend.row_problems(SHARE)) if corpus.exists() else ()
-    return together(reports, failed).but(damaged=damaged, seconds=time.perf_counter() - began)
+        yield found, partial(refuse_other, named, found, store=corpus.path)
+    for source in others if asks else ():
+        for lot in followed(source, corpus, labels, by_name, failed, afresh=afresh):
+            yield lot, None
 
 
 SHARE = 500
@@ -186,7 +212,7 @@ def keep(
     wanted: RequestedGroups,
     labels: DocumentLabels,
     *,
-    refuse: Callable[[Mapping[str, Stamp], str], None] | None = None,
+    refuse: Refuse | None = None,
     fields: Sequence[Field] | None = None,
     progress: Callable[[Progress], None] | None = None,
     batch: int = 1000,
@@ -200,14 +226,10 @@ def keep(
     """Bring a store, made if it is not there, in step with what was found; see `sync`.
 
     Args:
-        refuse: raises if the store holds, with these sources, another folder than was found.
         afresh: try all again that could not be read, however often it was tried.
     """
     from spolia.indexing.sync.groups import makeshift
-    from spolia.indexing.sync.linked_images import LinkedImages
     from spolia.indexing.sync.prefetch import open_prefetch
-    from spolia.indexing.sync.revoke import Revoked, revoke
-    from spolia.indexing.sync.sync_run import SyncRun
     from spolia.stores.groups.materialise import builder, materialise
     from spolia.stores.staging import Staging
 
@@ -217,37 +239,14 @@ def keep(
     run: SyncRun | None = None
     notes: tuple[str, ...] = ()
     with open_prefetch(corpus.backend.folder, workers, limits) as prefetch:
-        lot = found
         while run is None or run.conflicts:
-            if run is not None:
-                lot, refuse = only(found, run.conflicts), None
             opened = builder(corpus, wait_s) if rebuild else closing(Staging(corpus.backend, wait_s))
             with opened as writer:
-                labels = labels if run is None else _not_wider(labels, writer.readers(lot.uris))
-                stamps = writer.stamps(lot.uris)
-                is_other = _is_other(refuse, stamps, writer, rebuild=rebuild)
-                labels.refuse_bad_readers(lot.files)
-                if labels.access is None and writer.is_restricted():
-                    is_closed = cache(writer.is_restricted_now)
-                    labels = labels.anew(kept=writer.readers(lot.uris), is_closed=is_closed)
-                revoked = Revoked() if is_other or not stamps else revoke(writer, lot, labels, stamps, prefetch)
-                if revoked.removed:
-                    stamps = writer.stamps(lot.uris)
-                before = writer.schema
-                if fields is not None:
-                    writer.declare(fields)
-                made = dict(writer.manifests)
-                renews = wanted.define(writer, lot, prefetch, rebuild=rebuild)
-                wanted.refuse_changed(writer.manifests)
-                if renews:
-                    stamps = writer.stamps(lot.uris)
-                is_anew = rebuild and made and made != writer.manifests  # what was there is found until all is made
-                batches, linked_images = None if is_anew else batch, LinkedImages(found, labels)
-                run = SyncRun(
-                    writer, wanted, labels, lot, prefetch, stamps, progress, batches, retry, revoked, linked_images, run
+                run = staged(
+                    writer, found, wanted, labels, prefetch, refuse=refuse, fields=fields, progress=progress,
+                    batch=batch, rebuild=rebuild, retry=retry, afresh=afresh, before=run,
                 )  # fmt: skip
-                run.run(recount=renews, anew=_anew(made, writer.manifests) if is_anew else (), afresh=afresh)
-                notes = notes_on(writer.declared, writer.metadata()) if writer.declared != before else notes
+                notes = notes_on(writer.declared, writer.metadata()) if writer.declared != writer.schema else notes
                 generation, lacking = writer.publish(), writer.unmade()
                 generation = generation if run.conflicts else writer.compact()
     if wanted.groups:
@@ -258,6 +257,58 @@ def keep(
     unmade = tuple(dict.fromkeys((*lacking, *(lack for lack in run.unread if lack.document))))
     left = (*run.behind, *makeshift(run.builds, run.unread))
     return report.but(unmade=unmade, behind=left, fields=notes)
+
+
+def staged(
+    writer: Staging,
+    found: FileListing,
+    wanted: RequestedGroups,
+    labels: DocumentLabels,
+    prefetch: Prefetch,
+    *,
+    refuse: Refuse | None = None,
+    fields: Sequence[Field] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    batch: int = 1000,
+    rebuild: bool = False,
+    retry: bool = True,
+    afresh: bool = False,
+    before: SyncRun | None = None,
+) -> SyncRun:
+    """One round of `keep`, over a staging that is committed, or that only counts: then nothing is written.
+
+    Args:
+        before: the round before; only what others have changed meanwhile is taken again then.
+    """
+    from spolia.indexing.sync.linked_images import LinkedImages
+    from spolia.indexing.sync.revoke import Revoked, revoke
+    from spolia.indexing.sync.sync_run import SyncRun
+
+    lot = found
+    if before is not None:
+        lot, refuse = only(found, before.conflicts), None
+        labels = _not_wider(before.labels, writer.readers(lot.uris))
+    stamps = writer.stamps(lot.uris)
+    is_other = _is_other(refuse, stamps, writer, rebuild=rebuild)
+    labels.refuse_bad_readers(lot.files)
+    if labels.access is None and writer.is_restricted():
+        is_closed = cache(writer.is_restricted_now)
+        labels = labels.anew(kept=writer.readers(lot.uris), is_closed=is_closed)
+    revoked = Revoked() if is_other or not stamps else revoke(writer, lot, labels, stamps, prefetch)
+    if fields is not None:
+        writer.declare(fields)
+    made = dict(writer.manifests)
+    renews = wanted.define(writer, lot, prefetch, rebuild=rebuild)
+    wanted.refuse_changed(writer.manifests)
+    if revoked.removed or renews:
+        stamps = writer.stamps(lot.uris)
+    is_anew = rebuild and made and made != writer.manifests  # what was there is found until all is made
+    batches, linked_images = None if is_anew else batch, LinkedImages(found, labels)
+    run = SyncRun(
+        writer, wanted, labels, lot, prefetch, stamps, progress, batches, retry, revoked, linked_images, before
+    )
+    run.run(recount=renews, anew=_anew(made, writer.manifests) if is_anew else (), afresh=afresh)
+    return run
 
 
 def only(found: FileListing, uris: Set[str]) -> SourceChanges:
@@ -283,7 +334,7 @@ def _not_wider(labels: DocumentLabels, there: Mapping[str, tuple[str, ...]]) -> 
 
 
 def _is_other(
-    refuse: Callable[[Mapping[str, Stamp], str], None] | None,
+    refuse: Refuse | None,
     stamps: Mapping[str, Stamp],
     writer: Staging,
     *,

@@ -85,7 +85,7 @@ class SyncRun:
             for uri in parts:
                 row = self.diff.rows[uri]
                 self.labels.contain(uri, (DocumentReport.of(row.report).within if row.report else "") or container)
-        self._changes, self._chunks = 0, self.tally.chunks
+        self._changes, self._chunks, self._earlier = 0, self.tally.chunks, self.tally.chunks
         self._published_at = time.monotonic()
 
     @property
@@ -191,7 +191,7 @@ class SyncRun:
         for one in make_up(self.writer, self.builds, unmade):
             self.pending_batch.tried.add(one.document.id)
             if self.pending_batch.main in one.made:
-                self.tally.chunks += self.pending_batch.recount(one.document)
+                self.pending_batch.recount(one.document)
             self._changes += 1
             self._tell(one.document.uri)
             self._publish_if_many()
@@ -306,8 +306,8 @@ class SyncRun:
             contents.seen.add(uri)
             if (row := self.diff.rows[uri]).status == "failed":
                 self.tally.fail(row)
-            else:
-                self._count_same(uri)
+            elif change := self._count_same(uri):
+                self._tell(uri, change)
 
     def _count_same(self, uri: str) -> str:
         """Count a source that holds what it held, unless for other readers by now; what became of it."""
@@ -432,6 +432,7 @@ class SyncRun:
         self._tell("")
 
     def _tell(self, uri: str, change: str = "") -> None:
+        self.tally.chunks = self._earlier + self.writer.made[self.pending_batch.main]
         if self.progress is not None:
             self.progress(self.tally.progress(uri, change))
 
