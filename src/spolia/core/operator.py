@@ -17,7 +17,7 @@ from spolia.core.fingerprint.references import Reference, asks_no_model, is_cons
 from spolia.core.fingerprint.written import functions_of
 from spolia.core.run_context import Event, RunContext, attempt, current_context, gather
 from spolia.core.validation import classes_of, freeze, needed, validate, with_validation
-from spolia.core.wiring import Bindings, filled, fits, name_of, parameters_of
+from spolia.core.wiring import Bindings, filled, fits, name_of, parameters_of, refuse_unknown_names
 from spolia.errors import SpoliaError, UndecidedError, WiringError
 from spolia.types import Addressed, Answer, Failure, Query, Ranking, State, Value, digest_of, kept, qualified
 
@@ -402,9 +402,10 @@ class Operator(ABC, Generic[In, Out]):
         return f"{type(self).__name__}({', '.join(scalars)})"
 
 
-def _new(cls: Any, *_: Any, **__: Any) -> Any:
+def _new(cls: Any, *_: Any, **given: Any) -> Any:
     if not getattr(getattr(cls, "__dataclass_params__", None), "frozen", False):
         raise WiringError(f"{cls.__name__} is no frozen dataclass. Write @dataclass(frozen=True) above its class.")
+    refuse_unknown_names(cls, given)
     return object.__new__(cls)
 
 

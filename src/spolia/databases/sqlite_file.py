@@ -18,6 +18,8 @@ _EVERY = 1_000
 """Steps of SQLite's machine between two looks at the clock."""
 _LARGEST = 1_000_000
 """Bytes of one text or row within it."""
+_UNSTOPPABLE = frozenset(("printf", "format"))
+"""Functions that compute a text of any length before SQLite looks at its limits."""
 _READS = frozenset((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE))
 
 
@@ -128,6 +130,8 @@ def _reading(tables: frozenset[str], others: frozenset[str]) -> Callable[..., in
         return table in tables or view in tables or own
 
     def allowed(action: int, table: str, column: str, _: object, view: str | None) -> int:
+        if action == sqlite3.SQLITE_FUNCTION and column.lower() in _UNSTOPPABLE:
+            return sqlite3.SQLITE_DENY
         fine = action in _READS and (action != sqlite3.SQLITE_READ or may_read(table, column, view))
         return sqlite3.SQLITE_OK if fine else sqlite3.SQLITE_DENY
 

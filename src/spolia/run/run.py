@@ -15,10 +15,11 @@ from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import Began, Done, Emitted, Retracted, RunContext, current_context
+from spolia.core.wiring import refuse_unknown_names
 from spolia.errors import WiringError
 from spolia.journal.cache import Cache
 from spolia.journal.trace import Journal, new_run_id
@@ -61,6 +62,12 @@ class Run:
     ...     (double >> double)(3), double.batch([1, 2])
     (12, [2, 4])
     """
+
+    if not TYPE_CHECKING:  # a checker sees the names themselves
+
+        def __new__(cls, *_: Any, **given: Any) -> Any:
+            refuse_unknown_names(cls, given)
+            return object.__new__(cls)
 
     def __init__(
         self,

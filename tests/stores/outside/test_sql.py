@@ -229,8 +229,11 @@ def test_long_values_are_cut_and_too_many_characters_end_the_rows(database: Quer
 
 def test_a_value_of_a_gigabyte_is_refused_by_the_engine(tmp_path: Path) -> None:
     database = SQLiteFile(filled(tmp_path / "people.db"))
+    text = "'yyyyyyyyyy'"
+    for _ in range(3):
+        text = f"replace({text}, 'y', '{'y' * 100}')"
     with pytest.raises(StatementError, match="too big"):
-        database.ask("SELECT replace(hex(printf('%.500000c', 'x')), '7', 'yyyyyyyy') AS t FROM person", QueryLimits())
+        database.ask(f"SELECT {text} AS t FROM person", QueryLimits())
 
 
 def test_what_is_shown_of_the_tables(database: QueryableDatabase) -> None:
@@ -302,3 +305,10 @@ def test_without_the_parser_nothing_is_run(tmp_path: Path, monkeypatch: pytest.M
         SQLiteFile(filled(tmp_path / "y.db")).ask("SELECT 1", QueryLimits())
     assert read_only.LONGEST == 10_000
     assert sqlite_file._LARGEST == 1_000_000
+
+
+@pytest.mark.parametrize("function", ["printf", "format", "PRINTF"])
+def test_no_statement_has_sqlite_compute_a_text_that_it_cannot_break_off(tmp_path: Path, function: str) -> None:
+    database = SQLiteFile(filled(tmp_path / "people.db"))
+    with pytest.raises(StatementError, match="(?i)not authorized to use function: (printf|format)"):
+        database.ask(f"SELECT length({function}('%.*c', 900000000, 'x')) AS n FROM person", QueryLimits())
