@@ -310,5 +310,5 @@ def test_without_the_parser_nothing_is_run(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize("function", ["printf", "format", "PRINTF"])
 def test_no_statement_has_sqlite_compute_a_text_that_it_cannot_break_off(tmp_path: Path, function: str) -> None:
     database = SQLiteFile(filled(tmp_path / "people.db"))
-    with pytest.raises(StatementError, match="(?i)not authorized to use function: (printf|format)"):
+    with pytest.raises(StatementError, match=r"(?i)not authorized to use function: (printf|format)"):
         database.ask(f"SELECT length({function}('%.*c', 900000000, 'x')) AS n FROM person", QueryLimits())
