@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
+from functools import partial
+from inspect import signature
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -294,3 +296,6 @@ def _leave() -> None:
     """Tell the run that is left, if there is one, that it does not see what comes."""
     if isinstance(context := current_context.get(), Frame):
         context.leave()
+
+
+Run.__signature__ = signature(partial(Run.__init__, None))  # type: ignore[attr-defined, arg-type]  # for `help`
