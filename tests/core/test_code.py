@@ -302,7 +302,7 @@ def test_a_group_is_not_gone_on_with_when_a_helper_has_changed(quarry: Quarry, t
     assert sync(folder, corpus, known=[quarry()]).added == 1
     changed = quarry({"words.py": ('return "-"', 'return "+"')})
     with pytest.raises(ManifestMismatch, match="have changed"):
-        sync(folder, corpus, known=[changed])
+        sync(folder, Corpus(corpus.path), known=[changed])
     with pytest.raises(ManifestMismatch):
         corpus.group("words", Definition(changed)).snapshot()
 

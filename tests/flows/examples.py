@@ -243,6 +243,7 @@ definitions = st.builds(
 )
 
 SPECIAL: dict[str, st.SearchStrategy[Any]] = {
+    "PostgresDatabase.url": st.sampled_from(["postgresql://reader@db.example/shop", "postgresql:///shop?host=/tmp"]),
     "answer": st.just(replied),
     "draft": st.just(replied),
     "definition": st.none() | definitions,

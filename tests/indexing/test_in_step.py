@@ -171,7 +171,7 @@ def test_an_abandoned_group_is_left_behind_and_the_others_go_on(folder: Path, co
     titles = corpus.group("title", Definition(titled))
     sync(folder, corpus, groups=[titles, corpus.group("sentence")])
     (folder / "moss.txt").write_text("Moss grows slowly.")
-    report = sync(folder, corpus)
+    report = sync(folder, Corpus(corpus.path))  # which was not told what titles are made by
     ((group, reason),) = report.behind
     assert group == "title"
     assert "titled" in reason
@@ -232,7 +232,7 @@ def test_groups_below_an_abandoned_one_follow_when_it_does(folder: Path, corpus:
     below = corpus.group("word", Definition(Sentences(), parent="title"))
     sync(folder, corpus, groups=[corpus.group("title", Definition(titled)), below])
     (folder / "moss.txt").write_text("Moss grows slowly.")
-    sync(folder, corpus)
+    sync(folder, Corpus(corpus.path))
     assert found(corpus, "moss", "word") == []
     sync(folder, corpus, known=[titled])
     assert found(corpus, "moss", "word") == ["moss.txt"]
