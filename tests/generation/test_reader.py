@@ -2,7 +2,7 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spolia.core.run_context import Done, Emitted
@@ -171,6 +171,8 @@ def test_a_mark_that_the_model_copies_from_a_passage_cites_nothing() -> None:
 
 
 @given(st.text("[]［］【】 12３passage,-†no.\n\u200b\u0301"))
+@example("[\n1]")
+@example("[passage\n1\n†no\n]")
 def test_no_text_of_a_passage_reads_as_a_mark_that_cites(text: str) -> None:
     assert _cited_in(without_citations(text)) == []
     assert len(without_citations(text)) == len(text)

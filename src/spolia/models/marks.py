@@ -116,8 +116,8 @@ def _changed(text: str, read: str, at: Sequence[int], places: Sequence[int]) -> 
 
 
 _CITATION = pattern(
-    r"[\[【](?=[^\[\]【】\n]{1,120}[\]】])[^\S\n]*+(?:(?:passages?|sources?|documents?|n[or]\.?)[^\S\n]*+)?"
-    r"\d(?:\d|[^\S\n]|[-–—,，、;；&]|and)*+(?:†[^\[\]【】\n]*+)?[\]】]"
+    r"[\[【](?=[^\[\]【】]{1,120}[\]】])\s*+(?:(?:passages?|sources?|documents?|n[or]\.?)\s*+)?"
+    r"\d(?:\d|\s|[-–—,，、;；&]|and)*+(?:†[^\[\]【】]*+)?[\]】]"
 )
 
 
