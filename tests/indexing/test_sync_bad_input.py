@@ -151,7 +151,7 @@ def test_what_is_in_a_folder_that_cannot_be_listed_is_kept(
             raise PermissionError(13, "Permission denied", path)
         return opened(path, *how, **more)
 
-    monkeypatch.setattr("spolia.indexing.sync.walk.os.open", refuse)
+    monkeypatch.setattr("spolia.indexing.sync.files.os.open", refuse)
     report = sync(folder, corpus)
     assert report.removed == 0
     assert "Permission denied" in reasons(report)["sub/"]

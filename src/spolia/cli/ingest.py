@@ -24,11 +24,11 @@ from spolia.errors import ManifestMismatch, MissingExtra, QueryError, WeightsErr
 from spolia.flow_files.built_in import covers
 from spolia.indexing.readers.registry import READERS, Readers, by_suffix
 from spolia.indexing.sources.source import Source
+from spolia.indexing.sync.files import walk
 from spolia.indexing.sync.groups import main_definition
 from spolia.indexing.sync.prefetch import Unreadable, open_prefetch
 from spolia.indexing.sync.report import Progress, SyncReport
 from spolia.indexing.sync.sync import sync
-from spolia.indexing.sync.walk import walk
 from spolia.models.onnx.minilm import MiniLM
 from spolia.models.onnx.weights import find
 from spolia.models.protocols import Embedder, SparseEmbedder

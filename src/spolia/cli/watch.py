@@ -111,7 +111,7 @@ class Watch:
 
     def _sizes(self) -> Sizes:
         from spolia.indexing.readers.registry import by_suffix
-        from spolia.indexing.sync.walk import walk
+        from spolia.indexing.sync.files import walk
 
         sizes: Sizes = {}
         if self.folders:

@@ -4,9 +4,8 @@ import math
 import sys
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from functools import reduce
-from inspect import CO_VARKEYWORDS, getattr_static, unwrap
+from inspect import getattr_static
 from operator import or_
 from typing import Annotated, Any, ForwardRef, Literal, TypeVar, Union, get_args, get_origin
 
@@ -16,25 +15,6 @@ Bindings = dict[Any, Any]
 
 MOST = 2**63 - 1
 """What a number of hits, steps or neighbours may be at most: as far as libraries and databases count."""
-
-
-def refuse_unknown_names(cls: Any, given: Iterable[str]) -> None:
-    """Raise `WiringError` for a name that the constructor of a class does not take, and say which is meant.
-
-    >>> from spolia import Run
-    >>> Run(principle="ann")
-    Traceback (most recent call last):
-    spolia.errors.WiringError: Run takes no 'principle'. Write principal=.
-    """
-    code = getattr(unwrap(cls.__init__), "__code__", None)
-    if code is None or code.co_flags & CO_VARKEYWORDS:
-        return
-    known = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
-    for name in given:
-        if name not in known:
-            near = get_close_matches(name, known, 1)
-            advice = f"Write {near[0]}=." if near else f"It takes: {', '.join(known) or 'nothing'}."
-            raise WiringError(f"{cls.__name__} takes no {name!r}. {advice}")
 
 
 def refuse_counts(op: Any, *names: str, least: int = 1, optional: bool = False) -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import Began, Done, Emitted, Retracted, RunContext, current_context
-from spolia.core.wiring import refuse_unknown_names
+from spolia.core.validation import refuse_unknown_names
 from spolia.errors import WiringError
 from spolia.journal.cache import Cache
 from spolia.journal.trace import Journal, new_run_id

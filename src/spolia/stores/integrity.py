@@ -4,20 +4,16 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from random import randrange
 from typing import TYPE_CHECKING
 
 from spolia.errors import StoreCorrupt
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Connection
-from spolia.stores.backends.rows import Row, hash_of, row_digest
+from spolia.stores.backends.rows import some_of
 from spolia.stores.files import damaged, segment_path, translated
 
 if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot
-
-
-_SHOWN = 3
 
 
 def problems(snapshot: "Snapshot", *, deep: bool = False) -> list[str]:
@@ -49,45 +45,7 @@ def rows_problems(connection: Connection, name: str) -> Iterator[str]:
         (sql.UNHOUSED, "live nodes of documents that are gone"),
     ):
         if found := [str(row[0]) for row in connection.execute(statement)]:
-            yield f"{name}: {len(found)} {said}: {_some(found)}"
-
-
-DamagedRow = tuple[str, Row]
-"""A table, and the values of those columns that name a row in it (`sql.GUARDED`)."""
-
-
-def damaged_rows(connection: Connection, share: int = 0) -> Iterator[DamagedRow]:
-    """The rows that are not as they were written; of documents and nodes only a `share`, drawn at random, if given.
-
-    Texts that are none are read as far as they are, also by what is asked of an SQLite connection later.
-    """
-    if isinstance(connection, sqlite3.Connection):
-        connection.text_factory = legible
-    for table, statement in (sql.SOME_ROWS if share else sql.ROWS).items():
-        width, which = sql.GUARDED[table][0].count(",") + 1, tuple[int, ...]()
-        if share:
-            which = (randrange(connection.execute(sql.LAST_KEYS[table]).fetchone()[0] + 1), share)
-        for row in connection.execute(statement, which) if share else connection.each(statement):
-            if row_digest(row[width:-1]) != row[-1]:
-                yield table, tuple(row[:width])
-    if not share:
-        yield from (
-            ("audiences", (id,)) for id, said, readers in connection.execute(sql.LISTS) if said != hash_of(readers)
-        )
-        ((uuid, digest),) = connection.execute(sql.STORE).fetchall()
-        if digest != store_digest(connection, uuid):
-            yield "store", (uuid,)
-
-
-def legible(text: bytes) -> str:
-    """A text as far as it is one."""
-    return text.decode("utf-8", "replace")
-
-
-def store_digest(connection: Connection, uuid: str) -> bytes:
-    """The digest of a store's id and, where SQLite keeps them in the file, of the definitions of its tables."""
-    tables = connection.execute(sql.TABLES).fetchall() if isinstance(connection, sqlite3.Connection) else ()
-    return row_digest((uuid, *(table for (table,) in tables)))
+            yield f"{name}: {len(found)} {said}: {some_of(found)}"
 
 
 def refuse_damaged(snapshot: "Snapshot") -> None:
@@ -101,15 +59,6 @@ def remedy(store: object) -> str:
     return f"spolia repair --store {store}"
 
 
-def deep_problems(connection: Connection, name: str, share: int = 0) -> Iterator[str]:
-    """Which rows are not as they were written, in words; see `damaged_rows`."""
-    found: dict[str, list[str]] = {}
-    for table, row in damaged_rows(connection, share):
-        found.setdefault(table, []).append(" ".join(map(str, row)))
-    for table, rows in found.items():
-        yield f"{name}: {len(rows)} rows of {table} are not as they were written: {_some(rows)}"
-
-
 def _lacks(snapshot: "Snapshot") -> Iterator[str]:
     """Which groups are not made of documents, though nothing is wrong with these."""
     untried: dict[str, list[str]] = {}
@@ -118,7 +67,7 @@ def _lacks(snapshot: "Snapshot") -> Iterator[str]:
             untried.setdefault(lack.group, []).append(lack.uri or lack.document)
     for group, documents in untried.items():
         yield (
-            f"group {group!r}: {len(documents)} documents were not made yet: {_some(documents)}. The next run makes "
+            f"group {group!r}: {len(documents)} documents were not made yet: {some_of(documents)}. The next run makes "
             "them: spolia index FOLDER, or in Python sync(...)"
         )
 
@@ -141,7 +90,7 @@ def _group_problems(snapshot: "Snapshot", group: str) -> Iterator[str]:
         ("are in the lexical index more than once", {key for key, count in indexed.items() if count > 1}),
     ):
         if keys:
-            yield f"group {group!r}: {len(keys)} nodes {said}: {_some(sorted(keys))}"
+            yield f"group {group!r}: {len(keys)} nodes {said}: {some_of(sorted(keys))}"
     for embedder in (embedding.embedder for embedding in snapshot.manifest(group).embeddings):
         if lacking := snapshot.opened.row(sql.LACKING, {**values, "embedder": embedder, "key": 0})[0]:
             yield f"group {group!r}: {lacking} nodes have no vector by {embedder!r}"
@@ -171,9 +120,4 @@ def _segment_problem(connection: Connection, path: Path, embedder: str, number: 
         return f"The vector segment {path} has dimension, rows and bytes {sizes}; corpus.db says {said}"
     rows = connection.execute(sql.VECTOR_ROWS, (embedder, number))
     wrong = [row for hash, row in rows if row >= len(segment.hashes) or segment.hashes[row] != hash]
-    return f"The vector segment {path} holds other texts than corpus.db says, in rows {_some(wrong)}" if wrong else ""
-
-
-def _some(found: list[str] | list[int]) -> str:
-    shown = ", ".join(map(str, found[:_SHOWN]))
-    return shown if len(found) <= _SHOWN else f"{shown} and {len(found) - _SHOWN} more"
+    return f"The vector segment {path} holds other texts than corpus.db says, in rows {some_of(wrong)}" if wrong else ""

@@ -15,18 +15,19 @@ from spolia.stores.backends.rows import (
     SourceRow,
     StoredLists,
     StoreVersion,
+    damaged_rows,
     guarded,
     hash_of,
     manifest_row,
     row_digest,
     source_row,
+    store_digest,
 )
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition
 from spolia.stores.files import translated
 from spolia.stores.groups.group_build import with_those_below
 from spolia.stores.groups.materialise import remake
-from spolia.stores.integrity import damaged_rows, store_digest
 from spolia.stores.manifest import in_order, read
 from spolia.stores.open_store import forget
 from spolia.stores.writer import Writer, compact

@@ -24,8 +24,7 @@ from spolia.indexing.sources.source import (
     with_secrets,
     without_secrets,
 )
-from spolia.indexing.sync.files import IN_MEMORY, LARGEST_BYTES, Loaded, SourceChanges
-from spolia.indexing.sync.walk import HIDDEN
+from spolia.indexing.sync.files import HIDDEN, IN_MEMORY, LARGEST_BYTES, Loaded, SourceChanges
 from spolia.types import Scalar
 
 _PAST_EGRESS = ("http", "https", "webhdfs", "github", "gist", "dask", "jupyter", "jlab", "dbfs", "reference")

@@ -19,13 +19,12 @@ from spolia.indexing.readers.registry import READERS, Readers, by_suffix
 from spolia.indexing.sources.source import Source
 from spolia.indexing.sync.cost_estimate import ModelUse, asks, without_models
 from spolia.indexing.sync.counting_staging import DryRun
-from spolia.indexing.sync.files import FileListing, Files, SourceChanges
+from spolia.indexing.sync.files import FOLDER, ROOT, FileListing, Files, SourceChanges
 from spolia.indexing.sync.groups import RequestedGroups, behind, is_embedded_first, main_definition
 from spolia.indexing.sync.metadata import DocumentLabels
 from spolia.indexing.sync.prefetch import open_prefetch
 from spolia.indexing.sync.report import Progress, SyncReport, TotalProgress, together
 from spolia.indexing.sync.sync import lots, refuse_swapped, staged, told_apart
-from spolia.indexing.sync.walk import FOLDER, ROOT
 from spolia.indexing.workers.prepare import Executor
 from spolia.indexing.workers.protocol import WorkerLimits
 from spolia.models.protocols import Embedder

@@ -10,11 +10,10 @@ from spolia.core.operator import Operator
 from spolia.errors import SpoliaError, StoreError
 from spolia.indexing.readers.reader import Blob
 from spolia.indexing.readers.registry import READERS, Readers, by_suffix
-from spolia.indexing.sync.files import File, is_elsewhere
+from spolia.indexing.sync.files import FOLDER, ROOT, File, is_elsewhere, walk
 from spolia.indexing.sync.groups import RequestedGroups
 from spolia.indexing.sync.metadata import DocumentLabels
 from spolia.indexing.sync.sync import keep, only
-from spolia.indexing.sync.walk import FOLDER, ROOT, walk
 from spolia.stores.backends import sql
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import MAIN

@@ -188,7 +188,7 @@ def lots(
         asks: whether sources are asked; else they are left out.
     """
     from spolia.indexing.sources.source_diff import followed
-    from spolia.indexing.sync.walk import refuse_other, walk
+    from spolia.indexing.sync.files import refuse_other, walk
 
     folder, others = told_apart(sources)
     by_name = by_suffix(readers)
@@ -343,7 +343,7 @@ def _is_other(
     """Whether a store holds another folder, which is found until all of this one is there."""
     try:
         if refuse is not None:
-            from spolia.indexing.sync.walk import FOLDER, ROOT
+            from spolia.indexing.sync.files import FOLDER, ROOT
 
             refuse(stamps, writer.cursor(FOLDER, ROOT))
     except FolderError:

@@ -232,7 +232,7 @@ class Backend(Protocol):
         return [], False
 
     def row_problems(self, share: int = 0) -> list[str]:
-        """Which rows are not as they were written, in words; see `spolia.stores.integrity.damaged_rows`."""
+        """Which rows are not as they were written, in words; see `spolia.stores.backends.rows.damaged_rows`."""
 
     def bytes(self, connection: Connection) -> int:
         """Size of the store."""

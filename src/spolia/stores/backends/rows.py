@@ -3,11 +3,13 @@
 import json
 import os
 import re
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from itertools import islice
 from operator import attrgetter
+from random import randrange
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from spolia.core.codec import decode, encode
@@ -156,6 +158,59 @@ def guarded(*values: Any) -> Row:
     'dad829603112fe9e'
     """
     return (*values, row_digest(values))
+
+
+DamagedRow = tuple[str, Row]
+"""A table, and the values of those columns that name a row in it (`sql.GUARDED`)."""
+
+
+def damaged_rows(connection: "Connection", share: int = 0) -> Iterator[DamagedRow]:
+    """The rows that are not as they were written; of documents and nodes only a `share`, drawn at random, if given.
+
+    Texts that are none are read as far as they are, also by what is asked of an SQLite connection later.
+    """
+    if isinstance(connection, sqlite3.Connection):
+        connection.text_factory = legible
+    for table, statement in (sql.SOME_ROWS if share else sql.ROWS).items():
+        width, which = sql.GUARDED[table][0].count(",") + 1, tuple[int, ...]()
+        if share:
+            which = (randrange(connection.execute(sql.LAST_KEYS[table]).fetchone()[0] + 1), share)
+        for row in connection.execute(statement, which) if share else connection.each(statement):
+            if row_digest(row[width:-1]) != row[-1]:
+                yield table, tuple(row[:width])
+    if not share:
+        yield from (
+            ("audiences", (id,)) for id, said, readers in connection.execute(sql.LISTS) if said != hash_of(readers)
+        )
+        ((uuid, digest),) = connection.execute(sql.STORE).fetchall()
+        if digest != store_digest(connection, uuid):
+            yield "store", (uuid,)
+
+
+def legible(text: bytes) -> str:
+    """A text as far as it is one."""
+    return text.decode("utf-8", "replace")
+
+
+def store_digest(connection: "Connection", uuid: str) -> bytes:
+    """The digest of a store's id and, where SQLite keeps them in the file, of the definitions of its tables."""
+    tables = connection.execute(sql.TABLES).fetchall() if isinstance(connection, sqlite3.Connection) else ()
+    return row_digest((uuid, *(table for (table,) in tables)))
+
+
+def deep_problems(connection: "Connection", name: str, share: int = 0) -> Iterator[str]:
+    """Which rows are not as they were written, in words; see `damaged_rows`."""
+    found: dict[str, list[str]] = {}
+    for table, row in damaged_rows(connection, share):
+        found.setdefault(table, []).append(" ".join(map(str, row)))
+    for table, rows in found.items():
+        yield f"{name}: {len(rows)} rows of {table} are not as they were written: {some_of(rows)}"
+
+
+def some_of(found: list[str] | list[int]) -> str:
+    """The first three, and how many more there are."""
+    shown = ", ".join(map(str, found[:3]))
+    return shown if len(found) <= 3 else f"{shown} and {len(found) - 3} more"
 
 
 def manifest_row(group: str, text: str) -> dict[str, Any]:

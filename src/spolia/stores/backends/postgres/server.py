@@ -27,9 +27,10 @@ from spolia.stores.backends.postgres.session import (
     leased,
     lock_number,
 )
+from spolia.stores.backends.rows import deep_problems
 from spolia.stores.backends.sqlite.connection import begin, is_earlier, migrate
 from spolia.stores.files import fail_point, size_of, translated
-from spolia.stores.integrity import deep_problems, rows_problems
+from spolia.stores.integrity import rows_problems
 from spolia.stores.lexical.index_replica import followed, forget_damaged
 
 if TYPE_CHECKING:

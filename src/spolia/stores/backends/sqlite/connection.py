@@ -15,9 +15,8 @@ from urllib.parse import quote
 from spolia.errors import NotAStore, StoreBusy, StoreCorrupt, StoreError, StoreTooNew
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Connection
-from spolia.stores.backends.rows import StoreVersion, guarded, in_batches, reader_versions, row_digest
+from spolia.stores.backends.rows import StoreVersion, guarded, in_batches, reader_versions, row_digest, store_digest
 from spolia.stores.files import DATABASE, PINS, fail_point, fsync_file, fsync_folder
-from spolia.stores.integrity import store_digest
 
 WAIT_S = 10.0
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -17,6 +17,7 @@ from spolia.core.run_context import check_cancelled
 from spolia.errors import StoreBusy, StoreCorrupt, StoreError
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Connection, Manifests, VectorWriter, busy
+from spolia.stores.backends.rows import deep_problems
 from spolia.stores.backends.sqlite.connection import (
     ERRORS,
     Immutable,
@@ -46,7 +47,7 @@ from spolia.stores.files import (
     shortened,
     size_of,
 )
-from spolia.stores.integrity import backend_problems, damaged_segments, deep_problems
+from spolia.stores.integrity import backend_problems, damaged_segments
 from spolia.stores.manifest import read
 
 if TYPE_CHECKING:

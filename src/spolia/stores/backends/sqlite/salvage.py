@@ -10,10 +10,9 @@ from typing import Any
 
 from spolia.errors import StoreCorrupt
 from spolia.stores.backends import sql
-from spolia.stores.backends.rows import NOT_YET, row_digest
+from spolia.stores.backends.rows import NOT_YET, legible, row_digest, store_digest
 from spolia.stores.backends.sqlite.connection import SqliteSession, begin, make_tables
 from spolia.stores.files import DATABASE, fsync_file, fsync_folder
-from spolia.stores.integrity import legible, store_digest
 
 
 def salvaged(store: Path) -> list[str]:
