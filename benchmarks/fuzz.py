@@ -38,7 +38,7 @@ from mutating import changed
 from spolia.errors import MissingExtra, SpoliaError
 from spolia.indexing.readers.reader import Blob, Container, FileReader, reader_of
 from spolia.indexing.readers.registry import by_suffix
-from spolia.indexing.workers.pool import Workers
+from spolia.indexing.workers.pool import WorkerProcesses
 from spolia.indexing.workers.protocol import WorkerLimits
 
 PARTS = 20
@@ -122,7 +122,7 @@ def outcome_of(error: SpoliaError) -> tuple[str, str]:
     return ("missing package" if isinstance(error, MissingExtra) else "refused"), said
 
 
-def tried(workers: Workers, blob: Blob) -> Found:
+def tried(workers: WorkerProcesses, blob: Blob) -> Found:
     reader = reader_of(blob.uri, by_suffix())
     assert reader is not None
     began = time.perf_counter()
@@ -171,7 +171,7 @@ def main() -> None:
     before = _megabytes()
     drawn = islice(inputs(fixtures, others, random.Random(arguments.seed)), arguments.inputs)
     limits = WorkerLimits(seconds=arguments.seconds, memory_mb=arguments.mb, attempts=1)
-    with Workers(arguments.workers, limits) as workers:
+    with WorkerProcesses(arguments.workers, limits) as workers:
         for found in each(lambda blob: tried(workers, blob), drawn, arguments.workers):
             count.note(*found)
             done += 1

@@ -27,7 +27,7 @@ from spolia.indexing.splitters.sized_splitter import SlidingWindow
 from spolia.indexing.splitters.text_units import Paragraphs, Sentences
 from spolia.indexing.sync.report import SyncReport
 from spolia.indexing.sync.sync import sync
-from spolia.indexing.workers.protocol import pieces_of, plain, plain_pieces, reading_of, receive, send
+from spolia.indexing.workers.protocol import pieces_of, plain, plain_pieces, reading_of
 from spolia.models.protocols import Embedder, Kind
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
@@ -35,6 +35,7 @@ from spolia.stores.definition import Definition, Embedding
 from spolia.stores.groups.nodes import GroupBuild, grow
 from spolia.stores.vectors.dense import Vectors
 from spolia.testing.hash_embedder import HashingEmbedder
+from spolia.worker_process import receive, send
 from tests.indexing.making import pdf_of
 from tests.stores.scenario import tables
 
@@ -176,7 +177,7 @@ def test_few_texts_start_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def refuse(*given: Any) -> None:
         raise AssertionError("A process was started.")
 
-    monkeypatch.setattr("spolia.indexing.workers.pool.Process._start", refuse)
+    monkeypatch.setattr("spolia.worker_process.WorkerProcess._start", refuse)
     (tmp_path / "a.txt").write_text(WORDS)
     corpus = Corpus(f"{tmp_path}/s.spolia")
     assert sync(tmp_path, corpus, embedder=Apart(), workers=2).embedded == 1

@@ -16,7 +16,6 @@ import pytest
 from spolia.errors import DocumentError, EncryptedDocument, SpoliaError, WorkersFailed
 from spolia.indexing.readers.reader import Blob
 from spolia.indexing.readers.text import TextReader
-from spolia.indexing.workers import pool
 from spolia.indexing.workers.pool import WorkerProcesses
 from spolia.indexing.workers.protocol import WorkerLimits
 from tests.indexing.workers.hostile import Obeying
@@ -167,7 +166,7 @@ def test_a_reader_that_no_other_process_can_import_is_refused(workers: WorkerPro
 
 def test_workers_that_do_not_start_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    monkeypatch.setattr(pool, "WAIT_S", 0.001)
+    monkeypatch.setattr("spolia.worker_process.WAIT_S", 0.001)
     with WorkerProcesses(1) as workers, pytest.raises(WorkersFailed, match="/bin/false"):
         did(workers, "say x")
 

@@ -1,28 +1,15 @@
-"""What a worker may use."""
+"""What a worker that reads files may use, and how readings are sent."""
 
 from __future__ import annotations
 
-import ctypes
-import json
-import signal
-import struct
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import Any
 
-from spolia.errors import DocumentError
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.stores.definition import Piece, Pieces
 from spolia.stores.groups.nodes import CutPieces
 from spolia.types import Box, Boxes, Document, Heading, Region, Value
-
-if sys.platform != "win32":
-    import resource
-
-_MEGABYTE = 2**20
-_PARENT_DIED = 1  # PR_SET_PDEATHSIG
 
 
 @dataclass(frozen=True)
@@ -49,62 +36,6 @@ class WorkerLimits(Value):
         (120.0, 290.0)
         """
         return self.seconds + size // 1_000_000
-
-
-def confine(limits: WorkerLimits) -> None:
-    """Apply the limits to this process, for good."""
-    if sys.platform == "win32":  # it has none of this; time is limited from outside there too
-        return
-    memory, written = limits.memory_mb * _MEGABYTE, limits.written_mb * _MEGABYTE
-    kind = resource.RLIMIT_DATA if sys.platform == "linux" else resource.RLIMIT_AS
-    for what, most in ((kind, memory), (resource.RLIMIT_FSIZE, written), (resource.RLIMIT_CORE, 0)):
-        with suppress(ValueError, OSError):  # a lower limit is there already
-            resource.setrlimit(what, (most, most))
-    _die_with_parent()
-
-
-def _die_with_parent() -> None:
-    """A worker that hangs in a reader must not outlive who waits for it, however that ended."""
-    if sys.platform == "linux":
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_PARENT_DIED, signal.SIGKILL)
-
-
-_LENGTHS = struct.Struct("<II")
-LARGEST = 2**31
-"""Bytes of one frame."""
-
-
-def send(stream: IO[bytes], said: Mapping[str, Any], attached: Sequence[bytes] = ()) -> None:
-    """Write a frame; `said` is what JSON has, `attached` is written as it is."""
-    head = json.dumps({**said, "sizes": [len(item) for item in attached]}, ensure_ascii=False).encode()
-    total = sum(map(len, attached))
-    if len(head) > LARGEST or total > LARGEST:
-        raise DocumentError(f"What was read of it has {len(head) + total} bytes, more than is taken. Split it.")
-    stream.write(_LENGTHS.pack(len(head), total))
-    stream.write(head)
-    for item in attached:
-        stream.write(item)
-    stream.flush()
-
-
-def receive(stream: IO[bytes]) -> tuple[dict[str, Any], list[bytes]] | None:
-    """Read a frame; None where the other side has closed or died. Raises ValueError where it is no frame."""
-    lengths = stream.read(_LENGTHS.size)
-    if len(lengths) < _LENGTHS.size:
-        return None
-    size, total = _LENGTHS.unpack(lengths)
-    if size > LARGEST or total > LARGEST:
-        raise ValueError(f"a frame of {size} and {total} bytes")
-    head, body = stream.read(size), stream.read(total)
-    if len(head) < size or len(body) < total:
-        return None
-    said = json.loads(head)
-    attached, at = [], 0
-    for length in said.pop("sizes"):
-        attached.append(body[at : at + length])
-        at += length
-    return said, attached
 
 
 _OF_DOCUMENT = ("id", "text", "uri", "title", "media_type", "pages", "meta")

@@ -1,0 +1,333 @@
+"""A process that serves this one: started when it is needed, killed at its limit of time or memory, and restarted.
+
+What must not be trusted with this process runs there: readers of files, statements for users' databases, and regular
+expressions that others wrote. Requests and replies are frames of JSON and bytes: a worker that something hostile took
+over can send data only.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import importlib
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import IO, Any, BinaryIO, ClassVar, TypeAlias
+
+from spolia import errors
+from spolia.core.run_context import on_cancel
+from spolia.errors import MissingExtra, SpoliaError, WorkersFailed
+
+if sys.platform != "win32":
+    import resource
+
+STARTS = 4
+"""How often a worker is started that dies before it has said that it is ready."""
+WAIT_S = 0.1
+"""Before another attempt; longer before each further one."""
+_START_S = 60.0
+_MEGABYTE = 2**20
+_PARENT_DIED = 1  # PR_SET_PDEATHSIG
+_LENGTHS = struct.Struct("<II")
+LARGEST = 2**31
+"""Bytes of one frame."""
+Frame: TypeAlias = tuple[dict[str, Any], list[bytes]]
+
+
+class Died(Exception):
+    """A worker did not end what it had begun.
+
+    Args:
+        final: another attempt would end in the same way.
+        passes: another time it might not.
+        lacked: what it had too little of: `seconds`, `memory_mb`.
+    """
+
+    def __init__(self, how: str, *, final: bool = False, passes: bool = True, lacked: str = "") -> None:
+        super().__init__(how)
+        self.final, self.passes, self.lacked = final, passes, lacked
+
+
+@dataclass
+class WorkerProcess:
+    """A worker as this process sees it: asked one thing after the other.
+
+    Args:
+        memory_mb: megabytes of its own, with what Python takes. Enforced where the system can (Linux).
+        written_mb: megabytes of each file that it writes.
+        temporary: its folder for temporary files.
+    """
+
+    memory_mb: int
+    written_mb: int = 512
+    temporary: Path | None = None
+    process: subprocess.Popen[bytes] | None = None
+    seconds: float = 0.0
+    late: bool = False
+    ended: bool = False
+
+    program: ClassVar[str] = "from spolia.worker_process import answer_call, serve; serve(answer_call)"
+    refusals: ClassVar[type[SpoliaError]] = SpoliaError
+    """What is raised of the errors that a worker names; other names become this one."""
+    remedy: ClassVar[str] = "Run it to see why"
+
+    def call(self, function: Callable[..., Any], *arguments: Any, seconds: float) -> Any:
+        """What a function of a module returns there. It takes and gives what JSON has, and is sent by its name.
+
+        Raises:
+            Died: it took more time or memory than it may, or ended its process.
+            SpoliaError: what the function raised.
+        """
+        self.running()
+        self.seconds = seconds
+        given = json.dumps([function.__module__, function.__qualname__, seconds, *arguments])
+        return json.loads(self.asked({}, [given.encode()])[1][0])
+
+    def asked(self, said: dict[str, Any], attached: Sequence[bytes] = ()) -> Frame:
+        """The reply to a request."""
+        self.send(said, attached)
+        return self.reply()
+
+    def send(self, said: dict[str, Any], attached: Sequence[bytes] = ()) -> None:
+        process = self._begun()
+        assert process.stdin is not None
+        with suppress(OSError, ValueError):  # it has died, which the reply will tell
+            send(process.stdin, said, attached)
+
+    def reply(self) -> Frame:
+        """The next frame that it sends, within the seconds that are set."""
+        process = self._begun()
+        assert process.stdout is not None
+        clock = threading.Timer(self.seconds, self._too_late)
+        clock.daemon = True
+        clock.start()
+        try:
+            found = receive(process.stdout)
+        except ValueError as error:
+            self.stop()
+            raise Died(f"said what makes no sense ({error})", final=True, passes=False) from error
+        finally:
+            clock.cancel()
+        if found is None:
+            raise self._death()
+        if self.late:  # it was killed the moment that it had answered
+            self.stop()
+        self._raise_said(found[0])
+        return found
+
+    def _raise_said(self, said: dict[str, Any]) -> None:
+        if "error" in said:
+            kind = getattr(errors, str(said["error"]), self.refusals)
+            if not (isinstance(kind, type) and issubclass(kind, self.refusals)):
+                kind = self.refusals
+            raise kind(str(said["message"]))
+        if "missing" in said:
+            extra, module, purpose = map(str, said["missing"])
+            raise MissingExtra(extra, module, purpose)
+        if "memory" in said:
+            self.stop()
+            raise Died(f"needed more than {self.memory_mb} MB of memory", final=True, lacked="memory_mb")
+        if "fault" in said:
+            raise Died(f"failed ({str(said['fault'])[:500]})", final=True, passes=False)
+
+    def _death(self) -> Died:
+        process, late = self._begun(), self.late
+        self.stop()
+        if late:
+            return Died(f"took longer than {self.seconds:g} s", final=True, lacked="seconds")
+        code = process.returncode
+        name = signal.Signals(-code).name if code < 0 else f"exit status {code}"
+        if code == -signal.SIGABRT:  # as native code ends that gets no more memory
+            name += f", perhaps for want of memory: it had {self.memory_mb} MB"
+        return Died(f"died ({name})")
+
+    def _too_late(self) -> None:
+        self.late = True
+        if self.process is not None:
+            self.process.kill()
+
+    def _begun(self) -> subprocess.Popen[bytes]:
+        if self.process is None:
+            raise Died("was ended", final=True)
+        return self.process
+
+    def running(self) -> None:
+        """Start it if it does not run. Raises WorkersFailed if it cannot be started."""
+        for attempt in range(STARTS):
+            if self.ended:
+                break
+            if self.process is not None and self.process.poll() is None:
+                return
+            self.stop()
+            time.sleep(WAIT_S * (2**attempt - 1))
+            self._start()
+        raise WorkersFailed(
+            f"No worker process could be started: {sys.executable} -c '{self.program}' ends at once. {self.remedy}."
+        )
+
+    def _start(self) -> None:
+        modules = os.pathsep.join(path or os.curdir for path in sys.path)
+        folders = {"PYTHONPATH": modules} | ({"TMPDIR": str(self.temporary.absolute())} if self.temporary else {})
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", self.program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **folders},
+        )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        with suppress(BrokenPipeError):
+            send(self.process.stdin, {"memory_mb": self.memory_mb, "written_mb": self.written_mb})
+            clock = threading.Timer(_START_S, self.process.kill)
+            clock.daemon = True
+            clock.start()
+            ready = receive(self.process.stdout)
+            clock.cancel()
+            if ready is not None:
+                return
+        self.stop()
+
+    def end(self) -> None:
+        """End the process for good, also while somebody waits for it."""
+        self.ended = True
+        self.stop()
+
+    def stop(self) -> None:
+        """End the process, if there is one."""
+        process, self.process, self.late = self.process, None, False
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout):
+            with suppress(OSError, ValueError):
+                assert stream is not None
+                stream.close()
+
+
+_idle: defaultdict[int, list[WorkerProcess]] = defaultdict(list)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_idle.clear)
+
+
+@atexit.register
+def _end_idle() -> None:
+    for worker in chain(*_idle.values()):
+        worker.end()
+
+
+@contextmanager
+def borrowed(memory_mb: int) -> Iterator[WorkerProcess]:
+    """A worker that nobody else asks meanwhile, kept for the next who wants one. A cancelled run ends it."""
+    idle = _idle[memory_mb]
+    try:
+        worker = idle.pop()
+    except IndexError:
+        worker = WorkerProcess(memory_mb)
+    try:
+        with on_cancel(worker.stop):
+            yield worker
+    finally:
+        idle.append(worker)
+
+
+def serve(answer: Callable[[dict[str, Any], list[bytes], BinaryIO, BinaryIO], None]) -> None:
+    """Be a worker: answer requests until the other side closes. What is printed goes to standard error.
+
+    Args:
+        answer: sends the reply to a request; what it raises is sent instead.
+    """
+    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    sys.stdin.close()
+    if (limits := receive(requests)) is None:
+        return
+    _confine(**limits[0])
+    send(replies, {"ready": True})
+    while (request := receive(requests)) is not None:
+        try:
+            answer(*request, requests, replies)
+        except MemoryError:
+            send(replies, {"memory": True})
+        except MissingExtra as error:
+            send(replies, {"missing": [error.extra, error.module, error.purpose]})
+        except SpoliaError as error:
+            send(replies, {"error": type(error).__name__, "message": str(error)})
+        except RecursionError:
+            send(replies, {"fault": "it is nested too deep"})
+        except Exception as error:  # a fault on strange input is a reply like another
+            send(replies, {"fault": f"{type(error).__name__}: {error}"})
+
+
+def answer_call(said: dict[str, Any], attached: list[bytes], requests: BinaryIO, replies: BinaryIO) -> None:
+    """Answer `WorkerProcess.call`. The process ends itself where nobody is left who would kill it."""
+    module, name, seconds, *arguments = json.loads(attached[0])
+    if sys.platform != "win32":
+        signal.setitimer(signal.ITIMER_REAL, seconds + 1)
+    found = json.dumps(getattr(importlib.import_module(module), name)(*arguments))
+    if sys.platform != "win32":
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    send(replies, {}, [found.encode()])
+
+
+def _confine(memory_mb: int, written_mb: int) -> None:
+    """Limit this process for good."""
+    if sys.platform == "win32":  # it has none of this; time is limited from outside there too
+        return
+    memory, written = memory_mb * _MEGABYTE, written_mb * _MEGABYTE
+    kind = resource.RLIMIT_DATA if sys.platform == "linux" else resource.RLIMIT_AS
+    for what, most in ((kind, memory), (resource.RLIMIT_FSIZE, written), (resource.RLIMIT_CORE, 0)):
+        with suppress(ValueError, OSError):  # a lower limit is there already
+            resource.setrlimit(what, (most, most))
+
+
+def die_with_parent() -> None:
+    """End this process with the thread that started it, however that ends: nobody waits for it any more."""
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PARENT_DIED, signal.SIGKILL)
+
+
+def send(stream: IO[bytes], said: Mapping[str, Any], attached: Sequence[bytes] = ()) -> None:
+    """Write a frame; `said` is what JSON has, `attached` is written as it is."""
+    head = json.dumps({**said, "sizes": [len(item) for item in attached]}, ensure_ascii=False).encode()
+    total = sum(map(len, attached))
+    if len(head) > LARGEST or total > LARGEST:
+        raise errors.DocumentError(f"What was read of it has {len(head) + total} bytes, more than is taken. Split it.")
+    stream.write(_LENGTHS.pack(len(head), total))
+    stream.write(head)
+    for item in attached:
+        stream.write(item)
+    stream.flush()
+
+
+def receive(stream: IO[bytes]) -> Frame | None:
+    """Read a frame; None where the other side has closed or died. Raises ValueError where it is no frame."""
+    lengths = stream.read(_LENGTHS.size)
+    if len(lengths) < _LENGTHS.size:
+        return None
+    size, total = _LENGTHS.unpack(lengths)
+    if size > LARGEST or total > LARGEST:
+        raise ValueError(f"a frame of {size} and {total} bytes")
+    head, body = stream.read(size), stream.read(total)
+    if len(head) < size or len(body) < total:
+        return None
+    said = json.loads(head)
+    attached, at = [], 0
+    for length in said.pop("sizes"):
+        attached.append(body[at : at + length])
+        at += length
+    return said, attached
