@@ -282,18 +282,26 @@ def test_definitions_are_headings_of_source_code() -> None:
 
 
 def test_source_is_the_document_for_marked_texts() -> None:
-    for name in ("a.md", "a.rst", "a.adoc", "a.py", "a.csv", "a.json", "a.jsonl", "a.txt"):
+    for name in ("a.md", "a.rst", "a.adoc", "a.tex", "a.py", "a.csv", "a.json", "a.jsonl", "a.txt"):
         assert read(name).document.text == FIXTURES[name]().decode()
 
 
-def test_latex_is_read_without_its_commands() -> None:
-    reading = read("a.tex")
-    text = reading.document.text
-    assert "Basalt is dark , café." in text
-    assert not any(word in text for word in ("documentclass", "remark", "lee", "hline", "a.png"))
-    assert reading.dropped == (("pictures", 1),)
-    assert plain(r"K\"onig, \'{E}t\'e, \o, \ss, \v{c}, 5\%, ``x'' --- \$3, $a_1$, \url{a.org}") == (
-        "König, Été, ø, ß, č, 5%, “x” — $3, $a_1$, a.org"
+def test_latex_keeps_what_its_author_wrote() -> None:
+    source = rb"""\title{K\"onig}
+\begin{document}
+\section{Old \emph{ones}~\cite{a}}
+Write \verb|50%| and \url{https://a.org/b%20d}, \stone{dark}. % \section{No heading}
+\begin{comment}
+\section{Not yet}
+\end{comment}
+"""
+    document = read("a.tex", source).document
+    assert document.text == source.decode()
+    assert document.title == "König"
+    assert [heading.text for heading in document.headings] == ["Old ones"]
+    assert read("a.tex").dropped == (("pictures", 1),)
+    assert plain(r"K\"onig, \'{E}t\'e, \o, \ss, \v{c}, 5\%, a\_b, \$3, $a_1$, \textit{x}") == (
+        "König, Été, ø, ß, č, 5%, a_b, $3, $a_1$, x"
     )
 
 
