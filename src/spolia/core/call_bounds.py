@@ -7,32 +7,20 @@ Bound: TypeAlias = int | None
 
 
 def total(bounds: Iterable[Bound]) -> Bound:
-    """The sum.
-
-    >>> total([1, 2]), total([1, None])
-    (3, None)
-    """
+    """The sum; None if one is unknown."""
     known = list(bounds)
     return None if None in known else sum(bound for bound in known if bound is not None)
 
 
 def times(first: Bound, second: Bound) -> Bound:
-    """The product; nothing is done an unknown number of times for nothing.
-
-    >>> times(2, 3), times(None, 3), times(None, 0)
-    (6, None, 0)
-    """
+    """The product; 0 if one is 0, whatever the other is."""
     if first == 0 or second == 0:
         return 0
     return None if first is None or second is None else first * second
 
 
 def most(bounds: Iterable[Bound]) -> Bound:
-    """The largest.
-
-    >>> most([1, 2]), most([1, None])
-    (2, None)
-    """
+    """The largest; None if one is unknown."""
     known = list(bounds)
     return None if None in known else max((bound for bound in known if bound is not None), default=0)
 
@@ -43,9 +31,5 @@ def unknown(op: object, rows: int | None = None, /) -> Bound:
 
 
 def least(*bounds: Bound) -> Bound:
-    """The smallest of those that are known.
-
-    >>> least(3, None), least(None)
-    (3, None)
-    """
+    """The smallest of those that are known."""
     return min((bound for bound in bounds if bound is not None), default=None)

@@ -226,21 +226,13 @@ def _under(place: str, inner: str) -> str:
 
 
 def id_of(place: str) -> str:
-    """An id that any Mermaid parser takes, different for different places.
-
-    >>> id_of("steps.0.arms.en"), id_of("arms.a b"), id_of("")
-    ('n_steps_0_arms_en', 'n_arms_a__20__b', 'n')
-    """
+    """An id that any Mermaid parser takes, different for different places: `n_steps_0_arms_en`."""
     parts = (c if c.isascii() and c.isalnum() else "_" if c == "." else f"__{ord(c):x}__" for c in place)
     return "_".join(filter(None, ("n", "".join(parts))))
 
 
 def escaped(text: str) -> str:
-    """Text as it may stand in a quoted label.
-
-    >>> escaped('a "b" <c> #1')
-    'a #34;b#34; #60;c#62; #35;1'
-    """
+    """Text as it may stand in a quoted label."""
     return "".join(f"#{ord(c)};" if c in '"<>#&`\\|' else c if c.isprintable() else " " for c in text)
 
 

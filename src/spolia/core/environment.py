@@ -61,15 +61,7 @@ def unused() -> Iterator[None]:
 
 
 def env_of(value: Any) -> dict[str, bool]:
-    """The environment variables that a value reads when it is used, each with whether the value itself names it.
-
-    They stand in the fields that end with `_env`; a class that names them elsewhere has a property `env_names`.
-    A variable that its class names by default is read too, if it is set.
-
-    >>> from spolia.models.http.chat import ChatModel
-    >>> env_of(ChatModel("qwen3", "http://127.0.0.1/v1")), env_of(ChatModel("m", "http://a", api_key_env="MY_KEY"))
-    ({'OPENAI_API_KEY': False}, {'MY_KEY': True})
-    """
+    """The variables that a value reads (`…_env`, or `env_names`), each with whether the value itself names it."""
     if isinstance(told := getattr(value, "env_names", None), dict):
         return told
     if not is_dataclass(value) or isinstance(value, type):
@@ -86,11 +78,7 @@ def not_allowed(value: Any) -> dict[str, bool]:
 
 
 def refuse_env(value: Any) -> None:
-    """Refuse a value of a flow file or a store that would read a variable which the caller has not allowed.
-
-    Raises:
-        VariableRefused: and what to write.
-    """
+    """Refuse a value of a flow file or a store that reads a variable which the caller has not allowed."""
     if not _looking.get():
         for name, is_named in not_allowed(value).items():
             address = next((found for at in _ADDRESSES if (found := getattr(value, at, ""))), "")

@@ -21,13 +21,7 @@ LAMBDA = "<lambda>"
 
 @dataclass(frozen=True, repr=False)
 class Function(Operator[In, Out]):
-    """A plain function as an operator; made by the decorator `step`.
-
-    The function belongs to the class, not to the fields: the operator is as plain as any other.
-
-    Args:
-        arguments: keyword arguments of the function that are not its defaults; see `but`.
-    """
+    """A plain function, which belongs to the class, as an operator; made by the decorator `step`."""
 
     arguments: tuple[tuple[str, Any], ...] = ()
 
@@ -56,15 +50,7 @@ class Function(Operator[In, Out]):
 
     @classmethod
     def of(cls, function: Callable[..., Any], types: tuple[Any, Any], **attributes: Any) -> Self:
-        """The operator that a function makes: the one instance of a class of its own.
-
-        Args:
-            types: what it takes and gives.
-            attributes: further attributes of the class: `version`, `cached`, `waits`.
-
-        Raises:
-            WiringError: it is async; or to be cached, and its result depends on more than its name tells.
-        """
+        """The operator that a function makes: the one instance of a class of its own, with these attributes."""
         name = getattr(function, "__qualname__", LAMBDA).rpartition("<locals>.")[2]
         if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
             raise WiringError(f"{name} is async, and its result would never be awaited. Write def {name}(...): ...")
@@ -81,17 +67,7 @@ class Function(Operator[In, Out]):
         return made
 
     def but(self, **changes: Any) -> Self:
-        """The same function with other keyword arguments: they are part of what it is, as an operator's fields are.
-
-        Raises:
-            WiringError: the function has no such argument.
-
-        >>> @step
-        ... def cut(text: str, *, at: int = 2) -> str:
-        ...     return text[:at]
-        >>> cut("stone"), cut.but(at=3)("stone"), cut.but(at=3)
-        ('st', 'sto', cut.but(at=3))
-        """
+        """The same function with other keyword arguments, which are part of what it is as fields are."""
         given = dict(self.arguments) | changes
         ordered = {name: given[name] for name in _keywords(type(self).function) if name in given} | given
         return self.made({"arguments": tuple(ordered.items())})
@@ -221,11 +197,7 @@ def step(
 
 
 def untold(function: Callable[..., Any]) -> str:
-    """What a function's result depends on that its name does not tell, and what to write; empty for nothing.
-
-    >>> untold(lambda text: text)
-    'a lambda has no name by which it could be told from another. Write def name(...): ... with the decorator above it.'
-    """
+    """What a function's result depends on that its name does not tell, and what to write; empty for nothing."""
     name = getattr(function, "__name__", LAMBDA)
     if name == LAMBDA:
         kind = "a lambda" if inspect.isfunction(function) else type(function).__name__

@@ -79,10 +79,7 @@ class Operator(ABC, Generic[In, Out]):
             cls.calls = _calls_of_users  # type: ignore[method-assign]
 
     def __post_init__(self) -> None:
-        """Refuse fields that hold what they do not declare; a subclass that has more to refuse writes its own.
-
-        A list in a field becomes a tuple.
-        """
+        """Refuse fields that hold what they do not declare; a list in a field becomes a tuple."""
         validate(self)
         if type(self).__post_init__ is Operator.__post_init__:
             _refuse_undeclared(self)
@@ -353,10 +350,7 @@ class Operator(ABC, Generic[In, Out]):
 
     @kept
     def waiting(self) -> bool:
-        """Whether it or an inner operator waits: it says so, or a model or server among its fields does.
-
-        An address waits unless it has `waits = False`, as stores and models on this machine have.
-        """
+        """Whether it, an inner operator, or an address in its fields waits, unless that has `waits = False`."""
         return self.waits or any(_waits(getattr(self, f.name)) for f in fields(self))  # type: ignore[arg-type]
 
     @kept

@@ -15,9 +15,5 @@ class _Pattern:
 
 
 def pattern(text: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
-    """`re.compile`, when a method or attribute of the pattern is first asked for.
-
-    >>> pattern(r"[aeiou]").sub("*", "stone")
-    'st*n*'
-    """
+    """`re.compile`, when a method or attribute of the pattern is first asked for."""
     return cast(re.Pattern[str], _Pattern(text, flags))

@@ -29,11 +29,7 @@ TOP = frozenset(_TOP.split())
 
 
 def names_of(package: str) -> dict[str, str]:
-    """The names that a package offers, with the module of each; without those that a module of the package is called.
-
-    >>> names_of("spolia")["BM25"], "Phrase" in names_of("spolia"), names_of("spolia.retrieval")["Phrase"]
-    ('spolia.retrieval.bm25', False, 'spolia.retrieval.bm25')
-    """
+    """The names that a package offers, with the module of each; without those that a module of it is called."""
     if package == "spolia":
         return {name: module for name, module in MODULE_OF.items() if name in TOP}
     inside = f"{package}."

@@ -46,11 +46,7 @@ BUILT_IN: Mapping[str, str] = {
 
 
 class Catalogue(Mapping[str, Any]):
-    """Operators, addresses and values by id: what the caller passes, what is built in, what is installed.
-
-    An installed package offers operators under the entry point group `spolia.operators`; their ids are prefixed by
-    the package: `acme:Rerank`. Looking an id up imports the module that offers it, never one that the id names.
-    """
+    """Operators, addresses and values by id: what is passed, built in, or installed under the entry point `GROUP`."""
 
     def __init__(self, passed: Iterable[Operator[Any, Any] | type] = ()) -> None:
         classes = [item if isinstance(item, type) else type(item) for item in passed]

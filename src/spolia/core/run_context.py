@@ -64,13 +64,7 @@ _allowed: ContextVar[tuple[list[int], ...]] = ContextVar("allowed", default=())
 
 @contextmanager
 def overhearing() -> Iterator[list[str]]:
-    """Why results that are made inside are degraded, with a run or without one.
-
-    >>> with overhearing() as said:
-    ...     degrade("The reply could not be read.")
-    >>> said
-    ['The reply could not be read.']
-    """
+    """Why results that are made inside are degraded, with a run or without one."""
     said: list[str] = []
     token = _overheard.set(said)
     try:
@@ -91,10 +85,7 @@ class _Free:
 
 
 def reserve(usage: Usage, *, row: int | None = None) -> AbstractContextManager[Reservation]:
-    """Reserve the upper bound of one call before it is sent; raises `BudgetSpent` when there is no room.
-
-    In `apply_batch`, `row` says which value of the batch the call is for; without it all share it.
-    """
+    """Reserve the upper bound of a call before it is sent; raises `BudgetSpent` if there is no room."""
     if (context := current_context.get()) is not None:
         return context.reserve(usage, row)
     if any(calls[0] < usage.calls for calls in _allowed.get()):
@@ -137,14 +128,10 @@ def retract() -> None:
 
 
 def degrade(reason: str, *, row: int | None = None, error: Exception | None = None, partly: bool = False) -> None:
-    """Record that this result is not what it would be on a good day: it and all that is made of it is not cached.
+    """Record that a result is not what it would be on a good day: it and all that is made of it is not cached.
 
-    Where nobody records it (no run, or one without a journal outside a lane) a `DegradedWarning` is given.
-
-    Args:
-        error: why, where the step goes on without what failed: if that may pass, the question is worth asking again.
-        partly: the step did what it is for, as far as it could: a part is missing. Else the call counts as failed, and
-            a step that fails on every call has never worked (`Lane.steps`).
+    `error` is what failed: if that may pass, the question is worth asking again. `partly`: the step did what it is for
+    as far as it could; else the call counts as failed. Where nobody records it, a `DegradedWarning` is given.
     """
     said, context = _overheard.get(), current_context.get()
     if said is not None:
@@ -166,11 +153,7 @@ def _depth() -> int:
 
 
 def note(remark: str, *, row: int | None = None, counted: bool = False) -> None:
-    """Record something out of order that the same input would give again: the result may be cached all the same.
-
-    Args:
-        counted: reports count it by step, beside what is degraded: a reply that was sent back, or cut off.
-    """
+    """Record something out of order that the same input would give again; `counted`: reports count it by step."""
     if (context := current_context.get()) is not None:
         context.note(remark, row, counted)
 
@@ -188,11 +171,7 @@ def on_cancel(close: Callable[[], None]) -> AbstractContextManager[None]:
 
 
 def pin(key: object, open: Callable[[], T], serves: Callable[[T], bool] = lambda _: True) -> T:
-    """What `open` returned the first time that this run asked for `key`: one snapshot of a store for a whole run.
-
-    Args:
-        serves: whether what is pinned is of use; if not, `open` is asked again, and the run goes on with that.
-    """
+    """What `open` gave the first time that this run asked for `key`, as long as it `serves`: one snapshot a run."""
     context = current_context.get()
     return context.pin(key, open, serves) if context is not None else open()
 

@@ -53,10 +53,7 @@ class Rearranged:
 
 
 class Rearrangement(Operator[Ranking, Ranking]):
-    """Base of steps that choose among the hits of a ranking, order or rescore them, by what is known of each hit.
-
-    A subclass is a frozen dataclass and writes `chosen`, and `looked_up` and `alike` where it needs more than scores.
-    """
+    """Base of steps that choose among the hits of a ranking, order or rescore them; subclasses write `chosen`."""
 
     def alike(self) -> object:
         """Variants of one class that give the same need the same to be looked up."""

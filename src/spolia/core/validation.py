@@ -42,19 +42,7 @@ def refuse_unknown_names(cls: Any, given: Iterable[str]) -> None:
 
 
 def validate(value: Any, error: type[SpoliaError] = WiringError) -> None:
-    """Raise an error if a field of a dataclass holds a value that it does not declare.
-
-    Args:
-        error: its kind.
-
-    Raises:
-        WiringError: naming the field, what it holds, and what to write.
-
-    >>> from spolia.types import Span
-    >>> validate(Span("4", 7))
-    Traceback (most recent call last):
-    spolia.errors.WiringError: Span has start='4' (str). Write a whole number.
-    """
+    """Raise an error if a field of a dataclass holds what it does not declare, and say what to write."""
     freeze(value)
     cls: Any = type(value)
     for name, kind in declared_fields(cls):
@@ -65,16 +53,7 @@ def validate(value: Any, error: type[SpoliaError] = WiringError) -> None:
 
 
 def freeze(value: Any) -> None:
-    """Make tuples of the lists in the fields of a dataclass, so that nothing in them changes or is overlooked.
-
-    Of a dict it keeps a copy.
-
-    >>> from dataclasses import make_dataclass
-    >>> words = make_dataclass("Words", ["words"], frozen=True)([["a"], "b"])
-    >>> freeze(words)
-    >>> words
-    Words(words=(('a',), 'b'))
-    """
+    """Make tuples of the lists in a dataclass's fields, and copy its dicts, so that nothing in them changes."""
     for field in fields(value):
         given = getattr(value, field.name, None)
         if (frozen := _frozen(given)) is not given:
@@ -93,15 +72,7 @@ def _frozen(value: Any) -> Any:
 
 
 def classes_of(kind: Any) -> tuple[Any, ...]:
-    """What `isinstance` takes to tell whether a value is of a type; nothing where that cannot be told.
-
-    Of a tuple or a list the items are looked at too: up to 8 of them all, else the first. Of a dict the first 8.
-
-    >>> isinstance((1, 2), classes_of(tuple[int, ...] | None)), isinstance(("a",), classes_of(tuple[int, ...]))
-    (True, False)
-    >>> classes_of(float), classes_of(Any)
-    ((<class 'float'>, <class 'int'>, <class 'numbers.Real'>), ())
-    """
+    """What `isinstance` takes to tell whether a value, or its first items, are of a type; nothing if it cannot."""
     origin = get_origin(kind)
     if origin is Annotated:
         return classes_of(get_args(kind)[0])
@@ -167,13 +138,7 @@ def _of_entries(wanted: type, key: Any, item: Any) -> tuple[Any, ...]:
 
 
 def fulfils(value: object, kind: Any) -> bool:
-    """Whether a value may stand where a type is declared, as far as can be told without computing anything.
-
-    A list may stand for a tuple and the other way round, a whole number for any number.
-
-    >>> fulfils(("a", "b"), tuple[str, ...]), fulfils("ab", tuple[str, ...]), fulfils(None, int | None)
-    (True, False, True)
-    """
+    """Whether a value may stand where a type is declared, as far as can be told without computing anything."""
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
         return any(fulfils(value, one) for one in get_args(kind))
@@ -252,12 +217,7 @@ P = TypeVar("P", bound=type)
 
 
 def capable(*names: str) -> Callable[[P], P]:
-    """Marks a protocol of models: what stands in a field of that type has these `capabilities`.
-
-    >>> from spolia.models.prompting.likelihood import FirstTokens
-    >>> FirstTokens.needs
-    {'llm': frozenset({'next_tokens'})}
-    """
+    """Marks a protocol of models: what stands in a field of that type has these `capabilities`."""
 
     def mark(protocol: P) -> P:
         _CAPABILITIES[protocol] = frozenset(names)

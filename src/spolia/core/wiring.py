@@ -61,11 +61,7 @@ def lacking(given: object, protocol: type) -> list[str]:
 
 
 def name_of(kind: Any) -> str:
-    """A type as it is written.
-
-    >>> name_of(tuple[int, ...]), name_of(None | int)
-    ('tuple[int, ...]', 'None | int')
-    """
+    """A type as it is written: `tuple[int, ...]`."""
     if get_origin(kind) is Annotated:
         return name_of(get_args(kind)[0])
     if kind is Any:
@@ -87,21 +83,13 @@ def name_of(kind: Any) -> str:
 
 
 def one_of(names: Iterable[str]) -> Any:
-    """The type of a text that is one of some names, each once.
-
-    >>> one_of(["en", "ko", "en"])
-    typing.Literal['en', 'ko']
-    """
+    """The type of a text that is one of some names, each once."""
     literal: Any = Literal
     return literal[tuple(dict.fromkeys(names))]
 
 
 def fits(wanted: Any, given: Any, bound: Bindings) -> bool:
-    """Whether a value of type `given` may be passed where `wanted` is declared; binds the variables of `wanted`.
-
-    >>> fits(Sequence[int], tuple[int, ...], {}), fits(str, int, {}), fits(str, Literal["en", "ko"], {})
-    (True, False, True)
-    """
+    """Whether a value of type `given` may be passed where `wanted` is declared; binds the variables of `wanted`."""
     wanted, given = _plain(wanted), _plain(given, new=True)
     if wanted is Any or given is Any or wanted is object or isinstance(wanted, ForwardRef | str):
         return True

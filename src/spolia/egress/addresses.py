@@ -19,11 +19,7 @@ _AT_ONCE: list[tuple[int, int, int | bytes]] = [(socket.IPPROTO_TCP, socket.TCP_
 
 
 def refused(address: str) -> str:
-    """What kind of address that is not public this is; empty for a public one.
-
-    >>> refused("127.0.0.1"), refused("::ffff:10.0.0.1"), refused("169.254.169.254"), refused("93.184.215.14")
-    ('loopback', 'private', 'link-local', '')
-    """
+    """What kind of address that is not public this is; empty for a public one."""
     found = _within(ip_address(address.partition("%")[0]))
     kinds = {
         "loopback": found.is_loopback,
@@ -52,17 +48,7 @@ def _within(address: IP) -> IP:
 
 
 def connected(host: str, port: int, timeout_s: float | None, *, public: bool) -> socket.socket:
-    """A socket to a host. The name is looked up once, and what was found is checked and connected to: no second look-up
-    can answer otherwise.
-
-    Args:
-        timeout_s: for each address, until it takes the connection.
-        public: whether public addresses only are allowed.
-
-    Raises:
-        EgressRefused: the name has no other addresses than those that are not allowed.
-        OSError: it is not known, or does not take the connection.
-    """
+    """A socket to a host at an address that was found and checked: no second look-up can answer otherwise."""
     found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
     addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
     allowed = [address for address in addresses if not public or not refused(address)]

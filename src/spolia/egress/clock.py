@@ -20,11 +20,7 @@ class Clock:
 
     @contextmanager
     def at(self, when: float, call: Callable[[], None]) -> Iterator[None]:
-        """Call at a time of `time.monotonic`, unless the block ends before.
-
-        >>> with Clock().at(time.monotonic() + 60, print):
-        ...     pass
-        """
+        """Call at a time of `time.monotonic`, unless the block ends before."""
         with self._changed:
             self._number += 1
             number = self._number

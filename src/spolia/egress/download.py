@@ -20,14 +20,7 @@ _REFUSING = frozenset([401, 403, 404])
 
 @dataclass(frozen=True)
 class Fetched(Value):
-    """What a server gave.
-
-    Args:
-        url: where it was in the end, after redirects.
-        status: 200; 304 where nothing has changed since.
-        headers: with names in lower case.
-        data: the content, decompressed.
-    """
+    """What a server gave at an address, after redirects, with names of headers in lower case."""
 
     url: str
     status: int
@@ -50,27 +43,16 @@ def fetch(
     timeout_s: float = 30.0,
     deadline_s: float = 120.0,
 ) -> Fetched:
-    """Get what is at an address.
+    """Get what is at an address; EgressRefused if asking again makes no sense, EgressFailed if it may help.
 
     Args:
-        url: `http://…` or `https://…`.
         allow: hosts whose addresses need not be public, as `wiki.internal` or `localhost:8000`.
         headers: what goes with every request, also to servers that a redirect leads to: nothing secret.
         bound: headers that go only to `origins`, whatever their names: keys, cookies, tokens. They replace those of
             `headers` that have the same name.
         origins: addresses whose servers (scheme, host and port) get `bound`; by default that of `url`.
         largest_bytes: of the content, also after decompression.
-        timeout_s: without a byte from the server.
         deadline_s: for all of it, with redirects.
-
-    Raises:
-        EgressRefused: the address is not allowed, or one that it leads to; the server says no; it is too large. Asking
-            again makes no sense.
-        EgressFailed: the server cannot be reached, is overloaded, fell silent or took too long.
-
-    >>> fetch("http://127.0.0.1/")
-    Traceback (most recent call last):
-    spolia.errors.EgressRefused: http://127.0.0.1/: 127.0.0.1 is at 127.0.0.1 (loopback), which is not a public ...
     """
     limits = RequestLimits(min(timeout_s, 10.0), timeout_s, time.monotonic() + deadline_s)
     trusted = {origin(one) for one in origins or (url,)}
@@ -162,11 +144,7 @@ def _decoded(content: Iterable[bytes], kind: str, largest: int) -> Iterator[byte
 
 
 def origin(url: str) -> str:
-    """Scheme, host and port of an address in one form; of what is no address, the address.
-
-    >>> origin("HTTPS://Example.org:443/a?b"), origin("http://[::1]:8000/")
-    ('https://example.org', 'http://[::1]:8000')
-    """
+    """Scheme, host and port of an address in one form; of what is no address, the address."""
     try:
         parts = urlsplit(url)
         port = parts.port

@@ -28,13 +28,7 @@ _PIECE = 65_536
 
 @dataclass(frozen=True)
 class RequestLimits:
-    """How long one request may take, in seconds.
-
-    Args:
-        connect_s: until the server takes the connection.
-        read_s: without a byte from the server.
-        until: when all must be done, on the clock of `time.monotonic`.
-    """
+    """How long one request may take: to connect, without a byte, and until when on the clock of `time.monotonic`."""
 
     connect_s: float
     read_s: float
@@ -56,17 +50,7 @@ def exchanged(
     kept: int = 4,
     public: bool = False,
 ) -> Iterator[Response]:
-    """Send a request and give the response, whose content is still to be read.
-
-    Args:
-        kept: connections that are kept open to this server.
-        public: connect to public addresses only.
-
-    Raises:
-        EgressFailed: the server cannot be reached, or it fell silent or took too long.
-        EgressRefused: its address is not allowed, or its certificate is not valid.
-        Cancelled: the run was cancelled; the socket is cut.
-    """
+    """Send a request and give the response, whose content is still to be read; a cancelled run cuts the socket."""
     parts, line = urlsplit(url), RequestSocket()
     response: Response | None = None
     with on_cancel(lambda: line.cut("cancel")), clocks.clock.at(limits.until, lambda: line.cut("clock")):

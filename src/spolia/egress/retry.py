@@ -24,11 +24,7 @@ def pause(seconds: float) -> None:
 
 
 def asked_s(headers: Mapping[str, str]) -> float:
-    """Seconds that `Retry-After` asks to wait: a number, or a date; 0 where it says nothing sensible.
-
-    >>> asked_s({"retry-after": "120"}), asked_s({"retry-after": "soon"}), asked_s({})
-    (120.0, 0.0, 0.0)
-    """
+    """Seconds that `Retry-After` asks to wait: a number, or a date; 0 where it says nothing sensible."""
     stated = headers.get("retry-after", "").strip()
     try:
         seconds = float(stated)
@@ -41,13 +37,7 @@ def asked_s(headers: Mapping[str, str]) -> float:
 
 
 def patiently(ask: Callable[[], T], *, retries: int = 3, wait_s: float = 0.5, max_wait_s: float = 60.0) -> T:
-    """Ask a server, and again after a while where that may help; the last EgressFailed is raised.
-
-    Args:
-        ask: raises `EgressFailed` where another attempt may succeed, but for `EgressLate`.
-        wait_s: about how long to wait before the second attempt; twice as long before each further one.
-        max_wait_s: the longest wait; where the server asks for more, it is not asked again.
-    """
+    """Ask a server, and again after longer and longer waits where that may help; the last EgressFailed is raised."""
     for attempt in range(retries):
         try:
             return ask()

@@ -93,11 +93,7 @@ _WORD = re.compile(r"[^\W\d_]+")
 def choose(
     corpus: Corpus | NodeGroup, embedder: Embedder | None = None, top_k: int = 10
 ) -> tuple[Operator[Query, Ranking], str]:
-    """Hybrid search where the embedder suits what is to be searched, else BM25; and why, in one line.
-
-    Args:
-        embedder: the one that the group was built with, if any.
-    """
+    """Hybrid search where the group's own embedder suits what is to be searched, else BM25; and why, in one line."""
     reason = suits(corpus, embedder)
     if reason or embedder is None:
         return bm25(corpus, top_k=top_k), f"bm25: {reason}"
@@ -180,13 +176,7 @@ def naive(
     return found >> Extract(judge, passages=top_k, analyzer=analyzer)
 
 
-BUILT_IN: Mapping[str, Builder] = {
-    "bm25": bm25,
-    "dense": dense,
-    "hybrid": hybrid,
-    "default": default,
-    "naive": naive,
-}
+BUILT_IN: Mapping[str, Builder] = {"bm25": bm25, "dense": dense, "hybrid": hybrid, "default": default, "naive": naive}
 
 
 def named(name: str) -> Builder:

@@ -113,17 +113,7 @@ def load_definition(
     operators: Iterable[Operator[Any, Any] | type] = (),
     env: Collection[str] = (),
 ) -> Definition:
-    """What a file says that a node group is made of; FlowFileError if it describes none. Nothing is imported or run.
-
-    Args:
-        source: a path, or the text itself.
-        given: models and the like by the names that the file uses: `{use: name}`.
-        operators: transforms that are neither built in nor installed: instances or classes.
-        env: environment variables that the file may name; see `load`.
-
-    >>> load_definition("{transform: {SlidingWindow: {size: 64}}, parent: page}").parent
-    'page'
-    """
+    """What a file says that a node group is made of; FlowFileError if it describes none. Arguments as for `load`."""
     expected = "what the group is made of, for example {transform: Sentences}"
     found: Definition = decoded(source, Definition, given, operators, expected, env)
     return found
@@ -135,11 +125,7 @@ def load_definitions(
     operators: Iterable[Operator[Any, Any] | type] = (),
     env: Collection[str] = (),
 ) -> dict[str, Definition]:
-    """What a file says that node groups are made of, by their names; see `load_definition`.
-
-    >>> list(load_definitions("small: {transform: Sentences}"))
-    ['small']
-    """
+    """What a file says that node groups are made of, by their names; see `load_definition`."""
     expected = "groups by name, for example small: {transform: Sentences, parent: chunk}"
     found: dict[str, Definition] = decoded(source, dict[str, Definition], given, operators, expected, env)
     return found
@@ -152,11 +138,7 @@ def load_named(
     operators: Iterable[Operator[Any, Any] | type] = (),
     env: Collection[str] = (),
 ) -> Definition:
-    """What a file says of one group, whether it says nothing else or names several; see `load_definition`.
-
-    >>> load_named("small", "small: {transform: Sentences}") == load_named("small", "transform: Sentences")
-    True
-    """
+    """What a file says of one group, whether it says nothing else or names several; see `load_definition`."""
     try:
         return load_definition(source, given, operators, env)
     except FlowFileError as error:

@@ -32,12 +32,7 @@ ANY_MODEL = ScriptedModel(("",), Capabilities((CHAT, STREAM, LOGPROBS, SCORES, N
 
 @dataclass(frozen=True)
 class Sent(Value):
-    """What one call would send.
-
-    Args:
-        model: its name.
-        sample: number of the draw, where several are drawn.
-    """
+    """What one call would send to a model, with the number of the draw where several are drawn."""
 
     model: str
     messages: tuple[Message, ...]
@@ -65,19 +60,7 @@ class Desk:
 
 
 def sent_for(flow: Operator[Any, Any], value: Any, replies: Sequence[str] = ()) -> list[Sent]:
-    """What a flow would send for a value, as far as that can be told without the replies that are not given.
-
-    Args:
-        replies: what the first call, the second … is taken to have got.
-
-    Raises:
-        SpoliaError: what the flow raises for want of something else than a reply.
-
-    >>> from spolia.indexing.transforms.text_enrichment import Summary
-    >>> part = case_for(Summary(ANY_MODEL), documents={"tides.txt": "The moon pulls."})
-    >>> [message.role for message in sent_for(Summary(ANY_MODEL), part)[0].messages]
-    ['system', 'user']
-    """
+    """What a flow would send for a value, if its first calls got these replies and the next one none."""
     desk = Desk(replies)
     silent = replaced(flow, desk.instead)
     with suppress(Unanswered):

@@ -20,12 +20,7 @@ PACKAGE = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class ShippedPrompt(Value):
-    """A prompt file that comes with Spolia.
-
-    Args:
-        name: its path in the package, without the folder `prompts` and the ending.
-        asked_by: operators and measures that ask with it unless they are told another one.
-    """
+    """A prompt file that comes with Spolia, `name` without its folder `prompts`, and what asks with it by default."""
 
     name: str
     asked_by: tuple[str, ...] = ()
@@ -52,12 +47,7 @@ class ShippedPrompt(Value):
 
 
 def shipped(others: Mapping[str, type | None] | None = None) -> dict[str, ShippedPrompt]:
-    """Every prompt file that comes with Spolia, by name, with what asks by it: operators and `others`, such as
-    measures.
-
-    >>> shipped()["indexing/summary"].asked_by
-    ('Summary',)
-    """
+    """Every prompt file that comes with Spolia, by name, with what asks by it: operators and `others` (measures)."""
     users: dict[str, set[str]] = {name_of(Role.repair) or "": {"Role"}}
     for called, cls in [*((cls.type_id(), cls) for cls in Catalogue().operators()), *(others or {}).items()]:
         for name in _asked_with(cls):
@@ -83,11 +73,7 @@ def prompt_called(name: str, every: Mapping[str, ShippedPrompt]) -> ShippedPromp
 
 
 def name_of(place: str) -> str | None:
-    """The name of a prompt file by its place; None for one that does not come with Spolia.
-
-    >>> name_of("spolia:indexing/prompts/summary.txt"), name_of("mine.txt")
-    ('indexing/summary', None)
-    """
+    """The name of a prompt file by its place; None for one that does not come with Spolia."""
     package, _, inside = place.partition(":")
     path = PurePosixPath(inside)
     return f"{path.parent.parent}/{path.stem}" if package == "spolia" and path.parent.name == "prompts" else None

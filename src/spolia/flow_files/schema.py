@@ -41,12 +41,7 @@ def schema(known: Catalogue | None = None) -> JsonSchema:
     bare = [plan_of(cls).id for cls in operators if not plan_of(cls).required and cls is not Then]
     made.found["operator"] = {
         "description": "An operator: {Name: {field: ...}}, Name alone, or a list of operators, one after the other.",
-        "anyOf": [
-            {"enum": sorted(bare)},
-            {"type": "array", "items": OPERATOR, "minItems": 1},
-            USE,
-            *options,
-        ],
+        "anyOf": [{"enum": sorted(bare)}, {"type": "array", "items": OPERATOR, "minItems": 1}, USE, *options],
     }
     made.found["anything"] = {"description": "A scalar, a list, or {Name: {field: ...}}."}
     return {

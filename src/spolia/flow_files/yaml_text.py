@@ -195,13 +195,6 @@ YamlWriter.add_implicit_resolver("tag:yaml.org,2002:float", FLOAT, list("-+.0123
 
 
 def written(plain: Plain) -> str:
-    """Plain data as YAML.
-
-    >>> print(written([{"BM25": {"group": {"use": "chunks"}, "top_k": 5}}, "Identity"]), end="")
-    - BM25:
-        group: {use: chunks}
-        top_k: 5
-    - Identity
-    """
+    """Plain data as YAML."""
     text = yaml.dump(plain, Dumper=YamlWriter, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)
     return text.removesuffix("...\n")

@@ -21,13 +21,7 @@ _MARKER = re.compile(r"(?<!\s)(\s*+)\[(\d{1,4})\]")
 
 
 def together(answers: Sequence[Answer]) -> tuple[list[str], list[list[Citation]]]:
-    """The texts of the answers with marks in one numbering, and the citations of each number, from 1.
-
-    >>> one = Answer("Nokia [1].", (Citation("1", "a", "d", "", "..."),))
-    >>> two = Answer("Salo [1], Nokia [2].", (Citation("1", "b", "d", "", "..."), Citation("2", "a", "d", "", "...")))
-    >>> together((one, two))[0]
-    ['Nokia [1].', 'Salo [2], Nokia [1].']
-    """
+    """The texts of the answers with marks in one numbering, and the citations of each number, from 1."""
     numbers: dict[tuple[object, ...], int] = {}
     cited: list[list[Citation]] = []
     texts = []

@@ -37,12 +37,7 @@ class Fusion(Operator[Sequence[Ranking], Ranking]):
 
     @abstractmethod
     def scores(self, side_by_side: SideBySide, variants: Sequence[Self], weights: Numbers, /) -> Numbers:
-        """float64[variants, documents]: the scores that each variant of this fusion gives.
-
-        Args:
-            variants: those that are `alike`.
-            weights: float64[variants, rankings], what each says of the rankings by `weights_of`.
-        """
+        """float64[variants, documents] by variants that are `alike`, of float64[variants, rankings] weights."""
 
     def alike(self) -> object:
         """Variants that give the same are computed together."""
@@ -67,13 +62,7 @@ class Fusion(Operator[Sequence[Ranking], Ranking]):
 
 @dataclass(frozen=True, eq=False)
 class SideBySide:
-    """Rankings to be fused, and their documents.
-
-    Args:
-        rankings: at least one.
-        aligned: their lists, each node once.
-        hits: for each document, the hit of the first ranking that holds it.
-    """
+    """Rankings to be fused, at least one, and their documents, each with the first hit of it."""
 
     rankings: Sequence[Ranking]
     aligned: Aligned
@@ -123,16 +112,11 @@ class SideBySide:
 
 @dataclass(frozen=True, eq=False)
 class Fused:
-    """What one variant gives for one question.
-
-    Args:
-        order: int64[hits], which documents, best first.
-        scores: float64[hits].
-    """
+    """What one variant gives for one question: which documents, best first, and their scores."""
 
     side_by_side: SideBySide
-    order: Places
-    scores: Numbers
+    order: Places  # int64[hits]
+    scores: Numbers  # float64[hits]
 
     @property
     def ids(self) -> list[str]:
@@ -182,9 +166,7 @@ class _Alike:
 
 
 def _with_two_meanings(rankings: Sequence[Ranking], held: Sequence[dict[str, Hit]]) -> set[str]:
-    """Ids that two stores have given to different texts, of different uris: these are two documents. `held` has the
-    first hit of each id, by ranking.
-    """
+    """Ids that two stores have given to different texts, of different uris, by the first hit of each id."""
     found: set[str] = set()
     before: dict[str, Hit] = {}
     for ranking, own in zip(rankings, held, strict=True):
@@ -205,11 +187,7 @@ def _differ(one: Node, other: Node) -> bool:
 
 
 def asked(query: Query) -> Query:
-    """The query as it was before it was rewritten: fusing several rewritings answers the question, not one of them.
-
-    >>> asked(Query("Who wrote Emma?").rewritten("author of Emma")).text
-    'Who wrote Emma?'
-    """
+    """The query as it was before it was rewritten: fusing several rewritings answers the question, not one of them."""
     if query.text == query.question:
         return query
     while query.origin is not None and query.text != query.question:

@@ -97,12 +97,7 @@ class KnowledgeGuided(Operator[Query, Plan]):
 
 
 def named_in(graph: PropertyGraph, asked: list[str]) -> list[Entity]:
-    """The nodes whose names stand in a question, in its order; of names within others the longer one.
-
-    >>> nokia, maps = Entity("n", (), (("name", "Nokia"),)), Entity("m", (), (("name", "Nokia Maps"),))
-    >>> [entity.id for entity in named_in(PropertyGraph((nokia, maps)), ["who", "made", "nokia", "maps"])]
-    ['m']
-    """
+    """The nodes whose names stand in a question, in its order; of names within others the longer one."""
     text = f" {' '.join(asked)} "
     by_name: dict[str, list[Entity]] = {}
     for entity in graph.entities:

@@ -67,11 +67,7 @@ def scores_of(arms: Iterable[str]) -> Any:
 
 
 def arms_of(kind: Any) -> tuple[str, ...] | None:
-    """The arms that scores of a type are of; None where nothing is known.
-
-    >>> arms_of(scores_of(["law", "medicine"])), arms_of(ArmScores)
-    (('law', 'medicine'), None)
-    """
+    """The arms that scores of a type are of; None where nothing is known."""
     return kind.__metadata__[0] if get_origin(kind) is Annotated else None
 
 

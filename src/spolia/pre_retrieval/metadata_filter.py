@@ -26,18 +26,7 @@ _BOUNDS = {">=": "at_least", "gte": "at_least", "<=": "at_most", "lte": "at_most
 
 
 def condition_of(written: Any, schema: Schema, depth: int = 0) -> Condition:
-    """The condition that is written; FilterError if it is none, saying what to write.
-
-    Args:
-        written: a field, what it is compared by and a value or a list of values; `{"any": [...]}`, `{"all": [...]}`
-            and `{"not": {...}}` combine others.
-        schema: the fields that there are; a text that stands for a number or a truth is taken as such.
-
-    >>> schema = Schema((Field("year", "int"), Field("lang")))
-    >>> old, other = {"field": "year", "is": "<", "value": "2020"}, {"field": "lang", "value": ["de", "en"]}
-    >>> condition_of({"any": [old, other]}, schema).accepts({"year": (2021,), "lang": ("en",)})
-    True
-    """
+    """The condition that is written: field, is and value, or any, all or not of others; FilterError if none is."""
     if not isinstance(written, Mapping) or depth > _DEPTH:
         raise FilterError(f"{written!r:.80} is no condition. Write field, is and value.")
     for name, kind in (("any", Or), ("all", And)):

@@ -16,22 +16,11 @@ Places: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Aligned:
-    """Ranked lists over all documents that one of them holds.
-
-    Args:
-        names: of the documents, each once.
-        places: for each list, int64[length] which document stands where; of one that stands there twice, the first
-            counts.
-        scores: for each list, float64[length], best first.
-
-    >>> both = Aligned.of([[("a", 9.0), ("b", 7.0)], [("b", 0.5), ("c", 0.5)]])
-    >>> both.names, both.ranks.tolist()
-    (['a', 'b', 'c'], [[1.0, 2.0, inf], [inf, 1.0, 1.0]])
-    """
+    """Ranked lists over all documents that one of them holds."""
 
     names: Sequence[str]
-    places: tuple[Places, ...]
-    scores: tuple[Numbers, ...]
+    places: tuple[Places, ...]  # for each list int64[length]; of a document that stands there twice, the first counts
+    scores: tuple[Numbers, ...]  # for each list float64[length], best first
 
     @classmethod
     def of(cls, lists: Sequence[Scored]) -> Self:
@@ -55,13 +44,7 @@ class Aligned:
         return self.spread([competition_ranks(scores) for scores in self.scores], [np.inf] * len(self.scores))
 
     def best(self, scores: Numbers, weights: Sequence[float], top_k: int | None = None) -> Places:
-        """int64[variants, top_k] of the best documents of each variant, best first.
-
-        Equal scores: the better rank in any list whose weight is above 0 first, then the name.
-
-        Args:
-            scores: float64[variants, documents].
-        """
+        """int64[variants, top_k] by scores float64[variants, documents]; ties by rank in lists of weight, then name."""
         counted = self.ranks[[at for at, weight in enumerate(weights) if weight > 0]]
         first = counted.min(axis=0, initial=np.inf)
         some = _contenders(scores, top_k)
@@ -92,11 +75,7 @@ def summed(rows: Sequence[Numbers]) -> Numbers:
 
 
 def competition_ranks(scores: Numbers) -> Numbers:
-    """float64[n] ranks from 1 of scores in the order of their list; neighbours with equal scores share the better rank.
-
-    >>> competition_ranks(np.array([9.0, 7.0, 7.0, 1.0])).tolist()
-    [1.0, 2.0, 2.0, 4.0]
-    """
+    """float64[n] ranks from 1 of scores in their order; neighbours with equal scores share the better rank."""
     numbers = np.arange(1, len(scores) + 1, dtype=np.float64)
     numbers[1:][scores[1:] == scores[:-1]] = 0
     return np.maximum.accumulate(numbers) if len(numbers) else numbers

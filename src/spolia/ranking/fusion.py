@@ -13,11 +13,7 @@ if TYPE_CHECKING:
 
 
 def falling(score: float) -> float:
-    """A key that sorts scores from the best to the worst; NaN, which no comparison holds for, is of the worst.
-
-    >>> sorted([1.0, math.nan, 3.0, 2.0], key=falling)
-    [3.0, 2.0, 1.0, nan]
-    """
+    """A key that sorts scores from the best to the worst; NaN, which no comparison holds for, is of the worst."""
     return math.inf if math.isnan(score) else -score
 
 
@@ -112,12 +108,7 @@ def scaled(aligned: Aligned, scalings: Sequence[Scaling]) -> Numbers:
 
 
 def by_score(values: Numbers, weights: Numbers) -> Numbers:
-    """float64[variants, documents]: Σ_r w_r · v_r(d) / Σ_r w_r for each row of weights.
-
-    Args:
-        values: float64[lists, documents], v.
-        weights: float64[variants, lists], w; a row of zeros gives zeros.
-    """
+    """float64[variants, documents]: Σ_r w_r · v_r(d) / Σ_r w_r for each row w of weights; 0 for a row of zeros."""
     import numpy as np
 
     from spolia.ranking.alignment import summed

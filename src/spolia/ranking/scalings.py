@@ -15,13 +15,7 @@ Scaling: TypeAlias = Callable[[Sequence[float]], tuple[list[float], float]]
 
 
 def finite(scores: Sequence[float] | Numbers) -> Numbers:
-    """float64[n]: the scores as numbers that can be reckoned with.
-
-    NaN says nothing, and counts as the least of the others; what is infinite counts as the largest number of its sign.
-
-    >>> finite([math.nan, 2.0, 1.0]).tolist(), finite([math.inf]).tolist()
-    ([1.0, 2.0, 1.0], [1.7976931348623157e+308])
-    """
+    """float64[n] without NaN, which counts as the least of the others; infinity is the largest number of its sign."""
     import numpy as np
 
     found = np.nan_to_num(np.asarray(scores, dtype=np.float64), nan=np.nan)

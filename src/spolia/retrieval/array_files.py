@@ -16,13 +16,7 @@ from spolia.stores.files import fsync_file
 SUFFIX = ".npz"
 DAMAGED = (
     *(OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile, zlib.error),
-    *(
-        MemoryError,
-        RecursionError,
-        SyntaxError,
-        TokenError,
-        NotImplementedError,
-    ),  # of headers that say too much
+    *(MemoryError, RecursionError, SyntaxError, TokenError, NotImplementedError),  # of headers that say too much
 )
 """What numpy raises for a file that is not as it was written."""
 

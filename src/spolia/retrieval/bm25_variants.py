@@ -33,26 +33,15 @@ IDF: Mapping[str, Idf] = {
 
 @dataclass(frozen=True)
 class Saturation:
-    """How much a term's count adds, the more often the less.
-
-    Args:
-        k1: how soon more adds nothing.
-        b: how much longer nodes count less, from 0 (not at all).
-        delta: δ of BM25L and BM25+.
-    """
+    """How much a term's count adds, the more often the less; `b` is how much longer nodes count less."""
 
     variant: Variant
     k1: float
     b: float
-    delta: float
+    delta: float  # δ of BM25L and BM25+
 
     def of(self, often: Numbers, lengths: Numbers) -> Numbers:
-        """float64[m]: the factor beside the idf.
-
-        Args:
-            often: float64[m] counts of the term.
-            lengths: float64[m] lengths of the nodes, in parts of the mean.
-        """
+        """float64[m]: the factor beside the idf, for counts of the term and lengths in parts of the mean."""
         short = 1 - self.b + self.b * lengths
         if self.variant == "bm25l":
             even = often / short + self.delta

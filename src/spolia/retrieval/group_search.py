@@ -26,12 +26,7 @@ LONGEST_CHARACTERS = 10_000
 
 
 def searched(query: Query, *, row: int | None = None) -> str:
-    """The text to search for: of an endless one the two ends, which is recorded, so that the time is bounded.
-    QueryError if it is empty.
-
-    >>> searched(Query("Who employed Carsten Olsen?"))
-    'Who employed Carsten Olsen?'
-    """
+    """The text to search for, of an endless one the two ends, which is recorded; QueryError if it is empty."""
     text = query.text
     if len(text) > LONGEST_CHARACTERS:
         note(
@@ -72,12 +67,7 @@ class GroupSearch(Operator[Query, Ranking]):
 
     @abstractmethod
     def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
-        """What is found.
-
-        Args:
-            who: principals that may read it.
-            wanted: what may be found.
-        """
+        """What is found among what is wanted and may be read."""
 
     def apply(self, value: Query, /) -> Ranking:
         return Ranking(value, self.hits(value, self.snapshot(), access(), self.wanted(value)), self.source)
@@ -117,13 +107,10 @@ class GroupSearch(Operator[Query, Ranking]):
 
 
 class TermSearch(GroupSearch):
-    """Base of what scores the nodes of a group by the terms that they share with the query.
+    """Base of what scores nodes by the terms that they share with the query, counted over what the asker may read.
 
-    What is counted is counted over all nodes of the group that the asker may read, as for BM25. A filter changes which
-    nodes are found and no score. A node that shares no term with the query is not found. Equal scores go by the id of
-    the node.
-
-    A subclass is a frozen dataclass with the fields of `GroupSearch`, and writes `scores`.
+    A filter changes which nodes are found and no score. Equal scores go by the id of the node. A subclass writes
+    `scores`.
     """
 
     def is_nested(self) -> bool:
@@ -131,12 +118,7 @@ class TermSearch(GroupSearch):
 
     @abstractmethod
     def scores(self, snapshot: Snapshot, terms: Mapping[str, int], who: frozenset[str], /) -> tuple[Numbers, Mask]:
-        """float64[n] scores of all nodes of the group in the order of their keys, and bool[n] which share a term.
-
-        Args:
-            terms: of the query, and how often each stands there; in one order whatever the order of the words.
-            who: principals; of the nodes that they may not read nothing is counted.
-        """
+        """float64[n] scores of all nodes in the order of their keys, and bool[n] which share a term."""
 
     def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
         import numpy as np

@@ -139,12 +139,7 @@ class MultiHead(GroupSearch):
 
 
 def _strength(parts: Numbers) -> float:
-    """Mean length · mean (1 - cosine) of all pairs, in the time of one look at each.
-
-    >>> import numpy as np
-    >>> round(_strength(np.array([[2.0, 0.0], [0.0, 2.0], [2.0, 0.0]])), 6)  # of three pairs, two are 1 apart
-    1.333333
-    """
+    """Mean length · mean (1 - cosine) of all pairs, in the time of one look at each."""
     import numpy as np
 
     count, unit = len(parts), _unit(parts)

@@ -38,17 +38,11 @@ class Compared:
 
 @dataclass(frozen=True, repr=False)
 class Similarity(Function[Compared, Scores]):
-    """A plain function as a measure of likeness; made by the decorator `similarity`.
-
-    Class attributes:
-        mode: whether it compares texts or embeddings.
-        at_once: whether it takes all nodes in one call.
-        descending: whether a higher number of it is better; if not, it is a distance, and its negative is the score.
-    """
+    """A plain function as a measure of likeness; made by the decorator `similarity`."""
 
     mode: ClassVar[Mode] = "text"
-    at_once: ClassVar[bool] = False
-    descending: ClassVar[bool] = True
+    at_once: ClassVar[bool] = False  # it takes all nodes in one call
+    descending: ClassVar[bool] = True  # higher is better; else it is a distance, and its negative is the score
 
     def apply(self, value: Compared, /) -> Scores:
         count = len(value.candidates)

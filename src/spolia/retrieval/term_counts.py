@@ -38,34 +38,19 @@ _counting = threading.Lock()
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """The terms of one field of the nodes of a group.
+    """The terms of one field of the nodes of a group."""
 
-    Args:
-        keys: int64[n] keys of the nodes, ascending.
-        numbers: of the terms, which ascend with them: nothing depends on which node came first.
-        starts: int64[terms + 1], where the entries of each term begin.
-        nodes: int32[entries], positions in `keys` of the nodes that hold the term, ascending.
-        counts: float64[entries], how often each does.
-        lengths: float64[n], terms in each node.
-        readable: bool[n], the nodes that count, for somebody who may not read all of them; None for all.
-    """
-
-    keys: Keys
-    numbers: dict[str, int]
-    starts: Keys
-    nodes: Positions
-    counts: Numbers
-    lengths: Numbers
-    readable: Mask | None = None
+    keys: Keys  # int64[n], ascending
+    numbers: dict[str, int]  # of the terms, which ascend with them: nothing depends on which node came first
+    starts: Keys  # int64[terms + 1], where the entries of each term begin
+    nodes: Positions  # int32[entries], positions in `keys` of the nodes that hold the term, ascending
+    counts: Numbers  # float64[entries], how often each does
+    lengths: Numbers  # float64[n], terms in each node
+    readable: Mask | None = None  # bool[n], the nodes that count, for somebody who may not read all; None for all
 
     @classmethod
     def of(cls, keys: Keys, texts: Iterable[Sequence[str]]) -> Counts:
-        """Counts of lists of terms, one for each key.
-
-        >>> found = Counts.of(np.array([7, 9]), [["old", "stone", "old"], ["stone"]])
-        >>> found.holding("old"), found.holding("stone")[0].tolist(), found.lengths.tolist()
-        ((array([0], dtype=int32), array([2.])), [0, 1], [3.0, 1.0])
-        """
+        """Counts of lists of terms, one for each key."""
         numbers: dict[str, int] = {}
         terms, nodes, counts = list[int](), list[int](), list[int]()
         lengths = np.zeros(len(keys))
@@ -115,8 +100,7 @@ class Counts:
 
 
 def counts_of(snapshot: Snapshot, group: str, who: frozenset[str], field: str = ALL) -> Counts:
-    """The counts at a generation over the nodes of a group that somebody may read, of one of `FIELDS`; the same object
-    as long as the generation is looked at."""
+    """The counts of one of `FIELDS` over the nodes that somebody may read; the same object for a generation."""
     key = ("counts", group, field)
     counts = derived(snapshot.derived, key, lambda: _counted(snapshot, group, field))
     readable, kept = snapshot.allowed(group, who).mask, snapshot.derived_of(who, group)

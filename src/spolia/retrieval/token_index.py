@@ -101,12 +101,7 @@ class TokenIndex:
     kept: TokenVectorFiles
 
     def scores(self, query: Vectors, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """float64[m]: Σ_i max_j q_i · d_j of some nodes.
-
-        Args:
-            query: float32[tokens, d].
-            positions: int64[m] places of the nodes in the order of their keys.
-        """
+        """float64[m]: Σ_i max_j q_i · d_j of the nodes at int64[m], for a query float32[tokens, d]."""
         found = [np.zeros(0)]
         for start in range(0, len(positions), COMPARED_AT_ONCE):
             check_cancelled()
@@ -116,11 +111,7 @@ class TokenIndex:
 
 
 def token_index(snapshot: "Snapshot", group: str, embedder: TokenEmbedder) -> TokenIndex:
-    """The token vectors of a group; what is not kept yet is embedded, and kept in the store's folder.
-
-    Raises:
-        ModelUnavailable: the same call may succeed later; what was embedded before stays.
-    """
+    """The token vectors of a group; what is not kept yet is embedded, and kept in the store's folder."""
     return derived(snapshot.derived, ("tokens", group, embedder.name), lambda: _built(snapshot, group, embedder))
 
 

@@ -23,13 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stage(Value):
-    """What was done on one level.
-
-    Args:
-        compared: nodes that the query was compared with.
-        there: nodes that could have been found.
-        found: keys and scores of those that were kept, best first.
-    """
+    """What was done on one level: nodes that were there, nodes that were compared, keys and scores of the best."""
 
     group: str
     compared: int

@@ -31,9 +31,7 @@ class Level:
 
 
 class TreeSteps:
-    """The ways between neighbouring levels, whose `groups` are given from the top: through the nearest group that both
-    were made from.
-    """
+    """The ways between neighbouring levels, from the top, through the nearest group that both were made from."""
 
     def __init__(self, snapshot: Snapshot, groups: Sequence[str]) -> None:
         self._pairs = [_step(snapshot, upper, lower) for upper, lower in pairwise(groups)]

@@ -32,11 +32,7 @@ SPECIALS = 8
 
 
 def read(query: Query, embedder: Embedder, row: int | None = None) -> str | None:
-    """The text to embed, None where the query brings its vector; that not all of it is read is recorded.
-
-    Raises:
-        QueryError: for an empty query, or a vector of another length, with NaN, infinity or what is no number.
-    """
+    """The text to embed, None where the query brings its vector; QueryError where one is of no use."""
     if query.vector is not None:
         _refuse_odd(query.vector, embedder)
         return None
@@ -111,12 +107,7 @@ def refuse_other(group: NodeGroup, snapshot: Snapshot, embedder: Embedder | Spar
 def best(
     snapshot: Snapshot, group: NodeGroup, query: Query, embedder: Embedder | None, allowed: Allowed, top_k: int
 ) -> list[tuple[int, float]]:
-    """Keys and scores of the best allowed nodes, best first, ties by node id. QueryError for an empty query.
-
-    Args:
-        embedder: one that the group was embedded with; None for BM25, which finds only what shares a term with the
-            query.
-    """
+    """Keys and scores of the best allowed nodes, ties by node id; by BM25 without an embedder."""
     if embedder is None:
         return snapshot.search(group.name, searched(query), top_k, access(), among=allowed)
     scores = by_meaning(snapshot, group, query, embedder, allowed)
@@ -149,17 +140,10 @@ class VectorSearch(GroupSearch, Generic[V]):
     """Base of what embeds queries and searches a node group by their vectors.
 
     The queries of a batch are embedded together, and those with the same filter are searched together. What is wrong
-    with a query is found before that, so that only its own row fails.
-
-    A subclass is a frozen dataclass with these fields and those of `GroupSearch`, and writes `read`, `vectors` and
-    `nearest`.
+    with a query is found before that, so that only its own row fails. Subclasses write `read`, `vectors`, `nearest`.
 
     Args:
         embedder: one that the group was built with.
-
-    Raises:
-        ManifestMismatch: when the group was built with another embedder, or none.
-        ModelError: when the embedder gives what are no vectors of its kind.
     """
 
     embedder: Any

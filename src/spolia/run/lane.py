@@ -110,8 +110,7 @@ class Lane:
         self.interrupted |= getattr(error, "transient", False)
 
     def step_of(self, frame: "Frame") -> "Frame | None":
-        """The innermost step around a frame that is written in the flow: not one that such a step makes while it
-        runs."""
+        """The innermost step around a frame that is written in the flow, not made by such a step while it runs."""
         around: list[Frame] = []
         above: Frame | None = frame
         while above is not None and above.account is self:
@@ -126,19 +125,7 @@ class Lane:
         return next(one for one in around if id(one.op) in self._named[id(flow)][1])
 
     def steps(self, flow: Operator[Any, Any]) -> tuple[StepCalls, ...]:
-        """How often each step of a flow was called, in the order in which they are written; those that were not are
-        left out.
-
-        >>> from spolia import Guard, Identity, Run, step
-        >>> @step
-        ... def half(n: int) -> int:
-        ...     return n // 0
-        >>> flow = Guard(half, fallback=Identity(), on=("ZeroDivisionError",))
-        >>> with Run().lane() as lane:
-        ...     _ = flow(4)
-        >>> [(one.step, one.calls, one.failed) for one in lane.steps(flow)]
-        [('Guard', 1, 0), ('half', 1, 1), ('Identity', 1, 0)]
-        """
+        """How often each step of a flow that was called was called, in the order in which they are written."""
         names = step_names(flow)
         calls: dict[int, list[tuple[bool, bool]]] = {}
         for op, has_failed, asked in self.calls:
@@ -176,12 +163,7 @@ def counted_reasons(steps: Iterable[StepCalls]) -> dict[str, dict[str, int]]:
 
 
 def summed(questions: Iterable[tuple[Iterable[StepCalls], int]]) -> tuple[StepCalls, ...]:
-    """What is told of a flow's steps by several questions, each counted so many times.
-
-    >>> one = StepCalls("Dense", 1, 1, reasons=(("no server", 1),))
-    >>> summed([([one], 2), ([StepCalls("Dense", 1, 0)], 1)])
-    (StepCalls(step='Dense', calls=3, failed=2, asked=0, idle=0, reasons=(('no server', 2),)),)
-    """
+    """What several questions tell of a flow's steps, each question counted so many times."""
     found: dict[str, StepCalls] = {}
     reasons: dict[str, Counter[str]] = {}
     for steps, times in questions:

@@ -37,10 +37,7 @@ def key_of(
 
 
 def shared(frame: Frame, op: AnyOperator, value: Any) -> Any:
-    """The result of a step: that of an equal step of this run if the run shares, else kept or computed.
-
-    Inside a step that is kept for other runs nothing is shared: what it reaches has to be seen.
-    """
+    """The result of a step: that of an equal one of this run if it shares (but in a kept step), else `kept`."""
     results = frame.run.results
     if results is None or op.composes or frame.keeping:
         return kept(frame, op, value)

@@ -62,12 +62,7 @@ class SharedResults(Cache):
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Whether two values are equal in their provenance too.
-
-    >>> from spolia.types import Query
-    >>> is_same(Query("a"), Query("a")), is_same(Query("a"), Query("a", origin=Query("b")))
-    (True, False)
-    """
+    """Whether two values are equal in their provenance too."""
     if one is other:
         return True
     if type(one) is not type(other):
@@ -85,11 +80,7 @@ def _names(cls: Any) -> tuple[str, ...]:
 
 
 def bytes_of(value: Any) -> int:
-    """What a value takes in memory, about; a text that stands in it twice counts twice.
-
-    >>> bytes_of("a" * 1000) // 1000
-    1
-    """
+    """What a value takes in memory, about; a text that stands in it twice counts twice."""
     if isinstance(value, Value):
         kept: dict[str, Any] = value.__dict__
         if "_bytes" not in kept:

@@ -131,12 +131,7 @@ def started(work: Callable[[], Any], sink: Sink, context: Context) -> threading.
 
 
 def streamed(frame: Frame, work: Callable[[Frame], Any], context: Context) -> Iterator[Event]:
-    """Run `work` in a thread and yield its events, `Done` last; closing the iterator stops the work.
-
-    Any thread may pull the next event, one at a time. Closing waits for the step that is being run, `PATIENCE_S` at
-    most: a step that sleeps cannot be woken, and its thread ends with it. Not for ever also because an iterator that
-    nobody holds is closed by the thread that collects it, which may be one that the step waits for.
-    """
+    """Run `work` in a thread and yield its events, `Done` last, to any thread; closing stops the work."""
     scope, sink = Scope(frame.scope), Sink()
     thread = started(lambda: work(frame.aside(scope, sink)), sink, context)
     try:
@@ -151,4 +146,4 @@ def streamed(frame: Frame, work: Callable[[Frame], Any], context: Context) -> It
         scope.cancel()
         sink.close()
         if thread is not threading.current_thread():
-            thread.join(PATIENCE_S)
+            thread.join(PATIENCE_S)  # not for ever: it may sleep, or wait for this very thread

@@ -46,11 +46,7 @@ sys.stdout.buffer.write(b"found:" + pickle.dumps(found))
 
 
 def clustered(rows: int, seed: int = 0, dimension: int = DIMENSION) -> "Vectors":
-    """float32[rows, dimension] around some centres, of different lengths.
-
-    >>> clustered(3).shape
-    (3, 48)
-    """
+    """float32[rows, dimension] around some centres, of different lengths."""
     import numpy as np
 
     draw = np.random.default_rng(seed)

@@ -14,14 +14,7 @@ Target: TypeAlias = "tuple[str, int] | str"
 
 
 class Wire:
-    """Listens on a free port of this machine, and passes on what comes to a server and back.
-
-    Args:
-        target: where the server is; None for a server that accepts and never answers.
-
-    >>> with Wire(None) as wire, socket.create_connection(("127.0.0.1", wire.port)) as client:
-    ...     client.sendall(b"Is anybody there?")
-    """
+    """Passes on what comes to a server and back, over a free port; with no target it accepts and never answers."""
 
     def __init__(self, target: Target | None) -> None:
         self.target = target

@@ -134,13 +134,7 @@ class ClassPlan:
 
 @dataclass(frozen=True)
 class Thing:
-    """A place where a value or an address belongs. Written by its fields alone where its class is plain to see.
-
-    Args:
-        cls: the declared class or protocol.
-        open: another class than the declared one may stand there without being a subclass (a protocol).
-        tagged: always say the class, because other shapes may stand at this place too.
-    """
+    """A place of a value or address; `open` to classes that fit a protocol, `tagged` if other shapes may be there."""
 
     cls: type
     open: bool = False

@@ -29,11 +29,7 @@ class Shape(Protocol):
 
 
 def seen(plain: object) -> str:
-    """What was there instead, in a few words.
-
-    >>> seen("abc"), seen([1, 2]), seen({"BM25": 1}), seen(None)
-    ("the text 'abc'", 'a list of 2', 'a mapping with BM25', 'nothing')
-    """
+    """What was there instead, in a few words: `the text 'abc'`, `a list of 2`."""
     if plain is None:
         return "nothing"
     if isinstance(plain, bool):
@@ -56,11 +52,7 @@ def wanted(words: str, found: object, hint: str = "") -> CodecError:
 
 
 def type_id(cls: type) -> str:
-    """How plain data call a class: its name, prefixed by its package outside Spolia.
-
-    >>> type_id(types.Query)
-    'Query'
-    """
+    """How plain data call a class: its name, prefixed by its package outside Spolia."""
     if issubclass(cls, Operator):
         return cls.type_id()
     package = cls.__module__.partition(".")[0]
@@ -162,11 +154,7 @@ class DecodeContext:
 
 
 def nearest(name: str, known: Mapping[str, Any] | tuple[str, ...]) -> str | None:
-    """The known name most like this one, if any is.
-
-    >>> nearest("BM52", ("BM25", "Dense")), nearest("xyz", ("BM25", "Dense"))
-    ('BM25', None)
-    """
+    """The known name most like this one, if any is."""
     by_lower = {other.lower(): other for other in known}
     found = get_close_matches(name.lower(), by_lower, 1, 0.55)
     return by_lower[found[0]] if found else None

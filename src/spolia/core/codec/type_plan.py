@@ -44,13 +44,7 @@ def plan_of(cls: type) -> ClassPlan:
 
 @cache
 def shape_of(declared: Any) -> Shape:
-    """The shape of the values of a declared type.
-
-    >>> shape_of(float | None).words
-    'a number or null'
-    >>> shape_of(tuple[tuple[str, float], ...]).words
-    'a mapping from names, each to a number'
-    """
+    """The shape of the values of a declared type."""
     if declared is None or declared in WORDS:
         return Scalars(frozenset({type(None) if declared is None else declared}))
     if declared is bytes:

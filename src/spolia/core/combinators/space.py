@@ -68,24 +68,15 @@ class OpenPlace:
 
 @dataclass(frozen=True)
 class _Use:
-    """An operator that takes part in the decision of a place.
-
-    Args:
-        path: where it stands.
-        op: the `Choice` or `Vary`.
-        base: the name of the place, unless there are several of it.
-        tied: the name was given, so that all uses of it are one place.
-        inside: path and index of the candidate that holds it.
-        default: index of the candidate that the operator has itself.
-    """
+    """A `Choice`, or a range of a `Vary`, that takes part in the decision of a place."""
 
     path: str
     op: Operator[Any, Any]
-    base: str
-    tied: bool
+    base: str  # the name of the place, unless there are several of it
+    tied: bool  # the name was given, so that all uses of it are one place
     values: tuple[Any, ...]
-    inside: tuple[str, int] | None
-    default: int = 0
+    inside: tuple[str, int] | None  # path and index of the candidate that holds it
+    default: int = 0  # index of the candidate that the operator has itself
 
 
 class Space(Generic[In, Out]):

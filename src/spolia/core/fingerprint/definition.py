@@ -46,15 +46,7 @@ class Module:
 
 @cache
 def definition_digest(cls: type) -> bytes:
-    """A hash of what a class of Spolia does: its definition, and what that names where results are made.
-
-    Comments, layout, docstrings, annotations and what errors say make no difference. What it is built on elsewhere
-    (stores, models, the core) is not looked at: an operator's `version` tells of that.
-
-    >>> from spolia.core.combinators.guard import Guard
-    >>> len(definition_digest(Guard))
-    8
-    """
+    """A hash of what a class of Spolia does; `spolia.core.fingerprint` says what is looked at."""
     return hash_of(cls.__module__, cls.__qualname__, module)
 
 

@@ -38,18 +38,7 @@ Told = Any
 
 
 def code_digest(function: Callable[..., Any], source: str = "") -> bytes:
-    """A hash of what a function or class does: the one answer to whether code has changed.
-
-    Args:
-        function: of a user's, with all of the user's code that it refers to; or a class of Spolia, whose versions tell
-            of the code that it is built on.
-        source: of the function, where it was read before; see `source_of`.
-
-    >>> def cut(text):
-    ...     return text[:2]
-    >>> code_digest(cut) == code_digest(cut)
-    True
-    """
+    """A hash of what a function or class does; `source` of the function if it was read before (`source_of`)."""
     if isinstance(function, type) and function.__module__.partition(".")[0] == "spolia":
         return definition_digest(function)
     return _Reading(function, source).digest()

@@ -6,15 +6,7 @@ from abc import ABC
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from enum import Enum
 from functools import partial
-from types import (
-    BuiltinFunctionType,
-    CodeType,
-    FunctionType,
-    MemberDescriptorType,
-    MethodType,
-    ModuleType,
-    UnionType,
-)
+from types import BuiltinFunctionType, CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType, UnionType
 from typing import Any, Generic, Literal, Union, get_args, get_origin, get_type_hints
 
 from spolia.core.fingerprint.packages import is_own
@@ -47,14 +39,7 @@ Reference = tuple[str, Addressed]
 
 
 def references(cls: type) -> list[Reference]:
-    """Stores and models that the functions of a class reach without getting them from a field.
-
-    Functions and classes of the user's own code base are followed, in whatever module; a name that is looked up in a
-    text, or bound later, is not seen.
-
-    >>> references(int)
-    []
-    """
+    """Stores and models that a class's functions reach without getting them from a field."""
     return list(_Search(cls.__module__).of_class(cls, with_defaults=False))
 
 
@@ -142,21 +127,7 @@ def _resolved(name: str, value: Any, attributes: tuple[str, ...]) -> tuple[str, 
 
 
 def asks_no_model(cls: type, taken: Any, above: type) -> bool:
-    """Whether the code of a class, given values of a type, can be proven to call no language model.
-
-    It can where all that it names is known, in turn, to call none: built-in functions, packages that compute, values of
-    Spolia, constants, and functions and classes of the same code base. What is looked up in another way, or comes in
-    with a value of a type that is not known, could be a model.
-
-    Args:
-        above: a class whose attributes are known.
-
-    >>> class Shorter:
-    ...     def apply(self, text: str) -> str:
-    ...         return " ".join(sorted(text.split())[:3])
-    >>> asks_no_model(Shorter, str, object), asks_no_model(Shorter, object, object)
-    (True, False)
-    """
+    """Whether the code of a class, given values of a type, provably calls no model; what `above` has is known."""
     proof = _Proof(cls.__module__)
     bases = [vars(base) for base in cls.__mro__ if is_own(base.__module__, cls.__module__)]
     own = [
@@ -181,7 +152,7 @@ def is_constant(value: Any) -> bool:
 
 
 class _Proof:
-    """That nothing that is named calls a language model; recursion is assumed to hold."""
+    """That nothing that is named calls a language model: what is not known could; recursion is assumed to hold."""
 
     def __init__(self, home: str) -> None:
         self.home = home

@@ -24,14 +24,7 @@ _PARTS = ("keys", "starts", "targets", "weights")
 
 
 def kept(path: Path, build: Callable[[], tuple[Links, Nearest]], edges: Sequence[Edges]) -> Links:
-    """The links in a file; they are built and written where there is none that can be read.
-
-    Where nothing can be written they are only built.
-
-    Args:
-        build: makes the links, and the nearest neighbours that some of them were made of.
-        edges: the kinds of links, by whose places the neighbours are kept.
-    """
+    """The links in a file; they are built, and written if that is possible, where there is none that can be read."""
     try:
         return _read(path)
     except DAMAGED:
@@ -107,29 +100,16 @@ class _ReadableVectors:
 
 @dataclass(frozen=True, eq=False)
 class GraphBuild:
-    """Makes the links between the nodes of a group.
-
-    Args:
-        before: the nearest neighbours at an earlier generation, or of more nodes, by the kind of links that they make.
-        access: only nodes that these principals may read, as if there were no others; None for all.
-
-    Attributes:
-        neighbours: those at this one, of which links were made.
-    """
+    """Makes the links between the nodes of a group."""
 
     snapshot: Snapshot
     group: str
-    before: Mapping[Edges, NearestNeighbours] = field(default_factory=dict)
-    access: frozenset[str] | None = None
-    neighbours: dict[Edges, NearestNeighbours] = field(default_factory=dict, init=False)
+    before: Mapping[Edges, NearestNeighbours] = field(default_factory=dict)  # of an earlier generation, or more nodes
+    access: frozenset[str] | None = None  # only nodes that these may read, as if there were no others; None for all
+    neighbours: dict[Edges, NearestNeighbours] = field(default_factory=dict, init=False)  # that links were made of
 
     def links(self, edges: tuple[Edges, ...]) -> Links:
-        """The links of these kinds.
-
-        Raises:
-            GroupError: entities that are not of the nodes, or a group that they do not belong to.
-            WiringError: similarity in a group without vectors.
-        """
+        """The links of these kinds; GroupError or WiringError where what they need is not there."""
         return Links.of(self.keys, [self._weighed(kind) for kind in edges])
 
     def _weighed(self, kind: Edges) -> Pairs:

@@ -38,19 +38,12 @@ NONE = Pairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float3
 
 @dataclass(frozen=True, eq=False)
 class Links:
-    """A weighted graph without direction: the links of the node at position i stand at `starts[i] : starts[i + 1]`.
+    """A weighted graph without direction: the links of the node at position i stand at `starts[i] : starts[i + 1]`."""
 
-    Args:
-        keys: int64[n], the nodes' keys, ascending.
-        starts: int64[n + 1].
-        targets: int32[m], positions; ascending for each node.
-        weights: float32[m].
-    """
-
-    keys: Positions
-    starts: Positions
-    targets: npt.NDArray[np.int32]
-    weights: LinkWeights
+    keys: Positions  # int64[n], ascending
+    starts: Positions  # int64[n + 1]
+    targets: npt.NDArray[np.int32]  # int32[m], positions; ascending for each node
+    weights: LinkWeights  # float32[m]
 
     @classmethod
     def of(cls, keys: Positions, kinds: Iterable[Pairs]) -> Links:
@@ -122,13 +115,7 @@ class SparseLabelRows(NamedTuple):
 
 
 def sharing(having: Having, count: int, neighbours: int, most: int) -> Pairs:
-    """Each node with those that it has most in common with: the cosine of their sets of labels, weighed by rarity.
-
-    Args:
-        count: of all nodes.
-        neighbours: of a node, at most; between equals those of the lowest position.
-        most: labels that more nodes have count for nothing.
-    """
+    """Each node with those that it has most in common with: the cosine of their sets of labels, weighed by rarity."""
     nodes, labels = _common(having, most)
     spread = np.bincount(labels)
     rarity = np.log1p((count - spread + 0.5) / (spread + 0.5)) ** 2
@@ -181,17 +168,11 @@ Cosines = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class NearestNeighbours:
-    """For each node its nearest ones.
+    """For each node its nearest ones, best first."""
 
-    Args:
-        keys: int64[n], of the nodes, ascending.
-        near: int64[n, k], keys of the nearest, best first; -1 where there are fewer.
-        cosines: float64[n, k], of these; -inf where there are fewer.
-    """
-
-    keys: Positions
-    near: Positions
-    cosines: Cosines
+    keys: Positions  # int64[n], ascending
+    near: Positions  # int64[n, k], keys; -1 where there are fewer
+    cosines: Cosines  # float64[n, k]; -inf where there are fewer
 
     @classmethod
     def none(cls, keys: Positions, neighbours: int) -> NearestNeighbours:
@@ -207,9 +188,7 @@ class NearestNeighbours:
         return Pairs(one, other, self.cosines[one, place].astype(np.float32))
 
     def among(self, nodes: Positions, keys: Positions, neighbours: int) -> tuple[Positions, Cosines, Mask]:
-        """Of some nodes the nearest that are among `keys`, their cosines, and which of the nodes have others that are
-        not known, since too many of their neighbours are gone.
-        """
+        """The nearest of some nodes among `keys`, their cosines, and whose others are not known any more."""
         near, cosines = self.near[nodes], self.cosines[nodes]
         gone = ~np.isin(near, keys)
         order = np.argsort(gone, axis=1, kind="stable")[:, :neighbours]
@@ -222,15 +201,7 @@ class NearestNeighbours:
 def nearest(
     stored: Stored, keys: Positions, neighbours: int, before: NearestNeighbours | None = None
 ) -> NearestNeighbours:
-    """Each node with those of the highest cosine.
-
-    Args:
-        stored: the vectors of the nodes.
-        keys: of the nodes, ascending.
-        before: those of another generation, or of more nodes; more of each node than are wanted make up for some that
-            are gone. Nodes that are in both are compared only with the new ones, unless too few of their neighbours are
-            left; without it all are compared with all.
-    """
+    """Each node with those of the highest cosine; nodes that are in `before` are compared with the new ones only."""
     found, every = NearestNeighbours.none(keys, neighbours), np.arange(len(keys))
     if before is None or before.near.shape[1] < neighbours:
         _compare(stored, found, every, every)

@@ -27,20 +27,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Walk:
-    """A graph as one asker may see it, and the hits at which a search begins.
-
-    Args:
-        links: of the graph of what may be read, between nodes that may be found.
-        allowed: which these are.
-        seeds: hits of the graph's nodes that may be found, as they come.
-        places: int64[seeds], their positions.
-    """
+    """A graph as one asker may see it, and the hits at which a search begins."""
 
     snapshot: Snapshot
-    links: Links
+    links: Links  # between nodes that may be found
     allowed: Allowed
-    seeds: tuple[Hit, ...]
-    places: Positions
+    seeds: tuple[Hit, ...]  # that may be found, as they come
+    places: Positions  # int64[seeds]
 
     def hits(self, positions: Positions, scores: Numbers) -> tuple[Hit, ...]:
         """These nodes as hits; a seed stays the hit that it was, with another score."""

@@ -26,11 +26,7 @@ _UNWRITABLE = re.compile("[\ud800-\udfff\x00-\x08\x0b-\x1f]")
 
 
 def plain(quote: object) -> str:
-    """A quote without tags, with its entities as characters and its white space as blanks.
-
-    >>> plain("The <b>pull</b> of the moon &amp; sun<script>alert(1)</script>"), plain(None)
-    ('The pull of the moon & sun', '')
-    """
+    """A quote without tags, with its entities as characters and its white space as blanks."""
     if not isinstance(quote, str):
         return ""
     shown = _TAG.sub("", _HIDDEN.sub(" ", quote[:LONGEST]))
@@ -89,12 +85,7 @@ class SearchAPI(Value):
         """Address, title and quote of each page in an answer; nothing where it has another form."""
 
     def search(self, query: str, count: int) -> tuple[WebResult, ...]:
-        """At most `count` pages, best first.
-
-        Raises:
-            SourceUnavailable: it cannot be reached, is overloaded, fell silent or took too long.
-            SourceError: it refuses, leads elsewhere, or answers with what is no JSON.
-        """
+        """At most `count` pages, best first; SourceUnavailable if the same call may succeed later, else SourceError."""
         reach(self)
         url, headers = self.request(query, count)
         found: dict[str, WebResult] = {}
@@ -127,11 +118,7 @@ class SearchAPI(Value):
 
 
 def listed(answer: Any, *steps: str) -> Iterator[Mapping[str, Any]]:
-    """The objects of the list that stands at some place of an answer.
-
-    >>> list(listed({"web": {"results": [{"url": "a"}, 7]}}, "web", "results"))
-    [{'url': 'a'}]
-    """
+    """The objects of the list that stands at some place of an answer."""
     for step in steps:
         answer = answer.get(step) if isinstance(answer, dict) else None
     yield from (row for row in answer if isinstance(row, dict)) if isinstance(answer, list) else ()

@@ -219,8 +219,7 @@ def _scored(corpus: "Corpus", text: str) -> list[tuple[str, float]]:
 
 
 def _bm25(snapshot: "Snapshot", text: str, who: frozenset[str]) -> dict[str, float]:
-    """Okapi BM25 of every line that they may read and that shares a term, as if there were no others; written from its
-    formula. Lines are shorter than 40 terms."""
+    """Okapi BM25, by its formula, of every line that they may read and that shares a term, as if no others were."""
     analyzer = snapshot.manifest("line").analyzer
     nodes = {node.id: Counter(analyzer.terms(node.indexed_text)) for node in snapshot.all_nodes("line", who)}
     mean = sum(terms.total() for terms in nodes.values()) / max(1, len(nodes))
