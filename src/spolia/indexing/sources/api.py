@@ -1,4 +1,4 @@
-"""Pages of an HTTP API: how they are asked for, and how one leads to the next."""
+"""Items that an HTTP API gives in pages: how they are asked for, and how one page leads to the next."""
 
 import json
 import re
@@ -13,8 +13,8 @@ from spolia.egress.download import Fetched, fetch, origin
 from spolia.egress.retry import patiently
 from spolia.errors import DocumentError, EgressError, EgressFailed, SourceError, SourceUnavailable
 from spolia.indexing.readers.reader import FileReader
-from spolia.indexing.sources.records import at, filled, record_reader, scalars, seconds_of, uri_of, written
-from spolia.indexing.sources.source import Gathering, Memory, Source, refuse_name, with_secrets, without_secrets
+from spolia.indexing.sources.records import Records, at, seconds_of, uri_of
+from spolia.indexing.sources.source import Memory, Source, refuse_name, with_secrets, without_secrets
 from spolia.indexing.sources.web_pages import normal
 from spolia.indexing.sync.files import SourceChanges
 
@@ -23,101 +23,6 @@ _LEFT_OUT = ("headers", "allow", "most_pages", "largest_bytes", "retries", "time
 """Fields that do not change the documents."""
 _NEXT = re.compile(r"<([^<>]*)>\s*;[^<>]*?\brel\s*=\s*\"?next\b", re.IGNORECASE)
 _STAYS = "What was published stays."
-
-
-class ApiPages:
-    """The lists of items, one after the other.
-
-    Args:
-        before: the cursor that was remembered; empty for none.
-
-    Raises:
-        SourceError: an answer is none, or they lead nowhere or to another host.
-        SourceUnavailable: the server is not there, or overloaded.
-    """
-
-    def __init__(self, source: "APIItems", before: str) -> None:
-        self.source, self.before = source, before
-        self.bound = {name: with_secrets(value) for name, value in source.headers}
-
-    def __iter__(self) -> Iterator[list[Any]]:
-        source, seen = self.source, set[str]()
-        page, url = "" if source.next else "1", self._address("" if source.next else "1")
-        while url:
-            if url in seen:
-                raise SourceError(f"{self._who}: its pages lead in a circle, to {url!r} again. {_STAYS}")
-            if len(seen) >= source.most_pages:
-                raise SourceError(
-                    f"{self._who}: it has more than {source.most_pages} pages. Write a larger most_pages. {_STAYS}"
-                )
-            seen.add(url)
-            check_cancelled()
-            answer, found = self._asked(url)
-            items = at(answer, source.items)
-            if not isinstance(items, list):
-                raise SourceError(
-                    f"{self._who}: at {source.items or 'its top'!r} of page {len(seen)} stands "
-                    f"{type(items).__name__}, no list. Write items: PATH. {_STAYS}"
-                )
-            yield items
-            page, url = self._following(answer, found, items, page)
-
-    def _address(self, page: str) -> str:
-        with_cursor = self.source.url.replace(CURSOR, quote(self.before or self.source.since, safe=""))
-        return with_cursor.replace(PAGE, quote(page, safe=""))
-
-    def _following(self, answer: Any, found: Fetched, items: list[Any], page: str) -> tuple[str, str]:
-        """Token or number of the next page, and its address; empty for none."""
-        source = self.source
-        if source.next:
-            said = at(answer, source.next)
-            if said is None or said is False or said == "":
-                return "", ""
-            if PAGE in source.url:
-                return str(said), self._address(str(said))
-            return "", self._within(str(said), found)
-        if PAGE in source.url:
-            following = str(int(page) + 1)
-            return following, self._address(following) if items else ""
-        link = _NEXT.search(found.header("link"))
-        return "", self._within(link[1], found) if link else ""
-
-    def _within(self, link: str, found: Fetched) -> str:
-        """A link to the next page, on the server that is named or the one that answered; only the first gets keys."""
-        url = urljoin(found.url, link)
-        if not normal(url) or origin(url) not in (origin(self.source.url), origin(found.url)):
-            raise SourceError(f"{self._who}: its next page is on another host, {url!r:.200}. {_STAYS}")
-        return url
-
-    def _asked(self, url: str) -> tuple[Any, Fetched]:
-        source = self.source
-        ask = partial(
-            fetch,
-            url,
-            allow=source.allow,
-            headers={"Accept": "application/json", "User-Agent": "spolia"},
-            bound=self.bound,
-            origins=(source.url,),
-            largest_bytes=source.largest_bytes,
-            timeout_s=source.timeout_s,
-            deadline_s=source.deadline_s,
-        )
-        try:
-            found = patiently(ask, retries=source.retries)
-        except EgressError as error:
-            kind = SourceUnavailable if isinstance(error, EgressFailed) else SourceError
-            said = without_secrets(str(error), *(value for _, value in source.headers))
-            raise kind(f"{self._who}: {said} {_STAYS}") from error
-        try:
-            return json.loads(found.data), found
-        except (ValueError, RecursionError) as error:
-            raise SourceError(
-                f"{self._who}: its answer is no JSON ({error}); it begins with {found.data[:60]!r}. {_STAYS}"
-            ) from error
-
-    @property
-    def _who(self) -> str:
-        return f"The API of {self.source.name!r}"
 
 
 @dataclass(frozen=True)
@@ -199,15 +104,15 @@ class APIItems(Source):
 class _Reading:
     def __init__(self, source: APIItems, memory: Memory, readers: Mapping[str, FileReader]) -> None:
         self.source, self.memory = source, memory
-        self.gathering = Gathering(source.id, readers)
-        self.reader = record_reader(source.format, readers)
+        self.gathering = Records(source.id, source.format, readers)
+        self.bound = {name: with_secrets(value) for name, value in source.headers}
         self.before = "" if memory.afresh or not memory.is_labelled(source.id) else _cursor(memory, source)
         self.latest: Any = None
         self.there: set[str] | None = set() if CURSOR not in source.url else None
         """Uris of all items, where all are read."""
 
     def lots(self) -> Iterator[SourceChanges]:
-        for items in ApiPages(self.source, self.before):
+        for items in self._pages():
             for item in items:
                 self._take(item)
                 if self.gathering.is_full:
@@ -217,7 +122,85 @@ class _Reading:
             yield from self.gathering.losing(unseen, {})
         yield self.gathering.lot(self._cursors())
 
-    # Items.
+    def _pages(self) -> Iterator[list[Any]]:
+        """The lists of items, one after the other."""
+        source, seen = self.source, set[str]()
+        page, url = "" if source.next else "1", self._address("" if source.next else "1")
+        while url:
+            if url in seen:
+                raise SourceError(f"{self._who}: its pages lead in a circle, to {url!r} again. {_STAYS}")
+            if len(seen) >= source.most_pages:
+                raise SourceError(
+                    f"{self._who}: it has more than {source.most_pages} pages. Write a larger most_pages. {_STAYS}"
+                )
+            seen.add(url)
+            check_cancelled()
+            answer, found = self._asked(url)
+            items = at(answer, source.items)
+            if not isinstance(items, list):
+                raise SourceError(
+                    f"{self._who}: at {source.items or 'its top'!r} of page {len(seen)} stands "
+                    f"{type(items).__name__}, no list. Write items: PATH. {_STAYS}"
+                )
+            yield items
+            page, url = self._following(answer, found, items, page)
+
+    def _address(self, page: str) -> str:
+        with_cursor = self.source.url.replace(CURSOR, quote(self.before or self.source.since, safe=""))
+        return with_cursor.replace(PAGE, quote(page, safe=""))
+
+    def _following(self, answer: Any, found: Fetched, items: list[Any], page: str) -> tuple[str, str]:
+        """Token or number of the next page, and its address; empty for none."""
+        source = self.source
+        if source.next:
+            said = at(answer, source.next)
+            if said is None or said is False or said == "":
+                return "", ""
+            if PAGE in source.url:
+                return str(said), self._address(str(said))
+            return "", self._within(str(said), found)
+        if PAGE in source.url:
+            following = str(int(page) + 1)
+            return following, self._address(following) if items else ""
+        link = _NEXT.search(found.header("link"))
+        return "", self._within(link[1], found) if link else ""
+
+    def _within(self, link: str, found: Fetched) -> str:
+        """A link to the next page, on the server that is named or the one that answered; only the first gets keys."""
+        url = urljoin(found.url, link)
+        if not normal(url) or origin(url) not in (origin(self.source.url), origin(found.url)):
+            raise SourceError(f"{self._who}: its next page is on another host, {url!r:.200}. {_STAYS}")
+        return url
+
+    def _asked(self, url: str) -> tuple[Any, Fetched]:
+        source = self.source
+        ask = partial(
+            fetch,
+            url,
+            allow=source.allow,
+            headers={"Accept": "application/json", "User-Agent": "spolia"},
+            bound=self.bound,
+            origins=(source.url,),
+            largest_bytes=source.largest_bytes,
+            timeout_s=source.timeout_s,
+            deadline_s=source.deadline_s,
+        )
+        try:
+            found = patiently(ask, retries=source.retries)
+        except EgressError as error:
+            kind = SourceUnavailable if isinstance(error, EgressFailed) else SourceError
+            said = without_secrets(str(error), *(value for _, value in source.headers))
+            raise kind(f"{self._who}: {said} {_STAYS}") from error
+        try:
+            return json.loads(found.data), found
+        except (ValueError, RecursionError) as error:
+            raise SourceError(
+                f"{self._who}: its answer is no JSON ({error}); it begins with {found.data[:60]!r}. {_STAYS}"
+            ) from error
+
+    @property
+    def _who(self) -> str:
+        return f"The API of {self.source.name!r}"
 
     def _take(self, item: Any) -> None:
         source = self.source
@@ -234,13 +217,7 @@ class _Reading:
             return
         if self.there is not None:
             self.there.add(uri)
-        try:
-            text = filled(source.text, partial(at, item))
-            title = filled(source.title, partial(at, item)) if source.title else ""
-            meta = tuple((name, one) for name, path in source.metadata for one in scalars(at(item, path)))
-            self.gathering.hold(uri, written(text, title, meta), seconds_of(changed), self.reader)
-        except DocumentError as error:
-            self.gathering.items.fail(uri, error)
+        self.gathering.record(uri, partial(at, item), source.text, source.title, source.metadata, changed)
 
     def _cursors(self) -> dict[str, str]:
         if CURSOR not in self.source.url:

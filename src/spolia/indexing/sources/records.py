@@ -1,8 +1,8 @@
-"""A small path into JSON: names and numbers with dots between them."""
+"""Records of a database or an API as documents: paths into JSON, templates, values as texts and metadata."""
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -11,16 +11,12 @@ from urllib.parse import quote
 
 from spolia.errors import DocumentError, SourceError
 from spolia.indexing.readers.reader import Blob, FileReader, Reading, reader_of
+from spolia.indexing.sources.source import Gathering
 from spolia.types import Meta, Scalar, Value
 
 
 def at(value: Any, path: str) -> Any:
-    """What stands at a path; None where nothing does.
-
-    >>> found = {"data": {"items": [{"id": 7}]}}
-    >>> at(found, "data.items.0.id"), at(found, "data.next"), at(found, "")
-    (7, None, {'data': {'items': [{'id': 7}]}})
-    """
+    """What stands at a path, as `data.items.0.id`; None where nothing does."""
     for step in path.split(".") if path else ():
         if isinstance(value, dict):
             value = value.get(step)
@@ -38,14 +34,7 @@ _ODD = re.compile("[%\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class RecordReader(Value):
-    """Reads what `written` has written.
-
-    >>> from spolia.indexing.readers.text import TextReader
-    >>> blob = Blob("sql://notes/1", written("Stones.", "On stones", (("year", 2020),)))
-    >>> document = RecordReader(TextReader()).read(blob).document
-    >>> document.text, document.title, document.meta
-    ('Stones.', 'On stones', (('year', 2020),))
-    """
+    """Reads what `written` has written; `body` reads its text."""
 
     body: FileReader
     version = 1
@@ -82,29 +71,42 @@ def written(text: str, title: str, meta: Meta) -> bytes:
     return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
-def record_reader(format: str, readers: Mapping[str, FileReader]) -> RecordReader:
-    """The reader of records whose texts are of a format. `format`: a suffix: `.txt`, `.md`, `.html`. Raises SourceError
-    where no reader knows it."""
-    if (body := reader_of(f"record{format}", readers)) is None:
-        raise SourceError(f"No reader knows the format {format!r}. Write a suffix with its dot: .txt, .md or .html.")
-    return RecordReader(body)
+class Records(Gathering):
+    """Gathers records whose texts are of a format: `.txt`, `.md`, `.html`."""
+
+    def __init__(self, source: str, format: str, readers: Mapping[str, FileReader]) -> None:
+        super().__init__(source, readers)
+        if (body := reader_of(f"record{format}", readers)) is None:
+            raise SourceError(
+                f"No reader knows the format {format!r}. Write a suffix with its dot: .txt, .md or .html."
+            )
+        self.reader = RecordReader(body)
+
+    def record(
+        self,
+        uri: str,
+        value: Callable[[str], object],
+        text: str,
+        title: str,
+        metadata: Iterable[tuple[str, str]],
+        changed: object,
+    ) -> None:
+        """A record whose `value` gives what a name or path in a template stands for."""
+        try:
+            meta = tuple((name, one) for name, path in metadata for one in scalars(value(path)))
+            data = written(filled(text, value), filled(title, value) if title else "", meta)
+            self.hold(uri, data, seconds_of(changed), self.reader)
+        except DocumentError as error:
+            self.items.fail(uri, error)
 
 
 def names_in(template: str) -> tuple[str, ...]:
-    """The names in a template, or the one name that it is.
-
-    >>> names_in("{title}: {body}"), names_in("body")
-    (('title', 'body'), ('body',))
-    """
+    """The names in a template, or the one name that it is."""
     return tuple(dict.fromkeys(_NAMED.findall(template))) or (template,)
 
 
 def filled(template: str, value: Callable[[str], object]) -> str:
-    """A template with values in the places of its names.
-
-    >>> filled("{title}: {body}", {"title": "One", "body": None}.get)
-    'One: '
-    """
+    """A template with values in the places of its names, or the value of the one name that it is."""
     if not _NAMED.search(template):
         return as_text(value(template))
     return _NAMED.sub(lambda found: as_text(value(found[1])), template)
@@ -120,11 +122,7 @@ def as_text(value: object) -> str:
 
 
 def scalars(value: object) -> tuple[Scalar, ...]:
-    """A value as metadata; a list is several values.
-
-    >>> scalars(["a", 2, None]), scalars(Decimal("1.5")), scalars(date(2020, 1, 2))
-    (('a', 2), (1.5,), ('2020-01-02',))
-    """
+    """A value as metadata; a list is several values."""
     if isinstance(value, (list, tuple)):
         return tuple(one for item in value for one in scalars(item))
     if value is None:
@@ -139,22 +137,14 @@ def scalars(value: object) -> tuple[Scalar, ...]:
 
 
 def uri_of(prefix: str, key: object) -> str:
-    """The uri of a row or an item; DocumentError if its key is too long or not valid.
-
-    >>> uri_of("sql://notes/", "a 1"), uri_of("sql://notes/", "a\\n%")
-    ('sql://notes/a 1', 'sql://notes/a%0A%25')
-    """
+    """The uri of a row or an item; DocumentError if its key is too long or not valid."""
     if isinstance(key, (dict, list)) or len(text := str(key)) > LONGEST_KEY or not text:
         raise DocumentError(f"{key!r:.80} is no key. Name what has a short text or a number for each document.")
     return prefix + _ODD.sub(lambda found: quote(found[0], safe="", errors="surrogatepass"), text)
 
 
 def seconds_of(value: Any) -> float | None:
-    """A time in seconds since 1970, if it is one.
-
-    >>> seconds_of("2001-09-09T01:46:40Z"), seconds_of("last week")
-    (1000000000.0, None)
-    """
+    """A time in seconds since 1970, if it is one."""
     try:
         if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
             return float(value)

@@ -3,7 +3,7 @@
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -15,6 +15,7 @@ from typing import Any
 from spolia.core.run_context import check_cancelled
 from spolia.errors import DocumentError, MissingExtra, SourceError, SourceUnavailable, SpoliaError
 from spolia.indexing.readers.reader import FileReader, reader_of
+from spolia.indexing.sources.records import seconds_of
 from spolia.indexing.sources.source import (
     LONGEST_URI,
     Gathering,
@@ -152,18 +153,11 @@ def _listed(system: Any, root: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
 def _stamp(said: Mapping[str, Any]) -> int:
     """What tells versions of a file apart: its time, and what the file system calls its version."""
     moment = next((said[name] for name in _TIMES if said.get(name)), None)
-    return changed_at(_seconds(moment), repr([moment, *(said.get(name) for name in _VERSIONS)]).encode())
-
-
-def _seconds(moment: Any) -> float | None:
-    try:
-        if isinstance(moment, (tuple, list)):
-            return datetime(*moment[:6]).timestamp()
-        if isinstance(moment, str):
-            moment = datetime.fromisoformat(moment)
-        return moment.timestamp() if isinstance(moment, datetime) else float(moment)
-    except (TypeError, ValueError, OverflowError):
-        return None
+    time = moment
+    if isinstance(moment, (tuple, list)):
+        with suppress(TypeError, ValueError, OverflowError):
+            time = datetime(*moment[:6])
+    return changed_at(seconds_of(time), repr([moment, *(said.get(name) for name in _VERSIONS)]).encode())
 
 
 def _load(system: Any, path: str, size: int, at: int, spool: Path | None) -> Loaded:

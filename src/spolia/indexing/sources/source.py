@@ -1,38 +1,38 @@
 """What a source is: it tells what has changed in it since a store last looked. Secrets are environment variables."""
 
+from __future__ import annotations
+
+import json
 import os
 import re
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from spolia.errors import SourceError, SpoliaError
-from spolia.indexing.readers.reader import FileReader, versioned
+from spolia.errors import DocumentError, SourceError, SpoliaError
+from spolia.indexing.readers.reader import Equipped, FileReader, versioned
 from spolia.indexing.readers.text import TextReader
 from spolia.indexing.sync.files import File, Files, Loaded, Skipped, SourceChanges
-from spolia.stores.backends.rows import EARLIEST_NS, Stamp
+from spolia.indexing.sync.report import DocumentReport
+from spolia.stores.backends import sql
+from spolia.stores.backends.rows import EARLIEST_NS, Stamp, in_batches
 from spolia.types import Value
+
+if TYPE_CHECKING:
+    from spolia.indexing.sync.metadata import DocumentLabels
+    from spolia.stores.corpus import Corpus
+    from spolia.stores.snapshot.snapshot import Snapshot
 
 _NAMED = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def with_secrets(text: str) -> str:
-    """A text with the values of the environment variables that it names.
-
-    Raises:
-        SourceError: one of them is not set, or holds a line break or another character that belongs into no secret.
-
-    >>> os.environ["SPOLIA_DOCTEST"] = "abc"
-    >>> with_secrets("Bearer ${SPOLIA_DOCTEST}")
-    'Bearer abc'
-    >>> with_secrets("${SPOLIA_NOT_SET}")
-    Traceback (most recent call last):
-    spolia.errors.SourceError: The environment variable SPOLIA_NOT_SET is not set. Write: export SPOLIA_NOT_SET=…
-    """
+    """A text with the values of the environment variables that it names as `${NAME}`."""
     return _NAMED.sub(lambda found: _value(found[1]), text)
 
 
@@ -58,22 +58,95 @@ def refuse_name(name: str) -> None:
         raise SourceError(f"{name!r} cannot be the name of a source. Write letters, digits, '.', '-', '_'.")
 
 
-class Memory(Protocol):
-    """What a store has of a source: how far it was read, and whether all of it is to be read again (`afresh`)."""
+_PAGE = 1_000
+_LAST = "\U0010ffff"
 
-    @property
-    def cursors(self) -> Mapping[str, str]: ...
-    @property
-    def afresh(self) -> bool: ...
 
-    def stamps(self, uris: list[str]) -> Mapping[str, Stamp]:
+@dataclass(frozen=True)
+class Memory:
+    """What a store, which need not be there, has of a source.
+
+    Args:
+        labels: what the caller says of documents: one of which something else is said than before is read again.
+        afresh: whether all of it is to be read again.
+        readers: by suffix and pattern: what was read by other versions of them, or lacked a program that one of them
+            has by now, is read again too.
+    """
+
+    corpus: Corpus
+    source: str
+    labels: Callable[[], DocumentLabels]
+    afresh: bool
+    readers: Mapping[str, FileReader]
+
+    @cached_property
+    def cursors(self) -> Mapping[str, str]:
+        """How far the source was read."""
+        snapshot = self._snapshot()
+        return dict(snapshot.opened.rows(sql.CURSORS, (self.source,))) if snapshot else {}
+
+    def stamps(self, uris: Sequence[str]) -> Mapping[str, Stamp]:
         """Of these documents those that are as they should be, unless they have changed at their source."""
+        snapshot = self._snapshot()
+        if snapshot is None or self.afresh:
+            return {}
+        rows = snapshot.opened.rows(sql.LABELLED, {"uris": json.dumps(list(uris)), "at": snapshot.generation})
+        labels, lists = self.labels(), snapshot.readers.lists
+        return {
+            uri: (size, mtime_ns, status, reader)
+            for uri, size, mtime_ns, status, reader, report, audience in rows
+            if status != "indexed"
+            or (
+                (not self.readers or reader in self._versions)
+                and _is_labelled(labels, uri, report, lists[audience])
+                and not self._is_due(report)
+            )
+        }
+
+    @cached_property
+    def _versions(self) -> frozenset[str]:
+        """The readers that are there, in their versions."""
+        return frozenset(map(versioned, (*self.readers.values(), TextReader())))
+
+    def _is_due(self, report: str) -> bool:
+        """Whether a document lacked what its reader has by now."""
+        return '"lacks":' in report and DocumentReport.of(report).reader in self._equipped
+
+    @cached_property
+    def _equipped(self) -> frozenset[str]:
+        """The names of the readers that lack nothing."""
+        readers = [reader for reader in self.readers.values() if isinstance(reader, Equipped)]
+        return frozenset(reader.name for reader in readers) - {reader.name for reader in readers if reader.lacking()}
+
+    def uris(self, prefix: str) -> Iterator[str]:
+        """All documents whose uri begins like this, in order; fetched some at a time, since there may be many."""
+        after, snapshot = prefix, self._snapshot()
+        while snapshot is not None:
+            values = {"after": after, "before": prefix + _LAST, "limit": _PAGE, "at": snapshot.generation}
+            rows = snapshot.opened.rows(sql.URIS_BETWEEN, values)
+            yield from (uri for (uri,) in rows)
+            if len(rows) < _PAGE:
+                return
+            after = rows[-1][0]
 
     def is_labelled(self, prefix: str) -> bool:
         """Whether the caller says the same as before of all documents whose uri begins like this."""
+        labels = self.labels()
+        if labels.access is None and labels.metadata is None:
+            return True
+        return all(len(self.stamps(page)) == len(page) for page in in_batches(self.uris(prefix), _PAGE))
 
-    def uris(self, prefix: str) -> Iterator[str]:
-        """All documents whose uri begins like this, in order."""
+    def _snapshot(self) -> Snapshot | None:
+        return self.corpus.latest() if self.corpus.exists() else None
+
+
+def _is_labelled(labels: DocumentLabels, uri: str, report: str, readers: tuple[str, ...]) -> bool:
+    if labels.access is not None and labels.readers(uri) != readers:
+        return False
+    try:
+        return labels.metadata is None or (DocumentReport.of(report).labels if report else "") == labels.mark(uri)
+    except DocumentError:
+        return False  # it is recorded when its turn comes
 
 
 @dataclass(frozen=True)
@@ -114,25 +187,18 @@ LONGEST_URI = 2_000
 Load: TypeAlias = Callable[[Path | None], Loaded]
 _SECOND = 1_000_000_000
 _NAME = re.compile(r"[\w.-]+")
-_FIRST, _LAST = 10**8, 2**33
+_EARLIEST_S, _LATEST_S = 10**8, 2**33
 """From 1973 to 2242; a number below or above counts something else than seconds."""
 
 
 def changed_at(seconds: float | None, told: bytes) -> int:
-    """The time of the last change, in nanoseconds, as a store compares it.
+    """The time of the last change in nanoseconds, as a store compares it; `told` tells one version from another.
 
     Few sources tell it more exactly than to a second. So the rest tells versions of one second apart; where no time is
     told, it is before `EARLIEST_NS`, which stands for none.
-
-    Args:
-        seconds: since 1970; None where the source does not tell.
-        told: what tells one version from another: its bytes, or what a server calls it.
-
-    >>> changed_at(1e9, b"a") // 10**9, changed_at(1e9, b"a") == changed_at(1e9, b"b"), changed_at(None, b"a") < 0
-    (1000000000, False, True)
     """
     version = int.from_bytes(blake2b(told, digest_size=8).digest())
-    if seconds is None or not _FIRST <= seconds < _LAST:
+    if seconds is None or not _EARLIEST_S <= seconds < _LATEST_S:
         return EARLIEST_NS - (version >> 2) - 1
     return int(seconds) * _SECOND + version % _SECOND
 

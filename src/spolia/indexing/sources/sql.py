@@ -1,4 +1,4 @@
-"""Connections to databases that cannot write, and what databases say in words."""
+"""Rows of databases, over connections that cannot write."""
 
 import json
 import os
@@ -16,10 +16,9 @@ import numpy as np
 from spolia.core.run_context import check_cancelled
 from spolia.errors import DocumentError, MissingExtra, SourceError, SourceUnavailable
 from spolia.indexing.readers.reader import FileReader
-from spolia.indexing.sources.records import filled, names_in, record_reader, scalars, seconds_of, uri_of, written
+from spolia.indexing.sources.records import Records, names_in, uri_of
 from spolia.indexing.sources.source import (
     ITEMS_AT_ONCE,
-    Gathering,
     Memory,
     Source,
     refuse_name,
@@ -181,8 +180,7 @@ class _Reading:
         self, source: SQLRows, connection: "Connection", memory: Memory, readers: Mapping[str, FileReader]
     ) -> None:
         self.source, self.connection, self.memory = source, connection, memory
-        self.gathering = Gathering(source.id, readers)
-        self.reader = record_reader(source.format, readers)
+        self.gathering = Records(source.id, source.format, readers)
         self.cursor = memory.cursors.get("", "")
         self.since = None if memory.afresh else _value(self.cursor, source)
 
@@ -203,8 +201,7 @@ class _Reading:
     # Rows that have changed.
 
     def _changed(self) -> Any:
-        """The rows that were changed since the last time. Those of the last moment may have been followed by others of
-        the same moment, and of those without one nothing is known."""
+        """The rows that were changed since the last time, with those of its last moment, and those without a moment."""
         from sqlalchemy import column, or_
 
         source = self.source
@@ -245,12 +242,8 @@ class _Reading:
             self.gathering.skip(source.id, str(error))
             return
         changed = row[source.updated] if source.updated else None
-        try:
-            text, title = filled(source.text, row.__getitem__), filled(source.title, row.get) if source.title else ""
-            meta = tuple((name, value) for name in source.metadata for value in scalars(row[name]))
-            self.gathering.hold(uri, written(text, title, meta), seconds_of(changed), self.reader)
-        except DocumentError as error:
-            self.gathering.items.fail(uri, error)
+        metadata = zip(source.metadata, source.metadata, strict=True)
+        self.gathering.record(uri, row.__getitem__, source.text, source.title, metadata, changed)
         if changed is not None:
             self.cursor = _written(changed, source)
 
@@ -272,15 +265,19 @@ class _Reading:
                 f"{self.source.key!r} is no key of {self.source.rows:.80}: several rows have the same. Name a column "
                 "that tells them apart."
             )
-        for uri in self.memory.uris(self.source.id):
+
+        def is_there(uri: str) -> bool:
             at = np.searchsorted(hashes, hash(uri))
-            if at == len(hashes) or hashes[at] != hash(uri):
-                self.gathering.lose(uri)
-                if self.gathering.is_full:
-                    yield self.gathering.lot(self._cursors)
+            return bool(at < len(hashes) and hashes[at] == hash(uri))
+
+        gone = (uri for uri in self.memory.uris(self.source.id) if not is_there(uri))
+        yield from self.gathering.losing(gone, self._cursors)
 
 
-# Cursors.
+_CURSORS: Mapping[str, Callable[[str], Any]] = {
+    "datetime": datetime.fromisoformat, "date": date.fromisoformat, "decimal": Decimal, "bytes": bytes.fromhex
+}  # fmt: skip
+"""How a cursor of each kind is read."""
 
 
 def _written(value: Any, source: SQLRows) -> str:
@@ -300,10 +297,4 @@ def _value(cursor: str, source: SQLRows) -> Any:
     definition, kind, value = json.loads(cursor)
     if definition != source.definition(*_LEFT_OUT):
         return None
-    if kind == "datetime":
-        return datetime.fromisoformat(value)
-    if kind == "date":
-        return date.fromisoformat(value)
-    if kind == "decimal":
-        return Decimal(value)
-    return bytes.fromhex(value) if kind == "bytes" else value
+    return _CURSORS[kind](value) if kind in _CURSORS else value

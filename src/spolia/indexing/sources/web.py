@@ -69,8 +69,6 @@ class Crawl:
             self.seen[url] = None
             self.todo.append((url, depth))
 
-    # Asking.
-
     def _read(self, some: Sequence[tuple[str, int]]) -> dict[str, str]:
         """Ask for some pages at the same time, and gather what they hold; what to remember of each.
 
@@ -158,8 +156,6 @@ class Crawl:
             )
 
         return patiently(ask, retries=2)
-
-    # What comes of it.
 
     def _note(self, url: str, page: Fetched | EgressError, *, start: bool, known: bool) -> dict[str, Any] | None:
         """Gather what a page holds; what to remember of it: nothing where it is gone, None where it is as it was."""

@@ -28,19 +28,10 @@ LONGEST_DELAY_S = 30.0
 
 @dataclass(frozen=True)
 class Robots(Value):
-    """The rules of a site for one program.
+    """The rules of a site for one program; `text` is its file, and without one everything is allowed.
 
     The longest rule that fits a path counts, and of two that are equally long the one that allows; `*` stands for
     anything, `$` for the end.
-
-    Args:
-        text: the file; what has no file allows everything.
-
-    >>> robots = Robots("User-agent: *\\nDisallow: /private\\nAllow: /private/open\\nCrawl-delay: 2")
-    >>> robots.allows("https://example.org/private/a"), robots.allows("https://example.org/private/open/a")
-    (False, True)
-    >>> robots.delay_s
-    2.0
     """
 
     text: str = ""
@@ -143,9 +134,6 @@ def normal(url: str, base: str = "") -> str:
     """An address in one form: complete, without a fragment, host in lower case, no port that goes without saying.
 
     Empty for what is no address of the web, or too long.
-
-    >>> normal("HTTPS://Example.org:443?a=1#b"), normal("../c d", "https://example.org/a/b"), normal("mailto:ann@b.org")
-    ('https://example.org/?a=1', 'https://example.org/c%20d', '')
     """
     try:
         parts = urlsplit(urldefrag(urljoin(base, url.strip()))[0])
@@ -171,11 +159,7 @@ def host_of(url: str) -> str:
 
 
 def media_type(found: Fetched) -> tuple[str, str]:
-    """The kind of content and its encoding, as the server states them.
-
-    >>> media_type(Fetched("http://a/", 200, (("content-type", "Text/HTML; Charset=Latin-1"),), b""))
-    ('text/html', 'latin-1')
-    """
+    """The kind of content and its encoding, as the server states them."""
     said = Message()
     said["content-type"] = found.header("content-type") or "application/octet-stream"
     return _ALIASES.get(said.get_content_type(), said.get_content_type()), (said.get_content_charset() or "").lower()
@@ -199,12 +183,7 @@ def page_reader(found: Fetched, readers: Mapping[str, FileReader]) -> FileReader
 
 
 def page_bytes(found: Fetched) -> bytes:
-    """The content; text whose encoding the server states, which the text need not know, is UTF-8 with its mark.
-
-    >>> page = Fetched("http://a/", 200, (("content-type", "text/plain; charset=latin-1"),), b"M\\xfcll")
-    >>> page_bytes(page).decode("utf-8-sig")
-    'Müll'
-    """
+    """The content; text whose encoding the server states, which the text need not know, is UTF-8 with its mark."""
     kind, charset = media_type(found)
     if not charset or not (kind.startswith("text/") or kind.endswith("xml")):
         return found.data
@@ -249,8 +228,7 @@ MOST_SITEMAPS, MOST_LOCATIONS, LARGEST_SITEMAP = 100, 50_000, 60_000_000
 
 
 def listed(url: str, fetched: Callable[[str], Fetched]) -> Iterator[str]:
-    """Addresses of pages that a sitemap lists, and those that it names, on its own host. `fetched`: what is at an
-    address."""
+    """Addresses of pages that a sitemap lists, and those that it names, on its own host; `fetched` asks for them."""
     todo, seen = deque([url]), set[str]()
     while todo:
         if (at := todo.popleft()) in seen:
@@ -266,8 +244,7 @@ def listed(url: str, fetched: Callable[[str], Fetched]) -> Iterator[str]:
 
 
 def locations(data: bytes, url: str) -> Iterator[tuple[bool, str]]:
-    """What a sitemap lists (sitemaps.org): whether it is another sitemap, and its address. Raises SourceError where it
-    is no XML that can be read."""
+    """What a sitemap lists (sitemaps.org): whether it is another sitemap, and its address."""
     found: list[tuple[bool, str]] = []
     text: list[str] | None = None
     within = ""

@@ -9,7 +9,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from spolia.errors import FolderError, SourceError, StoreError
+from spolia.errors import EgressError, FolderError, SourceError, StoreError
 from spolia.filters import notes_on
 from spolia.indexing.readers.registry import READERS, Readers, by_suffix
 from spolia.stores.corpus import Corpus, refuse_no_corpus
@@ -187,7 +187,7 @@ def lots(
         failed: takes the names of sources that could not be read to their end, and why.
         asks: whether sources are asked; else they are left out.
     """
-    from spolia.indexing.sources.source_diff import followed
+    from spolia.indexing.sources.source import Memory
     from spolia.indexing.sync.files import refuse_other, walk
 
     folder, others = told_apart(sources)
@@ -198,8 +198,11 @@ def lots(
         refuse_empty(named, found, by_name)
         yield found, partial(refuse_other, named, found, store=corpus.path)
     for source in others if asks else ():
-        for lot in followed(source, corpus, labels, by_name, failed, afresh=afresh):
-            yield lot, None
+        try:
+            for lot in source.lots(Memory(corpus, source.id, labels, afresh, by_name), by_name):
+                yield lot, None
+        except (SourceError, EgressError) as error:
+            failed.append((source.id, str(error)))
 
 
 SHARE = 500
