@@ -13,7 +13,7 @@ from spolia.egress.download import Fetched, fetch, origin
 from spolia.egress.retry import patiently
 from spolia.errors import DocumentError, EgressError, EgressFailed, SourceError, SourceUnavailable
 from spolia.indexing.readers.reader import FileReader
-from spolia.indexing.sources.records import Records, at, seconds_of, uri_of
+from spolia.indexing.sources.records import RecordGathering, at, seconds_of, uri_of
 from spolia.indexing.sources.source import Memory, Source, refuse_name, with_secrets, without_secrets
 from spolia.indexing.sources.web_pages import normal
 from spolia.indexing.sync.files import SourceChanges
@@ -104,7 +104,7 @@ class APIItems(Source):
 class _Reading:
     def __init__(self, source: APIItems, memory: Memory, readers: Mapping[str, FileReader]) -> None:
         self.source, self.memory = source, memory
-        self.gathering = Records(source.id, source.format, readers)
+        self.gathering = RecordGathering(source.id, source.format, readers)
         self.bound = {name: with_secrets(value) for name, value in source.headers}
         self.before = "" if memory.afresh or not memory.is_labelled(source.id) else _cursor(memory, source)
         self.latest: Any = None

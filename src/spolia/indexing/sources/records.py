@@ -1,4 +1,4 @@
-"""Records of a database or an API as documents: paths into JSON, templates, values as texts and metadata."""
+"""RecordGathering of a database or an API as documents: paths into JSON, templates, values as texts and metadata."""
 
 import json
 import re
@@ -71,7 +71,7 @@ def written(text: str, title: str, meta: Meta) -> bytes:
     return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
-class Records(Gathering):
+class RecordGathering(Gathering):
     """Gathers records whose texts are of a format: `.txt`, `.md`, `.html`."""
 
     def __init__(self, source: str, format: str, readers: Mapping[str, FileReader]) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from spolia.core.run_context import check_cancelled
 from spolia.errors import DocumentError, MissingExtra, SourceError, SourceUnavailable
 from spolia.indexing.readers.reader import FileReader
-from spolia.indexing.sources.records import Records, names_in, uri_of
+from spolia.indexing.sources.records import RecordGathering, names_in, uri_of
 from spolia.indexing.sources.source import (
     ITEMS_AT_ONCE,
     Memory,
@@ -180,7 +180,7 @@ class _Reading:
         self, source: SQLRows, connection: "Connection", memory: Memory, readers: Mapping[str, FileReader]
     ) -> None:
         self.source, self.connection, self.memory = source, connection, memory
-        self.gathering = Records(source.id, source.format, readers)
+        self.gathering = RecordGathering(source.id, source.format, readers)
         self.cursor = memory.cursors.get("", "")
         self.since = None if memory.afresh else _value(self.cursor, source)
 
