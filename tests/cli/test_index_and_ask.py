@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from spolia.cli.run_record import store_for
+from spolia.cli.runs import store_for
 from spolia.testing.server import OpenAIServer, ServedReply
 
 from .conftest import Spolia

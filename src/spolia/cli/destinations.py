@@ -1,25 +1,20 @@
 """Which servers a flow sends to, said before anything is sent."""
 
-from __future__ import annotations
-
 import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from spolia.cli.screen import Screen
+from spolia.core.environment import env_of, not_allowed
+from spolia.core.operator import Operator
 from spolia.errors import StoreError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from spolia.cli.flow_parts import Parts
-    from spolia.cli.screen import Screen
-    from spolia.core.operator import Operator
-    from spolia.evaluation.measures.measure import SetMeasure
-    from spolia.models.http.remote import Remote
-    from spolia.models.protocols import LanguageModel
-    from spolia.stores.corpus import NodeGroup
-    from spolia.stores.definition import Definition
-    from spolia.stores.manifest import Manifest
+from spolia.evaluation.measures.measure import SetMeasure
+from spolia.models.http.remote import Remote
+from spolia.models.protocols import LanguageModel
+from spolia.stores.corpus import NodeGroup
+from spolia.stores.definition import Definition
+from spolia.stores.manifest import Manifest, asked_by
 
 SENT = "Questions and passages"
 JUDGED = "To be judged, questions, answers and passages"
@@ -30,8 +25,6 @@ def tell_of_models(screen: Screen, flow: Operator[Any, Any], given: LanguageMode
 
     A flow file may come from somebody else, and name a server that its reader would not send documents to.
     """
-    from spolia.models.protocols import LanguageModel
-
     for server in dict.fromkeys(_servers(flow)):
         screen.say(destination(server))
     models = [one for one in flow.resources if isinstance(one, LanguageModel)]
@@ -48,8 +41,6 @@ def tell_of_measured(
 ) -> None:
     """Say of each server that flows and measures ask where it is and which key goes there."""
     from spolia.evaluation.experiment.flows import inside
-    from spolia.models.http.remote import Remote
-    from spolia.models.protocols import LanguageModel
 
     flows = tuple(flows)
     judges = dict.fromkeys(one for measure in measures for one in inside(measure) if isinstance(one, LanguageModel))
@@ -66,9 +57,6 @@ def tell_of_measured(
 
 def _servers(flow: Operator[Any, Any]) -> Iterator[Remote]:
     """The servers that a flow asks, with those of the groups that it would build at their first use."""
-    from spolia.models.http.remote import Remote
-    from spolia.stores.corpus import NodeGroup
-
     for one in flow.resources:
         if isinstance(one, Remote):
             yield one
@@ -91,9 +79,6 @@ def tell_of_groups(
     known: Iterable[Operator[Any, Any] | type] = (),
 ) -> None:
     """Name each server that makes or embeds groups, given or stored (perhaps by somebody else), and the key it gets."""
-    from spolia.models.http.remote import Remote
-    from spolia.stores.manifest import asked_by
-
     given = [(*one.transform.resources, *(how.embedder for how in one.embeddings)) for one in definitions]
     asked = chain(*given, *(asked_by(manifest, known) for manifest in manifests))
     for model in dict.fromkeys(model for model in asked if isinstance(model, Remote)):
@@ -117,15 +102,8 @@ def _with_key(variables: Sequence[str]) -> str:
     return f"without a key ({' and '.join(names)} is not set)" if names else "without a key"
 
 
-def sent_by(flow: Operator[Any, Any], parts: Parts) -> Iterator[dict[str, Any]]:
-    """What a flow would send, and where: each server that it names, with the variables of its keys.
-
-    Args:
-        parts: what the caller gives, which is not the flow's to name.
-    """
-    from spolia.core.environment import env_of, not_allowed
-
-    given = [parts.chunks, parts.chunks.corpus, parts.llm]
+def sent_by(flow: Operator[Any, Any], given: Collection[object]) -> Iterator[dict[str, Any]]:
+    """What a flow sends, and where: each server that it names itself and is not given, and what its keys are called."""
     for one in dict.fromkeys((*_servers(flow), *flow.resources)):
         where = next((at for name in ("base_url", "url", "path") if "://" in (at := str(getattr(one, name, "")))), "")
         if where and one not in given:

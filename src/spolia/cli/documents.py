@@ -9,18 +9,15 @@ from difflib import get_close_matches
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from spolia.cli.screen import one_line
+from spolia.cli.screen import one_line, text
 from spolia.errors import QueryError
-from spolia.stores.backends.rows import EARLIEST_NS
+from spolia.indexing.sync.report import DocumentReport
+from spolia.stores.backends.rows import EARLIEST_NS, SourceRow
+from spolia.stores.snapshot.snapshot import Snapshot
+from spolia.types import Document
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-    from spolia.indexing.sync.report import DocumentReport
-    from spolia.stores.backends.rows import SourceRow
-    from spolia.stores.snapshot.snapshot import Snapshot
-    from spolia.types import Document
-
 
 MissingGroups = Mapping[str, Mapping[str, str]]
 """Why groups could not be made, by document and group."""
@@ -92,8 +89,6 @@ def one_held(snapshot: Snapshot, name: str, access: Sequence[str] | None = None)
 
 
 def _held(source: SourceRow, document: Document | None, characters: int, unmade: MissingGroups) -> StoredSource:
-    from spolia.indexing.sync.report import DocumentReport
-
     report = DocumentReport.of(source.report) if source.report else None
     return StoredSource(source, document, characters, report, unmade.get(source.document, {}))
 
@@ -112,8 +107,6 @@ def _near(name: str, there: Sequence[str]) -> str:
 
 def parts_of(uri: str, sources: Mapping[str, SourceRow]) -> list[str]:
     """What was read out of a container, by uri, and out of what was; nothing of what is no container."""
-    from spolia.indexing.sync.report import DocumentReport
-
     within: dict[str, list[str]] = {}
     for row in sources.values():
         if row.report and (container := DocumentReport.of(row.report).within):
@@ -199,7 +192,6 @@ def _filled(names: Sequence[str], rows: Sequence[dict[str, str]]) -> list[str]:
 
 def _table(rows: Sequence[dict[str, str]], shown: Sequence[str], width: int | None) -> Table:
     from rich.table import Table
-    from rich.text import Text
 
     if width is not None:
         others = sum(max(len(name), *(len(row[name]) for row in rows)) + 2 for name in shown if name != "document")
@@ -210,5 +202,5 @@ def _table(rows: Sequence[dict[str, str]], shown: Sequence[str], width: int | No
     for name in shown:
         table.add_column(name, justify="right" if name in _NUMBERS else "left", no_wrap=True)
     for row in rows:
-        table.add_row(*(Text(row[name], _STYLES.get(name, "") or _STYLES.get(row[name], "")) for name in shown))
+        table.add_row(*(text(row[name], _STYLES.get(name, "") or _STYLES.get(row[name], "")) for name in shown))
     return table

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from spolia.cli import budget
+from spolia.cli import runs
 from spolia.cli.destinations import tell_of_measured
-from spolia.cli.flow_parts import CHOOSING, Parts, flow_of, from_file, is_file, judging, model_at, parts_of
+from spolia.cli.flow_parts import (
+    CHOOSING,
+    STAND_IN,
+    Parts,
+    flow_of,
+    from_file,
+    is_file,
+    judging,
+    model_at,
+    parts_of,
+)
 from spolia.cli.options import MeasuringOptions
-from spolia.cli.run_record import recorded
 from spolia.cli.screen import Screen
-from spolia.cli.stand_ins import STAND_IN
 from spolia.cli.user_modules import own
 from spolia.core.operator import Operator
 from spolia.errors import DataError, MissingExtra, WeightsError
@@ -32,7 +41,7 @@ from spolia.evaluation.plurals import several
 from spolia.flow_files.built_in import SAMPLE, bm25, covers, named
 from spolia.models.onnx.minilm import MiniLM
 from spolia.models.protocols import Embedder, LanguageModel
-from spolia.types import Item, Query
+from spolia.types import Item, Query, Value
 
 if TYPE_CHECKING:
     from spolia.evaluation.experiment.results import Report
@@ -118,11 +127,11 @@ class EvaluationRun:
         """Say what flows would cost, without asking a language model."""
         ready = self.ready(names, measures)
         asked = [item for item in ready.items if any(one.applies(item) for one in ready.measures)]
-        sample = [Query(item.question) for item in drawn(asked, budget.SAMPLE)]
-        found = {name: budget.estimate(flow, sample, (), len(asked)) for name, flow in ready.flows.items()}
+        sample = [Query(item.question) for item in drawn(asked, runs.SAMPLE)]
+        found = {name: runs.estimate(flow, sample, (), len(asked)) for name, flow in ready.flows.items()}
         judged = any(isinstance(one, LanguageModel) for measure in ready.measures for one in inside(measure))
         note = ["What judges cost is not in it; --budget-calls limits that too."] if judged else []
-        budget.tell_estimates(self.screen, found, len(asked), note)
+        runs.tell_estimates(self.screen, found, len(asked), note)
 
     def baseline(self, name: str, measures: str, decides: Mapping[str, Any], *, overlap: bool = False) -> Baseline:
         """What a flow makes of the questions now; what will decide is as for `gate`, and looked at first."""
@@ -167,9 +176,9 @@ class EvaluationRun:
         store = ready.parts.chunks.corpus.path
         given, models = self.given, [one for flow in ready.flows.values() for one in flow.resources]
         judges = [one for measure in ready.measures for one in inside(measure)]
-        budget.refuse_unpriced(given.budget_usd, [*models, *judges])
-        limit = budget.budget_of(given.budget_calls, given.budget_tokens, given.budget_usd)
-        with recorded(store, self.screen, anew=anew, budget=limit) as run, self.screen.progress("asking") as told:
+        runs.refuse_unpriced(given.budget_usd, [*models, *judges])
+        limit = runs.budget_of(given.budget_calls, given.budget_tokens, given.budget_usd)
+        with runs.recorded(store, self.screen, anew=anew, budget=limit) as run, self.screen.progress("asking") as told:
             yield run, lambda flow, done, total: told(done, total, f"asking {flow}")
 
     def _flows(
@@ -244,3 +253,68 @@ def unsuited(data: DataSet, embedder: Embedder) -> str:
         return covers(texts[:: max(1, len(texts) // SAMPLE)][:SAMPLE], embedder)
     except (WeightsError, MissingExtra) as error:
         return f"{embedder.name} cannot be used ({error})"
+
+
+@dataclass(frozen=True)
+class GateOptions(Value):
+    """The options of a gate that its baseline keeps; empty ones are not set."""
+
+    flow: str = ""
+    data: str = ""
+    store: str = ""
+    split: str = ""
+    limit: str = ""
+    seed: str = ""
+    tolerance: tuple[str, ...] = ()
+    rule: str = ""
+    known: tuple[str, ...] = ()
+    prompts: str = ""
+
+    @classmethod
+    def read(cls, command: Mapping[str, str | list[str]], baseline: Path) -> Self:
+        """What a baseline says, with paths from here; `DataError` if that is no options."""
+        names = cls.__dataclass_fields__
+        several = {name for name in names if isinstance(getattr(cls, name), tuple)}
+        for name, value in command.items():
+            fits = isinstance(value, list if name in several else str)
+            fits &= name not in ("limit", "seed") or str(value).isdecimal()
+            if name not in names or not fits or not all(isinstance(one, str) for one in value):
+                raise DataError(
+                    f"{baseline}: 'command' has {name!r}: {value!r}. Write a text there, or texts for tolerance and "
+                    f"known, of: {', '.join(names)}."
+                )
+        plain: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in command.items()}
+        return cls(**plain)._moved(Path(os.path.relpath(baseline.resolve().parent)))
+
+    def kept(self, baseline: Path) -> dict[str, str | list[str]]:
+        """What the baseline is to say, with paths from where it is."""
+        moved = self._moved(Path(os.path.relpath(Path.cwd(), baseline.resolve().parent)))
+        said = {name: getattr(moved, name) for name in self.__dataclass_fields__}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in said.items() if value}
+
+    def over(self, other: GateOptions) -> Self:
+        """These, and where nothing is said the others."""
+        return self.but(**{name: getattr(self, name) or getattr(other, name) for name in self.__dataclass_fields__})
+
+    def _moved(self, folder: Path) -> Self:
+        """The paths seen from elsewhere, where this folder is the present one."""
+
+        def moved(path: str) -> str:
+            return Path(os.path.normpath(folder / path)).as_posix()
+
+        def named(module: str) -> str:
+            place, colon, name = module.partition(":")
+            return moved(place) + colon + name if place.endswith(".py") else module
+
+        return self.but(
+            flow=moved(self.flow) if is_path(self.flow) else self.flow,
+            data=moved(self.data) if self.data else "",
+            store=moved(self.store) if self.store and "://" not in self.store else self.store,
+            known=tuple(map(named, self.known)),
+            prompts=moved(self.prompts) if self.prompts else "",
+        )
+
+
+def is_path(flow: str) -> bool:
+    """Whether a flow is named by its file, which need not be seen from here."""
+    return bool(flow) and (is_file(flow) or "/" in flow or os.sep in flow)

@@ -1,4 +1,4 @@
-"""What a command gives to a flow: the node group to search, the embedder, the language model; and flows by name."""
+"""What a command gives to a flow: node group, embedder, language model; flows by name, to run or to look at."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,10 +9,11 @@ from typing import Any
 from spolia.cli.group_names import refuse_unknown
 from spolia.cli.options import MAIN
 from spolia.cli.user_modules import own
+from spolia.core.environment import unused
 from spolia.core.operator import Operator
 from spolia.core.wiring import fits, name_of
 from spolia.errors import FlowFileError, QueryError, WiringError
-from spolia.flow_files.built_in import BUILT_IN, choose, named
+from spolia.flow_files.built_in import BUILT_IN, choose, hybrid, named
 from spolia.generation.extract import Extract
 from spolia.generation.reader import Reader
 from spolia.models.http.chat import ChatModel
@@ -159,3 +160,25 @@ def ranked(result: object) -> Ranking:
     if isinstance(result, Answer) and result.evidence is not None:
         return result.evidence
     raise WiringError(f"The flow gave a {type(result).__name__}; to search, it must give a Ranking or an Answer.")
+
+
+STAND_IN = Parts(Corpus("store.spolia").group(), MiniLM(), ChatModel("model", "http://127.0.0.1:8000/v1"))
+
+
+def looked_at(store: str | None, known: Sequence[str] | None = None, prompts: Path | None = None) -> Parts:
+    """The parts of a store, or what stands in for them; with a model that is never asked."""
+    if store is None:
+        return STAND_IN.but(known=own(known).operators, prompts=prompts)
+    return parts_of(store, known=known, prompts=prompts).but(llm=STAND_IN.llm)
+
+
+def described(name: str, parts: Parts = STAND_IN) -> Operator[Query, Any]:
+    """A flow by its name or file, only to be looked at: it may name any environment variable.
+
+    Without a store, the default as it is where the embedder suits the corpus.
+    """
+    if parts.chunks == STAND_IN.chunks and name in CHOOSING:
+        found = hybrid(parts.chunks, parts.embedder, top_k=10 if name == "default" else 5)
+        return found if name == "default" else found >> Extract(parts.embedder)
+    with unused():
+        return flow_of(name, parts.but(llm=None) if name in CHOOSING else parts)[0]

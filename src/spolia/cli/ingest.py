@@ -1,9 +1,4 @@
-"""Who may read which file of a folder, as `--readers FILE` says it, a line for each pattern of paths.
-
-# the first pattern that fits a path counts
-hr/* = ann, staff
-* = everybody
-"""
+"""Folders and sources as the command line names them, brought into a store."""
 
 import os
 import shlex
@@ -20,10 +15,15 @@ from spolia.cli.options import MAIN, written
 from spolia.cli.screen import Screen
 from spolia.cli.store_options import StoreOptions
 from spolia.cli.user_modules import own
-from spolia.errors import ManifestMismatch, MissingExtra, QueryError, WeightsError
+from spolia.errors import ManifestMismatch, MissingExtra, QueryError, SourceError, WeightsError
 from spolia.flow_files.built_in import covers
+from spolia.flow_files.files import decoded
 from spolia.indexing.readers.registry import READERS, Readers, by_suffix
+from spolia.indexing.sources.api import APIItems
+from spolia.indexing.sources.remote_files import RemoteFiles
 from spolia.indexing.sources.source import Source
+from spolia.indexing.sources.sql import SQLRows
+from spolia.indexing.sources.web import WebPages
 from spolia.indexing.sync.files import walk
 from spolia.indexing.sync.groups import main_definition
 from spolia.indexing.sync.prefetch import Unreadable, open_prefetch
@@ -43,7 +43,10 @@ Rule: TypeAlias = tuple[str, tuple[str, ...]]
 
 
 def access_of(file: Path | None) -> Callable[[str], tuple[str, ...]] | None:
-    """Who may read a file, by its uri, as `sync(access=…)` takes it; it refuses a uri that no pattern fits."""
+    """Who may read a file, by its uri, as `sync(access=…)` takes it; it refuses a uri that no pattern fits.
+
+    The file has a line for each pattern of paths, `hr/* = ann, staff` or `* = everybody`; the first that fits counts.
+    """
     if file is None:
         return None
     rules = list(_rules(file))
@@ -88,6 +91,29 @@ def _rule(line: str, where: str) -> Rule:
     if EVERYBODY in principals and len(principals) > 1:
         raise QueryError(f"{where}: {EVERYBODY!r} stands beside others. Write it alone, or leave it out.")
     return pattern, () if principals == (EVERYBODY,) else principals
+
+
+SOURCES = (WebPages, RemoteFiles, SQLRows, APIItems)
+
+
+def named_sources(given: Sequence[str], file: Path | None) -> list[Path | Source]:
+    """Folders and sources.
+
+    >>> [type(one).__name__ for one in named_sources(["https://example.org/docs/", "s3://archive/docs"], None)]
+    ['WebPages', 'RemoteFiles']
+    """
+    found: list[Path | Source] = [_source(one) for one in given]
+    if file is not None:
+        found += decoded(file, tuple[Source, ...], None, SOURCES, "a list of sources: - WebPages: {start: [URL]}")
+    if not found:
+        raise SourceError("Nothing is named. Write a folder, an address, or --sources FILE.")
+    return found
+
+
+def _source(one: str) -> Path | Source:
+    if "://" not in one:
+        return Path(one)
+    return WebPages((one,)) if one.lower().startswith(("http://", "https://")) else RemoteFiles(one)
 
 
 SAMPLED_FILES, SAMPLED_BYTES, SAMPLED_CHARACTERS = 20, 1_000_000, 5_000

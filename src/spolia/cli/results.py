@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from spolia.cli.commands.index import unmade_data
-from spolia.cli.screen import one_line, visible
+from spolia.cli.screen import Screen, indented, one_line, text, visible
+from spolia.core.operator import Operator
+from spolia.run.lane import Lane, counted_reasons, step_names
+from spolia.stores.backends.rows import Unmade
+from spolia.stores.corpus import Corpus
 from spolia.types import Answer, Box, Citation, Hit, Ranking, Span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from rich.console import RenderableType
-    from rich.padding import Padding
-
-    from spolia.cli.screen import Screen
-    from spolia.core.operator import Operator
-    from spolia.run.lane import Lane
-    from spolia.stores.backends.rows import Unmade
-    from spolia.stores.corpus import Corpus
-
 
 SHOWN_CHARACTERS = 300
 
@@ -33,11 +28,9 @@ def place_of(hit: Hit) -> str:
 
 def ranking_lines(ranking: Ranking) -> Iterator[RenderableType]:
     """The hits, numbered, each with its place, its score and how its text begins."""
-    from rich.text import Text
-
     for number, hit in enumerate(ranking.hits, start=1):
-        place, score = (one_line(place_of(hit)), "bold"), (f"  {hit.score:.3f}", "dim")
-        yield Text.assemble((f"{number:>3}  ", "bold cyan"), place, score)
+        head = text().append(f"{number:>3}  ", "bold cyan").append(one_line(place_of(hit)), "bold")
+        yield head.append(f"  {hit.score:.3f}", "dim")
         if hit.node.context:
             yield indented(one_line(hit.node.context, 150), 5, "dim")
         yield indented(one_line(hit.node.text, SHOWN_CHARACTERS), 5)
@@ -45,19 +38,9 @@ def ranking_lines(ranking: Ranking) -> Iterator[RenderableType]:
 
 def citation_lines(answer: Answer) -> Iterator[RenderableType]:
     """What an answer cites: the place, then the passage as it stands there."""
-    from rich.text import Text
-
     for citation in answer.citations:
-        yield Text.assemble((f"\n[{visible(citation.marker)}] ", "bold cyan"), (one_line(citation.place), "bold"))
+        yield text().append(f"\n[{visible(citation.marker)}] ", "bold cyan").append(one_line(citation.place), "bold")
         yield indented(f"“{one_line(citation.quote)}”", 4, "dim")
-
-
-def indented(text: str, columns: int, style: str = "") -> Padding:
-    """A paragraph that begins, and goes on in every line, some columns from the left."""
-    from rich.padding import Padding
-    from rich.text import Text
-
-    return Padding(Text(text, style), (0, 0, 0, columns), expand=False)
 
 
 def hit_data(hit: Hit) -> dict[str, Any]:
@@ -89,16 +72,12 @@ def span_data(span: Span | None) -> dict[str, Any] | None:
 
 def degraded_data(lane: Lane, flow: Operator[Any, Any]) -> dict[str, Any]:
     """What was out of order, by step and reason; nothing where nothing was."""
-    from spolia.run.lane import counted_reasons
-
     found = counted_reasons(lane.steps(flow))
     return {"degraded": found} if found else {}
 
 
 def tell_of_degraded(screen: Screen, lane: Lane, flow: Operator[Any, Any]) -> None:
     """Say why the result is degraded; what the answer tells of itself is not said twice."""
-    from spolia.run.lane import step_names
-
     names = step_names(flow)
     found = (f"{names[id(op)]}: {one_line(reason, 300)}" for op, reason, degraded in lane.reasons if degraded)
     for line in dict.fromkeys(found):

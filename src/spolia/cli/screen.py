@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.padding import Padding
     from rich.table import Table
+    from rich.text import Text
 
 
 UNSAFE = re.compile(
@@ -53,14 +55,28 @@ def table(rows: Iterable[Sequence[RenderableType]], *head: str) -> Table:
     return found
 
 
+def text(said: str = "", style: str = "") -> Text:
+    """A text to show, which may be continued in other styles; nothing in it is taken for markup."""
+    from rich.text import Text
+
+    return Text(said, style)
+
+
+def indented(said: str, columns: int, style: str = "") -> Padding:
+    """A paragraph that begins, and goes on in every line, some columns from the left."""
+    from rich.padding import Padding
+
+    return Padding(text(said, style), (0, 0, 0, columns), expand=False)
+
+
 def json_text(value: Any, *, ascii_only: bool = False) -> str:
     """JSON in which every unsafe character is escaped; it means the same.
 
     >>> json_text({"quote": "é\\u202e"})
     '{"quote": "é\\\\u202e"}'
     """
-    text = json.dumps(value, ensure_ascii=ascii_only, allow_nan=False)
-    return UNSAFE.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    plain = json.dumps(value, ensure_ascii=ascii_only, allow_nan=False)
+    return UNSAFE.sub(lambda found: json.dumps(found[0])[1:-1], plain)
 
 
 def _written(found: re.Match[str]) -> str:
@@ -119,10 +135,10 @@ class Screen:
             console = self.out()
             with console.capture() as found:
                 console.print(*parts, sep="\n")
-            text = found.get()
+            shown = found.get()
             if not sys.stdout.isatty():  # a table is as wide as its widest row
-                text = "\n".join(line.rstrip(" ") for line in text.split("\n"))
-            sys.stdout.write(text)
+                shown = "\n".join(line.rstrip(" ") for line in shown.split("\n"))
+            sys.stdout.write(shown)
             sys.stdout.flush()
 
     def write(self, text: str) -> None:

@@ -64,9 +64,9 @@ class StoreOptions:
         return WorkerLimits().but(**{name: value for name, value in given.items() if value is not None})
 
     def places(self) -> list[Path | Source]:
-        from spolia.cli.sources import named
+        from spolia.cli.ingest import named_sources
 
-        return named(self.sources or (), self.more)
+        return named_sources(self.sources or (), self.more)
 
     def embedder(self) -> MiniLM:
         """The embedder, should there be one."""

@@ -1,21 +1,17 @@
 """`spolia index --watch`: stays beside folders and sources, and brings the store in step when something changes."""
 
-from __future__ import annotations
-
 import time
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from spolia.cli.exit_codes import Exit
 from spolia.cli.screen import Screen, one_line
 from spolia.errors import SpoliaError, StoreCorrupt
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from spolia.indexing.readers.registry import Readers
-    from spolia.indexing.sources.source import Source
-    from spolia.indexing.sync.report import Progress, SyncReport
+from spolia.indexing.readers.registry import Readers, by_suffix
+from spolia.indexing.sources.source import Source
+from spolia.indexing.sync.files import walk
+from spolia.indexing.sync.report import Progress, SyncReport
 
 LONGEST_S = 3600.0
 POLL_S = 60.0
@@ -110,9 +106,6 @@ class Watch:
         return there
 
     def _sizes(self) -> Sizes:
-        from spolia.indexing.readers.registry import by_suffix
-        from spolia.indexing.sync.files import walk
-
         sizes: Sizes = {}
         if self.folders:
             folders = self.folders[0] if len(self.places) == 1 else self.folders

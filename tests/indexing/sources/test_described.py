@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from spolia.cli.app import app
-from spolia.cli.sources import named
+from spolia.cli.ingest import named_sources
 from spolia.core.environment import allow_env
 from spolia.errors import FlowFileError, SourceError
 from spolia.indexing.sources.remote_files import RemoteFiles
@@ -25,7 +25,7 @@ def test_the_example_of_the_page_is_read(tmp_path: Path) -> None:
     (example,) = re.findall(r"^```text\n(- .*?)^```$", PAGE.read_text(), re.M | re.S)
     (tmp_path / "sources.yaml").write_text(example)
     with allow_env("HANDBOOK_TOKEN", "DB_PASSWORD"):
-        web, files, rows, _ = named([], tmp_path / "sources.yaml")
+        web, files, rows, _ = named_sources([], tmp_path / "sources.yaml")
     assert isinstance(web, WebPages)
     assert web.headers == (("Authorization", "Bearer ${HANDBOOK_TOKEN}"),)
     assert files == RemoteFiles("s3://archive/minutes", (("anon", True),))
@@ -34,10 +34,10 @@ def test_the_example_of_the_page_is_read(tmp_path: Path) -> None:
 
 
 def test_what_is_named_is_told_apart() -> None:
-    found = named(["docs", "https://example.org/a", "s3://bucket/docs"], None)
+    found = named_sources(["docs", "https://example.org/a", "s3://bucket/docs"], None)
     assert found == [Path("docs"), WebPages(("https://example.org/a",)), RemoteFiles("s3://bucket/docs")]
     with pytest.raises(SourceError, match="Nothing is named"):
-        named([], None)
+        named_sources([], None)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_what_is_named_is_told_apart() -> None:
 def test_a_wrong_file_is_refused_with_the_line(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "sources.yaml").write_text(text)
     with pytest.raises(FlowFileError, match=said):
-        named([], tmp_path / "sources.yaml")
+        named_sources([], tmp_path / "sources.yaml")
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from spolia.cli.commands.index import without_name
-from spolia.cli.destinations import tell_of_models
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import (
     BudgetCalls,
@@ -22,7 +21,7 @@ from spolia.cli.options import (
     SearchOptions,
     argument,
 )
-from spolia.cli.screen import Screen, visible
+from spolia.cli.screen import Screen, text, visible
 from spolia.cli.store_options import StoreOptions
 from spolia.errors import QueryError
 
@@ -57,14 +56,14 @@ def ask(
 
     Without a language model the answer is made of sentences as they stand in the documents.
     """
-    from spolia.cli import budget
+    from spolia.cli import runs
+    from spolia.cli.destinations import tell_of_models
     from spolia.cli.flow_parts import answering, flow_of, model_at, parts_of, query_of
     from spolia.cli.results import FirstUses, answer_data, citation_lines, degraded_data, tell_of_degraded
-    from spolia.cli.run_record import recorded, store_for
     from spolia.run.lane import FORCED
 
     screen, reader, partly = Screen(json=given.json), model_at(llm, model), False
-    at = store or (store_for(folder) if folder is not None else None)
+    at = store or (runs.store_for(folder) if folder is not None else None)
     if at is None:
         raise QueryError("Nothing to ask: name a store with --store PATH, or a folder: spolia ask QUESTION DIR.")
     if folder is not None and not folder.exists():
@@ -73,8 +72,8 @@ def ask(
         )
     if folder is not None:
         partly = _indexed(screen, folder, at, given.weights)
-    limit = budget.budget_of(budget_calls, budget_tokens, budget_usd)
-    with recorded(at, screen, given.access, budget=limit) as run:
+    limit = runs.budget_of(budget_calls, budget_tokens, budget_usd)
+    with runs.recorded(at, screen, given.access, budget=limit) as run:
         parts = parts_of(at, given.weights, reader, given.group, given.known, given.prompts)
         first = FirstUses(parts.chunks.corpus)
         query = query_of(given.question, given.where, parts)
@@ -83,9 +82,9 @@ def ask(
             screen.say(chosen)
         whole = answering(running, parts)
         asked = tell_of_models(screen, whole, reader)
-        budget.refuse_unpriced(budget_usd, whole.resources)
+        runs.refuse_unpriced(budget_usd, whole.resources)
         if estimate:
-            budget.tell_estimates(screen, {flow: budget.estimate(whole, [query], given.access or (), 1)}, 1)
+            runs.tell_estimates(screen, {flow: runs.estimate(whole, [query], given.access or (), 1)}, 1)
             return Exit.DONE
         with run.lane() as lane:
             answer = _answered(screen, whole, query, live=asked)
@@ -153,6 +152,4 @@ def _answered(screen: Screen, flow: Operator[Query, Answer], query: Query, *, li
 
 
 def _styled(answer: Answer) -> Text:
-    from rich.text import Text
-
-    return Text(visible(answer.text), "yellow" if answer.abstained else "")
+    return text(visible(answer.text), "yellow" if answer.abstained else "")

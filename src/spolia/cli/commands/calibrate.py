@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spolia.cli.destinations import tell_of_measured
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import AsJson, ModelName, ModelUrl, Weights, argument
 from spolia.cli.screen import Screen, table
@@ -50,6 +49,7 @@ def calibrate(
     Cohen's kappa is 1 where judge and people always say the same, and 0 where they do so as often as by chance. A
     score between labels counts as the nearest one. What the judge said is kept, and not asked again.
     """
+    from spolia.cli.destinations import tell_of_measured
     from spolia.cli.experiments import kept_in
     from spolia.cli.flow_parts import judging, model_at
     from spolia.evaluation.measures.judged.calibration import calibrated, read_labelled_answers

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import AllowEnv, AsJson, FlowArgument, Known, MaybeStore, OwnPrompts
-from spolia.cli.screen import Screen, visible
+from spolia.cli.screen import Screen, text, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,13 +24,13 @@ def check(
 ) -> Exit:
     """Look for what would go wrong in a flow: wiring, arms that never run, loops without end, missing capabilities."""
     from spolia.cli.destinations import sent_by, sent_lines
-    from spolia.cli.stand_ins import described, looked_at
+    from spolia.cli.flow_parts import described, looked_at
     from spolia.core.check import check as look
     from spolia.types import Query
 
     screen, parts = Screen(json=json), looked_at(store, known, prompts)
     looked = described(flow, parts)
-    found, sends = look(looked, takes=Query), list(sent_by(looked, parts))
+    found, sends = look(looked, takes=Query), list(sent_by(looked, parts.given().values()))
     screen.give(
         flow=flow,
         ok=found.ok,
@@ -46,14 +46,12 @@ def check(
 
 
 def _report(found: "Checked", sends: "Iterable[str]") -> "Text":
-    from rich.text import Text
-
     calls = "without a known bound on calls" if found.calls is None else f"at most {found.calls} calls"
-    text = Text(f"{found.takes} → {found.gives}, {calls} to language models")
+    report = text(f"{found.takes} → {found.gives}, {calls} to language models")
     for place, size in found.open:
-        text.append(f"\nopen     {place}: {size} candidates", "yellow")
+        report.append(f"\nopen     {place}: {size} candidates", "yellow")
     for line in sends:
-        text.append("\nsends    ", "yellow").append(visible(line))
+        report.append("\nsends    ", "yellow").append(visible(line))
     for problem in found.problems:
-        text.append("\nproblem  ", "bold red").append(str(problem))
-    return text if found.problems else text.append("\nno problem found", "green")
+        report.append("\nproblem  ", "bold red").append(str(problem))
+    return report if found.problems else report.append("\nno problem found", "green")

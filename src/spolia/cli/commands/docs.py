@@ -12,7 +12,7 @@ import typer
 from spolia.cli.commands.index import without_name
 from spolia.cli.exit_codes import Exit, subcommands
 from spolia.cli.options import WAIT_S, AsJson, SeenBy, StorePath, Wait, Where, argument
-from spolia.cli.screen import Screen, one_line, table
+from spolia.cli.screen import Screen, indented, one_line, table, text
 from spolia.errors import QueryError
 
 if TYPE_CHECKING:
@@ -208,8 +208,6 @@ def _nodes(snapshot: Snapshot, one: StoredSource, group: str, access: Sequence[s
 
 
 def _description(one: StoredSource, counts: dict[str, int]) -> RenderableType:
-    from rich.text import Text
-
     from spolia.cli.documents import readers_told
     from spolia.indexing.quality import facts
 
@@ -219,27 +217,21 @@ def _description(one: StoredSource, counts: dict[str, int]) -> RenderableType:
     rows += [("readers", readers_told(data["readers"]))] + [(f"meta {name}", value) for name, value in data["meta"]]
     rows += [(f"nodes of {group}", count) for group, count in counts.items()]
     rows += [("noticed", said) for said in one.noticed]
-    return table((Text(one_line(name), "bold"), one_line(str(value), 1_000)) for name, value in rows)
+    return table((text(one_line(name), "bold"), one_line(str(value), 1_000)) for name, value in rows)
 
 
 def _node(node: Node) -> list[RenderableType]:
-    from rich.text import Text
-
-    from spolia.cli.results import indented
-
     place = ""
     if node.span:
         kind, at = ("page", node.span.pages) if node.span.pages else ("line", node.span.lines)
         place = "" if at is None else f"{kind} {at[0]}" if at[0] == at[1] else f"{kind}s {at[0]}-{at[1]}"
-    head: list[RenderableType] = [Text.assemble((f"{node.number:>3}  ", "bold cyan"), (place, "bold"))]
+    head: list[RenderableType] = [text().append(f"{node.number:>3}  ", "bold cyan").append(place, "bold")]
     if node.context:
         head.append(indented(one_line(node.context, 150), 5, "dim"))
     return [*head, indented(one_line(node.text, TEXT_SHOWN), 5)]
 
 
 def _quality(found: Quality) -> Table:
-    from rich.text import Text
-
     given_up = f", {found.given_up} of them not tried again until they change" if found.given_up else ""
     rows = {
         "pages": f"{found.pages}, {found.empty_pages} of them empty, {found.ocr_share:.0%} by OCR"
@@ -253,15 +245,13 @@ def _quality(found: Quality) -> Table:
         "same bytes": "; ".join(", ".join(uris) for uris in found.copies[:SAME_SHOWN]),
         "same words": "; ".join(", ".join(uris) for uris in found.same_text[:SAME_SHOWN]),
     }
-    return table((Text(name, "dim"), one_line(said, 300)) for name, said in rows.items() if said)
+    return table((text(name, "dim"), one_line(said, 300)) for name, said in rows.items() if said)
 
 
 def _noticed(one: StoredSource) -> RenderableType:
-    from rich.text import Text
-
     from spolia.indexing.quality import attempts_told
 
     style = "bold red" if one.source.status == "failed" else "yellow"
     tried = (f"({attempts_told(one.report)})",) if one.source.status == "failed" and one.report else ()
     said = [without_name(one.source.uri, said) for said in one.noticed]
-    return Text.assemble((f"{one_line(one.source.uri)}  ", style), one_line(" ".join((*said, *tried)), 400))
+    return text().append(f"{one_line(one.source.uri)}  ", style).append(one_line(" ".join((*said, *tried)), 400))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import AsJson, MaybeStore, Weights, option
-from spolia.cli.screen import Screen, table
+from spolia.cli.screen import Screen, table, text
 from spolia.errors import QueryError, SpoliaError
 
 if TYPE_CHECKING:
@@ -139,10 +139,8 @@ def _version(name: str) -> str:
 
 
 def _table(found: Sequence[Finding]) -> "Table":
-    from rich.text import Text
-
-    marks = {"ok": Text("ok", "green"), "missing": Text("missing", "yellow"), "broken": Text("broken", "bold red")}
-    return table((Text(one.about, "bold"), marks[one.state], Text(one.text)) for one in found)
+    styles = {"ok": "green", "missing": "yellow", "broken": "bold red"}
+    return table((text(one.about, "bold"), text(one.state, styles[one.state]), text(one.text)) for one in found)
 
 
 def fail_points(json: AsJson = False) -> Exit:

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spolia.cli.destinations import destination
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import AsJson, argument
 from spolia.cli.screen import Screen
@@ -60,6 +59,7 @@ def contents_data(found: "Contents") -> dict[str, Any]:
 
 def servers_of(found: "Contents") -> "Iterator[str]":
     """Which servers the groups of a store send texts to when documents are added; who made the file chose them."""
+    from spolia.cli.destinations import destination
     from spolia.models.http.remote import Remote
     from spolia.stores.manifest import asked_by
 

@@ -56,8 +56,7 @@ def gate(
     data, store, part, tolerances, rule, `--known` and `--prompts`, with paths from where it is; what is written here
     goes first.
     """
-    from spolia.cli.experiments import EvaluationRun
-    from spolia.cli.gate_options import GateOptions
+    from spolia.cli.experiments import EvaluationRun, GateOptions
     from spolia.evaluation.report.gate_report import markdown
 
     screen = Screen(json=given.json)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from spolia.cli.commands.index import unmade_data
-from spolia.cli.destinations import tell_of_groups
 from spolia.cli.exit_codes import Exit, subcommands
 from spolia.cli.options import (
     WAIT_S,
@@ -22,12 +21,13 @@ from spolia.cli.options import (
     argument,
     option,
 )
-from spolia.cli.screen import Screen, one_line
+from spolia.cli.screen import Screen, one_line, text
 from spolia.errors import ManifestMismatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from rich.text import Text
     from rich.tree import Tree
 
     from spolia.cli.user_modules import UserModules
@@ -231,6 +231,7 @@ def _tell_where_texts_go(
     screen: Screen, wanted: list[NodeGroup], there: Mapping[str, Manifest], mine: UserModules
 ) -> None:
     """Of what is made: what is wanted, and what the store has below it."""
+    from spolia.cli.destinations import tell_of_groups
     from spolia.stores.groups.group_build import with_those_below
     from spolia.stores.manifest import in_order
 
@@ -240,18 +241,17 @@ def _tell_where_texts_go(
 
 
 def _tree(manifests: Mapping[str, Manifest], counts: Mapping[str, int]) -> Tree:
-    from rich.text import Text
     from rich.tree import Tree
 
     def label(name: str) -> Text:
         if name not in manifests:
-            return Text(f"{name}", "bold").append("  the whole documents", "not bold dim")
+            return text(name, "bold").append("  the whole documents", "not bold dim")
         manifest = manifests[name]
-        text = Text(name, "bold").append(f"  {counts.get(name, 0)} nodes", "not bold cyan")
-        text.append(f"  {manifest.transform}", "not bold")
+        found = text(name, "bold").append(f"  {counts.get(name, 0)} nodes", "not bold cyan")
+        found.append(f"  {manifest.transform}", "not bold")
         for how in manifest.embeddings:
-            text.append(f"  {how.embedder}, {how.metric}", "not bold dim")
-        return text.append(f"  sees {manifest.ref}", "not bold dim") if manifest.ref else text
+            found.append(f"  {how.embedder}, {how.metric}", "not bold dim")
+        return found.append(f"  sees {manifest.ref}", "not bold dim") if manifest.ref else found
 
     def below(tree: Tree, names: Iterable[str]) -> Tree:
         for name in sorted(names):

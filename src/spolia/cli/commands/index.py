@@ -11,9 +11,8 @@ import typer
 
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import WAIT_S, AsJson, Wait, option
-from spolia.cli.screen import Screen, one_line
+from spolia.cli.screen import Screen, one_line, text
 from spolia.cli.store_options import StoreOptions
-from spolia.cli.watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -65,6 +64,7 @@ def index(
         screen.show(reported(_read(store), screen.width))
     if watch:
         from spolia.cli.user_modules import own
+        from spolia.cli.watch import Watch
         from spolia.indexing.readers.registry import READERS
 
         beside = [path for path in (making.readers, making.groups) if path is not None]
@@ -108,29 +108,27 @@ def _read(store: str) -> list[tuple[str, str, DocumentReport]]:
 
 def report_text(report: SyncReport, store: str, warnings: list[tuple[str, str]]) -> Text:
     """A report for people: what changed, what failed, what was read with a warning, what was left out."""
-    from rich.text import Text
-
     names = ("added", "changed", "moved", "removed", "unchanged")
     counts = [f"{getattr(report, name)} {name}" for name in names if getattr(report, name)]
     if report.chunks and counts == [f"{report.unchanged} unchanged"]:
         counts.append("cut again")
-    text = Text(f"{store}", "bold")
-    text.append(f"  {', '.join(counts) or 'nothing to do'}; {report.chunks} passages made", "not bold")
-    text.append(f", {report.embedded} embedded; {report.seconds:.1f} s", "not bold")
+    told = text(store, "bold")
+    told.append(f"  {', '.join(counts) or 'nothing to do'}; {report.chunks} passages made", "not bold")
+    told.append(f", {report.embedded} embedded; {report.seconds:.1f} s", "not bold")
     for label, style, rows in _troubles(report, warnings, store):
-        text.append(f"\n{len(rows)} {label}", style)
+        told.append(f"\n{len(rows)} {label}", style)
         for uri, reason in rows[:SHOWN]:
             said = one_line(without_name(uri, reason), 300)
-            text.append(f"\n  {one_line(uri)}", "bold").append(f"  {said}", "not bold")
+            told.append(f"\n  {one_line(uri)}", "bold").append(f"  {said}", "not bold")
         if len(rows) > SHOWN:
-            text.append(f"\n  … and {len(rows) - SHOWN} more; --json lists all", "not bold dim")
+            told.append(f"\n  … and {len(rows) - SHOWN} more; --json lists all", "not bold dim")
     for said in report.fields:
-        text.append(f"\n{one_line(said, 400)}", "yellow")
+        told.append(f"\n{one_line(said, 400)}", "yellow")
     if report.unread:
         kinds = ", ".join(f"{count} {one_line(suffix) or 'without suffix'}" for suffix, count in report.unread[:KINDS])
         rest = sum(count for _, count in report.unread[KINDS:])
-        text.append(f"\nnot read: {kinds}{f', {rest} others' if rest else ''}", "not bold dim")
-    return text
+        told.append(f"\nnot read: {kinds}{f', {rest} others' if rest else ''}", "not bold dim")
+    return told
 
 
 def without_name(uri: str, reason: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import AsJson, option
-from spolia.cli.screen import Screen, one_line
+from spolia.cli.screen import Screen, one_line, text
 from spolia.cli.store_options import StoreOptions
 
 if TYPE_CHECKING:
@@ -57,25 +57,23 @@ def _needs_rebuild(found: SyncPlan) -> bool:
 
 
 def _report(found: SyncPlan, store: str) -> list[RenderableType]:
-    from rich.text import Text
-
     named = [(name, getattr(found, name)) for name in ("new", "changed", "moved", "gone", "failed")]
     counts = [f"{len(uris)} {name}" for name, uris in named if uris]
     also = (("made again", found.again), ("unchanged", found.unchanged))
     counts += [f"{count} {name}" for name, count in also if count]
-    text = Text(f"{store}", "bold").append(f"  {', '.join(counts) or 'nothing to do'}", "not bold")
+    told = text(store, "bold").append(f"  {', '.join(counts) or 'nothing to do'}", "not bold")
     if found.seconds is not None:
-        text.append(f"; about {found.seconds:.1f} s", "not bold")
+        told.append(f"; about {found.seconds:.1f} s", "not bold")
     for name, uris in named:
         for uri in uris[:SHOWN]:
-            text.append(f"\n  {name:8}", "not bold dim").append(f" {one_line(uri)}", "not bold")
+            told.append(f"\n  {name:8}", "not bold dim").append(f" {one_line(uri)}", "not bold")
         if len(uris) > SHOWN:
-            text.append(f"\n  … and {len(uris) - SHOWN} more {name}; --json lists all", "not bold dim")
+            told.append(f"\n  … and {len(uris) - SHOWN} more {name}; --json lists all", "not bold dim")
     if found.unasked:
-        text.append(f"\n  not asked without reading: {', '.join(map(one_line, found.unasked))}", "not bold dim")
+        told.append(f"\n  not asked without reading: {', '.join(map(one_line, found.unasked))}", "not bold dim")
     for said in found.fields:
-        text.append(f"\n  {one_line(said, 300)}", "not bold yellow")
-    return [text, *map(_group, found.groups)]
+        told.append(f"\n  {one_line(said, 300)}", "not bold yellow")
+    return [told, *map(_group, found.groups)]
 
 
 def _asked(one: GroupPlan) -> str:
@@ -90,17 +88,15 @@ def _asked(one: GroupPlan) -> str:
 
 
 def _group(one: GroupPlan) -> RenderableType:
-    from rich.text import Text
-
     style = {"kept": "", "new": "green", "rebuilt": "bold yellow", "embedded": "yellow"}[one.change]
-    text = Text("group ").append(one.group, "bold").append(f"  {one.change}", style)
+    told = text("group ").append(one.group, "bold").append(f"  {one.change}", style)
     nodes = "passages not counted" if one.nodes is None else f"{one.nodes} passages to cut"
     texts = "texts to embed not counted" if one.texts is None else f"{one.texts} texts to embed"
     texts += f" of about {one.text_tokens:,} tokens" if one.texts else ""
     if one.pictures != 0:
         texts += ", pictures not counted" if one.pictures is None else f", {one.pictures} pictures to embed"
     known = f" ({one.known} are embedded already)" if one.known else ""
-    text.append(f"  {nodes}, {texts}{known}{_asked(one)}")
+    told.append(f"  {nodes}, {texts}{known}{_asked(one)}")
     for reason in one.why:
-        text.append(f"\n  since {one_line(reason, 300)}", "dim")
-    return text
+        told.append(f"\n  since {one_line(reason, 300)}", "dim")
+    return told

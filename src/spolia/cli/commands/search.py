@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-from spolia.cli.destinations import tell_of_models
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import FlowName, SearchOptions, StorePath
 from spolia.cli.screen import Screen
@@ -17,9 +16,10 @@ def search(
     flow: FlowName = "default",
 ) -> Exit:
     """Find passages in a store. With what could not be made of a document in a group that is built first, code 5."""
+    from spolia.cli.destinations import tell_of_models
     from spolia.cli.flow_parts import flow_of, parts_of, query_of, ranked
     from spolia.cli.results import FirstUses, degraded_data, hit_data, ranking_lines, tell_of_degraded
-    from spolia.cli.run_record import recorded
+    from spolia.cli.runs import recorded
 
     screen = Screen(json=given.json)
     parts = parts_of(store, given.weights, None, given.group, given.known, given.prompts)

@@ -29,20 +29,20 @@ def show(
         return _show_schema(screen)
     if not flow:
         raise QueryError("No flow to show. Write for example: spolia show hybrid; or: spolia show --schema.")
-    from spolia.cli.stand_ins import looked_at
+    from spolia.cli.flow_parts import looked_at
 
     return _show_flow(screen, flow, looked_at(store, known, prompts), mermaid, yaml)
 
 
 def _show_flow(screen: Screen, flow: str, parts: "Parts", mermaid: bool, yaml: bool) -> Exit:
     from spolia.cli.destinations import sent_by, sent_lines
-    from spolia.cli.stand_ins import described
+    from spolia.cli.flow_parts import described
     from spolia.core.draw import mermaid as flowchart
     from spolia.core.draw import tree
     from spolia.flow_files.files import dump
 
     found = described(flow, parts)
-    sends = list(sent_by(found, parts))
+    sends = list(sent_by(found, parts.given().values()))
     if screen.json:
         screen.give(flow=flow, tree=tree(found), mermaid=flowchart(found), yaml=dump(found, parts.given()), sends=sends)
     for line in sent_lines(sends):

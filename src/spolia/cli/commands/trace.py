@@ -12,10 +12,11 @@ import typer
 
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import AsJson, StorePath, argument
-from spolia.cli.screen import Screen, one_line, table
+from spolia.cli.screen import Screen, one_line, table, text
 from spolia.errors import QueryError, StoreError
 
 if TYPE_CHECKING:
+    from rich.text import Text
     from rich.tree import Tree
 
     from spolia.journal import Journal, TraceSpan
@@ -103,7 +104,6 @@ def _run_row(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _tree(root: TraceSpan, spans: Sequence[TraceSpan]) -> Tree:
-    from rich.text import Text
     from rich.tree import Tree
 
     below: dict[int, list[TraceSpan]] = {}
@@ -111,15 +111,15 @@ def _tree(root: TraceSpan, spans: Sequence[TraceSpan]) -> Tree:
         below.setdefault(span.parent, []).append(span)
 
     def label(span: TraceSpan) -> Text:
-        text = Text(span.step, style="bold")
-        text.append(f"  {span.seconds * 1000:.1f} ms", style="not bold cyan")
+        found = text(span.step, "bold")
+        found.append(f"  {span.seconds * 1000:.1f} ms", style="not bold cyan")
         for part in _remarks(span):
-            text.append(f"  {part}", style="not bold dim")
+            found.append(f"  {part}", style="not bold dim")
         for note in span.notes:
-            text.append(f"\n{one_line(note, 200)}", style="not bold yellow")
+            found.append(f"\n{one_line(note, 200)}", style="not bold yellow")
         if span.error:
-            text.append(f"\n{one_line(span.error, 200)}", style="not bold red")
-        return text
+            found.append(f"\n{one_line(span.error, 200)}", style="not bold red")
+        return found
 
     def grow(tree: Tree, span: TraceSpan) -> Tree:
         for inner in below.get(span.span, ()):

@@ -1,40 +1,66 @@
-"""What a command may spend on language models, and what it would."""
+"""The run of a command: its record beside the store, its budget, and what it would cost."""
 
-from __future__ import annotations
-
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
 
 from spolia.cli.screen import Screen, table
-from spolia.errors import QueryError, StepFailed
+from spolia.core.operator import Operator
+from spolia.errors import QueryError, StepFailed, StoreError
 from spolia.evaluation.plurals import several
+from spolia.journal import Cache, Runs
+from spolia.models.http.remote import Remote
 from spolia.models.protocols import LanguageModel
+from spolia.run import Budget, Run
+from spolia.stores.corpus import Corpus
+from spolia.types import Prompt, Query, Usage
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from spolia.core.operator import Operator
-    from spolia.run import Budget
-    from spolia.types import Prompt, Query
-
+RUNS = "runs.db"
 SAMPLE = 5
 """Questions that an estimate is made of."""
 SILENCE = "none"
 """What a model is taken to reply: nothing, so that no step makes calls of what it says."""
 
 
+@contextmanager
+def recorded(
+    store: str, screen: Screen, access: Sequence[str] | None = None, *, anew: bool = False, budget: Budget | None = None
+) -> Iterator[Run]:
+    """Run with journal and cache in the store's `runs.db`; without them, and say so, if it cannot be written."""
+    corpus, who = Corpus(str(store)), tuple(access or ())
+    corpus.snapshot()
+    try:
+        folder = corpus.backend.folder
+        folder.mkdir(0o700, parents=True, exist_ok=True)  # of a store in a database it may not be there yet
+        runs = Runs(folder / RUNS)
+    except (StoreError, OSError) as error:
+        screen.say(f"Nothing is recorded of this run: {error}", "yellow")
+        with Run(groups=who, budget=budget) as run:
+            yield run
+        return
+    cache = Cache(runs.database, anew=True) if anew else runs.cache
+    with runs, Run(groups=who, journal=runs.journal, cache=cache, budget=budget) as run:
+        yield run
+
+
+def store_for(folder: Path) -> str:
+    """The store of a folder that is asked without naming one: in the cache directory, one for each folder."""
+    from spolia.evaluation.data.passage_store import cache_folder
+
+    whole = folder.resolve()
+    key = blake2b(str(whole).encode("utf-8", "surrogateescape"), digest_size=6).hexdigest()
+    return str(cache_folder() / "stores" / f"{whole.name[:60] or 'root'}-{key}.spolia")
+
+
 def budget_of(calls: int | None, tokens: int | None, usd: float | None) -> Budget | None:
     """The budget of a run; None without a limit."""
-    from spolia.run import Budget
-
     return None if calls is tokens is usd is None else Budget(calls=calls, tokens=tokens, cost_usd=usd)
 
 
 def refuse_unpriced(usd: float | None, asked: Iterable[object]) -> None:
     """Refuse a budget in dollars that could never hold, since a server's price is not known."""
-    from spolia.models.http.remote import Remote
-    from spolia.types import Usage
-
     if usd is None:
         return
     million = Usage(input_tokens=10**6, output_tokens=10**6)
@@ -58,7 +84,6 @@ def estimate(flow: Operator[Query, Any], queries: Sequence[Query], groups: Seque
     """
     from spolia.indexing.sync.cost_estimate import ModelUse
     from spolia.models.prompting.stand_in_models import Silent, Unanswered, replaced
-    from spolia.run import Run
 
     use = ModelUse()
 
