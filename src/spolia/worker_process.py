@@ -38,12 +38,13 @@ STARTS = 4
 WAIT_S = 0.1
 """Before another attempt; longer before each further one."""
 _START_S = 60.0
+_HAS_ALARM = sys.platform != "win32"
 _MEGABYTE = 2**20
 _PARENT_DIED = 1  # PR_SET_PDEATHSIG
 _LENGTHS = struct.Struct("<II")
 LARGEST = 2**31
 """Bytes of one frame."""
-Frame: TypeAlias = tuple[dict[str, Any], list[bytes]]
+WireFrame: TypeAlias = tuple[dict[str, Any], list[bytes]]
 
 
 class Died(Exception):
@@ -83,8 +84,13 @@ class WorkerProcess:
     """What is raised of the errors that a worker names; other names become this one."""
     remedy: ClassVar[str] = "Run it to see why"
 
-    def call(self, function: Callable[..., Any], *arguments: Any, seconds: float) -> Any:
+    def call(
+        self, function: Callable[..., Any], *arguments: Any, seconds: float, load: Sequence[Any] | None = None
+    ) -> Any:
         """What a function of a module returns there. It takes and gives what JSON has, and is sent by its name.
+
+        Args:
+            load: a function and its arguments that is called first, whose time does not count.
 
         Raises:
             Died: it took more time or memory than it may, or ended its process.
@@ -92,10 +98,12 @@ class WorkerProcess:
         """
         self.running()
         self.seconds = seconds
-        given = json.dumps([function.__module__, function.__qualname__, seconds, *arguments])
-        return json.loads(self.asked({}, [given.encode()])[1][0])
+        calls = ((function, *arguments),) if load is None else (load, (function, *arguments))
+        named = [[one.__module__, one.__qualname__, *given] for one, *given in calls]
+        self.send({}, [json.dumps([seconds, *named]).encode()])
+        return json.loads(self.reply(is_timed=_HAS_ALARM)[1][0])
 
-    def asked(self, said: dict[str, Any], attached: Sequence[bytes] = ()) -> Frame:
+    def asked(self, said: dict[str, Any], attached: Sequence[bytes] = ()) -> WireFrame:
         """The reply to a request."""
         self.send(said, attached)
         return self.reply()
@@ -106,13 +114,18 @@ class WorkerProcess:
         with suppress(OSError, ValueError):  # it has died, which the reply will tell
             send(process.stdin, said, attached)
 
-    def reply(self) -> Frame:
-        """The next frame that it sends, within the seconds that are set."""
+    def reply(self, *, is_timed: bool = False) -> WireFrame:
+        """The next frame that it sends, within the seconds that are set.
+
+        Args:
+            is_timed: it ends itself when they are over; a clock here would cost a thread.
+        """
         process = self._begun()
         assert process.stdout is not None
         clock = threading.Timer(self.seconds, self._too_late)
         clock.daemon = True
-        clock.start()
+        if not is_timed:
+            clock.start()
         try:
             found = receive(process.stdout)
         except ValueError as error:
@@ -145,9 +158,9 @@ class WorkerProcess:
     def _death(self) -> Died:
         process, late = self._begun(), self.late
         self.stop()
-        if late:
-            return Died(f"took longer than {self.seconds:g} s", final=True, lacked="seconds")
         code = process.returncode
+        if late or (_HAS_ALARM and code == -signal.SIGALRM):
+            return Died(f"took longer than {self.seconds:g} s", final=True, lacked="seconds")
         name = signal.Signals(-code).name if code < 0 else f"exit status {code}"
         if code == -signal.SIGABRT:  # as native code ends that gets no more memory
             name += f", perhaps for want of memory: it had {self.memory_mb} MB"
@@ -273,14 +286,22 @@ def serve(answer: Callable[[dict[str, Any], list[bytes], BinaryIO, BinaryIO], No
 
 
 def answer_call(said: dict[str, Any], attached: list[bytes], requests: BinaryIO, replies: BinaryIO) -> None:
-    """Answer `WorkerProcess.call`. The process ends itself where nobody is left who would kill it."""
-    module, name, seconds, *arguments = json.loads(attached[0])
-    if sys.platform != "win32":
-        signal.setitimer(signal.ITIMER_REAL, seconds + 1)
-    found = json.dumps(getattr(importlib.import_module(module), name)(*arguments))
-    if sys.platform != "win32":
-        signal.setitimer(signal.ITIMER_REAL, 0)
-    send(replies, {}, [found.encode()])
+    """Answer `WorkerProcess.call`."""
+    seconds, *load, call = json.loads(attached[0])
+    for one in load:
+        _called(*one)
+    try:
+        if _HAS_ALARM:
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+        found = json.dumps(_called(*call)).encode()
+    finally:
+        if _HAS_ALARM:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    send(replies, {}, [found])
+
+
+def _called(module: str, name: str, *arguments: Any) -> Any:
+    return getattr(importlib.import_module(module), name)(*arguments)
 
 
 def _confine(memory_mb: int, written_mb: int) -> None:
@@ -314,7 +335,7 @@ def send(stream: IO[bytes], said: Mapping[str, Any], attached: Sequence[bytes] =
     stream.flush()
 
 
-def receive(stream: IO[bytes]) -> Frame | None:
+def receive(stream: IO[bytes]) -> WireFrame | None:
     """Read a frame; None where the other side has closed or died. Raises ValueError where it is no frame."""
     lengths = stream.read(_LENGTHS.size)
     if len(lengths) < _LENGTHS.size:

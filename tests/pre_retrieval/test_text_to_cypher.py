@@ -51,7 +51,7 @@ def test_what_writes_is_refused(graph: GraphFile, statement: str) -> None:
 @pytest.mark.slow
 def test_a_statement_without_end_is_said_and_mended(graph: GraphFile) -> None:
     endless = "UNWIND range(1, 100000) AS a UNWIND range(1, 100000) AS b RETURN count(*) AS n"
-    model = ScriptedModel((("took more than", RIGHT), ("", endless)))
+    model = ScriptedModel((("took longer than", RIGHT), ("", endless)))
     assert len(TextToCypher(model, graph, limits=QueryLimits(timeout_s=0.1))(WHO)) == 1
 
 

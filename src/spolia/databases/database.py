@@ -1,13 +1,16 @@
 """What is asked of a database that is not ours."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from spolia.core.run_context import check_cancelled
 from spolia.core.wiring import refuse_counts
-from spolia.errors import WiringError
+from spolia.errors import StatementError, WiringError
 from spolia.types import Addressed, Query, Scalar, Value
+from spolia.worker_process import Died, WorkerProcess, borrowed
 
 SAMPLES = 3
 """Rows of each table that a model is shown."""
@@ -64,14 +67,16 @@ class QueryLimits(Value):
         rows: at most; further ones are not fetched.
         characters: of all values together, at most.
         timeout_s: seconds until it is broken off.
+        memory_mb: megabytes of the process that runs it, with the graph that it is about. Enforced on Linux.
     """
 
     rows: int = 100
     characters: int = 20_000
     timeout_s: float = 5.0
+    memory_mb: int = 1_024
 
     def __post_init__(self) -> None:
-        refuse_counts(self, "rows", "characters")
+        refuse_counts(self, "rows", "characters", "memory_mb")
         if not 0 < self.timeout_s < float("inf"):
             raise WiringError(f"timeout_s is {self.timeout_s}. Write seconds above 0.")
 
@@ -118,6 +123,11 @@ class QueryRows(Value):
             kept.append(values)
         return cls(tuple(columns), tuple(kept), statement)
 
+    @property
+    def plain(self) -> list[Any]:
+        """What a worker sends of it."""
+        return [self.columns, self.rows, self.cut]
+
     def written(self) -> str:
         """A table in Markdown; a value with line breaks or bars stays in its cell.
 
@@ -146,3 +156,32 @@ def _plain(value: Any) -> Scalar:
 
 def _cell(value: Scalar) -> str:
     return "" if value is None else " ".join(str(value).split()).replace("|", "\\|")
+
+
+@contextmanager
+def statement_worker(limits: QueryLimits) -> Iterator[WorkerProcess]:
+    """A process that a statement runs in. What kills it is told to whoever wrote the statement."""
+    try:
+        with borrowed(limits.memory_mb) as worker:
+            yield worker
+    except Died as died:
+        check_cancelled()
+        raise StatementError(
+            f"The statement {died}. Write one that reads less: with a condition, or without joining everything with "
+            "everything; or allow more with QueryLimits(timeout_s=…, memory_mb=…)."
+        ) from died
+
+
+def ask_worker(
+    ask: Callable[..., Any], *place: Any, statement: str, limits: QueryLimits, load: Sequence[Any]
+) -> QueryRows:
+    """The rows that a statement gives in a worker.
+
+    Args:
+        ask: of the place, the statement, and limits of rows and characters: the `plain` rows.
+        load: a function and its arguments, called before; its time is not the statement's.
+    """
+    with statement_worker(limits) as worker:
+        given = (*place, statement, limits.rows, limits.characters)
+        columns, rows, is_cut = worker.call(ask, *given, seconds=limits.timeout_s, load=load)
+    return QueryRows(tuple(columns), tuple(map(tuple, rows)), statement, is_cut)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from spolia.core.run_context import reach
-from spolia.databases.database import SAMPLES, QueryLimits, QueryRows
+from spolia.databases.database import SAMPLES, QueryLimits, QueryRows, ask_worker
 from spolia.errors import StoreError
 from spolia.types import Scalar, Value, kept
 
@@ -111,6 +111,8 @@ def read_graph(path: str, mtime_ns: int, size: int) -> PropertyGraph:
     """The graph in a file, read once for each of its states."""
     try:
         return PropertyGraph.of(json.loads(Path(path).read_text(encoding="utf-8")))
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read ({error.strerror}). Write the path of a graph.") from error
     except (ValueError, RecursionError) as error:
         raise StoreError(f"{path} holds no JSON ({error}). Write nodes and relationships in JSON.") from error
 
@@ -167,21 +169,36 @@ class GraphFile(Value):
         Raises:
             StoreError: there is no such file, or no graph in it.
         """
-        path = Path(self.path).expanduser()
         reach(self)
+        return read_graph(*self._state)
+
+    @property
+    def _state(self) -> tuple[str, int, int]:
         try:
-            found = path.stat()
-            return read_graph(str(path.absolute()), found.st_mtime_ns, found.st_size)
+            found = Path(self.path).expanduser().stat()
         except OSError as error:
             raise StoreError(f"{self.path} cannot be read ({error.strerror}). Write the path of a graph.") from error
+        return str(Path(self.path).expanduser().absolute()), found.st_mtime_ns, found.st_size
 
     def described(self) -> str:
         return described(self.graph())
 
     def ask(self, statement: str, limits: QueryLimits) -> QueryRows:
-        from spolia.databases.cypher.execution import answered
+        reach(self)
+        state = self._state
+        return ask_worker(_ask, *state, statement=statement, limits=limits, load=(_load, *state))
 
-        return answered(statement, self.graph(), limits)
+
+def _load(path: str, mtime_ns: int, size: int) -> None:
+    from spolia.databases.cypher import execution  # noqa: F401
+
+    read_graph(path, mtime_ns, size)
+
+
+def _ask(path: str, mtime_ns: int, size: int, statement: str, rows: int, characters: int) -> list[Any]:
+    from spolia.databases.cypher.execution import answered
+
+    return answered(statement, read_graph(path, mtime_ns, size), QueryLimits(rows, characters)).plain
 
 
 def described(graph: PropertyGraph) -> str:

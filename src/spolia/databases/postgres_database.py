@@ -90,8 +90,8 @@ class PostgresDatabase(Value):
             yield
         except psycopg.errors.QueryCanceled as error:
             raise StatementError(
-                f"The statement took more than {limits.timeout_s} s. Write one that reads less: with a condition, or "
-                "without joining everything with everything."
+                f"The statement took longer than {limits.timeout_s:g} s. Write one that reads less: with a condition, "
+                "or without joining everything with everything."
             ) from error
         except psycopg.Error as error:
             if error.sqlstate is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,11 @@ def refuse_no_parser() -> None:
     """Raise MissingExtra if statements cannot be parsed here, before a model is paid for one."""
     if find_spec("sqlglot") is None:
         raise MissingExtra("text-to-sql", "sqlglot", "Asking a database in SQL")
+
+
+def load_parser() -> None:
+    """Import it: a tenth of a second that is no statement's."""
+    import_module("sqlglot")
 
 
 def _parsed(statement: str, dialect: str) -> exp.Query:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spolia.databases.cypher.execution import answered
 from spolia.databases.database import QueryLimits
 from spolia.databases.graph_file import Entity, GraphFile, PropertyGraph, Relation, described
 from spolia.errors import StatementError, StoreError
+from spolia.worker_process import _idle
 
 
 def person(id: str, name: str, born: int | None = None) -> Entity:
@@ -39,8 +41,23 @@ GRAPH = PropertyGraph(
 )
 
 
-def rows(statement: str, **limits: Any) -> tuple[Any, ...]:
-    return answered(statement, GRAPH, QueryLimits(**limits)).rows
+def rows(statement: str) -> tuple[Any, ...]:
+    return answered(statement, GRAPH, QueryLimits()).rows
+
+
+def plain() -> dict[str, Any]:
+    return {
+        "nodes": [{"id": e.id, "labels": e.labels, "properties": dict(e.properties)} for e in GRAPH.entities],
+        "relationships": [
+            {"type": r.type, "from": r.start, "to": r.end, "properties": dict(r.properties)} for r in GRAPH.relations
+        ],
+    }
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> GraphFile:
+    (tmp_path / "people.json").write_text(json.dumps(plain()))
+    return GraphFile(str(tmp_path / "people.json"))
 
 
 @pytest.mark.parametrize(
@@ -172,9 +189,31 @@ def test_what_writes_calls_or_is_none_is_refused(statement: str) -> None:
         "MATCH (a), (b), (c), (d), (e), (f), (g), (h), (i), (j), (k), (l) RETURN count(*) AS n",
     ],
 )
-def test_what_takes_too_long_or_too_much_is_broken_off(statement: str) -> None:
-    with pytest.raises(StatementError, match=r"took more than|holds more than"):
-        rows(statement, timeout_s=0.3)
+def test_what_takes_too_long_is_broken_off(statement: str, graph: GraphFile) -> None:
+    with pytest.raises(StatementError, match=r"took longer than 0\.3 s.*QueryLimits\(timeout_s="):
+        graph.ask(statement, QueryLimits(timeout_s=0.3))
+    assert graph.ask("MATCH (p:Town) RETURN p", QueryLimits(timeout_s=0.3)).rows == (("Salo",),)
+
+
+@pytest.mark.slow
+def test_what_holds_too_much_is_broken_off(graph: GraphFile) -> None:
+    held = "UNWIND range(1, 100000) AS a UNWIND range(1, 100000) AS b WITH DISTINCT a, b RETURN count(*) AS n"
+    with pytest.raises(StatementError, match=r"needed more than 100 MB of memory.*memory_mb="):
+        graph.ask(held, QueryLimits(timeout_s=60, memory_mb=100))
+
+
+@pytest.mark.slow
+def test_a_file_is_asked_in_a_process_that_stays(graph: GraphFile) -> None:
+    assert graph.ask("MATCH (p:Town) RETURN p", QueryLimits()).rows == (("Salo",),)
+    (worker,) = _idle[QueryLimits().memory_mb]
+    pid = worker.process.pid if worker.process else 0
+    assert graph.ask("MATCH (p:Town) RETURN p LIMIT 0", QueryLimits()).columns == ("p",)
+    with pytest.raises(StatementError, match="no variable 'q'"):
+        graph.ask("MATCH (p) RETURN q", QueryLimits())
+    Path(graph.path).write_text('{"nodes": [], "relationships": []}')
+    assert graph.ask("MATCH (p:Town) RETURN p", QueryLimits()).rows == ()
+    assert worker.process is not None
+    assert worker.process.pid == pid
 
 
 @pytest.mark.parametrize(
@@ -213,25 +252,14 @@ words = st.sampled_from(WORDS.split())
 
 
 @pytest.mark.slow
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(words, max_size=20).map(" ".join) | st.text(max_size=40))
-def test_whatever_is_written_is_answered_or_refused(statement: str) -> None:
-    try:
-        found = rows(statement, timeout_s=1.0)
-    except StatementError:
-        return
-    assert isinstance(found, tuple)
+def test_whatever_is_written_is_answered_or_refused(graph: GraphFile, statement: str) -> None:
+    with contextlib.suppress(StatementError):
+        assert isinstance(graph.ask(statement, QueryLimits(timeout_s=1.0)).rows, tuple)
 
 
 # ------------------------------------------------------------------------------------------------------------- file
-
-
-def plain() -> dict[str, Any]:
-    return {
-        "nodes": [{"id": e.id, "labels": e.labels, "properties": dict(e.properties)} for e in GRAPH.entities],
-        "relationships": [
-            {"type": r.type, "from": r.start, "to": r.end, "properties": dict(r.properties)} for r in GRAPH.relations
-        ],
-    }
 
 
 def test_a_file_is_read_and_read_again_when_it_changes(tmp_path: Path) -> None:

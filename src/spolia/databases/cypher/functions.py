@@ -1,46 +1,13 @@
-"""Functions of values, aggregates, patterns found in a graph, and the limits of a statement. None is unknown."""
+"""Functions of values and aggregates. None is unknown."""
 
 import math
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from spolia.core.run_context import check_cancelled
-from spolia.databases.cypher.syntax import Expression, LinkPattern, NodePattern, Pattern, Wanted
-from spolia.databases.graph_file import Entity, PropertyGraph, Relation
+from spolia.databases.graph_file import Entity, Relation
 from spolia.errors import StatementError
 
-_EVERY = 500
-_MOST_KEPT = 500_000
 _LARGEST = 100_000
-
-
-class Meter:
-    """Counts the steps and the values of one statement."""
-
-    def __init__(self, timeout_s: float) -> None:
-        self.timeout_s = timeout_s
-        self.end = time.monotonic() + timeout_s
-        self.steps = self.looked = self.kept = 0
-
-    def step(self, value: Any = None) -> None:
-        """One more row, relationship or value is looked at; a long text or list is many."""
-        self.steps += 1 + (len(value) // 10 if isinstance(value, (str, list)) else 0)
-        if self.steps >= self.looked + _EVERY:
-            self.looked = self.steps
-            check_cancelled()
-            if time.monotonic() > self.end:
-                raise StatementError(
-                    f"The statement took more than {self.timeout_s} s. Write one that reads less: with a condition, or "
-                    "with shorter paths."
-                )
-
-    def keep(self) -> None:
-        """One more value is held until the statement ends: to be sorted, counted or told apart."""
-        self.step()
-        self.kept += 1
-        if self.kept > _MOST_KEPT:
-            raise StatementError(f"The statement holds more than {_MOST_KEPT} rows at a time. Write a narrower one.")
 
 
 def bounded(value: Any) -> Any:
@@ -50,9 +17,6 @@ def bounded(value: Any) -> Any:
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise StatementError("A number is larger than 64 bits. Write a statement with smaller ones.")
     return value
-
-
-_MOST = 100_000
 
 
 def compared(mark: str, left: Any, right: Any) -> bool | None:
@@ -194,8 +158,8 @@ def _kind(value: Any) -> str:
 
 def _range(first: int, last: int, step: int = 1) -> list[int]:
     found = range(first, last + (1 if step > 0 else -1), step)
-    if len(found) > _MOST:
-        raise ValueError(f"it has more than {_MOST} entries")
+    if len(found) > _LARGEST:
+        raise ValueError(f"it has more than {_LARGEST} entries")
     return list(found)
 
 
@@ -238,83 +202,6 @@ AGGREGATES = ("avg", "collect", "count", "max", "min", "sum")
 
 
 def _replaced(text: str, old: str, new: str) -> str:
-    if text.count(old) * max(len(new) - len(old), 0) > _MOST:
+    if text.count(old) * max(len(new) - len(old), 0) > _LARGEST:
         raise ValueError("it grows too long")
     return text.replace(old, new)
-
-
-Row = dict[str, Any]
-Used = frozenset[Relation]
-
-
-class Matcher:
-    """Finds patterns by going along the relationships of a graph; no relationship twice within one MATCH."""
-
-    def __init__(self, graph: PropertyGraph, meter: Meter) -> None:
-        self.graph, self.meter = graph, meter
-        self.value: Callable[[Expression, Row], Any] = lambda of, row: None
-
-    def found(self, patterns: tuple[Pattern, ...], row: Row, used: Used = frozenset()) -> Iterator[Row]:
-        """The row with the variables of the patterns, once for each way."""
-        if not patterns:
-            yield row
-            return
-        for further, taken in self._begun(patterns[0], row, used):
-            yield from self.found(patterns[1:], further, taken)
-
-    def _begun(self, pattern: Pattern, row: Row, used: Used) -> Iterator[tuple[Row, Used]]:
-        first = pattern.nodes[0]
-        bound = row.get(first.name) if first.name else None
-        if first.name in row and not isinstance(bound, Entity):
-            if bound is not None:
-                raise StatementError(f"{first.name!r} is no node. Write another name for the node.")
-            return
-        for entity in (bound,) if isinstance(bound, Entity) else self.graph.entities:
-            self.meter.step()
-            if self._fits(first, entity, row):
-                yield from self._further(pattern, 0, entity, _with(row, first.name, entity), used)
-
-    def _further(self, pattern: Pattern, at: int, entity: Entity, row: Row, used: Used) -> Iterator[tuple[Row, Used]]:
-        """From the node at a place of the pattern along its links."""
-        if at == len(pattern.links):
-            yield row, used
-            return
-        link, node = pattern.links[at], pattern.nodes[at + 1]
-        for path, end in self._paths(link, entity, row, used):
-            if node.name in row and row[node.name] != end:
-                continue
-            if self._fits(node, end, row):
-                held = path if link.lengths else path[0]
-                further = _with(_with(row, link.name, held), node.name, end)
-                yield from self._further(pattern, at + 1, end, further, used | frozenset(path))
-
-    def _paths(
-        self, link: LinkPattern, entity: Entity, row: Row, used: Used
-    ) -> Iterator[tuple[list[Relation], Entity]]:
-        """Relationships in a row that a link stands for, with the node at their end."""
-        least, most = link.lengths or (1, 1)
-        open_: list[tuple[list[Relation], Entity]] = [([], entity)]
-        while open_:
-            path, end = open_.pop()
-            if len(path) >= least:
-                yield path, end
-            if len(path) < most:
-                found = list(self.graph.around(end.id, link.direction))
-                for relation, other in reversed(found):
-                    self.meter.step()
-                    if self._links(link, relation, row) and relation not in used and relation not in path:
-                        open_.append(([*path, relation], other))
-
-    def _fits(self, node: NodePattern, entity: Entity, row: Row) -> bool:
-        return set(node.labels) <= set(entity.labels) and self._holds(node.properties, entity, row)
-
-    def _links(self, link: LinkPattern, relation: Relation, row: Row) -> bool:
-        return (not link.types or relation.type in link.types) and self._holds(link.properties, relation, row)
-
-    def _holds(self, wanted: Wanted, holder: Entity | Relation, row: Row) -> bool:
-        has = dict(holder.properties)
-        return all(compared("=", has.get(key), self.value(of, row)) is True for key, of in wanted)
-
-
-def _with(row: Row, name: str, value: Any) -> Row:
-    return {**row, name: value} if name else row

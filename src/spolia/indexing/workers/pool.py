@@ -18,7 +18,7 @@ from spolia.indexing.readers.reader import Blob, Container, FileReader
 from spolia.indexing.workers.prepare import NOTHING, Prepared, SplitPlan
 from spolia.indexing.workers.protocol import WorkerLimits, pieces_of, reading_of
 from spolia.types import Usage
-from spolia.worker_process import WAIT_S, Died, Frame, WorkerProcess
+from spolia.worker_process import WAIT_S, Died, WireFrame, WorkerProcess
 
 if TYPE_CHECKING:
     from spolia.models.protocols import Embedder
@@ -83,7 +83,9 @@ class ReaderProcess(WorkerProcess):
             if under_way:  # who asked wants no more, and the rest would be taken for the next reply
                 self.stop()
 
-    def _asked_about(self, task: str, reader: FileReader | Container, blob: Blob, plan: SplitPlan = NOTHING) -> Frame:
+    def _asked_about(
+        self, task: str, reader: FileReader | Container, blob: Blob, plan: SplitPlan = NOTHING
+    ) -> WireFrame:
         self.running()
         self.seconds = self.limits.seconds_for(blob.size)
         path = str(blob.content.absolute()) if isinstance(blob.content, Path) else ""
