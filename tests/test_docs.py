@@ -107,7 +107,9 @@ def test_the_tree_of_the_architecture_is_the_one_that_is_checked() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     checked = {name for layer in contracts[0]["layers"] for name in layer.split(" | ")} | {"testing"} - {"errors"}
     table = (ROOT / "docs" / "architecture.md").read_text().partition("## How a step runs")[0]
-    named = {name for first in re.findall(r"^\| (`.*?) \|", table, re.M) for name in re.findall(r"`(\w+)(?:/|\.py)`", first)}
+    named = {
+        name for first in re.findall(r"^\| (`.*?) \|", table, re.M) for name in re.findall(r"`(\w+)(?:/|\.py)`", first)
+    }
     assert named == checked - {"errors"}
 
 
