@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from spolia.errors import WiringError
 from spolia.evaluation.data.dataset import DataSet
-from spolia.indexing.transforms.rule_entities import ALL, RuleEntities, capitalises_nouns, normal
+from spolia.indexing.transforms.rule_entities import (
+    ALL,
+    Mention,
+    RuleEntities,
+    capital_runs,
+    capitalises_nouns,
+    entities,
+    normal,
+)
 from tests.indexing.transforms.making import cut, whole
 
 GERMAN = (
@@ -129,3 +137,15 @@ def test_entities_are_truly_there_each_once_and_always_the_same(text: str) -> No
     assert len(set(names)) == len(names)
     assert pieces == RuleEntities()(whole(text))
     assert [piece.start for piece in pieces] == sorted(piece.start or 0 for piece in pieces)
+
+
+def test_runs_of_capitals_are_names() -> None:
+    text = "Trade with New York grew. The Duke of York met J. Smith there. York grew too."
+    runs = [text[start:end] for start, end in capital_runs(text, nouns=False)]
+    assert runs == ["New York", "Duke of York", "J. Smith", "York"]
+
+
+def test_a_name_is_one_entity_however_it_is_written() -> None:
+    assert (normal("Ｎew \u00a0 YORK"), normal("Straße")) == ("new york", "strasse")
+    (piece,) = entities([Mention(9, "PARIS", "name"), Mention(0, "Paris", "name")])
+    assert (piece.text, piece.start) == ("Paris", 0)

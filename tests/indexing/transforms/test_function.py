@@ -19,7 +19,7 @@ from spolia.core.operator import Operator
 from spolia.errors import DocumentError, GroupError, ModelUnavailable, WiringError
 from spolia.flow_files.files import dump, load
 from spolia.indexing.transforms.by_pattern import ByPattern
-from spolia.indexing.transforms.function import transform
+from spolia.indexing.transforms.function import TextPlaces, meta_of, transform
 from spolia.journal import Cache
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.run import Run
@@ -404,3 +404,12 @@ def test_results_are_kept_by_text_when_that_is_wanted() -> None:
         assert counted(whole("a")) == counted(whole("a", id="other")) == (Piece("A"),)
         counted(whole("b"))
     assert asked == ["a", "b"]
+
+
+def test_texts_are_found_one_after_the_other() -> None:
+    places = TextPlaces("One. Two, three. Two.")
+    assert [places.of(text) for text in ("One", "Two", "three", "Four", "Two")] == [0, 5, 10, None, 17]
+
+
+def test_metadata_may_have_several_values() -> None:
+    assert meta_of({"year": 1999, "tag": ["a", "b"]}) == (("year", 1999), ("tag", "a"), ("tag", "b"))

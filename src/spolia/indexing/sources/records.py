@@ -1,4 +1,4 @@
-"""RecordGathering of a database or an API as documents: paths into JSON, templates, values as texts and metadata."""
+"""Records of a database or an API as documents: paths into JSON, templates, values as texts and metadata."""
 
 import json
 import re

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Literal, NamedTuple, TypeAlias
 
-from spolia.indexing.splitters.layers import LABEL, Layer, Unit, at_places, by_line
 from spolia.indexing.splitters.sized_splitter import Sized
+from spolia.indexing.splitters.windows import LABEL, Layer, Unit, at_places, by_line
 from spolia.stores.definition import Part, Piece
 
 _CLOSING = re.compile(r"[)\]}{]|(?:end|else|elif|elsif|except|rescue|finally|ensure|catch|then|fi|done|esac)\b")
@@ -38,7 +38,7 @@ def by_indentation(text: str, start: int, end: int) -> Iterator[Unit]:
 
     The head is what stands above that: the first line that is no comment. It is the label of its unit.
     """
-    lines = [_line(text, line) for line in by_line(text, start, end) if not text[line.start : line.end].isspace()]
+    lines = _lines(text, start, end)
     below = next((number for number, line in enumerate(lines, 1) if not line.goes_on), len(lines))
     least = min((line.depth for line in lines[below:] if not line.closes), default=0)
     begin, label, head = start, "", True
@@ -55,7 +55,7 @@ def by_indentation(text: str, start: int, end: int) -> Iterator[Unit]:
 
 def whole(text: str) -> Unit:
     """All of a text; its label is its head, if it is a single block."""
-    lines = [_line(text, line) for line in by_line(text, 0, len(text)) if not text[line.start : line.end].isspace()]
+    lines = _lines(text, 0, len(text))
     below = next((number for number, line in enumerate(lines, 1) if not line.goes_on), 0)
     head = lines[below - 1] if below else None
     single = head and below < len(lines) and all(line.depth > head.depth or line.closes for line in lines[below:])
@@ -66,10 +66,10 @@ def _label(line: _Line) -> str:
     return line.words.rstrip(" \t{:(")
 
 
-def _line(text: str, line: Unit) -> _Line:
-    words = text[line.start : line.end]
-    body = words.lstrip()
-    return _Line(line.start, len(words) - len(body), body[:LABEL].rstrip())
+def _lines(text: str, start: int, end: int) -> list[_Line]:
+    lines = ((line.start, text[line.start : line.end]) for line in by_line(text, start, end))
+    bodies = ((at, words, words.lstrip()) for at, words in lines)
+    return [_Line(at, len(words) - len(body), body[:LABEL].rstrip()) for at, words, body in bodies if body]
 
 
 LARGEST = 1_000_000
@@ -78,11 +78,7 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|[\r\n])|[^\r\n]+\Z")
 
 
 def python_layers(text: str, deepest: int) -> Sequence[Layer]:
-    """A layer for each level of nested statements; none for what is not Python, or too large.
-
-    A statement goes from the end of the one before to the end of its last line, so that comments and decorators belong
-    to what is below them.
-    """
+    """A layer for each level of nested statements, each with what is above it; none for what is not Python."""
     ends = list(accumulate((len(line) for line in _LINE.findall(text)), initial=0))
     level, layers = _statements(text), list[Layer]()
     while level and len(layers) < deepest:

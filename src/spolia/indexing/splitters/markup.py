@@ -1,17 +1,28 @@
 """Splitters for sections of Markdown and HTML."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from spolia.indexing.readers.html import HEADINGS, LINES, PARAGRAPHS, words_of
 from spolia.indexing.readers.markup.markdown import headings_of
-from spolia.indexing.splitters.layers import Unit, alone, at_places, by_line, by_sentence, sections_of
 from spolia.indexing.splitters.sized_splitter import Sized, at_least
 from spolia.indexing.splitters.text_units import by_paragraph
-from spolia.stores.definition import Part, Piece
+from spolia.indexing.splitters.windows import Layer, Unit, alone, at_places, by_line, by_sentence
+from spolia.stores.definition import Part, Piece, places_in
+from spolia.types import Heading
 
 _FENCE = re.compile(r"^ {0,3}(?P<fence>`{3,}|~{3,})(?P<info>[^\n]*)\n?", re.MULTILINE)
+
+
+def _sections_of(part: Part, level: int, seen: Iterable[Heading] = ()) -> tuple[Iterator[Unit], Layer]:
+    """The sections of a part, each alone, down to a level, and the layer that cuts them at deeper headings."""
+    noted, text = part.document.headings, part.node.text
+    found = noted or list(seen)
+    coarse, fine = ([one.start for one in found if (one.level > level) is deep] for deep in (False, True))
+    if noted:
+        coarse, fine = places_in(part, coarse), places_in(part, fine)
+    return alone(at_places(coarse)(text, 0, len(text))), at_places(fine)
 
 
 @dataclass(frozen=True)
@@ -46,7 +57,7 @@ class MarkdownSections(Sized):
 
     def pieces(self, part: Part, /) -> Iterator[Piece]:
         text = part.node.text
-        sections, deeper = sections_of(part, self.level, headings_of(text))
+        sections, deeper = _sections_of(part, self.level, headings_of(text))
         return self.cut(text, sections, deeper, by_block, within_block)
 
 
@@ -79,11 +90,7 @@ _UNSEEN = {name: re.compile(rf"</{name}\b[^<>]*>", re.IGNORECASE) for name in ("
 
 
 def is_page(text: str) -> bool:
-    """Whether a text is HTML as it was written.
-
-    >>> is_page("<p class=a>One"), is_page("a < b, and p > q")
-    (True, False)
-    """
+    """Whether a text is HTML as it was written."""
     return _PAGE.search(text) is not None
 
 
@@ -92,8 +99,7 @@ TagIndex = tuple[list[int], list[int], list[int], list[tuple[int, int]]]
 
 
 def tags_of(text: str, level: int, longest: int) -> TagIndex:
-    """The tags of a page, in one pass. `level`: the deepest heading that is counted as one. `longest`: characters of a
-    stretch without text (a script, a style, a comment, a tag) that may be in a piece."""
+    """The tags of a page, in one pass. `longest`: characters of a stretch without text that may be in a piece."""
     found: TagIndex = [], [], [], []
     (headings, blocks, ends, unseen), at = found, 0
     while tag := _TAG.search(text, at):
@@ -161,7 +167,7 @@ class HTMLSections(Sized):
         text = part.node.text
         if not part.document.headings and is_page(text):
             return self._raw(text)
-        sections, deeper = sections_of(part, self.level)
+        sections, deeper = _sections_of(part, self.level)
         return self.cut(text, sections, deeper, by_paragraph, by_sentence)
 
     def _raw(self, text: str) -> Iterator[Piece]:

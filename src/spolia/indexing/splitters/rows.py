@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, ClassVar, NamedTuple
 
-from spolia.indexing.splitters.layers import Unit, alone, by_line
 from spolia.indexing.splitters.sized_splitter import Sized, at_least
+from spolia.indexing.splitters.windows import Unit, alone, by_line
 from spolia.stores.definition import Part, Piece, Splitter, regions_in, stretch
 from spolia.stores.groups.nodes import BETWEEN
 
@@ -28,12 +28,7 @@ class TableBlock(NamedTuple):
 
 
 def tables(text: str) -> Iterator[TableBlock]:
-    """Runs of lines with bars between their cells, or with wide gaps between their columns.
-
-    >>> text = "Prices:\\n| stone | euro |\\n|---|---|\\n| basalt | 3 |\\nThat is all."
-    >>> [text[table.start : table.head] for table in tables(text)]
-    ['| stone | euro |\\n|---|---|\\n']
-    """
+    """Runs of lines with bars between their cells, or with wide gaps between their columns."""
     kind, run = "", list[Unit]()
     for line in by_line(text, 0, len(text)):
         found = _kind(text[line.start : line.end].strip())
@@ -253,14 +248,7 @@ def parsed(text: str) -> Any:
 
 
 def spelt(value: Any, above: str = "") -> str:
-    """A line for every path to a scalar, in the order of the text.
-
-    >>> print(spelt({"name": "Ann", "papers": [{"year": 1999}, {"year": 2001}], "tags": ["a", "b"]}))
-    name: Ann
-    papers.year: 1999
-    papers.year: 2001
-    tags: a, b
-    """
+    """A line `path: value` for every scalar, in the order of the text; a list of scalars is one value."""
     lines: list[str] = []
     todo: list[tuple[str, Any]] = [(above, value)]
     while todo:

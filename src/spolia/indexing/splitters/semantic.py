@@ -6,8 +6,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
 from spolia.errors import WiringError
-from spolia.indexing.splitters.layers import Unit, alone, at_places, by_sentence
 from spolia.indexing.splitters.sized_splitter import Sized, at_least
+from spolia.indexing.splitters.windows import Unit, alone, at_places, by_sentence
 from spolia.models.protocols import Embedder
 from spolia.stores.definition import Part, Piece
 

@@ -1,13 +1,12 @@
 """The base of splitters whose pieces have a size at most, and the default one: windows of whole sentences."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from spolia.errors import WiringError
-from spolia.indexing.splitters.layers import Layer, Layered, Unit
-from spolia.indexing.splitters.windows import Windows, sentence_atoms
+from spolia.indexing.splitters.windows import NOTHING, Layer, Layered, SizeBound, Unit, Windows, sentence_atoms
 from spolia.stores.definition import Part, Piece, Splitter, places_in, regions_in
 from spolia.stores.lexical.analysis import in_words
 from spolia.types import kept
@@ -45,12 +44,8 @@ class Lengths:
     """Lengths of texts as a window counts them.
 
     A text that the tokenizer does not cover counts a token for every `chars_per_token` characters, so that a window of
-    it is as long as one of English: by tokens, windows of Korean would be 110 characters long and of Chinese 200.
-
-    Args:
-        chars_per_token: characters that count as a token in a text that is not covered.
-        covered: share of a text's characters that the tokenizer must know; besides, it must know more than the letters
-            (`SPELT`).
+    it is as long as one of English: by tokens, windows of Korean would be 110 characters long and of Chinese 200. It is
+    covered if the tokenizer knows this share of its characters, and more than the letters (`SPELT`).
     """
 
     tokenizer: TokenCounter
@@ -70,42 +65,6 @@ class Lengths:
             return False
         words = " ".join(_WORD.findall(text))
         return len(words) >= (SPELT if in_words(text) else 1) * counter.count([words])[0]
-
-
-Count = Callable[[str], int]
-
-
-@dataclass(frozen=True)
-class SizeBound:
-    """How long a stretch of text may be. Without `count` (tokens of a text), only characters are counted."""
-
-    tokens: int
-    characters: int
-    count: Count | None = None
-
-    def counted(self, text: str) -> int:
-        """Tokens of a text; 0 where they are not counted."""
-        return 0 if self.count is None else self.count(text)
-
-    def holds(self, text: str) -> bool:
-        """Whether a text is not too long. No tokenizer makes more tokens than a text has bytes."""
-        if len(text) > self.characters:
-            return False
-        return self.count is None or len(text.encode("utf-8", "replace")) < self.tokens or self._counts(text)
-
-    def _counts(self, text: str) -> bool:
-        return self.counted(text) <= self.tokens
-
-    def measured(self, text: str, start: int, end: int) -> int | None:
-        """Tokens of `text[start:end]`; None where it is too long, which takes no time for what is much too long."""
-        if end - start > self.characters:
-            return None
-        tokens = self.counted(text[start:end]) if self.count is not None else 0
-        return tokens if tokens <= self.tokens else None
-
-
-NOTHING = SizeBound(0, 0)
-"""Holds nothing: the overlap of windows that share nothing."""
 
 
 @dataclass(frozen=True)
@@ -166,13 +125,13 @@ def at_least(splitter: object, **least: int) -> None:
             raise WiringError(f"{type(splitter).__name__} got {given}. Write a number of at least {bound}.")
 
 
-def moving_on(splitter: Splitter, size: int, overlap: int) -> None:
+def moving_on(splitter: Any) -> None:
     """Refuse an overlap that leaves no room for anything new."""
     at_least(splitter, overlap=0)
-    if overlap >= size:
+    if splitter.overlap >= splitter.size:
         raise WiringError(
-            f"{type(splitter).__name__} got overlap={overlap} with size={size}: windows would never move on. "
-            f"Write an overlap below the size, for example overlap={size // 10}."
+            f"{type(splitter).__name__} got overlap={splitter.overlap} with size={splitter.size}: windows would never "
+            f"move on. Write an overlap below the size, for example overlap={splitter.size // 10}."
         )
 
 
@@ -208,26 +167,16 @@ class SlidingWindow(Sized):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        moving_on(self, self.size, self.overlap)
+        moving_on(self)
 
     def pieces(self, part: Part, /) -> Iterator[Piece]:
         text = part.node.text
         headings = places_in(part, [heading.start for heading in part.document.headings])
+        if not headings and len(text) <= self.bound.characters and self.bound.holds(body := text.strip()):
+            if body:  # most passages: nothing has to be cut
+                yield Piece(body, text.index(body[0]))
+            return
         tables = [(region.start, region.end) for region in regions_in(part, "table")]
-        for start, end in self._windows(text, headings, tables):
-            yield Piece(text[start:end], start)
-
-    def _windows(
-        self, text: str, headings: Sequence[int], tables: Sequence[tuple[int, int]]
-    ) -> Iterator[tuple[int, int]]:
-        if not headings and len(text) <= self.bound.characters:
-            body = text.strip()
-            if not body:
-                return
-            if self.bound.holds(body):  # most passages: nothing has to be cut
-                start = text.index(body[0])
-                yield start, start + len(body)
-                return
         windows = Windows(text, self.bound, self.shared(self.overlap), self.bound.characters // TINY)
         for start, end, _ in windows.over(sentence_atoms(text, headings, self.bound, tables)):
-            yield start, end
+            yield Piece(text[start:end], start)

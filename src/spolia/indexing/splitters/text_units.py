@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from spolia.errors import WiringError
-from spolia.indexing.splitters.layers import Layer, Unit, alone, at_places, by_sentence
 from spolia.indexing.splitters.sized_splitter import Sized, moving_on
-from spolia.indexing.splitters.windows import Atom, sentence_atoms
+from spolia.indexing.splitters.windows import Atom, Layer, Unit, alone, at_places, by_sentence, sentence_atoms
 from spolia.stores.definition import Part, Piece, places_in
 
 
@@ -147,7 +146,7 @@ class RecursiveCharacters(Sized):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        moving_on(self, self.size, self.overlap)
+        moving_on(self)
         if "" in self.separators:
             raise WiringError(
                 "RecursiveCharacters got an empty separator. Leave it out: what is too long between the others is cut "

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from spolia.indexing.splitters.sized_splitter import SizeBound, TokenCounter, at_least, moving_on
-from spolia.indexing.splitters.windows import Atom, Windows, cut_before, may_cut, parts
+from spolia.indexing.splitters.sized_splitter import TokenCounter, at_least, moving_on
+from spolia.indexing.splitters.windows import Atom, SizeBound, Windows, cut_before, may_cut, parts
 from spolia.stores.definition import Part, Piece, Splitter
 
 LONGEST = 16
@@ -69,7 +69,7 @@ class TokenWindow(Splitter):
 
     def __post_init__(self) -> None:
         at_least(self, size=1, chars_per_token=1)
-        moving_on(self, self.size, self.overlap)
+        moving_on(self)
 
     def pieces(self, part: Part, /) -> Iterator[Piece]:
         text = part.node.text

@@ -1,17 +1,19 @@
-"""Where a text may be cut, and windows over it that are not too long."""
+"""Cutting a text along its structure, and windows over what it is cut into that are not too long.
 
-from __future__ import annotations
+A layer cuts a stretch of text into units. A unit that fits stays whole and shares a window with its neighbours; one
+that does not is cut by the next layer, and its parts share windows with each other only. Each layer reads what it cuts
+once, and there are few layers, so that the time is linear however deep a text is nested.
+"""
 
 import unicodedata
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from spolia.core.sentences import each_sentence
-
-if TYPE_CHECKING:
-    from spolia.indexing.splitters.sized_splitter import SizeBound
+from spolia.stores.groups.nodes import BETWEEN
 
 _JOINER = "\u200d"
 _MARKS = frozenset(["Mn", "Mc", "Me"])
@@ -22,11 +24,7 @@ _VIRAMA = 9  # canonical combining class
 
 
 def may_cut(text: str, at: int) -> bool:
-    """Whether `text[:at]` and `text[at:]` are whole characters to a reader.
-
-    >>> [may_cut("e\u0301x", at) for at in (1, 2)]
-    [False, True]
-    """
+    """Whether `text[:at]` and `text[at:]` are whole characters to a reader."""
     if at <= 0 or at >= len(text):
         return True
     before, after = text[at - 1], text[at]
@@ -78,6 +76,36 @@ def _is_syllable(before: str, after: str) -> bool:
     return before in ("T", "LVT") and after == "T"
 
 
+@dataclass(frozen=True)
+class SizeBound:
+    """How long a stretch of text may be. Without `count` (tokens of a text), only characters are counted."""
+
+    tokens: int
+    characters: int
+    count: Callable[[str], int] | None = None
+
+    def counted(self, text: str) -> int:
+        """Tokens of a text; 0 where they are not counted."""
+        return 0 if self.count is None else self.count(text)
+
+    def holds(self, text: str) -> bool:
+        """Whether a text is not too long. No tokenizer makes more tokens than a text has bytes."""
+        if len(text) > self.characters:
+            return False
+        return len(text.encode("utf-8", "replace")) < self.tokens or self.counted(text) <= self.tokens
+
+    def measured(self, text: str, start: int, end: int) -> int | None:
+        """Tokens of `text[start:end]`; None where it is too long, which takes no time for what is much too long."""
+        if end - start > self.characters:
+            return None
+        tokens = self.counted(text[start:end])
+        return tokens if tokens <= self.tokens else None
+
+
+NOTHING = SizeBound(0, 0)
+"""Holds nothing: the overlap of windows that share nothing."""
+
+
 class Atom(NamedTuple):
     """`text[start:end]`, the section that it belongs to, its length in tokens, whether it is whole, not a part."""
 
@@ -88,54 +116,141 @@ class Atom(NamedTuple):
     whole: bool
 
 
+LABEL = 80
+"""Characters of a label at most."""
+
+
+class Unit(NamedTuple):
+    """A stretch `text[start:end]`; `label` names what its parts belong to; one that is `alone` shares no window."""
+
+    start: int
+    end: int
+    label: str = ""
+    alone: bool = False
+
+
+Layer = Callable[[str, int, int], Iterable[Unit]]
+
+
+@dataclass(eq=False)
+class Section:
+    """Atoms that may share a window; its text is the labels of what they are parts of."""
+
+    labels: str
+
+    def __str__(self) -> str:
+        return self.labels
+
+
+class Layered:
+    """Makes atoms of the units of a text; what is too long below the last of the layers is cut after words."""
+
+    def __init__(self, text: str, layers: Sequence[Layer], bound: SizeBound) -> None:
+        self.text, self.layers, self.bound = text, layers, bound
+
+    def atoms(self, units: Iterable[Unit], depth: int = 0, labels: str = "") -> Iterator[Atom]:
+        """The units in order, those that are too long in parts."""
+        section = Section(labels)
+        for unit in _whole(self.text, units):
+            if (span := stripped(self.text, unit.start, unit.end)) is None:
+                continue
+            tokens = self.bound.measured(self.text, *span)
+            if tokens is None:
+                below = BETWEEN.join(filter(None, (labels, unit.label[:LABEL].strip())))
+                yield from self._cut(span, unit.end, depth, below[: self.bound.characters // 4])
+                section = Section(labels)
+                continue
+            if unit.alone:
+                section = Section(labels)
+            yield Atom(*span, section, tokens, True)
+            if unit.alone:
+                section = Section(labels)
+
+    def _cut(self, span: tuple[int, int], end: int, depth: int, labels: str) -> Iterator[Atom]:
+        if depth == len(self.layers):
+            return parts(self.text, *span, Section(labels), self.bound)
+        return self.atoms(self.layers[depth](self.text, span[0], end), depth + 1, labels)
+
+
+def _whole(text: str, units: Iterable[Unit]) -> Iterator[Unit]:
+    """Units of which none begins inside what a reader sees as one character: there it goes on with the one before."""
+    held: Unit | None = None
+    for unit in units:
+        if held is None or unit.start != held.end or may_cut(text, unit.start):
+            if held is not None:
+                yield held
+            held = unit
+        else:
+            held = held._replace(end=unit.end)
+    if held is not None:
+        yield held
+
+
+def by_sentence(text: str, start: int, end: int) -> Iterator[Unit]:
+    """A unit for each sentence."""
+    for left, right in each_sentence(text[start:end]):
+        yield Unit(start + left, start + right)
+
+
+def by_line(text: str, start: int, end: int) -> Iterator[Unit]:
+    """A unit for each line."""
+    while start < end:
+        after = text.find("\n", start, end) + 1 or end
+        yield Unit(start, after)
+        start = after
+
+
+def at_places(places: Sequence[int], labels: Mapping[int, str] | None = None) -> Layer:
+    """A layer that cuts at these places. `places`: in order. `labels`: of the units that end there."""
+    said = labels or {}
+
+    def layer(text: str, start: int, end: int) -> Iterator[Unit]:
+        for number in range(bisect_right(places, start), len(places)):
+            place = places[number]
+            if place >= end:
+                break
+            yield Unit(start, place, said.get(place, ""))
+            start = place
+        yield Unit(start, end, said.get(end, ""))
+
+    return layer
+
+
+def alone(units: Iterable[Unit]) -> Iterator[Unit]:
+    """The same units, each for itself."""
+    return (unit._replace(alone=True) for unit in units)
+
+
 def sentence_atoms(
     text: str, sections: Sequence[int], bound: SizeBound, tables: Sequence[tuple[int, int]] = ()
 ) -> Iterator[Atom]:
     """The text as sentences that are not too long, in order; every character but blanks is in exactly one.
 
-    Args:
-        sections: where new sections begin; no atom goes across.
-        tables: stretches that are atoms as they are; where one is too long, its lines are.
+    No atom goes across the beginning of one of the `sections`; `tables` are atoms as they are, or line by line.
     """
-    at = 0
-    for begin, stop in tables:
-        yield from _atoms(
-            text, ((at + start, at + end) for start, end in sentence_spans(text[at:begin])), sections, bound
-        )
-        yield from _atoms(text, _rows(text, begin, stop, bound), sections, bound)
-        at = stop
-    rest = text[at:] if at else text
-    yield from _atoms(text, ((at + start, at + end) for start, end in sentence_spans(rest)), sections, bound)
-
-
-def _rows(text: str, begin: int, stop: int, bound: SizeBound) -> Iterator[tuple[int, int]]:
-    if stop - begin <= bound.characters and bound.holds(text[begin:stop]):
-        yield begin, stop
-        return
-    for line in text[begin:stop].splitlines(keepends=True):
-        yield begin, (begin := begin + len(line))
-
-
-def _atoms(text: str, spans: Iterable[tuple[int, int]], sections: Sequence[int], bound: SizeBound) -> Iterator[Atom]:
-    for start, end in spans:
-        first = bisect_right(sections, start)
-        inner = sections[first : bisect_right(sections, end - 1)]
-        for number, (left, right) in enumerate(zip((start, *inner), (*inner, end), strict=True), first):
-            if span := stripped(text, left, right):
+    for unit in _stretches(text, bound, tables):
+        first = bisect_right(sections, unit.start)
+        for number, piece in enumerate(at_places(sections)(text, unit.start, unit.end), first):
+            if span := stripped(text, piece.start, piece.end):
                 yield from parts(text, *span, number, bound)
 
 
-def sentence_spans(text: str) -> Iterator[tuple[int, int]]:
-    """Spans of the sentences, of which none begins inside what a reader sees as one character."""
-    begin, last = 0, None
-    for start, end in each_sentence(text):
-        if last != start or may_cut(text, start):
-            if last is not None:
-                yield begin, last
-            begin = start
-        last = end
-    if last is not None:
-        yield begin, last
+def _stretches(text: str, bound: SizeBound, tables: Sequence[tuple[int, int]]) -> Iterator[Unit]:
+    at = 0
+    for begin, stop in tables:
+        yield from sentence_units(text, at, begin)
+        at = stop
+        if stop - begin <= bound.characters and bound.holds(text[begin:stop]):
+            yield Unit(begin, stop)
+            continue
+        for line in text[begin:stop].splitlines(keepends=True):
+            yield Unit(begin, begin := begin + len(line))
+    yield from sentence_units(text, at, len(text))
+
+
+def sentence_units(text: str, start: int, end: int) -> Iterator[Unit]:
+    """A unit for each sentence, of which none begins inside what a reader sees as one character."""
+    return _whole(text, by_sentence(text, start, end))
 
 
 def parts(text: str, start: int, end: int, section: object, bound: SizeBound) -> Iterator[Atom]:
@@ -186,12 +301,7 @@ def stripped(text: str, start: int, end: int) -> tuple[int, int] | None:
 
 
 class Windows:
-    """Windows over a text.
-
-    Args:
-        overlap: of what the end of a window and the beginning of the next one share, in whole atoms.
-        tiny: characters of a section below which it may share a window with the next one.
-    """
+    """Windows over a text: `overlap` is of what neighbours share; a section below `tiny` may share a window."""
 
     def __init__(self, text: str, bound: SizeBound, overlap: SizeBound, tiny: int = 0) -> None:
         self.text, self.bound, self.overlap, self.tiny = text, bound, overlap, tiny
@@ -200,8 +310,7 @@ class Windows:
         self._fresh = 0  # atoms held that are in no window yet: the last ones
 
     def over(self, atoms: Iterable[Atom]) -> Iterator[tuple[int, int, object]]:
-        """Start, end and the section of the first atom of each window, in order; no window is too long, and each begins
-        later than the one before."""
+        """Start, end and the section of the first atom of each window, in order."""
         for atom in atoms:
             if self._held and atom.section != self._held[-1].section and self._length(self._held[-1]) >= self.tiny:
                 yield from self._closed()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 from spolia.core.operator import Operator
 from spolia.core.sentences import sentences
 from spolia.indexing.splitters.sized_splitter import at_least
-from spolia.indexing.splitters.windows import sentence_spans
+from spolia.indexing.splitters.windows import sentence_units
 from spolia.models.protocols import Embedder
 from spolia.stores.definition import Part, Piece, Pieces, Splitter
 
@@ -62,10 +62,10 @@ class Topics(Splitter):
         at_least(self, sentences=1)
 
     def pieces(self, part: Part, /) -> Iterator[Piece]:
-        text, spans = part.node.text, sentence_spans(part.node.text)
+        text, spans = part.node.text, sentence_units(part.node.text, 0, len(part.node.text))
         while some := list(islice(spans, BLOCK)):
             first = 0
-            read = [text[start : min(end, start + READ)] for start, end in some]
+            read = [text[start : min(end, start + READ)] for start, end, *_ in some]
             vectors = self.embedder.embed(read, kind="passage").astype("float64")
             for end in joined(vectors, -(-len(some) // self.sentences)):
                 start, stop = some[first][0], some[end - 1][1]

@@ -1,4 +1,4 @@
-"""Where texts that a function gives stand in the text that it was given."""
+"""Plain functions as transforms, and where the texts that they give stand in the text that they were given."""
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,10 +25,6 @@ class TextPlaces:
 
     A text that goes on where the last one ended, but for blanks and punctuation, was cut there. Any other has a place
     where it occurs exactly once; for an ambiguous one there is none.
-
-    >>> places = TextPlaces("One. Two, three. Two.")
-    >>> [places.of(text) for text in ("One", "Two", "three", "Four", "Two")]
-    [0, 5, 10, None, 17]
     """
 
     def __init__(self, text: str) -> None:
@@ -55,16 +51,7 @@ ADVICE = "Return a text, a number, a date, a Piece, a Node, a dict with 'text' a
 
 
 def pieces_of(returned: object, part: Part) -> Pieces:
-    """The pieces that a function's result stands for: every value is one, but None and blank texts.
-
-    Raises:
-        WiringError: what it has returned stands for none; the message goes on where the function has been named.
-
-    >>> from spolia.types import Document
-    >>> part = Part(Node("n", "One. Two."), Document("d", "One. Two."))
-    >>> [(piece.text, piece.start) for piece in pieces_of(["One.", 0, None, {"text": "Two.", "meta": {"n": 2}}], part)]
-    [('One.', 0), ('0', None), ('Two.', 5)]
-    """
+    """The pieces that a function's result stands for; a WiringError's message goes on after the function's name."""
     places = TextPlaces(part.node.text)
     found = (_piece(item, part, places) for item in _each(returned))
     return tuple(piece for piece in found if (piece.text or piece.search_text).strip())
@@ -128,11 +115,7 @@ def _true(piece: Piece, part: Part) -> Piece:
 
 
 def meta_of(found: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Meta:
-    """Fields by name as they are kept; a list is several values of its field.
-
-    >>> meta_of({"year": 1999, "tag": ["a", "b"]})
-    (('year', 1999), ('tag', 'a'), ('tag', 'b'))
-    """
+    """Fields by name as they are kept; a list is several values of its field."""
     pairs: tuple[Any, ...] = ()
     if is_listed := isinstance(found, Iterable) and not isinstance(found, str):
         pairs = tuple(found.items() if isinstance(found, Mapping) else found)
@@ -157,17 +140,14 @@ REFS = "refs"
 
 @dataclass(frozen=True, repr=False)
 class FunctionTransform(Function[Part, Pieces]):
-    """A plain function as a transform; made by the decorator `transform`.
-
-    Class attributes:
-        given: what the function takes: the text, the node or the part.
-        refs: of what its `refs` are a list: texts or nodes; None when it takes none.
-        wants_refs: they have no default, so that a group of it needs a `ref`.
-    """
+    """A plain function as a transform; made by the decorator `transform`."""
 
     given: ClassVar[type] = str
+    """What the function takes: the text, the node or the part."""
     refs: ClassVar[type | None] = None
+    """Of what its `refs` are a list: texts or nodes; None when it takes none."""
     wants_refs: ClassVar[bool] = False
+    """Whether they have no default, so that a group of it needs a `ref`."""
 
     def apply(self, value: Part, /) -> Pieces:
         place = f"node {value.node.id!r} of {value.document.uri or value.document.id!r}"

@@ -79,11 +79,7 @@ class Word:
 
 
 def words(text: str) -> list[list[Word]]:
-    """The words of each sentence.
-
-    >>> [[word.text for word in sentence] for sentence in words("He's in. Go!")]
-    [["He's", 'in'], ['Go']]
-    """
+    """The words of each sentence."""
     return [
         [
             Word(found.start(), found.end(), found[0], number == 0)
@@ -97,21 +93,13 @@ def capitalises_nouns(text: str) -> bool:
     """Whether a text is in German, where every noun has a capital.
 
     The capitals alone do not tell: some English passages have as many, all of them in names.
-
-    >>> capitalises_nouns("Das Haus der Familie ist auf dem Berg."), capitalises_nouns("The house of the Webers")
-    (True, False)
     """
     found = [word[0].lower() for word in _WORD.finditer(text[:LOOKED_AT])]
     return sum(word in _GERMAN for word in found) >= GERMAN * max(1, len(found))
 
 
 def capital_runs(text: str, *, nouns: bool) -> Iterator[tuple[int, int]]:
-    """Spans of the names in a text; `nouns` says that the language writes all nouns with capitals.
-
-    >>> text = "Trade with New York grew. The Duke of York met J. Smith there. York grew too."
-    >>> [text[start:end] for start, end in capital_runs(text, nouns=False)]
-    ['New York', 'Duke of York', 'J. Smith', 'York']
-    """
+    """Spans of the names in a text; `nouns` says that the language writes all nouns with capitals."""
     by_sentence = words(text)
     everything = list(chain(*by_sentence))
     small = {word.text for word in everything if not word.capital}
@@ -193,20 +181,12 @@ class Mention:
 
 
 def normal(name: str) -> str:
-    """The form in which equal names are equal: NFKC, without case, blanks collapsed.
-
-    >>> normal("Ｎew \\u00a0 YORK"), normal("Straße")
-    ('new york', 'strasse')
-    """
+    """The form in which equal names are equal: NFKC, without case, blanks collapsed."""
     return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
 
 
 def entities(mentions: Iterable[Mention]) -> Iterator[Piece]:
-    """One piece for each distinct name, as it is first written; name and kind are its metadata.
-
-    >>> [(piece.text, piece.start) for piece in entities([Mention(9, "PARIS", "name"), Mention(0, "Paris", "name")])]
-    [('Paris', 0)]
-    """
+    """One piece for each distinct name, as it is first written; name and kind are its metadata."""
     seen: set[str] = set()
     for mention in sorted(mentions, key=lambda mention: mention.start):
         name = normal(mention.text)

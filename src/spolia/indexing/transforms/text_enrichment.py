@@ -210,13 +210,11 @@ class LLMEntities(LLMTransform[Named]):
         return {"kinds": ", ".join(self.kinds), **super().places()}
 
     def pieces(self, reply: Named, part: Part, /) -> Iterator[Piece]:
-        found = [(name, _mention(part.node.text, name, self._kind(kind))) for name, kind in reply[: self.at_most]]
+        kinds = ((name, kind if kind in self.kinds else OTHER) for name, kind in reply[: self.at_most])
+        found = [(name, _mention(part.node.text, name, kind)) for name, kind in kinds]
         if absent := [name for name, mention in found if mention is None]:
             note(f"Named by the model, but not in the text, and left out: {', '.join(absent)}.")
         yield from entities(mention for _, mention in found if mention is not None)
-
-    def _kind(self, kind: str) -> str:
-        return kind if kind in self.kinds else OTHER
 
 
 def _mention(text: str, name: str, kind: str) -> Mention | None:

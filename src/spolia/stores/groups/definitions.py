@@ -111,11 +111,6 @@ class GroupDefinitions:
     Args:
         rebuild: groups are made anew that are made of something else by now.
         beside: definitions of groups that are not to be changed, by name: others may have the same embedders.
-
-    Attributes:
-        definitions: of the groups that are made anew.
-        built: how these grow, and those below them, in order.
-        to_embed: groups that keep their nodes, with embedders that they did not have.
     """
 
     def __init__(
@@ -130,17 +125,14 @@ class GroupDefinitions:
         self.wanted = {group.name: group for group in by_name(wanted)}
         given = {group.name: group.definition for group in self.wanted.values() if group.definition is not None}
         self._given = {**(beside or {}), **given}
-        self.definitions: dict[str, Definition] = {}
-        self.built: list[GroupBuild] = []
-        self.to_embed: list[GroupBuild] = []
+        self.definitions: dict[str, Definition] = {}  # of the groups that are made anew
+        self.built: list[GroupBuild] = []  # these, and those below them, in order
+        self.to_embed: list[GroupBuild] = []  # groups that keep their nodes, with embedders that they did not have
         self._way: list[str] = []
         self._seen: set[str] = set()
 
     def define(self, *, renewed: Collection[str] = (), outdated: Iterable[str] = ()) -> None:
-        """Write the manifests of those that are to be built, each after those that it is made from, then those below.
-
-        From then on all documents count as not made in them.
-        """
+        """Write the manifests of those that are to be built; from then on all documents count as not made in them."""
         for group in self.wanted.values():
             self._define(group)
         anew = {*self.definitions, *renewed}
@@ -245,11 +237,7 @@ def by_name(groups: Iterable[NodeGroup]) -> list[NodeGroup]:
 
 
 def unknown(name: str, store: object, there: Iterable[str]) -> GroupError:
-    """What to raise for a group that a store does not have, nobody defines, and that is not built in.
-
-    >>> print(unknown("sentnce", "notes.spolia", ["chunk"]))  # doctest: +ELLIPSIS
-    There is no node group 'sentnce' in notes.spolia, ... Did you mean sentence? There are chunk, coarse, ...
-    """
+    """What to raise for a group that a store does not have, nobody defines, and that is not built in."""
     known = sorted({*there, *BUILT_IN})
     if name == MAIN:
         return GroupError(

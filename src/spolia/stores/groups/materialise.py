@@ -41,7 +41,6 @@ from spolia.types import Document, Failure, Node
 
 if TYPE_CHECKING:
     from spolia.models.protocols import Embedder, SparseEmbedder
-    from spolia.stores.corpus import NodeGroup
     from spolia.stores.snapshot.snapshot import Snapshot
 
 
@@ -123,8 +122,7 @@ def remake(
 ) -> list[str]:
     """Make and embed what the groups of a store lack; why some could not be, in words.
 
-    Args:
-        given: definitions of groups, by name, where the store does not say all of them.
+    `given`: definitions of groups, by name, where the store does not say all of them.
     """
     said: list[str] = []
     failed: set[str] = set()
@@ -302,10 +300,7 @@ SHOWN = 3
 
 
 def built(group: NodeGroup) -> "Snapshot":
-    """The published snapshot, in which a group is built: here and now, unless it is there.
-
-    While another process writes, its publications are looked at, so that what it builds is not built twice.
-    """
+    """The published snapshot, in which a group is built: here and now, unless it is there, or another process does."""
     end, said = time.monotonic() + group.corpus.wait_s, ""
     while not serves(group, snapshot := group.corpus.latest()):
         check_cancelled()

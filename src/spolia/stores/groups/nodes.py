@@ -24,27 +24,20 @@ from spolia.stores.definition import (
     transform_for,
     whole,
 )
-from spolia.types import Document, Failure, Heading, Meta, Node, Span
+from spolia.types import Document, Failure, Heading, Node, Span
 
 _HALF = re.compile("[\ud800-\udfff]")
 
 
 class NodeFactory:
-    """Makes the nodes of one document in one group.
-
-    >>> document = Document("d", "Rome was not built in a day.", title="Stones")
-    >>> from spolia.stores.definition import Whole, whole
-    >>> (node,) = NodeFactory(document, "word", Whole()).nodes(Part(whole(document), document), [Piece("Rome", 0)])
-    >>> node.id, node.parent, node.number, node.indexed_text, node.span
-    ('d:word:1', 'd', 1, 'Stones\\nRome', Span(start=0, end=4, pages=None, lines=(1, 1)))
-    """
+    """Makes the nodes of one document in one group."""
 
     def __init__(self, document: Document, group: str, transform: Transform) -> None:
         self.document, self.group = document, group
         self._numbers = count(1)
         self._places = _Places(document)
         longest = transform.context_characters if isinstance(transform, Splitter) else CONTEXT_CHARACTERS
-        self._above = _Above(document, longest)
+        self._outline = Outline(document, longest)
 
     def nodes(self, part: Part, pieces: Iterable[Piece]) -> Iterator[Node]:
         """The nodes of a part's pieces, one at a time."""
@@ -54,7 +47,7 @@ class NodeFactory:
             number = next(self._numbers)
             self._refuse_unwritable(part, piece)
             span = self._span(part, piece, offset)
-            above = self._above.at(span.start if span else offset or 0)
+            above = self._outline.above(span.start if span else offset or 0)
             yield Node(
                 id=f"{self.document.id}:{self.group}:{number}",
                 text=piece.text,
@@ -64,7 +57,7 @@ class NodeFactory:
                 context="\n".join(filter(None, (above, piece.context))),
                 uri=self.document.uri,
                 parent=part.node.id,
-                meta=_joined(self.document.meta, own, piece.meta),
+                meta=self.document.meta + own + piece.meta,
                 readers=part.node.readers,
                 number=number,
                 search_text=piece.search_text,
@@ -102,11 +95,8 @@ FEW, MANY = 3, 64
 class Availability:
     """Whether that which makes a group could be reached, in one run, and whether what it gave could be read.
 
-    After `FEW` failures in a row of a kind that may pass, nothing more is asked for.
-
-    Attributes:
-        failure: the last one of that kind; None where there was none.
-        degraded: why results are not what they should be: replies that could not be read, one each.
+    After `FEW` failures in a row of a kind that may pass, nothing more is asked for. `failure` is the last of them;
+    `degraded` says of each reply that could not be read why.
     """
 
     def __init__(self) -> None:
@@ -170,11 +160,7 @@ LISTED = 1_000_000
 class GroupBuild:
     """How one group grows: what its manifest says, with the objects that do it.
 
-    Args:
-        parent: the group whose nodes are transformed.
-        ref: whose nodes the transform sees beside; empty for none.
-        between: the groups through which those of `ref` were made from the parent's.
-        reach: whether that which makes it could be reached in this run.
+    `between`: the groups through which those of `ref` were made from the parent's.
     """
 
     group: str
@@ -187,12 +173,9 @@ class GroupBuild:
 
 
 class GroupNodes:
-    """The nodes of one document, group by group.
+    """The nodes of one document, group by group; some are made only when they are asked for.
 
-    Attributes:
-        made: the nodes of each group that could be made; of some they are made only when they are asked for.
-        failures: why a group could not be made.
-        passed_over: groups that are made of one that could not be made.
+    Groups are in `passed_over` that are made of one that could not be made.
     """
 
     def __init__(self, document: Document, there: Callable[[str], Sequence[Node]]) -> None:
@@ -215,13 +198,11 @@ class GroupNodes:
         return False
 
     def of(self, group: str) -> Sequence[Node]:
-        """The nodes of a group."""
         if group not in self._known:
             self._known[group] = list(self._there(group))
         return self._known[group]
 
     def parts(self, build: GroupBuild) -> list[Part]:
-        """What a transform is given."""
         above = {made.id: made.parent for group in (*build.between, build.ref) if group for made in self.of(group)}
         return [
             Part(node, self.document, tuple(self._below(build.ref, node, above)) if build.ref else ())
@@ -229,7 +210,6 @@ class GroupNodes:
         ]
 
     def take(self, group: str, made: Iterable[Node], *, streamed: bool = False) -> None:
-        """These are the nodes of a group."""
         if streamed:
             self.made[group] = made
             return
@@ -239,7 +219,6 @@ class GroupNodes:
             self.fail(group, Failure.of(error, group))
 
     def fail(self, group: str, failure: Failure) -> None:
-        """A group could not be made."""
         self.made.pop(group, None)
         self.failures[group] = failure
 
@@ -279,8 +258,7 @@ def grow(
 ) -> list[GroupNodes]:
     """The nodes of documents in some groups. A transform that asks models gets the parts of all documents at once.
 
-    What cannot be made of one document in one group is noted; the other groups and documents go on. What is away is
-    asked a few times, and then no more in this run.
+    What cannot be made of one document in one group is noted; the other groups and documents go on.
 
     Args:
         builds: each after those that it is made from.
@@ -328,33 +306,10 @@ def _ask(build: GroupBuild, transform: Transform, found: Sequence[GroupNodes]) -
 
 
 def cut(document: Document, transform: Transform, group: str = "chunk") -> Iterator[Node]:
-    """The nodes that a transform makes of a whole document.
-
-    >>> from spolia.stores.definition import Whole
-    >>> [node.text for node in cut(Document("d", "Stones."), Whole())]
-    ['Stones.']
-    """
+    """The nodes that a transform makes of a whole document."""
     part, transform = Part(whole(document), document), transform_for(transform, document)
     pieces = transform.pieces(part) if isinstance(transform, Splitter) else transform(part)
     return NodeFactory(document, group, transform).nodes(part, pieces)
-
-
-def _joined(inherited: Meta, own: Meta, fresh: Meta) -> Meta:
-    return inherited + own + fresh if own or fresh else inherited
-
-
-class _Above:
-    """Title and headings above places in any order; fast for those that come in the order of the text."""
-
-    def __init__(self, document: Document, longest: int) -> None:
-        self._document, self._longest, self._at = document, longest, 0
-        self._outline = Outline(document, longest)
-
-    def at(self, start: int) -> str:
-        if start < self._at:
-            self._outline = Outline(self._document, self._longest)
-        self._at = start
-        return self._outline.above(start)
 
 
 class _Places:
@@ -378,23 +333,20 @@ BETWEEN = " > "
 
 
 class Outline:
-    """Tells the title and the headings above places that come in order.
-
-    >>> headings = (Heading(0, 1, "Rome"), Heading(9, 2, "Arches"), Heading(40, 2, "Roads"))
-    >>> outline = Outline(Document("d", "", title="Stones", headings=headings), 100)
-    >>> outline.above(0), outline.above(9), outline.above(20), outline.above(41)
-    ('Stones', 'Stones > Rome', 'Stones > Rome > Arches', 'Stones > Rome > Roads')
-    """
+    """Tells the title and the headings above places; fast for those that come in the order of the text."""
 
     def __init__(self, document: Document, longest: int) -> None:
         self._title, self._headings, self._longest = document.title, document.headings, longest
-        self._next = 0
+        self._next = self._at = 0
         self._path: list[Heading] = []
 
     def above(self, start: int) -> str:
         """Title and headings; a heading that stands at `start` itself belongs to the text, not to what is above it."""
         if not self._headings:
             return self._title[: self._longest]
+        if start < self._at:
+            self._next, self._path = 0, []
+        self._at = start
         while self._next < len(self._headings) and self._headings[self._next].start < start:
             heading = self._headings[self._next]
             self._close(heading.level)
