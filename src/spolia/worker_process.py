@@ -22,6 +22,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any, BinaryIO, ClassVar, TypeAlias
@@ -278,30 +279,34 @@ def serve(answer: Callable[[dict[str, Any], list[bytes], BinaryIO, BinaryIO], No
         except MissingExtra as error:
             send(replies, {"missing": [error.extra, error.module, error.purpose]})
         except SpoliaError as error:
-            send(replies, {"error": type(error).__name__, "message": str(error)})
+            send(replies, {"error": type(error).__name__, "message": _sendable(error)})
         except RecursionError:
             send(replies, {"fault": "it is nested too deep"})
         except Exception as error:  # a fault on strange input is a reply like another
-            send(replies, {"fault": f"{type(error).__name__}: {error}"})
+            send(replies, {"fault": f"{type(error).__name__}: {_sendable(error)}"})
+
+
+def _sendable(error: Exception) -> str:
+    """What an error says, without halves of characters, which no frame takes."""
+    return str(error).encode("utf-8", "backslashreplace").decode()
 
 
 def answer_call(said: dict[str, Any], attached: list[bytes], requests: BinaryIO, replies: BinaryIO) -> None:
     """Answer `WorkerProcess.call`."""
-    seconds, *load, call = json.loads(attached[0])
+    seconds, *calls = json.loads(attached[0])
+    *load, function = (
+        partial(getattr(importlib.import_module(module), name), *given) for module, name, *given in calls
+    )
     for one in load:
-        _called(*one)
+        one()
     try:
         if _HAS_ALARM:
             signal.setitimer(signal.ITIMER_REAL, seconds)
-        found = json.dumps(_called(*call)).encode()
+        found = json.dumps(function()).encode()
     finally:
         if _HAS_ALARM:
             signal.setitimer(signal.ITIMER_REAL, 0)
     send(replies, {}, [found])
-
-
-def _called(module: str, name: str, *arguments: Any) -> Any:
-    return getattr(importlib.import_module(module), name)(*arguments)
 
 
 def _confine(memory_mb: int, written_mb: int) -> None:

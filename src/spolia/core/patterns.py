@@ -17,3 +17,8 @@ class _Pattern:
 def pattern(text: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
     """`re.compile`, when a method or attribute of the pattern is first asked for."""
     return cast(re.Pattern[str], _Pattern(text, flags))
+
+
+def is_match(text: str, flags: int, method: str, value: str) -> bool:
+    """Whether a pattern matches a value, by `search` or `fullmatch`; for a worker, as no thread can break it off."""
+    return getattr(re.compile(text, flags), method)(value) is not None

@@ -129,6 +129,17 @@ def test_an_accepted_answer_that_is_no_regular_expression_is_named() -> None:
         measure_of('EM(rule="regex")').score(Answer("a"), asked("(a"))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("measure", ['EM(rule="regex")', 'Acc(rule="bioasq")'])
+def test_a_regular_expression_of_a_data_set_that_takes_for_ever_is_broken_off(
+    measure: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spolia.evaluation.measures.answers.string_match._MATCH_S", 0.2)
+    with pytest.raises(MeasureError, match=r"'.*\(a\+\)\+.*' of an accepted answer took longer than 0\.2 s"):
+        measure_of(measure).score(Answer("a" * 60 + "b"), asked("(a+)+"))
+    assert measure_of(measure).score(Answer("aaa"), asked("(a+)+")) == 1.0
+
+
 def test_a_failure_is_an_empty_answer_to_bleu() -> None:
     right = Case(asked("a b c d"), Answer("a b c d"))
     failed = Case(asked("a b c d"), Failure("ValueError", "no"))

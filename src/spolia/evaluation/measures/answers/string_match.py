@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from spolia.core.patterns import is_match
+from spolia.core.run_context import check_cancelled
 from spolia.errors import MeasureError
 from spolia.evaluation.measures.answers.answer_text import (
     TOKENISERS,
@@ -19,6 +21,7 @@ from spolia.evaluation.measures.measure import Measure, Result, checked_item
 from spolia.evaluation.measures.recall_precision import harmonic
 from spolia.evaluation.measures.retrieval_measure import checked_k
 from spolia.types import Answer, Item
+from spolia.worker_process import Died, borrowed
 
 
 @dataclass(frozen=True)
@@ -55,9 +58,29 @@ class ExactMatch(WordMeasure):
         return float(found == gold)
 
 
+_MATCH_S = 5.0
+_MATCH_MB = 256
+
+
+def _is_match(pattern: re.Pattern[str], method: str, text: str) -> bool:
+    """Whether a data set's pattern matches; one that repeats something could take for ever, so a worker tries it."""
+    given = pattern.pattern, pattern.flags, method, text
+    if not re.search(r"[*+?{]", pattern.pattern):
+        return is_match(*given)
+    try:
+        with borrowed(_MATCH_MB) as worker:
+            return bool(worker.call(is_match, *given, seconds=_MATCH_S))
+    except Died as died:
+        check_cancelled()
+        raise MeasureError(
+            f"The regular expression {pattern.pattern!r:.200} of an accepted answer {died} on {text!r:.60}. Write one "
+            "without a repetition within a repetition."
+        ) from died
+
+
 def _matches(pattern: str, text: str) -> bool:
     try:
-        return re.fullmatch(pattern, text, re.IGNORECASE) is not None
+        return _is_match(re.compile(pattern, re.IGNORECASE), "fullmatch", text)
     except re.error as error:
         raise MeasureError(
             f"The accepted answer {pattern!r} is no regular expression: {error}. Mend it, or write EM without its rule."
@@ -111,7 +134,7 @@ def holds(found: Sequence[str], wanted: Sequence[str]) -> bool:
 
 def _stands_in(pattern: str, text: str) -> bool:
     try:
-        return re.search(rf"\b{pattern}\b", text) is not None
+        return _is_match(re.compile(rf"\b{pattern}\b"), "search", text)
     except re.error:
         return re.search(rf"\b{re.escape(pattern)}\b", text) is not None
 
