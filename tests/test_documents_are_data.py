@@ -42,7 +42,7 @@ from spolia.models.marks import without_marks
 from spolia.models.prompting.role import Brief, Role
 from spolia.models.prompting.template import Setting
 from spolia.models.protocols import CHAT, LOGPROBS, NEXT_TOKENS, SCORES, Capabilities, LanguageModel
-from spolia.post_retrieval.critique import USEFUL
+from spolia.post_retrieval.rerankers import USEFUL
 from spolia.pre_retrieval.text_to_query import TextToCypher, TextToSQL
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Part, Whole

@@ -32,7 +32,7 @@ from spolia.models.http.reranking import RerankModel as RerankModel
 from spolia.models.onnx.minilm import MiniLM as MiniLM
 from spolia.models.prompting.stand_in_models import ScriptedModel as ScriptedModel
 from spolia.orchestration.rank_fusion import ReciprocalRankFusion as ReciprocalRankFusion
-from spolia.post_retrieval.encoder_rerankers import CrossEncoder as CrossEncoder
+from spolia.post_retrieval.rerankers import CrossEncoder as CrossEncoder
 from spolia.post_retrieval.selection import Cut as Cut
 from spolia.pre_retrieval.decomposition import Decompose as Decompose
 from spolia.pre_retrieval.hyde import HyDE as HyDE

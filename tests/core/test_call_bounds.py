@@ -33,7 +33,7 @@ from spolia.errors import BudgetSpent, SpoliaError
 from spolia.indexing.transforms.function import transform
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.orchestration.llm_router import ByLabel
-from spolia.post_retrieval.rank_gpt import RankGPT
+from spolia.post_retrieval.rerankers import RankGPT
 from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
 from spolia.stores.corpus import Corpus

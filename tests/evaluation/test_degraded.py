@@ -22,7 +22,7 @@ from spolia.evaluation.measures.registry import parse_measures
 from spolia.evaluation.report.html import html
 from spolia.evaluation.report.tables import markdown
 from spolia.models import ChatModel, ScriptedModel
-from spolia.post_retrieval.rank_gpt import RankGPT
+from spolia.post_retrieval.rerankers import RankGPT
 from spolia.retrieval.bm25 import BM25
 from spolia.testing import OpenAIServer, ServedReply
 from spolia.types import Hit, Item, Node, Query, Ranking

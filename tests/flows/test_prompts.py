@@ -19,7 +19,7 @@ from spolia.generation.reader import Reader
 from spolia.indexing.transforms.text_enrichment import SUMMARY, Keywords, Summary
 from spolia.models.prompting import template
 from spolia.models.prompting.stand_in_models import ScriptedModel
-from spolia.post_retrieval.likelihood_rerankers import UPR
+from spolia.post_retrieval.rerankers import UPR
 from spolia.pre_retrieval.rewrite import MultiQuery
 from spolia.types import Message, Query, Ranking
 from tests.flows.validating import valid

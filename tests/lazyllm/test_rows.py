@@ -19,8 +19,7 @@ from spolia.indexing.readers.registry import READERS
 from spolia.indexing.structure.regions import AttachMetadata
 from spolia.orchestration import ConvexCombination
 from spolia.post_retrieval import AsDicts, AsNodes, AsText, KeywordFilter
-from spolia.post_retrieval.context_window import SentenceWindow
-from spolia.post_retrieval.group_map import Mapped
+from spolia.post_retrieval.context_window import Mapped, SentenceWindow
 from spolia.post_retrieval.presentation import ShowMetadata
 from spolia.post_retrieval.reranker import reranker
 from spolia.retrieval import BySimilarity, Phrase, similarity

@@ -14,9 +14,9 @@ from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.models.protocols import Kind
 from spolia.models.vectors import TokenVectors
 from spolia.orchestration.similarity_router import ByMeaning
-from spolia.post_retrieval.compression.extractive import Extractive
-from spolia.post_retrieval.encoder_rerankers import ColBERT
+from spolia.post_retrieval.compression import Extractive
 from spolia.post_retrieval.mmr import MMR
+from spolia.post_retrieval.rerankers import ColBERT
 from spolia.post_retrieval.selection import SimilarityPercentile, SimilarityThreshold
 from spolia.pre_retrieval.hyde import AveragedHyDE
 from spolia.testing import HashingEmbedder

@@ -12,9 +12,8 @@ from spolia.models.local.embedders import LocalTokenEmbedder
 from spolia.models.local.language_model import LocalModel
 from spolia.models.prompting import template
 from spolia.models.vectors import max_sims
-from spolia.post_retrieval.encoder_rerankers import TART, ColBERT, CrossEncoder
-from spolia.post_retrieval.likelihood_rerankers import UPR, MonoT5
 from spolia.post_retrieval.model_reranker import Judging
+from spolia.post_retrieval.rerankers import TART, UPR, ColBERT, CrossEncoder, MonoT5
 from spolia.types import Hit, Node, Prompt, Query, Ranking
 from tests.models.local import tiny
 

@@ -20,7 +20,7 @@ from spolia.indexing.transforms.text_enrichment import HypotheticalQuestions
 from spolia.journal import Runs
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.orchestration.rank_fusion import ReciprocalRankFusion
-from spolia.post_retrieval.group_map import Mapped
+from spolia.post_retrieval.context_window import Mapped
 from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
 from spolia.stores.corpus import Corpus

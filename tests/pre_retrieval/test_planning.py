@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from spolia import BM25, Budget, Each, Query, Reader, ReciprocalRankFusion, Route, Run, check, dump, load
 from spolia.core.function import step
 from spolia.errors import BudgetSpent, QueryError
-from spolia.generation.closed_book import ClosedBook
+from spolia.generation.reader import ClosedBook
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.pre_retrieval.chain_of_verification import ChainOfVerification
 from spolia.pre_retrieval.decomposition import Decompose, LeastToMost

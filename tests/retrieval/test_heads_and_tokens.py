@@ -16,7 +16,7 @@ from spolia.filters import where
 from spolia.flow_files.files import dump, load
 from spolia.models.protocols import TokenEmbedder
 from spolia.models.vectors import TokenVectors
-from spolia.post_retrieval.encoder_rerankers import ColBERT
+from spolia.post_retrieval.rerankers import ColBERT
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.late_interaction import LateInteraction
 from spolia.retrieval.multi_head import MultiHead

@@ -164,7 +164,7 @@ def test_nobody_sees_what_is_not_theirs_or_is_filtered_out(tmp_path: Path) -> No
         ("spolia.retrieval.group_search.narrowed", lambda own, query, run: narrowed(own, run)),
         ("spolia.retrieval.tree.narrowed", lambda own, query, run: narrowed(own, query)),
         ("spolia.retrieval.graph.walk.narrowed", lambda query, run: run),
-        ("spolia.post_retrieval.group_map.narrowing", lambda: None),
+        ("spolia.post_retrieval.context_window.narrowing", lambda: None),
         ("spolia.post_retrieval.context_window.narrowed", lambda query, run: query),
         ("spolia.post_retrieval.context_window.narrowed", lambda query, run: None),
         ("spolia.run.recall.key_of", lambda op, value, *_: digest_of((op, QUERY))),

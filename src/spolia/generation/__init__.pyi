@@ -1,10 +1,10 @@
-from spolia.generation.closed_book import ClosedBook as ClosedBook
 from spolia.generation.ensemble import AnswerEnsemble as AnswerEnsemble
 from spolia.generation.ensemble import TokenEnsemble as TokenEnsemble
 from spolia.generation.extract import Extract as Extract
 from spolia.generation.prompt import FString as FString
 from spolia.generation.prompt import Generate as Generate
 from spolia.generation.prompt import LongContextReorder as LongContextReorder
+from spolia.generation.reader import ClosedBook as ClosedBook
 from spolia.generation.reader import Reader as Reader
 from spolia.generation.verification import VerifyClaims as VerifyClaims
 from spolia.generation.verification import VerifyGrounding as VerifyGrounding

@@ -1,4 +1,4 @@
-"""A language model reads the passages and answers with citations."""
+"""A language model answers: from the passages, with citations, or from what it remembers."""
 
 import re
 import unicodedata
@@ -10,11 +10,12 @@ from spolia.core.run_context import emit
 from spolia.core.wiring import refuse_counts
 from spolia.errors import ModelRejected
 from spolia.generation.prompt import cited, fitting, numbered
+from spolia.models.parsers import Text
 from spolia.models.parsers.tags import Markers
-from spolia.models.prompting.role import Prompted, generated
+from spolia.models.prompting.role import Ask, Prompted, Role, generated
 from spolia.models.prompting.template import Setting, checked_language
 from spolia.models.protocols import LanguageModel
-from spolia.types import Answer, Generation, Prompt, Ranking
+from spolia.types import Answer, Generation, Prompt, Query, Ranking, kept
 
 _SHIPPED = re.compile(r"\w+")
 _MARKED = re.compile(r"\[\d+\]")
@@ -153,3 +154,55 @@ def _plain(text: str) -> str:
     """
     plain = unicodedata.normalize("NFKC", text).casefold().replace("’", "'").replace("don't", "do not")
     return " ".join(re.findall(r"\w+", plain))
+
+
+ABSTENTION = "I do not know."
+REMEMBERED: Role[str] = Role("spolia:generation/prompts/closed_book.txt", Text(), default=ABSTENTION)
+
+
+@dataclass(frozen=True)
+class ClosedBook(Operator[Query, Answer]):
+    """Answer a question without any document: an arm for what needs no retrieval, a draft to be verified.
+
+    There are no citations. A reply that says that it does not know is an abstention.
+
+    Args:
+        llm: the language model.
+        abstention: the sentence by which the model says that it does not know.
+        role: prompt, with the places `{{question}}` and, if it asks for one, `{{abstention}}`, reader and default.
+        max_tokens: longest reply.
+        temperature: 0 for the most probable reply; above, samples of a query differ.
+
+    Source: Jeong et al., "Adaptive-RAG: learning to adapt retrieval-augmented large language models through question
+    complexity", NAACL 2024, strategy A.
+
+    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
+    >>> book = ClosedBook(ScriptedModel((("Emma", "Jane Austen."), ("", "I do not know."))))
+    >>> book(Query("Who wrote Emma?")).text, book(Query("Who am I?")).abstained
+    ('Jane Austen.', True)
+    """
+
+    llm: LanguageModel
+    abstention: str = ABSTENTION
+    role: Role[str] = REMEMBERED
+    max_tokens: int = 256
+    temperature: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_counts(self, "max_tokens")
+
+    def apply(self, value: Query, /) -> Answer:
+        text = self._ask.reply(value.sample, question=value.question, abstention=Setting(self.abstention))
+        is_abstention = text.rstrip(".") == self.abstention.rstrip(".")
+        return Answer(text, stop_reason="abstained" if is_abstention else "answered")
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return self._ask.calls()
+
+    def tail(self) -> tuple[Operator[Any, Any], ...]:
+        return (self._ask,)
+
+    @kept
+    def _ask(self) -> Ask:
+        return Ask(self.llm, self.role, self.max_tokens, self.temperature)

@@ -11,8 +11,7 @@ from spolia.core.run_context import note
 from spolia.core.wiring import refuse_numbers
 from spolia.errors import WiringError
 from spolia.filters import Condition
-from spolia.models.protocols import Embedder, refuse_no_embedder
-from spolia.models.vector_checks import embedded
+from spolia.models.protocols import Embedder, embedded, refuse_no_embedder
 from spolia.types import ArmScores, Query, kept
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from spolia.core.operator import Operator
 from spolia.core.run_context import access
 from spolia.core.wiring import refuse_counts, refuse_numbers
 from spolia.errors import WiringError
-from spolia.models.protocols import Embedder, refuse_no_embedder
-from spolia.models.vector_checks import embedded
+from spolia.models.protocols import Embedder, embedded, refuse_no_embedder
 from spolia.ranking.scalings import min_max
 from spolia.stores.corpus import NodeGroup, refuse_no_group
 from spolia.stores.lexical.analysis import Analyzer

@@ -9,8 +9,7 @@ from spolia.core.operator import Operator
 from spolia.core.sweepable import Rearrangement
 from spolia.core.wiring import refuse_counts, refuse_numbers
 from spolia.errors import WiringError
-from spolia.models.protocols import Embedder
-from spolia.models.vector_checks import embedded
+from spolia.models.protocols import Embedder, embedded
 from spolia.stores.lexical.analysis import holds, words
 from spolia.types import Node, Ranking
 

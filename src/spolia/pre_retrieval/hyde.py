@@ -9,8 +9,7 @@ from spolia.core.wiring import refuse_counts
 from spolia.errors import WiringError
 from spolia.models.parsers import NOTHING
 from spolia.models.prompting.role import Role
-from spolia.models.protocols import Embedder, LanguageModel, refuse_no_embedder
-from spolia.models.vector_checks import embedded
+from spolia.models.protocols import Embedder, LanguageModel, embedded, refuse_no_embedder
 from spolia.pre_retrieval.query_llm import AsksOfQuery, OneText
 from spolia.types import Answer, Query
 from spolia.types.outcomes import successes

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from spolia.core.run_context import access, note
 from spolia.errors import FilterError, ManifestMismatch, ModelError, QueryError
-from spolia.models.protocols import Embedder, SparseEmbedder
-from spolia.models.vector_checks import embedded
+from spolia.models.protocols import Embedder, SparseEmbedder, embedded
 from spolia.retrieval.group_search import GroupSearch, searched
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.definition import MAIN

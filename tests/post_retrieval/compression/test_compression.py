@@ -19,9 +19,16 @@ from spolia.generation.reader import Reader
 from spolia.models.http.completions import CompletionModel
 from spolia.models.prompting.likelihood import Surprise, aligned
 from spolia.models.prompting.stand_in_models import ScriptedModel
-from spolia.post_retrieval.compression.extractive import Extractive, SelectiveContext
-from spolia.post_retrieval.compression.llmlingua import LLMLingua, LongLLMLingua, of_spans, segments, shares
-from spolia.post_retrieval.compression.summary import Refine, TreeSummarise
+from spolia.post_retrieval.compression import (
+    Extractive,
+    LLMLingua,
+    LongLLMLingua,
+    SelectiveContext,
+    of_spans,
+    segments,
+    shares,
+)
+from spolia.post_retrieval.summary import Refine, TreeSummarise
 from spolia.run import Run
 from spolia.testing import OpenAIServer, ServedReply
 from spolia.types import Hit, Node, Prompt, Query, Ranking, Span, Token

@@ -15,9 +15,9 @@ from spolia.errors import BudgetSpent, WiringError
 from spolia.flow_files.files import dump, load
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.models.protocols import Kind
-from spolia.post_retrieval.critique import Critique
-from spolia.post_retrieval.group_map import WindowReplacement
+from spolia.post_retrieval.context_window import WindowReplacement
 from spolia.post_retrieval.recency import Recent
+from spolia.post_retrieval.rerankers import Critique
 from spolia.post_retrieval.selection import Percentile, SimilarityPercentile, SimilarityThreshold, Threshold
 from spolia.run import Budget, Run
 from spolia.types import Hit, Node, Query, Ranking, Value

@@ -1,10 +1,13 @@
 """What all servers of the OpenAI protocol have in common: an address, patience, limits and prices."""
 
+import csv
+import re
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from spolia.errors import ModelError
-from spolia.models.prices import usd_per_million
 from spolia.types import Usage, Value
 
 
@@ -28,7 +31,7 @@ class Remote(Value):
         requests_per_minute: of this model in this process, after a minute's worth at once; 0 for no limit.
         tokens_per_minute: likewise, of tokens sent and asked for, as they are estimated before they are sent.
         usd_per_million: price of a million tokens sent, and generated. Where both are 0, the price that
-            `spolia.models.prices` knows for this model at this host counts.
+            `prices.csv` beside this module has for this model at this host counts.
     """
 
     model: str
@@ -100,3 +103,24 @@ def checked_url(url: str) -> str:
     if not valid:
         raise ModelError(f"base_url is {url!r}, no web address. Write for example 'http://127.0.0.1:8000/v1'.")
     return url.rstrip("/")
+
+
+TABLE = Path(__file__).with_name("prices.csv")
+
+
+def usd_per_million(host: str, model: str) -> tuple[float, float]:
+    """Price of a million tokens sent, and generated; (0, 0) where it is not known. Dated versions cost the same.
+
+    >>> usd_per_million("api.openai.com", "gpt-4o-mini-2024-07-18"), usd_per_million("127.0.0.1", "gpt-4o-mini")
+    ((0.15, 0.6), (0.0, 0.0))
+    """
+    undated = re.sub(r"-(?:\d{4}-\d{2}-\d{2}|\d{4})$", "", model)
+    return _table().get((host, model)) or _table().get((host, undated)) or (0.0, 0.0)
+
+
+@cache
+def _table() -> dict[tuple[str, str], tuple[float, float]]:
+    with TABLE.open(encoding="utf-8", newline="") as file:
+        return {
+            (row["host"], row["model"]): (float(row["input"]), float(row["output"])) for row in csv.DictReader(file)
+        }

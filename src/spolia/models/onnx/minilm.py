@@ -4,13 +4,12 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from spolia.core.run_context import charge, check_cancelled, reach
-from spolia.errors import ModelError
-from spolia.models.onnx import weights
-from spolia.models.onnx.encoder import Encoder
-from spolia.models.onnx.graph import EncoderShape
+from spolia.errors import MissingExtra, ModelError
+from spolia.models.onnx import safetensors, weights
 from spolia.models.onnx.tokenizer import SPECIALS, WordPiece
 from spolia.models.protocols import Kind
 from spolia.types import Usage, Value
@@ -39,7 +38,9 @@ if TYPE_CHECKING:
     from spolia.types.arrays import Vectors
 
 
-SHAPE = EncoderShape(layers=6, width=384, heads=12, inner=1536, vocabulary=30522, positions=512)
+DIMENSION = 384
+GRAPH = Path(__file__).with_name("minilm.onnx")
+"""The operators, written by `python -m tests.minilm_graph`; the weights stay in their file."""
 SORTED_TEXTS = 4096
 """Texts that are read at a time, to be sorted by length; bounds the memory for token numbers."""
 
@@ -79,7 +80,7 @@ class MiniLM(Value):
 
     @property
     def dimension(self) -> int:
-        return SHAPE.width
+        return DIMENSION
 
     @property
     def window(self) -> int:
@@ -109,12 +110,14 @@ class MiniLM(Value):
         if not len(texts):
             return found
         reach(self)
-        encoder = self._opened()
+        session, _ = self._opened()
         for first in range(0, len(texts), SORTED_TEXTS):
             rows = [self.tokenizer.ids(text, self.window) for text in texts[first : first + SORTED_TEXTS]]
             for batch in batches([len(row) for row in rows], self.batch_tokens):
                 check_cancelled()
-                found[[first + number for number in batch]] = encoder.encoded([rows[number] for number in batch])
+                ids = np.array([rows[number] for number in batch], np.int64)
+                given = {"input_ids": ids, "attention_mask": np.ones(ids.shape, np.int32)}
+                found[[first + number for number in batch]] = session.run(["embedding"], given)[0]
                 charge(Usage(embedded=len(batch)))
         return found
 
@@ -130,15 +133,32 @@ class MiniLM(Value):
     def tokenizer(self) -> WordPiece:
         return WordPiece(self.weights)
 
-    def _opened(self) -> Encoder:
+    def _opened(self) -> tuple[Any, list[Any]]:
         key = (self.weights, self.threads)
         with _opening:
             if key not in _open:
-                _open[key] = Encoder(weights.find(self.weights).tensors, SHAPE, self.threads)
+                _open[key] = _session(weights.find(self.weights).tensors, self.threads)
             return _open[key]
 
 
-_open: dict[tuple[str, int], Encoder] = {}
+def _session(tensors: Path, threads: int) -> tuple[Any, list[Any]]:
+    """A session, and the mapped weights that it reads in place: it does not own them, so they live as long as it."""
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise MissingExtra("embeddings", "onnxruntime", "Embedding texts") from error
+    held = {name: array for name, array in safetensors.read(tensors).items() if not name.startswith("pooler.")}
+    given = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in held.values()]
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.enable_mem_pattern = False  # it remembers a plan per shape, and every batch has another
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # idle threads burn no CPU
+    options.add_external_initializers(list(held), given)
+    return onnxruntime.InferenceSession(GRAPH.read_bytes(), options, providers=["CPUExecutionProvider"]), given
+
+
+_open: dict[tuple[str, int], tuple[Any, list[Any]]] = {}
 _opening = threading.Lock()
 
 

@@ -1,0 +1,381 @@
+"""Hits judged by a model: together with the question, by token vectors, by its next word, or in its own words."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from spolia.core.call_bounds import unknown
+from spolia.core.operator import Operator
+from spolia.core.run_context import degrade, note
+from spolia.core.wiring import refuse_counts
+from spolia.errors import WiringError
+from spolia.models.parsers import Order, YesNo
+from spolia.models.parsers.numbers import completed
+from spolia.models.prompting.excerpt import shortened
+from spolia.models.prompting.likelihood import Continuation, FirstTokens, Likelihood
+from spolia.models.prompting.role import Ask, Brief, Role, replies
+from spolia.models.protocols import ForetellsTokens, LanguageModel, Scorer, ScoresContinuations, TokenEmbedder
+from spolia.post_retrieval.model_reranker import AskedOfEach, Judging
+from spolia.types import Failure, Prompt, Ranking, Token
+
+
+@dataclass(frozen=True)
+class CrossEncoder(Judging):
+    """Score each hit by a `Scorer`: a cross-encoder on this machine, or a hosted reranker (`RerankModel`).
+
+    score(q, d) = scorer(q, d), whatever its scale.
+
+    Args:
+        scorer: the model. All texts are given to it in one call.
+        top_k, judged, strict: as for every `Judging`.
+
+    Source: Nogueira, Cho, "Passage re-ranking with BERT", 2019.
+
+    >>> from spolia import Hit, Node, Query, Ranking, RerankModel
+    >>> from spolia.testing import OpenAIServer
+    >>> found = Ranking(Query("red stones"), (Hit(Node("a", "a blue sea"), 2.0), Hit(Node("b", "red stones"), 1.0)))
+    >>> with OpenAIServer() as server:
+    ...     [(hit.node.id, hit.score) for hit in CrossEncoder(RerankModel("any", server.url))(found)]
+    [('b', 1.0), ('a', 0.0)]
+    """
+
+    scorer: Scorer
+    top_k: int = 10
+    judged: int = 100
+    strict: bool = False
+
+    def scores(self, question: str, texts: Sequence[str], /) -> Sequence[float]:
+        return self.scorer.scores(question, texts)
+
+
+SEPARATOR = " [SEP] "
+"""Between instruction and question, as TART was trained."""
+
+
+@dataclass(frozen=True)
+class TART(Judging):
+    """Score each hit by a cross-encoder that was trained to be told what is looked for.
+
+    score(q, d) = scorer(instruction [SEP] q, d).
+
+    Args:
+        scorer: the model, as `facebook/tart-full-flan-t5-xl`. All texts are given to it in one call.
+        instruction: what a passage is wanted for.
+        top_k, judged, strict: as for every `Judging`.
+
+    Source: Asai et al., "Task-aware retrieval with instructions", ACL Findings 2023.
+
+    >>> from spolia import Hit, Node, Query, Ranking, RerankModel
+    >>> from spolia.testing import OpenAIServer
+    >>> found = Ranking(Query("stones"), (Hit(Node("a", "stones"), 2.0), Hit(Node("b", "red stones"), 1.0)))
+    >>> with OpenAIServer() as server:
+    ...     reranked = TART(RerankModel("any", server.url), instruction="Find red things.")(found)
+    ...     server.requests[0].body["query"], [hit.node.id for hit in reranked]
+    ('Find red things. [SEP] stones', ['b', 'a'])
+    """
+
+    scorer: Scorer
+    instruction: str = "Find passages to answer the question."
+    top_k: int = 10
+    judged: int = 100
+    strict: bool = False
+
+    def scores(self, question: str, texts: Sequence[str], /) -> Sequence[float]:
+        return self.scorer.scores(f"{self.instruction}{SEPARATOR}{question}", texts)
+
+
+@dataclass(frozen=True)
+class ColBERT(Judging):
+    """Score each hit by late interaction of token vectors, made when it is asked.
+
+    score(q, d) = Σ_i max_j q_i · d_j over the vectors of length 1 of the question's and the hit's tokens. There is no
+    padding in it, so that a score does not depend on what else is judged.
+
+    Args:
+        embedder: gives a vector for each token.
+        top_k, judged, strict: as for every `Judging`.
+
+    Source: Khattab, Zaharia, "ColBERT: efficient and effective passage search via contextualized late interaction over
+    BERT", SIGIR 2020.
+
+    >>> from spolia.testing.hash_embedder import HashingTokens
+    >>> from spolia.types import Hit, Node, Query, Ranking
+    >>> found = Ranking(Query("red stones"), (Hit(Node("a", "a red sea"), 2.0), Hit(Node("b", "red stones"), 1.0)))
+    >>> [(hit.node.id, round(hit.score, 6)) for hit in ColBERT(HashingTokens(256))(found)][0]
+    ('b', 2.0)
+    """
+
+    embedder: TokenEmbedder
+    top_k: int = 10
+    judged: int = 100
+    strict: bool = False
+
+    def scores(self, question: str, texts: Sequence[str], /) -> Sequence[float]:
+        from spolia.models.vectors import max_sims
+
+        asked = self.embedder.embed_tokens([question], kind="query").row(0)
+        found: list[float] = max_sims(asked, self.embedder.embed_tokens(texts, kind="passage")).tolist()
+        return found
+
+
+@dataclass(frozen=True)
+class MonoT5(AskedOfEach):
+    """Score each hit by the probability that a language model goes on with one word and not the other.
+
+    score(q, d) = p(true) / (p(true) + p(false)), the softmax over the two words as first token of the reply. A word
+    that is not among the `top` most probable tokens counts as the least of these; where both are not, there is no
+    score, and neither where a word has a log-probability that is NaN or above 0. Case and blanks around a token do not
+    matter.
+
+    The shipped prompt is for models that follow instructions. Those that were trained as rerankers want what they were
+    trained with: monoT5 `prompt="spolia:post_retrieval/prompts/mono_t5.txt"` and, since it reads 512 tokens,
+    `characters=1500`; others `relevant="yes", irrelevant="no"`.
+
+    Args:
+        llm: a model with the capability `next_tokens`.
+        prompt: file with the places `{{question}}` and `{{passage}}`.
+        relevant: the word for relevant; its first token is looked for.
+        irrelevant: the word for irrelevant.
+        top: tokens that are asked for.
+        characters: of a hit that the model is shown, at most.
+        top_k, judged, strict: as for every `Judging`.
+
+    Source: Nogueira, Jiang, Pradeep, Lin, "Document ranking with a pretrained sequence-to-sequence model", 2020.
+
+    >>> from spolia.models.http.completions import CompletionModel
+    >>> from spolia.testing import OpenAIServer, ServedReply
+    >>> from spolia.types import Hit, Node, Query, Ranking
+    >>> found = Ranking(Query("Who employed Olsen?"), (Hit(Node("a", "Nokia employed Olsen."), 1.0),))
+    >>> with OpenAIServer(ServedReply("true false", logprob=-0.5)) as server:
+    ...     (hit,) = MonoT5(CompletionModel("any", server.url))(found).hits
+    >>> round(hit.score, 3)  # of log-probabilities -0.5 and -1.0
+    0.622
+    """
+
+    llm: ForetellsTokens
+    top_k: int = 10
+    judged: int = 20
+    prompt: str = "spolia:post_retrieval/prompts/relevance.txt"
+    relevant: str = "true"
+    irrelevant: str = "false"
+    top: int = 20
+    characters: int = 4_000
+    strict: bool = False
+
+    version: ClassVar[int] = 2
+    prompts: ClassVar[tuple[str, ...]] = ("post_retrieval/relevance", "post_retrieval/mono_t5")
+
+    places: ClassVar[tuple[str, ...]] = ("question", "passage")
+
+    def told(self, prompts: Sequence[Prompt], question: str, /) -> Sequence[tuple[Token, ...] | Failure]:
+        return FirstTokens(self.llm, top=self.top).batch(prompts)
+
+    def score(self, tokens: tuple[Token, ...], /) -> float:
+        relevant, irrelevant = (_logprob(tokens, word) for word in (self.relevant, self.irrelevant))
+        if relevant is None and irrelevant is None:
+            return math.nan
+        least = min(token.logprob for token in tokens)
+        return _share(least if relevant is None else relevant, least if irrelevant is None else irrelevant)
+
+
+def _logprob(tokens: Sequence[Token], word: str) -> float | None:
+    """Log-probability of a word in all its spellings; None where it is not among the tokens, NaN where one has none.
+
+    >>> tokens = (Token(" True", math.log(0.5)), Token("true", math.log(0.25)), Token("t", -3.0))
+    >>> round(math.exp(_logprob(tokens, "true")), 6), _logprob(tokens, "false")
+    (0.75, None)
+    """
+    found = [token.logprob for token in tokens if token.text.strip(" \t\n▁Ġ").lower() == word.lower()]
+    if not all(logprob <= 0 for logprob in found):
+        return math.nan
+    return math.log(math.fsum(map(math.exp, found))) if found and max(found) > -700 else max(found, default=None)
+
+
+def _share(one: float, other: float) -> float:
+    """exp(one) / (exp(one) + exp(other)), however small both are."""
+    apart = one - other
+    return 0.0 if apart < -700 else 1 / (1 + math.exp(-apart))
+
+
+@dataclass(frozen=True)
+class UPR(AskedOfEach):
+    """Score each hit by the likelihood that a language model asks the question when it is shown the hit.
+
+    score(q, d) = Σ_t ln p(q_t | q_<t, d, instruction) over the tokens of the question; at most 0. It needs no training.
+    Where a token has a log-probability that is NaN or above 0, there is no score.
+
+    Args:
+        llm: a model with the capability `scores`.
+        prompt: file with the place `{{passage}}`; the question is what follows it.
+        characters: of a hit that the model is shown, at most.
+        top_k, judged, strict: as for every `Judging`.
+
+    Source: Sachan et al., "Improving passage retrieval with zero-shot question generation", EMNLP 2022.
+
+    >>> from spolia.models.http.completions import CompletionModel
+    >>> from spolia.testing import OpenAIServer, ServedReply
+    >>> from spolia.types import Hit, Node, Query, Ranking
+    >>> found = Ranking(Query("Who employed Olsen?"), (Hit(Node("a", "Nokia employed Olsen."), 1.0),))
+    >>> with OpenAIServer(ServedReply(logprob=-0.1)) as server:
+    ...     (hit,) = UPR(CompletionModel("any", server.url))(found).hits
+    >>> round(hit.score, 6)  # here each character of the question costs 0.1, and so does the blank before it
+    -2.0
+    """
+
+    llm: ScoresContinuations
+    top_k: int = 10
+    judged: int = 20
+    prompt: str = "spolia:post_retrieval/prompts/question_likelihood.txt"
+    characters: int = 4_000
+    strict: bool = False
+
+    version: ClassVar[int] = 2
+
+    def told(self, prompts: Sequence[Prompt], question: str, /) -> Sequence[tuple[Token, ...] | Failure]:
+        return Likelihood(self.llm).batch([Continuation(prompt, f" {question}") for prompt in prompts])
+
+    def score(self, tokens: tuple[Token, ...], /) -> float:
+        return math.fsum(token.logprob if token.logprob <= 0 else math.nan for token in tokens)
+
+
+ROLE: Role[tuple[int, ...]] = Role("spolia:post_retrieval/prompts/rank.txt", Order(), default="[1]")
+
+
+@dataclass(frozen=True)
+class RankGPT(Judging):
+    """Order hits by a language model that is shown `window` of them at a time: [2] > [1] > [3].
+
+    Of more hits than a window holds, the last ones are ordered first; then the window moves up by `step`, so that what
+    is good climbs to the top. What a reply does not name follows in the order that it had; numbers that name nothing,
+    or come again, are passed over. So a reply always gives a permutation. One that cannot be read leaves its window as
+    it was, after being sent back once (`Role`).
+
+    score = 1 / rank, since the model says an order and no numbers.
+
+    Args:
+        llm: the language model.
+        judged: hits that are ordered, at most; the others are left out.
+        window: hits that the model is shown at once.
+        step: by how many the window moves; below `window`, so that windows overlap.
+        role: prompt with the places `{{question}}`, `{{passages}}` and `{{count}}`, reader of the reply, what holds
+            when it cannot be read.
+        characters: of a hit that the model is shown, at most.
+        max_tokens: longest reply.
+        top_k, strict: as for every `Judging`.
+
+    Source: Sun et al., "Is ChatGPT good at search? Investigating large language models as re-ranking agents", EMNLP
+    2023.
+
+    >>> from spolia import Hit, Node, Query, Ranking, ScriptedModel
+    >>> found = Ranking(Query("Who?"), tuple(Hit(Node(id, f"Text {id}."), 1.0) for id in "abc"))
+    >>> [(hit.node.id, hit.score) for hit in RankGPT(ScriptedModel(("[3] > [1]",)), top_k=2)(found)]
+    [('c', 1.0), ('a', 0.5)]
+    """
+
+    llm: LanguageModel
+    top_k: int = 10
+    judged: int = 100
+    window: int = 20
+    step: int = 10
+    role: Role[tuple[int, ...]] = ROLE
+    characters: int = 2_000
+    max_tokens: int = 512
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_counts(self, "step", "characters", "max_tokens")
+        refuse_counts(self, "window", least=2)
+        if self.step >= self.window:
+            raise WiringError(
+                f"{self.short}: a window of {self.window} that moves by {self.step} compares nothing across windows. "
+                f"Write a step below {self.window}."
+            )
+
+    def scores(self, question: str, texts: Sequence[str], /) -> Sequence[float]:
+        if long := sum(len(text) > self.characters for text in texts):
+            note(f"RankGPT is shown the first {self.characters} characters of {long} hits.")
+        order = list(range(len(texts)))
+        for start in starts(len(texts), self.window, self.step):
+            shown = order[start : start + self.window]
+            order[start : start + self.window] = [shown[at] for at in self._ordered_by(question, shown, texts)]
+        found = [0.0] * len(texts)
+        for rank, at in enumerate(order, 1):
+            found[at] = 1 / rank
+        return found
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return len(starts(self.judged, self.window, self.step)) * self.role.calls
+
+    def _ordered_by(self, question: str, shown: Sequence[int], texts: Sequence[str]) -> list[int]:
+        """Places in `shown`, best first."""
+        passages = [texts[at][: self.characters] for at in shown]
+        ask = Ask(self.llm, self.role, self.max_tokens)
+        numbers = ask.reply(question=question, passages=tuple(passages), count=str(len(passages)))
+        return [number - 1 for number in completed(numbers, len(passages))]
+
+
+def starts(count: int, window: int, step: int) -> list[int]:
+    """Where the windows begin over so many hits, from the end to the beginning; one hit needs none.
+
+    >>> starts(45, 20, 10), starts(20, 20, 10), starts(1, 20, 10)
+    ([25, 15, 5, 0], [0], [])
+    """
+    if count < 2:
+        return []
+    found = list(range(count - window, 0, -step)) if count > window else []
+    return [*found, 0]
+
+
+USEFUL: Role[bool] = Role("spolia:post_retrieval/prompts/useful.txt", YesNo(), default="yes")
+
+
+@dataclass(frozen=True)
+class Critique(Operator[Ranking, Ranking]):
+    """The hits that a language model finds of use for the question, one call for each; order and scores stay.
+
+    What cannot be judged stays: a verdict that cannot be read, a call that fails. Where the model drops all of them,
+    the best one stays all the same. Either is recorded, and the result counted as degraded.
+
+    Args:
+        llm: the language model.
+        role: prompt with the places `{{passage}}` and `{{question}}`, reader of the verdict, what holds when it cannot
+            be read.
+        characters: of a hit that are shown, at most.
+        max_tokens: longest reply.
+
+    Raises:
+        ModelError: when it runs, for a prompt file that cannot be read.
+
+    Source: LLM-Critique in Gao et al., "Modular RAG", 2024 (arXiv 2407.21059).
+
+    >>> from spolia import Hit, Node, Query, ScriptedModel
+    >>> texts = {"a": "Ships wait for the tide.", "b": "Salt is dug in mines."}
+    >>> found = Ranking(Query("Why do ships wait?"), tuple(Hit(Node(id, text), 1.0) for id, text in texts.items()))
+    >>> [hit.node.id for hit in Critique(ScriptedModel((("Salt", "no"), "yes")))(found)]
+    ['a']
+    """
+
+    llm: LanguageModel
+    role: Role[bool] = USEFUL
+    characters: int = 8_000
+    max_tokens: int = 64
+
+    def __post_init__(self) -> None:
+        refuse_counts(self, "characters", "max_tokens")
+
+    def apply(self, value: Ranking, /) -> Ranking:
+        question = value.query.question
+        briefs = [
+            Brief.of(question=question, passage=shortened(node.shown_text, self.characters)) for node in value.nodes
+        ]
+        verdicts = replies(Ask(self.llm, self.role, self.max_tokens), briefs)
+        kept = tuple(hit for hit, said in zip(value.hits, verdicts, strict=True) if said is not False)
+        if value.hits and not kept:
+            said = f"{self.llm.name} found none of {len(value.hits)} hits of use; the best one stays."
+            degrade(said, partly=True)
+            kept = value.hits[:1]
+        return value.but(hits=kept)
+
+    calls = unknown
