@@ -11,7 +11,7 @@ from spolia.core.operator import Operator
 from spolia.core.run_context import emit, gather
 from spolia.core.wiring import refuse_counts, refuse_numbers
 from spolia.errors import ModelRejected
-from spolia.generation.prompt import Generate, cited
+from spolia.generation.prompt import Generate, citations
 from spolia.generation.reader import Reader
 from spolia.models.marks import without_marks
 from spolia.models.parsers.parser import plain_words
@@ -207,10 +207,8 @@ class TokenEnsemble(Prompted, Operator[Ranking, Answer]):
         emit(said or self.abstention)
         if not said or said.startswith(self.abstention):
             return Answer(said or self.abstention, (), "abstained", best)
-        citations = tuple(
-            cited(number, node) for number, hit in enumerate(best.hits, 1) for node in hit.found or (hit.node,)
-        )
-        return Answer(said, citations, "answered" if whole else "cap", best)
+        every = citations(range(1, len(best) + 1), best.hits)
+        return Answer(said, every, "answered" if whole else "cap", best)
 
     def reads(self, value: Ranking, /) -> object:
         best = value.cut(self.max_passages)

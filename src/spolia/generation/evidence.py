@@ -11,7 +11,7 @@ from typing import NamedTuple
 from spolia.core.patterns import pattern
 from spolia.core.sentences import sentences
 from spolia.stores.lexical.analysis import Analyzer
-from spolia.types import Citation, Node, Ranking, Span
+from spolia.types import Citation, Ranking
 
 
 class Clues(NamedTuple):
@@ -232,19 +232,7 @@ class PassageSentences:
     def quote(self, index: int, number: int) -> Citation:
         """The citation of a sentence, exactly as it stands in the document."""
         node, start, end = self._places[index]
-        return Citation(str(number), node.id, node.document, node.uri, node.text[start:end], _span(node, start, end))
-
-
-def _span(node: Node, start: int, end: int) -> Span | None:
-    """Where a part of a node stands in the document; the whole node's span where its text is not the document's."""
-    whole = node.span
-    if whole is None or whole.end - whole.start != len(node.text):
-        return whole
-    lines = None
-    if whole.lines is not None:
-        first = whole.lines[0] + node.text.count("\n", 0, start)
-        lines = (first, first + node.text.count("\n", start, end))
-    return Span(whole.start + start, whole.start + end, whole.pages, lines)
+        return Citation(str(number), node.id, node.document, node.uri, node.text[start:end], node.span_of(start, end))
 
 
 _ITEM = pattern(r"^\s*(?:[-*+>•]|\d{1,3}[.)])\s+(?=\S)")

@@ -1,6 +1,6 @@
 """Which passages of a ranking stand in a prompt, and how."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,7 +12,7 @@ from spolia.models.marks import without_citations
 from spolia.models.prompting.role import generated
 from spolia.models.prompting.template import Template
 from spolia.models.protocols import LanguageModel
-from spolia.types import Citation, Generation, Node, Prompt, Ranking
+from spolia.types import Citation, Generation, Hit, Node, Prompt, Ranking
 
 
 def fitting(ranking: Ranking, passages: int, characters: int) -> Ranking:
@@ -32,8 +32,12 @@ def fitting(ranking: Ranking, passages: int, characters: int) -> Ranking:
     return best
 
 
-def numbered(number: int, node: Node, characters: int) -> str:
-    """A passage with its number and its place, cut where it is longer than a prompt may be."""
+def numbered(ranking: Ranking, characters: int) -> tuple[str, ...]:
+    """The passages of a ranking, each with its number and its place, cut where it is longer than a prompt may be."""
+    return tuple(_numbered(number, node, characters) for number, node in enumerate(ranking.nodes, 1))
+
+
+def _numbered(number: int, node: Node, characters: int) -> str:
     text = node.shown_text
     if len(text) > characters:
         note(
@@ -49,6 +53,12 @@ def numbered(number: int, node: Node, characters: int) -> str:
 def cited(number: int, node: Node) -> Citation:
     """The citation of a whole passage."""
     return Citation(str(number), node.id, node.document, node.uri, node.text, node.span)
+
+
+def citations(numbers: Iterable[int], hits: Sequence[Hit]) -> tuple[Citation, ...]:
+    """Of the passages with these numbers, from 1: of each smaller node that was found in one, else of all of it."""
+    shown = ((number, hits[number - 1]) for number in numbers)
+    return tuple(cited(number, node) for number, hit in shown for node in hit.found or (hit.node,))
 
 
 @dataclass(frozen=True)
@@ -94,7 +104,7 @@ class FString(Operator[Ranking, Prompt]):
 
     def apply(self, value: Ranking, /) -> Prompt:
         shown = fitting(value, self.max_passages, self.max_characters)
-        passages = [numbered(number, node, self.max_characters) for number, node in enumerate(shown.nodes, 1)]
+        passages = numbered(shown, self.max_characters)
         parts = {"passages": self.arranged(passages), "question": value.query.question}
         return Prompt(Template.of(self.template).filled(parts), value.query.sample)
 

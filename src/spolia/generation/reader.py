@@ -9,7 +9,7 @@ from spolia.core.operator import Operator
 from spolia.core.run_context import emit
 from spolia.core.wiring import refuse_counts
 from spolia.errors import ModelRejected
-from spolia.generation.prompt import cited, fitting, numbered
+from spolia.generation.prompt import citations, fitting, numbered
 from spolia.models.parsers import Text
 from spolia.models.parsers.tags import Markers
 from spolia.models.prompting.role import Ask, Prompted, Role, generated
@@ -106,7 +106,7 @@ class Reader(Prompted, Operator[Ranking, Answer]):
         if self.maker is not None:
             return self.maker(shown).but(sample=self._sample(shown))
         parts = {
-            "passages": [numbered(number, node, self.max_characters) for number, node in enumerate(shown.nodes, 1)],
+            "passages": numbered(shown, self.max_characters),
             "question": shown.query.question,
             "abstention": Setting(self.abstention),
         }
@@ -131,15 +131,11 @@ class Reader(Prompted, Operator[Ranking, Answer]):
             raise ModelRejected(
                 f"{self.llm.name} replied {generation.text[:40]!r}, which holds no answer. Ask it again."
             )
-        citations = tuple(
-            cited(number, node)
-            for number in markers.used
-            for node in shown.hits[number - 1].found or (shown.nodes[number - 1],)
-        )
+        cited = citations(markers.used, shown.hits)
         is_cut = generation.finish_reason == "length"
-        if not is_cut and self._abstains(text, bool(citations)):
+        if not is_cut and self._abstains(text, bool(cited)):
             return Answer(text, (), "abstained", shown)
-        return Answer(text, citations, "cap" if is_cut else "answered", shown, markers.faults())
+        return Answer(text, cited, "cap" if is_cut else "answered", shown, markers.faults())
 
     def _abstains(self, text: str, cites: bool) -> bool:
         said, abstention = _plain(_MARKED.sub("", text)), _plain(self.abstention)

@@ -9,7 +9,7 @@ from spolia.core.combinators import Identity
 from spolia.core.operator import Operator
 from spolia.core.run_context import note
 from spolia.core.wiring import refuse_counts
-from spolia.generation.prompt import cited, fitting, numbered
+from spolia.generation.prompt import citations, fitting, numbered
 from spolia.models.parsers import NOTHING, Lines, OneOf, Text
 from spolia.models.parsers.parser import MARKER, plain_words
 from spolia.models.parsers.tags import Markers
@@ -121,15 +121,12 @@ class VerifyClaims(Operator[Answer, Answer]):
     def _verdicts(self, claims: Sequence[str], found: Sequence[Ranking]) -> list[str | Failure]:
         """Of each claim; nobody is asked about one without evidence."""
         briefs = [
-            Brief.of(statement=claim, passages=self._shown(ranking))
+            Brief.of(statement=claim, passages=numbered(ranking, self.characters))
             for claim, ranking in zip(claims, found, strict=True)
             if ranking.hits
         ]
         said = iter(replies(Ask(self.llm, self.verdict, 64), briefs))
         return [next(said) if ranking.hits else UNKNOWN for ranking in found]
-
-    def _shown(self, ranking: Ranking) -> tuple[str, ...]:
-        return tuple(numbered(number, node, self.characters) for number, node in enumerate(ranking.nodes, 1))
 
     def _answered(
         self, kept: Sequence[tuple[str, Ranking]], dropped: Sequence[str], asked: Query, question: str
@@ -143,12 +140,8 @@ class VerifyClaims(Operator[Answer, Answer]):
         markers = Markers(len(hits))
         text = self._written(facts, dropped, question)
         text = markers.feed(text) + markers.end()
-        citations = [
-            cited(number, node)
-            for number in markers.used
-            for node in hits[number - 1].found or (hits[number - 1].node,)
-        ]
-        return Answer(text, tuple(citations), "answered", Ranking(asked, tuple(hits), "verified"), markers.faults())
+        evidence = Ranking(asked, tuple(hits), "verified")
+        return Answer(text, citations(markers.used, hits), "answered", evidence, markers.faults())
 
     def _written(self, facts: Sequence[str], dropped: Sequence[str], question: str) -> str:
         (said,) = replies(
@@ -239,7 +232,7 @@ class VerifyGrounding(Operator[Query, Answer]):
         shown = fitting(found, self.max_passages, self.max_characters)
         if answer.abstained or not shown.hits:
             return WRONG_PASSAGES
-        passages = tuple(numbered(at, node, self.max_characters) for at, node in enumerate(shown.nodes, 1))
+        passages = numbered(shown, self.max_characters)
         brief = Brief.of(question=found.query.question, answer=answer.text, passages=passages)
         said: str = Ask(self.llm, self.role, 64)(brief)
         return said

@@ -28,6 +28,14 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "spolia"
 
 
+def hub_cache() -> Path:
+    """Where the model hub's client keeps what it downloaded."""
+    if named := os.environ.get("HF_HUB_CACHE"):
+        return Path(named).expanduser()
+    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
+    return Path(home).expanduser() / "hub"
+
+
 def _bytes(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

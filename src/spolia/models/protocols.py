@@ -68,13 +68,21 @@ def able(names: Iterable[str], every: Iterable[str]) -> Capabilities:
     return found
 
 
-@capable(CHAT)
-@runtime_checkable
-class LanguageModel(Addressed, Protocol):
-    """Writes a reply to a prompt."""
+class Named(Addressed, Protocol):
+    """A model.
+
+    Attributes:
+        name: tells apart any two models that give different results; with a hash of the weights where they are here.
+    """
 
     @property
     def name(self) -> str: ...
+
+
+@capable(CHAT)
+@runtime_checkable
+class LanguageModel(Named, Protocol):
+    """Writes a reply to a prompt."""
 
     @property
     def capabilities(self) -> frozenset[str]: ...
@@ -189,43 +197,23 @@ def able_to(model: M, kind: Any) -> M:
 
 
 @runtime_checkable
-class Scorer(Addressed, Protocol):
-    """Judges how well texts answer a query: a cross-encoder, here or on a server.
-
-    Attributes:
-        name: tells apart any two scorers that give different scores.
-    """
-
-    @property
-    def name(self) -> str: ...
+class Scorer(Named, Protocol):
+    """Judges how well texts answer a query: a cross-encoder, here or on a server."""
 
     def scores(self, query: str, texts: Sequence[str]) -> tuple[float, ...]:
         """One finite score for each text, in their order; higher is better. They compare within one call."""
         ...
 
 
-@runtime_checkable
-class Embedder(Addressed, Protocol):
-    """Maps texts to vectors whose cosine is their likeness.
+class ReadsTexts(Named, Protocol):
+    """Reads texts as tokens.
 
     Attributes:
-        name: tells apart any two embedders that give different vectors; with a hash of the weights.
-        dimension: length of a vector.
         window: longest text in tokens, special ones included; the rest of a longer one is not read.
     """
 
     @property
-    def name(self) -> str: ...
-
-    @property
-    def dimension(self) -> int: ...
-
-    @property
     def window(self) -> int: ...
-
-    def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
-        """One vector of length 1 for each text: float32, shape (texts, dimension). Charges what it embedded."""
-        ...
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
         """Length of each text in tokens, special ones included; above `window`, its end is not read."""
@@ -233,6 +221,18 @@ class Embedder(Addressed, Protocol):
 
     def covers(self, text: str) -> float:
         """Share of the characters that the embedder knows, from 0 to 1; 1 for an empty text."""
+        ...
+
+
+@runtime_checkable
+class Embedder(ReadsTexts, Protocol):
+    """Maps texts to vectors whose cosine is their likeness; `dimension` is the length of one."""
+
+    @property
+    def dimension(self) -> int: ...
+
+    def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
+        """One vector of length 1 for each text: float32, shape (texts, dimension). Charges what it embedded."""
         ...
 
 
@@ -256,45 +256,22 @@ class ImageEmbedder(Embedder, Protocol):
 
 
 @runtime_checkable
-class SparseEmbedder(Addressed, Protocol):
-    """Maps texts to weights of the terms of a vocabulary; the product of two such vectors is their likeness.
-
-    Attributes:
-        name: tells apart any two embedders that give different vectors; with a hash of the weights.
-        window: longest text in tokens, special ones included; the rest of a longer one is not read.
-    """
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def window(self) -> int: ...
+class SparseEmbedder(ReadsTexts, Protocol):
+    """Maps texts to weights of the terms of a vocabulary; the product of two such vectors is their likeness."""
 
     def embed_sparse(self, texts: Sequence[str], *, kind: Kind) -> SparseRows:
         """One row of weights for each text. Charges what it embedded."""
         ...
 
-    def tokens(self, texts: Sequence[str]) -> list[int]:
-        """Length of each text in tokens, special ones included; above `window`, its end is not read."""
-        ...
-
-    def covers(self, text: str) -> float:
-        """Share of the characters that the embedder knows, from 0 to 1; 1 for an empty text."""
-        ...
-
 
 @runtime_checkable
-class TokenEmbedder(Addressed, Protocol):
+class TokenEmbedder(Named, Protocol):
     """Maps texts to a vector for each of their tokens, for late interaction (ColBERT, Khattab and Zaharia 2020).
 
     Attributes:
-        name: tells apart any two embedders that give different vectors; with a hash of the weights.
         dimension: length of a token's vector.
         window: longest text in tokens, special ones included; the rest of a longer one is not read.
     """
-
-    @property
-    def name(self) -> str: ...
 
     @property
     def dimension(self) -> int: ...

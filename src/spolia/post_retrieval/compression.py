@@ -18,7 +18,7 @@ from spolia.models.protocols import Embedder, ScoresContinuations, embedded
 from spolia.post_retrieval.context_window import is_cut, showing
 from spolia.post_retrieval.selection import ALMOST, best_share, reaching
 from spolia.stores.lexical.analysis import Analyzer
-from spolia.types import Hit, Node, Ranking, Span
+from spolia.types import Hit, Node, Ranking
 from spolia.types.outcomes import successes
 
 
@@ -306,19 +306,13 @@ def _left(hit: Hit, spans: Sequence[tuple[int, int]]) -> Hit:
     """The hit with some sentences of its text."""
     text = hit.node.text
     shown = " ".join(text[start:end] for start, end in spans)
-    parts = tuple(_part(hit.node, *span) for span in spans) if is_cut(hit.node) and not hit.found else ()
+    parts: tuple[Node, ...] = ()
+    if is_cut(hit.node) and not hit.found:
+        parts = tuple(
+            hit.node.but(text=text[start:end], span=hit.node.span_of(start, end), search_text="")
+            for start, end in spans
+        )
     return hit if shown == text.strip() else showing(hit, shown, parts)
-
-
-def _part(node: Node, start: int, end: int) -> Node:
-    """A stretch of a node with its place in the document."""
-    whole, lines = node.span, None
-    assert whole is not None
-    if whole.lines is not None:
-        first = whole.lines[0] + node.text.count("\n", 0, start)
-        lines = (first, first + node.text.count("\n", start, end))
-    span = Span(whole.start + start, whole.start + end, whole.pages, lines)
-    return node.but(text=node.text[start:end], span=span, search_text="")
 
 
 _PHRASE = re.compile(r"[^,;:()\n、，；：]*(?:[,;:()\n、，；：]+\s*|\Z)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import access
@@ -26,18 +26,11 @@ PLACES = 6
 """Of decimals that count: rounding is not to decide between what is equal."""
 
 
-class Likeness(Protocol):
-    """Numbers for the hits of a ranking."""
-
-    def relevance(self) -> Numbers:
-        """float64[hits]: how alike each is to the query."""
-
-    def to(self, at: int) -> Numbers:
-        """float64[hits]: how alike each is to the hit at a place; 1 for one that is the same."""
-
-
 class ByVectors:
-    """Cosines of a query, float32[d], and the vectors of hits, float32[hits, d]."""
+    """Cosines of a query, float32[d], and the vectors of hits, float32[hits, d].
+
+    `relevance` is how alike each hit is to the query, `to` how alike to the hit at a place: float64[hits].
+    """
 
     def __init__(self, query: Vectors, vectors: Vectors) -> None:
         self.query, self.vectors = _unit(query[None])[0], _unit(vectors)
@@ -60,11 +53,11 @@ class ByWords:
     Two texts without words are the same. Scores are of the hits, best first.
     """
 
-    def __init__(self, texts: Sequence[str], scores: Sequence[float]) -> None:
+    def __init__(self, ranking: Ranking) -> None:
         import numpy as np
 
         analyzer, numbers = Analyzer(), dict[str, int]()
-        self.scores = scores
+        texts, self.scores = [node.indexed_text for node in ranking.nodes], [hit.score for hit in ranking.hits]
         self.words = [
             np.array([numbers.setdefault(term, len(numbers)) for term in sorted(set(analyzer.terms(text)))], np.int64)
             for text in texts
@@ -73,8 +66,7 @@ class ByWords:
         holders = np.repeat(np.arange(len(texts)), [len(words) for words in self.words])
         every = np.concatenate([np.zeros(0, np.int64), *self.words])
         order = np.argsort(every, kind="stable")
-        self.holders, starts = holders[order], np.searchsorted(every[order], np.arange(len(numbers) + 1))
-        self.starts = starts
+        self.holders, self.starts = holders[order], np.searchsorted(every[order], np.arange(len(numbers) + 1))
 
     def relevance(self) -> Numbers:
         import numpy as np
@@ -91,14 +83,7 @@ class ByWords:
 
 
 def by_vectors(ranking: Ranking, embedder: Embedder, group: NodeGroup | None) -> ByVectors:
-    """The cosines of a ranking's hits.
-
-    Args:
-        group: whose stored vectors are taken; what is not stored there is embedded.
-
-    Raises:
-        ManifestMismatch: the group was not embedded by the embedder.
-    """
+    """The cosines of a ranking's hits, by the vectors that a group stores; those of the other hits are embedded."""
     import numpy as np
 
     nodes = ranking.nodes
@@ -110,11 +95,6 @@ def by_vectors(ranking: Ranking, embedder: Embedder, group: NodeGroup | None) ->
     if len(lacking):
         vectors[lacking] = embedded(embedder, [nodes[at].indexed_text for at in lacking], "passage")
     return ByVectors(_asked(ranking.query, embedder), vectors)
-
-
-def by_words(ranking: Ranking) -> ByWords:
-    """The shared words of a ranking's hits."""
-    return ByWords([node.indexed_text for node in ranking.nodes], [hit.score for hit in ranking.hits])
 
 
 def _asked(query: Query, embedder: Embedder) -> Vectors:
@@ -203,12 +183,12 @@ class MMR(Operator[Ranking, Ranking]):
     def apply(self, value: Ranking, /) -> Ranking:
         if not value.hits:
             return value
-        likeness = by_words(value) if self.embedder is None else by_vectors(value, self.embedder, self.group)
+        likeness = ByWords(value) if self.embedder is None else by_vectors(value, self.embedder, self.group)
         taken = chosen(likeness, len(value.hits), self.top_k, self.relevance)
         return value.but(hits=tuple(value.hits[at].but(score=score) for at, score in taken))
 
 
-def chosen(likeness: Likeness, count: int, top_k: int, relevance: float) -> list[tuple[int, float]]:
+def chosen(likeness: ByVectors | ByWords, count: int, top_k: int, relevance: float) -> list[tuple[int, float]]:
     """Places and scores of the hits that are taken, in turn; of equal ones the first."""
     import numpy as np
 

@@ -48,10 +48,10 @@ def cosines(ranking: Ranking, embedder: Embedder) -> list[float]:
     return [float(vector @ query) for vector in vectors]
 
 
-def refuse_nan(op: Operator[Any, Any], name: str) -> None:
+def refuse_nan(op: Operator[Any, Any], bound: float | None) -> None:
     """Refuse a bound that nothing can reach or miss."""
-    if math.isnan(getattr(op, name)):
-        raise WiringError(f"{op.short}: {name} is NaN. Write a number.")
+    if bound is not None and math.isnan(bound):
+        raise WiringError(f"{op.short}: no score is at least NaN. Write a number.")
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Threshold(Rearrangement):
     at_least: float
 
     def __post_init__(self) -> None:
-        refuse_nan(self, "at_least")
+        refuse_nan(self, self.at_least)
 
     def chosen(self, known: Sequence[float], /) -> tuple[Sequence[int], None]:
         return reaching(known, self.at_least), None
@@ -108,7 +108,22 @@ class Percentile(Rearrangement):
 
 
 @dataclass(frozen=True)
-class SimilarityThreshold(Rearrangement):
+class _ByLikeness(Rearrangement):
+    """Base of what chooses hits by the cosines of their vectors."""
+
+    embedder: Embedder
+
+    cached: ClassVar[bool] = True
+
+    def alike(self) -> object:
+        return self.embedder
+
+    def looked_up(self, value: Ranking, /) -> list[float]:
+        return cosines(value, self.embedder)
+
+
+@dataclass(frozen=True)
+class SimilarityThreshold(_ByLikeness):
     """The hits whose vectors are near enough to the query's, cos(q, d) ≥ at_least; the nearest one where none is.
 
     Order and scores stay as they were, whatever retriever gave them.
@@ -129,27 +144,19 @@ class SimilarityThreshold(Rearrangement):
     ['b']
     """
 
-    embedder: Embedder
     at_least: float = 0.5
 
     version: ClassVar[int] = 2
-    cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        refuse_nan(self, "at_least")
-
-    def alike(self) -> object:
-        return self.embedder
-
-    def looked_up(self, value: Ranking, /) -> list[float]:
-        return cosines(value, self.embedder)
+        refuse_nan(self, self.at_least)
 
     def chosen(self, known: Sequence[float], /) -> tuple[Sequence[int], None]:
         return reaching(known, self.at_least), None
 
 
 @dataclass(frozen=True)
-class SimilarityPercentile(Rearrangement):
+class SimilarityPercentile(_ByLikeness):
     """The max(1, ⌊n · share⌋) of n hits whose vectors are nearest to the query's, by cos(q, d).
 
     Order and scores stay as they were, whatever retriever gave them.
@@ -170,20 +177,12 @@ class SimilarityPercentile(Rearrangement):
     ['b']
     """
 
-    embedder: Embedder
     share: float = 0.6
 
     version: ClassVar[int] = 2
-    cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         refuse_numbers(self, "a number above 0, up to 1", "share")
-
-    def alike(self) -> object:
-        return self.embedder
-
-    def looked_up(self, value: Ranking, /) -> list[float]:
-        return cosines(value, self.embedder)
 
     def chosen(self, known: Sequence[float], /) -> tuple[Sequence[int], None]:
         return best_share(known, self.share), None
@@ -212,8 +211,7 @@ class Cut(Rearrangement):
 
     def __post_init__(self) -> None:
         refuse_counts(self, "top_k", optional=True)
-        if self.at_least is not None and self.at_least != self.at_least:
-            raise WiringError(f"{self.short}: no score is at least NaN. Write a number, or None.")
+        refuse_nan(self, self.at_least)
 
     def chosen(self, known: Sequence[float], /) -> tuple[Sequence[int], None]:
         return range(len(known))[: self.top_k] if self.at_least is None else [

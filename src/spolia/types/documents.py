@@ -198,6 +198,16 @@ class Node(Value):
         """What is indexed and embedded: what is shown, unless another text is to be."""
         return self.search_text or self.shown_text
 
+    def span_of(self, start: int, end: int) -> Span | None:
+        """Where a part of the text stands in the document; the whole span where the text is not the document's."""
+        whole, lines = self.span, None
+        if whole is None or whole.end - whole.start != len(self.text):
+            return whole
+        if whole.lines is not None:
+            first = whole.lines[0] + self.text.count("\n", 0, start)
+            lines = (first, first + self.text.count("\n", start, end))
+        return Span(whole.start + start, whole.start + end, whole.pages, lines)
+
 
 def principals(said: object, who_says: str) -> tuple[str, ...]:
     """A list of principals as it was given.

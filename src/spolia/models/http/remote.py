@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import ClassVar
 from urllib.parse import urlsplit
 
 from spolia.errors import ModelError
@@ -30,8 +31,8 @@ class Remote(Value):
         max_concurrent: requests to this server at a time, in this process.
         requests_per_minute: of this model in this process, after a minute's worth at once; 0 for no limit.
         tokens_per_minute: likewise, of tokens sent and asked for, as they are estimated before they are sent.
-        usd_per_million: price of a million tokens sent, and generated. Where both are 0, the price that
-            `prices.csv` beside this module has for this model at this host counts.
+        usd_per_million: price of a million tokens sent, and generated. Where both are 0, the price
+            of this model at this host counts, as published in 2025 (`models/http/prices.csv`).
     """
 
     model: str
@@ -68,9 +69,7 @@ class Remote(Value):
     def name(self) -> str:
         return self.model
 
-    @property
-    def scoped(self) -> bool:
-        return False
+    scoped: ClassVar[bool] = False
 
     def fingerprint(self) -> str:
         return f"{self.base_url}|{self.model}"

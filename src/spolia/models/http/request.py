@@ -5,12 +5,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from spolia.core.run_context import reserve
 from spolia.egress.exchange import RequestLimits, Response
 from spolia.errors import ModelUnavailable
 from spolia.models.http.remote import Remote
 from spolia.models.http.replies import DONE, Reply, estimated_tokens, events, mapping, parsed
-from spolia.models.http.retry import Attempts, Out, chunks, paced, turn, without
+from spolia.models.http.retry import Attempts, Out, chunks, content, without
 from spolia.types import Generation, Usage
 
 if TYPE_CHECKING:
@@ -19,13 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Posting(Attempts[Out]):
-    """A request with its attempts.
-
-    Args:
-        path: under the model's `base_url`.
-        bound: what it may cost; also what it did cost where the server does not say.
-        read: what the reply means; raises `ModelRejected` where it means nothing.
-    """
+    """A request whose reply is one JSON object; `read` says what that means, or raises `ModelRejected`."""
 
     model: Remote
     path: str
@@ -33,20 +26,18 @@ class Posting(Attempts[Out]):
     bound: Usage
     read: Callable[[Mapping[str, Any]], Out]
 
-    def once(self, limits: RequestLimits) -> Out:
-        model, spent = self.model, Usage(calls=self.bound.calls)
-        with reserve(model.priced(self.bound)) as held, turn(model.base_url, model.max_concurrent, limits):
-            paced(model, self.bound, limits)
-            try:
-                reply = self._exchange(limits)
-                spent = _stated(reply, self.bound)
-            finally:
-                held.settle(model.priced(spent))
-            return self.read(reply)
+    def __post_init__(self) -> None:
+        self.bound = self.model.priced(self.bound)
 
-    def _exchange(self, limits: RequestLimits) -> Mapping[str, Any]:
+    def exchange(self, limits: RequestLimits) -> Out:
+        self._spent = Usage(calls=self.bound.calls)
         with self.sent(self.path, json.dumps(self.body).encode(), limits) as (response, key):
-            return parsed(without(key, b"".join(chunks(response)).decode("utf-8", "replace")))
+            reply = parsed(content(response, key))
+        self._spent = _stated(reply, self.bound)
+        return self.read(reply)
+
+    def spent(self) -> Usage:
+        return self.model.priced(self._spent)
 
 
 def _stated(reply: Mapping[str, Any], bound: Usage) -> Usage:
@@ -77,32 +68,22 @@ class ChatCall(Attempts[Generation]):
     logprobs: bool
     on_text: Callable[[str], None] | None
 
-    def once(self, limits: RequestLimits) -> Generation:
-        reply = Reply()
-        with reserve(self.bound) as held, turn(self.model.base_url, self.model.max_concurrent, limits):
-            paced(self.model, self.bound, limits)
-            try:
-                self._exchange(reply, limits)
-            finally:
-                held.settle(self.model.priced(self._spent(reply)))
-            return reply.generation(self.logprobs)
-
-    def _spent(self, reply: Reply) -> Usage:
-        """What the server states, else an estimate where it has written anything."""
-        if reply.usage is not None:
-            return reply.usage
-        if not reply.text:
-            return Usage(calls=1)
-        return Usage(calls=1, input_tokens=self.bound.input_tokens, output_tokens=estimated_tokens(reply.text))
-
-    def _exchange(self, reply: Reply, limits: RequestLimits) -> None:
+    def exchange(self, limits: RequestLimits) -> Generation:
+        self._reply = reply = Reply()
         with self.sent("chat/completions", self.body, limits) as (response, key):
             if "text/event-stream" in response.headers.get("Content-Type", ""):
                 self._streamed(reply, response, key)
             else:
-                body = b"".join(chunks(response)).decode("utf-8", "surrogateescape")
-                self._hand_out(reply.take(without(key, body), "message"))
+                self._hand_out(reply.take(content(response, key, "surrogateescape"), "message"))
             self._hand_out(reply.end())
+        return reply.generation(self.logprobs)
+
+    def spent(self) -> Usage:
+        """What the server states, else an estimate where it has written anything."""
+        found, text = self._reply.usage or Usage(calls=1), self._reply.text
+        if self._reply.usage is None and text:
+            found = found.but(input_tokens=self.bound.input_tokens, output_tokens=estimated_tokens(text))
+        return self.model.priced(found)
 
     def _streamed(self, reply: Reply, response: Response, key: str) -> None:
         for data in events(chunks(response)):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from spolia.core.run_context import check_cancelled, reach
+from spolia.core.run_context import check_cancelled, reach, reserve
 from spolia.egress.exchange import RequestLimits, Response, exchanged, pieces
 from spolia.egress.retry import asked_s, pause
 from spolia.errors import EgressFailed, EgressRefused, ModelError, ModelRejected, ModelUnavailable
@@ -25,16 +25,7 @@ POLL_S = 0.05
 
 @contextmanager
 def posted(url: str, body: bytes, headers: Mapping[str, str], limits: RequestLimits, kept: int) -> Iterator[Response]:
-    """Send `body` and give the response, whose content is still to be read.
-
-    Args:
-        kept: connections that are kept open to this server.
-
-    Raises:
-        ModelUnavailable: the server cannot be reached, or it fell silent or took too long.
-        ModelRejected: its certificate is not valid.
-        Cancelled: the run was cancelled; the socket is cut.
-    """
+    """Send `body` and give the response, whose content is still to be read; `kept` connections stay open."""
     try:
         with exchanged(
             "POST", url, limits, body=body, headers={"Content-Type": "application/json", **headers}, kept=kept
@@ -60,9 +51,7 @@ _making = threading.Lock()
 
 @contextmanager
 def turn(server: str, at_once: int, limits: RequestLimits) -> Iterator[None]:
-    """Wait until fewer than `at_once` requests of this process are under way to a server. ModelUnavailable if the
-    deadline comes first.
-    """
+    """Wait until fewer than `at_once` requests are under way to a server; ModelUnavailable if the deadline is first."""
     with _making:
         free = _turns.setdefault((server, at_once), threading.Semaphore(at_once))
     while not free.acquire(timeout=POLL_S):
@@ -124,15 +113,7 @@ _booking = threading.Lock()
 
 
 def paced(model: Remote, bound: Usage, limits: RequestLimits) -> None:
-    """Wait until a request to a model keeps its limits.
-
-    Args:
-        bound: what it may cost.
-
-    Raises:
-        TooSoon: the deadline comes first; nothing is booked.
-        Cancelled: the run was cancelled.
-    """
+    """Wait until a request that costs so much keeps the model's limits; TooSoon if the deadline comes first."""
     wanted = {
         "requests_per_minute": (model.requests_per_minute, 1),
         "tokens_per_minute": (model.tokens_per_minute, bound.input_tokens + bound.output_tokens),
@@ -163,15 +144,32 @@ class Attempts(Generic[Out]):
     """One call with its attempts.
 
     Attributes:
+        bound: what an attempt may cost, with its price.
         handed_out: whether something of the reply was given away, so that there is no other attempt.
     """
 
     model: "Remote | Transcriber"
+    bound: Usage
     handed_out = False
 
-    def once(self, limits: RequestLimits) -> Out:
-        """One attempt; ModelUnavailable if another one may succeed, ModelRejected if none will."""
+    def exchange(self, limits: RequestLimits) -> Out:
+        """What the server replies; ModelUnavailable if another attempt may succeed, ModelRejected if none will."""
         raise NotImplementedError
+
+    def spent(self) -> Usage:
+        """What the last exchange has cost, with its price."""
+        raise NotImplementedError
+
+    def once(self, limits: RequestLimits) -> Out:
+        """One attempt."""
+        model = self.model
+        with reserve(self.bound) as held, turn(model.base_url, model.max_concurrent, limits):
+            if isinstance(model, Remote):
+                paced(model, self.bound, limits)
+            try:
+                return self.exchange(limits)
+            finally:
+                held.settle(self.spent())
 
     def persist(self) -> Out:
         """Try until it succeeds, cannot, or has been tried often and long enough."""
@@ -240,6 +238,11 @@ def key_in(variable: str) -> str:
     if found and not (found.isascii() and found.isprintable()):
         raise ModelRejected(f"the key in {variable} has a line break or another character that no key has. Set it.")
     return found
+
+
+def content(response: Response, key: str, errors: str = "replace") -> str:
+    """All that a server sent, as text without the key."""
+    return without(key, b"".join(chunks(response)).decode("utf-8", errors))
 
 
 def without(key: str, said: str) -> str:

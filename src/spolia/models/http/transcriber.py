@@ -5,11 +5,10 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from spolia.core.run_context import reserve
 from spolia.egress.exchange import RequestLimits
 from spolia.errors import ModelError, ModelRejected, ModelUnavailable
 from spolia.models.http.remote import checked_url
-from spolia.models.http.retry import Attempts, chunks, turn, without
+from spolia.models.http.retry import Attempts, content
 from spolia.types import Usage, Value
 
 _BYTES_PER_MINUTE = 960_000  # of speech at 128 kbit/s: what a file may cost is judged by that before it is heard
@@ -112,25 +111,22 @@ class _Call(Attempts[Transcript]):
     name: str
     recording: bytes
 
-    def once(self, limits: RequestLimits) -> Transcript:
-        model = self.model
-        bound = self._priced(len(self.recording) / _BYTES_PER_MINUTE)
-        with reserve(bound) as held, turn(model.base_url, model.max_concurrent, limits):
-            spent = bound
-            try:
-                found = self._exchange(limits)
-                spent = self._priced(found.duration_s / 60) if found.duration_s else bound
-            finally:
-                held.settle(spent)
-            return found
+    def __post_init__(self) -> None:
+        self.bound = self._spent = Usage(calls=1, cost_usd=self._price(len(self.recording) / _BYTES_PER_MINUTE))
 
-    def _priced(self, minutes: float) -> Usage:
-        return Usage(calls=1, cost_usd=minutes * self.model.usd_per_minute)
-
-    def _exchange(self, limits: RequestLimits) -> Transcript:
+    def exchange(self, limits: RequestLimits) -> Transcript:
         kind, body = self._form()
         with self.sent("audio/transcriptions", body, limits, kind) as (response, key):
-            return _heard(without(key, b"".join(chunks(response)).decode("utf-8", "replace")))
+            found = _heard(content(response, key))
+        if found.duration_s:
+            self._spent = Usage(calls=1, cost_usd=self._price(found.duration_s / 60))
+        return found
+
+    def spent(self) -> Usage:
+        return self._spent
+
+    def _price(self, minutes: float) -> float:
+        return minutes * self.model.usd_per_minute
 
     def _form(self) -> tuple[str, bytes]:
         """The content type and the body of a form (RFC 7578) with the recording in it."""

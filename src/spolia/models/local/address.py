@@ -69,10 +69,7 @@ class Local(Value):
         return f"{own}@{blake2b(known.encode(), digest_size=4).hexdigest()}" if known else own
 
     waits: ClassVar[bool] = False
-
-    @property
-    def scoped(self) -> bool:
-        return False
+    scoped: ClassVar[bool] = False
 
     def fingerprint(self) -> str | None:
         """Of its files and settings; None where there are no files."""

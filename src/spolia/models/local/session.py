@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spolia.errors import MissingExtra, ModelError, WeightsError
-from spolia.models.file_hash import hash_of
+from spolia.models.file_hash import hash_of, hub_cache
 from spolia.models.hub import download
 
 if TYPE_CHECKING:
@@ -50,15 +50,15 @@ def folder_of(model: str, revision: str) -> Path:
                 "or a repository of the hub with revision=COMMIT."
             )
         return found
-    held = _hub() / f"models--{model.replace('/', '--')}" / "snapshots" / revision
+    held = hub_cache() / f"models--{model.replace('/', '--')}" / "snapshots" / revision
     if any(held.glob("*.safetensors")) and (held / "config.json").is_file():
         return held
     fetched = download(model, KINDS, revision)
     if isinstance(fetched, Path):
         return fetched
     raise WeightsError(
-        f"{model} at {revision} is not in the hub's cache {_hub()}, and the hub was {fetched}. Put its files into a "
-        "folder, and write that as model."
+        f"{model} at {revision} is not in the hub's cache {hub_cache()}, and the hub was {fetched}. Put its files into "
+        "a folder, and write that as model."
     )
 
 
@@ -83,13 +83,6 @@ def _hash(folder: Path, files: tuple[tuple[str, int, int, int], ...]) -> str:
     for name, *_ in files:
         digest.update(f"{name}:{hash_of(folder / name)}\n".encode())
     return digest.hexdigest()
-
-
-def _hub() -> Path:
-    if named := os.environ.get("HF_HUB_CACHE"):
-        return Path(named).expanduser()
-    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
-    return Path(home).expanduser() / "hub"
 
 
 def torch() -> Any:

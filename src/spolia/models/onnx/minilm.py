@@ -87,12 +87,9 @@ class MiniLM(Value):
         return 256
 
     waits: ClassVar[bool] = False
+    scoped: ClassVar[bool] = False
     apart: ClassVar[bool] = True
     """Worker processes of `sync` may compute it, each with weights of its own."""
-
-    @property
-    def scoped(self) -> bool:
-        return False
 
     def fingerprint(self) -> str:
         return self.name

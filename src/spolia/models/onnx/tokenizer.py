@@ -50,10 +50,7 @@ class WordPiece(Value):
     weights: str = ""
 
     waits: ClassVar[bool] = False
-
-    @property
-    def scoped(self) -> bool:
-        return False
+    scoped: ClassVar[bool] = False
 
     def fingerprint(self) -> str:
         return f"{weights.MODEL}:{weights.VOCABULARY_SHA256[:8]}"

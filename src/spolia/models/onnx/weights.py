@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from spolia.errors import WeightsError
-from spolia.models.file_hash import hash_of, vocabulary_hash_of
+from spolia.models.file_hash import hash_of, hub_cache, vocabulary_hash_of
 
 MODEL = "all-MiniLM-L6-v2"
 REPOSITORY = f"sentence-transformers/{MODEL}"
@@ -51,12 +51,14 @@ def find(given: str = "", *, hub: bool = True) -> Weights:
     for folder, source in (*_packaged(), *_cached()):
         if _complete(folder):
             return _verified(folder, source)
-    fetched = _fetched() if hub else "not asked"
+    from spolia.models.hub import download
+
+    fetched = download(REPOSITORY, (TENSORS, TOKENIZER)) if hub else "not asked"
     if isinstance(fetched, Path):
         return _verified(fetched, "the model hub")
     raise WeightsError(
         f"No weights of {MODEL}: {VARIABLE} is not set; no package {' or '.join(PACKAGES)} is installed; "
-        f"the hub's cache {_hub_cache()} has none; the hub was {fetched}. {_ADVICE}"
+        f"the hub's cache {hub_cache()} has none; the hub was {fetched}. {_ADVICE}"
     )
 
 
@@ -80,15 +82,8 @@ def _packaged() -> Iterator[tuple[Path, str]]:
             yield Path(place) / "model", f"the package {package}"
 
 
-def _hub_cache() -> Path:
-    if named := os.environ.get("HF_HUB_CACHE"):
-        return Path(named).expanduser()
-    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
-    return Path(home).expanduser() / "hub"
-
-
 def _cached() -> Iterator[tuple[Path, str]]:
-    root = _hub_cache() / f"models--{REPOSITORY.replace('/', '--')}"
+    root = hub_cache() / f"models--{REPOSITORY.replace('/', '--')}"
     main = root / "refs" / "main"
     try:
         first = [main.read_text().strip()] if main.is_file() else []
@@ -101,13 +96,6 @@ def _cached() -> Iterator[tuple[Path, str]]:
 
 def _complete(folder: Path) -> bool:
     return (folder / TENSORS).is_file() and (folder / TOKENIZER).is_file()
-
-
-def _fetched() -> Path | str:
-    """The folder that the hub's client downloaded to, or a word on why there is none."""
-    from spolia.models.hub import download
-
-    return download(REPOSITORY, (TENSORS, TOKENIZER))
 
 
 def _verified(folder: Path, source: str) -> Weights:

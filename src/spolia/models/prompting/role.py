@@ -31,10 +31,7 @@ class PromptFile(Value):
     language: str = ""
 
     waits: ClassVar[bool] = False
-
-    @property
-    def scoped(self) -> bool:
-        return False
+    scoped: ClassVar[bool] = False
 
     def fingerprint(self) -> str:
         """Changes with what the file says, and those beside it in other languages."""
@@ -140,10 +137,7 @@ class Role(Value, Generic[T]):
             raise ModelError(f"The default {self.default!r} of {self.title!r} cannot be read: {error}.") from error
 
     waits: ClassVar[bool] = False
-
-    @property
-    def scoped(self) -> bool:
-        return False
+    scoped: ClassVar[bool] = False
 
     def fingerprint(self) -> str:
         """Changes with the text of the prompt files: results of another text are not taken for this one's."""

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, ClassVar, NoReturn, TypeAlias
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import check_cancelled, reach, reserve
@@ -51,9 +51,7 @@ class ScriptedModel(Value):
             except re.error as error:
                 raise ModelRejected(f"{row[0]!r} is no regular expression: {error}. Write re.escape(...).") from error
 
-    @property
-    def scoped(self) -> bool:
-        return False
+    scoped: ClassVar[bool] = False
 
     def fingerprint(self) -> str:
         return self.digest.hex()
