@@ -16,9 +16,9 @@ from typing import Any
 
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
-from spolia.models.onnx.minilm import DIMENSION, GRAPH
+from spolia.models.onnx.minilm import GRAPH, MiniLM
 
-LAYERS, WIDTH, HEADS, INNER, VOCABULARY, POSITIONS = 6, DIMENSION, 12, 1536, 30522, 512
+LAYERS, WIDTH, HEADS, INNER, VOCABULARY, POSITIONS = 6, MiniLM.dimension, 12, 1536, 30522, 512
 EPSILON = 1e-12
 FUSED = "com.microsoft"
 """Operators of onnxruntime itself: attention and residual normalisation in one pass over memory."""

@@ -13,19 +13,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spolia.errors import WiringError
-from spolia.generation.evidence import (
+from spolia.generation.extract import (
     EMBEDDED,
+    HARD_LIMIT,
     LEXICAL,
     LONGEST,
     Clues,
+    Extract,
     Passage,
     chances,
     clues,
     confidence,
     count_words,
+    price_of_a_word,
     quotable,
 )
-from spolia.generation.extract import HARD_LIMIT, Extract, price_of_a_word
 from spolia.models.protocols import Kind
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Hit, Node, Query, Ranking, Span, Value

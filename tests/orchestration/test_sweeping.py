@@ -17,9 +17,8 @@ from spolia.core.operator import Operator, Then
 from spolia.errors import StepFailed, WiringError
 from spolia.orchestration.rank_fusion import ConvexCombination, EvenSplit, HighestScore, ReciprocalRankFusion
 from spolia.orchestration.sweep import sweep
-from spolia.post_retrieval.recency import Newest, Recent, TimeDecay
+from spolia.post_retrieval.boosts import Newest, Recent, TimeDecay, TitleBoost
 from spolia.post_retrieval.selection import Cut, Percentile, SimilarityPercentile, SimilarityThreshold, Threshold
-from spolia.post_retrieval.title_boost import TitleBoost
 from spolia.ranking import convex_combination, min_max, reciprocal_rank_fusion
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense

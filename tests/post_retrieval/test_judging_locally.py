@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spolia.models.local.cross_encoder import LocalCrossEncoder
-from spolia.models.local.embedders import LocalTokenEmbedder
+from spolia.models.local.embedders import LocalCrossEncoder, LocalTokenEmbedder
 from spolia.models.local.language_model import LocalModel
 from spolia.models.prompting import template
 from spolia.models.vectors import max_sims

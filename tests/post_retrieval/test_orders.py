@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from spolia.errors import WiringError
 from spolia.flow_files.files import dump, load
+from spolia.post_retrieval.boosts import Newest, TimeDecay
 from spolia.post_retrieval.presentation import Order, Reorder
-from spolia.post_retrieval.recency import Newest, TimeDecay
 from spolia.types import Hit, Node, Query, Ranking
 
 FIVE = Ranking(Query("?"), tuple(Hit(Node(str(n), ""), 1 / n) for n in range(1, 6)), "bm25")

@@ -6,7 +6,7 @@ import pytest
 
 from spolia.errors import WiringError
 from spolia.flow_files.files import dump, load
-from spolia.post_retrieval.title_boost import TitleBoost
+from spolia.post_retrieval.boosts import TitleBoost
 from spolia.types import Hit, Node, Query, Ranking
 
 

@@ -1,26 +1,259 @@
 """An answer without any language model: the sentences that are most likely to hold it, word for word."""
 
-from collections.abc import Sequence
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from itertools import pairwise
+from typing import Any, ClassVar, NamedTuple
 
 from spolia.core.operator import Operator
+from spolia.core.patterns import pattern
 from spolia.core.run_context import emit
+from spolia.core.sentences import sentences
 from spolia.core.wiring import refuse_counts, refuse_numbers
-from spolia.generation.evidence import (
-    EMBEDDED,
-    LEXICAL,
-    PassageSentences,
-    chances,
-    clues,
-    confidence,
-    count_words,
-    plain,
-)
 from spolia.models.marks import without_citations
 from spolia.models.protocols import Embedder
 from spolia.stores.lexical.analysis import Analyzer
-from spolia.types import Answer, Ranking
+from spolia.types import Answer, Citation, Ranking
+
+
+class Clues(NamedTuple):
+    """What speaks for a sentence.
+
+    Fields:
+        rank: ln(1 + number of passages ranked before its own).
+        own: share of the question's terms that it holds, from 0 to 1, weighed by idf over all the sentences found.
+        near: the same share, with the title, the headings and the two sentences beside it counted in.
+        pairs: share of the question's pairs of neighbouring terms that it holds.
+        idle: 1 if it adds nothing to the question, the headings and the sentences before it (a heading, the
+            same question in a list of questions, a sentence that overlapping passages share).
+        figure: 1 if a date or number is asked for in English, and it holds one that the question does not.
+        likeness: cosine with the question, less the mean over all the sentences found, over their standard deviation.
+        passage: the highest likeness in its passage.
+    """
+
+    rank: float
+    own: float
+    near: float
+    pairs: float
+    idle: float
+    figure: float
+    likeness: float = 0.0
+    passage: float = 0.0
+
+
+LEXICAL = Clues(rank=-2.53, own=9.17, near=4.42, pairs=2.26, idle=-99.0, figure=2.16)
+EMBEDDED = Clues(rank=-1.11, own=6.80, near=5.60, pairs=0.95, idle=-99.0, figure=2.03, likeness=0.70, passage=1.31)
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A passage cut into sentences, and the title and headings above it."""
+
+    context: str
+    sentences: tuple[str, ...]
+
+
+def clues(
+    question: str, passages: Sequence[Passage], analyzer: Analyzer, cosines: Sequence[float] | None = None
+) -> list[Clues]:
+    """The clues of every sentence, in the order of the passages, best passage first. `cosines` are those of each
+    sentence with the question, None without an embedder.
+    """
+    terms = [[analyzer.terms(sentence) for sentence in passage.sentences] for passage in passages]
+    asked = _Asked(question, analyzer, [frozenset(own) for found in terms for own in found])
+    seen: set[str] = set()
+    lexical: list[Clues] = []
+    for before, (passage, found) in enumerate(zip(passages, terms, strict=True)):
+        above = frozenset(analyzer.terms(passage.context))
+        for place, sentence in enumerate(passage.sentences):
+            own = frozenset(found[place])
+            near = above.union(*found[max(0, place - 1) : place + 2])
+            idle = sentence in seen or own <= above.union(asked.terms)
+            seen.add(sentence)
+            pairs, figure = asked.pairs_in(found[place]), asked.figure_in(sentence)
+            lexical.append(Clues(math.log1p(before), asked.share(own), asked.share(near), pairs, float(idle), figure))
+    if cosines is None:
+        return lexical
+    return _with_likeness(lexical, [len(passage.sentences) for passage in passages], cosines)
+
+
+def chances(found: Sequence[Clues], weights: Clues) -> list[float]:
+    """The probability of each sentence to hold the answer, if one does; they sum to 1."""
+    scores = [sum(map(float.__mul__, weights, each)) for each in found]
+    highest = max(scores, default=0.0)
+    likelihoods = [math.exp(score - highest) for score in scores]
+    total = sum(likelihoods)
+    return [each / total for each in likelihoods]
+
+
+def confidence(near: float, cosine: float | None) -> float:
+    """How likely it is that the passages answer the question at all, from 0 to 1, judged by the best sentence.
+
+    A logistic regression on `Clues.near` and the cosine of that sentence, fitted on the answerable questions of
+    squad2_dev against as many that were asked of other articles (benchmarks/extract_fit.py).
+    """
+    logit = -4.26 + 11.97 * near if cosine is None else -12.10 + 10.46 * near + 18.48 * cosine
+    return 1 / (1 + math.exp(-logit))
+
+
+_WANTS_FIGURE = pattern(
+    r"\bhow (?:many|much|long|old|far|large|big|tall|high|often|fast|deep|wide|hot|few|heavy)\b|\bpercent|\bwhen\b|"
+    r"\bwhat (?:\w+ ){0,3}(?:number|population|amount|size|cost|price|age|distance|temperature|rate|fraction|ratio|"
+    r"length|height|speed)\b|\b(?:what|which) (?:\w+ )?(?:year|date|century|decade|month|day|time|period|era)\b",
+    re.IGNORECASE,
+)
+_FIGURE = pattern(
+    r"\d[\d.,]*\d|\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|twenty|"
+    r"thirty|forty|fifty|sixty|seventy|eighty|ninety|hundreds?|thousands?|million|billion|trillion|half|thirds?|"
+    r"quarters?|dozen|percent|single|twice|both|several|january|february|march|april|may|june|july|august|september|"
+    r"october|november|december|century|decade|spring|summer|autumn|winter|monday|tuesday|wednesday|thursday|friday|"
+    r"saturday|sunday)\b",
+    re.IGNORECASE,
+)
+
+
+FEWEST = 10
+
+
+class _Asked:
+    """A question as terms, each weighed by how rare it is among the sentences found.
+
+    idf(t) = ln(1 + (n - df + 0.5) / (df + 0.5)), Robertson and Zaragoza 2009. Of a handful of sentences nothing can be
+    called rare, so n counts as `FEWEST` at least.
+    """
+
+    def __init__(self, question: str, analyzer: Analyzer, sentences: Sequence[frozenset[str]]) -> None:
+        terms = analyzer.terms(question)
+        df = Counter(term for found in sentences for term in found.intersection(terms))
+        n = max(FEWEST, len(sentences))
+        self.terms = {term: math.log(1 + (n - df[term] + 0.5) / (df[term] + 0.5)) for term in terms}
+        self.total = sum(self.terms.values()) or 1.0
+        self.pairs = frozenset(pairwise(terms))
+        self.figures = _figures(question) if _WANTS_FIGURE.search(question) else None
+
+    def share(self, found: frozenset[str]) -> float:
+        return sum(idf for term, idf in self.terms.items() if term in found) / self.total
+
+    def pairs_in(self, found: Sequence[str]) -> float:
+        return len(self.pairs.intersection(pairwise(found))) / len(self.pairs) if self.pairs else 0.0
+
+    def figure_in(self, sentence: str) -> float:
+        return 0.0 if self.figures is None else float(bool(_figures(sentence) - self.figures))
+
+
+def _figures(text: str) -> frozenset[str]:
+    return frozenset(found.lower() for found in _FIGURE.findall(text))
+
+
+def _with_likeness(lexical: Sequence[Clues], lengths: Sequence[int], cosines: Sequence[float]) -> list[Clues]:
+    mean = sum(cosines) / len(cosines) if cosines else 0.0
+    deviation = math.sqrt(sum((cosine - mean) ** 2 for cosine in cosines) / max(1, len(cosines))) or 1.0
+    likeness = [(cosine - mean) / deviation for cosine in cosines]
+    found: list[Clues] = []
+    for length in lengths:
+        there = likeness[len(found) : len(found) + length]
+        found += [
+            each._replace(likeness=own, passage=max(there))
+            for each, own in zip(lexical[len(found) : len(found) + length], there, strict=True)
+        ]
+    return found
+
+
+# Thai, Lao, Burmese, Khmer, Japanese and Chinese write no spaces between words; Korean does.
+_UNSPACED = pattern("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+_CLAUSE_END = pattern(r"[,;:)\]—–](?=\s)|\n|[、，；：]")
+_BLANK = pattern(r"\s")
+LONGEST = 60
+"""Words of the longest sentence that is quoted whole. 3 % of the sentences of squad_newwiki have more."""
+LONGEST_WORD = 12
+"""Characters of a word, on average, above which a text is no prose (encoded data, a path) and is cut by characters."""
+
+
+def count_words(text: str) -> float:
+    """Words between blanks; in scripts without blanks between words, two characters count as one word.
+
+    >>> count_words("The moon pulls."), count_words("月が引く"), count_words("東京 tower")
+    (3.0, 2.0, 2.0)
+    """
+    if text.isascii():
+        return float(len(text.split()))
+    rest, characters = _UNSPACED.subn(" ", text)
+    return len([word for word in rest.split() if any(map(str.isalnum, word))]) + characters / 2
+
+
+def quotable(text: str, longest: int = LONGEST) -> list[tuple[int, int]]:
+    """Spans of the sentences of a text; those with more than `longest` words are cut at their clauses.
+
+    >>> text = "Stones, old and new, were set. All held."
+    >>> [text[start:end] for start, end in quotable(text, longest=4)]
+    ['Stones, old and new,', 'were set.', 'All held.']
+    """
+    return [piece for start, end in sentences(text) for piece in _pieces(text, start, end, longest)]
+
+
+def _pieces(text: str, start: int, end: int, longest: int) -> Iterator[tuple[int, int]]:
+    """Halves of halves, cut where a clause ends nearest to the middle, else at a blank, else in the middle."""
+    while start < end and text[start].isspace():
+        start += 1
+    while start < end and text[end - 1].isspace():
+        end -= 1
+    if count_words(text[start:end]) <= longest and end - start <= LONGEST_WORD * longest:
+        if start < end:
+            yield start, end
+        return
+    middle = (start + end) // 2
+    cut = _cut(_CLAUSE_END, text, start, end) or _cut(_BLANK, text, start, end) or middle
+    yield from _pieces(text, start, cut, longest)
+    yield from _pieces(text, cut, end, longest)
+
+
+def _cut(pattern: re.Pattern[str], text: str, start: int, end: int) -> int | None:
+    """The end of the match nearest to the middle; None if that lies in the first or last quarter."""
+    margin = (end - start) // 4
+    ends = [match.end() for match in pattern.finditer(text, start + margin, end - margin)]
+    return min(ends, key=lambda at: abs(at - (start + end) // 2), default=None)
+
+
+class PassageSentences:
+    """The passages of a ranking, cut into sentences.
+
+    Attributes:
+        sentences: of all passages, best passage first.
+        passages: the same sentences, passage by passage.
+    """
+
+    def __init__(self, ranking: Ranking) -> None:
+        self.ranking, self.question = ranking, ranking.query.question
+        spans = [(node, quotable(node.text)) for node in ranking.nodes]
+        self.passages = [
+            Passage(node.context, tuple(node.text[start:end] for start, end in found)) for node, found in spans
+        ]
+        self.sentences = [sentence for passage in self.passages for sentence in passage.sentences]
+        self._places = [(node, start, end) for node, found in spans for start, end in found]
+
+    def quote(self, index: int, number: int) -> Citation:
+        """The citation of a sentence, exactly as it stands in the document."""
+        node, start, end = self._places[index]
+        return Citation(str(number), node.id, node.document, node.uri, node.text[start:end], node.span_of(start, end))
+
+
+_ITEM = pattern(r"^\s*(?:[-*+>•]|\d{1,3}[.)])\s+(?=\S)")
+_EMPHASIS = pattern(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")
+
+
+def plain(quote: str) -> str:
+    """A quote as it is read in a reply: on one line, without the marks of a list item and of bold type.
+
+    >>> plain("- **One index**\\n  per generation")
+    'One index per generation'
+    >>> plain("2 * 3 * 4"), plain("1999. A year")
+    ('2 * 3 * 4', '1999. A year')
+    """
+    return _EMPHASIS.sub(r"\2", " ".join(_ITEM.sub("", quote).split()))
+
 
 HARD_LIMIT = 4
 """A reply is never longer than so many times `words`; of the replies, 1 in 100 would be."""
@@ -32,7 +265,7 @@ SHORTEST = 8
 class Extract(Operator[Ranking, Answer]):
     """Quote the sentences that answer the question.
 
-    Every sentence of the best passages gets a probability to hold the answer (`spolia.generation.evidence`). A reply
+    Every sentence of the best passages gets a probability to hold the answer (`spolia.generation.extract`). A reply
     is worth P(it holds the answer) - price · its words, so it is made of the likeliest sentence and all others with
     P > price · words: short where one sentence stands out, longer where several compete. The price is set so that
     replies have `words` words on average.

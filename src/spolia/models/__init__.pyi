@@ -4,12 +4,12 @@ from spolia.models.http.embeddings import EmbeddingModel as EmbeddingModel
 from spolia.models.http.remote import Remote as Remote
 from spolia.models.http.reranking import RerankModel as RerankModel
 from spolia.models.local.address import Local as Local
-from spolia.models.local.cross_encoder import LocalCrossEncoder as LocalCrossEncoder
+from spolia.models.local.embedders import LocalCrossEncoder as LocalCrossEncoder
 from spolia.models.local.embedders import LocalEmbedder as LocalEmbedder
 from spolia.models.local.embedders import LocalEncoder as LocalEncoder
+from spolia.models.local.embedders import LocalImageEmbedder as LocalImageEmbedder
 from spolia.models.local.embedders import LocalSparseEmbedder as LocalSparseEmbedder
 from spolia.models.local.embedders import LocalTokenEmbedder as LocalTokenEmbedder
-from spolia.models.local.image_embedder import LocalImageEmbedder as LocalImageEmbedder
 from spolia.models.local.language_model import LocalModel as LocalModel
 from spolia.models.local.language_model import LocalSeq2Seq as LocalSeq2Seq
 from spolia.models.onnx.minilm import MiniLM as MiniLM

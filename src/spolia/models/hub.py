@@ -12,12 +12,7 @@ PROBE_TIMEOUT_S = 2.0
 
 
 def download(repository: str, files: tuple[str, ...], revision: str = "") -> Path | str:
-    """The folder that holds the files of a repository, or why they could not be fetched.
-
-    Args:
-        files: names, or patterns.
-        revision: the commit; empty for how the repository is now.
-    """
+    """The folder that holds files (names or patterns) of a repository at a commit, or why they could not be fetched."""
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
         return "not asked, because HF_HUB_OFFLINE is set"
     if find_spec("huggingface_hub") is None:

@@ -68,7 +68,7 @@ def able(names: Iterable[str], every: Iterable[str]) -> Capabilities:
     return found
 
 
-class Named(Addressed, Protocol):
+class AnyModel(Addressed, Protocol):
     """A model.
 
     Attributes:
@@ -81,7 +81,7 @@ class Named(Addressed, Protocol):
 
 @capable(CHAT)
 @runtime_checkable
-class LanguageModel(Named, Protocol):
+class LanguageModel(AnyModel, Protocol):
     """Writes a reply to a prompt."""
 
     @property
@@ -197,7 +197,7 @@ def able_to(model: M, kind: Any) -> M:
 
 
 @runtime_checkable
-class Scorer(Named, Protocol):
+class Scorer(AnyModel, Protocol):
     """Judges how well texts answer a query: a cross-encoder, here or on a server."""
 
     def scores(self, query: str, texts: Sequence[str]) -> tuple[float, ...]:
@@ -205,7 +205,7 @@ class Scorer(Named, Protocol):
         ...
 
 
-class ReadsTexts(Named, Protocol):
+class ReadsTexts(AnyModel, Protocol):
     """Reads texts as tokens.
 
     Attributes:
@@ -265,7 +265,7 @@ class SparseEmbedder(ReadsTexts, Protocol):
 
 
 @runtime_checkable
-class TokenEmbedder(Named, Protocol):
+class TokenEmbedder(AnyModel, Protocol):
     """Maps texts to a vector for each of their tokens, for late interaction (ColBERT, Khattab and Zaharia 2020).
 
     Attributes:

@@ -12,8 +12,8 @@ from spolia.errors import StepFailed
 from spolia.models.parsers import NOTHING, Text
 from spolia.models.parsers.parser import plain_words
 from spolia.models.parsers.tags import Markers
-from spolia.models.prompting.excerpt import shortened
 from spolia.models.prompting.role import Ask, Brief, Role, replies
+from spolia.models.prompting.template import shortened
 from spolia.models.protocols import LanguageModel
 from spolia.types import Answer, Citation, Failure, Ranking
 

@@ -1,3 +1,7 @@
+from spolia.post_retrieval.boosts import Newest as Newest
+from spolia.post_retrieval.boosts import Recent as Recent
+from spolia.post_retrieval.boosts import TimeDecay as TimeDecay
+from spolia.post_retrieval.boosts import TitleBoost as TitleBoost
 from spolia.post_retrieval.compression import Extractive as Extractive
 from spolia.post_retrieval.compression import LLMLingua as LLMLingua
 from spolia.post_retrieval.compression import LongLLMLingua as LongLLMLingua
@@ -12,9 +16,6 @@ from spolia.post_retrieval.presentation import AsNodes as AsNodes
 from spolia.post_retrieval.presentation import AsText as AsText
 from spolia.post_retrieval.presentation import Reorder as Reorder
 from spolia.post_retrieval.presentation import ShowMetadata as ShowMetadata
-from spolia.post_retrieval.recency import Newest as Newest
-from spolia.post_retrieval.recency import Recent as Recent
-from spolia.post_retrieval.recency import TimeDecay as TimeDecay
 from spolia.post_retrieval.rerankers import ColBERT as ColBERT
 from spolia.post_retrieval.rerankers import Critique as Critique
 from spolia.post_retrieval.rerankers import CrossEncoder as CrossEncoder
@@ -30,4 +31,3 @@ from spolia.post_retrieval.selection import SimilarityThreshold as SimilarityThr
 from spolia.post_retrieval.selection import Threshold as Threshold
 from spolia.post_retrieval.summary import Refine as Refine
 from spolia.post_retrieval.summary import TreeSummarise as TreeSummarise
-from spolia.post_retrieval.title_boost import TitleBoost as TitleBoost

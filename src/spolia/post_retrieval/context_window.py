@@ -193,11 +193,8 @@ def _windows(document: Document | None, hits: Sequence[Hit], around: Iterable[Se
     found = []
     for run in around:
         numbers = {node.number for node in run}
-        inside = sorted((hit for hit in hits if hit.node.number in numbers), key=lambda hit: falling(hit.score))
-        best = inside[0]
-        shown = _stretch(document, best.node, [node for node in run if is_cut(node)])
-        parts = dict.fromkeys(part for hit in inside for part in found_in(shown, hit))
-        found.append(Hit(shown, best.score, best.parts, tuple(parts)))
+        inside = sorted((hit for hit in hits if hit.node.number in numbers), key=_best)
+        found.append(_shown(_stretch(document, inside[0].node, [node for node in run if is_cut(node)]), inside))
     return found
 
 
@@ -340,13 +337,9 @@ def _once(found: Iterable[tuple[Hit, Node]]) -> list[Hit]:
 
 
 def _shown(node: Node, hits: Sequence[Hit]) -> Hit:
-    found = dict.fromkeys(_parts(node, hits))
+    """A node in the place of some hits, with the best one's score and what was found in it."""
+    found = dict.fromkeys(part for hit in hits for part in found_in(node, hit))
     return Hit(node, hits[0].score, hits[0].parts, tuple(found))
-
-
-def _parts(node: Node, hits: Iterable[Hit]) -> Iterator[Node]:
-    for hit in hits:
-        yield from found_in(node, hit)
 
 
 def _best(hit: Hit) -> float:

@@ -12,9 +12,9 @@ from spolia.core.wiring import refuse_counts
 from spolia.errors import WiringError
 from spolia.models.parsers import Order, YesNo
 from spolia.models.parsers.numbers import completed
-from spolia.models.prompting.excerpt import shortened
 from spolia.models.prompting.likelihood import Continuation, FirstTokens, Likelihood
 from spolia.models.prompting.role import Ask, Brief, Role, replies
+from spolia.models.prompting.template import shortened
 from spolia.models.protocols import ForetellsTokens, LanguageModel, Scorer, ScoresContinuations, TokenEmbedder
 from spolia.post_retrieval.model_reranker import AskedOfEach, Judging
 from spolia.types import Failure, Prompt, Ranking, Token

@@ -7,8 +7,8 @@ from spolia.core.call_bounds import unknown
 from spolia.core.operator import Operator
 from spolia.core.wiring import refuse_counts
 from spolia.models.parsers import NOTHING, Text
-from spolia.models.prompting.excerpt import shortened
 from spolia.models.prompting.role import Ask, Brief, Role, replies
+from spolia.models.prompting.template import shortened
 from spolia.models.protocols import LanguageModel
 from spolia.types import Failure, Hit, Node, Ranking
 

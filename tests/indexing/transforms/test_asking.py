@@ -34,8 +34,8 @@ from spolia.indexing.transforms.text_enrichment import (
 )
 from spolia.journal import Cache
 from spolia.models.http.chat import ChatModel
-from spolia.models.prompting.excerpt import stretch
 from spolia.models.prompting.stand_in_models import ScriptedModel
+from spolia.models.prompting.template import stretch
 from spolia.run import Budget, Run
 from spolia.stores.definition import Part, Piece, Pieces
 from spolia.testing import OpenAIServer, ServedReply

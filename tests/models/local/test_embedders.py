@@ -15,9 +15,13 @@ import pytest
 from spolia.core.codec import decode, encode
 from spolia.errors import MissingExtra, ModelError, WeightsError
 from spolia.models.local.address import Local
-from spolia.models.local.cross_encoder import LocalCrossEncoder
-from spolia.models.local.embedders import LocalEmbedder, LocalSparseEmbedder, LocalTokenEmbedder
-from spolia.models.local.image_embedder import LocalImageEmbedder
+from spolia.models.local.embedders import (
+    LocalCrossEncoder,
+    LocalEmbedder,
+    LocalImageEmbedder,
+    LocalSparseEmbedder,
+    LocalTokenEmbedder,
+)
 from spolia.models.protocols import Embedder, ImageEmbedder, Scorer, SparseEmbedder, TokenEmbedder
 from spolia.run import Run
 from spolia.testing import check_embedder

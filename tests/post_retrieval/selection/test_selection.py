@@ -15,8 +15,8 @@ from spolia.errors import BudgetSpent, WiringError
 from spolia.flow_files.files import dump, load
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.models.protocols import Kind
+from spolia.post_retrieval.boosts import Recent
 from spolia.post_retrieval.context_window import WindowReplacement
-from spolia.post_retrieval.recency import Recent
 from spolia.post_retrieval.rerankers import Critique
 from spolia.post_retrieval.selection import Percentile, SimilarityPercentile, SimilarityThreshold, Threshold
 from spolia.run import Budget, Run

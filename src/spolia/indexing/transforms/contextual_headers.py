@@ -8,8 +8,8 @@ from spolia.core.run_context import note
 from spolia.core.wiring import refuse_numbers
 from spolia.indexing.transforms.llm_transform import CHARACTERS
 from spolia.models.parsers import NOTHING, Text, says_nothing
-from spolia.models.prompting.excerpt import stretch
 from spolia.models.prompting.role import Ask, Role
+from spolia.models.prompting.template import stretch
 from spolia.models.protocols import LanguageModel
 from spolia.stores.definition import Part, Piece, Pieces
 from spolia.types import Failure, Value

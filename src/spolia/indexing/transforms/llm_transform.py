@@ -14,9 +14,8 @@ from spolia.core.wiring import refuse_numbers
 from spolia.models.parsers import Lines, Parser, refuses, says_nothing, spoken
 from spolia.models.parsers.json_object import loose
 from spolia.models.parsers.lines import CLOSING, RULE
-from spolia.models.prompting.excerpt import shortened
 from spolia.models.prompting.role import Ask, Role
-from spolia.models.prompting.template import Setting
+from spolia.models.prompting.template import Setting, shortened
 from spolia.models.protocols import LanguageModel
 from spolia.stores.definition import Part, Piece, Pieces
 

@@ -182,7 +182,12 @@ def refused(status: int, headers: Mapping[str, str], text: str, keyed: str) -> M
         text: the body, without the key.
         keyed: what is known of the key, in words.
     """
-    said = _said(text)
+    try:
+        found = mapping(json.loads(text))
+    except (ValueError, RecursionError):
+        found = {}
+    inner = found.get("error", found.get("message", found.get("detail")))
+    said = _short(str(mapping(inner).get("message") or inner or text))
     if 300 <= status < 400:
         return ModelRejected(
             f"it redirects to {_short(headers.get('location', 'nowhere'))}, which is not followed, so that documents "
@@ -192,20 +197,7 @@ def refused(status: int, headers: Mapping[str, str], text: str, keyed: str) -> M
         return ModelRejected(f"it does not accept the key (status {status}: {said}); {keyed}")
     if status == 404:
         return ModelRejected(f"it has no such address or model (status 404: {said}). Check model, and base_url's /v1.")
-    try:
-        return failed(mapping(json.loads(text)).get("error") or said, status)
-    except (ValueError, RecursionError):
-        return failed(said, status)
-
-
-def _said(text: str) -> str:
-    """The message in an error's body, or the body's beginning."""
-    try:
-        found = mapping(json.loads(text))
-    except (ValueError, RecursionError):
-        return _short(text)
-    inner = found.get("error", found.get("message", found.get("detail")))
-    return _short(str(mapping(inner).get("message") or inner or text))
+    return failed(found.get("error") or said, status)
 
 
 def parsed(data: str) -> Mapping[str, Any]:

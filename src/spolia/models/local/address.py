@@ -1,18 +1,22 @@
 """What all local models have in common: files, a window, and what they may take of this machine."""
 
+from __future__ import annotations
+
+import os
+import re
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from spolia.core.run_context import check_cancelled, reach
-from spolia.errors import ModelError
-from spolia.models.local.session import checked_revision, content_of, opened
+from spolia.errors import MissingExtra, ModelError, WeightsError
+from spolia.models.file_hash import hash_of, hub_cache
+from spolia.models.hub import download
 from spolia.types import Value
-
-if TYPE_CHECKING:
-    from spolia.models.local.session import ModelSession
 
 DTYPES = ("float32", "bfloat16", "float16")
 
@@ -77,7 +81,7 @@ class Local(Value):
         said = [(f.name, getattr(self, f.name)) for f in fields(self) if f.name not in self.indifferent]
         return f"{type(self).__name__}|{content}|{said}" if content else None
 
-    def opened(self) -> "ModelSession":
+    def opened(self) -> ModelSession:
         """The model and its tokenizer in this process."""
         reach(self)
         return opened(self)
@@ -105,3 +109,224 @@ class Local(Value):
     def _one_by_one(self) -> bool:
         """On the CPU, where running many together gains little."""
         return self.device == "cpu"
+
+
+KINDS = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja")
+"""What is read of a model; nothing else is fetched. Weights are safetensors alone, which hold no code."""
+_ENDINGS = tuple(kind.removeprefix("*") for kind in KINDS)
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+def checked_revision(model: str, revision: str) -> None:
+    """Raise ModelError for a revision that may be another one tomorrow, and for a model of no name."""
+    if not model:
+        raise ModelError("The local model has no name. Write a folder, or a repository of the hub with its revision.")
+    if revision and not _COMMIT.fullmatch(revision):
+        raise ModelError(
+            f"revision is {revision!r}, which may mean other weights tomorrow. Write the commit, 40 hexadecimal digits."
+        )
+
+
+def folder_of(model: str, revision: str) -> Path:
+    """The folder with a model's files; with a revision, those of a repository of the hub."""
+    if not revision:
+        found = Path(model).expanduser()
+        if not (found / "config.json").is_file():
+            raise WeightsError(
+                f"{model!r} is no folder with a config.json. Write the path of a model that was saved by transformers, "
+                "or a repository of the hub with revision=COMMIT."
+            )
+        return found
+    held = hub_cache() / f"models--{model.replace('/', '--')}" / "snapshots" / revision
+    if any(held.glob("*.safetensors")) and (held / "config.json").is_file():
+        return held
+    fetched = download(model, KINDS, revision)
+    if isinstance(fetched, Path):
+        return fetched
+    raise WeightsError(
+        f"{model} at {revision} is not in the hub's cache {hub_cache()}, and the hub was {fetched}. Put its files into "
+        "a folder, and write that as model."
+    )
+
+
+def content_of(model: str, revision: str) -> str | None:
+    """What tells the files apart from others: the revision, or a hash of all of them; None where there are none."""
+    if revision:
+        return revision
+    folder = Path(model).expanduser()
+    try:
+        files = sorted((file.name, file.stat()) for file in os.scandir(folder) if file.name.endswith(_ENDINGS))
+    except OSError:
+        return None
+    if not any(name.endswith(".safetensors") for name, _ in files):
+        return None
+    return _hash(folder, tuple((name, found.st_size, found.st_mtime_ns, found.st_ctime_ns) for name, found in files))
+
+
+@lru_cache(maxsize=64)
+def _hash(folder: Path, files: tuple[tuple[str, int, int, int], ...]) -> str:
+    """Of the files in a folder, computed once for files of these sizes and times."""
+    digest = blake2b(digest_size=16)
+    for name, *_ in files:
+        digest.update(f"{name}:{hash_of(folder / name)}\n".encode())
+    return digest.hexdigest()
+
+
+def torch() -> Any:
+    """The package torch."""
+    try:
+        import torch as found
+    except ImportError as error:
+        raise MissingExtra("local", "torch", "A local model") from error
+    return found
+
+
+def transformers() -> Any:
+    """The package transformers, which is quiet about what is checked here."""
+    torch()
+    try:
+        import transformers as found
+    except ImportError as error:
+        raise MissingExtra("local", "transformers", "A local model") from error
+    found.logging.set_verbosity_error()
+    found.logging.disable_progress_bar()
+    return found
+
+
+class ModelSession:
+    """A model with its tokenizer, both of transformers, for any number of threads.
+
+    `made_for` is its longest text in tokens, where its positions are counted; `padding` the token that fills up rows.
+    """
+
+    def __init__(self, address: Local) -> None:
+        self.folder = folder_of(address.model, address.revision)
+        self.device, self.threads = address.device, address.threads
+        self.model = _model(self.folder, address)
+        self.made_for = getattr(self.config.get_text_config(), "max_position_embeddings", None)
+        self.tokenizer = _tokenizer(self.folder)
+        self._reading = threading.Lock()
+        self.padding = int(self.tokenizer.pad_token_id or 0)
+        added = self.tokenizer.added_tokens_decoder.values()
+        self._marks = {str(token) for token in added if str(token).strip()}
+
+    def refuse_wider(self, address: Local) -> None:
+        """Refuse a window beyond the model's positions, where it reads nothing or fails."""
+        if self.made_for is not None and address.window > self.made_for:
+            raise WeightsError(
+                f"{address.model} was made for {self.made_for} tokens, and window is {address.window}. "
+                f"Write window={self.made_for}, or less."
+            )
+
+    @property
+    def config(self) -> Any:
+        """What the model's own configuration says."""
+        return self.model.config
+
+    def read(self, *texts: str, window: int | None = None, marks: bool = False, **how: Any) -> dict[str, Any]:
+        """A text, or a pair, as tokens: those that fit into `window`, and what else `how` asks of the tokenizer.
+
+        With `marks`, what looks like a special token is that token; else it is what is written there.
+        """
+        cut = {} if window is None else {"truncation": "longest_first", "max_length": window}
+        with self._reading:  # a tokenizer keeps how it cuts, and what it does with marks, for whoever is next
+            return dict(self.tokenizer(*map(unicode, texts), split_special_tokens=not marks, **cut, **how))
+
+    def ids(self, text: str, window: int | None) -> list[int]:
+        """Numbers of a text's tokens, special ones included; of a longer one those that fit, and its special ones."""
+        found: list[int] = self.read(text, window=window)["input_ids"]
+        return found or [self.padding]  # an empty text of a tokenizer without special tokens
+
+    def unmarked(self, text: str) -> str:
+        """The text without anything that is a special token to the model: of `<|end|>` stays `‹|end|>`."""
+        for mark in sorted(self._marks, key=len, reverse=True):
+            text = text.replace(mark, f"‹{mark[1:]}" if mark[0] == "<" else f"{mark[0]}\u200b{mark[1:]}")
+        return text
+
+    def run(self, part: Any = None, /, **inputs: Any) -> Any:
+        """What the model gives, or a part of it; `inputs` are tensors, or lists that become tensors."""
+        core = torch()
+        core.set_num_threads(self.threads)
+        given = {
+            name: core.tensor(value, device=self.device) if isinstance(value, list) else value
+            for name, value in inputs.items()
+        }
+        with core.no_grad():
+            return (part or self.model)(**given)
+
+    def padded(self, rows: Sequence[Sequence[int]], width: int) -> dict[str, Any]:
+        """Rows of tokens as one rectangle, padded at their ends, and which of it are tokens."""
+        ids = [[*row, *[self.padding] * (width - len(row))] for row in rows]
+        mask = [[1] * len(row) + [0] * (width - len(row)) for row in rows]
+        return {"input_ids": ids, "attention_mask": mask}
+
+
+def unicode(text: str) -> str:
+    """A text without halves of surrogate pairs, which are no Unicode and which no tokenizer takes."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def opened(address: Local) -> ModelSession:
+    """The model at an address, opened once per process for all addresses that differ in nothing of it.
+
+    Files that have changed since are opened anew, so that results are those of the weights that the fingerprint names.
+    """
+    key = (address.model, address.revision, address.head, address.device, address.dtype, address.threads)
+    content = content_of(address.model, address.revision)
+    with _opening:
+        held = _open.get(key)
+        if held is None or held[0] != content:
+            held = _open[key] = (content, ModelSession(address))
+    held[1].refuse_wider(address)
+    return held[1]
+
+
+def _model(folder: Path, address: Local) -> Any:
+    kind = getattr(transformers(), address.head)
+    try:
+        model, told = kind.from_pretrained(
+            folder,
+            use_safetensors=True,
+            trust_remote_code=False,
+            local_files_only=True,
+            output_loading_info=True,
+            dtype=getattr(torch(), address.dtype),
+        )
+    except Exception as error:  # it raises its own, torch's, safetensors' and the system's
+        raise WeightsError(
+            f"{folder} cannot be opened as {address.head}: {str(error).strip().splitlines()[0]:.300} "
+            "Write a folder with config.json and *.safetensors of such a model."
+        ) from error
+    lacking = sorted(name for name in told["missing_keys"] if "pooler" not in name and "position_ids" not in name)
+    if lacking:  # transformers would make them up
+        raise WeightsError(
+            f"{folder} has no tensor {lacking[0]}: it was not made for {address.head}. Write a model that was."
+        )
+    return model.eval().to(address.device)
+
+
+def _tokenizer(folder: Path) -> Any:
+    try:
+        return transformers().AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    except Exception as error:
+        raise WeightsError(
+            f"The tokenizer in {folder} cannot be opened: {str(error).strip().splitlines()[0]:.300} "
+            "Write a folder with a tokenizer.json."
+        ) from error
+
+
+_open: dict[tuple[object, ...], tuple[str | None, ModelSession]] = {}
+_opening = threading.RLock()
+
+
+_left_behind: list[object] = []
+
+
+def _forget() -> None:
+    """Threads of torch do not survive a fork, and what would wait for them when it is freed is kept."""
+    global _open, _opening
+    _left_behind.append(_open)
+    _open, _opening = {}, threading.RLock()
+
+
+os.register_at_fork(after_in_child=_forget)

@@ -1,16 +1,17 @@
-"""What local embedders have in common: how they cut texts into tokens, and what their layers give for these."""
+"""Local models that read texts or pictures: embedders of four kinds, and cross-encoders."""
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from spolia.core.run_context import charge
-from spolia.errors import ModelError, ModelRejected, WeightsError
-from spolia.models.local.address import Local
-from spolia.models.local.session import folder_of, torch
+from spolia.core.run_context import charge, check_cancelled
+from spolia.errors import MissingExtra, ModelError, ModelRejected, WeightsError
+from spolia.models.local.address import Local, ModelSession, folder_of, torch, transformers
 from spolia.models.onnx import safetensors
 from spolia.models.protocols import Kind
 from spolia.types import Usage
@@ -250,3 +251,142 @@ class LocalTokenEmbedder(LocalEncoder):
             if (found := safetensors.read(path).get(self.projection)) is not None and found.ndim == 2:
                 return found
         raise WeightsError(f"{self.model} has no float32 matrix {self.projection!r}. Write another one, or none.")
+
+
+@dataclass(frozen=True)
+class LocalCrossEncoder(Local):
+    """The address of a cross-encoder (a `Scorer`); its settings are those of every `Local`.
+
+    Args:
+        label: which of the model's classes says that the text answers. Its score is the logit where there is one class,
+            else the natural log-probability of this one.
+        query_prefix, text_prefix: what the model wants before each, as an instruction.
+
+    >>> LocalCrossEncoder("models/ms-marco").label
+    -1
+    """
+
+    label: int = -1
+    query_prefix: str = ""
+    text_prefix: str = ""
+
+    head: ClassVar[str] = "AutoModelForSequenceClassification"
+
+    def scores(self, query: str, texts: Sequence[str]) -> tuple[float, ...]:
+        """One score for each text, in their order; higher is better. Of what is too long together, the longer is cut.
+
+        Raises:
+            ModelError: there is no such label.
+            ModelRejected: a score is no finite number.
+        """
+        if not len(texts):
+            return ()
+        opened = self.opened()
+        pairs = [self._pair(opened, query, text) for text in texts]
+        found: dict[int, float] = {}
+        for batch, given in self.in_batches([pair["input_ids"] for pair in pairs]):
+            if "token_type_ids" in pairs[0]:
+                width, last = len(given["input_ids"][0]), batch[-1:] * (len(given["input_ids"]) - len(batch))
+                kinds = [pairs[number]["token_type_ids"] for number in (*batch, *last)]
+                given["token_type_ids"] = [[*row, *[0] * (width - len(row))] for row in kinds]
+            found |= zip(batch, self._scored(opened.run(**given).logits[: len(batch)]), strict=True)
+            charge(Usage(embedded=len(batch)))
+        if not all(map(isfinite, found.values())):
+            raise ModelRejected(f"{self.name} gave a score that is no finite number. Check the weights, or the dtype.")
+        return tuple(found[number] for number in range(len(texts)))
+
+    def _pair(self, opened: ModelSession, query: str, text: str) -> dict[str, list[int]]:
+        return opened.read(self.query_prefix + query, self.text_prefix + text, window=self.window)
+
+    def _scored(self, logits: Any) -> list[float]:
+        classes = logits.shape[-1]
+        if not -classes <= self.label < classes:
+            raise ModelError(f"{self.name} has {classes} classes, none of them {self.label}. Write a smaller label.")
+        exact = logits.double()
+        found: list[float] = (exact if classes == 1 else exact.log_softmax(dim=-1))[:, self.label].tolist()
+        return found
+
+
+@dataclass(frozen=True)
+class LocalImageEmbedder(LocalEncoder):
+    """The address of a model that embeds pictures and texts (an `ImageEmbedder`).
+
+    Its settings are those of every `LocalEncoder`. Its folder has a `preprocessor_config.json` too, which says how
+    pictures are scaled and cut.
+
+    Args:
+        window: longest text in tokens; CLIP reads 77.
+        images_at_once: pictures that an accelerator runs together, always: fewer are filled up. On the CPU each is run
+            alone.
+
+    >>> LocalImageEmbedder("models/clip").window
+    77
+    """
+
+    window: int = 77
+    images_at_once: int = 16
+
+    indifferent: ClassVar[frozenset[str]] = LocalEncoder.indifferent | {"images_at_once"}
+
+    @property
+    def dimension(self) -> int:
+        config = json.loads((folder_of(self.model, self.revision) / "config.json").read_bytes())
+        if not isinstance(found := config.get("projection_dim"), int):
+            raise WeightsError(f"config.json of {self.model} has no projection_dim: it embeds no pictures.")
+        return found
+
+    def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
+        """One vector of length 1 for each text: float32, shape (texts, dimension)."""
+        import numpy as np
+
+        found = np.empty((len(texts), self.dimension), np.float32)
+        if not len(texts):
+            return found
+        opened = self.opened()
+        for batch, given in self.in_batches(self.rows(texts, kind)):
+            found[batch] = self._of(opened, "get_text_features", **given)[: len(batch)]
+            charge(Usage(embedded=len(batch)))
+        return found
+
+    def embed_images(self, images: Sequence[bytes]) -> Vectors:
+        """One vector of length 1 for each picture, a file of PNG, JPEG …: float32, shape (images, dimension)."""
+        import numpy as np
+
+        found = np.empty((len(images), self.dimension), np.float32)
+        if not len(images):
+            return found
+        opened, scaled = self.opened(), self._scaling()
+        count = 1 if self._one_by_one else self.images_at_once
+        for start in range(0, len(images), count):
+            check_cancelled()
+            some = images[start : start + count]
+            pixels = scaled(images=[_picture(one) for one in some], return_tensors="pt")["pixel_values"]
+            filled = pixels[[*range(len(some)), *[0] * (count - len(some))]].to(self.device, opened.model.dtype)
+            found[start : start + len(some)] = self._of(opened, "get_image_features", pixel_values=filled)[: len(some)]
+            charge(Usage(embedded=len(some)))
+        return found
+
+    def _of(self, opened: ModelSession, method: str, **inputs: Any) -> Vectors:
+        given = opened.run(getattr(opened.model, method), **inputs)
+        return unit(getattr(given, "pooler_output", given), self.name)
+
+    def _scaling(self) -> Any:
+        """What scales and cuts pictures, as the model's own file says, with Pillow."""
+        folder = folder_of(self.model, self.revision)
+        try:
+            return transformers().AutoImageProcessor.from_pretrained(
+                folder, backend="pil", trust_remote_code=False, local_files_only=True
+            )
+        except Exception as error:
+            raise WeightsError(
+                f"{folder} does not say how pictures are scaled: {str(error).strip().splitlines()[0]:.300} "
+                "Write a folder with a preprocessor_config.json."
+            ) from error
+
+
+def _picture(data: bytes) -> Any:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise MissingExtra("local", "pillow", "Embedding pictures") from error
+    return Image.open(io.BytesIO(data)).convert("RGB")

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from spolia.core.run_context import check_cancelled, reserve
 from spolia.errors import ModelRejected
 from spolia.models.http.completions import written
-from spolia.models.local.address import Local
-from spolia.models.local.session import ModelSession, torch
+from spolia.models.local.address import Local, ModelSession, torch
 from spolia.models.protocols import (
     CHAT,
     DISTRIBUTIONS,
@@ -71,15 +70,9 @@ UNFINISHED = "\ufffd"
 
 
 class ReplyPieces:
-    """Takes tokens, and knows the text up to each.
+    """Takes tokens, and knows the text of each, up to the first of the texts in `stop`.
 
-    Args:
-        tokenizer: of transformers.
-        stop: texts before which the reply ends.
-
-    Attributes:
-        texts: of each token; together they are the text. A token that ends within a character has none of it.
-        is_stopped: whether one of the texts in `stop` has come.
+    A token that ends within a character has none of it.
     """
 
     def __init__(self, tokenizer: Any, stop: Sequence[str] = ()) -> None:

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from spolia.types.arrays import Vectors
 
 
-DIMENSION = 384
 GRAPH = Path(__file__).with_name("minilm.onnx")
 """The operators, written by `python -m tests.minilm_graph`; the weights stay in their file."""
 SORTED_TEXTS = 4096
@@ -78,14 +77,8 @@ class MiniLM(Value):
     def name(self) -> str:
         return f"{weights.MODEL}@{weights.SHA256[:8]}"
 
-    @property
-    def dimension(self) -> int:
-        return DIMENSION
-
-    @property
-    def window(self) -> int:
-        return 256
-
+    dimension: ClassVar[int] = 384
+    window: ClassVar[int] = 256
     waits: ClassVar[bool] = False
     scoped: ClassVar[bool] = False
     apart: ClassVar[bool] = True

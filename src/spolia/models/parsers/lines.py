@@ -258,16 +258,13 @@ def _sections(said: str, names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
         r"[ _-]?".join(map(re.escape, re.split(r"[\s_-]+", name))) for name in sorted(names, key=len)[::-1]
     )
     heading = re.compile(rf"{_BEFORE}({written})(?:{_AFTER}|{_ALONE})", re.IGNORECASE | re.MULTILINE)
-    shown = "".join(_narrow(letter) for letter in said)
+    shown = "".join(  # full-width letters, digits and marks in their usual forms, which are one character too
+        unicodedata.normalize("NFKC", letter) if "\uff01" <= letter <= "\uff5e" else letter for letter in said
+    )
     headings = list(heading.finditer(shown))
     for at, mark in enumerate(headings):
         end = headings[at + 1].start() if at + 1 < len(headings) else len(said)
         yield ways[plain_name(mark[1])], bare(_without_rule(said[mark.end() : end]))
-
-
-def _narrow(letter: str) -> str:
-    """A full-width letter, digit or mark in its usual form, which is one character too."""
-    return unicodedata.normalize("NFKC", letter) if "\uff01" <= letter <= "\uff5e" else letter
 
 
 def _without_rule(text: str) -> str:

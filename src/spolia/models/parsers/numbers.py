@@ -3,9 +3,11 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from spolia.models.parsers.parser import Parser, plain
 
+_DIGIT = re.compile(r"\d+")
 _DIGITS = r"[-+]?(?:\d+(?:[.,]\d+)?|\.\d+)(?:[eE][-+]?\d+)?"
 _NUMBER = re.compile(rf"(?<![A-Za-z0-9_.,])({_DIGITS})(?![A-Za-z0-9_]|[.,]\d)(?:\s*+(%|percent\b))?")
 _LABELLED = re.compile(
@@ -73,6 +75,7 @@ class Number(Parser[float]):
 
 _MARKS = re.compile(r"≻|→|»|﹥|-+>|>=|≥|\\?succ\b|&gt;|=>|>+")
 _TAG = re.compile(r"</?[A-Za-z][^<>]{0,50}>")
+_SQUARE = re.compile(r"[\[【]\s*(\d{1,4})\s*[\]】]")
 _BRACKETED = re.compile(r"[\[({【<]\s*[\"']?(\d{1,4})[\"']?\s*[\])}】>]")
 _BARE = re.compile(r"(?<![\d.])(\d{1,4})(?![\d]|\.\d)")
 _NAMED_PASSAGE = re.compile(
@@ -97,7 +100,8 @@ class Order(Parser[tuple[int, ...]]):
         said = _TAG.sub(" ", plain(reply))
         said = re.sub(r"<\s*(\d+)\s*>", r"[\1]", said)
         said = _MARKS.sub(">", re.sub(r"\]\s*=\s*\[", "] > [", said))
-        for read in (_compared, _bracketed, _listed, _braced, _named, _lines, _chained):
+        square, bracketed = partial(_found, _SQUARE), partial(_found, _BRACKETED)
+        for read in (_compared, square, _listed, bracketed, _named, _lines, _chained):
             if found := tuple(dict.fromkeys(number for number in read(said) if number > 0)):
                 return found
         raise ValueError("it must be numbers of passages, best first, written: [2] > [1] > [3]")
@@ -124,25 +128,17 @@ def _compared(said: str) -> list[int]:
 
 
 def _numbers(part: str) -> list[int]:
-    return [int(found) for found in _BRACKETED.findall(part) or _BARE.findall(part)]
+    return _found(_BRACKETED, part) or _found(_BARE, part)
 
 
 def _listed(said: str) -> list[int]:
     """A list of numbers in brackets, or JSON objects with one number each."""
     lists = _LIST.findall(said)
-    return (
-        [int(found) for found in re.findall(r"\d+", lists[-1]) if lists]
-        if lists
-        else [int(found) for found in _PAIRS.findall(said)]
-    )
+    return _found(_DIGIT, lists[-1]) if lists else _found(_PAIRS, said)
 
 
-def _bracketed(said: str) -> list[int]:
-    return [int(found) for found in re.findall(r"[\[【]\s*(\d{1,4})\s*[\]】]", said)]
-
-
-def _braced(said: str) -> list[int]:
-    return [int(found) for found in _BRACKETED.findall(said)]
+def _found(pattern: re.Pattern[str], said: str) -> list[int]:
+    return list(map(int, pattern.findall(said)))
 
 
 def _named(said: str) -> list[int]:
@@ -150,11 +146,11 @@ def _named(said: str) -> list[int]:
 
 
 def _lines(said: str) -> list[int]:
-    found = [int(number) for number in _LINE.findall(said)]
+    found = _found(_LINE, said)
     return found if len(found) > 1 else []
 
 
 def _chained(said: str) -> list[int]:
     """The longest row of numbers with nothing but separators between them, or the only number."""
-    chains = [[int(number) for number in re.findall(r"\d+", chain)] for chain in _CHAIN.findall(said)]
-    return max(reversed(chains), key=len, default=[]) or [int(number) for number in _BARE.findall(said)][-1:]
+    chains = [_found(_DIGIT, chain) for chain in _CHAIN.findall(said)]
+    return max(reversed(chains), key=len, default=[]) or _found(_BARE, said)[-1:]

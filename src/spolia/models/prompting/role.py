@@ -63,12 +63,13 @@ class Prompted:
     def template(self, question: str) -> Template:
         """What the prompt file says in the language of a question; ModelError if it cannot be read or lacks a place."""
         found = template.chosen(self.prompt_file, {"question": question}, self.language)
-        if missing := [name for name in self.places if name not in found.places]:
-            raise ModelError(
-                f"The prompt {self.prompt!r} has no place {{{{{missing[0]}}}}}. Write it where the {missing[0]} "
-                f"{'are' if missing[0].endswith('s') else 'is'} to stand."
-            )
+        _refuse_without(self.prompt, self.places, found.places)
         return found
+
+
+def _refuse_without(prompt: str, wanted: Sequence[str], places: frozenset[str]) -> None:
+    if missing := [name for name in wanted if name not in places]:
+        raise ModelError(f"The prompt {prompt!r} has no place {{{{{missing[0]}}}}}. Write it where that is to stand.")
 
 
 def generated(
@@ -161,22 +162,11 @@ class Role(Value, Generic[T]):
         return frozenset.intersection(*found)
 
     def refuse_without(self, *places: str) -> None:
-        """Refuse a prompt file that would not show the model what it is asked about.
-
-        Raises:
-            ModelError: and which place it lacks.
-        """
-        if missing := [name for name in places if name not in self.places]:
-            raise ModelError(
-                f"The prompt {self.prompt!r} has no place {{{{{missing[0]}}}}}. Write it where that is to stand."
-            )
+        """Raise ModelError for a prompt file that would not show the model what it is asked about."""
+        _refuse_without(self.prompt, places, self.places)
 
     def prompt_for(self, values: Filling, *, sample: int = 0) -> Prompt:
-        """The prompt file with texts at its places.
-
-        Args:
-            values: by place: a text, or several texts, which become numbered blocks.
-        """
+        """The prompt file with texts at its places; several texts become numbered blocks."""
         return Prompt(template.chosen(self.prompt, values, self.language).filled(values), sample)
 
     def ask(

@@ -79,14 +79,12 @@ class ScriptedModel(Value):
             check_cancelled()
             words, finish_reason = _cut(self._reply(prompt), max_tokens, stop)
             held.settle(Usage(calls=1, input_tokens=sent, output_tokens=len(words)))
-            for piece in self._pieces(words) if on_text else ():
-                check_cancelled()
-                on_text(piece)  # type: ignore[misc]
+            if on_text is not None:
+                for piece in words if STREAM in self.capabilities else ["".join(words)]:
+                    check_cancelled()
+                    on_text(piece)
         tokens = tuple(Token(word, self.logprob) for word in words) if logprobs else ()
         return Generation("".join(words), finish_reason, tokens)
-
-    def _pieces(self, words: list[str]) -> list[str]:
-        return words if STREAM in self.capabilities else ["".join(words)]
 
     def _reply(self, prompt: Prompt) -> str:
         text = prompt.text
