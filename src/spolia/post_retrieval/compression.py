@@ -260,7 +260,7 @@ class Extractive(Operator[Ranking, Ranking]):
     Source: extractive compression in Xu, Shi, Choi, "RECOMP: Improving retrieval-augmented LMs with compression and
     selective augmentation", ICLR 2024.
 
-    >>> from spolia.types import Query
+    >>> from spolia.types import Query, Span
     >>> text = "Ships wait for the tide. The tide is caused by the moon. Salt is dug."
     >>> hit = Hit(Node("n", text, "d", span=Span(100, 169)), 1.0)
     >>> (kept,) = Extractive(most=1)(Ranking(Query("What causes the tide?"), (hit,)))
