@@ -305,6 +305,3 @@ def _changes_nothing(op: Operator[Any, Any]) -> bool:
     if isinstance(op, Then):
         return all(_changes_nothing(step) for step in op.steps)
     return isinstance(op, Identity)
-
-
-__all__ = ["Checked", "Problem", "check"]

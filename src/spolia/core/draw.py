@@ -234,6 +234,3 @@ def id_of(place: str) -> str:
 def escaped(text: str) -> str:
     """Text as it may stand in a quoted label."""
     return "".join(f"#{ord(c)};" if c in '"<>#&`\\|' else c if c.isprintable() else " " for c in text)
-
-
-__all__ = ["mermaid", "tree"]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, get_typ
 from spolia.core.fingerprint.digest import code_digest, source_of
 from spolia.core.operator import In, Operator, Out
 from spolia.core.validation import fulfils
-from spolia.core.wiring import Bindings, filled, fits, name_of
+from spolia.core.wiring import name_of
 from spolia.errors import WiringError
 from spolia.types import digest_of, kept
 
@@ -106,15 +106,9 @@ class Function(Operator[In, Out]):
     def _declared(cls) -> tuple[Any, Any]:
         return cls.types
 
-    def takes(self) -> Any:
-        return self.types[0]
-
     def gives(self, taken: Any, /) -> Any:
         self._refuse_missing()
-        bound: Bindings = {}
-        if not fits(self.types[0], taken, bound):
-            raise WiringError(f"{self.short} takes {name_of(self.types[0])}, not {name_of(taken)}")
-        return filled(self.types[1], bound)
+        return super().gives(taken)
 
     def __repr__(self) -> str:
         given = ", ".join(f"{name}={value!r}" for name, value in self.arguments)

@@ -261,11 +261,11 @@ class Operator(ABC, Generic[In, Out]):
 
     def takes(self) -> Any:
         """The type of value that it takes."""
-        return _types_of(type(self))[0]
+        return self._declared()[0]
 
     def gives(self, taken: Any, /) -> Any:
         """The type that it gives for values of type `taken`; raises `WiringError` when it does not take them."""
-        wanted, out = _types_of(type(self))
+        wanted, out = self._declared()
         bound: Bindings = {}
         if not fits(wanted, taken, bound):
             raise WiringError(f"{self.short} takes {name_of(wanted)}, not {name_of(taken)}")
@@ -322,7 +322,9 @@ class Operator(ABC, Generic[In, Out]):
 
     @classmethod
     def _declared(cls) -> tuple[Any, Any]:
-        return _types_of(cls)
+        """What it takes and gives; anything where it does not say."""
+        taken, given = parameters_of(cls, Operator) or (Any, Any)
+        return taken, given
 
     def refused(self, found: object) -> NoReturn:
         """Refuse a result that is not what it declares."""
@@ -434,12 +436,6 @@ class _Call:
         return self.op(self.value)
 
 
-def _types_of(cls: type) -> tuple[Any, Any]:
-    """What a class of operators takes and gives; anything where it does not say."""
-    taken, given = parameters_of(cls, Operator) or (Any, Any)
-    return taken, given
-
-
 def _operators(value: object, place: str, found: list[tuple[str, Operator[Any, Any]]]) -> None:
     if isinstance(value, Operator):
         found.append((place, value))
@@ -467,27 +463,29 @@ def inside(value: object) -> Iterator[Any]:
             yield from inside(item)
 
 
-def _waits(value: object) -> bool:
+def _outermost(value: object) -> Iterator[Any]:
+    """The operators, stores and models in a value, without those inside of them."""
     if isinstance(value, Operator):
-        return value.waiting
-    if isinstance(value, (tuple, frozenset, Mapping)):
-        return any(map(_waits, value.values() if isinstance(value, Mapping) else value))
-    if isinstance(value, Addressed):
-        return bool(getattr(value, "waits", True))
-    return isinstance(value, Value) and any(_waits(getattr(value, f.name)) for f in fields(value))  # type: ignore[arg-type]
+        yield value
+    elif isinstance(value, (tuple, list, frozenset, Mapping)):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _outermost(item)
+    elif isinstance(value, Addressed):
+        yield value
+    elif isinstance(value, Value):
+        for f in fields(value):  # type: ignore[arg-type]
+            yield from _outermost(getattr(value, f.name))
+
+
+def _waits(value: object) -> bool:
+    found = _outermost(value)
+    return any(one.waiting if isinstance(one, Operator) else getattr(one, "waits", True) for one in found)
 
 
 def _addresses(value: object, found: dict[object, Addressed]) -> None:
-    if isinstance(value, Operator):
-        found.update((digest_of(address), address) for address in value.resources)
-    elif isinstance(value, (tuple, list, frozenset, Mapping)):
-        for item in value.values() if isinstance(value, Mapping) else value:
-            _addresses(item, found)
-    elif isinstance(value, Addressed):
-        found.setdefault(digest_of(value), value)
-    elif isinstance(value, Value):
-        for f in fields(value):  # type: ignore[arg-type]
-            _addresses(getattr(value, f.name), found)
+    for one in _outermost(value):
+        for address in one.resources if isinstance(one, Operator) else (one,):
+            found.setdefault(digest_of(address), address)
 
 
 def parts_of(address: Addressed) -> list[Addressed]:

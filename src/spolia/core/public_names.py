@@ -47,9 +47,7 @@ def exports(package: str) -> tuple[Callable[[str], object], Callable[[], list[st
 
     def get(name: str) -> object:
         if name not in offered:
-            caller = sys._getframe(
-                1
-            ).f_code.co_name  # `from package import name` would drop the text of an AttributeError
+            caller = sys._getframe(1).f_code.co_name  # `from package import name` drops the text of an AttributeError
             if caller == "_handle_fromlist" and name in MODULE_OF and find_spec(f"{package}.{name}") is None:
                 raise ImportError(_absent(package, name, public), name=package)
             raise AttributeError(_absent(package, name, public), name=name, obj=sys.modules[package])

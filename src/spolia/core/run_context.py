@@ -23,11 +23,17 @@ B = TypeVar("B")
 T = TypeVar("T")
 
 
-class Reservation(Protocol):
-    """A call that the budget has room for. Leaving it unsettled charges what was reserved in calls, nothing else."""
+class Reservation:
+    """A call that the budget has room for, and what it will be charged: its calls alone, unless it is settled."""
+
+    __slots__ = ("spent",)
+
+    def __init__(self, reserved: Usage) -> None:
+        self.spent = Usage(calls=reserved.calls)
 
     def settle(self, usage: Usage) -> None:
         """Replace what was reserved by what was spent."""
+        self.spent = usage
 
 
 class RunContext(Protocol):
@@ -79,11 +85,6 @@ def charge(usage: Usage, *, row: int | None = None) -> None:
         context.charge(usage, row)
 
 
-class _Free:
-    def settle(self, usage: Usage) -> None:
-        """Without a run there is no budget."""
-
-
 def reserve(usage: Usage, *, row: int | None = None) -> AbstractContextManager[Reservation]:
     """Reserve the upper bound of a call before it is sent; raises `BudgetSpent` if there is no room."""
     if (context := current_context.get()) is not None:
@@ -92,7 +93,7 @@ def reserve(usage: Usage, *, row: int | None = None) -> AbstractContextManager[R
         raise BudgetSpent("The calls that Guard allows are spent. Raise max_calls, or ask for less.")
     for calls in _allowed.get():
         calls[0] -= usage.calls
-    return nullcontext(_Free())
+    return nullcontext(Reservation(usage))
 
 
 @contextmanager

@@ -145,16 +145,11 @@ class Between(Leaf):
 
 
 @dataclass(frozen=True)
-class And(Condition):
-    """All of these hold; nothing to fulfil holds."""
-
+class _Several(Condition):
     filters: tuple[Condition, ...]
 
     def __post_init__(self) -> None:
         _refuse_others(self, self.filters)
-
-    def accepts(self, record: Record, /) -> bool:
-        return all(part.accepts(record) for part in self.filters)
 
     def leaves(self) -> Iterator[Leaf]:
         for part in self.filters:
@@ -162,20 +157,19 @@ class And(Condition):
 
 
 @dataclass(frozen=True)
-class Or(Condition):
+class And(_Several):
+    """All of these hold; nothing to fulfil holds."""
+
+    def accepts(self, record: Record, /) -> bool:
+        return all(part.accepts(record) for part in self.filters)
+
+
+@dataclass(frozen=True)
+class Or(_Several):
     """At least one of these holds; of none, none does."""
-
-    filters: tuple[Condition, ...]
-
-    def __post_init__(self) -> None:
-        _refuse_others(self, self.filters)
 
     def accepts(self, record: Record, /) -> bool:
         return any(part.accepts(record) for part in self.filters)
-
-    def leaves(self) -> Iterator[Leaf]:
-        for part in self.filters:
-            yield from part.leaves()
 
 
 @dataclass(frozen=True)

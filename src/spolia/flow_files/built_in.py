@@ -188,6 +188,3 @@ def named(name: str) -> Builder:
     if name not in BUILT_IN:
         raise WiringError(f"There is no flow {name!r}. Write one of {', '.join(BUILT_IN)}, or the path of a flow file.")
     return BUILT_IN[name]
-
-
-__all__ = ["BUILT_IN", "Builder", "bm25", "default", "dense", "hybrid", "naive", "named"]

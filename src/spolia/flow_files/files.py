@@ -107,27 +107,14 @@ def _text(source: str | Path, expected: str) -> tuple[str, str]:
         raise FlowFileError(f"{path} is not UTF-8 (byte {error.start}). Save it as UTF-8.") from error
 
 
-def load_definition(
-    source: str | Path,
-    given: Mapping[str, Any] | None = None,
-    operators: Iterable[Operator[Any, Any] | type] = (),
-    env: Collection[str] = (),
-) -> Definition:
-    """What a file says that a node group is made of; FlowFileError if it describes none. Arguments as for `load`."""
-    expected = "what the group is made of, for example {transform: Sentences}"
-    found: Definition = decoded(source, Definition, given, operators, expected, env)
-    return found
-
-
 def load_definitions(
     source: str | Path,
     given: Mapping[str, Any] | None = None,
     operators: Iterable[Operator[Any, Any] | type] = (),
-    env: Collection[str] = (),
 ) -> dict[str, Definition]:
-    """What a file says that node groups are made of, by their names; see `load_definition`."""
+    """What a file says that node groups are made of, by their names; FlowFileError if it does not."""
     expected = "groups by name, for example small: {transform: Sentences, parent: chunk}"
-    found: dict[str, Definition] = decoded(source, dict[str, Definition], given, operators, expected, env)
+    found: dict[str, Definition] = decoded(source, dict[str, Definition], given, operators, expected)
     return found
 
 
@@ -136,20 +123,17 @@ def load_named(
     source: str | Path,
     given: Mapping[str, Any] | None = None,
     operators: Iterable[Operator[Any, Any] | type] = (),
-    env: Collection[str] = (),
 ) -> Definition:
-    """What a file says of one group, whether it says nothing else or names several; see `load_definition`."""
+    """What a file says of one group, whether it says nothing else or names several; FlowFileError if it does not."""
+    expected = "what the group is made of, for example {transform: Sentences}"
     try:
-        return load_definition(source, given, operators, env)
+        return decoded(source, Definition, given, operators, expected)  # type: ignore[no-any-return]
     except FlowFileError as error:
         several: dict[str, Definition] = {}
         with suppress(FlowFileError):
-            several = load_definitions(source, given, operators, env)
+            several = load_definitions(source, given, operators)
         if not several:
             raise
         if name not in several:
             raise FlowFileError(f"{source} defines {', '.join(several)}, not {name}. Write one of these.") from error
         return several[name]
-
-
-__all__ = ["dump", "load"]

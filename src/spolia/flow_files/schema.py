@@ -178,6 +178,3 @@ def _arguments_in(text: str) -> dict[str, str]:
         return {}
     parts = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", found[1], re.MULTILINE)
     return {name: " ".join(said.split()) for name, said in parts}
-
-
-__all__ = ["schema"]

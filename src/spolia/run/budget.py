@@ -61,18 +61,6 @@ class Limiter:
         return f"The budget of {self.where} is spent: {why}. Raise it, or ask for less." if why else ""
 
 
-class UsageReservation:
-    """What a reservation will be charged."""
-
-    __slots__ = ("spent",)
-
-    def __init__(self, spent: Usage) -> None:
-        self.spent = spent
-
-    def settle(self, usage: Usage) -> None:
-        self.spent = usage
-
-
 def split(usage: Usage, n: int) -> list[Usage]:
     """A cost in n whole parts that add up to it."""
     names = ("calls", "input_tokens", "output_tokens", "embedded")

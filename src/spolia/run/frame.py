@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from spolia.core.operator import Operator, located
 from spolia.core.run_context import Began, Emitted, Event, Reservation, Retracted, attempt, current_context
 from spolia.errors import BudgetSpent, Cancelled
-from spolia.run.budget import NO_COST, Budget, Limiter, UsageReservation, split
+from spolia.run.budget import NO_COST, Budget, Limiter, split
 from spolia.run.lane import FORCED
 from spolia.run.recall import shared
 from spolia.run.stream import Scope, Sink, streamed
@@ -349,7 +349,8 @@ class Frame:
             if parent is None or parent.sink is not self.sink or (parent.final and parent.op is None):
                 self.final = True
             else:
-                self.final = parent.rows is None and parent.is_final() and _is_tail(self.op, parent)
+                is_tail = parent.op is not None and any(self.op is last for last in parent.op.tail())
+                self.final = parent.rows is None and is_tail and parent.is_final()
         return self.final
 
     # The rest of the surroundings.
@@ -406,7 +407,7 @@ class Frame:
                     raise BudgetSpent(why)
             for limiter, share in shares.items():
                 limiter.held += share
-        held = UsageReservation(Usage(calls=usage.calls))
+        held = Reservation(usage)
         try:
             yield held
         finally:
@@ -507,10 +508,6 @@ def _type_id(cls: type[Operator[Any, Any]]) -> str:
     return cls.type_id()
 
 
-def _is_tail(op: Operator[Any, Any] | None, parent: Frame) -> bool:
-    return parent.op is not None and any(op is last for last in parent.op.tail())
-
-
 def _abandon(futures: Sequence[Future[Any]], scope: Scope) -> None:
     """Stop what runs beside a call that was cancelled or interrupted, and wait for it."""
     scope.cancel()
@@ -524,6 +521,3 @@ def _abandon(futures: Sequence[Future[Any]], scope: Scope) -> None:
 def pool_of(threads: int) -> ThreadPoolExecutor:
     """The threads beside the caller's own."""
     return ThreadPoolExecutor(threads, thread_name_prefix="spolia")
-
-
-__all__ = ["Frame", "Outside", "pool_of"]

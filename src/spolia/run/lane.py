@@ -67,17 +67,8 @@ class Lane:
     """
 
     __slots__ = (
-        "_frame",
-        "_named",
-        "cached",
-        "calls",
-        "forced",
-        "interrupted",
-        "number",
-        "reasons",
-        "retrievals",
-        "why",
-    )
+        "_frame", "_named", "cached", "calls", "forced", "interrupted", "number", "reasons", "retrievals", "why",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.retrievals: list[Ranking] = []

@@ -28,7 +28,7 @@ from spolia.journal.trace import Journal, new_run_id
 from spolia.run.budget import Budget, Limiter
 from spolia.run.frame import Frame, Outside, _opening, pool_of
 from spolia.run.lane import Lane
-from spolia.run.shared_results import MOST_BYTES, SharedResults
+from spolia.run.recall import MOST_BYTES, SharedResults
 from spolia.run.stream import Scope
 from spolia.types import Failure, Filter, Usage
 

@@ -18,19 +18,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 from zlib import crc32
+
+import numpy as np
 
 from spolia.errors import StoreError
 from spolia.stores.indexes import Database, VectorIndex
 from spolia.testing.wire import Wire
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Vectors: TypeAlias = npt.NDArray[np.float32]
+from spolia.types.arrays import Vectors
 
 METRICS = ("cosine", "dot", "euclidean")
 NAME, DIMENSION = "notes_chunk", 48
@@ -45,10 +42,8 @@ sys.stdout.buffer.write(b"found:" + pickle.dumps(found))
 """
 
 
-def clustered(rows: int, seed: int = 0, dimension: int = DIMENSION) -> "Vectors":
+def clustered(rows: int, seed: int = 0, dimension: int = DIMENSION) -> Vectors:
     """float32[rows, dimension] around some centres, of different lengths."""
-    import numpy as np
-
     draw = np.random.default_rng(seed)
     centres = np.random.default_rng(1).normal(size=(max(1, rows // 25), dimension))
     spread = draw.normal(size=(rows, dimension)) * 0.6
@@ -56,10 +51,8 @@ def clustered(rows: int, seed: int = 0, dimension: int = DIMENSION) -> "Vectors"
     return found.astype(np.float32)
 
 
-def nearest(queries: "Vectors", keys: Sequence[int], vectors: "Vectors", top_k: int, metric: str) -> list[Any]:
+def nearest(queries: Vectors, keys: Sequence[int], vectors: Vectors, top_k: int, metric: str) -> list[Any]:
     """What exact search finds: for each query, keys and scores, best first, equal scores by key."""
-    import numpy as np
-
     asked, held = queries.astype(np.float64), vectors.astype(np.float64)
     if metric == "euclidean":
         scores = -np.linalg.norm(asked[:, None, :] - held[None, :, :], axis=2)
@@ -121,8 +114,6 @@ class IndexContract:
         assert recall >= (1.0 if self.exact else ENOUGH), f"{metric}: recall {recall}"
 
     def test_scores_are_in_the_scale_of_the_metric(self, tmp_path: Path) -> None:
-        import numpy as np
-
         vectors = np.zeros((3, DIMENSION), dtype=np.float32)
         vectors[0, 0], vectors[1, 0], vectors[2, 1] = 2.0, -3.0, 4.0
         right = {
@@ -188,16 +179,12 @@ class IndexContract:
             assert index.search(vectors[:1], 1)[0][0][0] == 0
 
     def test_keys_come_from_more_than_one_page(self, tmp_path: Path) -> None:
-        import numpy as np
-
         keys = list(range(5, 3 * self.many, 3))
         with self.opened(tmp_path) as index:
             index.add(keys, np.random.default_rng(2).normal(size=(len(keys), DIMENSION)).astype(np.float32))
             assert sorted(index.keys()) == keys
 
     def test_wrong_vectors_are_refused_before_anything_is_written(self, tmp_path: Path) -> None:
-        import numpy as np
-
         good = clustered(4)
         nan, infinite, large = good.copy(), good.copy(), good.astype(np.float64)
         nan[2, 3], infinite[3, 0], large[1, 1] = np.nan, np.inf, 1e300
@@ -234,7 +221,7 @@ class IndexContract:
             assert there == keys
             self._compare(near, right, "cosine")
 
-    def _elsewhere(self, place: Path, queries: "Vectors") -> Any:
+    def _elsewhere(self, place: Path, queries: Vectors) -> Any:
         sent = pickle.dumps((self.settings(place), place, called(place), DIMENSION, queries))
         done = subprocess.run([sys.executable, "-c", _ELSEWHERE], input=sent, capture_output=True, check=False)
         assert done.returncode == 0, done.stderr.decode()

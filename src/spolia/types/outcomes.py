@@ -1,7 +1,7 @@
 """What running a flow leaves behind: verdicts, failures, what it cost, the states of a loop."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -209,13 +209,10 @@ class Chain(State):
         lines = [f"Question: {self.query.question}"]
         room = characters - len(lines[0])
         newest: list[str] = []
-        for text in self._newest():
+        for question, answer in reversed(self.pairs):
+            text = f"Q: {question}\nA: {answer}"
             room -= len(text) + 1
             if room < 0:
                 break
             newest.append(text)
         return "\n".join(lines + newest[::-1])
-
-    def _newest(self) -> Iterator[str]:
-        for question, answer in reversed(self.pairs):
-            yield f"Q: {question}\nA: {answer}"

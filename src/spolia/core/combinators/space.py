@@ -41,7 +41,8 @@ class OpenPlace:
         kinds = {type(value) for value in self.values}
         if len(kinds) == 1 and not issubclass(only := next(iter(kinds)), Operator):
             return only
-        return float if kinds == {int, float} else Operator if self._all(Operator) else object
+        are_operators = all(issubclass(kind, Operator) for kind in kinds)
+        return float if kinds == {int, float} else Operator if are_operators else object
 
     @property
     def order(self) -> tuple[int, ...] | None:
@@ -61,9 +62,6 @@ class OpenPlace:
             return [other for other in range(len(self.values)) if other != index]
         at = order.index(index)
         return order[max(0, at - 1) : at] + order[at + 1 : at + 2]
-
-    def _all(self, kind: Kind) -> bool:
-        return all(isinstance(value, kind) for value in self.values)
 
 
 @dataclass(frozen=True)
@@ -113,7 +111,8 @@ class Space(Generic[In, Out]):
     def _places(self) -> dict[str, OpenPlace]:
         found: dict[str, OpenPlace] = {}
         for use in self._uses:
-            name, parents = self._names[use.path], self._parents(use)
+            name = self._names[use.path]
+            parents = () if use.inside is None else ((self._names[use.inside[0]], use.inside[1]),)
             if (known := found.get(name)) is None:
                 found[name] = OpenPlace(name, use.values, parents)
                 continue
@@ -125,9 +124,6 @@ class Space(Generic[In, Out]):
             either = tuple(dict.fromkeys(known.parents + parents)) if known.parents and parents else ()
             found[name] = OpenPlace(name, known.values, either)
         return found
-
-    def _parents(self, use: _Use) -> tuple[tuple[str, int], ...]:
-        return () if use.inside is None else ((self._names[use.inside[0]], use.inside[1]),)
 
     # Points.
 
@@ -398,6 +394,3 @@ def _under(path: str, name: str) -> str:
 
 def _is_named(item: Any) -> bool:
     return isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str)
-
-
-__all__ = ["OpenPlace", "Point", "Space", "decide", "places", "settle"]

@@ -107,11 +107,8 @@ def functions_of(cls: type) -> Iterator[FunctionType]:
     """The functions of a class itself, in order."""
     for value in vars(cls).values():
         inner = (value.fget, value.fset) if isinstance(value, property) else (getattr(value, "__func__", value),)
-        yield from (function for function in map(_unwrapped, inner) if isinstance(function, FunctionType))
-
-
-def _unwrapped(value: Any) -> Any:
-    return inspect.unwrap(value) if callable(value) else value
+        unwrapped = [inspect.unwrap(one) if callable(one) else one for one in inner]
+        yield from (function for function in unwrapped if isinstance(function, FunctionType))
 
 
 def _inside(code: CodeType) -> list[CodeType]:

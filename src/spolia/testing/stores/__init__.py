@@ -15,6 +15,3 @@ from spolia.testing.stores.search import Searching
 
 class StoreContract(Publishing, Searching, Sharing, Carrying):
     """Tests of one kind of backend: `spolia.stores.backends.backend.Backend`, at the addresses that `address` gives."""
-
-
-__all__ = ["StoreContract"]

@@ -1,15 +1,14 @@
 """Documents for the tests of stores, how they are put there, and by definition who may find which of their nodes."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zlib import crc32
 
+from spolia.errors import SpoliaError
 from spolia.filters import Between, Condition, Field, Schema, where
 from spolia.models.vectors import SparseRows
 from spolia.stores.backends.rows import SourceRow
@@ -18,16 +17,10 @@ from spolia.stores.definition import Metric
 from spolia.stores.manifest import GroupEmbedding, Manifest
 from spolia.stores.open_store import forget
 from spolia.stores.snapshot.records import file_meta, with_file_fields
+from spolia.stores.snapshot.snapshot import Snapshot
+from spolia.stores.writer import Writer
 from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Document, Meta, Node, Span, Value
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from spolia.errors import SpoliaError
-    from spolia.stores.snapshot.snapshot import Snapshot
-    from spolia.stores.writer import Writer
-
 
 DENSE, SPARSE = HashingEmbedder(24), "terms/1"
 FIELDS = Schema((Field("year", "int"), Field("kind", default="note")))

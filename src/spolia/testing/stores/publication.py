@@ -2,10 +2,11 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from spolia.errors import ManifestMismatch, NotAStore, StoreError
 from spolia.stores.backends import sql
@@ -13,6 +14,7 @@ from spolia.stores.corpus import Corpus
 from spolia.stores.manifest import Manifest
 from spolia.stores.portable.store_export import export_store
 from spolia.stores.portable.store_import import import_store
+from spolia.stores.writer import Writer
 from spolia.testing.stores.fixtures import (
     ALL,
     DENSE,
@@ -27,13 +29,7 @@ from spolia.testing.stores.fixtures import (
     put,
     refused,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from spolia.stores.writer import Writer
-    from spolia.types import Node
-
+from spolia.types import Node
 
 _READER = """
 import sys
@@ -119,7 +115,7 @@ class Publishing(Contract):
             bad = Entry("bad.txt", "one zeppelin\ntwo")
             nodes = list(bad.nodes())
 
-            def broken() -> "Iterator[Node]":
+            def broken() -> Iterator[Node]:
                 yield nodes[0]
                 raise StoreError("no more pages")
 
@@ -262,7 +258,7 @@ def _lived(corpus: Corpus, draw: Random) -> dict[str, Entry | None]:
     return held
 
 
-def _change(writer: "Writer", held: dict[str, Entry | None], draw: Random) -> None:
+def _change(writer: Writer, held: dict[str, Entry | None], draw: Random) -> None:
     uri, what = draw.choice("abc"), draw.choice(["put", "put", "move", "remove", "fail", "publish"])
     if what == "put":
         text = draw.choice(["one stone", "two stones\nand a wall", "", "three"])

@@ -4,11 +4,15 @@ import math
 from collections import Counter
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from spolia.errors import FilterError, StoreError
 from spolia.filters import where
+from spolia.stores.corpus import Corpus
 from spolia.stores.snapshot.lineage import ancestors, children, descendants, parents
+from spolia.stores.snapshot.snapshot import Snapshot
 from spolia.testing.stores.fixtures import (
     ALL,
     ASKERS,
@@ -26,10 +30,6 @@ from spolia.testing.stores.fixtures import (
     refused,
     weighed,
 )
-
-if TYPE_CHECKING:
-    from spolia.stores.corpus import Corpus
-    from spolia.stores.snapshot.snapshot import Snapshot
 
 K1, B = 1.2, 0.75
 HOW = [(who, filter) for who in ASKERS for filter in FILTERS]
@@ -78,8 +78,6 @@ class Searching(Contract):
             assert [_scored(old, text) for text in QUESTIONS] == expected
 
     def test_vectors_are_found_as_by_comparing_every_one(self, tmp_path: Path) -> None:
-        import numpy as np
-
         shelf, queries = entries(), DENSE.embed(QUESTIONS, kind="query")
         for metric in ("cosine", "dot", "euclidean"):
             with self.store(tmp_path / metric) as corpus:
@@ -120,7 +118,7 @@ class Searching(Contract):
                 for group in ("line", "word"):
                     self._nodes(snapshot, shelf, group, who)
 
-    def _nodes(self, snapshot: "Snapshot", shelf: list[Entry], group: str, who: frozenset[str]) -> None:
+    def _nodes(self, snapshot: Snapshot, shelf: list[Entry], group: str, who: frozenset[str]) -> None:
         may, every = found_by(shelf, group, who), list(snapshot.all_nodes(group, ALL))
         keys = snapshot.allowed(group, ALL).keys.tolist()
         assert {node.id for node in snapshot.all_nodes(group, who)} == may
@@ -166,8 +164,6 @@ class Searching(Contract):
             assert after.check() == []
 
     def test_what_cannot_be_asked_is_refused(self, tmp_path: Path) -> None:
-        import numpy as np
-
         with self.store(tmp_path, entries(3)) as corpus:
             snapshot, who = corpus.snapshot(), frozenset[str]()
             assert "line" in refused(StoreError, lambda: snapshot.search("lines", "stone", 1, who))
@@ -178,8 +174,6 @@ class Searching(Contract):
             refused(StoreError, lambda: snapshot.nearest("line", "other", np.ones(8, np.float32), 1, who))
 
     def test_vectors_that_cannot_be_are_refused_and_nothing_is_kept_of_them(self, tmp_path: Path) -> None:
-        import numpy as np
-
         size = DENSE.dimension
         unit = np.eye(2, size, dtype=np.float32)
         wrong = (2 * unit, np.full((2, size), np.nan, np.float32), unit[:1], np.eye(2, size + 1, dtype=np.float32))
@@ -199,8 +193,6 @@ class Searching(Contract):
                 assert embed(writer) == 2
 
     def test_the_first_vectors_have_as_many_numbers_as_the_manifest_states(self, tmp_path: Path) -> None:
-        import numpy as np
-
         def write(width: int) -> None:
             with corpus.writer() as writer:
                 put(writer, Entry("new.txt", "one zeppelin"))
@@ -213,12 +205,12 @@ class Searching(Contract):
             assert corpus.snapshot().check() == []
 
 
-def _scored(corpus: "Corpus", text: str) -> list[tuple[str, float]]:
+def _scored(corpus: Corpus, text: str) -> list[tuple[str, float]]:
     snapshot = corpus.snapshot()
     return [(hit.node.id, hit.score) for hit in snapshot.hits(snapshot.search("line", text, 500, ALL), ALL)]
 
 
-def _bm25(snapshot: "Snapshot", text: str, who: frozenset[str]) -> dict[str, float]:
+def _bm25(snapshot: Snapshot, text: str, who: frozenset[str]) -> dict[str, float]:
     """Okapi BM25, by its formula, of every line that they may read and that shares a term, as if no others were."""
     analyzer = snapshot.manifest("line").analyzer
     nodes = {node.id: Counter(analyzer.terms(node.indexed_text)) for node in snapshot.all_nodes("line", who)}
@@ -235,8 +227,6 @@ def _bm25(snapshot: "Snapshot", text: str, who: frozenset[str]) -> dict[str, flo
 
 
 def _scores(metric: str, query: Any, vectors: Any) -> list[float]:
-    import numpy as np
-
     if metric == "euclidean":
         return [float(-np.linalg.norm(vector - query)) for vector in vectors]
     return [float(vector @ query) for vector in vectors]  # of length 1
@@ -248,7 +238,7 @@ def _row(text: str) -> dict[int, float]:
 
 
 def _compare(
-    snapshot: "Snapshot", found: list[tuple[int, float]], keys: list[int], scores: list[float], top_k: int
+    snapshot: Snapshot, found: list[tuple[int, float]], keys: list[int], scores: list[float], top_k: int
 ) -> None:
     ids = snapshot.ids(keys)
     right = sorted(zip(keys, scores, strict=True), key=lambda hit: (-hit[1], ids[hit[0]]))
