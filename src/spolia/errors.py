@@ -1,38 +1,4 @@
-"""Every exception of Spolia.
-
-    SpoliaError                     what a caller may want to catch
-    ├── WiringError                 an operator was given what it does not take, found while building
-    ├── UndecidedError              a flow with open choices was run
-    ├── CodecError                  a value has no plain form, or plain data describe no value
-    │   └── VariableRefused         a flow file or a store names an environment variable that is not allowed
-    ├── FlowFileError               a flow file does not describe a flow
-    ├── QueryError                  a question that cannot be searched
-    ├── FilterError                 a filter or metadata that do not fit to the declared fields
-    ├── MissingExtra                an optional dependency is not installed
-    ├── BudgetSpent                 a call was refused before it was sent
-    ├── StepFailed                  too many arms or rows of a step failed
-    │   └── NeverWorked             ... or all of its calls, so that a flow cannot be measured
-    ├── FolderError                 a folder cannot be indexed
-    ├── SourceError                 a source cannot be read as it is described
-    │   └── SourceUnavailable       transient: it cannot be reached, broke off, asks to wait
-    ├── DocumentError               a document could not be read
-    │   └── EncryptedDocument       ... because it is locked with a password
-    ├── StoreError                  a store could not be opened, read or written
-    │   ├── NotAStore               the path holds something else, or nothing
-    │   ├── StoreBusy               another process is writing
-    │   ├── StoreUnavailable        transient: a database refused the connection, is overloaded, timed out
-    │   ├── StoreTooNew             written by a newer version of Spolia
-    │   ├── StoreCorrupt            rows and index disagree, or a file is damaged
-    │   ├── GroupError              a node group that is not defined, or cannot be
-    │   ├── StatementError          a statement for a database that does not only read, or that the database refuses
-    │   └── ManifestMismatch        a node group was built with other parts
-    ├── DataError                   a data set does not follow the schema
-    ├── MeasureError                no measure is written like this
-    └── ModelError                  a model could not be asked, or its reply not used
-        ├── ModelUnavailable        transient: refused, 429, 5xx, timed out
-        ├── ModelRejected           permanent: 401, bad request, refusal, empty reply
-        └── WeightsError            no weights, or not the pinned ones
-    Cancelled                       (BaseException) the caller stopped the run
+"""Every exception of Spolia. All are `SpoliaError`, but `Cancelled`, and each class says below which it is a case of.
 
 A message says what happened, what was there instead, and what to write.
 """

@@ -78,7 +78,6 @@ class Function(Operator[In, Out]):
         return type(self).function(value)  # type: ignore[no-any-return]
 
     def called(self, *values: Any, **more: Any) -> Any:
-        """What the function returns for these values."""
         self._refuse_missing()
         return type(self).function(*values, **more, **dict(self.arguments))
 

@@ -213,8 +213,6 @@ def attempt(call: Callable[[], T]) -> T | Failure:
 
 @dataclass(frozen=True)
 class Began(Value):
-    """A step began."""
-
     step: str
 
 

@@ -23,13 +23,7 @@ _NUMBERS: dict[type, type] = {int: Integral, float: Real}
 
 
 def refuse_unknown_names(cls: Any, given: Iterable[str]) -> None:
-    """Raise `WiringError` for a name that the constructor of a class does not take, and say which is meant.
-
-    >>> from spolia import Run
-    >>> Run(principle="ann")
-    Traceback (most recent call last):
-    spolia.errors.WiringError: Run takes no 'principle'. Write principal=.
-    """
+    """Raise `WiringError` for a name that the constructor of a class does not take, and say which is meant."""
     code = getattr(unwrap(cls.__init__), "__code__", None)
     if code is None or code.co_flags & CO_VARKEYWORDS:
         return
@@ -227,7 +221,6 @@ def capable(*names: str) -> Callable[[P], P]:
 
 
 def capabilities_of(protocol: type) -> frozenset[str]:
-    """What a protocol of models is marked with (`capable`)."""
     return _CAPABILITIES.get(protocol, frozenset())
 
 

@@ -49,7 +49,6 @@ def refuse_numbers(op: Any, wanted: str, *names: str) -> None:
 
 
 def members(protocol: type) -> list[str]:
-    """The names that a protocol asks for."""
     return [name for name in dir(protocol) if not name.startswith("_")]
 
 

@@ -37,8 +37,6 @@ class Condition(Filter):
 
 
 class Leaf(Condition):
-    """A condition on one field."""
-
     field: str
 
     def holds(self, value: Scalar, /) -> bool:

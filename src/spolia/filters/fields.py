@@ -65,14 +65,7 @@ class Field(Value):
         return is_of_kind and value == value
 
     def check(self, value: Scalar, whose: str) -> None:
-        """Refuse what is no value of the field.
-
-        Args:
-            whose: what has the value, for the message.
-
-        Raises:
-            FilterError: and what to write.
-        """
+        """Refuse what is no value of the field; `whose` names in the message what has it."""
         if not self.fits(value):
             raise FilterError(self._problem(value, whose))
 
@@ -140,7 +133,6 @@ class Schema(tuple[Field, ...]):
 
     @cached_property
     def by_name(self) -> Mapping[str, Field]:
-        """Each field by its name."""
         return {field.name: field for field in (*self.implied, *self)}
 
     def check(self, filter: Condition) -> None:

@@ -140,8 +140,6 @@ def covers(texts: Sequence[str], embedder: Embedder) -> str:
 
 
 class Builder(Protocol):
-    """Makes a flow."""
-
     def __call__(
         self,
         corpus: Corpus | NodeGroup,

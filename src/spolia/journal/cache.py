@@ -76,14 +76,7 @@ class Cache:
         return self._from_database(key)
 
     def put(self, key: bytes, value: Any, usage: Usage, *, comes_back: Callable[[Any], bool] | None = None) -> None:
-        """Keep a result.
-
-        Args:
-            comes_back: whether what will be taken is what was put; what does not come back is not kept.
-
-        Raises:
-            CodecError: the result has no plain form, or does not come back.
-        """
+        """Keep a result; CodecError if it has no plain form, or would not be taken as it was put (`comes_back`)."""
         plain = encode(value)
         entry = CacheEntry(decode(plain, object), usage)
         if comes_back is not None and not comes_back(entry.value):

@@ -102,7 +102,6 @@ class JournalFile:
             call()
 
     def read(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """The rows of a query."""
         self._here()
         with self._reading:
             if self._reader is None:

@@ -120,20 +120,16 @@ class Fused:
 
     @property
     def ids(self) -> list[str]:
-        """The ids of the nodes, best first."""
         hits = self.side_by_side.hits
         return [hits[at].node.id for at in self.order.tolist()]
 
     @property
     def ranking(self) -> Ranking:
-        """The ranking that the fusion itself gives."""
         return self.side_by_side.ranking(self.order.tolist(), self.scores.tolist())
 
 
 @dataclass(frozen=True, eq=False)
 class _Alike:
-    """Variants that are computed together."""
-
     variants: Sequence[Fusion]
     weights: dict[object, tuple[Numbers, dict[tuple[bool, ...], list[int]]]] = field(default_factory=dict)
 

@@ -157,11 +157,9 @@ class AsksOfQuery(Operator[Query, Out], Generic[Out]):
 
     @property
     def ask(self) -> Ask:
-        """What asks the model."""
         return Ask(self.llm, self.role, self.max_tokens, self.temperature)
 
     def brief(self, query: Query, **places: str | tuple[str, ...]) -> Brief:
-        """What the model is shown."""
         self.role.refuse_without(*self.shows)
         return Brief.of(query.sample, question=query.text, **places)
 

@@ -82,7 +82,6 @@ class Frame:
             self.lane = parent.lane
 
     def inner(self, op: Operator[Any, Any]) -> Frame:
-        """The frame of a step in this one."""
         return Frame(self.run, self, op)
 
     # Steps.
@@ -178,7 +177,6 @@ class Frame:
         return frame
 
     def record(self, seconds: float, out: Any) -> None:
-        """Leave a span in the journal."""
         journal, op, parent = self.run.journal, self.op, self.parent
         if journal is None or op is None:
             return

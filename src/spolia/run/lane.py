@@ -96,7 +96,6 @@ class Lane:
         return (self._frame and self._frame.spent) or Usage()
 
     def failed(self, error: Exception | None) -> None:
-        """A step has failed."""
         self.why = self.why or (f"{type(error).__name__}: {error}" if error is not None else "")
         self.interrupted |= getattr(error, "transient", False)
 

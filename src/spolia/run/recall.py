@@ -286,11 +286,9 @@ class CachedRows:
         return True
 
     def _alone(self, frame: Frame, op: AnyOperator, value: Any) -> Any:
-        """Compute one row."""
         return self.compute(self.around, op, [value], [frame])[0]
 
     def _fill(self, rows: Sequence[int]) -> None:
-        """Compute some rows by one call."""
         if rows:
             values, frames = [self.values[row] for row in rows], [self.frames[row] for row in rows]
             for row, result in zip(rows, self.compute(self.around, self.op, values, frames), strict=True):

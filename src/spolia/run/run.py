@@ -271,17 +271,13 @@ class Run:
         return pool
 
     def pinned(self, key: object, open: Callable[[], T], serves: Callable[[T], bool]) -> T:
-        """What was opened first under a key in this run, as long as it serves.
-
-        Opening may build a node group with the threads of the run, so it holds no lock that these need: whoever wants
-        the same waits for it, all others go on.
-        """
+        """What was opened first under a key in this run, as long as it serves."""
         with self.lock:
             if key in self._pins and serves(self._pins[key]):
                 return self._pins[key]  # type: ignore[no-any-return]
             turn = self._turns.setdefault(key, threading.Lock())
         opening = _opening.get()
-        with turn if key not in opening else nullcontext():
+        with turn if key not in opening else nullcontext():  # not the lock: a group may be built in threads of the run
             if key in self._pins and serves(self._pins[key]):
                 return self._pins[key]  # type: ignore[no-any-return]
             token = _opening.set(opening | {key})

@@ -70,8 +70,6 @@ class BytesShape:
 
 @dataclass(frozen=True)
 class Literals:
-    """One of some fixed values."""
-
     values: tuple[Any, ...]
 
     def encode(self, value: Any, writing: EncodeContext) -> Plain:

@@ -167,7 +167,6 @@ class Thing:
         return key != "use" and reading.named(key) is None
 
     def accepts(self, found: Any) -> bool:
-        """Whether a value may stand here."""
         if not self.open:
             return isinstance(found, self.cls)
         return not getattr(self.cls, "_is_runtime_protocol", False) or not lacking(found, self.cls)
@@ -313,8 +312,6 @@ EACH = Many(Anything())
 
 @dataclass(frozen=True)
 class Maybe:
-    """Something, or nothing."""
-
     item: Shape
 
     def encode(self, value: Any, writing: EncodeContext) -> Plain:

@@ -99,7 +99,6 @@ class EncodeContext:
     given: Mapping[str, Any]
 
     def name_of(self, value: object) -> str | None:
-        """The name of an object that was given."""
         for name, held in self.given.items():
             if held is value or (type(held) is type(value) and held == value):
                 return name

@@ -44,7 +44,6 @@ def plan_of(cls: type) -> ClassPlan:
 
 @cache
 def shape_of(declared: Any) -> Shape:
-    """The shape of the values of a declared type."""
     if declared is None or declared in WORDS:
         return Scalars(frozenset({type(None) if declared is None else declared}))
     if declared is bytes:

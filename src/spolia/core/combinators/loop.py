@@ -94,7 +94,6 @@ class Loop(Operator[S, S]):
         return states
 
     def _after(self, state: S, judged: Any) -> S | Failure:
-        """The state after what the judge gave."""
         verdict = Verdict(judged) if isinstance(judged, bool) else judged
         if not isinstance(verdict, Verdict):
             said = f"The judge of Loop, {self.until.short}, gave {judged!r:.80}. Give a Verdict, or whether to stop."

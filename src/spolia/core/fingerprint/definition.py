@@ -69,7 +69,6 @@ def hash_of(home: str, name: str, module: Callable[[str], Module]) -> bytes:
 
 @cache
 def module(name: str) -> Module:
-    """A module of Spolia, read from its file."""
     with parsing:
         return Module.parsed(Path(str(import_module(name).__file__)).read_text("utf-8"))
 

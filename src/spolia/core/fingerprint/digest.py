@@ -117,7 +117,6 @@ class _Reading:
         return name
 
     def _is_own(self, module: str) -> bool:
-        """Whether a module belongs to the code base of the function."""
         return is_own(module, self.home)
 
     # Functions and classes.

@@ -159,7 +159,6 @@ class _Proof:
         self.assumed: list[Any] = []
 
     def holds_for_part(self, value: Any) -> bool:
-        """Whether an attribute of a class calls none."""
         if isinstance(value, property):
             return all(map(self.holds_for, (value.fget, value.fset)))
         return self.holds_for(getattr(value, "__func__", getattr(value, "compute", value)))

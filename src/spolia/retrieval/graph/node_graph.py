@@ -75,26 +75,14 @@ class NodeGraph(Value):
         return self.group.fingerprint()
 
     def snapshot(self) -> Snapshot:
-        """The generation that the current run has pinned, in which its group is built, and those that its edges name.
-
-        What is not built yet is built; see `NodeGroup.snapshot`.
-        """
+        """The generation that the run has pinned, in which its group and those that its edges name are built."""
         for edges in self.edges:
             if isinstance(edges, SharedEntities):
                 self.group.corpus.group(edges.group).snapshot()
         return self.group.snapshot()
 
     def links(self, snapshot: Snapshot, access: frozenset[str] | None = None) -> Links:
-        """The links at a generation, as `snapshot` gives it.
-
-        Args:
-            access: between the nodes that these principals may read, as if there were no others; None for all.
-
-        Raises:
-            GroupError: an edge names a group that does not belong to this one.
-            WiringError: an edge needs vectors, and the group has none.
-            StoreError: the store cannot be read, or has no such group.
-        """
+        """The links at a generation between nodes that `access` may read, as if there were no others; None for all."""
         groups = self.group.name, *(edge.group for edge in self.edges if isinstance(edge, SharedEntities))
         derived = snapshot.derived if access is None else snapshot.derived_of(access, *groups)
         key = ("links", self.group.name, self.edges)
