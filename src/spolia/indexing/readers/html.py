@@ -110,16 +110,18 @@ class HtmlReader(Value):
         pictures = Linked(blob.uri)
         layout, tree = content_of(characters.text, depth)
         regions, beside = pictures.told(layout.in_order())
+        layout.regions, layout.images = list(regions), pictures.images
         named = tree.css_first("title")
         title = (" ".join(named.text().split()) if named is not None else "") or layout.title
-        document = layout.document(blob, self, title=title, regions=regions, meta=_meta(tree))
-        return Reading(
-            document,
-            characters.encoding,
-            dropped=(("pictures", pictures.elsewhere),) if pictures.elsewhere else (),
-            images=tuple(pictures.images.values()),
-            beside=beside,
+        return layout.reading(
+            self,
+            blob,
+            title=title,
+            meta=_meta(tree),
+            encoding=characters.encoding,
+            dropped={"pictures": pictures.elsewhere},
             warnings=warnings,
+            beside=beside,
         )
 
 

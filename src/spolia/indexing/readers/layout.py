@@ -1,10 +1,11 @@
 """Writing the text of a formatted document: blanks folded, paragraphs apart, headings and regions noted."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from spolia.indexing.readers.reader import Blob, FileReader
-from spolia.types import Document, Heading, Meta, Region
+from spolia.indexing.readers.pictures.linked_images import Linked
+from spolia.indexing.readers.reader import Blob, FileReader, Reading, counted
+from spolia.types import Heading, Meta, Region
 
 SPACE, LINE, BLANK_LINE = 1, 2, 3
 _GAPS = ("", " ", "\n", "\n\n")
@@ -87,12 +88,15 @@ class Layout:
     def __init__(self) -> None:
         self.headings: list[Heading] = []
         self.regions: list[Region] = []
+        self.images: dict[str, Blob] = {}
         self.exact = 0
         self._pieces: list[str] = []
         self._length = 0
         self._gap = 0
         self._heading: Mark | None = None
         self._waiting: list[Mark] = []
+        self._notes: list[str] = []
+        self._numbers = 0
 
     def __len__(self) -> int:
         return self._length
@@ -168,13 +172,30 @@ class Layout:
         self.write(text)
         self.gap(BLANK_LINE)
 
-    def picture(self, image: str, said: str) -> None:
-        """What is said of a picture, as a region in a paragraph of its own."""
+    def picture(self, image: Blob, said: str) -> None:
+        """A picture and what is said of it, as a region in a paragraph of its own."""
+        self.images.setdefault(image.content_hash, image)
         self.gap(BLANK_LINE)
         mark = self.mark()
         self.write(said)
-        self.region("image", mark, image=image, caption=" ".join(said.split()))
+        self.region("image", mark, image=image.content_hash, caption=" ".join(said.split()))
         self.gap(BLANK_LINE)
+
+    def show(self, pictures: Linked) -> None:
+        """Put the pictures of a page in the place of what it calls them."""
+        self.regions, self.images = list(pictures.shown(self.in_order())), pictures.images
+
+    def refer(self, note: str) -> str:
+        """The sign for a note that is to stand below."""
+        self._numbers += 1
+        self._notes.append(f"[{self._numbers}] {' '.join(note.split())}")
+        return f" [{self._numbers}]"
+
+    def write_notes(self) -> None:
+        """The notes that were referred to, in paragraphs of their own."""
+        for note in self._notes:
+            self.paragraph(note)
+        self._notes.clear()
 
     def region(
         self, kind: str, mark: Mark, *, rows: Iterable[Sequence[str]] = (), image: str = "", caption: str = ""
@@ -209,21 +230,38 @@ class Layout:
         """The first heading of level 1; empty without one."""
         return next((heading.text for heading in self.headings if heading.level == 1), "")
 
-    def document(
+    def reading(
         self,
-        blob: Blob,
         reader: FileReader,
+        blob: Blob,
         *,
         title: str = "",
         pages: Iterable[int] = (),
-        regions: Iterable[Region] | None = None,
         meta: Meta = (),
-    ) -> Document:
-        """The document that a reader makes of a blob, with this text; `regions`: in the place of its own."""
-        shown = self.in_order() if regions is None else tuple(regions)
-        headings = tuple(self.headings)
-        return blob.document(
-            reader, self.text(), title=title, pages=tuple(pages), headings=headings, regions=shown, meta=meta
+        encoding: str = "",
+        empty_pages: Iterable[int] = (),
+        dropped: Mapping[str, int] | None = None,
+        warnings: tuple[str, ...] = (),
+        beside: tuple[tuple[int, str], ...] = (),
+    ) -> Reading:
+        """What a reader gives of a blob with this text."""
+        document = blob.document(
+            reader,
+            self.text(),
+            title=title,
+            pages=tuple(pages),
+            headings=tuple(self.headings),
+            regions=self.in_order(),
+            meta=meta,
+        )
+        return Reading(
+            document,
+            encoding,
+            empty_pages=tuple(empty_pages),
+            dropped=counted(dropped or {}),
+            images=tuple(self.images.values()),
+            warnings=warnings,
+            beside=beside,
         )
 
     def append(self, other: "Layout") -> None:

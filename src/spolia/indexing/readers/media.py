@@ -44,7 +44,7 @@ class MediaReader(Value):
         if not found.segments:
             layout.write(found.text)
         meta = fields(language=found.language, duration_s=found.duration_s or None)
-        return Reading(layout.document(blob, self, meta=meta))
+        return layout.reading(self, blob, meta=meta)
 
 
 def _clock(seconds: float) -> str:

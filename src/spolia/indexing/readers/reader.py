@@ -1,7 +1,7 @@
 """What a blob is by its first bytes, whatever its name says."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
@@ -156,6 +156,16 @@ class Reading(Value):
     warnings: tuple[str, ...] = ()
     lacks: str = ""
     beside: tuple[tuple[int, str], ...] = ()
+
+
+def counted(dropped: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    """What was seen and not read, by name, without what there is none of."""
+    return tuple(sorted((what, count) for what, count in dropped.items() if count))
+
+
+def title_of(headings: Sequence[Heading]) -> str:
+    """The first heading, if it is one of level 1."""
+    return headings[0].text if headings and headings[0].level == 1 else ""
 
 
 @runtime_checkable

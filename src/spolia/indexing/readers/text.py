@@ -1,14 +1,14 @@
 """From bytes to characters. What is not UTF-8 is guessed, and the guess is said."""
 
 import codecs
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import log
 from typing import BinaryIO
 
 from spolia.errors import DocumentError
-from spolia.indexing.readers.reader import Blob, Reading, is_page, signature_of
-from spolia.types import Value
+from spolia.indexing.readers.reader import Blob, FileReader, Reading, counted, is_page, signature_of
+from spolia.types import Heading, Meta, Region, Value
 
 _BOMS = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark it begins with
@@ -37,6 +37,23 @@ class Decoded(Value):
     def warned(self, warning: str) -> "Decoded":
         """The same with one more warning."""
         return self.but(warnings=(*self.warnings, warning))
+
+    def reading(
+        self,
+        reader: FileReader,
+        blob: Blob,
+        *,
+        title: str = "",
+        headings: Iterable[Heading] = (),
+        regions: Iterable[Region] = (),
+        meta: Meta = (),
+        dropped: Mapping[str, int] | None = None,
+    ) -> Reading:
+        """What a reader gives of a blob whose source is the document."""
+        document = blob.document(
+            reader, self.text, title=title, headings=tuple(headings), regions=tuple(regions), meta=meta
+        )
+        return Reading(document, self.encoding, dropped=counted(dropped or {}), warnings=self.warnings)
 
 
 def decoded(data: bytes, uri: str, declared: str = "") -> Decoded:
@@ -316,8 +333,7 @@ class TextReader(Value):
     suffixes = (".txt", ".text", ".log")
 
     def read(self, blob: Blob, /) -> Reading:
-        found = source_text(blob, "lines")
-        return Reading(blob.document(self, found.text), found.encoding, warnings=found.warnings)
+        return source_text(blob, "lines").reading(self, blob)
 
     def parts(self, blob: Blob, /) -> Iterator[Blob]:
         """The lines of a file that is too large for one document; none for others."""

@@ -84,14 +84,17 @@ class EmlReader(Value):
         message = _parsed(blob)
         _refuse_locked(blob, message)
         body, others = _sorted(message)
-        pictures = Linked(blob.uri)
         layout, found = _text(body, blob) if body is not None else (Layout(), Decoded(""))
-        shown = pictures.shown(layout.in_order())
-        document = layout.document(blob, self, title=_header(message, "Subject"), regions=shown, meta=_meta(message))
-        many = max(0, len(others) - _MOST_PARTS)
-        dropped = (("attachments", many),) if many else ()
-        images = tuple(pictures.images.values())
-        return Reading(document, found.encoding, dropped=dropped, images=images, warnings=found.warnings)
+        layout.show(Linked(blob.uri))
+        return layout.reading(
+            self,
+            blob,
+            title=_header(message, "Subject"),
+            meta=_meta(message),
+            encoding=found.encoding,
+            dropped={"attachments": max(0, len(others) - _MOST_PARTS)},
+            warnings=found.warnings,
+        )
 
     def parts(self, blob: Blob, /) -> Iterator[Blob]:
         """The attachments, and mails within the mail."""

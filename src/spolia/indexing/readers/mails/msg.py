@@ -44,8 +44,8 @@ class MsgReader(Value):
         with _opened(blob) as message:
             if message.text(_CLASS).lower().startswith("ipm.note.smime") and not message.text(_BODY):
                 raise EncryptedDocument(f"{blob.uri} is encrypted (S/MIME). Save a copy that is not.")
-            pictures = Linked(blob.uri)
             layout = message.layout()
+            layout.show(Linked(blob.uri))
             meta = fields(
                 sender=message.sender(),
                 to=_names(message.text(_TO)),
@@ -53,9 +53,7 @@ class MsgReader(Value):
                 date=message.date(),
                 message_id=message.text(_MESSAGE_ID),
             )
-            title, shown = " ".join(message.text(_SUBJECT).split()), pictures.shown(layout.in_order())
-            document = layout.document(blob, self, title=title, regions=shown, meta=meta)
-        return Reading(document, images=tuple(pictures.images.values()))
+            return layout.reading(self, blob, title=" ".join(message.text(_SUBJECT).split()), meta=meta)
 
     def parts(self, blob: Blob, /) -> Iterator[Blob]:
         """The attachments; a mail within the mail as one that any reader of mails can read."""

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from spolia.indexing.readers.file_metadata import fields
-from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.readers.reader import Blob, Reading, title_of
 from spolia.indexing.readers.text import source_text
 from spolia.types import Heading, Region, Value
 
@@ -71,18 +71,15 @@ class LatexReader(Value):
         found = source_text(blob)
         noted = _Noted()
         noted.read(found.text)
-        first = noted.headings[0].text if noted.headings and noted.headings[0].level == 1 else ""
-        said = noted.said
-        document = blob.document(
+        return found.reading(
             self,
-            found.text,
-            title=said.get("title") or first,
-            headings=tuple(noted.headings),
-            regions=tuple(noted.regions),
-            meta=fields(author=said.get("author", "").split(";"), date=said.get("date")),
+            blob,
+            title=noted.said.get("title") or title_of(noted.headings),
+            headings=noted.headings,
+            regions=noted.regions,
+            meta=fields(author=noted.said.get("author", "").split(";"), date=noted.said.get("date")),
+            dropped=noted.dropped,
         )
-        dropped = tuple(sorted(noted.dropped.items()))
-        return Reading(document, found.encoding, dropped=dropped, warnings=found.warnings)
 
 
 @dataclass

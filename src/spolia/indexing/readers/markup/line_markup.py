@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from spolia.indexing.readers.file_metadata import fields, split
-from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.readers.reader import Blob, Reading, title_of
 from spolia.indexing.readers.text import source_text
 from spolia.types import Heading, Region, Value
 
@@ -90,20 +90,14 @@ class AsciiDocReader(Value):
     def read(self, blob: Blob, /) -> Reading:
         found = source_text(blob)
         lines = lines_of(found.text)
-        headings, regions = list[Heading](), list[Region]()
-        for one in _noted(lines):
-            (headings if isinstance(one, Heading) else regions).append(one)  # type: ignore[arg-type]
-        named = [said for line in lines[:_HEAD] if (said := _ATTRIBUTE.fullmatch(line.text))]
-        meta = {_NAMES.get(one[1], one[1]): split(one[2]) if one[1] == "keywords" else one[2] for one in named}
-        document = blob.document(
-            self,
-            found.text,
-            title=headings[0].text if headings and headings[0].level == 1 else "",
-            headings=tuple(headings),
-            regions=tuple(regions),
-            meta=fields(**meta),
-        )
-        return Reading(document, found.encoding, warnings=found.warnings)
+        noted = list(_noted(lines))
+        headings = [one for one in noted if isinstance(one, Heading)]
+        regions = [one for one in noted if isinstance(one, Region)]
+        attributes = (_ATTRIBUTE.fullmatch(line.text) for line in lines[:_HEAD])
+        named = [attribute.groups() for attribute in attributes if attribute]
+        said = {_NAMES.get(name, name): split(words) if name == "keywords" else words for name, words in named}
+        title, meta = title_of(headings), fields(**said)
+        return found.reading(self, blob, title=title, headings=headings, regions=regions, meta=meta)
 
 
 def _noted(lines: Sequence[SourceLine]) -> Iterator[Heading | Region]:
@@ -195,16 +189,10 @@ class RstReader(Value):
         found = source_text(blob)
         lines = lines_of(found.text)
         headings = tuple(_headings(lines))
-        named = [said for line in lines[:100] if (said := _FIELD.match(line.text))]
-        document = blob.document(
-            self,
-            found.text,
-            title=headings[0].text if headings and headings[0].level == 1 else "",
-            headings=headings,
-            regions=tuple(_regions(lines)),
-            meta=fields(**{said[1].lower().replace("authors", "author"): said[2] for said in named}),
-        )
-        return Reading(document, found.encoding, warnings=found.warnings)
+        named = [one for line in lines[:_HEAD] if (one := _FIELD.match(line.text))]
+        meta = fields(**{one[1].lower().replace("authors", "author"): one[2] for one in named})
+        title = title_of(headings)
+        return found.reading(self, blob, title=title, headings=headings, regions=_regions(lines), meta=meta)
 
 
 def _headings(lines: Sequence[SourceLine]) -> Iterator[Heading]:

@@ -15,7 +15,7 @@ from typing import Any
 from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.markup.line_markup import SourceLine, cells, lines_of, region
 from spolia.indexing.readers.pictures.linked_images import Linked
-from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.readers.reader import Blob, Reading, title_of
 from spolia.indexing.readers.text import source_text
 from spolia.types import Heading, Meta, Region, Value
 
@@ -57,23 +57,13 @@ class MarkdownReader(Value):
         said, warnings = _front(front[0]) if front else ({}, ())
         pictures = Linked(blob.uri)
         regions, beside = pictures.told(with_pictures(found.text, start, regions_of(found.text, start)))
-        first = headings[0].text if headings and headings[0].level == 1 else ""
-        document = blob.document(
-            self,
-            found.text,
-            title=" ".join(str(said.get("title") or first).split()),
-            headings=headings,
-            regions=regions,
-            meta=_meta(said),
+        title = " ".join(str(said.get("title") or title_of(headings)).split())
+        dropped = {"pictures": pictures.elsewhere}
+        reading = found.reading(
+            self, blob, title=title, headings=headings, regions=regions, meta=_meta(said), dropped=dropped
         )
-        return Reading(
-            document,
-            found.encoding,
-            dropped=(("pictures", pictures.elsewhere),) if pictures.elsewhere else (),
-            images=tuple(pictures.images.values()),
-            beside=beside,
-            warnings=(*found.warnings, *warnings),
-        )
+        images = tuple(pictures.images.values())
+        return reading.but(images=images, beside=beside, warnings=(*found.warnings, *warnings))
 
 
 def _front(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:

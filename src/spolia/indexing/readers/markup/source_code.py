@@ -56,9 +56,8 @@ class CodeReader(Value):
     def read(self, blob: Blob, /) -> Reading:
         found = decoded(blob.data, blob.uri)
         language = LANGUAGES.get(blob.uri[blob.uri.rfind(".") :].lower(), "")
-        headings = () if language in _LITERAL else tuple(_definitions(found.text))
-        document = blob.document(self, found.text, headings=headings, meta=fields(programming_language=language))
-        return Reading(document, found.encoding, warnings=found.warnings)
+        headings = () if language in _LITERAL else _definitions(found.text)
+        return found.reading(self, blob, headings=headings, meta=fields(programming_language=language))
 
 
 def _definitions(text: str) -> Iterator[Heading]:

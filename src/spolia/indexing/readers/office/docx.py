@@ -5,6 +5,7 @@ stands in content controls, in text boxes and in insertions that are tracked.
 """
 
 import io
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -64,8 +65,7 @@ class DocxReader(Value):
             layout = writing.layout
             title, meta = properties(archive)
             dropped = _dropped(main, len(writing.notes["comments"].keys() - writing.read))
-        document = layout.document(blob, self, title=title or layout.title, meta=meta)
-        return Reading(document, dropped=dropped, images=tuple(writing.images.values()))
+        return layout.reading(self, blob, title=title or layout.title, meta=meta, dropped=dropped)
 
 
 def _main_part(blob: Blob) -> Any:
@@ -85,11 +85,8 @@ class _Writing:
     def __init__(self, blob: Blob, main: Any) -> None:
         self.blob, self.main = blob, main
         self.layout = Layout()
-        self.images: dict[str, Blob] = {}
         self.levels = _heading_levels(main)
         self.notes = {kind: _notes(main, kind) for kind in _NOTES.values()}
-        self._below: list[str] = []  # notes of the present paragraph or table
-        self._numbers = 0
         self.read: set[str] = set()  # comments that something refers to, by id
 
     def blocks(self, container: Any) -> None:
@@ -100,7 +97,7 @@ class _Writing:
             elif block.tag == f"{_W}tbl":
                 self.layout.table(list(self._row(row)) for row in block.iter(f"{_W}tr"))
                 self._pictures(block)
-                self._write_notes()
+                self.layout.write_notes()
             elif block.tag not in _SKIPPED and block.tag != f"{_W}sectPr":
                 self.blocks(block)
 
@@ -121,7 +118,7 @@ class _Writing:
             layout.close_heading(level)
         layout.gap(LINE if listed else BLANK_LINE)
         self._pictures(paragraph)
-        self._write_notes()
+        layout.write_notes()
 
     def _words(self, element: Any) -> Iterator[str]:
         for child in element:
@@ -143,15 +140,8 @@ class _Writing:
             return ""
         if kind == "comments":
             self.read.add(id)
-        self._numbers += 1
         author = f"{note.get(f'{_W}author')}: " if note.get(f"{_W}author") else ""
-        self._below.append(f"[{self._numbers}] {author}{' '.join(''.join(self._words(note)).split())}")
-        return f" [{self._numbers}]"
-
-    def _write_notes(self) -> None:
-        for note in self._below:
-            self.layout.paragraph(note)
-        self._below.clear()
+        return self.layout.refer(f"{author}{''.join(self._words(note))}")
 
     def _row(self, row: Any) -> Iterator[str]:
         for cell in row.iter(f"{_W}tc"):
@@ -169,7 +159,7 @@ class _Writing:
             if part is None or not getattr(part, "content_type", "").startswith("image/"):
                 continue
             image = Blob(f"{self.blob.uri}{part.partname}", part.blob)
-            self.images.setdefault(image.content_hash, image)
+            self.layout.images.setdefault(image.content_hash, image)
             mark, said = self.layout.mark(), _description(drawing)
             self.layout.write(said)
             self.layout.region("image", mark, image=image.content_hash, caption=said)
@@ -226,15 +216,14 @@ def _notes(main: Any, kind: str) -> dict[str, Any]:
     return {}
 
 
-def _dropped(main: Any, comments: int) -> tuple[tuple[str, int], ...]:
-    found: dict[str, int] = {"comments": comments}
+def _dropped(main: Any, comments: int) -> Counter[str]:
+    found = Counter({"comments": comments})
     for part in main.package.iter_parts():
         name = str(part.partname)
         if name.endswith("/vbaProject.bin"):
             found["macros"] = 1
         elif "/header" in name or "/footer" in name:
-            found["headers and footers"] = found.get("headers and footers", 0) + (b"<w:t" in part.blob)
+            found["headers and footers"] += b"<w:t" in part.blob
         else:
-            for where, what in _DROPPED.items():
-                found[what] = found.get(what, 0) + (where in name and not name.endswith(".rels"))
-    return tuple((what, count) for what, count in sorted(found.items()) if count)
+            found.update(what for where, what in _DROPPED.items() if where in name and not name.endswith(".rels"))
+    return found

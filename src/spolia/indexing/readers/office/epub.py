@@ -47,9 +47,8 @@ class EpubReader(Value):
             whole = Layout()
             for chapter in _chapters(archive, book, labels, pictures):
                 whole.append(chapter)
-        document = whole.document(blob, self, title=title, meta=meta)
-        dropped = (("pictures", len(pictures.unread)),) if pictures.unread else ()
-        return Reading(document, dropped=dropped, images=tuple(pictures.images.values()))
+        whole.images = pictures.images
+        return whole.reading(self, blob, title=title, meta=meta, dropped={"pictures": len(pictures.unread)})
 
 
 class _Book(NamedTuple):

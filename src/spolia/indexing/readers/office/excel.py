@@ -15,7 +15,7 @@ from spolia.errors import DocumentError, MissingExtra
 from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.layout import BLANK_LINE, Layout
 from spolia.indexing.readers.office.package import damaged, locked, package, properties
-from spolia.indexing.readers.reader import OLD_OFFICE, Blob, Reading
+from spolia.indexing.readers.reader import OLD_OFFICE, Blob, Reading, counted
 from spolia.types import Value
 
 _FAT_IN_HEADER, _HEADER, _ENTRY, _NAME, _START = 76, 512, 128, 64, 116
@@ -184,7 +184,7 @@ class XlsxReader(Value):
             reading = self._read(blob, python_calamine)
             title, meta = properties(archive)
             document = reading.document.but(title=title, meta=meta + reading.document.meta)
-            return reading.but(document=document, dropped=_dropped(archive.namelist()))
+            return reading.but(document=document, dropped=counted(_dropped(archive.namelist())))
 
     def _read(self, blob: Blob, calamine: Any) -> Reading:
         layout, pages, empty = Layout(), list[int](), list[int]()
@@ -197,8 +197,7 @@ class XlsxReader(Value):
                 pages.append(mark.start)
                 if not _write(layout, name, book.get_sheet_by_name(name)):
                     empty.append(len(pages))
-        document = layout.document(blob, self, pages=pages, meta=fields(sheet=sheets))
-        return Reading(document, empty_pages=tuple(empty))
+        return layout.reading(self, blob, pages=pages, meta=fields(sheet=sheets), empty_pages=empty)
 
 
 @contextmanager
@@ -290,7 +289,6 @@ def _number(letters: bytes | None) -> int:
     return found
 
 
-def _dropped(names: list[str]) -> tuple[tuple[str, int], ...]:
+def _dropped(names: list[str]) -> dict[str, int]:
     kinds = ("charts", "charts/chart"), ("comments", "comments"), ("macros", "vbaProject.bin"), ("pictures", "media/")
-    counted = ((kind, sum(name.startswith(f"xl/{start}") for name in names)) for kind, start in kinds)
-    return tuple((kind, count) for kind, count in counted if count)
+    return {kind: sum(name.startswith(f"xl/{start}") for name in names) for kind, start in kinds}

@@ -13,7 +13,7 @@ from spolia.indexing.readers.office.excel import write_block
 from spolia.indexing.readers.office.package import locked, package
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.indexing.readers.safe_xml import tree
-from spolia.types import Document, Meta, Value
+from spolia.types import Meta, Value
 
 _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 _TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
@@ -26,11 +26,8 @@ _COMMENT = f"{_OFFICE}annotation"
 _NOT_READ = {
     f"{_TEXT}tracked-changes": "tracked changes",
     f"{_DRAW}object": "embedded objects",
-    f"{_OFFICE}forms": "",
-    f"{_TEXT}sequence-decls": "",
-    f"{_TABLE}shapes": "",
-    f"{_OFFICE}event-listeners": "",
 }
+_SILENT = frozenset([f"{_OFFICE}forms", f"{_TEXT}sequence-decls", f"{_TABLE}shapes", f"{_OFFICE}event-listeners"])
 _META = {"initial-creator": "author", "creation-date": "date", "date": "modified", "subject": "subject",
          "keyword": "keywords", "language": "language", "description": "description"}  # fmt: skip
 _MOST_REPEATED, _MOST_REPEATS = 1000, 1_000_000
@@ -63,23 +60,19 @@ class OdfReader(Value):
             if body is not None:
                 writing.blocks(body)
             title, meta = _said(archive)
-            writing.dropped.update({"macros": 1} if any(name.startswith("Basic/") for name in names) else {})
-            writing.dropped.update({"headers and footers": around} if (around := _around(archive)) else {})
+            writing.dropped["macros"] += any(name.startswith("Basic/") for name in names)
+            writing.dropped["headers and footers"] += _around(archive)
         layout = writing.layout
-        document = layout.document(blob, self, title=title or layout.title, pages=writing.pages, meta=meta)
-        return Reading(
-            document,
-            empty_pages=tuple(_empty(document)),
-            dropped=tuple(sorted(writing.dropped.items())),
-            images=tuple(writing.images.values()),
+        stretches = pairwise((*writing.pages, len(layout)))
+        return layout.reading(
+            self,
+            blob,
+            title=title or layout.title,
+            pages=writing.pages,
+            meta=meta,
+            empty_pages=(at for at, (start, end) in enumerate(stretches, 1) if not layout.text()[start:end].strip()),
+            dropped=writing.dropped,
         )
-
-
-def _empty(document: Document) -> Iterator[int]:
-    """Numbers of the pages without text."""
-    for number, (start, end) in enumerate(pairwise((*document.pages, len(document.text))), 1):
-        if not document.text[start:end].strip():
-            yield number
 
 
 class _Writing:
@@ -87,10 +80,7 @@ class _Writing:
         self.blob, self.archive = blob, archive
         self.layout = Layout()
         self.pages: list[int] = []
-        self.images: dict[str, Blob] = {}
         self.dropped: Counter[str] = Counter()
-        self._notes: list[str] = []
-        self._numbers = 0
         self._repeats = _MOST_REPEATS
         self._frames: list[Element] = []  # pictures in the present paragraph
 
@@ -98,7 +88,7 @@ class _Writing:
         for block in container:
             tag = block.tag
             if tag in _NOT_READ:
-                self.dropped.update({_NOT_READ[tag]: 1} if _NOT_READ[tag] else {})
+                self.dropped[_NOT_READ[tag]] += 1
             elif tag in (f"{_TEXT}p", f"{_TEXT}h"):
                 self._paragraph(block)
             elif tag == _COMMENT:
@@ -113,7 +103,7 @@ class _Writing:
                 self.blocks(block)
             elif tag == f"{_DRAW}frame":
                 self._frame(block)
-            else:
+            elif tag not in _SILENT:
                 self.blocks(block)
 
     def _begin_page(self) -> None:
@@ -145,55 +135,46 @@ class _Writing:
         frames, self._frames = self._frames, []
         for frame in frames:
             self._frame(frame)
-        for note in self._notes:
-            self.layout.paragraph(note)
-        self._notes.clear()
+        self.layout.write_notes()
 
     def _words(self, element: Element) -> Iterator[str]:
         yield element.text or ""
         for child in element:
             if child.tag == f"{_TEXT}note":
                 body = child.find(f"{_TEXT}note-body")
-                yield self._refer("".join(self._words(body)) if body is not None else "")
+                yield self.layout.refer("".join(self._words(body)) if body is not None else "")
             elif child.tag == _COMMENT:
                 yield self._comment(child)
             elif child.tag == f"{_DRAW}frame":
                 self._frames.append(child)
             elif child.tag in _NOT_READ:
-                self.dropped.update({_NOT_READ[child.tag]: 1} if _NOT_READ[child.tag] else {})
+                self.dropped[_NOT_READ[child.tag]] += 1
             elif child.tag in (f"{_TEXT}s", f"{_TEXT}tab"):
                 yield " "
             elif child.tag == f"{_TEXT}line-break":
                 yield "\n"
-            else:
+            elif child.tag not in _SILENT:
                 yield from self._words(child)
             yield child.tail or ""
 
     def _comment(self, comment: Element) -> str:
         author = comment.findtext(_CREATOR)
         paragraphs = (" ".join(self._words(one)) for one in comment if one.tag.startswith(_TEXT))
-        return self._refer(f"{f'{author}: ' if author else ''}{' '.join(paragraphs)}")
-
-    def _refer(self, said: str) -> str:
-        """The sign for what is to stand below."""
-        self._numbers += 1
-        self._notes.append(f"[{self._numbers}] {' '.join(said.split())}")
-        return f" [{self._numbers}]"
+        return self.layout.refer(f"{f'{author}: ' if author else ''}{' '.join(paragraphs)}")
 
     def _frame(self, frame: Element) -> None:
         """A text box, a table on a slide, or a picture with what is said of it."""
         said = " ".join(" ".join(one.text or "" for one in frame if one.tag.endswith(("}title", "}desc"))).split())
         for inner in frame:
             if inner.tag == f"{_DRAW}image" and (image := self._image(inner.get(_HREF) or "")) is not None:
-                self.layout.picture(image.content_hash, said)
+                self.layout.picture(image, said)
                 return
         self.blocks(frame)
 
     def _image(self, href: str) -> Blob | None:
         if href.removeprefix("./") not in self.archive.namelist():
             return None
-        image = Blob(f"{self.blob.uri}/{href.removeprefix('./')}", self.archive.read(href.removeprefix("./")))
-        return self.images.setdefault(image.content_hash, image)
+        return Blob(f"{self.blob.uri}/{href.removeprefix('./')}", self.archive.read(href.removeprefix("./")))
 
     def _table(self, table: Element, *, is_sheet: bool) -> None:
         name = table.get(f"{_TABLE}name") or ""
@@ -230,7 +211,7 @@ class _Writing:
     def _blocks_of(self, cell: Element) -> list[Element]:
         """Without the comment that a cell of a sheet may have: its value is its own."""
         found = [block for block in cell if block.tag != _COMMENT]
-        self.dropped.update({"comments": len(cell) - len(found)} if len(found) < len(cell) else {})
+        self.dropped["comments"] += len(cell) - len(found)
         return found
 
     def _row(self, row: Element) -> list[str]:

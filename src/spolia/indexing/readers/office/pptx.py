@@ -45,9 +45,8 @@ class PptxReader(Value):
             dropped = _dropped(archive.namelist())
         if title in ("", "PowerPoint Presentation"):
             title = layout.headings[0].text if layout.headings else ""
-        document = layout.document(blob, self, title=title, pages=writing.pages, meta=meta)
-        return Reading(
-            document, empty_pages=tuple(writing.empty), dropped=dropped, images=tuple(writing.images.values())
+        return layout.reading(
+            self, blob, title=title, pages=writing.pages, meta=meta, empty_pages=writing.empty, dropped=dropped
         )
 
 
@@ -57,7 +56,6 @@ class _Writing:
         self.layout = Layout()
         self.pages: list[int] = []
         self.empty: list[int] = []
-        self.images: dict[str, Blob] = {}
 
     def slide(self, slide: Any) -> None:
         layout, before = self.layout, len(self.layout)
@@ -109,9 +107,8 @@ class _Writing:
 
     def _picture(self, shape: Any, image: Any) -> None:
         blob = Blob(f"{self.blob.uri}/ppt/media/{shape.shape_id}.{image.ext}", image.blob)
-        self.images.setdefault(blob.content_hash, blob)
         said = next((found.get("descr") or "" for found in shape._element.iter(f"{_P}cNvPr")), "")
-        self.layout.picture(blob.content_hash, said)
+        self.layout.picture(blob, said)
 
     def _notes(self, slide: Any) -> None:
         frame = slide.notes_slide.notes_text_frame if slide.has_notes_slide else None
@@ -141,12 +138,11 @@ def _number(value: object) -> str:
     return "" if value is None else f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
-def _dropped(names: list[str]) -> tuple[tuple[str, int], ...]:
+def _dropped(names: list[str]) -> dict[str, int]:
     kinds = {
         "comments": lambda name: name.startswith("ppt/comments/"),
         "embedded objects": lambda name: "/embeddings/" in name and not name.endswith((".rels", ".xlsx")),
         "macros": lambda name: name.endswith("vbaProject.bin"),
         "media": lambda name: "/media/" in name and name.endswith((".mp4", ".mp3", ".wav", ".mov", ".m4a", ".wmv")),
     }
-    counted = ((kind, sum(map(is_one, names))) for kind, is_one in kinds.items())
-    return tuple((kind, count) for kind, count in counted if count)
+    return {kind: sum(map(is_one, names)) for kind, is_one in kinds.items()}

@@ -59,8 +59,8 @@ class RtfReader(Value):
         writing.run()
         layout = writing.layout
         title = " ".join(writing.said("title").split()) or layout.title
-        document = layout.document(blob, self, title=title, meta=writing.meta())
-        return Reading(document, dropped=tuple(sorted(writing.dropped.items())), warnings=writing.warnings())
+        meta, warnings = writing.meta(), writing.warnings()
+        return layout.reading(self, blob, title=title, meta=meta, dropped=writing.dropped, warnings=warnings)
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ class CsvReader(Value):
         rows = tuple(tuple(cell.strip() for cell in row) for row in rows_of(text, dialect.mark) if any(row))
         start, end = len(text) - len(text.lstrip("\r\n")), len(text.rstrip())
         table = (Region("table", start, end, rows),) if rows and start < end else ()
-        return Reading(blob.document(self, text, regions=table), found.encoding, warnings=found.warnings)
+        return found.reading(self, blob, regions=table)
 
     def parts(self, blob: Blob, /) -> Iterator[Blob]:
         """The rows of a file that is too large for one document; none for others."""

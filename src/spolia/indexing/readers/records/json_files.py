@@ -89,7 +89,7 @@ def _reading(reader: Any, blob: Blob, found: Decoded, rows: Sequence[Sequence[st
     text = found.text
     start, end = len(text) - len(text.lstrip()), len(text.rstrip())
     table = (Region("table", start, end, tuple(map(tuple, rows))),) if rows else ()
-    return Reading(blob.document(reader, text, title=title, regions=table), found.encoding, warnings=found.warnings)
+    return found.reading(reader, blob, title=title, regions=table)
 
 
 def _title(value: Any) -> str:

@@ -44,9 +44,8 @@ class XmlReader(Value):
         writing = _Writing()
         events(found.text, blob.uri, writing.start, writing.end, writing.layout.write)
         layout = writing.layout
-        first = layout.headings[0] if layout.headings else None
-        document = layout.document(blob, self, title=first.text if first else "")
-        return Reading(document, found.encoding, warnings=found.warnings)
+        title = layout.headings[0].text if layout.headings else ""
+        return layout.reading(self, blob, title=title, encoding=found.encoding, warnings=found.warnings)
 
 
 class _Writing:
