@@ -11,7 +11,7 @@ import pytest
 from spolia.errors import EncryptedDocument, MissingExtra
 from spolia.indexing.readers.markup.latex import plain
 from spolia.indexing.readers.reader import Blob, Container, Reading, reader_of
-from spolia.indexing.readers.records.csv_files import Dialect, dialect_of
+from spolia.indexing.readers.records import Dialect, dialect_of
 from spolia.indexing.readers.registry import by_suffix
 from spolia.types import Region
 from tests.indexing.readers.compound import msg, xls

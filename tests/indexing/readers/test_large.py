@@ -10,7 +10,7 @@ import pytest
 from spolia.errors import DocumentError
 from spolia.indexing.readers import text
 from spolia.indexing.readers.reader import Blob, Container, FileReader, reader_of
-from spolia.indexing.readers.records.csv_files import CsvReader
+from spolia.indexing.readers.records import CsvReader
 from spolia.indexing.readers.registry import by_suffix
 from spolia.indexing.readers.text import TextReader
 

@@ -13,8 +13,7 @@ import pytest
 
 from spolia.errors import DocumentError
 from spolia.indexing.readers.pdf.reader import PdfReader
-from spolia.indexing.readers.pictures.image import ImageReader
-from spolia.indexing.readers.pictures.ocr import Ocr
+from spolia.indexing.readers.pictures.image import ImageReader, Ocr
 from spolia.indexing.readers.reader import Blob
 from spolia.indexing.sync.sync import sync
 from spolia.stores.corpus import Corpus

@@ -85,20 +85,20 @@ _PLACES: Mapping[str, str] = {
     "markup.line_markup.RstReader": ".rst .rest",
     "markup.line_markup.AsciiDocReader": ".adoc .asciidoc .asc",
     "markup.latex.LatexReader": ".tex .latex .ltx",
-    "records.csv_files.CsvReader": ".csv .tsv .tab .psv",
-    "records.json_files.JsonReader": ".json .geojson .jsonld",
-    "records.json_files.JsonLinesReader": ".jsonl .ndjson",
-    "records.json_files.NotebookReader": ".ipynb",
-    "records.xml_files.XmlReader": ".xml .nxml .dbk .tei .rss .atom .opml .svg",
+    "records.CsvReader": ".csv .tsv .tab .psv",
+    "records.JsonReader": ".json .geojson .jsonld",
+    "records.JsonLinesReader": ".jsonl .ndjson",
+    "records.NotebookReader": ".ipynb",
+    "records.XmlReader": ".xml .nxml .dbk .tei .rss .atom .opml .svg",
     "markup.source_code.CodeReader": (
         ".py .pyi .pyw .js .mjs .cjs .jsx .ts .tsx .java .kt .kts .scala .groovy .c .h .cc .cpp .cxx .hpp .hh "
         ".cs .go .rs .swift .m .rb .php .pl .pm .r .jl .lua .sh .bash .zsh .ps1 .sql .hs .ml .ex .exs .erl "
         ".clj .lisp .el .dart .zig .nim .f90 .f .pas .vb .asm .s .css .scss .less .vue .svelte .proto "
         ".graphql .tf .yaml .yml .toml .ini .cfg .cmake"
     ),
-    "mails.mime.EmlReader": ".eml .mht .mhtml",
-    "mails.msg.MsgReader": ".msg",
-    "mails.mime.MboxReader": ".mbox .mbx",
+    "mails.EmlReader": ".eml .mht .mhtml",
+    "mails.MsgReader": ".msg",
+    "mails.MboxReader": ".mbox .mbx",
     "archives.ZipReader": ".zip",
     "archives.TarReader": ".tar .tar.gz .tgz .tar.bz2 .tbz2 .tar.xz .txz",
     "archives.PackedReader": ".gz .bz2 .xz",

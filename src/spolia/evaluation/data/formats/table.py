@@ -14,7 +14,7 @@ from spolia.evaluation.data.formats.autorag import meta_of, parquet_rows
 from spolia.evaluation.data.formats.form import Asked, Form, Placed
 from spolia.evaluation.data.formats.native import item_in
 from spolia.evaluation.data.json_lines import first_record, records
-from spolia.indexing.readers.records.csv_files import dialect_of, rows_of
+from spolia.indexing.readers.records import dialect_of, rows_of
 from spolia.indexing.readers.text import decoded
 from spolia.types import SOMEWHERE, Document, Gold, Item, Quote, digest_of
 

@@ -14,9 +14,7 @@ from pypdfium2 import PdfiumError, raw
 from spolia.indexing.readers.hyphenation import HYPHEN
 from spolia.indexing.readers.pdf.drawings import Picture, drawn_on, pictures_of
 from spolia.indexing.readers.pdf.geometry import Area, VisiblePage, notes
-from spolia.indexing.readers.pdf.grids import Grid, grids_of
 from spolia.indexing.readers.pdf.headings import Styled
-from spolia.indexing.readers.pdf.letters import Letter, area_of, letters_of, written
 from spolia.indexing.readers.pdf.lines import (
     NO_TEXT,
     PageLine,
@@ -29,7 +27,17 @@ from spolia.indexing.readers.pdf.lines import (
     read_from_the_right,
     text_of,
 )
-from spolia.indexing.readers.pdf.tables import PageTable, caption_of, tables_of
+from spolia.indexing.readers.pdf.tables import (
+    Grid,
+    Letter,
+    PageTable,
+    area_of,
+    caption_of,
+    grids_of,
+    letters_of,
+    tables_of,
+    written,
+)
 
 _MOST = 2_000
 _LONGEST = 100_000

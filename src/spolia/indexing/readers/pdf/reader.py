@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from spolia.errors import MissingExtra
-from spolia.indexing.readers.pictures.ocr import OCR, Ocr
+from spolia.indexing.readers.pictures.image import OCR, Ocr
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.types import Value
 

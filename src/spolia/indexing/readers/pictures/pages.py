@@ -14,7 +14,7 @@ from spolia.indexing.readers.pdf.document import bound
 from spolia.indexing.readers.pdf.geometry import Area
 from spolia.indexing.readers.pdf.lines import NO_TEXT, PageLine, joined_lines
 from spolia.indexing.readers.pdf.page import PageText
-from spolia.indexing.readers.pictures.ocr import Ocr, Recognised
+from spolia.indexing.readers.pictures.image import Ocr, Recognised
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.types import Box, Region
 

@@ -1,18 +1,104 @@
-"""JSON, JSON Lines and Jupyter notebooks (https://nbformat.readthedocs.io/)."""
+"""Rows, values and trees: CSV, JSON, notebooks (https://nbformat.readthedocs.io/), XML."""
 
+import csv
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from io import StringIO
+from statistics import mode
 from typing import Any
 
 from spolia.errors import DocumentError
 from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.html import words_of
+from spolia.indexing.readers.layout import BLANK_LINE, LINE, SPACE, Layout, LayoutTable
 from spolia.indexing.readers.markup.markdown import headings_of, regions_of
 from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.readers.safe_xml import characters, events
 from spolia.indexing.readers.text import Decoded, is_large, parts, source_text
 from spolia.types import Heading, Region, Value
+
+SAMPLE = 1 << 16
+"""Characters at the beginning of a file by which it is judged."""
+_MARKS = "\t;|,"
+_NUMBER = re.compile(r"[-+]?[\d.,\s]*\d%?|\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}.{0,20}")
+csv.field_size_limit(2**31 - 1)  # the limit of 131,072 is the process's, and no protection: whole files are bounded
+
+
+@dataclass(frozen=True)
+class Dialect(Value):
+    """What stands between the fields of a row; whether the first row names the columns."""
+
+    mark: str = ","
+    has_head: bool = True
+
+
+def dialect_of(text: str) -> Dialect:
+    """The dialect of a table by its beginning: the mark that parts most rows into equally many fields, two or more.
+
+    The first row names the columns unless a field of it is empty, a number or a date, or stands there twice.
+
+    >>> dialect_of("stone;weight, t\\nbasalt;3,0\\nmarble;2,7\\n")
+    Dialect(mark=';', has_head=True)
+    """
+    sample = text[:SAMPLE]
+    if len(text) > SAMPLE:  # the last row is cut
+        sample = sample[: sample.rfind("\n") + 1] or sample
+    best, mark = (0.0, 0), ","
+    for candidate in _MARKS:
+        widths = [len(row) for row in rows_of(sample, candidate) if row]
+        usual = mode(widths) if widths else 0
+        if usual > 1 and (rating := (widths.count(usual) / len(widths), usual)) > best:
+            best, mark = rating, candidate
+    first = next(iter(rows_of(sample, mark)), [])
+    return Dialect(mark, _is_head(first))
+
+
+def rows_of(text: str, mark: str) -> Iterator[list[str]]:
+    """The fields of each row. A quote that is not closed ends with the file."""
+    return csv.reader(StringIO(text, newline=""), delimiter=mark, skipinitialspace=mark != "\t")
+
+
+def _is_head(row: Sequence[str]) -> bool:
+    cells = [cell.strip() for cell in row]
+    named = all(cells) and not any(_NUMBER.fullmatch(cell) for cell in cells)
+    return bool(cells) and named and len(set(cells)) == len(cells)
+
+
+@dataclass(frozen=True)
+class CsvReader(Value):
+    """Reads tables in text files: the fields parted by commas, semicolons, tabs or bars, quoted as in RFC 4180.
+
+    Rows may have more or fewer fields than the first one. A file of more than 20 MB is read in parts of 50,000 rows
+    at most, each below the row that names the columns; its own document is its beginning.
+
+    >>> document = CsvReader().read(Blob("a.csv", b"stone,t\\nbasalt,3.0\\n")).document
+    >>> document.regions[0].rows
+    (('stone', 't'), ('basalt', '3.0'))
+    """
+
+    name = "csv"
+    version = 1
+    media_type = "text/csv"
+    suffixes = (".csv", ".tsv", ".tab", ".psv")
+
+    def read(self, blob: Blob, /) -> Reading:
+        found = source_text(blob, "rows")
+        text = found.text
+        dialect = dialect_of(text)
+        rows = tuple(tuple(cell.strip() for cell in row) for row in rows_of(text, dialect.mark) if any(row))
+        start, end = len(text) - len(text.lstrip("\r\n")), len(text.rstrip())
+        table = (Region("table", start, end, rows),) if rows and start < end else ()
+        return found.reading(self, blob, regions=table)
+
+    def parts(self, blob: Blob, /) -> Iterator[Blob]:
+        """The rows of a file that is too large for one document; none for others."""
+        if is_large(blob):
+            dialect = dialect_of(source_text(blob, "rows").text)
+            yield from parts(blob, "rows", quoted=True, head=1 if dialect.has_head else 0)
+
 
 _MOST_COLUMNS = 1000
 _NESTED = frozenset([dict, list])
@@ -131,7 +217,7 @@ class NotebookReader(Value):
             cells = (
                 book["cells"] if "cells" in book else [cell for sheet in book["worksheets"] for cell in sheet["cells"]]
             )
-            writing = _Writing()
+            writing = _NotebookWriting()
             for cell in cells:
                 writing.cell(cell)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -153,7 +239,7 @@ class NotebookReader(Value):
         return Reading(document, dropped=tuple(sorted(writing.dropped.items())), warnings=found.warnings)
 
 
-class _Writing:
+class _NotebookWriting:
     def __init__(self) -> None:
         self.headings: list[Heading] = []
         self.regions: list[Region] = []
@@ -219,3 +305,82 @@ def _language(said: dict[str, Any]) -> str:
 
 def _author(said: Any) -> str:
     return _string(said.get("name")) if isinstance(said, dict) else _string(said)
+
+
+_INLINE = frozenset([
+    "a", "abbr", "b", "bold", "code", "em", "emphasis", "ext-link", "i", "italic", "link", "monospace",
+    "named-content", "sc", "span", "strong", "styled-content", "sub", "sup", "tt", "u", "underline", "xref",
+])  # fmt: skip
+"""Elements that stand within sentences, in XHTML, JATS, DocBook and TEI."""
+_SECTIONS = frozenset(
+    ["appendix", "body", "chapter", "div", "part", "sec", "section", *(f"sect{n}" for n in range(1, 6))]
+)
+_ROWS = {"tr": "row", "row": "row", "td": "cell", "th": "cell", "entry": "cell"}
+
+
+@dataclass(frozen=True)
+class XmlReader(Value):
+    """Reads XML. A `title` in a section is a heading, as in JATS and DocBook; tables keep their cells.
+
+    Entities are not expanded and nothing is fetched; a document that declares entities is refused.
+
+    >>> page = b"<book><title>Stones</title><stone><name>Basalt</name><t>3.0</t></stone></book>"
+    >>> document = XmlReader().read(Blob("a.xml", page)).document
+    >>> document.title, document.text.split("\\n")
+    ('Stones', ['Stones', '', 'Basalt', '3.0'])
+    """
+
+    name = "xml"
+    version = 1
+    media_type = "application/xml"
+    suffixes = (".xml", ".nxml", ".dbk", ".tei", ".rss", ".atom", ".opml", ".svg")
+    apart = True
+
+    def read(self, blob: Blob, /) -> Reading:
+        if not blob.data.strip():
+            raise DocumentError(f"{blob.uri} is no XML that can be read: it is empty.")
+        found = characters(blob.data, blob.uri)
+        writing = _XmlWriting()
+        events(found.text, blob.uri, writing.start, writing.end, writing.layout.write)
+        layout = writing.layout
+        title = layout.headings[0].text if layout.headings else ""
+        return layout.reading(self, blob, title=title, encoding=found.encoding, warnings=found.warnings)
+
+
+class _XmlWriting:
+    def __init__(self) -> None:
+        self.layout = Layout()
+        self._depth = 0
+        self._tables: list[LayoutTable] = []
+
+    def start(self, name: str, said: dict[str, str]) -> None:
+        tag = name.rpartition("}")[2].lower()
+        if tag in _INLINE:
+            return
+        self._depth += tag in _SECTIONS
+        if tag in ("table", "tgroup"):
+            self.layout.gap(BLANK_LINE)
+            self._tables.append(LayoutTable(self.layout))
+        elif self._tables and tag in _ROWS:
+            self._tables[-1].enter(_ROWS[tag])
+        elif self._tables and self._tables[-1].in_cell:
+            self.layout.gap(SPACE)
+        else:
+            self.layout.gap(BLANK_LINE if tag in ("p", "para", "title", "sec", "section") else LINE)
+        if tag in ("title", "article-title", "booktitle") and not self._tables:
+            self.layout.open_heading()
+
+    def end(self, name: str) -> None:
+        tag = name.rpartition("}")[2].lower()
+        if tag in _INLINE:
+            return
+        if tag in ("title", "article-title", "booktitle") and not self._tables:
+            self.layout.close_heading(min(9, self._depth + 1))
+            self.layout.gap(BLANK_LINE)
+        self._depth -= tag in _SECTIONS
+        if tag in ("table", "tgroup") and self._tables:
+            self._tables.pop().close()
+        elif self._tables and tag in _ROWS:
+            self._tables[-1].leave(_ROWS[tag])
+        else:
+            self.layout.gap(SPACE if self._tables and self._tables[-1].in_cell else LINE)

@@ -1,1 +1,0 @@
-"""Mails and boxes of them."""

@@ -1,1 +1,0 @@
-"""Rows, values and trees: CSV, JSON, XML, notebooks."""
