@@ -24,23 +24,7 @@ class Mark:
 
 class LayoutTable:
     """A table whose cells are written one after the other. `is_plain` is False if it holds another table: then it only
-    arranges the page and is no region.
-
-    >>> layout = Layout()
-    >>> table = LayoutTable(layout)
-    >>> for row in (("stone", "t"), ("basalt", "3.0")):
-    ...     table.enter("row")
-    ...     for cell in row:
-    ...         table.enter("cell"), layout.write(cell), table.leave("cell")
-    ...     table.leave("row")
-    (None, None, None)
-    (None, None, None)
-    (None, None, None)
-    (None, None, None)
-    >>> table.close()
-    >>> layout.regions[0].rows, layout.text()
-    ((('stone', 't'), ('basalt', '3.0')), 'stone | t\\nbasalt | 3.0')
-    """
+    arranges the page and is no region."""
 
     def __init__(self, layout: "Layout") -> None:
         self.layout, self.in_cell, self.is_plain, self.caption = layout, False, True, ""
@@ -49,7 +33,6 @@ class LayoutTable:
         self._cell = self._mark
 
     def enter(self, what: str) -> None:
-        """A `row` or a `cell` begins."""
         if what == "row" or not self._rows:
             self.layout.gap(LINE)
             self._rows.append([])
@@ -60,7 +43,6 @@ class LayoutTable:
             self._cell = self.layout.mark()
 
     def leave(self, what: str) -> None:
-        """It ends."""
         if what == "cell" and self.in_cell:
             self.in_cell = False
             self._rows[-1].append(self.layout.words(self._cell) if self.is_plain else "")
@@ -102,7 +84,6 @@ class Layout:
         return self._length
 
     def text(self) -> str:
-        """All that was written."""
         return "".join(self._pieces)
 
     def gap(self, size: int) -> None:

@@ -3,6 +3,7 @@
 The content must agree with the name: a reader refuses another format and says which one it is.
 """
 
+from collections import UserDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -128,21 +129,12 @@ class _BuiltIn(Sequence[FileReader]):
         return "READERS"
 
 
-class _BySuffix(Mapping[str, FileReader]):
+class _BySuffix(UserDict[str, Any]):
     """Readers by pattern and suffix, built-in ones by their place until they are asked for."""
 
-    def __init__(self, found: Mapping[str, FileReader | str]) -> None:
-        self._found = found
-
     def __getitem__(self, known: str) -> FileReader:
-        found = self._found[known]
+        found: FileReader | str = self.data[known]
         return _made(found) if isinstance(found, str) else found
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._found)
-
-    def __len__(self) -> int:
-        return len(self._found)
 
 
 READERS: Sequence[FileReader] = _BuiltIn()

@@ -57,13 +57,8 @@ class Decoded(Value):
 
 
 def decoded(data: bytes, uri: str, declared: str = "") -> Decoded:
-    """The characters of a text file, without a byte order mark; line ends stay as they are.
-
-    Args:
-        declared: the encoding that the content itself names; it counts unless a mark or the bytes say otherwise.
-
-    Raises:
-        DocumentError: it is no text, or in an encoding that cannot be told.
+    """The characters of a text file, without a byte order mark; line ends stay as they are. The encoding that the
+    content declares counts unless a mark or the bytes say otherwise.
 
     >>> decoded(b"caf\\xe9", "a.txt").text, decoded("café".encode("utf-16"), "b.txt").text
     ('café', 'café')
@@ -92,14 +87,8 @@ def decoded(data: bytes, uri: str, declared: str = "") -> Decoded:
 
 
 def source_text(blob: Blob, unit: str = "") -> Decoded:
-    """The characters of a text file whose format is not HTML.
-
-    Args:
-        unit: what a large file of this format is read in parts of: `rows` or `lines`. Then its beginning is given.
-
-    Raises:
-        DocumentError: as for `decoded`, and for a whole HTML page under the name of another format.
-    """
+    """The characters of a text file whose format is not HTML; of a large one that is read in parts, whose `unit` is
+    `rows` or `lines`, its beginning."""
     is_beginning = bool(unit) and is_large(blob)
     found = decoded((beginning(blob) if is_beginning else blob).data, blob.uri)
     if is_page(found.text):
@@ -239,16 +228,8 @@ def beginning(blob: Blob) -> Blob:
 
 
 def parts(blob: Blob, word: str, *, quoted: bool = False, head: int = 0) -> Iterator[Blob]:
-    """The parts of a large file, in UTF-8: `big.csv/rows-1-50000.csv`.
-
-    Args:
-        word: what is counted: `rows` or `lines`.
-        quoted: a line break within double quotes belongs to its row.
-        head: lines at the beginning that every part begins with, and that are not counted.
-
-    Raises:
-        DocumentError: it is no text, or in an encoding whose lines cannot be told.
-    """
+    """The parts of a large file, in UTF-8: `big.csv/rows-1-50000.csv`. If `quoted`, a line break within double quotes
+    belongs to its row. Every part begins with the `head` first lines, which are not counted."""
     encoding = _encoding(blob)
     suffix = blob.uri[blob.uri.rfind(".") :]
     above, number, rows, size = b"", 0, list[bytes](), 0
@@ -271,10 +252,7 @@ def _part(blob: Blob, word: str, suffix: str, above: bytes, before: int, rows: l
 
 def _encoding(blob: Blob) -> str:
     """By the beginning; what comes later and is otherwise is shown as lost."""
-    with blob.open() as file:
-        sample = file.read(_HEAD)
-    sample = sample[: sample.rfind(b"\n") + 1] or sample
-    found = decoded(sample, blob.uri).encoding
+    found = decoded(beginning(blob).data, blob.uri).encoding
     if found.startswith("utf-32") or found == "utf-8 and cp1252":
         raise DocumentError(
             f"{blob.uri} is too large to be read as {found}. Convert it: iconv -f UTF-32 -t UTF-8 OLD > NEW"

@@ -27,12 +27,7 @@ _CELLS = frozenset([0x0006, _MANY, 0x00D6, 0x00FD, 0x0203, 0x0204, 0x0205, 0x027
 
 
 def cells_of(data: bytes) -> int:
-    """For how many cells the library makes room: those of the rectangles that all sheets fill, or that one states.
-
-    Raises:
-        ValueError: its parts go in circles, or there is no workbook in it.
-        struct.error: it ends too early.
-    """
+    """For how many cells the library makes room: those of the rectangles that all sheets fill, or that one states."""
     book = _Compound(data).stream("workbook", "book")
     sheets = [_rectangles(book, start) for start in _sheets(book)]
     return max([sum(filled for filled, _ in sheets), *(stated for _, stated in sheets)])

@@ -32,15 +32,8 @@ _KINDS = (
 
 @contextmanager
 def package(blob: Blob, kind: str, needs: str) -> Iterator[zipfile.ZipFile]:
-    """The archive that a document is; whatever goes wrong while it is open is told as damage of the document.
-
-    Args:
-        needs: how the name of a part begins that this kind of document has.
-
-    Raises:
-        EncryptedDocument: it is locked with a password.
-        DocumentError: it is another kind of file, damaged, or made to fill the memory.
-    """
+    """The archive that a document is; whatever goes wrong while it is open is told as damage of the document. `needs`:
+    how the name of a part begins that this kind of document has."""
     refuse_ole(blob, kind)
     try:
         with blob.open() as file:

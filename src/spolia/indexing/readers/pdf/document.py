@@ -35,12 +35,8 @@ _PASSWORD = 4  # FPDF_ERR_PASSWORD
 
 
 class PdfFile:
-    """A PDF that is open.
-
-    Attributes:
-        form: its form, which must be there before a page is; None without fields.
-        kind: of the form, as PDFium numbers it; 0 for none.
-    """
+    """A PDF that is open. `form` must be there before a page is, and is None without fields; PDFium numbers its `kind`,
+    0 for none."""
 
     def __init__(self, blob: Blob, passwords: tuple[tuple[str, str], ...]) -> None:
         self._blob, self._passwords = blob, passwords
@@ -211,21 +207,13 @@ _GIVEN_UP = 1_000
 
 @dataclass
 class Noticed:
-    """What is counted while the pages are read, with their numbers from 1.
+    """What is counted while the pages are read, with their numbers from 1."""
 
-    Attributes:
-        unread: damaged pages, and why.
-        recognised: pages whose text was recognised, and how sure that is, in percent.
-        unseen: pages that would have to be recognised and were not, by reason.
-        dropped: what was seen and not read.
-        cut: page from which on none is read; 0 where all are.
-    """
-
-    unread: dict[int, str] = field(default_factory=dict)
-    recognised: dict[int, float] = field(default_factory=dict)
-    unseen: dict[str, list[int]] = field(default_factory=dict)
+    unread: dict[int, str] = field(default_factory=dict)  # damaged pages, and why
+    recognised: dict[int, float] = field(default_factory=dict)  # and how sure that is, in percent
+    unseen: dict[str, list[int]] = field(default_factory=dict)  # pages that need OCR and got none, by reason
     dropped: Counter[str] = field(default_factory=Counter)
-    cut: int = 0
+    cut: int = 0  # page from which on none is read; 0 where all are
     _run: int = 0
 
     def damage(self, page: int, why: str) -> None:
@@ -259,22 +247,14 @@ def _shown(numbers: Sequence[int]) -> str:
 
 @dataclass(frozen=True)
 class BoundPages:
-    """A whole document.
+    """A whole document."""
 
-    Args:
-        text: of all pages, with a line end between them.
-        starts: where each page starts.
-        title: the largest line of the first page, where it is clearly one; empty where the file has an outline.
-        headings, boxes: as in `Document`.
-        spots: page, from 1, with each table or picture on it; their places count in the text of the document.
-    """
-
-    text: str
+    text: str  # of all pages, with a line end between them
     starts: tuple[int, ...]
-    title: str
+    title: str  # the largest line of the first page, if it is clearly one and the file has no outline
     headings: tuple[Heading, ...]
     boxes: Boxes
-    spots: tuple[tuple[int, Spot], ...]
+    spots: tuple[tuple[int, Spot], ...]  # with their page, from 1; their places count in the text of the document
 
     def regions(self, folder: str) -> tuple[Region, ...]:
         """Tables and pictures; `folder` is what the uris of pictures begin with."""

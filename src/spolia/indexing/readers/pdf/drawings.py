@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
+import numpy as np
 import pypdfium2
 from pypdfium2 import raw
 
@@ -20,13 +21,7 @@ def png_of(pixels: Any) -> bytes:
     """The PNG of an array of bytes: height × width, for colours × 3 (red, green, blue) or × 4 (and opacity).
 
     Portable Network Graphics, W3C Recommendation, 2003.
-
-    >>> import numpy as np
-    >>> png_of(np.zeros((2, 3), np.uint8))[:8]
-    b'\\x89PNG\\r\\n\\x1a\\n'
     """
-    import numpy as np
-
     height, width, *channels = pixels.shape
     rows = np.zeros((height, 1 + width * (channels[0] if channels else 1)), np.uint8)  # each begins with filter 0
     rows[:, 1:] = pixels.reshape(height, -1)
@@ -56,11 +51,8 @@ class Picture:
 def pictures_of(
     found: list[tuple[Area, Any]], size: tuple[float, float], *, text: bool, data: bool
 ) -> tuple[list[Picture], int]:
-    """The pictures of a page, and the number of those that were passed over.
-
-    Args:
-        text: whether the page has text; if not, a picture that fills it is the scan of a page.
-    """
+    """The pictures of a page, and the number of those that were passed over. A picture that fills a page without text
+    is its scan."""
     kept: dict[Area, Picture] = {}
     dropped = 0
     for area, object in found:
@@ -132,17 +124,12 @@ class Rule(NamedTuple):
 
 @dataclass
 class Drawn:
-    """What was found on a page.
-
-    Attributes:
-        pictures: where they stand, with PDFium's object; it is gone when the page is closed.
-        passed_over: whether there are so many objects that some were not looked at.
-    """
+    """What was found on a page."""
 
     across: list[Rule] = field(default_factory=list)
     down: list[Rule] = field(default_factory=list)
-    pictures: list[tuple[Area, Any]] = field(default_factory=list)
-    passed_over: bool = False
+    pictures: list[tuple[Area, Any]] = field(default_factory=list)  # with PDFium's object, while the page is open
+    passed_over: bool = False  # some of very many objects were not looked at
 
 
 def drawn_on(page: Any, sheet: VisiblePage) -> Drawn:

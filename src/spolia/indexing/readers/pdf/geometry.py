@@ -55,11 +55,7 @@ class Area(NamedTuple):
 
     @classmethod
     def around(cls, areas: "Iterable[Area]") -> Self:
-        """The smallest one around some.
-
-        >>> Area.around([Area(0, 0, 1, 1), Area(2, 1, 3, 4)])
-        Area(left=0, top=0, right=3, bottom=4)
-        """
+        """The smallest one around some."""
         lefts, tops, rights, bottoms = zip(*areas, strict=True)
         return cls(min(lefts), min(tops), max(rights), max(bottoms))
 
@@ -69,11 +65,8 @@ _area = partial(tuple.__new__, Area)  # `Area._make` without a frame of Python f
 
 @dataclass(frozen=True)
 class VisiblePage:
-    """The visible part of a page and how it is turned: leads from the file's coordinates to those of a reader's eye.
-
-    Args:
-        left, bottom, right, top: of the visible part, in the file's coordinates, where y grows upwards.
-        quarters: clockwise turns by 90° when it is shown.
+    """The visible part of a page and how it is turned: leads from the file's coordinates, where y grows upwards, to
+    those of a reader's eye. `quarters`: clockwise turns by 90°.
 
     >>> VisiblePage(0, 0, 600, 800, quarters=1).area(10, 20, 110, 40)  # a line below becomes a column at the left
     Area(left=20, top=10, right=40, bottom=110)
@@ -105,11 +98,7 @@ class VisiblePage:
         return Area(min(a, c), min(b, d), max(a, c), max(b, d))
 
     def areas(self, sides: Any) -> list[Area]:
-        """Many rectangles at once: n × 4, left, bottom, right, top.
-
-        >>> VisiblePage(0, 0, 600, 800, quarters=1).areas([[10, 20, 110, 40]])
-        [Area(left=20.0, top=10.0, right=40.0, bottom=110.0)]
-        """
+        """Many rectangles at once: n × 4, left, bottom, right, top."""
         return list(map(_area, self.shown(sides).tolist()))
 
     def shown(self, sides: Any) -> Any:
@@ -163,15 +152,9 @@ def address(of: Any) -> int:
 
 
 def rectangles(text_page: Any, spans: Sequence[tuple[int, int]]) -> tuple[Any, Any]:
-    """Where stretches of a page stand, which may be of several fonts.
-
-    Args:
-        spans: the first character of each, and how many.
-
-    Returns:
-        For each its left, bottom, right and top side in the coordinates of the file, n × 4; and which of them stand
-        nowhere, n.
-    """
+    """Where stretches of a page stand, which may be of several fonts. `spans`: the first character of each, and how
+    many. Returns for each its left, bottom, right and top side in the coordinates of the file, n × 4; and which of them
+    stand nowhere, n."""
     handle, number = address(text_page), 0
     sides = np.empty((sum(count for _, count in spans), 4))
     to, step = sides.ctypes.data, sides.strides[0]

@@ -49,23 +49,15 @@ _VERTICAL = 3
 
 @dataclass(slots=True, eq=False)
 class PageLine:
-    """A line: what it says, without blanks around; a mark at its end where a word goes on in the next.
-
-    Args:
-        at: number of its first character on the page, for PDFium; -1 for what does not come from there.
-        size: of its letters, in points; 0 where nobody asked.
-        bold: whether they are; known only where it matters.
-        heading: whether its words may be those of a heading; known only where somebody looked.
-        table: that it is a row of; None for running text.
-    """
+    """A line: what it says, without blanks around; a mark at its end where a word goes on in the next."""
 
     text: str
     area: Area
-    at: int = -1
-    size: float = 0.0
-    bold: bool = False
-    heading: bool = False
-    table: "PageTable | None" = None
+    at: int = -1  # number of its first character on the page, for PDFium; -1 for what does not come from there
+    size: float = 0.0  # of its letters, in points; 0 where nobody asked
+    bold: bool = False  # known only where it matters
+    heading: bool = False  # its words may be those of a heading; known only where somebody looked
+    table: "PageTable | None" = None  # that it is a row of
 
     @property
     def vertical(self) -> bool:

@@ -35,17 +35,11 @@ _UNSPACED = pattern(r"(?<=[\u3001-\u30ff\u3400-\u9fff\uff00-\uffef]) (?=[\u3001-
 
 @dataclass(frozen=True)
 class Recognised(Value):
-    """What was found in a picture.
+    """What was found in a picture."""
 
-    Args:
-        lines: in reading order, each with its place in points.
-        sure: how sure Tesseract is of the words, from 0 to 100, in the mean.
-        why: nothing was found, if something went wrong.
-    """
-
-    lines: "tuple[PageLine, ...]" = field(default=(), compare=False)
-    sure: float = 0.0
-    why: str = ""
+    lines: "tuple[PageLine, ...]" = field(default=(), compare=False)  # in reading order, with their places in points
+    sure: float = 0.0  # how sure Tesseract is of the words, from 0 to 100, in the mean
+    why: str = ""  # nothing was found, if something went wrong
 
 
 @dataclass(frozen=True)
