@@ -245,10 +245,10 @@ class TarReader(Value):
             given: Any = stream
             with tarfile.open(fileobj=given, mode="r|", errorlevel=2) as archive:
                 for _ in range(self.limits.entries + 1):
-                    stream.wait_for_header()
+                    stream.header_left = _LARGEST_HEADER
                     if (member := archive.next()) is None:
                         return
-                    stream.wait_for_content()
+                    stream.header_left = None
                     archive.members.clear()  # type: ignore[attr-defined]  # it would keep all of them
                     yield from self._checked(blob, archive, member)
             raise DocumentError(f"{blob.uri} has more than {self.limits.entries} entries. Unpack it, or split it.")
@@ -275,25 +275,20 @@ class _Stream:
 
     def __init__(self, blob: Blob, file: IO[bytes], limits: ArchiveLimits) -> None:
         self._blob, self._file, self._limits = blob, file, limits
-        self._size = self._since = 0
-        self._in_header = True
-
-    def wait_for_header(self) -> None:
-        self._in_header, self._since = True, 0
-
-    def wait_for_content(self) -> None:
-        self._in_header = False
+        self._size = 0
+        self.header_left: int | None = _LARGEST_HEADER  # bytes; None within a member's content
 
     def read(self, size: int) -> bytes:
         found = self._file.read(size)
         self._size += len(found)
-        self._since += len(found)
         refuse_size(self._blob, self._size, self._limits)
-        if self._in_header and self._since > _LARGEST_HEADER:
-            raise DocumentError(
-                f"{self._blob.uri} has a header of more than {_LARGEST_HEADER} bytes: it may fill the memory. "
-                "Unpack it yourself, if you trust it."
-            )
+        if self.header_left is not None:
+            self.header_left -= len(found)
+            if self.header_left < 0:
+                raise DocumentError(
+                    f"{self._blob.uri} has a header of more than {_LARGEST_HEADER} bytes: it may fill the memory. "
+                    "Unpack it yourself, if you trust it."
+                )
         return found
 
 
@@ -344,6 +339,6 @@ class PackedReader(Value):
         """The one file."""
         self.read(blob)
         with _stream(blob, self.limits) as stream, unpacking(blob, self.limits) as out:
-            stream.wait_for_content()
+            stream.header_left = None
             inner = blob.uri.rpartition("/")[2]
             yield out.member(inner[: inner.rfind(".")], stream)  # type: ignore[arg-type]

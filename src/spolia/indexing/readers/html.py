@@ -1,6 +1,5 @@
 """HTML: the text of a page, by what its elements mean."""
 
-import codecs
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +8,7 @@ from spolia.indexing.readers.file_metadata import fields, split
 from spolia.indexing.readers.layout import BLANK_LINE, LINE, SPACE, Layout, LayoutTable, Mark
 from spolia.indexing.readers.pictures.linked_images import Linked
 from spolia.indexing.readers.reader import Blob, Reading
-from spolia.indexing.readers.text import decoded
+from spolia.indexing.readers.text import decoded, encoding_called
 from spolia.types import Meta, Value
 
 
@@ -149,10 +148,7 @@ def words_of(html: str) -> str:
 def _declared(data: bytes) -> str:
     """The encoding that the page says it has; empty if it does not, or not one that is known."""
     found = _CHARSET.search(data, 0, 4096)
-    try:
-        return codecs.lookup(found[1].decode()).name if found else ""
-    except LookupError:
-        return ""
+    return encoding_called(found[1].decode()) if found else ""
 
 
 def _meta(tree: Any) -> Meta:

@@ -247,12 +247,16 @@ class Layout:
 
     def append(self, other: "Layout") -> None:
         """All of another one, in paragraphs of its own."""
+        self.insert(other.text(), other.headings, other.regions)
+
+    def insert(self, text: str, headings: Iterable[Heading], regions: Iterable[Region]) -> None:
+        """A text as it is, in paragraphs of its own, with its headings and regions."""
         self.gap(BLANK_LINE)
         mark = self.mark()
-        self._add(other.text())
+        self._add(text)
         start = max(mark.start, 0)
-        self.headings += [heading.but(start=start + heading.start) for heading in other.headings]
-        self.regions += [one.but(start=start + one.start, end=start + one.end) for one in other.regions]
+        self.headings += [heading.but(start=start + heading.start) for heading in headings]
+        self.regions += [one.but(start=start + one.start, end=start + one.end) for one in regions]
         self.gap(BLANK_LINE)
 
     def in_order(self) -> tuple[Region, ...]:

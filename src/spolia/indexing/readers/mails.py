@@ -1,6 +1,5 @@
 """Mails, boxes of mails, and Outlook's MSG: an OLE compound file of MAPI properties ([MS-OXMSG])."""
 
-import codecs
 import re
 import struct
 from collections.abc import Iterator
@@ -24,7 +23,7 @@ from spolia.indexing.readers.office.package import damaged
 from spolia.indexing.readers.office.rtf import rtf_text
 from spolia.indexing.readers.pictures.linked_images import Linked
 from spolia.indexing.readers.reader import Blob, Reading, signature_of
-from spolia.indexing.readers.text import Decoded, decoded
+from spolia.indexing.readers.text import Decoded, decoded, encoding_called
 from spolia.types import Meta, Value
 
 _REFUSED = re.compile("[\x00-\x1f\x7f/\\\\\ud800-\udfff]+")
@@ -166,10 +165,7 @@ def _has_words(part: Message) -> bool:
 
 
 def _text(body: Message, blob: Blob) -> tuple[Layout, Decoded]:
-    data, declared = _bytes(body), ""
-    with suppress(LookupError, ValueError):
-        declared = codecs.lookup(str(body.get_content_charset() or "")).name
-    found = decoded(data, blob.uri, declared)
+    found = decoded(_bytes(body), blob.uri, encoding_called(str(body.get_content_charset() or "")))
     if body.get_content_type() == "text/html":
         return content_of(found.text)[0], found
     layout = Layout()

@@ -15,10 +15,10 @@ from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.html import words_of
 from spolia.indexing.readers.layout import BLANK_LINE, LINE, SPACE, Layout, LayoutTable
 from spolia.indexing.readers.markup.markdown import headings_of, regions_of
-from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.readers.reader import Blob, Reading, title_of
 from spolia.indexing.readers.safe_xml import characters, events
 from spolia.indexing.readers.text import Decoded, is_large, parts, source_text
-from spolia.types import Heading, Region, Value
+from spolia.types import Region, Value
 
 SAMPLE = 1 << 16
 """Characters at the beginning of a file by which it is judged."""
@@ -225,30 +225,16 @@ class NotebookReader(Value):
                 f"{blob.uri} is no notebook that can be read: {type(error).__name__}: {error}. "
                 "Open it and save it again."
             ) from error
-        headings = tuple(writing.headings)
-        document = blob.document(
-            self,
-            writing.text(),
-            title=_string(said.get("title")) or (headings[0].text if headings and headings[0].level == 1 else ""),
-            headings=headings,
-            regions=tuple(writing.regions),
-            meta=fields(
-                programming_language=_language(said), author=[_author(one) for one in said.get("authors") or ()]
-            ),
-        )
-        return Reading(document, dropped=tuple(sorted(writing.dropped.items())), warnings=found.warnings)
+        layout = writing.layout
+        title = _string(said.get("title")) or title_of(layout.headings)
+        meta = fields(programming_language=_language(said), author=[_author(one) for one in said.get("authors") or ()])
+        return layout.reading(self, blob, title=title, meta=meta, dropped=writing.dropped, warnings=found.warnings)
 
 
 class _NotebookWriting:
     def __init__(self) -> None:
-        self.headings: list[Heading] = []
-        self.regions: list[Region] = []
+        self.layout = Layout()
         self.dropped: Counter[str] = Counter()
-        self._pieces: list[str] = []
-        self._length = 0
-
-    def text(self) -> str:
-        return "\n\n".join(self._pieces)
 
     def cell(self, cell: dict[str, Any]) -> None:
         kind, source = cell.get("cell_type"), _string(cell.get("source", cell.get("input")))
@@ -261,26 +247,15 @@ class _NotebookWriting:
             self._marked(f"{'#' * min(6, int(cell.get('level', 1)))} {source}")
         else:
             self._marked(source)
-            self.dropped.update({"pictures": len(cell.get("attachments") or ())} if cell.get("attachments") else {})
+            self.dropped["pictures"] += len(cell.get("attachments") or ())
 
     def _code(self, text: str) -> None:
-        if start := self._add(text):
-            self.regions.append(Region("code", start[0], start[0] + len(text)))
+        if text.strip():
+            self.layout.insert(text, (), [Region("code", 0, len(text))])
 
     def _marked(self, text: str) -> None:
-        if start := self._add(text):
-            at = start[0]
-            self.headings += [heading.but(start=at + heading.start) for heading in headings_of(text)]
-            self.regions += [one.but(start=at + one.start, end=at + one.end) for one in regions_of(text)]
-
-    def _add(self, text: str) -> tuple[int] | None:
-        """Add a piece; where it begins, None for one without words."""
-        if not text.strip():
-            return None
-        start = self._length + 2 * bool(self._pieces)
-        self._pieces.append(text)
-        self._length = start + len(text)
-        return (start,)
+        if text.strip():
+            self.layout.insert(text, headings_of(text), regions_of(text))
 
     def _said(self, output: dict[str, Any]) -> Iterator[str]:
         data = output.get("data") or output
@@ -290,7 +265,7 @@ class _NotebookWriting:
             yield plain.strip("\n")
         elif html := _string(data.get("text/html", data.get("html"))):
             yield words_of(html)
-        self.dropped.update({"pictures": 1} if any(str(key).startswith("image/") for key in data) else {})
+        self.dropped["pictures"] += any(str(key).startswith("image/") for key in data)
 
 
 def _string(value: Any) -> str:

@@ -5,7 +5,6 @@ name a file; the document type that a public identifier names is not fetched; ch
 before, with the encoding that the declaration names.
 """
 
-import codecs
 import re
 from collections.abc import Callable
 from html.entities import html5
@@ -14,7 +13,7 @@ from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 from spolia.errors import DocumentError
-from spolia.indexing.readers.text import Decoded, decoded
+from spolia.indexing.readers.text import Decoded, decoded, encoding_called
 
 DEEPEST = 500
 """Elements within elements of a tree."""
@@ -29,11 +28,7 @@ class _Refused(Exception):
 def characters(data: bytes, uri: str) -> Decoded:
     """The characters of an XML file, by its marks, its declaration, or a guess."""
     found = _DECLARED.search(data, 0, 500)
-    try:
-        declared = codecs.lookup(found[1].decode()).name if found else ""
-    except LookupError:
-        declared = ""
-    return decoded(data, uri, declared)
+    return decoded(data, uri, encoding_called(found[1].decode()) if found else "")
 
 
 def events(

@@ -3,6 +3,9 @@
 import codecs
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from io import TextIOWrapper
+from itertools import islice
 from math import log
 from typing import BinaryIO
 
@@ -84,6 +87,14 @@ def decoded(data: bytes, uri: str, declared: str = "") -> Decoded:
     if controls * 10 > len(data):
         raise _not_text(uri, f"{controls} of its {len(data)} bytes are control characters", data)
     return Decoded(text, warnings=_controls(controls))
+
+
+def encoding_called(name: str) -> str:
+    """What Python calls an encoding; empty for one that it does not know."""
+    try:
+        return codecs.lookup(name).name
+    except (LookupError, ValueError):
+        return ""
 
 
 def source_text(blob: Blob, unit: str = "") -> Decoded:
@@ -211,7 +222,6 @@ PART_BYTES, PART_ROWS = 5_000_000, 50_000
 """Of a part at most; a single row that is longer is a part of its own."""
 LONGEST_ROW = 100_000_000
 """Bytes of a row; beyond them it is cut."""
-_PIECE = 1 << 20
 _HEAD = 1 << 16
 
 
@@ -277,22 +287,12 @@ def _rows(blob: Blob, encoding: str, quoted: bool) -> Iterator[bytes]:
 
 def _lines(file: BinaryIO, encoding: str) -> Iterator[bytes]:
     """Lines in UTF-8, none longer than `LONGEST_ROW`."""
-    decoder = codecs.getincrementaldecoder(encoding)("replace")
-    kept, first, is_plain = list[bytes](), True, encoding in ("utf-8", "ascii")
-    while piece := file.read(_PIECE):
-        text = piece if is_plain else decoder.decode(piece).encode("utf-8", "replace")
-        if first and text:
-            text, first = text.removeprefix(codecs.BOM_UTF8), False
-        *ended, rest = text.split(b"\n")
-        for line in ended:
-            yield b"".join((*kept, line, b"\n"))
-            kept.clear()
-        kept.append(rest)
-        if sum(map(len, kept)) > LONGEST_ROW:
-            yield b"".join(kept)
-            kept.clear()
-    if last := b"".join(kept):
-        yield last
+    lines = iter(partial(file.readline, LONGEST_ROW), b"")
+    if encoding not in ("utf-8", "ascii"):
+        text = TextIOWrapper(file, encoding, "replace", newline="\n")
+        lines = (line.encode("utf-8", "replace") for line in iter(partial(text.readline, LONGEST_ROW), ""))
+    yield from filter(None, (line.removeprefix(codecs.BOM_UTF8) for line in islice(lines, 1)))
+    yield from lines
 
 
 @dataclass(frozen=True)

@@ -180,29 +180,31 @@ def _heading_levels(main: Any) -> dict[str, int]:
     """Level of the headings that a paragraph style makes, by the style's id; what it inherits counts too."""
     found: dict[str, int] = {}
     for style in main.styles.element.findall(f"{_W}style"):
-        name = style.find(f"{_W}name")
-        label = (name.get(f"{_W}val") or "").lower() if name is not None else ""
-        level = style.find(f"{_W}pPr/{_W}outlineLvl")
-        based = style.find(f"{_W}basedOn")
-        id = style.get(f"{_W}styleId") or ""
+        id, label = style.get(f"{_W}styleId") or "", _value(style, "name").lower()
+        level, based = style.find(f"{_W}pPr/{_W}outlineLvl"), _value(style, "basedOn")
         if label == "title":
             found[id] = 1
         elif label.startswith("heading ") and label[8:].isdecimal():
             found[id] = int(label[8:])
         elif level is not None:
             found[id] = int(level.get(f"{_W}val") or 0) + 1
-        elif based is not None and based.get(f"{_W}val") in found:
-            found[id] = found[based.get(f"{_W}val")]
+        elif based in found:
+            found[id] = found[based]
     return {id: level for id, level in found.items() if level <= 9}
+
+
+def _value(element: Any, *path: str) -> str:
+    """The value of a property; empty where it is not there."""
+    found = element.find("/".join(f"{_W}{name}" for name in path))
+    return (found.get(f"{_W}val") or "") if found is not None else ""
 
 
 def _level(paragraph: Any, levels: dict[str, int]) -> int:
     """The level of the heading that a paragraph is; 0 if it is none."""
-    own = paragraph.find(f"{_W}pPr/{_W}outlineLvl")
-    if own is not None and (own.get(f"{_W}val") or "").isdecimal() and int(own.get(f"{_W}val")) < 9:
-        return int(own.get(f"{_W}val")) + 1
-    style = paragraph.find(f"{_W}pPr/{_W}pStyle")
-    return levels.get(style.get(f"{_W}val") or "", 0) if style is not None else 0
+    own = _value(paragraph, "pPr", "outlineLvl")
+    if own.isdecimal() and int(own) < 9:
+        return int(own) + 1
+    return levels.get(_value(paragraph, "pPr", "pStyle"), 0)
 
 
 def _notes(main: Any, kind: str) -> dict[str, Any]:

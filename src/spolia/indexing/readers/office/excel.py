@@ -4,7 +4,7 @@ import io
 import re
 import struct
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
@@ -190,7 +190,7 @@ class XlsxReader(Value):
                 mark = layout.mark()
                 layout.heading(name, 1)
                 pages.append(mark.start)
-                if not _write(layout, name, book.get_sheet_by_name(name)):
+                if not write_sheet(layout, _rows(book.get_sheet_by_name(name)), name):
                     empty.append(len(pages))
         return layout.reading(self, blob, pages=pages, meta=fields(sheet=sheets), empty_pages=empty)
 
@@ -206,19 +206,22 @@ def _raised() -> Iterator[None]:
         raise
 
 
-def _write(layout: Layout, name: str, sheet: Any) -> bool:
-    """Write the tables of a sheet; whether there is anything."""
+def _rows(sheet: Any) -> Iterator[list[str]]:
+    """The rows of a sheet; of an empty one, of which there may be very many, nothing is kept."""
+    return ([] if row == [""] * len(row) else [_said(cell) for cell in row] for row in sheet.iter_rows())
+
+
+def write_sheet(layout: Layout, rows: Iterable[Sequence[str]], name: str) -> bool:
+    """Write the tables of a sheet, which are its rows without a gap; whether there are any."""
     found = False
-    # Of an empty row, of which there may be very many, nothing is kept.
-    rows = ([] if row == [""] * len(row) else [_said(cell) for cell in row] for row in sheet.iter_rows())
     for is_filled, block in groupby(rows, key=any):
         if is_filled:
             found = True
-            write_block(layout, list(block), name)
+            _write_block(layout, list(block), name)
     return found
 
 
-def write_block(layout: Layout, rows: Sequence[Sequence[str]], caption: str) -> None:
+def _write_block(layout: Layout, rows: Sequence[Sequence[str]], caption: str) -> None:
     """Write rows that have no empty one between them, without the columns that are empty at both sides."""
     first = min(next(at for at, cell in enumerate(row) if cell) for row in rows)
     last = max(len(row) - next(at for at, cell in enumerate(reversed(row)) if cell) for row in rows)

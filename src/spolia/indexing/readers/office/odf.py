@@ -4,12 +4,12 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import pairwise
 from xml.etree.ElementTree import Element
 
 from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.layout import BLANK_LINE, LINE, Layout
-from spolia.indexing.readers.office.excel import write_block
+from spolia.indexing.readers.office.excel import write_sheet
 from spolia.indexing.readers.office.package import locked, package
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.indexing.readers.safe_xml import tree
@@ -183,9 +183,7 @@ class _Writing:
             self.layout.heading(name, 1)
         rows = self._rows(table)
         if is_sheet:
-            for is_filled, block in groupby(rows, key=any):
-                if is_filled:
-                    write_block(self.layout, list(block), name)
+            write_sheet(self.layout, rows, name)
         else:
             self.layout.table(row for row in rows if any(row))
         self._below()

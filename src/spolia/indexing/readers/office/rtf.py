@@ -3,7 +3,6 @@
 Rich Text Format Specification 1.9.1, Microsoft 2008.
 """
 
-import codecs
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from spolia.indexing.readers.file_metadata import fields, split
 from spolia.indexing.readers.layout import BLANK_LINE, LINE, Layout
 from spolia.indexing.readers.office.package import damaged
 from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.readers.text import encoding_called
 from spolia.types import Meta, Value
 
 _TOKEN = re.compile(
@@ -206,7 +206,7 @@ class _Writing:
         elif word == "v":
             self._state = replace(self._state, is_hidden=number != 0)
         elif word == "ansicpg":
-            self._default = _known(f"cp{number}") or self._default
+            self._default = encoding_called(f"cp{number}") or self._default
             self._state = replace(self._state, encoding=self._default)
         elif word in ("mac", "pca", "pc"):
             self._default = {"mac": "mac_roman", "pca": "cp850", "pc": "cp437"}[word]
@@ -263,13 +263,6 @@ class _Writing:
         self._cells = []
         if rows:
             self.layout.table(rows)
-
-
-def _known(encoding: str) -> str:
-    try:
-        return codecs.lookup(encoding).name
-    except LookupError:
-        return ""
 
 
 def rtf_text(data: bytes) -> str:

@@ -84,15 +84,15 @@ def rows_of(letters: Sequence[Letter]) -> list[Row]:
 
 def phrases_of(row: Row) -> Iterator[Row]:
     """What stands together in a row: letters with less than two blanks between them."""
-    return _parted(row, 0.42)
+    return _pieces(row, 0.42)
 
 
 def words_of(row: Row) -> Iterator[Row]:
     """The words of a row: letters with less than a blank between them."""
-    return _parted(row, 0.15)
+    return _pieces(row, 0.15)
 
 
-def _parted(row: Row, ems: float) -> Iterator[Row]:
+def _pieces(row: Row, ems: float) -> Iterator[Row]:
     start, end = 0, float("inf")
     for number, (_, _, left, top, right, bottom) in enumerate(row):
         if left - end > 1.0 and left - end > ems * max(4.0, bottom - top):
@@ -153,17 +153,11 @@ class Grid:
         area = self.area
         return _apart([area.left, *(rule.at for rule in self.down), area.right])
 
-    def parted_across(self, at: float, start: float, end: float) -> bool:
-        """Whether a rule from left to right parts what is above a place from what is below it."""
-        return any(abs(rule.at - at) < _NEAREST and _covers(rule, start, end) for rule in self.across)
 
-    def parted_down(self, at: float, start: float, end: float) -> bool:
-        """Whether a rule from top to bottom parts what is left of a place from what is right of it."""
-        return any(abs(rule.at - at) < _NEAREST and _covers(rule, start, end) for rule in self.down)
-
-
-def _covers(rule: Rule, start: float, end: float) -> bool:
-    return min(rule.end, end) - max(rule.start, start) > 0.5 * (end - start)
+def _parted(rules: Iterable[Rule], at: float, start: float, end: float) -> bool:
+    """Whether a rule parts what is on both sides of a place."""
+    least = 0.5 * (end - start)
+    return any(abs(r.at - at) < _NEAREST and min(r.end, end) - max(r.start, start) > least for r in rules)
 
 
 def _apart(places: Sequence[float]) -> list[float]:
@@ -278,9 +272,9 @@ class CellGrid:
         for down, (top, bottom) in enumerate(pairwise(self.grid.heights)) if self.ruled else ():
             for right, (left, end) in enumerate(pairwise(self.sides)):
                 home = (down, right)
-                if right and not self.grid.parted_down(left, top, bottom):
+                if right and not _parted(self.grid.down, left, top, bottom):
                     home = homes[down, right - 1]
-                elif down and not self.grid.parted_across(top, left, end):
+                elif down and not _parted(self.grid.across, top, left, end):
                     home = homes[down - 1, right]
                 homes[down, right] = home
         return homes
@@ -321,7 +315,9 @@ class CellGrid:
             for line, piece in pieces if number not in tall else ():
                 lines.setdefault(line, {}).setdefault(number, []).extend(piece)
         least = max(2.0, sum(map(bool, band)) / 2) if self.ruled else 1.0
-        rows: Cells = [[_letters(pieces) if number in tall else [] for number, pieces in enumerate(band)]]
+        rows: Cells = [[[] for _ in band]]
+        for number in tall:
+            rows[0][number] = [letter for _, piece in band[number] for letter in piece]
         above: dict[int, Row] = {}
         for _, cells in sorted(lines.items()):
             if above and len(cells) >= least and self._begins(cells, above, sum(map(bool, band))):
@@ -341,10 +337,6 @@ class CellGrid:
             if number in above
         ]
         return not fits or any(fits) or len(cells) > max(2, columns // 2 + 1)
-
-
-def _letters(cell: Sequence[tuple[int, Row]]) -> Row:
-    return [letter for _, piece in cell for letter in piece]
 
 
 def _between(place: float, limits: Sequence[float]) -> int:
