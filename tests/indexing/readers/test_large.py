@@ -20,7 +20,6 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text, "LARGEST", 1000)
     monkeypatch.setattr(text, "PART_BYTES", 500)
     monkeypatch.setattr(text, "PART_ROWS", 20)
-    monkeypatch.setattr(text, "_PIECE", 64)
 
 
 def parts(name: str, data: bytes) -> list[Blob]:
