@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, is_dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from spolia.core.codec.builtin_types import Many, Scalars
 from spolia.core.codec.shape import DecodeContext, EncodeContext, Plain, Shape, nearest, type_id, wanted
 from spolia.core.fingerprint.packages import place_of
 from spolia.core.function import Function
 from spolia.core.operator import Operator, Then
-from spolia.core.wiring import lacking
+from spolia.core.wiring import lacking, members
 from spolia.errors import CodecError, SpoliaError
 from spolia.types import Value
 
@@ -140,6 +140,8 @@ class Thing:
     open: bool = False
     tagged: bool = False
 
+    kind: ClassVar[str] = "value"
+
     def encode(self, value: Any, writing: EncodeContext) -> Plain:
         if writing.given and (name := writing.name_of(value)) is not None:
             return _used(name, value, self)
@@ -171,6 +173,12 @@ class Thing:
             return isinstance(found, self.cls)
         return not getattr(self.cls, "_is_runtime_protocol", False) or not lacking(found, self.cls)
 
+    def takes(self, known: Any) -> bool:
+        """Whether values of a class may stand here."""
+        if not self.open:
+            return isinstance(known, type) and issubclass(known, self.cls)
+        return {*members(self.cls)} <= {*dir(known), *getattr(known, "__dataclass_fields__", ())}
+
     @property
     def words(self) -> str:
         name = self.cls.__name__
@@ -183,6 +191,8 @@ class Step:
 
     cls: type = Operator
     bare: bool = True
+
+    kind: ClassVar[str] = "operator"
 
     def encode(self, value: Any, writing: EncodeContext) -> Plain:
         if writing.given and (name := writing.name_of(value)) is not None:
@@ -202,6 +212,9 @@ class Step:
 
     def accepts(self, found: Any) -> bool:
         return isinstance(found, self.cls)
+
+    def takes(self, known: Any) -> bool:
+        return issubclass(known if isinstance(known, type) else type(known), self.cls)
 
     @property
     def words(self) -> str:
@@ -257,7 +270,7 @@ def _constructed(key: str, fields: Plain, place: "Thing | Step | Anything", read
     if isinstance(known, Operator):
         known = type(known)
     if known is None:
-        raise reading.unknown(key, "operator" if isinstance(place, Step) else "value")
+        raise reading.unknown(key, place)
     if isinstance(place, Step) and not issubclass(known, place.cls):
         raise CodecError(f"Here belongs {place.words}; {key} is none.")
     return reading.plan(known).decode(fields, reading)
@@ -270,6 +283,8 @@ NUMBER = Scalars(frozenset({float}))
 @dataclass(frozen=True)
 class Anything:
     """A place of no declared type: everything but scalars and tuples says what it is."""
+
+    kind: ClassVar[str] = "value"
 
     def encode(self, value: Any, writing: EncodeContext) -> Plain:
         kind = type(value)
@@ -300,6 +315,9 @@ class Anything:
         return untagged(plain, self, reading)
 
     def accepts(self, found: Any) -> bool:
+        return True
+
+    def takes(self, known: Any) -> bool:
         return True
 
     @property

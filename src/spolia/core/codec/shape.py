@@ -1,6 +1,6 @@
 """A shape: how the values of one declared type look as plain data."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -11,7 +11,7 @@ from spolia.errors import CodecError
 from spolia.types import Value
 
 if TYPE_CHECKING:
-    from spolia.core.codec.objects import ClassPlan
+    from spolia.core.codec.objects import Anything, ClassPlan, Step, Thing
 
 
 Plain: TypeAlias = Any
@@ -137,23 +137,28 @@ class DecodeContext:
             + (f" Write {{use: {near}}}." if near else f" Give it: load(..., given={{{name!r}: ...}}).")
         )
 
-    def unknown(self, name: str, kind: str) -> CodecError:
-        """The error that no class has this id."""
+    def unknown(self, name: str, place: "Thing | Step | Anything") -> CodecError:
+        """The error that no class has this id, with the nearest of what the place takes."""
         package, _, rest = name.partition(":")
-        nouns = vars(types) if kind == "operator" else {}
-        fitting = tuple(known for known in self.known if known not in nouns and bool(rest) is (":" in known))
-        near = next((known for known in self.known if known.endswith(f":{name}")), None) or nearest(name, fitting)
+        nouns = vars(types) if place.kind == "operator" else {}
+        ids = [known for known in self.known if known not in nouns and bool(rest) is (":" in known)]
+        given = [known for known, value in self.given.items() if place.accepts(value)]
+        near = next((known for known in self.known if known.endswith(f":{name}")), None) or nearest(
+            name, [*ids, *given], lambda known: known in given or ":" in known or place.takes(self.named(known))
+        )
         if rest and near is None:
             return CodecError(
                 f"Nothing called {name!r} is known: no installed package {package!r} offers it as an operator. "
                 "Install the package, or pass the operator itself: load(..., operators=(it,))."
             )
         advice = f"The nearest is {near}; write that." if near else "If it is your own, load(..., operators=(it,))."
-        return CodecError(f"There is no {kind} {name!r}. {advice}")
+        if near in given or (given and near is None and place.kind == "value"):
+            advice = f"Write {{use: {near or given[0]}}}."
+        return CodecError(f"There is no {place.kind} {name!r}. {advice}")
 
 
-def nearest(name: str, known: Mapping[str, Any] | tuple[str, ...]) -> str | None:
-    """The known name most like this one, if any is."""
+def nearest(name: str, known: Iterable[str], fits: Callable[[str], bool] = lambda _: True) -> str | None:
+    """The known name most like this one, if any that fits is."""
     by_lower = {other.lower(): other for other in known}
-    found = get_close_matches(name.lower(), by_lower, 1, 0.55)
-    return by_lower[found[0]] if found else None
+    found = get_close_matches(name.lower(), by_lower, 10, 0.55)
+    return next((by_lower[lower] for lower in found if fits(by_lower[lower])), None)
