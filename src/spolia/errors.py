@@ -1,4 +1,4 @@
-"""Every exception of Spolia. All are `SpoliaError`, but `Cancelled`, and each class says below which it is a case of.
+"""Every exception of Spolia: cases of `SpoliaError`, but for `Cancelled`, and the one warning.
 
 A message says what happened, what was there instead, and what to write.
 """

@@ -169,17 +169,13 @@ def _with_two_meanings(rankings: Sequence[Ranking], held: Sequence[dict[str, Hit
         again = [(own[name].node, before[name].node) for name in before.keys() & own.keys()]
         if len(own) < len(ranking.hits):
             again += [(hit.node, own[hit.node.id].node) for hit in ranking.hits]
-        found |= {one.id for one, other in again if one is not other and _differ(one, other)}
+        found |= {one.id for one, other in again if one.uri != other.uri and one.text != other.text}
         before = before | own if before else own
     return found
 
 
 def _named(node: Node, twice: Set[str]) -> str:
     return f"{node.id}\0{node.uri}" if node.id in twice else node.id
-
-
-def _differ(one: Node, other: Node) -> bool:
-    return one.uri != other.uri and one.text != other.text
 
 
 def asked(query: Query) -> Query:

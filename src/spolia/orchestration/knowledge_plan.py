@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from spolia.core.operator import Operator
 from spolia.core.run_context import note
 from spolia.core.wiring import refuse_counts
-from spolia.databases.graph_file import Entity, GraphFile, PropertyGraph, Relation
+from spolia.databases.graph_file import Entity, GraphFile, PropertyGraph
 from spolia.types import Plan, Query
 
 _MOST = 20_000
@@ -89,7 +89,7 @@ class KnowledgeGuided(Operator[Query, Plan]):
                     note(f"The graph is dense: {_MOST} relationships around what is named are looked at.")
                     return
                 if other not in through:
-                    edge = _edge(relation, through[-1])
+                    edge = relation.type, relation.start == through[-1].id
                     open_.append(([*path, edge], start, (*through, other)))
 
     def calls(self, rows: int | None = None, /) -> int | None:
@@ -108,10 +108,6 @@ def named_in(graph: PropertyGraph, asked: list[str]) -> list[Entity]:
             found[text.index(name)] = by_name[name]
             text = text.replace(name, " " * len(name))
     return [entity for place in sorted(found) for entity in found[place]]
-
-
-def _edge(relation: Relation, at: Entity) -> Edge:
-    return relation.type, relation.start == at.id
 
 
 def _steps(start: Entity, path: list[Edge]) -> tuple[str, ...]:

@@ -55,7 +55,9 @@ class ByKeywords(Operator[Query, ArmScores]):
         return scores_of(arm for arm, words in self.arms if words)
 
     def apply(self, value: Query, /) -> ArmScores:
-        sources = [" ".join(_words(text)) for text in (value.text, *_asked_for(value))]
+        leaves = value.filter.leaves() if isinstance(value.filter, Condition) else ()
+        wanted = (str(operand) for leaf in leaves for operand in leaf.operands())
+        sources = [" ".join(_words(text)) for text in (value.text, *wanted)]
         found = {word for _, words in self.arms for word in map(_plain, words) if _stands(word, sources)}
         return ArmScores(tuple((arm, _share(set(map(_plain, words)) & found, found)) for arm, words in self.arms))
 
@@ -75,12 +77,6 @@ def refuse_no_arm(arms: Iterable[tuple[str, object]], where: str) -> None:
     names = [name for name, _ in arms]
     if not names or len(set(names)) < len(names):
         raise WiringError(f"{where} has the arms {', '.join(names) or 'none'}. Write each arm once, at least one.")
-
-
-def _asked_for(query: Query) -> Iterable[str]:
-    """What the filter of a query compares with."""
-    leaves = query.filter.leaves() if isinstance(query.filter, Condition) else ()
-    return [str(operand) for leaf in leaves for operand in leaf.operands()]
 
 
 def _share(part: set[str], whole: set[str]) -> float:
@@ -165,7 +161,7 @@ class ByMeaning(Operator[Query, ArmScores]):
     def _cosines(self, query: Query) -> dict[str, float]:
         import numpy as np
 
-        vector = query.vector if query.vector is not None else self._embedded((query.text,), passages=False)[0]
+        vector = query.vector if query.vector is not None else embedded(self.embedder, (query.text,), "query")[0]
         asked = np.asarray(vector, dtype=float)
         length = float(np.linalg.norm(asked)) or 1.0
         found = {}
@@ -176,7 +172,4 @@ class ByMeaning(Operator[Query, ArmScores]):
     @kept
     def _described(self) -> dict[str, "Vectors"]:
         """The vectors of the descriptions, embedded once."""
-        return {arm: self._embedded(texts, passages=True) for arm, texts in self.arms}
-
-    def _embedded(self, texts: tuple[str, ...], *, passages: bool) -> "Vectors":
-        return embedded(self.embedder, texts, "passage" if passages else "query")
+        return {arm: embedded(self.embedder, texts, "passage") for arm, texts in self.arms}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
 
+import numpy as np
+
 from spolia.core.wiring import refuse_counts
 from spolia.errors import WiringError
 from spolia.models.protocols import Embedder, refuse_no_embedder
@@ -18,7 +20,6 @@ from spolia.types import Filter, Hit, Query
 if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot
     from spolia.types.arrays import Numbers, Vectors
-
 
 Votes: TypeAlias = Literal["strength", "decay", "distance", "rank"]
 _NEAREST = 1e-6
@@ -71,7 +72,6 @@ class MultiHead(GroupSearch):
     filter: Filter | None = None
 
     version: ClassVar[int] = 2
-
     cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -92,10 +92,8 @@ class MultiHead(GroupSearch):
         if not len(keys):
             return ()
         parts = self._cut(snapshot.vectors(self.group.name, self.embedder.name, allowed))
-        key, kept = (
-            ("strengths", self.group.name, self.embedder.name, self.heads),
-            snapshot.derived_of(who, self.group.name),
-        )
+        key = ("strengths", self.group.name, self.embedder.name, self.heads)
+        kept = snapshot.derived_of(who, self.group.name)
         scores = self._scores(asked, parts, derived(kept, key, lambda: self._strengths(snapshot, who)))
         voted = scores > 0
         return snapshot.hits(ordered_scores(keys[voted], scores[voted], self.top_k, snapshot.ids), who)
@@ -111,8 +109,6 @@ class MultiHead(GroupSearch):
 
     def _scores(self, asked: Numbers, parts: Numbers, strengths: Numbers) -> Numbers:
         """float64[n]: the votes for each node."""
-        import numpy as np
-
         found = np.zeros(len(parts))
         ranks = np.arange(min(self.top_k, len(parts)))
         for head in range(self.heads):
@@ -129,8 +125,6 @@ class MultiHead(GroupSearch):
 
     def _strengths(self, snapshot: Snapshot, who: frozenset[str]) -> Numbers:
         """float64[heads]: s_h over all nodes that may be read; 1 where fewer than two nodes have no differences."""
-        import numpy as np
-
         readable = snapshot.allowed(self.group.name, who)
         parts = self._cut(snapshot.vectors(self.group.name, self.embedder.name, readable))
         if len(parts) < 2:
@@ -140,8 +134,6 @@ class MultiHead(GroupSearch):
 
 def _strength(parts: Numbers) -> float:
     """Mean length · mean (1 - cosine) of all pairs, in the time of one look at each."""
-    import numpy as np
-
     count, unit = len(parts), _unit(parts)
     squares = float((unit**2).sum())
     cosines = (float((unit.sum(axis=0) ** 2).sum()) - squares) / (count * (count - 1))
@@ -149,7 +141,5 @@ def _strength(parts: Numbers) -> float:
 
 
 def _unit(rows: Numbers) -> Numbers:
-    import numpy as np
-
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.where(lengths > 0, lengths, 1.0), dtype=np.float64)

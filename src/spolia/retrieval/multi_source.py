@@ -70,7 +70,10 @@ class MultiSource(Operator[Query, Ranking]):
         for source in self.sources:
             result = attempt(partial(source, value))
             if isinstance(result, Failure):
-                self._passed_over(result, source)
+                if isinstance(result.error, _MEANT):
+                    raise result.error
+                said = f"{source.short} failed and is passed over: {result.message}"
+                degrade(said, error=result.error, partly=True)
                 failures.append(result)
                 continue
             for hit in result.hits:
@@ -84,8 +87,3 @@ class MultiSource(Operator[Query, Ranking]):
 
     def calls(self, rows: int | None = None, /) -> int | None:
         return total(source.calls(rows) for source in self.sources)
-
-    def _passed_over(self, failure: Failure, source: Operator[Query, Ranking]) -> None:
-        if isinstance(failure.error, _MEANT):
-            raise failure.error
-        degrade(f"{source.short} failed and is passed over: {failure.message}", error=failure.error, partly=True)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, overload
 
+import numpy as np
+
 from spolia.core.function import LAMBDA, Function
 from spolia.errors import WiringError
 from spolia.models.protocols import Embedder, refuse_no_embedder
@@ -195,8 +197,6 @@ class BySimilarity(GroupSearch):
             refuse_no_embedder(self.embedder, "BySimilarity", Embedder)
 
     def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
-        import numpy as np
-
         allowed = snapshot.allowed(self.group.name, who, wanted)
         if self.embedder is not None:
             parts = self._of_vectors(self.embedder, query, snapshot, allowed)

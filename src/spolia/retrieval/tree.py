@@ -76,7 +76,6 @@ class Descend(Operator[Query, Ranking]):
     filter: Filter | None = None
 
     version: ClassVar[int] = 2
-
     cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
