@@ -49,32 +49,22 @@ WireFrame: TypeAlias = tuple[dict[str, Any], list[bytes]]
 
 
 class Died(Exception):
-    """A worker did not end what it had begun.
-
-    Args:
-        final: another attempt would end in the same way.
-        passes: another time it might not.
-        lacked: what it had too little of: `seconds`, `memory_mb`.
-    """
+    """A worker did not end what it had begun."""
 
     def __init__(self, how: str, *, final: bool = False, passes: bool = True, lacked: str = "") -> None:
         super().__init__(how)
-        self.final, self.passes, self.lacked = final, passes, lacked
+        self.final = final  # another attempt would end in the same way
+        self.passes = passes  # another time it might not
+        self.lacked = lacked  # what it had too little of: `seconds`, `memory_mb`
 
 
 @dataclass
 class WorkerProcess:
-    """A worker as this process sees it: asked one thing after the other.
+    """A worker as this process sees it: asked one thing after the other."""
 
-    Args:
-        memory_mb: megabytes of its own, with what Python takes. Enforced where the system can (Linux).
-        written_mb: megabytes of each file that it writes.
-        temporary: its folder for temporary files.
-    """
-
-    memory_mb: int
-    written_mb: int = 512
-    temporary: Path | None = None
+    memory_mb: int  # of its own, with what Python takes; enforced where the system can (Linux)
+    written_mb: int = 512  # of each file that it writes
+    temporary: Path | None = None  # its folder for temporary files
     process: subprocess.Popen[bytes] | None = None
     seconds: float = 0.0
     late: bool = False
@@ -88,15 +78,7 @@ class WorkerProcess:
     def call(
         self, function: Callable[..., Any], *arguments: Any, seconds: float, load: Sequence[Any] | None = None
     ) -> Any:
-        """What a function of a module returns there. It takes and gives what JSON has, and is sent by its name.
-
-        Args:
-            load: a function and its arguments that is called first, whose time does not count.
-
-        Raises:
-            Died: it took more time or memory than it may, or ended its process.
-            SpoliaError: what the function raised.
-        """
+        """What a function of a module returns there; arguments and result are what JSON has. Died if it does not end."""
         self.running()
         self.seconds = seconds
         calls = ((function, *arguments),) if load is None else (load, (function, *arguments))
@@ -116,11 +98,7 @@ class WorkerProcess:
             send(process.stdin, said, attached)
 
     def reply(self, *, is_timed: bool = False) -> WireFrame:
-        """The next frame that it sends, within the seconds that are set.
-
-        Args:
-            is_timed: it ends itself when they are over; a clock here would cost a thread.
-        """
+        """The next frame that it sends, within its seconds; `is_timed`: it ends itself when they are over."""
         process = self._begun()
         assert process.stdout is not None
         clock = threading.Timer(self.seconds, self._too_late)
@@ -259,11 +237,7 @@ def borrowed(memory_mb: int) -> Iterator[WorkerProcess]:
 
 
 def serve(answer: Callable[[dict[str, Any], list[bytes], BinaryIO, BinaryIO], None]) -> None:
-    """Be a worker: answer requests until the other side closes. What is printed goes to standard error.
-
-    Args:
-        answer: sends the reply to a request; what it raises is sent instead.
-    """
+    """Be a worker: answer requests until the other side closes. What is printed goes to standard error."""
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     sys.stdin.close()

@@ -65,12 +65,6 @@ MEASURED = 10_000
 def sentences(text: str) -> list[tuple[int, int]]:
     """Spans of the sentences, in order, without the blanks around them: every other character is in exactly one.
 
-    Args:
-        text: of any length, in any script, with any line breaks.
-
-    Returns:
-        (start, end) offsets into `text`; none for a blank text.
-
     >>> text = "Dr. J. Smith paid $3.50. Why? 他来了。走吧！"
     >>> [text[start:end] for start, end in sentences(text)]
     ['Dr. J. Smith paid $3.50.', 'Why?', '他来了。', '走吧！']

@@ -178,11 +178,7 @@ BUILT_IN: Mapping[str, Builder] = {"bm25": bm25, "dense": dense, "hybrid": hybri
 
 
 def named(name: str) -> Builder:
-    """The function that makes the flow of this name.
-
-    >>> named("bm25") is bm25
-    True
-    """
+    """The function that makes the flow of this name."""
     if name not in BUILT_IN:
         raise WiringError(f"There is no flow {name!r}. Write one of {', '.join(BUILT_IN)}, or the path of a flow file.")
     return BUILT_IN[name]

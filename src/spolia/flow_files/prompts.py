@@ -83,12 +83,7 @@ def overridden(flow: Any, folder: str | Path) -> Any:
     """A flow, or any operator, with the prompt files of a folder in the place of those of the same name.
 
     The file in the folder is called as the prompt is, `indexing/summary.txt`, with others beside it for other
-    languages, `indexing/summary.zh.txt`. Fingerprints are of what files say, so that no kept result is taken for one
-    of another prompt.
-
-    Raises:
-        PromptError: there is no such folder, or it holds a text file that would never be used, or one with a place
-            that nobody fills.
+    languages, `indexing/summary.zh.txt`; PromptError for a file that would never be used, or a place that nobody fills.
     """
     own = _own(Path(folder))
 

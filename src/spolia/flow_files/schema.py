@@ -29,11 +29,7 @@ OPERATOR = {"$ref": "#/$defs/operator"}
 
 
 def schema(known: Catalogue | None = None) -> JsonSchema:
-    """The JSON schema (draft 2020-12) of files that hold flows of the known operators.
-
-    >>> schema()["$defs"]["operator.Samples"]["properties"]["Samples"]["required"]
-    ['n']
-    """
+    """The JSON schema (draft 2020-12) of files that hold flows of the known operators."""
     known = Catalogue() if known is None else known
     made = Definitions(known)
     operators = [cls for cls in known.operators() if not inspect.isabstract(cls)]

@@ -14,23 +14,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StepCalls(Value):
-    """How often a step of a flow was called, and what was out of order.
+    """How often a step of a flow was called, and what was out of order."""
 
-    Args:
-        step: the name of its class, with a number where the flow has several of them: `Reader 2` is the second.
-        calls: how often it gave something, or failed.
-        failed: of these, how often it failed, or could not do what it is for.
-        asked: of these, how often it asked a model.
-        idle: of these, how often it neither failed nor asked a model, such as a reranker on an empty ranking.
-        reasons: what was out of order, and how often: failed, degraded, forced, unparsed and repaired calls.
-    """
-
-    step: str
-    calls: int = 0
-    failed: int = 0
-    asked: int = 0
-    idle: int = 0
-    reasons: tuple[tuple[str, int], ...] = ()
+    step: str  # the name of its class, with a number where the flow has several of them: `Reader 2` is the second
+    calls: int = 0  # how often it gave something, or failed
+    failed: int = 0  # of these, how often it failed, or could not do what it is for
+    asked: int = 0  # of these, how often it asked a model
+    idle: int = 0  # of these, how often it neither failed nor asked one, such as a reranker on an empty ranking
+    reasons: tuple[tuple[str, int], ...] = ()  # what was out of order, and how often: failed, degraded, repaired calls
 
     @property
     def trials(self) -> int:
@@ -52,18 +43,6 @@ class Lane:
 
     A retrieval is a step that made a ranking of a query, without another such step inside it: what a flow is composed
     of tells, not what the steps are called. Those at the same time stand in the order in which they ended.
-
-    Attributes:
-        retrievals: what each call of a retriever found, in order.
-        cached: whether a step's result was taken from the cache, so that the time says nothing.
-        interrupted: whether a step failed for a reason that may pass, such as a server that is down, whatever became of
-            that: what was found may be another one tomorrow.
-        why: what the first step that failed said; empty where none did.
-        number: of the question's first span in the journal; 0 without one.
-        calls: every call of a step that ended, whether it failed, and whether it used a model; without those that pass
-            on what failed inside.
-        reasons: what was out of order, by the step of the flow in which it was, and whether that degrades the result.
-        forced: of these, why a loop or an answer ended before it was sufficient.
     """
 
     __slots__ = (
@@ -71,13 +50,16 @@ class Lane:
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.retrievals: list[Ranking] = []
-        self.cached = self.interrupted = False
-        self.number = 0
-        self.why = ""
+        self.retrievals: list[Ranking] = []  # what each call of a retriever found, in order
+        self.cached = False  # a step's result was taken from the cache, so that the time says nothing
+        self.interrupted = False  # a step failed for a reason that may pass: tomorrow it may be different
+        self.why = ""  # what the first step that failed said
+        self.number = 0  # of the question's first span in the journal; 0 without one
+        # Every call that ended, but those that pass on what failed inside: whether it failed, whether it used a model.
         self.calls: list[tuple[Operator[Any, Any] | None, bool, bool]] = []
+        # What was out of order, by the step of the flow in which it was, and whether that degrades the result.
         self.reasons: list[tuple[Operator[Any, Any] | None, str, bool]] = []
-        self.forced: set[str] = set()
+        self.forced: set[str] = set()  # of these, why a loop or an answer ended before it was sufficient
         self._frame: Frame | None = None
         self._named: dict[int, tuple[Operator[Any, Any] | None, frozenset[int]]] = {}  # which keeps them: ids recur
 

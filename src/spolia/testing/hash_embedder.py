@@ -88,15 +88,7 @@ class HashingEmbedder(Value):
 
 @dataclass(frozen=True)
 class HashingTokens(Value):
-    """A token embedder without weights: each word is a token, and its vector that of the word alone.
-
-    Args:
-        window: words of a text that are read.
-
-    >>> from spolia.testing.hash_embedder import HashingTokens
-    >>> HashingTokens(64).embed_tokens(["the blue sea", ""], kind="passage").offsets.tolist()
-    [0, 3, 3]
-    """
+    """A token embedder without weights: each word is a token, and its vector that of the word alone."""
 
     dimension: int = 64
     window: int = 256
