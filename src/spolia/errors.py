@@ -181,12 +181,14 @@ class MeasureError(SpoliaError, ValueError):
 class EgressError(SpoliaError):
     """Something could not be fetched over the network.
 
-    `status`: what the server answered; 0 where it gave no answer.
-    `after_s`: seconds that it asks to wait before another attempt; 0 when it does not say.
+    Args:
+        status: what the server answered; 0 where it gave no answer.
+        after_s: seconds that it asks to wait before another attempt; 0 when it does not say.
     """
 
-    status: int = 0
-    after_s: float = 0.0
+    def __init__(self, said: str, status: int = 0, after_s: float = 0.0) -> None:
+        super().__init__(said)
+        self.status, self.after_s = status, after_s
 
 
 class EgressFailed(EgressError):

@@ -78,7 +78,7 @@ class WorkerProcess:
     def call(
         self, function: Callable[..., Any], *arguments: Any, seconds: float, load: Sequence[Any] | None = None
     ) -> Any:
-        """What a function of a module returns there; arguments and result are what JSON has. Died if it does not end."""
+        """What a function of a module returns there; arguments and result are what JSON has. Died if it fails."""
         self.running()
         self.seconds = seconds
         calls = ((function, *arguments),) if load is None else (load, (function, *arguments))

@@ -68,9 +68,7 @@ def fetch(
             why = (
                 f" It was asked without the headers {', '.join(bound or ())}, which go to {to} only." if lacking else ""
             )
-            named = type(error)(f"{_named(at, url)}: {error}{why}")
-            named.status, named.after_s = error.status, error.after_s
-            raise named from error
+            raise type(error)(f"{_named(at, url)}: {error}{why}", error.status, error.after_s) from error
         if found.status not in _MOVED:
             return found
         before, at = at, urljoin(at, found.header("location"))
@@ -99,13 +97,10 @@ def _one(url: str, public: bool, headers: Mapping[str, str], largest: int, limit
 
 
 def _failed(status: int, headers: Mapping[str, str]) -> EgressRefused | EgressFailed:
-    error: EgressRefused | EgressFailed
+    said, after_s = f"the server answers with status {status}.", asked_s(headers)
     if status in (408, 425, 429) or status >= 500:
-        error = EgressFailed(f"the server answers with status {status}. Try again later.")
-    else:
-        error = EgressRefused(f"the server answers with status {status}.")
-    error.status, error.after_s = status, asked_s(headers)
-    return error
+        return EgressFailed(f"{said} Try again later.", status, after_s)
+    return EgressRefused(said, status, after_s)
 
 
 def _permitted(url: str, allow: Collection[str]) -> bool:

@@ -45,15 +45,12 @@ def patiently(ask: Callable[[], T], *, retries: int = 3, wait_s: float = 0.5, ma
             raise
         except EgressFailed as error:
             if error.after_s > max_wait_s:
-                raise _but(error, f"{error} It asks to wait {error.after_s:g} s: come back later.") from error
+                said = f"{error} It asks to wait {error.after_s:g} s: come back later."
+                raise EgressFailed(said, error.status, error.after_s) from error
             pause(min(max(error.after_s, random.uniform(0.5, 1.0) * wait_s * 2**attempt), max_wait_s))
     try:
         return ask()
     except EgressFailed as error:
-        raise (_but(error, f"{error} Tried {retries + 1} times.") if retries else error) from error
-
-
-def _but(error: EgressFailed, said: str) -> EgressFailed:
-    found = EgressFailed(said)
-    found.status, found.after_s = error.status, error.after_s
-    return found
+        if not retries:
+            raise
+        raise EgressFailed(f"{error} Tried {retries + 1} times.", error.status, error.after_s) from error
