@@ -32,9 +32,8 @@ from spolia.indexing.readers.markup.markdown import headings_of
 from spolia.indexing.splitters.code import CodeSplitter
 from spolia.indexing.splitters.markup import HTMLSections
 from spolia.indexing.splitters.rows import CSVRows, JSONRows, TableAware
-from spolia.indexing.splitters.semantic import SemanticBreaks
-from spolia.indexing.splitters.sized_splitter import SlidingWindow
-from spolia.indexing.splitters.token_window import TokenWindow
+from spolia.indexing.splitters.sized_splitter import SlidingWindow, TokenWindow
+from spolia.indexing.splitters.text_units import SemanticBreaks
 from spolia.models.onnx.tokenizer import WordPiece
 from spolia.stores.definition import Part, Splitter
 from spolia.types import Document, Node, Span, Value

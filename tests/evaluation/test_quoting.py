@@ -16,9 +16,8 @@ from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.experiment.results import Report
 from spolia.evaluation.measures.measure import Case, measured
 from spolia.evaluation.measures.registry import parse_measures
-from spolia.indexing.splitters.sized_splitter import SlidingWindow
+from spolia.indexing.splitters.sized_splitter import SlidingWindow, TokenWindow
 from spolia.indexing.splitters.text_units import Paragraphs, RecursiveCharacters, Sentences
-from spolia.indexing.splitters.token_window import TokenWindow
 from spolia.retrieval.bm25 import BM25
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.definition import Definition

@@ -8,13 +8,13 @@ from spolia.indexing.splitters.markup import MarkdownSections as MarkdownSection
 from spolia.indexing.splitters.rows import CSVRows as CSVRows
 from spolia.indexing.splitters.rows import JSONRows as JSONRows
 from spolia.indexing.splitters.rows import TableAware as TableAware
-from spolia.indexing.splitters.semantic import SemanticBreaks as SemanticBreaks
 from spolia.indexing.splitters.sized_splitter import SlidingWindow as SlidingWindow
+from spolia.indexing.splitters.sized_splitter import TokenWindow as TokenWindow
 from spolia.indexing.splitters.text_units import Pages as Pages
 from spolia.indexing.splitters.text_units import Paragraphs as Paragraphs
 from spolia.indexing.splitters.text_units import RecursiveCharacters as RecursiveCharacters
+from spolia.indexing.splitters.text_units import SemanticBreaks as SemanticBreaks
 from spolia.indexing.splitters.text_units import Sentences as Sentences
-from spolia.indexing.splitters.token_window import TokenWindow as TokenWindow
 from spolia.indexing.structure.regions import AttachMetadata as AttachMetadata
 from spolia.indexing.structure.regions import Regions as Regions
 from spolia.indexing.structure.sections import Sections as Sections

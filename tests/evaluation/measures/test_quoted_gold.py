@@ -12,9 +12,8 @@ from spolia.errors import MeasureError
 from spolia.evaluation.measures.measure import Measure
 from spolia.evaluation.measures.quote_places import GoldPlace
 from spolia.evaluation.measures.registry import parse_measure
-from spolia.indexing.splitters.sized_splitter import SlidingWindow
+from spolia.indexing.splitters.sized_splitter import SlidingWindow, TokenWindow
 from spolia.indexing.splitters.text_units import Paragraphs, RecursiveCharacters, Sentences
-from spolia.indexing.splitters.token_window import TokenWindow
 from spolia.stores.definition import Part, Splitter
 from spolia.types import Answer, Citation, Document, Hit, Item, Node, Query, Quote, Ranking, Span
 

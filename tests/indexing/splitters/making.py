@@ -11,9 +11,8 @@ import numpy.typing as npt
 
 from spolia.core.registry import Catalogue
 from spolia.indexing.splitters.rows import TableAware
-from spolia.indexing.splitters.semantic import SemanticBreaks
-from spolia.indexing.splitters.text_units import Sentences
-from spolia.indexing.splitters.token_window import LONGEST, TokenWindow
+from spolia.indexing.splitters.sized_splitter import LONGEST, TokenWindow
+from spolia.indexing.splitters.text_units import SemanticBreaks, Sentences
 from spolia.indexing.splitters.windows import may_cut
 from spolia.indexing.structure.regions import Regions
 from spolia.indexing.structure.topics import Topics

@@ -14,9 +14,15 @@ from spolia.indexing.readers.reader import Blob
 from spolia.indexing.splitters.code import CodeSplitter
 from spolia.indexing.splitters.markup import HTMLSections, MarkdownSections
 from spolia.indexing.splitters.rows import CSVRows, JSONRows, TableAware
-from spolia.indexing.splitters.semantic import BATCH, SemanticBreaks
 from spolia.indexing.splitters.sized_splitter import SlidingWindow
-from spolia.indexing.splitters.text_units import Pages, Paragraphs, RecursiveCharacters, Sentences
+from spolia.indexing.splitters.text_units import (
+    EMBEDDED_AT_ONCE,
+    Pages,
+    Paragraphs,
+    RecursiveCharacters,
+    SemanticBreaks,
+    Sentences,
+)
 from spolia.indexing.transforms.by_pattern import ByPattern
 from spolia.stores.definition import Part, Splitter
 from spolia.types import Node, Span
@@ -330,7 +336,7 @@ def test_a_higher_percentile_makes_fewer_pieces_and_each_sentence_is_embedded_on
     counts = [len(cut(SemanticBreaks(Letters(), percentile=at, buffer=1), part)) for at in (50, 80, 95)]
     assert counts == sorted(counts, reverse=True)
     cut(SemanticBreaks(Counting(), buffer=0), part)
-    assert 2500 <= Counting.seen <= 2500 + 2500 // BATCH  # neighbouring batches share one
+    assert 2500 <= Counting.seen <= 2500 + 2500 // EMBEDDED_AT_ONCE  # neighbouring batches share one
 
 
 def test_the_first_pattern_that_matches_counts() -> None:

@@ -53,7 +53,6 @@ def _value(name: str) -> str:
 
 
 def refuse_name(name: str) -> None:
-    """Refuse a name of a source that cannot stand in uris."""
     if not _NAME.fullmatch(name):
         raise SourceError(f"{name!r} cannot be the name of a source. Write letters, digits, '.', '-', '_'.")
 
@@ -246,7 +245,6 @@ class Items(Files):
         self.list(uri, 0, EARLIEST_NS - 1, TextReader(), get)
 
     def drop(self, uri: str) -> None:
-        """What is not there after all."""
         self.kept.pop(uri, None)
         self._ways.pop(uri, None)
 
@@ -263,13 +261,11 @@ class Gathering:
         self.unread, self.bytes = Counter[str](), 0
 
     def hold(self, uri: str, data: bytes, seconds: float | None, reader: FileReader) -> None:
-        """An item that is here; see `Items.hold`."""
         self.gone.discard(uri)
         self.items.hold(uri, data, seconds, reader)
         self.bytes += len(data)
 
     def lose(self, uri: str) -> None:
-        """An item that is gone."""
         self.items.drop(uri)
         self.gone.add(uri)
 
@@ -281,7 +277,6 @@ class Gathering:
                 yield self.lot(cursors)
 
     def skip(self, uri: str, reason: str) -> None:
-        """Something that is left out, and why."""
         self.skipped.append(Skipped(uri, reason))
 
     @property

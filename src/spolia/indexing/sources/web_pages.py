@@ -38,7 +38,6 @@ class Robots(Value):
     agent: str = "spolia"
 
     def allows(self, url: str) -> bool:
-        """Whether an address may be read."""
         parts = urlsplit(url)
         path = _plain(parts.path or "/") + (f"?{_plain(parts.query)}" if parts.query else "")
         fitting = [(len(rule), allows) for rule, allows in self._rules if _fits(rule, path)]
@@ -63,21 +62,18 @@ class Robots(Value):
     @kept
     def _lines(self) -> list[tuple[str, str]]:
         """The lines for this program: those under its name, else those for all."""
-        own, everybody, agents, in_head = [], [], set[str](), False
-        named = False
+        by_agent: dict[str, list[tuple[str, str]]] = {"*": []}
+        agents, in_head = set[str](), False
         for name, value in _lines(self.text):
             if name == "user-agent":
                 agents = agents if in_head else set()
-                agents.add(value.lower().split("/")[0].strip())
-                in_head = True
-                named = named or self.agent in agents
-                continue
-            in_head = False
-            if self.agent in agents:
-                own.append((name, value))
-            if "*" in agents:
-                everybody.append((name, value))
-        return own if named else everybody
+                agents.add(agent := value.lower().split("/")[0].strip())
+                by_agent.setdefault(agent, [])
+            else:
+                for agent in agents:
+                    by_agent[agent].append((name, value))
+            in_head = name == "user-agent"
+        return by_agent.get(self.agent, by_agent["*"])
 
 
 def _lines(text: str) -> Iterator[tuple[str, str]]:

@@ -187,13 +187,11 @@ def _whole(text: str, units: Iterable[Unit]) -> Iterator[Unit]:
 
 
 def by_sentence(text: str, start: int, end: int) -> Iterator[Unit]:
-    """A unit for each sentence."""
     for left, right in each_sentence(text[start:end]):
         yield Unit(start + left, start + right)
 
 
 def by_line(text: str, start: int, end: int) -> Iterator[Unit]:
-    """A unit for each line."""
     while start < end:
         after = text.find("\n", start, end) + 1 or end
         yield Unit(start, after)

@@ -79,7 +79,6 @@ class Word:
 
 
 def words(text: str) -> list[list[Word]]:
-    """The words of each sentence."""
     return [
         [
             Word(found.start(), found.end(), found[0], number == 0)

@@ -165,9 +165,9 @@ def builder(corpus: Corpus, wait_s: float) -> Iterator[Staging]:
 def _is_to_do(wanted: Sequence[NodeGroup], snapshot: "Snapshot", retry: bool) -> bool:
     for group in wanted:
         there = snapshot.manifests.get(group.name)
-        if there is None or group.definition is None:
-            if there is None:
-                return True
+        if there is None:
+            return True
+        if group.definition is None:
             continue
         refuse_other(group, snapshot.manifests)
         if lacking(group.definition, there) or searched_otherwise(group.definition, there):
@@ -176,7 +176,6 @@ def _is_to_do(wanted: Sequence[NodeGroup], snapshot: "Snapshot", retry: bool) ->
 
 
 def unmade_of(groups: Iterable[NodeGroup], unmade: Iterable[Unmade]) -> list[Unmade]:
-    """What could not be made of these groups."""
     names = {group.name for group in groups}
     return [lack for lack in unmade if lack.group in names]
 
@@ -228,7 +227,6 @@ class Building(GroupDefinitions):
             self.staging.spill()
 
     def embed(self, writer: AnyWriter | None = None) -> None:
-        """Embed what has no vector yet."""
         builds = [*self.built, *self.to_embed]
         self.unread += embed(
             writer or self.staging, builds, lambda count: self.tell(builds[-1].group, self._documents, count)

@@ -30,8 +30,6 @@ _HALF = re.compile("[\ud800-\udfff]")
 
 
 class NodeFactory:
-    """Makes the nodes of one document in one group."""
-
     def __init__(self, document: Document, group: str, transform: Transform) -> None:
         self.document, self.group = document, group
         self._numbers = count(1)
@@ -40,7 +38,6 @@ class NodeFactory:
         self._outline = Outline(document, longest)
 
     def nodes(self, part: Part, pieces: Iterable[Piece]) -> Iterator[Node]:
-        """The nodes of a part's pieces, one at a time."""
         offset = part.offset
         own = tuple(pair for pair in part.node.meta if pair not in self.document.meta)
         for piece in pieces:

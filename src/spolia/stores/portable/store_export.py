@@ -61,17 +61,14 @@ CHECKSUM_BYTES, COUNT_BYTES = 32, 4
 
 
 def nodes_of(group: int) -> str:
-    """The member with the nodes of a group."""
     return f"nodes/{group}.jsonl"
 
 
 def vectors_of(group: int, number: int, how: GroupEmbedding) -> str:
-    """The member with the vectors of a group by one of its embeddings."""
     return f"vectors/{group}-{number}.{'sparse' if how.is_sparse else 'f32'}"
 
 
 def checksum(data: bytes = b"") -> blake2b:
-    """The checksum of a member."""
     return blake2b(data, digest_size=CHECKSUM_BYTES)
 
 
@@ -94,22 +91,18 @@ class Contents(Value):
 
     @property
     def documents(self) -> int:
-        """How many documents there are."""
         return self.members[DOCUMENTS].rows
 
     @property
     def sources(self) -> int:
-        """How many sources there are."""
         return self.members[SOURCES].rows
 
     @property
     def nodes(self) -> dict[str, int]:
-        """How many nodes there are, by group."""
         return {m.group: self.members[nodes_of(number)].rows for number, m in enumerate(self.manifests)}
 
     @property
     def vectors(self) -> int:
-        """How many vectors there are."""
         return sum(member.rows for name, member in self.members.items() if name.startswith("vectors/"))
 
     @property
@@ -122,7 +115,6 @@ class Contents(Value):
 
     @property
     def written(self) -> bytes:
-        """As JSON."""
         said = {
             "kind": KIND,
             "version": VERSION,

@@ -61,7 +61,7 @@ def import_store(path: str | Path, corpus: Corpus, tell: Tell = lambda member, r
         StoreError: there is a store that holds something, or it cannot be written.
     """
     path = Path(path)
-    with _opened(path) as file, _refusing(path):
+    with _opened(path) as file:
         contents = _verified(path, file, tell)
         _refuse_too_large(contents, corpus)
         corpus.create()
@@ -83,21 +83,16 @@ def _opened(path: Path) -> Iterator[ZipFile]:
     except _ODD as error:
         raise damaged(path, f"it is no ZIP file, or is cut off ({error})") from error
     with file:
-        yield file
-
-
-@contextmanager
-def _refusing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except _ODD as error:
-        if isinstance(error, StoreError):
+        try:
+            yield file
+        except StoreError:
             raise
-        raise damaged(path, f"{type(error).__name__}: {error}") from error
-    except OSError as error:
-        if error.errno != errno.EINVAL:
-            raise
-        raise damaged(path, "it says that something stands before its beginning") from error
+        except _ODD as error:
+            raise damaged(path, f"{type(error).__name__}: {error}") from error
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            raise damaged(path, "it says that something stands before its beginning") from error
 
 
 def _verified(path: Path, file: ZipFile, tell: Tell) -> Contents:
@@ -155,7 +150,6 @@ class _Import:
     def __init__(self, path: Path, file: ZipFile, contents: Contents, writer: Writer, tell: Tell) -> None:
         self.path, self.file, self.contents, self.writer, self.tell = path, file, contents, writer, tell
         self.readers: list[tuple[str, ...]] = [(), *self._lines(READERS, lambda line: decode(line, tuple[str, ...]))]
-
         self.versions: dict[str, str] = {}
 
     def read(self) -> None:
@@ -165,7 +159,9 @@ class _Import:
             self.versions |= named
             self.writer.define(manifest.group, manifest.but(reader="") if named else manifest)
         self._read_documents()
-        self._read_cursors()
+        if CURSORS in self.contents.members:
+            for source, item, cursor in self._lines(CURSORS, lambda line: decode(line, tuple[str, str, str])):
+                self.writer.remember(source, {item: cursor})
         for number, manifest in enumerate(self.contents.manifests):
             hashes = self._read_nodes(number, manifest)
             for place in range(len(manifest.embeddings)):
@@ -185,11 +181,6 @@ class _Import:
                 self.writer.note_unmade(document.id, unmade)
         if by_document:
             raise damaged(self.path, f"sources are of {next(iter(by_document))!r}, which is no document in it")
-
-    def _read_cursors(self) -> None:
-        if CURSORS in self.contents.members:
-            for source, item, cursor in self._lines(CURSORS, lambda line: decode(line, tuple[str, str, str])):
-                self.writer.remember(source, {item: cursor})
 
     def _document(self, line: Any) -> tuple[Document, dict[str, str], dict[str, bytes]]:
         """A document, why groups could not be made of it, and its pictures."""
