@@ -50,7 +50,7 @@ def placed_in(store: Path, *parts: Vectors, places: npt.NDArray[np.int64] | None
 def graph_search(store: Path, placed: PlacedVectors, metric: Metric = "cosine") -> GraphSearch:
     """With the graphs of its large segments built."""
     rows = {number: len(segment) for number, segment in enumerate(placed.segments, 1)}
-    assert build_graphs(store, EMBEDDER, rows, metric, SETTINGS) == []
+    build_graphs(store, EMBEDDER, rows, metric, SETTINGS)
     return GraphSearch(placed, metric, [opener(store, number, metric) for number in rows], SETTINGS.expansion_search)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from spolia.errors import GroupError, NotAStore, StoreError
 from spolia.filters import Field, Schema
 from spolia.stores.backends import sql
-from spolia.stores.backends.backend import Backend, VectorWriter, WriteSession
+from spolia.stores.backends.backend import Backend, WriteSession
 from spolia.stores.backends.publication import NONE, Draft, Publication, Transaction
 from spolia.stores.backends.rows import (
     NOT_YET,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from spolia.models.vectors import SparseRows
+    from spolia.stores.vectors.segments import VectorWriter
 
 
 class Writer(Draft):
@@ -442,7 +443,7 @@ class Writer(Draft):
             embedding.add_sparse(embedder, hashes, rows)
 
     @contextmanager
-    def _embedding(self) -> Iterator[VectorWriter]:
+    def _embedding(self) -> "Iterator[VectorWriter]":
         self._transaction.refuse_if_ended()
         if self._embedded is None:
             self._embedded = self.store.embedding(self._connection)

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from spolia.models.vectors import SparseRows
     from spolia.stores.lexical.index_writer import Added
     from spolia.stores.manifest import Manifest
     from spolia.stores.open_store import OpenStore
     from spolia.stores.snapshot.snapshot import Snapshot
     from spolia.stores.vectors.dense import Vectors
     from spolia.stores.vectors.search import DenseSearch
+    from spolia.stores.vectors.segments import VectorWriter
     from spolia.stores.vectors.sparse import SparseSearch
 
 
@@ -68,25 +68,6 @@ class WriteSession(Protocol):
     def connection(self) -> Connection: ...
     def close(self) -> None:
         """Take back what was not committed, and let the next one write."""
-
-
-class VectorWriter(Protocol):
-    """Takes vectors; what is written stays even if the writer's transaction is taken back."""
-
-    def is_pending(self, embedder: str, hash: bytes) -> bool:
-        """Whether a vector was added and is not written yet."""
-
-    def add(self, embedder: str, hashes: Any, vectors: Vectors, *, unit: bool = True, dimension: int = 0) -> None:
-        """Take vectors; those that are there already are left as they are."""
-
-    def add_sparse(self, embedder: str, hashes: Any, rows: SparseRows) -> None:
-        """Take sparse vectors; those that are there already are left as they are."""
-
-    def keep(self) -> None:
-        """Write what was collected, before the writer ends without publishing."""
-
-    def flush(self) -> None:
-        """Write what was collected, and put it in order."""
 
 
 class Stored(Protocol):

@@ -252,35 +252,15 @@ NOT_AVAILABLE = (
 )
 
 
-def build_graphs(
-    store: Path,
-    embedder: str,
-    segments: Mapping[int, int],
-    metric: Metric,
-    settings: HNSW,
-    *,
-    checked: bool = False,
-) -> list[str]:
-    """Build what graphs are missing over the large segments of an embedder; what was out of order, in words.
+def build_graphs(store: Path, embedder: str, segments: Mapping[int, int], metric: Metric, settings: HNSW) -> None:
+    """Build what graphs are missing over the large segments of an embedder, one after the other.
 
-    Each is a file of its own, durable before the next one is begun. Searches of this process go on meanwhile, exactly.
+    Searches of this process go on meanwhile, exactly.
     """
-    large = [number for number, rows in sorted(segments.items()) if rows >= settings.above]
-    if not large or not available():
-        return [NOT_AVAILABLE] if large else []
-    said = []
-    for number in large:
-        path, segment = (
-            graph_path(graph_folder(store, embedder), number, metric, settings),
-            segment_path(store, embedder, number),
-        )
-        if checked and path.exists() and (wrong := _damage(path, segment)):
-            path.unlink()
-            said.append(f"{wrong} It was built again.")
-        if not is_whole(path, segment):
-            with suppress(FileNotFoundError):  # another process has removed a segment that was damaged
-                build_graph(path, segment, metric, settings)
-    return said
+    for number in missing_graphs(store, embedder, segments, metric, settings):
+        path = graph_path(graph_folder(store, embedder), number, metric, settings)
+        with suppress(FileNotFoundError):  # another process has removed a segment that was damaged
+            build_graph(path, segment_path(store, embedder, number), metric, settings)
 
 
 def _damage(path: Path, segment: Path) -> str:

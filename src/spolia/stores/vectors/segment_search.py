@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -61,8 +61,12 @@ class ExactSearch:
         if wanted <= 0:
             return [[] for _ in queries]
         queries = questions(self.metric, queries, self.placed.dimension)
-        near = self.near(queries, positions, wanted)
+        near = self._candidates(queries, positions, wanted, allowed)
         return [self.placed.best(self.metric, *pair, wanted, ids) for pair in zip(queries, near, strict=True)]
+
+    def _candidates(self, queries: Vectors, positions: Rows | None, wanted: int, allowed: Allowed) -> Iterable[Rows]:
+        """For each query, the positions that may be among the best."""
+        return self.near(queries, positions, wanted)
 
     def near(self, queries: Vectors, positions: Rows | None, wanted: int) -> Iterator[Rows]:
         """For each query, the positions that may be among the best; some more than are wanted."""
@@ -129,7 +133,7 @@ class _Walk:
     count: int
 
 
-class GraphSearch:
+class GraphSearch(ExactSearch):
     """Finds nearly all of the nearest nodes of a group, in a time that hardly grows with their number.
 
     Args:
@@ -138,25 +142,18 @@ class GraphSearch:
         expansion: candidates that are kept while searching (ef).
     """
 
-    def __init__(self, placed: PlacedVectors, metric: Metric, graphs: Sequence[Opener], expansion: int) -> None:
-        self.placed, self.metric, self.graphs, self.expansion = placed, metric, graphs, expansion
-        self._exact = ExactSearch(placed, metric)
+    is_exact = False
 
-    def search(self, queries: Vectors, top_k: int, allowed: Allowed, ids: Ids | None = None) -> Found:
-        """See `Search`."""
-        positions = self.placed.positions(allowed)
-        wanted = min(top_k, allowed.count)
-        if wanted <= 0:
-            return [[] for _ in queries]
-        queries = questions(self.metric, queries, self.placed.dimension)
+    def __init__(self, placed: PlacedVectors, metric: Metric, graphs: Sequence[Opener], expansion: int) -> None:
+        super().__init__(placed, metric)
+        self.graphs, self.expansion = graphs, expansion
+
+    def _candidates(self, queries: Vectors, positions: Rows | None, wanted: int, allowed: Allowed) -> Iterable[Rows]:
         walks, rest = self._plan(positions, wanted)
-        near = self._exact.near(queries, rest, wanted) if rest is None or len(rest) else (rest for _ in queries)
-        return [
-            self.placed.best(
-                self.metric, query, together([some, *self._walked(query, walks, allowed, wanted)]), wanted, ids
-            )
-            for query, some in zip(queries, near, strict=True)
-        ]
+        near = self.near(queries, rest, wanted) if rest is None or len(rest) else (rest for _ in queries)
+        for query, some in zip(queries, near, strict=True):
+            walked = (self._nearest(query, walk, allowed.mask, wanted) for walk in walks)
+            yield together([some, *walked])
 
     def _plan(self, positions: Rows | None, wanted: int) -> tuple[list[_Walk], Rows | None]:
         """What is searched along graphs, and what exactly."""
@@ -192,9 +189,6 @@ class GraphSearch:
         """Whether fetching so many is faster than comparing with all that count."""
         return max(fetch, self.expansion) * _CANDIDATE_COST < count
 
-    def _walked(self, query: Vectors, walks: Sequence[_Walk], allowed: Allowed, wanted: int) -> list[Rows]:
-        return [self._nearest(query, walk, allowed.mask, wanted) for walk in walks]
-
     def _nearest(self, query: Vectors, walk: _Walk, mask: Mask | None, wanted: int) -> Rows:
         """Positions of the allowed nodes of a segment that may be the nearest, with those of equal vectors."""
         fetch = self._first_fetch(walk.segment, walk.count, wanted)
@@ -208,7 +202,7 @@ class GraphSearch:
                 return found
             fetch = max(_GROWTH * fetch, 2 * fetch * wanted // max(held, 1))
         members = self._members[walk.segment]
-        return next(self._exact.near(query[None], members if mask is None else members[mask[members]], wanted))
+        return next(self.near(query[None], members if mask is None else members[mask[members]], wanted))
 
 
 _ATTEMPTS = 5

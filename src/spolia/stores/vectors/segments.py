@@ -1,5 +1,6 @@
 """What vectors a store takes: rows of one length, of finite numbers."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence, Sized
 from pathlib import Path
 from typing import TypeAlias
@@ -110,11 +111,10 @@ FLUSHED_ROWS = 512
 SMALL_SEGMENTS = 16
 
 
-class SegmentWriter:
-    """Collects vectors and writes them in segments; what is written stays even if the transaction is taken back."""
+class VectorWriter(ABC):
+    """Takes vectors; what is written stays even if the writer's transaction is taken back."""
 
-    def __init__(self, store: Path, connection: Connection) -> None:
-        self.store, self.connection = store, connection
+    def __init__(self) -> None:
         self._pending: dict[str, dict[bytes, AnyRows]] = {}
 
     def is_pending(self, embedder: str, hash: bytes) -> bool:
@@ -133,26 +133,60 @@ class SegmentWriter:
         refuse_other_kind(embedder, self._dimension(embedder), sparse=False)
         known = self._dimension(embedder) or dimension or None
         rows = accepted(embedder, len(hashes), vectors, known, unit)
-        self._collect(embedder, hashes, [row[None] for row in rows])
+        self._collect(embedder, hashes, [row[None].copy() for row in rows])
 
     def add_sparse(self, embedder: str, hashes: Sequence[bytes], rows: SparseRows) -> None:
         """Take sparse vectors; those that are there already are left as they are."""
         refuse_other_kind(embedder, self._dimension(embedder), sparse=True)
         refuse_other_count(hashes, rows)
-        self._collect(embedder, hashes, [SparseRows.of([rows.weights_of(at)]) for at in range(len(rows))])
+        self._collect(embedder, hashes, [rows.only(at) for at in range(len(rows))])
 
     def _collect(self, embedder: str, hashes: Sequence[bytes], rows: Sequence[AnyRows]) -> None:
-        pending = self._pending.setdefault(embedder, {})
+        pending, known = self._pending.setdefault(embedder, {}), self._known(embedder, hashes)
         for hash, row in zip(hashes, rows, strict=True):
-            if hash not in pending and not self.connection.execute(sql.HAS_VECTOR, (embedder, hash)).fetchone():
-                pending[hash] = row if isinstance(row, SparseRows) else row.copy()
+            if hash not in known:
+                pending.setdefault(hash, row)
         if len(pending) >= FLUSHED_ROWS:
             self._write(embedder)
 
     def keep(self) -> None:
-        """Write what was collected; the next writer takes the segments over."""
+        """Write what was collected, before the writer ends without publishing."""
         for embedder in self._pending:
             self._write(embedder)
+
+    def flush(self) -> None:
+        """Write what was collected, and put it in order."""
+        self.keep()
+
+    def _dimension(self, embedder: str) -> int | None:
+        """Numbers in a vector of the embedder, as far as one is known."""
+        known = self._stored_dimension(embedder)
+        pending = next(iter(self._pending.get(embedder, {}).values()), None)
+        return known[0] if known else None if pending is None else dimension_of(pending)
+
+    def _write(self, embedder: str) -> None:
+        if pending := self._pending[embedder]:
+            self._store(embedder, pending)
+            pending.clear()
+
+    @abstractmethod
+    def _known(self, embedder: str, hashes: Sequence[bytes]) -> set[bytes]:
+        """Which of these hashes have vectors that were written."""
+
+    @abstractmethod
+    def _stored_dimension(self, embedder: str) -> Sequence[int] | None:
+        """A row that begins with the numbers in a vector; None where none was written."""
+
+    @abstractmethod
+    def _store(self, embedder: str, pending: Mapping[bytes, AnyRows]) -> None: ...
+
+
+class SegmentWriter(VectorWriter):
+    """Writes vectors in segments, which the next writer takes over where the transaction is taken back."""
+
+    def __init__(self, store: Path, connection: Connection) -> None:
+        super().__init__()
+        self.store, self.connection = store, connection
 
     def flush(self) -> None:
         """Write what was collected, and join small segments where there are many; see `Compaction` for the rest."""
@@ -163,19 +197,17 @@ class SegmentWriter:
             if len(small) >= SMALL_SEGMENTS:
                 self._join(embedder, small)
 
-    def _dimension(self, embedder: str) -> int | None:
-        """Numbers in a vector of the embedder, as far as one is known."""
-        known = self.connection.execute(sql.SEGMENTS_OF, (embedder,)).fetchone()
-        pending = next(iter(self._pending.get(embedder, {}).values()), None)
-        return known[1] if known else None if pending is None else dimension_of(pending)
+    def _known(self, embedder: str, hashes: Sequence[bytes]) -> set[bytes]:
+        return {hash for hash in hashes if self.connection.execute(sql.HAS_VECTOR, (embedder, hash)).fetchone()}
 
-    def _write(self, embedder: str) -> None:
-        pending = self._pending[embedder]
-        if pending:
-            number = self._register(embedder, list(pending), list(pending.values()))
-            rows = ((embedder, hash, number, row) for row, hash in enumerate(pending))
-            self.connection.executemany(sql.ADD_VECTOR, rows)
-            pending.clear()
+    def _stored_dimension(self, embedder: str) -> Sequence[int] | None:
+        known = self.connection.execute(sql.SEGMENTS_OF, (embedder,)).fetchone()
+        return known and known[1:]  # type: ignore[no-any-return]
+
+    def _store(self, embedder: str, pending: Mapping[bytes, AnyRows]) -> None:
+        number = self._register(embedder, list(pending), list(pending.values()))
+        rows = ((embedder, hash, number, row) for row, hash in enumerate(pending))
+        self.connection.executemany(sql.ADD_VECTOR, rows)
 
     def _register(self, embedder: str, hashes: Sequence[bytes], parts: Sequence[AnyRows]) -> int:
         number = next_number(self.store, embedder)

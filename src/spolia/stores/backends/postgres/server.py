@@ -13,7 +13,7 @@ from psycopg import errors
 from spolia.errors import NotAStore, StoreError
 from spolia.models.file_hash import cache_folder
 from spolia.stores.backends import sql
-from spolia.stores.backends.backend import Backend, Connection, VectorWriter
+from spolia.stores.backends.backend import Backend, Connection
 from spolia.stores.backends.postgres import dialect
 from spolia.stores.backends.postgres.address import Address, address_of
 from spolia.stores.backends.postgres.dialect import problem
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from spolia.stores.open_store import OpenStore
     from spolia.stores.snapshot.snapshot import Snapshot
     from spolia.stores.vectors.search import DenseSearch
+    from spolia.stores.vectors.segments import VectorWriter
     from spolia.stores.vectors.sparse import SparseSearch
 
 

@@ -30,7 +30,7 @@ from spolia.stores.snapshot.hit_order import Ids
 from spolia.stores.vectors.dense import Vectors
 from spolia.stores.vectors.external_index import how_embedded
 from spolia.stores.vectors.search import Found, exact, ordered_scores, questions
-from spolia.stores.vectors.segments import AnyRows, accepted, dimension_of, refuse_other_count, refuse_other_kind
+from spolia.stores.vectors.segments import AnyRows, VectorWriter
 from spolia.stores.vectors.sparse import SparseSearch, SparseSegment, lists_of, packed, unpacked
 
 if TYPE_CHECKING:
@@ -75,69 +75,30 @@ def with_vectors(raw: Connection[Any]) -> None:
     raw.adapters.register_loader(info.oid, _FromVector)
 
 
-WRITTEN_AT_ONCE = 512
-
-
-class VectorTableWriter:
-    """Collects vectors and commits them in a session of its own, so that they outlive a writer that is killed.
+class VectorTableWriter(VectorWriter):
+    """Commits vectors in a session of its own, so that they outlive a writer that is killed.
 
     That is safe, since a vector belongs to the hash of a text and never changes: who reads it finds it right.
     """
 
     def __init__(self, session: PostgresSession) -> None:
+        super().__init__()
         self.session = session
-        self._pending: dict[str, dict[bytes, AnyRows]] = {}
         with_vectors(session.raw)
 
-    def is_pending(self, embedder: str, hash: bytes) -> bool:
-        return hash in self._pending.get(embedder, ())
+    def _known(self, embedder: str, hashes: Sequence[bytes]) -> set[bytes]:
+        return {bytes(hash) for (hash,) in self.session.ask(dialect.KNOWN, (embedder, list(hashes)))}
 
-    def add(
-        self, embedder: str, hashes: Sequence[bytes], vectors: Vectors, *, unit: bool = True, dimension: int = 0
-    ) -> None:
-        """Take vectors; see `spolia.stores.vectors.segments.SegmentWriter.add`."""
-        refuse_other_kind(embedder, self._dimension(embedder), sparse=False)
-        known = self._dimension(embedder) or dimension or None
-        rows = accepted(embedder, len(hashes), vectors, known, unit)
-        self._collect(embedder, hashes, [row[None] for row in rows])
+    def _stored_dimension(self, embedder: str) -> Sequence[int] | None:
+        return self.session.one(dialect.DIMENSION, (embedder,))  # type: ignore[no-any-return]
 
-    def add_sparse(self, embedder: str, hashes: Sequence[bytes], rows: SparseRows) -> None:
-        """Take sparse vectors; see `spolia.stores.vectors.segments.SegmentWriter.add_sparse`."""
-        refuse_other_kind(embedder, self._dimension(embedder), sparse=True)
-        refuse_other_count(hashes, rows)
-        self._collect(embedder, hashes, [rows.only(at) for at in range(len(rows))])
-
-    def _collect(self, embedder: str, hashes: Sequence[bytes], rows: Sequence[AnyRows]) -> None:
-        pending = self._pending.setdefault(embedder, {})
-        known = {bytes(hash) for (hash,) in self.session.ask(dialect.KNOWN, (embedder, list(hashes)))}
-        for hash, row in zip(hashes, rows, strict=True):
-            if hash not in pending and hash not in known:
-                pending[hash] = row if isinstance(row, SparseRows) else row.copy()
-        if len(pending) >= WRITTEN_AT_ONCE:
-            self._write(embedder)
-
-    def keep(self) -> None:
-        """Write what was collected."""
-        for embedder in self._pending:
-            self._write(embedder)
-
-    flush = keep
-
-    def _dimension(self, embedder: str) -> int | None:
-        known = self.session.one(dialect.DIMENSION, (embedder,))
-        pending = next(iter(self._pending.get(embedder, {}).values()), None)
-        return known[0] if known else None if pending is None else dimension_of(pending)
-
-    def _write(self, embedder: str) -> None:
-        pending = self._pending[embedder]
-        if pending:
-            fail_point("postgres.vectors")
-            with self.session.raw.transaction(), self.session.raw.cursor() as cursor:
-                dense = [(embedder, hash, row[0]) for hash, row in pending.items() if not isinstance(row, SparseRows)]
-                sparse = [(embedder, hash, packed(row)) for hash, row in pending.items() if isinstance(row, SparseRows)]
-                cursor.executemany(dialect.ADD_SPARSE if sparse else dialect.ADD_VECTOR, sparse or dense)
-            fail_point("postgres.vectors_written")
-            pending.clear()
+    def _store(self, embedder: str, pending: Mapping[bytes, AnyRows]) -> None:
+        fail_point("postgres.vectors")
+        with self.session.raw.transaction(), self.session.raw.cursor() as cursor:
+            dense = [(embedder, hash, row[0]) for hash, row in pending.items() if not isinstance(row, SparseRows)]
+            sparse = [(embedder, hash, packed(row)) for hash, row in pending.items() if isinstance(row, SparseRows)]
+            cursor.executemany(dialect.ADD_SPARSE if sparse else dialect.ADD_VECTOR, sparse or dense)
+        fail_point("postgres.vectors_written")
 
 
 def index_large(session: PostgresSession, manifests: Mapping[str, Manifest]) -> list[str]:

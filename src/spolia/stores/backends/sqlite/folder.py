@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from spolia.core.run_context import check_cancelled
 from spolia.errors import StoreBusy, StoreCorrupt, StoreError
 from spolia.stores.backends import sql
-from spolia.stores.backends.backend import Connection, Manifests, VectorWriter, busy
+from spolia.stores.backends.backend import Connection, Manifests, busy
 from spolia.stores.backends.rows import deep_problems
 from spolia.stores.backends.sqlite.connection import (
     ERRORS,
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from spolia.stores.open_store import OpenStore
     from spolia.stores.snapshot.snapshot import Snapshot
     from spolia.stores.vectors.search import DenseSearch
+    from spolia.stores.vectors.segments import VectorWriter
     from spolia.stores.vectors.sparse import SparseSearch
 
 
