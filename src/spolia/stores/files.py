@@ -42,14 +42,9 @@ def lexical_folder(store: Path, group: str, generation: object) -> Path:
     return store / LEXICAL / _named(group) / f"g{generation}"
 
 
-def segment_folder(store: Path, embedder: str) -> Path:
-    """The segments of an embedder."""
-    return store / VECTORS / _named(embedder)
-
-
 def segment_path(store: Path, embedder: str, number: int) -> Path:
     """A segment of an embedder."""
-    return segment_folder(store, embedder) / f"{number:06d}.seg"
+    return store / VECTORS / _named(embedder) / f"{number:06d}.seg"
 
 
 def graph_folder(store: Path, embedder: str) -> Path:
@@ -127,12 +122,19 @@ def _locked(folder: Path) -> int | None:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    if try_lock(descriptor):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def try_lock(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
+    """Lock an open file or folder; False if another process holds it."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
-        os.close(descriptor)
-        return None
-    return descriptor
+        return False
+    return True
 
 
 def fsync_file(path: Path) -> None:

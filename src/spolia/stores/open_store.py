@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from spolia.stores.snapshot.records import DocumentMetadata, Records
     from spolia.stores.snapshot.snapshot import Snapshot
     from spolia.stores.vectors.placement import VectorPlaces
-    from spolia.stores.vectors.search import DenseSearch
-    from spolia.stores.vectors.sparse import SparseSearch
 
 
 T = TypeVar("T")
@@ -162,16 +160,19 @@ class OpenIndexes:
 
     def lexical(self, group: str) -> Lexical:
         """The lexical index of a group."""
-        found: Lexical | None = self._indexes.get(group)
-        if found is None:
-            from spolia.stores.lexical.index import Lexical
+        return self._once(group, lambda: self._lexical(self._snapshot, group))
 
-            opened, analyzer = self._snapshot.opened, self._snapshot.manifest(group).analyzer
-            folder = opened.store.lexical(self._snapshot, group)
-            found = opened.shared(
-                folder, lambda: Lexical(folder, analyzer, lambda keys: opened.lengths(keys, analyzer))
-            )
-            self._indexes[group] = found
+    def _lexical(self, snapshot: Snapshot, group: str) -> Lexical:
+        from spolia.stores.lexical.index import Lexical
+
+        opened, analyzer = snapshot.opened, snapshot.manifest(group).analyzer
+        folder = opened.store.lexical(snapshot, group)
+        return opened.shared(folder, lambda: Lexical(folder, analyzer, lambda keys: opened.lengths(keys, analyzer)))
+
+    def _once(self, key: object, open: Callable[[], T]) -> T:
+        found: T | None = self._indexes.get(key)
+        if found is None:
+            found = self._indexes[key] = open()
         return found
 
     def records(self, group: str | None) -> Records:
@@ -205,18 +206,17 @@ class OpenIndexes:
 
     def stored(self, group: str, embedder: str) -> Stored:
         """The vectors of a group's live nodes, by their positions."""
-        key = (group, embedder, "stored")
-        found: Stored | None = self._indexes.get(key)
-        if found is None:
-            self._snapshot.manifest(group)
-            found = self._indexes[key] = self._snapshot.opened.store.stored(self._snapshot, group, embedder)
-        return found
+        return self._once(
+            (group, embedder, "stored"), lambda: self._backend_of(group).stored(self._snapshot, group, embedder)
+        )
 
     def vectors(self, group: str, embedder: str) -> Any:
         """What searches the vectors of a group."""
-        key = (group, embedder)
-        found: DenseSearch | SparseSearch | None = self._indexes.get(key)
-        if found is None:
-            self._snapshot.manifest(group)
-            found = self._indexes[key] = self._snapshot.opened.store.vector_search(self._snapshot, group, embedder)
-        return found
+        return self._once(
+            (group, embedder), lambda: self._backend_of(group).vector_search(self._snapshot, group, embedder)
+        )
+
+    def _backend_of(self, group: str) -> Backend:
+        """Where the vectors of a group are, which has to be there."""
+        self._snapshot.manifest(group)
+        return self._snapshot.opened.store

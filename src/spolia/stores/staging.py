@@ -5,7 +5,6 @@ and document with what it was when the run looked at it, and writes. What anothe
 that writer has it, and is named in `conflicts`, so that it can be compared again.
 """
 
-import json
 import pickle
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -133,7 +132,7 @@ class Staging(Draft):
     def changed(self, uris: Iterable[str]) -> set[str]:
         """Which sources another writer has changed since this looked at them; they are among the conflicts then."""
         wanted = set(uris)
-        now = self._births_of(wanted)
+        now = self.births(wanted)
         self.conflicts |= {uri for uri in wanted if now.get(uri) != self._births.get(uri)}
         return wanted & self.conflicts
 
@@ -141,14 +140,8 @@ class Staging(Draft):
 
     def _see(self, uris: Iterable[str] | None) -> None:
         """Remember the versions of sources, before they are read for the first time."""
-        for uri, birth in self._births_of(uris).items():
+        for uri, birth in self.births(uris).items():
             self._births.setdefault(uri, birth)
-
-    def _births_of(self, uris: Iterable[str] | None) -> dict[str, int]:
-        with self._reading():
-            if uris is None:
-                return dict(self._connection.execute(sql.BIRTHS).fetchall())
-            return _births(self, uris)
 
     def stamps(self, uris: Iterable[str] | None = None) -> dict[str, Stamp]:
         found = super().stamps(uris)
@@ -271,7 +264,7 @@ class Staging(Draft):
         if not keep_nodes:
             self._staged.expected.add(group)
             self._staged.nodes = {key: nodes for key, nodes in self._staged.nodes.items() if key[1] != group}
-        self._stage(_redefine, group, manifest, keep_nodes)
+        self._stage(Writer.redefine, group, manifest, keep_nodes)
 
     # Documents and sources.
 
@@ -360,7 +353,7 @@ class Staging(Draft):
     def remember(self, source: str, cursors: Mapping[str, str]) -> None:
         """See `Writer.remember`; dropped while there are conflicts, since not all that was read is stored then."""
         if any(cursor != self.cursor(source, item) for item, cursor in cursors.items()):
-            self._stage(_remember, source, dict(cursors), self.conflicts)
+            self._stage(Writer.remember, source, dict(cursors))
 
     def _set(self, source: SourceRow) -> None:
         before = self._staged.rows.get(source.uri)
@@ -390,7 +383,7 @@ class Staging(Draft):
         seen = set[bytes]()
         for hash, one in list(self._staged.unembedded.get(group, {}).items()):
             with self._reading():
-                is_there = self._connection.execute(sql.HAS_VECTOR, (embedder, hash)).fetchone() is not None
+                is_there = self._one(sql.HAS_VECTOR, (embedder, hash)) is not None
             if not is_there and not self._is_pending(embedder, hash):
                 seen.add(hash)
                 yield one
@@ -566,10 +559,12 @@ class Staging(Draft):
     def _unchanged(self, now_there: Draft) -> list[_Change]:
         """The changes to what is as it was when this looked at it; the others are noted as conflicts."""
         uris = {uri for change in self._staged.changes for uri in change.uris}
-        now = _births(now_there, uris)
+        now = now_there.births(uris)
         self.conflicts |= {uri for uri in uris if now.get(uri) != self._births.get(uri)}
-        others = {id for id, key in self._staged.keys.items() if self._is_other(key, now_there.document_key(id), id)}
-        kept, lost = list[_Change](), set(others)
+        kept, lost = list[_Change](), set[str]()
+        for id, key in self._staged.keys.items():  # which another one has replaced or removed, or put as this did
+            if key != now_there.document_key(id) or (key is None and id not in self._staged.images):
+                lost.add(id)
         for change in self._staged.changes:
             if not self._is_lost(change, lost):
                 kept.append(change)
@@ -579,17 +574,11 @@ class Staging(Draft):
                 lost.add(change.document)
         return kept
 
-    def _is_other(self, key: int | None, now: int | None, document: str) -> bool:
-        """Whether another one has replaced or removed a document; what is put here was not there before."""
-        return key != now or (key is None and document not in self._staged.images)
-
     def _is_lost(self, change: _Change, lost: set[str]) -> bool:
         if change.document in lost:
             return True
         within = tuple(f"{uri}/" for uri in change.uris)
-        return any(uri in self.conflicts for uri in change.uris) or (
-            bool(within) and any(uri.startswith(within) for uri in self.conflicts)
-        )
+        return any(uri in change.uris or uri.startswith(within) for uri in self.conflicts)
 
     def _apply(self, writer: Writer, change: _Change) -> None:
         if change.apply is Writer.put:
@@ -602,14 +591,15 @@ class Staging(Draft):
                 writer.note_unmade(document.id, more)
         elif change.apply is Writer.add_nodes:
             self._add_nodes(writer, *change.given)
-        elif change.apply is _redefine and self._is_built(writer, *change.given):
-            return
-        elif not self.conflicts.intersection(change.uris):
+        elif not self._is_obsolete(writer, change):
             change.apply(writer, *change.given)
 
-    def _is_built(self, writer: Writer, group: str, manifest: Manifest, *given: object) -> bool:
-        """Whether another one has built a group in the same way meanwhile."""
-        return self._published.get(group) != manifest == writer.manifests.get(group)
+    def _is_obsolete(self, writer: Writer, change: _Change) -> bool:
+        """Whether another one has built a group in the same way meanwhile, or there are conflicts with a change."""
+        if change.apply is Writer.redefine:
+            group, manifest, _ = change.given
+            return bool(self._published.get(group) != manifest == writer.manifests.get(group))
+        return bool(self.conflicts if change.apply is Writer.remember else self.conflicts.intersection(change.uris))
 
     def _add_nodes(self, writer: Writer, document: Document | str, nodes: Iterable[Node], groups: set[str]) -> None:
         """Nothing is stored of groups that another process makes otherwise by now, nor of those that it has made of the
@@ -634,17 +624,3 @@ class Staging(Draft):
 
 
 AnyWriter: TypeAlias = Writer | Staging
-
-
-def _births(draft: Draft, uris: Iterable[str]) -> dict[str, int]:
-    """The versions of live sources."""
-    return dict(draft._connection.execute(sql.BIRTHS_OF_URIS, {"uris": json.dumps(list(uris))}).fetchall())
-
-
-def _redefine(writer: Writer, group: str, manifest: Manifest, keep_nodes: bool) -> None:
-    writer.redefine(group, manifest, keep_nodes=keep_nodes)
-
-
-def _remember(writer: Writer, source: str, cursors: Mapping[str, str], conflicts: set[str]) -> None:
-    if not conflicts:
-        writer.remember(source, cursors)

@@ -20,7 +20,7 @@ from spolia.stores.backends.rows import (
     row_digest,
     source_row,
 )
-from spolia.stores.files import fail_point, translated
+from spolia.stores.files import damaged, fail_point, is_scattered, shortened, translated
 from spolia.stores.manifest import Manifest, refuse_odd_name, refuse_other, written
 from spolia.types import Document, Meta, Node, principals
 
@@ -54,7 +54,8 @@ class Writer(Draft):
             raise
 
     def _reading(self) -> AbstractContextManager[None]:
-        return self._transaction.reading()
+        self._transaction.refuse_if_ended()
+        return super()._reading()
 
     def _known(self) -> dict[str, int]:
         """For each group that is published and indexed, the last node key that was known then."""
@@ -63,7 +64,8 @@ class Writer(Draft):
     def _drop_indexes(self, *, all: bool) -> None:
         """Have the damaged lexical indexes built again by the next publication; read `all` of them."""
         for group, (at, _) in list(self.indexes.items()):
-            if said := self.store.index_damage(self.manifests[group], at, all=all):
+            folder = self.store.published_index(group, at)
+            if folder is not None and (said := (damaged if all else shortened)(folder)):
                 self.mended.append(f"{said}. It is built again from corpus.db.")
                 self.indexes.pop(group)
                 self._transaction.visible = True
@@ -106,7 +108,7 @@ class Writer(Draft):
         self.indexes.pop(group, None)
         self.embedded_to = {key: last for key, last in self.embedded_to.items() if key[0] != group}
 
-    def redefine(self, group: str, manifest: Manifest, *, keep_nodes: bool = False) -> None:
+    def redefine(self, group: str, manifest: Manifest, keep_nodes: bool = False) -> None:
         """Build a group anew: its nodes end, other groups stay. Readers see the old ones until this is published.
 
         All documents are noted as not made in it, until `add_nodes` adds nodes of it, or `note_unmade` takes that back.
@@ -491,7 +493,8 @@ class Writer(Draft):
             moved: vectors stand elsewhere now, which readers learn from a publication.
         """
         self._transaction.refuse_if_ended()
-        if moved or any(self.store.is_scattered(self.manifests[group], at) for group, (at, _) in self.indexes.items()):
+        folders = (self.store.published_index(group, at) for group, (at, _) in self.indexes.items())
+        if moved or any(folder is not None and is_scattered(folder) for folder in folders):
             self._publish(embedded=False, merged=True)
         return self.generation
 

@@ -6,9 +6,11 @@ derived, the indexes, is in a folder on this machine in either case.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from spolia.core.run_context import check_cancelled
 from spolia.errors import StoreBusy, StoreError
 
 if TYPE_CHECKING:
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from spolia.stores.lexical.index_writer import Added
     from spolia.stores.manifest import Manifest
     from spolia.stores.open_store import OpenStore
     from spolia.stores.snapshot.snapshot import Snapshot
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 Manifests: TypeAlias = "Mapping[str, Manifest]"
 """What each group is made of, by its name."""
+_POLL_S = 0.02
 
 
 class StatementRows(Protocol):
@@ -47,7 +49,9 @@ class Connection(Protocol):
     @property
     def in_transaction(self) -> bool: ...
     def execute(self, statement: str, values: Any = ..., /) -> StatementRows: ...
-    def executemany(self, statement: str, values: Iterable[Any], /) -> StatementRows: ...
+    def executemany(self, statement: str, values: Iterable[Any], /) -> Any:
+        """SQLite gives something whose `rowcount` says how many rows were changed."""
+
     def each(self, statement: str, values: Any = ..., /) -> Iterator[Any]:
         """The rows of a query one after the other, in bounded memory; other statements may come in between."""
 
@@ -131,37 +135,12 @@ class Backend(Protocol):
 
     # Lexical indexes.
 
-    def freeze(
-        self,
-        manifest: Manifest,
-        base: int | None,
-        generation: int,
-        dead: Iterable[int],
-        added: Iterable[Added],
-        moved: Iterable[Added],
-    ) -> None:
-        """Make a published lexical index durable, unless readers make it.
-
-        Args:
-            base: the generation of the index to go on with; None to make it from nothing.
-            moved: the last nodes in it, to have its segments merged; empty to leave them.
-        """
-        return
-
-    def is_scattered(self, manifest: Manifest, base: int) -> bool:
-        """Whether the lexical index of generation `base` is searched faster when its segments are merged."""
-        return False
-
-    def is_worn(self, manifest: Manifest, base: int, dead: int) -> bool:
-        """Whether the lexical index of generation `base`, which loses `dead` more nodes, is to be made from nothing."""
-        return False
+    def published_index(self, group: str, generation: int) -> Path | None:
+        """The folder in which a writer freezes the lexical index of a group; None where readers make it."""
+        return None
 
     def lexical(self, snapshot: Snapshot, group: str) -> Path:
         """The folder with the lexical index of a group, made if need be."""
-
-    def index_damage(self, manifest: Manifest, generation: int, *, all: bool) -> str:
-        """What is wrong with a lexical index that has to be published again, in words; `all` reads all of it."""
-        return ""
 
     # Vectors.
 
@@ -219,11 +198,18 @@ class Backend(Protocol):
         """Size of the store."""
 
 
-def busy(place: object, holder: str, timeout_s: float) -> StoreBusy:
-    """What to raise when the right to write was not free in time; `holder` says in words who has it."""
-    error = StoreBusy(
-        f"{place} is being written by {holder}; it did not finish within {timeout_s:g} s. Wait for it or end it, then "
-        "try again; to wait longer: --wait 600 on the command line, in Python Corpus(path, wait_s=600)."
-    )
-    error.holder = holder
-    return error
+def wait_for_right(take: Callable[[], bool], place: object, holder: Callable[[], str], timeout_s: float) -> None:
+    """Try to take the right to write until that succeeds; `StoreBusy` if it was not free in time."""
+    end = time.monotonic() + timeout_s
+    while not take():
+        if time.monotonic() >= end:
+            whose = holder()
+            error = StoreBusy(
+                f"{place} is being written by {whose}; it did not finish within {timeout_s:g} s. Wait for it or end "
+                "it, then try again; to wait longer: --wait 600 on the command line, in Python "
+                "Corpus(path, wait_s=600)."
+            )
+            error.holder = whose
+            raise error
+        check_cancelled()
+        time.sleep(min(_POLL_S, max(0.0, end - time.monotonic())))

@@ -29,7 +29,7 @@ from spolia.stores.backends.rows import (
     unpacked,
     written_schema,
 )
-from spolia.stores.files import fail_point, translated
+from spolia.stores.files import fail_point, is_scattered, is_worn, translated
 from spolia.stores.manifest import Manifest, read
 from spolia.types import Document, Meta, Node
 
@@ -85,9 +85,7 @@ class Draft:
         manifests = [read(row[0]) for row in self._connection.execute(sql.MANIFESTS)]
         self.manifests = {manifest.group: manifest for manifest in manifests}
         self._audiences = Audiences(self._connection)
-        self.schema = self.declared = read_schema(
-            self._connection.execute(sql.FIELDS, (self.generation,)).fetchone()[0]
-        )
+        self.schema = self.declared = read_schema(self._one(sql.FIELDS, (self.generation,))[0])
 
     def _reading(self) -> AbstractContextManager[None]:
         return translated(self.store, "read")
@@ -121,8 +119,8 @@ class Draft:
     def cursor(self, source: str, item: str) -> str:
         """How far a source was read, by what that is said of; empty where it was not."""
         with self._reading():
-            rows = list(self._connection.execute(sql.CURSOR, (source, item)))
-        return str(rows[0][0]) if rows else ""
+            row = self._one(sql.CURSOR, (source, item))
+        return str(row[0]) if row else ""
 
     def metadata(self) -> Iterator[tuple[str, Meta]]:
         """Of all documents and nodes that have some, with what was changed; each by a name for people."""
@@ -151,6 +149,10 @@ class Draft:
             rows = self._connection.execute(sql.LIVE_SOURCES_OF, (key,)).fetchall() if key is not None else []
             return [SourceRow(*row) for row in rows]
 
+    def births(self, uris: Iterable[str] | None = None) -> dict[str, int]:
+        """The generations in which the rows of live sources were written, by uri."""
+        return dict(self._rows(sql.BIRTHS, sql.BIRTHS_OF_URIS, uris))
+
     def holds(self, document: Document) -> bool:
         """Whether a document is there as it is, so that putting it needs no nodes."""
         with self._reading():
@@ -174,7 +176,7 @@ class Draft:
         there = self._one(sql.LIVE_DOCUMENT, (id,))
         return there[0] if there else None
 
-    def _one(self, statement: str, values: tuple[Any, ...]) -> Any:
+    def _one(self, statement: str, values: Any = ()) -> Any:
         return self._connection.execute(statement, values).fetchone()
 
     def lacking(self, uris: Iterable[str] | None = None) -> list[str]:
@@ -202,23 +204,23 @@ class Draft:
     def access_list_of(self, document: str) -> tuple[tuple[str, ...], int] | None:
         """The same of one document, by its id; None where no source holds it."""
         with self._reading():
-            row = self._connection.execute(sql.HELD_OF_ID, (document,)).fetchone()
+            row = self._one(sql.HELD_OF_ID, (document,))
             return (StoredLists(self._connection)[row[1]], row[2]) if row else None
 
     def is_restricted(self) -> bool:
         """Whether anything was ever stored that not everybody may read."""
         with self._reading():
-            return self._connection.execute(sql.IS_RESTRICTED).fetchone() is not None
+            return self._one(sql.IS_RESTRICTED) is not None
 
     def is_restricted_now(self) -> bool:
         """Whether something is there that not everybody may read; with what was changed."""
         with self._reading():
-            return self._connection.execute(sql.IS_RESTRICTED_NOW).fetchone() is not None
+            return self._one(sql.IS_RESTRICTED_NOW) is not None
 
     def document(self, id: str) -> Document:
         """A document, with what was changed."""
         with self._reading():
-            row = self._connection.execute(sql.DOCUMENT, {"id": id, "at": _NOW}).fetchone()
+            row = self._one(sql.DOCUMENT, {"id": id, "at": _NOW})
             if row is None:
                 raise StoreError(f"There is no document {id!r} in {self.store}. Write the id of one of documents().")
             return document_of(row, StoredLists(self._connection))
@@ -248,7 +250,7 @@ class Draft:
         with self._reading():
             for key, image in self._connection.execute(sql.LIVE_IMAGES, (one.document,)).fetchall():
                 if hash_of_picture(image) == one.hash:
-                    return bytes(self._connection.execute(sql.LIVE_IMAGE, (key, image)).fetchone()[0])
+                    return bytes(self._one(sql.LIVE_IMAGE, (key, image))[0])
         raise StoreError(
             f"Node {one.node!r} shows a picture that its document was put without. Write put(document, nodes, source, "
             "images) with all pictures that its regions name."
@@ -260,7 +262,7 @@ class Draft:
         embedded_to: int | None = None
         while True:
             with self._reading():
-                last_key = self._connection.execute(sql.LAST_KEY).fetchone()[0]
+                last_key = self._one(sql.LAST_KEY)[0]
                 values = {"grp": group, "key": key, "embedder": embedder, "limit": _PAGE}
                 rows = self._connection.execute(sql.UNEMBEDDED, values).fetchall()
             if embedded_to is None:
@@ -312,13 +314,6 @@ class Transaction:
     def renew(self) -> None:
         """It was committed: the next change begins another one."""
         self.began = self.visible = False
-
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        """Read from it."""
-        self.refuse_if_ended()
-        with translated(self.store, "read"):
-            yield
 
     @contextmanager
     def change(self, *, visible: bool = True) -> Iterator[None]:
@@ -436,25 +431,30 @@ class Publication:
 
     def _updated(self, group: str, base: tuple[int, int], last_key: int, merged: bool) -> tuple[int, int]:
         at, known = base
-        merged = merged and self.store.is_scattered(self.manifests[group], at)
+        folder = self.store.published_index(group, at)
+        merged = merged and folder is not None and is_scattered(folder)
         dead: int = self.connection.execute(sql.DEAD_COUNT, (group, at, known)).fetchone()[0]
         added = self.connection.execute(sql.NEW_NODES, (group, known)).fetchone()
         if not dead and added is None and not merged:
             return base
-        is_worn = self.store.is_worn(self.manifests[group], at, dead)
-        self._freeze(group, None if is_worn else base, last_key, merged=merged and not is_worn)
+        is_fresh = folder is not None and is_worn(folder, dead)
+        self._freeze(group, None if is_fresh else base, last_key, merged=merged and not is_fresh)
         return self.generation, last_key
 
     def _freeze(self, group: str, base: tuple[int, int] | None, last_key: int, *, merged: bool = False) -> None:
+        if (target := self.store.published_index(group, self.generation)) is None:
+            return
+        from spolia.stores.lexical.index_writer import freeze
+
         at, known = base or (0, 0)
         dead = (key for (key,) in self.connection.each(sql.DEAD_KEYS, (group, at, known)))
-        self.store.freeze(
-            self.manifests[group],
-            at if base else None,
-            self.generation,
+        freeze(
+            target,
+            self.store.published_index(group, at) if base else None,
             dead if base else (),
             self._texts(sql.NEW_NODES, group, known),
-            self._texts(sql.LAST_NODES, group, last_key, _MOVED) if merged else (),
+            self.manifests[group].analyzer,
+            moved=self._texts(sql.LAST_NODES, group, last_key, _MOVED) if merged else (),
         )
 
     def _texts(self, statement: str, *values: Any) -> Iterator[tuple[int, str]]:

@@ -6,7 +6,6 @@ import os
 import re
 import select
 import socket
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from time import monotonic
@@ -16,7 +15,7 @@ import psycopg
 from psycopg import pq
 from psycopg.types.string import StrDumperUnknown, TextLoader
 
-from spolia.stores.backends.backend import busy
+from spolia.stores.backends.backend import wait_for_right
 from spolia.stores.backends.postgres import dialect
 from spolia.stores.backends.postgres.address import Address
 from spolia.stores.backends.rows import in_batches
@@ -125,14 +124,11 @@ class PostgresSession:
     def execute(self, statement: str, values: Any = (), /) -> psycopg.Cursor[Any]:
         return self.raw.execute(dialect.translated(statement), _arrays(values) or None)
 
-    def executemany(self, statement: str, values: Iterable[Any], /) -> "_Counted":
+    def executemany(self, statement: str, values: Iterable[Any], /) -> None:
         """In batches, each of them sent at once: what makes the values may itself ask this connection."""
-        count = 0
         for batch in in_batches(values, _AT_ONCE):
             with self.raw.cursor() as cursor:
                 cursor.executemany(dialect.translated(statement), batch)
-                count += cursor.rowcount
-        return _Counted(count)
 
     def each(self, statement: str, values: Any = (), /) -> Iterator[Any]:
         """By a cursor of the server's, which outlives the transaction."""
@@ -179,22 +175,6 @@ class PostgresSession:
         self.close()
 
 
-class _Counted:
-    """What many statements gave: how many rows they changed."""
-
-    def __init__(self, rowcount: int) -> None:
-        self.rowcount = rowcount
-
-    def fetchone(self) -> Any:
-        return None
-
-    def fetchall(self) -> list[Any]:
-        return []
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(())
-
-
 def _is_at_its_end(descriptor: int) -> bool:
     """Whether the other side has closed a connection; nothing is read from it."""
     asked = select.poll()
@@ -206,9 +186,6 @@ def _arrays(values: Any) -> Any:
     if isinstance(values, dict) and any(name in values for name in dialect.LISTS):
         return {n: json.loads(v) if n in dialect.LISTS else v for n, v in values.items()}
     return values
-
-
-_POLL_S = 0.02
 
 
 def lock_number(table: int) -> int:
@@ -241,18 +218,11 @@ class PostgresWriteSession:
     def __init__(self, address: Address, open: Callable[[], tuple[PostgresSession, int]], timeout_s: float) -> None:
         self.connection, self.table = open()
         try:
-            self._wait(address, timeout_s)
+            lock = (lock_number(self.table), dialect.WRITING)
+            wait_for_right(lambda: self.connection.one(dialect.TRY_LOCK, lock)[0], address, self._holder, timeout_s)
         except BaseException:
             self.connection.close()
             raise
-
-    def _wait(self, address: Address, timeout_s: float) -> None:
-        end = time.monotonic() + timeout_s
-        lock = (lock_number(self.table), dialect.WRITING)
-        while not self.connection.one(dialect.TRY_LOCK, lock)[0]:
-            if time.monotonic() >= end:
-                raise busy(address, self._holder(), timeout_s)
-            time.sleep(min(_POLL_S, max(0.0, end - time.monotonic())))
 
     def _holder(self) -> str:
         """As its session calls itself: `spolia PID@HOST`."""

@@ -6,17 +6,15 @@ import fcntl
 import json
 import os
 import shutil
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spolia.core.run_context import check_cancelled
 from spolia.errors import StoreBusy, StoreCorrupt, StoreError
 from spolia.stores.backends import sql
-from spolia.stores.backends.backend import Connection, Manifests, busy
+from spolia.stores.backends.backend import Connection, Manifests, wait_for_right
 from spolia.stores.backends.rows import deep_problems
 from spolia.stores.backends.sqlite.connection import (
     ERRORS,
@@ -36,32 +34,25 @@ from spolia.stores.files import (
     LOCK,
     PINS,
     VECTORS,
-    damaged,
     fail_point,
     fsync_folder,
-    is_scattered,
-    is_worn,
     lexical_folder,
     pin_path,
     segment_path,
-    shortened,
     size_of,
+    try_lock,
 )
 from spolia.stores.integrity import backend_problems, damaged_segments
 from spolia.stores.manifest import read
 
 if TYPE_CHECKING:
     from spolia.stores.backends.backend import Stored
-    from spolia.stores.lexical.index_writer import Added
-    from spolia.stores.manifest import Manifest
     from spolia.stores.open_store import OpenStore
     from spolia.stores.snapshot.snapshot import Snapshot
+    from spolia.stores.vectors.external_index import ExternalIndexes
     from spolia.stores.vectors.search import DenseSearch
     from spolia.stores.vectors.segments import VectorWriter
     from spolia.stores.vectors.sparse import SparseSearch
-
-
-_POLL_S = 0.02
 
 
 class WriterLock:
@@ -72,7 +63,7 @@ class WriterLock:
         with translated(store, "locked for writing"):
             self._descriptor = os.open(store / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            self._wait(store, timeout_s)
+            wait_for_right(lambda: try_lock(self._descriptor), store, self._holder, timeout_s)
             with translated(store, "locked for writing"):
                 fail_point("lock.write")
                 os.pwrite(self._descriptor, b"%-12d\n" % os.getpid(), 0)
@@ -80,15 +71,9 @@ class WriterLock:
             os.close(self._descriptor)
             raise
 
-    def _wait(self, store: Path, timeout_s: float) -> None:
-        end = time.monotonic() + timeout_s
-        while not _locked(self._descriptor, fcntl.LOCK_EX):
-            if time.monotonic() >= end:
-                pid = os.pread(self._descriptor, 20, 0).decode("ascii", "replace").strip() or "unknown"
-                whose = "this process" if pid == str(os.getpid()) else "another process"
-                raise busy(store, f"{whose}, pid {pid}", timeout_s)
-            check_cancelled()
-            time.sleep(min(_POLL_S, max(0.0, end - time.monotonic())))
+    def _holder(self) -> str:
+        pid = os.pread(self._descriptor, 20, 0).decode("ascii", "replace").strip() or "unknown"
+        return f"{'this' if pid == str(os.getpid()) else 'another'} process, pid {pid}"
 
     def close(self) -> None:
         """Let the next one write. A child that was forked meanwhile has the lock too, so that closing is not enough."""
@@ -111,18 +96,10 @@ class FileLease:
 
 
 def _leased(descriptor: int, kind: int) -> FileLease | None:
-    if _locked(descriptor, kind):
+    if try_lock(descriptor, kind):
         return FileLease(descriptor)
     os.close(descriptor)
     return None
-
-
-def _locked(descriptor: int, kind: int) -> bool:
-    try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 FileIdentity = tuple[int, int, int, int]
@@ -192,32 +169,11 @@ class FolderBackend:
         fail_point("publish.fsync_pins")
         fsync_folder(self.folder / PINS)
 
-    def freeze(
-        self,
-        manifest: Manifest,
-        base: int | None,
-        generation: int,
-        dead: Iterable[int],
-        added: Iterable[Added],
-        moved: Iterable[Added],
-    ) -> None:
-        from spolia.stores.lexical.index_writer import freeze
-
-        below = None if base is None else lexical_folder(self.folder, manifest.group, base)
-        target = lexical_folder(self.folder, manifest.group, generation)
-        freeze(target, below, dead, added, manifest.analyzer, moved=moved)
-
-    def is_scattered(self, manifest: Manifest, base: int) -> bool:
-        return is_scattered(lexical_folder(self.folder, manifest.group, base))
-
-    def is_worn(self, manifest: Manifest, base: int, dead: int) -> bool:
-        return is_worn(lexical_folder(self.folder, manifest.group, base), dead)
+    def published_index(self, group: str, generation: int) -> Path | None:
+        return lexical_folder(self.folder, group, generation)
 
     def lexical(self, snapshot: Snapshot, group: str) -> Path:
         return lexical_folder(self.folder, group, snapshot.indexes[group][0])
-
-    def index_damage(self, manifest: Manifest, generation: int, *, all: bool) -> str:
-        return (damaged if all else shortened)(lexical_folder(self.folder, manifest.group, generation))
 
     def embedding(self, connection: Connection) -> VectorWriter:
         from spolia.stores.vectors.segments import SegmentWriter
@@ -230,24 +186,26 @@ class FolderBackend:
         return chosen_search(snapshot, group, embedder)
 
     def follow(self, connection: Connection, manifests: Manifests, known: Mapping[str, int], published: int) -> None:
-        if _has_databases(manifests):
-            from spolia.stores.vectors.external_index import ExternalIndexes
-
-            ExternalIndexes(self.folder, connection, manifests).follow(known, published)
+        if beside := self._beside(connection, manifests):
+            beside.follow(known, published)
             fail_point("databases.followed")
 
     def recover(self, connection: Connection, manifests: Manifests, known: Mapping[str, int], published: int) -> None:
-        if _has_databases(manifests):
-            from spolia.stores.vectors.external_index import ExternalIndexes
-
-            ExternalIndexes(self.folder, connection, manifests).recover(known, published)
+        if beside := self._beside(connection, manifests):
+            beside.recover(known, published)
 
     def derive(self, connection: Connection, manifests: Manifests) -> list[str]:
-        if _has_databases(manifests):
-            from spolia.stores.vectors.external_index import ExternalIndexes
-
-            ExternalIndexes(self.folder, connection, manifests).confirm()
+        if beside := self._beside(connection, manifests):
+            beside.confirm()
         return []
+
+    def _beside(self, connection: Connection, manifests: Manifests) -> ExternalIndexes | None:
+        """The vector databases beside the store; None if no group has one."""
+        if not any(how.is_beside for manifest in manifests.values() for how in manifest.embeddings):
+            return None
+        from spolia.stores.vectors.external_index import ExternalIndexes
+
+        return ExternalIndexes(self.folder, connection, manifests)
 
     def compact(self, manifests: Manifests, *, ended: bool, waits: bool) -> bool:
         if not any(manifest.embeddings for manifest in manifests.values()):
@@ -277,23 +235,19 @@ class FolderBackend:
         return _sweep_segments(self.folder, connection)
 
     def repair(self, connection: Connection) -> list[str]:
-        said = self._mended_beside(connection)
+        said = []
+        if manifests := self._embedded(connection):
+            from spolia.stores.vectors.graphs import damaged_graphs
+
+            for path, wrong in damaged_graphs(self.folder).items():
+                path.unlink()
+                said.append(wrong)
+            if beside := self._beside(connection, manifests):
+                said += beside.distrusted()
         if segments := damaged_segments(self.folder, connection):
             said += forget(self.folder, connection, segments)
             adopt(connection, [path for path in segments if path.exists()])
         return said
-
-    def _mended_beside(self, connection: Connection) -> list[str]:
-        """Have graphs and vector databases that are damaged made again; in words."""
-        if not (manifests := self._embedded(connection)):
-            return []
-        from spolia.stores.vectors.external_index import ExternalIndexes
-        from spolia.stores.vectors.graphs import damaged_graphs
-
-        graphs = damaged_graphs(self.folder)
-        for path in graphs:
-            path.unlink()
-        return [*graphs.values(), *ExternalIndexes(self.folder, connection, manifests).distrusted()]
 
     def salvage(self, timeout_s: float) -> tuple[list[str], bool]:
         with closing(WriterLock(self.folder, timeout_s)), translated(self.folder, "repaired"):
@@ -308,16 +262,12 @@ class FolderBackend:
     def problems(self, connection: Connection) -> Iterator[str]:
         yield from backend_problems(connection)
         yield from damaged_segments(self.folder, connection).values()
-        yield from self._problems_beside(connection)
+        if manifests := self._embedded(connection):
+            from spolia.stores.vectors.graphs import damaged_graphs
 
-    def _problems_beside(self, connection: Connection) -> Iterator[str]:
-        if not (manifests := self._embedded(connection)):
-            return
-        from spolia.stores.vectors.external_index import ExternalIndexes
-        from spolia.stores.vectors.graphs import damaged_graphs
-
-        yield from damaged_graphs(self.folder).values()
-        yield from ExternalIndexes(self.folder, connection, manifests).problems()
+            yield from damaged_graphs(self.folder).values()
+            if beside := self._beside(connection, manifests):
+                yield from beside.problems()
 
     def _embedded(self, connection: Connection) -> Manifests:
         """The groups that have vectors."""
@@ -326,10 +276,6 @@ class FolderBackend:
 
     def bytes(self, connection: Connection) -> int:
         return size_of(self.folder)
-
-
-def _has_databases(manifests: Manifests) -> bool:
-    return any(how.is_beside for manifest in manifests.values() for how in manifest.embeddings)
 
 
 class FolderWriteSession:
