@@ -117,7 +117,6 @@ class Corpus(Value):
 
     @property
     def pinned_under(self) -> tuple[str, str]:
-        """The key under which a run pins its snapshot."""
         return "snapshot", self.backend.place
 
     def latest(self) -> "Snapshot":
@@ -183,7 +182,6 @@ class NodeGroup(Value):
     scoped: ClassVar[bool] = True
 
     def fingerprint(self) -> str | None:
-        """That of its store."""
         return self.corpus.fingerprint()
 
     def snapshot(self) -> "Snapshot":

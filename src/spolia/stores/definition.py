@@ -103,7 +103,6 @@ def regions_in(part: Part, kind: str) -> list[Region]:
 
 
 def stretch(part: Part, start: int, end: int) -> Part:
-    """A part of a part."""
     offset = offset_of(part)
     span = None if offset is None else Span(offset + start, offset + end)
     return part.but(node=part.node.but(text=part.node.text[start:end], span=span))
@@ -134,10 +133,7 @@ Transform: TypeAlias = Operator[Part, Pieces]
 
 
 class Splitter(Operator[Part, Pieces]):
-    """Base of the transforms that only cut: cheap, deterministic, one piece after the other.
-
-    A subclass is a frozen dataclass and writes `pieces`; all of what it gives has a `start`.
-    """
+    """Base of the transforms that only cut: cheap, deterministic, one piece with a `start` after the other."""
 
     @property
     def context_characters(self) -> int:
@@ -158,10 +154,7 @@ class Splitter(Operator[Part, Pieces]):
 
 
 class Choosing(Operator[Part, Pieces]):
-    """Base of the transforms that leave each document to another one: a group then grows as each of these would.
-
-    A subclass is a frozen dataclass and writes `transform_for`.
-    """
+    """Base of the transforms that choose another transform for each document."""
 
     @abstractmethod
     def transform_for(self, uri: str, /) -> Transform:
@@ -182,13 +175,7 @@ class Choosing(Operator[Part, Pieces]):
 
 
 class Naming(Operator[Part, Pieces]):
-    """Base of the transforms that name metadata fields: that one of them is in no document is an error.
-
-    A subclass is a frozen dataclass with this field.
-
-    Fields:
-        fields: names of metadata fields.
-    """
+    """Base of the transforms that name metadata fields: it is an error if no document has one of them."""
 
     fields: tuple[str, ...]
 

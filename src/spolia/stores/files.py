@@ -33,7 +33,6 @@ TOKENS = "tokens"
 
 
 def pin_path(store: Path, generation: int) -> Path:
-    """The file whose lock keeps a generation from being swept."""
     return store / PINS / str(generation)
 
 
@@ -43,7 +42,6 @@ def lexical_folder(store: Path, group: str, generation: object) -> Path:
 
 
 def segment_path(store: Path, embedder: str, number: int) -> Path:
-    """A segment of an embedder."""
     return store / VECTORS / _named(embedder) / f"{number:06d}.seg"
 
 
@@ -75,10 +73,7 @@ SPOOL = "spool"
 
 
 def claimed(store: Path) -> tuple[Path, int, bool]:
-    """A new folder for one run, the descriptor of its lock, and whether it is the first of those that run now.
-
-    The folders of killed runs go.
-    """
+    """A new folder for one run, its lock, and whether it is the first that runs now. Folders of killed runs go."""
     spool = store / SPOOL
     made, lock = _made(spool)
     is_first = True

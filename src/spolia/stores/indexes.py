@@ -1,10 +1,4 @@
-"""Vector indexes: how the vectors of a node group are searched, by this process or by a database beside it.
-
-An index is derived. The backend keeps every vector, so that any index can be thrown away and built again without
-embedding anything. It holds keys and vectors and nothing else: which of its keys are alive in a generation, may be read
-and fulfil a filter is known by the snapshot, in one place for all of them (`spolia.stores.access.allowed_nodes`). What
-an index finds beyond that is passed over, and more is asked for; where that runs out, exact search answers.
-"""
+"""Vector indexes: how the vectors of a group are searched. They are derived, and hold keys and vectors only."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

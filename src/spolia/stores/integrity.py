@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def problems(snapshot: "Snapshot", *, deep: bool = False) -> list[str]:
-    """What is wrong, in words; nothing if all is well."""
     opened = snapshot.opened
     with translated(opened.store, "read"):
         found = [*opened.store.problems(opened.connection), *(opened.store.row_problems() if deep else ())]
@@ -26,7 +25,6 @@ def problems(snapshot: "Snapshot", *, deep: bool = False) -> list[str]:
 
 
 def backend_problems(connection: Connection) -> Iterator[str]:
-    """What is wrong within `corpus.db`."""
     try:
         for (said,) in connection.execute(sql.INTEGRITY):
             if said != "ok":
@@ -39,7 +37,6 @@ def backend_problems(connection: Connection) -> Iterator[str]:
 
 
 def rows_problems(connection: Connection, name: str) -> Iterator[str]:
-    """Which rows do not go together."""
     for statement, said in (
         (sql.ORPHANS, "documents that no source holds"),
         (sql.UNHOUSED, "live nodes of documents that are gone"),
@@ -49,13 +46,11 @@ def rows_problems(connection: Connection, name: str) -> Iterator[str]:
 
 
 def refuse_damaged(snapshot: "Snapshot") -> None:
-    """Raise `StoreCorrupt` if a row of a store is not as it was written."""
     if found := "; ".join(snapshot.opened.store.row_problems()):
         raise StoreCorrupt(f"{snapshot.opened.store} is damaged: {found}. Write: {remedy(snapshot.opened.store)}")
 
 
 def remedy(store: object) -> str:
-    """What to write where a store is damaged."""
     return f"spolia repair --store {store}"
 
 

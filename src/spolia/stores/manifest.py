@@ -37,13 +37,10 @@ class GroupEmbedding(Value):
     """How the nodes of a group were embedded, as its manifest says.
 
     Args:
-        embedder: its name; vectors are found by it, so that another one for other vectors is needed.
+        embedder: its name, by which vectors are found; other vectors need another one.
         dimension: numbers in a vector; of a sparse one, 0.
-        index: the settings of the index, as plain data in JSON.
-        plain: the embedder as plain data in JSON, by which it is made again; empty if it has to be passed. How it is
-            made, with how many threads for example, is no part of what it gives.
-        fingerprint: what the embedder said of its weights and version; empty for one that says nothing, whose name and
-            dimension then decide.
+        index, plain: settings of the index, and the embedder, as plain data in JSON; empty if it has to be passed.
+        fingerprint: what the embedder said of its weights and version; empty for one that says nothing.
         pictures: nodes that show a picture are embedded by that, the others by their text.
     """
 
@@ -81,12 +78,7 @@ class Manifest(Value):
     """The parts that a node group was built with.
 
     Args:
-        reader: how the documents were read, where a caller says it who writes manifests; versions of the readers of
-            files stand in the rows of these.
-        analyzer: how texts become terms.
-        embeddings: how the nodes were embedded; none for search by words only.
-        parent: the group whose nodes were cut.
-        ref: the group whose nodes the transform saw beside; empty for none.
+        reader: how the documents were read, where a caller who writes manifests says it.
         definition: the transform as plain data in JSON, by which new documents are cut; empty if it was made by hand.
         signature: changes with whatever the transform does: code version, parameters, models, prompts, parents.
 
@@ -122,11 +114,9 @@ class Manifest(Value):
 
     @property
     def embedder(self) -> str:
-        """Name of the first embedder; empty for none."""
         return self.embeddings[0].embedder if self.embeddings else ""
 
     def embedded(self, embedder: str) -> GroupEmbedding | None:
-        """How an embedder was used, if it was."""
         return next((embedding for embedding in self.embeddings if embedding.embedder == embedder), None)
 
     def differences(self, other: "Manifest") -> tuple[str, ...]:
@@ -216,12 +206,10 @@ def refuse_other(there: Manifest, here: Manifest) -> None:
 
 
 def written(manifest: Manifest) -> str:
-    """A manifest as JSON."""
     return json.dumps(asdict(manifest), ensure_ascii=False, sort_keys=True)
 
 
 def read(text: str) -> Manifest:
-    """The manifest that was written."""
     try:
         return of(json.loads(text))
     except ValueError as error:
@@ -229,7 +217,6 @@ def read(text: str) -> Manifest:
 
 
 def of(found: dict[str, Any]) -> Manifest:
-    """The manifest that a JSON object describes."""
     try:
         embeddings = tuple(GroupEmbedding(**embedding) for embedding in found["embeddings"])
         return Manifest(**{**found, "analyzer": Analyzer(**found["analyzer"]), "embeddings": embeddings})
@@ -268,7 +255,6 @@ def built_in(name: str) -> Definition | None:
 def manifest_of(
     name: str, definition: Definition, analyzer: Analyzer, above: Mapping[str, Manifest], reader: str = ""
 ) -> Manifest:
-    """What a store writes down of a definition."""
     refuse_odd_name(name)
     _refuse_lineage(name, definition, above)
     for embedding in definition.embeddings:
@@ -288,10 +274,7 @@ def manifest_of(
 
 
 def _as_stored(transform: Transform, there: Manifest | None) -> Transform:
-    """The transform as the store names it, where only the places of its files differ, for example of a tokenizer.
-
-    So the splitter that follows from an embedder is the same one on a machine that has the weights in another folder.
-    """
+    """The stored transform, if the given one differs only in the paths of its files, as on another machine."""
     with suppress(GroupError):  # by what is not known here nothing can be compared
         if there is not None and _is_alike(transform, stored := transform_of(there, accept=None)):
             return stored
@@ -319,7 +302,6 @@ def refuse_namesakes(embedder: Embedder | SparseEmbedder, manifests: Mapping[str
 
 
 def embedded(embedding: Embedding) -> GroupEmbedding:
-    """What a store writes down of an embedding."""
     embedder = embedding.embedder
     return GroupEmbedding(
         embedder.name,
@@ -351,10 +333,7 @@ def refuse_other_embedder(how: GroupEmbedding, group: str, embedder: Embedder | 
 
 
 def signature(definition: Definition, above: Mapping[str, Manifest]) -> str:
-    """A hash of all that a group's nodes are made by: code version, parameters, models, prompts, the groups above.
-
-    Whether the whole documents are a group of the store makes no difference to those that are made of them.
-    """
+    """A hash of all that a group's nodes are made by: code version, parameters, models, prompts, the groups above."""
     transform = definition.transform
     models = tuple(resource.fingerprint() or "" for resource in transform.resources)
     made = {name: manifest.signature for name, manifest in above.items() if name != DOCUMENT}
@@ -440,7 +419,6 @@ def embedder_of(
 
 
 def index_of(how: GroupEmbedding) -> IndexSettings:
-    """The settings of the index over a group's vectors."""
     return decode(json.loads(how.index), IndexSettings, known=Catalogue())  # type: ignore[no-any-return]
 
 

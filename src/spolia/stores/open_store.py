@@ -43,7 +43,6 @@ class OpenStore:
 
     @property
     def connection(self) -> Connection:
-        """This thread's connection."""
         with self._lock:
             if not all(lease.is_held() for lease in self._leases):
                 raise StoreUnavailable(
@@ -56,7 +55,6 @@ class OpenStore:
         return found
 
     def leased(self, generation: int) -> Lease | None:
-        """A lease on a generation; None when it is being swept or has been."""
         lease = self.store.leased(generation)
         if lease is not None:
             with self._lock:
@@ -64,7 +62,6 @@ class OpenStore:
         return lease
 
     def rows(self, statement: str, values: Any = ()) -> list[Any]:
-        """All rows of a query."""
         with translated(self.store, "read"):
             return self.connection.execute(statement, values).fetchall()
 
@@ -74,12 +71,10 @@ class OpenStore:
             yield from self.connection.each(statement, values)
 
     def row(self, statement: str, values: Any = ()) -> Any:
-        """The first row of a query, or None."""
         with translated(self.store, "read"):
             return self.connection.execute(statement, values).fetchone()
 
     def lengths(self, keys: Sequence[int], analyzer: Analyzer) -> list[int]:
-        """How many terms each of these nodes has."""
         found = {key: indexed_text(*texts) for key, *texts in self.rows(sql.TEXTS_OF_KEYS, {"keys": json.dumps(keys)})}
         return [len(analyzer.terms(found[key])) for key in keys]
 
@@ -159,7 +154,6 @@ class OpenIndexes:
         return found
 
     def lexical(self, group: str) -> Lexical:
-        """The lexical index of a group."""
         return self._once(group, lambda: self._lexical(self._snapshot, group))
 
     def _lexical(self, snapshot: Snapshot, group: str) -> Lexical:
@@ -205,13 +199,11 @@ class OpenIndexes:
                 self.places[group, embedder] = places.at(snapshot.generation)
 
     def stored(self, group: str, embedder: str) -> Stored:
-        """The vectors of a group's live nodes, by their positions."""
         return self._once(
             (group, embedder, "stored"), lambda: self._backend_of(group).stored(self._snapshot, group, embedder)
         )
 
     def vectors(self, group: str, embedder: str) -> Any:
-        """What searches the vectors of a group."""
         return self._once(
             (group, embedder), lambda: self._backend_of(group).vector_search(self._snapshot, group, embedder)
         )

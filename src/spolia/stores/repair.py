@@ -37,11 +37,9 @@ DAMAGED = "What the store held of it was damaged; it is to be read again."
 
 @dataclass
 class StoreRepair:
-    """What was mended, and what is left to do.
+    """What was mended, and what is left to do, in words.
 
     Args:
-        said: what was mended, in words.
-        left: what could not be, in words.
         unread: sources that are to be read again, and who may read them; None where nothing says that any more.
         is_short: sources may be lost that nothing names any more.
         orphans: documents of such sources, by id, and who may read them.
@@ -60,13 +58,10 @@ def mend(
     known: Sequence[Operator[Any, Any] | type] = (),
     wait_s: float | None = None,
 ) -> StoreRepair:
-    """Mend all of a store that it can be mended from itself, and publish it.
-
-    Nodes are cut, and texts embedded, again where need be. A document whose row is damaged goes (`unread`).
+    """Mend all of a store that it can be mended from itself, and publish it; a document whose row is damaged goes.
 
     Args:
-        given: definitions of groups, by name, where the store does not say all of them.
-        known: operators of the caller's own in definitions of groups.
+        given, known: definitions of groups by name, and operators in them, where the store does not say all of them.
         wait_s: how long to wait for another writer, seconds; None for what the corpus says.
 
     Raises:
@@ -215,6 +210,5 @@ class _Rows:
 
 
 def _manifest(text: str) -> Any:
-    """The manifest that was written; None for one that is damaged."""
     with suppress(SpoliaError):
         return read(text)

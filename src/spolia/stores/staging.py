@@ -1,8 +1,6 @@
 """Changes collected without the right to write, and committed in one short transaction.
 
-A run that reads, cuts and embeds documents for hours holds no lock meanwhile: `publish` takes it, compares every source
-and document with what it was when the run looked at it, and writes. What another writer has changed since then stays as
-that writer has it, and is named in `conflicts`, so that it can be compared again.
+What another writer has changed since a run looked at it stays as that writer has it, and is named in `conflicts`.
 """
 
 import pickle
@@ -90,14 +88,11 @@ class _Staged:
 
     @cached_property
     def file(self) -> IO[bytes]:
-        """For what is not to be in memory."""
         return TemporaryFile()
 
 
 class Staging(Draft):
-    """Collects changes to a store; made without its lock, committed with it.
-
-    It reads like a `Writer` what is going to be: the published rows, with what waits.
+    """Collects changes to a store without its lock, and reads like a `Writer` what is going to be.
 
     Attributes:
         conflicts: uris of sources that others have changed since this looked at them; what waited for them was dropped.
@@ -181,7 +176,6 @@ class Staging(Draft):
         return self._waiting(id) or super().document(id)
 
     def _waiting(self, id: str) -> Document | None:
-        """A document that waits."""
         found = self._staged.documents.get(id)
         return next(iter(found)) if isinstance(found, Spilled) else found
 
@@ -447,10 +441,7 @@ class Staging(Draft):
         """Commit what waits, and make it visible; returns the generation.
 
         Args:
-            complete: where groups were defined, makes what they lack of what others have committed meanwhile, so that a
-                group is never published without it. It is called without the lock, until nothing is lacking when the
-                lock is taken; after `ROUNDS` of that, it makes the rest with the lock.
-            embedded: see `Writer.publish`.
+            complete: makes what new groups lack of others' commits, without the lock; after `ROUNDS` calls with it.
 
         Raises:
             StoreBusy: groups are defined, and another writer has changed the groups meanwhile.
@@ -469,10 +460,7 @@ class Staging(Draft):
         return self.generation
 
     def compact(self) -> int:
-        """Put in order what the commits of this run have left in small pieces; returns the generation.
-
-        Vectors are joined without the lock. Lexical indexes are left as they are while another writer is at work.
-        """
+        """Join what the commits of this run left in small pieces; lexical indexes only if nobody else writes."""
         if self._has_committed:
             moved = self.store.compact(self.manifests, ended=True, waits=True)
             with suppress(StoreBusy), closing(Writer(self.store, self.timeout_s if moved else 0)) as writer:
@@ -480,11 +468,7 @@ class Staging(Draft):
         return self.generation
 
     def _prepare(self, complete: "Callable[[AnyWriter], None]") -> tuple[int, set[object]]:
-        """Make what is lacking of what others have committed, without the lock.
-
-        Returns:
-            The generation from which on there may be more, and what stays lacking, since its model is away.
-        """
+        """Make what is lacking, without the lock; returns the generation before, and what no model could make."""
         with self._reading():
             generation = int(self._connection.execute(sql.GENERATIONS).fetchall()[-1][0])
         if lacking := self._lacking_of_others():
@@ -602,9 +586,7 @@ class Staging(Draft):
         return bool(self.conflicts if change.apply is Writer.remember else self.conflicts.intersection(change.uris))
 
     def _add_nodes(self, writer: Writer, document: Document | str, nodes: Iterable[Node], groups: set[str]) -> None:
-        """Nothing is stored of groups that another process makes otherwise by now, nor of those that it has made of the
-        document meanwhile.
-        """
+        """Store no nodes of groups that another process has redefined, or has already made of the document."""
         document = writer.document(document) if isinstance(document, str) else document
         others = {group for group in groups if writer.manifests.get(group) != self.manifests[group]}
         if others:

@@ -109,12 +109,9 @@ class Writer(Draft):
         self.embedded_to = {key: last for key, last in self.embedded_to.items() if key[0] != group}
 
     def redefine(self, group: str, manifest: Manifest, keep_nodes: bool = False) -> None:
-        """Build a group anew: its nodes end, other groups stay. Readers see the old ones until this is published.
+        """Rebuild a group: its nodes end, unless only their embeddings have changed (`keep_nodes`).
 
-        All documents are noted as not made in it, until `add_nodes` adds nodes of it, or `note_unmade` takes that back.
-
-        Args:
-            keep_nodes: they are made as before; only how they are embedded has changed.
+        All documents are noted as not made in it, until `add_nodes` or `note_unmade` takes that back.
         """
         refuse_odd_name(group)
         with self._transaction.change():
@@ -487,11 +484,7 @@ class Writer(Draft):
         return self.generation
 
     def merge(self, *, moved: bool = False) -> int:
-        """Merge the segments of lexical indexes, where that makes searches faster; returns the generation.
-
-        Args:
-            moved: vectors stand elsewhere now, which readers learn from a publication.
-        """
+        """Merge scattered lexical indexes, and publish that, or that vectors have `moved`; returns the generation."""
         self._transaction.refuse_if_ended()
         folders = (self.store.published_index(group, at) for group, (at, _) in self.indexes.items())
         if moved or any(folder is not None and is_scattered(folder) for folder in folders):
@@ -522,7 +515,6 @@ class Writer(Draft):
             self.mended += self.store.derive(self._connection, self.manifests)
 
     def _refuse_what_is_gone(self) -> None:
-        """Before anything is written to where a store was."""
         if not self.store.exists():
             raise NotAStore(
                 f"{self.store} was deleted while it was being written; nothing could be published. "
@@ -572,15 +564,7 @@ class Writer(Draft):
 def compact(
     store: Backend, manifests: Mapping[str, Manifest], timeout_s: float, *, ended: bool = True, waits: bool = True
 ) -> int:
-    """Put in order what many commits have left in small pieces, without the lock, and publish that; see `Compaction`.
-
-    Args:
-        ended: no more vectors are about to come.
-        waits: for another process that does it already; else it is left to that and to the next time.
-
-    Returns:
-        The generation that it has published; 0 where nothing was to be done.
-    """
+    """Join what many commits have left in small pieces, and publish that; returns the generation, or 0 for nothing."""
     if not store.compact(manifests, ended=ended, waits=waits):
         return 0
     with closing(Writer(store, timeout_s)) as writer:

@@ -12,19 +12,13 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Allowed:
-    """Nodes of a group at a generation, and which of them count.
-
-    Args:
-        keys: int64[n] keys of all live nodes, ascending.
-        mask: bool[n], whether each may be found; None when all may.
-    """
+    """Live nodes of a group by key, int64[n] ascending; `mask`, bool[n], says which may be found, None that all may."""
 
     keys: Keys
     mask: Mask | None = None
 
     @property
     def count(self) -> int:
-        """How many may be found."""
         return len(self.keys) if self.mask is None else int(np.count_nonzero(self.mask))
 
     def positions(self) -> npt.NDArray[np.int64]:

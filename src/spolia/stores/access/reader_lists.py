@@ -12,9 +12,7 @@ from spolia.stores.open_store import OpenStore
 
 
 class ReaderLists:
-    """The published reader lists of a store. They are never changed, only more are added, so that all snapshots of a
-    process share them; a snapshot knows at least those that its rows have.
-    """
+    """The published reader lists of a store. Lists are only added, so all snapshots of a process share them."""
 
     def __init__(self) -> None:
         self.lists: dict[int, tuple[str, ...]] = {EVERYBODY: ()}
@@ -38,7 +36,6 @@ class ReaderLists:
 
     @property
     def restricted(self) -> bool:
-        """Whether anything may be read by some only."""
         return len(self.lists) > 1
 
 
@@ -50,8 +47,6 @@ Changed = Mapping[tuple[str, int], frozenset[int]]
 
 @dataclass(frozen=True, eq=False)
 class Asker:
-    """Somebody who asks."""
-
     audiences: frozenset[int]
     changed: Changed
 
@@ -70,12 +65,7 @@ class _Now:
 
 
 class Rights:
-    """Who may read what of a generation.
-
-    Indexes go by the lists of their generation; what they find is fetched by these and by those that hold now. So a
-    reader who was struck off a list reads no more, whatever a run has pinned, and whoever was added to one reads with
-    the next run. What was deleted since had its last list.
-    """
+    """Who may read what of a generation: indexes use its lists, a text is fetched by these and by those in force."""
 
     def __init__(self, opened: OpenStore, version: StoreVersion, readers: ReaderLists) -> None:
         self._opened, self._version, self._readers = opened, version, readers

@@ -1,8 +1,4 @@
-"""What is asked of the backend of a store, wherever it is: SQLite in a folder, or a schema of a PostgreSQL database.
-
-Statements are those of `spolia.stores.backends.sql`, in SQLite's dialect; another database translates them. What is
-derived, the indexes, is in a folder on this machine in either case.
-"""
+"""What is asked of the backend of a store: SQLite in a folder, or a schema of a PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -34,8 +30,6 @@ _POLL_S = 0.02
 
 
 class StatementRows(Protocol):
-    """What a statement gave."""
-
     @property
     def rowcount(self) -> int: ...
     def fetchone(self) -> Any: ...
@@ -82,19 +76,15 @@ class Stored(Protocol):
 
 
 class Backend(Protocol):
-    """Where a store is, and everything in which SQLite and PostgreSQL differ. Its text is the address, without secrets.
-
-    What a backend has no need of it inherits: it does nothing.
-
-    Attributes:
-        place: the address, written in one way: two backends of one place are the same store.
-        folder: what is derived is here.
-    """
+    """All in which SQLite and PostgreSQL differ. Its text is the address of the store, without secrets."""
 
     @property
-    def place(self) -> str: ...
+    def place(self) -> str:
+        """The address, written in one way: two backends of one place are the same store."""
+
     @property
-    def folder(self) -> Path: ...
+    def folder(self) -> Path:
+        """Where what is derived is kept."""
 
     # What is there.
 
@@ -126,8 +116,7 @@ class Backend(Protocol):
         """A lease on a generation; None when it is being swept or has been."""
 
     def unleased(self, connection: Connection, generation: int) -> object | None:
-        """What keeps others from reading a generation, as long as it lives or the transaction lasts; None when one is
-        reading it."""
+        """An exclusive lease on a generation, which lasts until the commit; None when somebody reads it."""
 
     def pin(self, generation: int) -> None:
         """Make ready what leases on a generation hang on."""
@@ -148,12 +137,7 @@ class Backend(Protocol):
         """What a writer gives vectors to."""
 
     def follow(self, connection: Connection, manifests: Manifests, known: Mapping[str, int], published: int) -> None:
-        """Bring vector databases beside the store to what is published next.
-
-        Args:
-            known: for each group, the last key that they have taken in.
-            published: the generation that readers see now.
-        """
+        """Bring vector databases beside the store to the next generation; `known`: the last keys they took in."""
 
     def recover(self, connection: Connection, manifests: Manifests, known: Mapping[str, int], published: int) -> None:
         """Bring vector databases beside the store back to what is published, after a killed writer; see `follow`."""
@@ -185,10 +169,7 @@ class Backend(Protocol):
         """What is wrong with rows and vectors, in words. All of them are read."""
 
     def salvage(self, timeout_s: float) -> tuple[list[str], bool]:
-        """Write the database anew from the rows that can be read, if its structure is damaged; in words.
-
-        Also whether what was committed last is lost.
-        """
+        """Rewrite a database with a damaged structure; says what was damaged, and whether the last commit is lost."""
         return [], False
 
     def row_problems(self, share: int = 0) -> list[str]:

@@ -52,29 +52,21 @@ class Lacking:
 
     @property
     def is_picture(self) -> bool:
-        """Whether its vector is that of its picture."""
         return self.hash != hash_of(self.text)
 
 
 class Draft:
-    """Reads the live rows of a store: base of what changes them at once (`Writer`) and of what collects changes
-    (`Staging`).
-
-    Attributes:
-        generation: the published generation.
-        schema: the declared fields of the published generation.
-        declared: the declared fields, with what was changed.
-        indexes: for each group, the generation of its lexical index and the last node key that was known then.
-        embedded_to: for each group and embedder, the node key up to which all nodes have vectors.
-    """
+    """Reads the live rows of a store: base of `Writer`, which changes them, and `Staging`, which collects changes."""
 
     store: Backend
     generation: int
     manifests: dict[str, Manifest]
     schema: Schema
     declared: Schema
+    """The fields that were published, and those that will be."""
     indexes: dict[str, tuple[int, int]]
     embedded_to: dict[tuple[str, str], int]
+    """By group and embedder, the node key up to which all nodes have vectors."""
     _connection: Connection
     _audiences: Audiences
 
@@ -233,10 +225,7 @@ class Draft:
     # Vectors.
 
     def unembedded(self, group: str, embedder: str) -> Iterator[tuple[bytes, str]]:
-        """Content hash and text of what the group will hold and has no vector by this embedder; each text once.
-
-        Nodes that are embedded by their picture are not among them, but among the `unembedded_pictures`.
-        """
+        """Hash and text of each text that has no vector by this embedder; see also `unembedded_pictures`."""
         return ((one.hash, one.text) for one in self._lacking(group, embedder) if not one.is_picture)
 
     def unembedded_pictures(self, group: str, embedder: str) -> Iterator[tuple[Lacking, bytes]]:
@@ -289,7 +278,6 @@ class Transaction:
         self.began = self.visible = self.ended = False
 
     def refuse_if_ended(self) -> None:
-        """Raise unless it can be used."""
         if self.ended:
             raise StoreError(
                 f"This writer of {self.store} has ended, by an error or by leaving its block. "
@@ -297,7 +285,6 @@ class Transaction:
             )
 
     def begin(self) -> None:
-        """Begin, unless it has begun."""
         self.refuse_if_ended()
         if not self.began:
             with self.or_end("written"):
@@ -383,12 +370,7 @@ class Publication:
     def publish(
         self, indexes: Indexes, embedded_to: Mapping[tuple[str, str], int] | None, *, merged: bool = False
     ) -> Indexes:
-        """Make it durable and visible; returns its lexical indexes.
-
-        Args:
-            embedded_to: None if vectors may lack.
-            merged: whether segments of lexical indexes are merged.
-        """
+        """Make it durable and visible; returns its lexical indexes. Without `embedded_to`, nodes may lack vectors."""
         if embedded_to is not None:
             self._refuse_lacking_vectors(embedded_to)
         fresh = {group: self._indexed(group, indexes.get(group), merged) for group in sorted(self.manifests)}
@@ -464,10 +446,7 @@ class Publication:
     # What nobody needs any more.
 
     def _forget_old_generations(self) -> list[object]:
-        """Forget generations but the last ones and those that somebody reads, and the rows that only they see.
-
-        The exclusive leases on them are held until that is committed.
-        """
+        """Forget generations that nobody reads, and their rows; returns the leases to hold until the commit."""
         kept = [row[0] for row in self.connection.execute(sql.GENERATIONS)]
         taken: list[object] = []
         for generation in kept[: 1 - KEPT]:

@@ -52,23 +52,19 @@ class StoreVersion(NamedTuple):
 
     @classmethod
     def after(cls, generation: int) -> "StoreVersion":
-        """The next publication."""
         return cls(generation + 1, os.urandom(8).hex())
 
 
 @dataclass(frozen=True)
 class SourceRow(Value):
-    """What a store knows of a source, to tell whether it has changed.
+    """What a store knows of a source, to tell whether it has changed; times in nanoseconds.
 
     Args:
         uri: its name: a path relative to the indexed folder, or the caller's own.
-        size: bytes.
-        mtime_ns: time of the last change, nanoseconds; one before `EARLIEST_NS` is not known.
+        mtime_ns: of the last change; one before `EARLIEST_NS` is not known.
         document: id of the document that was read from it; empty where it could not be read.
         status: `indexed` or `failed`.
         report: what the reader noticed, as the caller wrote it.
-        created_ns: time when it was made, where the file system says, nanoseconds.
-        accessed_ns: time when it was last read before it was indexed, nanoseconds.
         reader: the reader that it was given to, with its version, as `pdf 2`; empty where that is not known.
     """
 
@@ -96,13 +92,7 @@ NOT_YET = "It was not made yet."
 
 @dataclass(frozen=True)
 class Unmade(Value):
-    """A node group that was not made of a document: the document is there, and found in the groups that were.
-
-    What is not noted so is made: that a document has no nodes in a group may as well say that there is nothing to cut.
-
-    Args:
-        reason: what happened; `NOT_YET` where nobody has tried.
-    """
+    """A node group that was not made of a document, and why. A group without this note is made, even without nodes."""
 
     document: str
     uri: str
@@ -111,7 +101,6 @@ class Unmade(Value):
 
     @property
     def is_untried(self) -> bool:
-        """Whether nobody has tried yet."""
         return self.reason == NOT_YET
 
 
@@ -224,7 +213,6 @@ def indexed_text(context: str, text: str, search_text: str) -> str:
 
 
 def written_schema(schema: Schema) -> str:
-    """The fields as JSON."""
     return json.dumps([asdict(field) for field in schema], ensure_ascii=False) if schema else ""
 
 
@@ -241,7 +229,6 @@ def read_schema(text: str) -> Schema:
 
 
 def in_batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Lists of so many items, the last one shorter."""
     remaining = iter(items)
     while batch := list(islice(remaining, size)):
         yield batch
@@ -264,7 +251,6 @@ def hash_of_document(document: Document, readers: bytes) -> bytes:
 
 
 def document_row(document: Document, audience: int, readers: bytes, birth: int) -> Row:
-    """A document as a row."""
     return guarded(
         document.id,
         hash_of_document(document, readers),
@@ -282,7 +268,6 @@ def document_row(document: Document, audience: int, readers: bytes, birth: int) 
 
 
 def document_of(row: Row, readers: Readers) -> Document:
-    """The document that a row holds."""
     id, text, title, media_type, pages, headings, regions, boxes, meta, audience, uri = row
     return Document(
         id=id,
@@ -336,7 +321,6 @@ def _span_row(span: Span | None) -> Row:
 
 
 def node_of(row: Row, readers: Readers) -> Node:
-    """The node that a row holds."""
     (_, id, text, group, start, stop, first_page, last_page, first_line, last_line,
      context, parent, meta, audience, document, number, search_text, inherited, uri) = row  # fmt: skip
     span = None
@@ -386,11 +370,7 @@ ReaderNames = tuple[str, ...]
 
 
 class Audiences:
-    """Numbers for reader lists, as a writer gives them.
-
-    A number holds for one change only: when that is taken back, another list may get it. How a list is written does not
-    change, so that it is sorted and hashed once, however many documents have it.
-    """
+    """Numbers for reader lists. A number holds for one change: when that is undone, another list may get it."""
 
     def __init__(self, connection: "Connection") -> None:
         self.connection = connection
@@ -398,7 +378,6 @@ class Audiences:
         self.begin()
 
     def begin(self) -> None:
-        """Another change begins."""
         self._known: dict[bytes, int] = {}
         self._last: tuple[Sequence[str], int] = ((), EVERYBODY)
 

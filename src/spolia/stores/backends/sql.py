@@ -72,7 +72,6 @@ SCHEMA = (
 
 
 def places(columns: Sized) -> str:
-    """A question mark for each column."""
     return ", ".join("?" * len(columns))
 
 

@@ -1,7 +1,4 @@
-"""Which language a corpus is written in, guessed from its function words: enough to choose a stemmer.
-
-Only languages in Latin script need a guess; elsewhere the script decides.
-"""
+"""How texts become terms, and the language of a corpus in Latin script, guessed from its function words."""
 
 import hashlib
 import re

@@ -49,8 +49,7 @@ class TermList(NamedTuple):
 
 
 class ReadableTerm(NamedTuple):
-    """A term to an asker: its weight, (k1 + 1) · idf; the nodes that they may read and that hold it; what the counts in
-    these come to, from 0 to 1; the most of that."""
+    """A term for an asker: (k1 + 1) · idf, the nodes that hold it, tf / (tf + norm) in each, and the most of these."""
 
     weight: np.float32
     places: Places
@@ -58,7 +57,6 @@ class ReadableTerm(NamedTuple):
     most: np.float32
 
     def of(self, places: Places) -> Floats:
-        """What the counts in these nodes come to."""
         at = np.minimum(np.searchsorted(self.places, places), len(self.places) - 1)
         found: Floats = np.where(self.places[at] == places, self.saturated[at], np.float32(0))
         return found
@@ -70,14 +68,7 @@ Asked = tuple[np.float32, ReadableTerm]
 
 @dataclass(frozen=True, eq=False)
 class Readable:
-    """The nodes that somebody may read.
-
-    Args:
-        mask: bool[n], which of the index they are.
-        count: how many.
-        norms: float32[256], k1 · (1 - b + b · length / mean length) by the code of the length.
-        terms: those that were asked for.
-    """
+    """The nodes that somebody may read, and k1 · (1 - b + b · length / mean length) by the code of the length."""
 
     mask: Mask
     count: int
@@ -86,13 +77,7 @@ class Readable:
 
 
 class AskerBM25:
-    """Searches an index as if it held what the asker may read and nothing else.
-
-    Args:
-        searcher, schema: of the index, as tantivy opened it.
-        gone: deleted nodes that it still counts.
-        lengths: gives the numbers of terms of nodes by their keys, where the index does not hold them.
-    """
+    """Searches an index as if it held only what the asker may read. tantivy still counts `gone` deleted nodes."""
 
     def __init__(
         self, searcher: Any, schema: Any, gone: int, lengths: Callable[[Sequence[int]], Sequence[int]] | None
@@ -114,13 +99,7 @@ class AskerBM25:
     def search(
         self, terms: Sequence[str], top_k: int, readable: Allowed, wanted: Allowed | None = None, *, every: bool = False
     ) -> list[tuple[int, float]]:
-        """Keys and scores of the best nodes, and of some more: all that score as the last one that is wanted.
-
-        Args:
-            readable: what the asker may read, over which everything is counted.
-            wanted: only these of them; None for all.
-            every: only nodes that hold every term.
-        """
+        """The best of the `wanted` nodes and all that score as the last of them; terms are counted over `readable`."""
         who = self._of(readable)
         asked: list[Asked] = []
         for term, often in Counter(terms).items():
@@ -160,9 +139,9 @@ class AskerBM25:
         return places.astype(np.int32), sums[places]
 
     def _candidates(self, asked: Sequence[Asked], may: Mask | None, top_k: int) -> Places:
-        """The nodes that may be among the best. Rare terms come first: as soon as the others could not lift a node
-        without any of these among the best, no more nodes are met, and what common terms add is looked up for those
-        that may still be."""
+        """The nodes that may be among the best. Rare terms come first. Once the others cannot lift a further node among
+        the best, they are looked up for the nodes that were met.
+        """
         sums, met = np.zeros(len(self.keys), dtype=np.float32), np.zeros(0, dtype=np.int32)
         ordered = sorted(
             ((float(weight * one.most), weight, one) for weight, one in asked), key=lambda found: -found[0]
@@ -239,8 +218,7 @@ class AskerBM25:
 
 
 def _holding_all(asked: list[Asked]) -> tuple[Places, Floats]:
-    """The nodes that hold every term. Of their scores tantivy adds up those of the rarest two terms, then those of the
-    others, then both."""
+    """The nodes that hold every term. As in tantivy, the scores of the rarest two add up first, and of the others."""
     asked.sort(key=lambda found: len(found[1].places))
     places = reduce(np.intersect1d, (one.places for _, one in asked))
     parts = [weight * one.of(places) for weight, one in asked]

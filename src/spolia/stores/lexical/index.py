@@ -49,11 +49,7 @@ LISTED = 2_500
 
 
 class Lexical:
-    """An opened index. It is never written again, so that any thread may search it at any time.
-
-    Args:
-        lengths: gives the numbers of terms of nodes by their keys: indexes of earlier versions do not hold them.
-    """
+    """An opened index for any thread. `lengths` counts the terms of nodes, which earlier versions did not store."""
 
     def __init__(
         self, folder: Path, analyzer: Analyzer, lengths: Callable[[Sequence[int]], Sequence[int]] | None = None
@@ -84,8 +80,7 @@ class Lexical:
             readable: the nodes that the asker may read, over which everything is counted; None for all.
             allowed: only these of them; None for all.
             every: only nodes that hold every term, not just one of them.
-            ids: gives the ids of nodes by their keys, and is asked where scores are equal: these go by id; by key
-                without it.
+            ids: gives the ids of nodes, by which equal scores are ordered; by key without it.
         """
         terms = self.analyzer.terms(text)
         if not terms or top_k <= 0 or (allowed is not None and not allowed.count):

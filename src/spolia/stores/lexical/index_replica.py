@@ -1,8 +1,6 @@
-"""Lexical indexes that follow a backend elsewhere: each machine makes them when it reads a generation first.
+"""Lexical indexes of a backend elsewhere: each machine makes them in a folder when it first reads a generation.
 
-They are kept in a folder of this machine, as a store in a folder keeps its own. A new one is made from the newest that
-is there, by the difference of the keys in it and those that are live: nodes never change, so that is all there is. One
-process makes it, the others wait for it; what is not whole has no name yet.
+A new index starts from the newest one, with the difference of its keys and the live ones. One process makes it.
 """
 
 from __future__ import annotations
@@ -51,9 +49,7 @@ _COMPARED = 256
 
 
 def _is_of_these_texts(folder: Path, manifest: Manifest, opened: OpenStore) -> bool:
-    """Whether an index was made of the texts that the database has now under its keys: not so where some tables were
-    put back from a backup, or the whole database by tools that keep the ids of publications.
-    """
+    """Whether an index was made of the texts that the database has now; a restored backup may have others."""
     from spolia.stores.lexical.index import Lexical
 
     if folder in _looked_at:
@@ -72,9 +68,7 @@ def _is_of_these_texts(folder: Path, manifest: Manifest, opened: OpenStore) -> b
 
 
 def index_folder(store: Path, manifest: Manifest, version: StoreVersion) -> Path:
-    """Another one for another analyser, so that none is made from what another one has made; and for another
-    publication of the same number, which a backup comes to that is put back and published further.
-    """
+    """Its own for each analyser and publication, since a restored backup gives a number again."""
     return lexical_folder(store, f"{manifest.group} {manifest.analyzer.digest.hex()}", version)
 
 

@@ -1,7 +1,5 @@
-"""Building a lexical index as a frozen folder.
-
-The next index starts as a hard-link clone of the published one: tantivy never changes a segment file, so the clone
-shares them, and adding and deleting leaves the published folder as it was. A folder is complete once it has its name.
+"""Building a lexical index as a frozen folder, from hard links to the segments of the last one, which tantivy never
+changes. A folder is complete once it has its name.
 """
 
 import json
@@ -47,11 +45,7 @@ def freeze(
     doing: str = "indexed",
     moved: Iterable[Added] = (),
 ) -> None:
-    """Make the index `target` from `base`, or from nothing, without the dead and with the added nodes; durable.
-
-    Args:
-        moved: the last nodes in it, to have its small segments merged.
-    """
+    """Make the durable index `target` from `base` or from nothing; to move nodes makes tantivy merge segments."""
     folder = target.with_name(f"{target.name}.tmp")
     _remove(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)

@@ -106,11 +106,7 @@ def descendants(
 
 
 def by_lineage(snapshot: Snapshot, nodes: Sequence[Node], group: str, access: frozenset[str]) -> list[list[Node]]:
-    """For each node those of a group that share an ancestor with it, in order of the text.
-
-    The way goes up to the nearest group that both were made from, and down from there: to its ancestor, to what was
-    made from it, or to what was made from the same node. What may not be read is not there, and not passed through.
-    """
+    """For each node those of a group that share its nearest readable common ancestor, in order of the text."""
     rows: dict[str, list[int]] = {}
     for row, node in enumerate(nodes):
         rows.setdefault(node.group, []).append(row)

@@ -72,8 +72,6 @@ def with_file_fields(meta: Meta, of_file: Meta) -> Meta:
 
 
 class DocumentFields(NamedTuple):
-    """A document's metadata and its files."""
-
     meta: Meta
     files: tuple[SourceFile, ...]
 
@@ -146,10 +144,7 @@ _EXACT = 2**53
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """The values of a field: the node at position `rows[i]` has the value `values[codes[i]]`.
-
-    A node may stand there more than once, or not at all; every value stands in `values` once.
-    """
+    """The values of a field: the node at `rows[i]`, which may stand there more than once, has `values[codes[i]]`."""
 
     rows: Positions
     codes: Codes
@@ -181,13 +176,11 @@ class ValueCodes:
         self._numbers: dict[Scalar, int] = {value: code for code, value in enumerate(self._known.tolist())}
 
     def codes(self, values: Iterable[Scalar]) -> Codes:
-        """The number of each value of the field."""
         numbers = self._numbers
         return np.array([numbers.setdefault(value, len(numbers)) for value in values], dtype=np.int32)
 
     @property
     def values(self) -> npt.NDArray[Any]:
-        """All values, in the order of their numbers."""
         fresh = list(self._numbers)[len(self._known) :]
         return np.concatenate([self._known, _typed(fresh, self.field)]) if fresh else self._known
 
@@ -247,12 +240,7 @@ _DOCUMENTS = RecordKind(sql.WHOLE_RECORDS, sql.DEAD_WHOLE_RECORDS, sql.LAST_WHOL
 
 
 class Records:
-    """What is known of the nodes of a group at a generation, for filters and access.
-
-    Args:
-        group: name of the group; None for the documents themselves.
-        before: those of an earlier generation of the group, which is still kept.
-    """
+    """What filters and access look at: the nodes of a group, or all documents for None, at a generation."""
 
     def __init__(
         self,
@@ -275,7 +263,6 @@ class Records:
             self._take_over(before)
 
     def at(self, inherited: DocumentMetadata, schema: Schema) -> "Records":
-        """Those of a later generation."""
         return Records(self._ask, self._group, inherited, schema, self)
 
     def allowed(self, audiences: frozenset[int] | None, filter: Filter | None) -> Allowed:

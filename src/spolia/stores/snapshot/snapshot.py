@@ -48,15 +48,7 @@ PUBLIC: frozenset[str] = frozenset()
 
 @dataclass(frozen=True)
 class Stats(Value):
-    """How much there is in a store.
-
-    Args:
-        generation: the published generation; it counts publications.
-        sources: number of sources by status: `indexed`, `failed`.
-        nodes: number of nodes by group.
-        vectors: number of vectors by embedder; those of nodes that are gone are kept for when they return.
-        bytes: size on the disk.
-    """
+    """How much a store holds: sources by status, nodes by group, vectors by embedder with those of removed nodes."""
 
     generation: int
     documents: int
@@ -70,9 +62,7 @@ class Snapshot:
     """One published generation, read and searched by any thread. As long as it lives, what it needs is not swept.
 
     Attributes:
-        generation: counts publications; `version` tells it from others of the same number.
         indexes: for each group, the generation of its lexical index and the last node key that was known then.
-        open: the indexes that were opened to search it.
         derived: what others have computed of it, kept as long as it lives; `derived_of` of what an asker may read.
     """
 
@@ -135,7 +125,6 @@ class Snapshot:
         return found[0]
 
     def nodes_of_ids(self, ids: Sequence[str], access: frozenset[str] = PUBLIC) -> dict[str, Node]:
-        """The nodes of these ids that may be read, by id."""
         values = {"ids": json.dumps(list(dict.fromkeys(ids))), "at": self.generation}
         return {node.id: node for node in self.readable_of(self.opened.rows(sql.NODES_OF_IDS, values), access)}
 
@@ -158,7 +147,6 @@ class Snapshot:
         return [node_of(row, lists) for row in rows if who.may_read(row[DOCUMENT_OF_NODE], row[AUDIENCE_OF_NODE])]
 
     def document(self, id: str, access: frozenset[str] = PUBLIC) -> Document:
-        """The document of this id."""
         found = self.find_document(id, access)
         if found is None:
             raise StoreError(
@@ -185,13 +173,7 @@ class Snapshot:
         return bytes(row[0])
 
     def boxes(self, document: str, span: Span, access: frozenset[str] = PUBLIC) -> tuple[Box, ...]:
-        """Where a stretch of a document stands on its pages, line by line; nothing where its format has no places.
-
-        A node stands where its `span` does.
-
-        Raises:
-            StoreError: there is no such document that is readable.
-        """
+        """Where a stretch of a document stands on its pages, line by line; nothing where its format has no places."""
         return self.document(document, access).boxes.within(span.start, span.end)
 
     def documents(self, access: frozenset[str] = PUBLIC) -> Iterator[Document]:
@@ -209,19 +191,12 @@ class Snapshot:
                 yield node_of(row, self.readers.lists)
 
     def sources(self, *, noted: bool = False) -> dict[str, SourceRow]:
-        """What the documents were read from, by uri.
-
-        Args:
-            noted: with what was noted since this generation and changes no search: times, and attempts that failed.
-        """
+        """What the documents were read from, by uri; `noted` adds times and failures noted since this generation."""
         rows = self.opened.rows(sql.SOURCES, {"at": self.generation + noted})
         return {row[0]: SourceRow(*row) for row in rows}
 
     def named(self, names: Iterable[str]) -> dict[str, str]:
-        """Ids of the documents that are called so, by id or else by the uri of a source; what is not there is left out.
-
-        Nothing is said of who may read them.
-        """
+        """Ids of documents by id or by the uri of a source, whoever may read them. Unknown names are left out."""
         rows = self.opened.rows(sql.NAMED, {"names": json.dumps(list(names)), "at": self.generation})
         return {name: id for name, id, _ in rows}
 
@@ -234,11 +209,9 @@ class Snapshot:
         return tuple(reader for (reader,) in self.opened.rows(sql.READERS_AT, {"at": self.generation}))
 
     def groups(self) -> tuple[str, ...]:
-        """Names of the node groups."""
         return tuple(self.indexes)
 
     def manifest(self, group: str) -> Manifest:
-        """What a group was built with."""
         if group not in self.indexes:
             store = self.opened.store
             how = f"materialise([corpus.group({group!r}, Definition(...))]), or spolia groups add {group}"
@@ -249,7 +222,6 @@ class Snapshot:
         return self.manifests[group]
 
     def stats(self) -> Stats:
-        """How much there is."""
         at = {"at": self.generation}
         with translated(self.opened.store, "read"):
             size = self.opened.store.bytes(self.opened.connection)
@@ -277,12 +249,10 @@ class Snapshot:
     ) -> list[tuple[int, float]]:
         """Keys and BM25 scores of the best nodes that share a term with `text`, best first, ties by node id.
 
-        A node's id is made of what it is, not of when it came: an order of files or a file that was put back change
-        nothing. Scores and order are those of a store that holds what the principals may read and nothing else.
+        Scores and order are those of a store that holds what the principals may read and nothing else.
 
         Args:
             access: principals who ask; what none of them may read is not found.
-            filter: what it accepts is found; None for all.
             every: only nodes that hold every term, not just one of them.
             among: only these nodes; None for all.
 
@@ -340,10 +310,7 @@ class Snapshot:
         return self.open.records(group).allowed(self.rights.narrowed(access), filter)
 
     def derived_of(self, who: frozenset[str], *groups: str) -> dict[object, Any]:
-        """Where to keep what is computed of all nodes of some groups that these principals may read.
-
-        Where that is every node, it is `derived`. Else each of the last `ASKERS` sets of reader lists has its own.
-        """
+        """What others have computed of groups for these principals; `derived` itself if they may read every node."""
         if all(self.allowed(group, who).mask is None for group in groups if group in self.indexes):
             return self.derived
         audiences = self.rights.narrowed(who)

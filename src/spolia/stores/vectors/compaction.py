@@ -1,8 +1,6 @@
 """Joining the small segments of vectors that many commits leave, and building graphs, while others read and write.
 
-Segments never change, so a joined one is written, and its graph built, without the writer's lock. Then its rows take
-the place of the old ones, some thousand in a transaction: a text's vector is the same in both, so a kill at any moment
-leaves a whole store.
+The joined segment and its graph are written without the lock; then rows move there, some thousand in a transaction.
 """
 
 import os
@@ -48,14 +46,7 @@ Graphs = Sequence[tuple[Metric, HNSW]]
 
 @dataclass(frozen=True)
 class Compaction:
-    """Puts the vectors of a store in order; one process at a time does (`graphs.lock`).
-
-    Args:
-        store: its folder.
-        connection: for reading.
-        ended: no more vectors are about to come; else only those are joined that are enough to be joined for good.
-        writing: gives the right to write, for a moment.
-    """
+    """Puts the vectors of a store in order. Until a sync has `ended`, it joins only what fills a segment for good."""
 
     store: Path
     connection: Connection
@@ -64,7 +55,6 @@ class Compaction:
     writing: Callable[[], WriteSession]
 
     def is_needed(self) -> bool:
-        """Whether there is anything to do."""
         missing = (
             missing_graphs(self.store, embedder, self._rows(embedder), *graph)
             for embedder, graphs in self._graphs.items()
@@ -73,11 +63,7 @@ class Compaction:
         return any(map(self._groups, self._graphs)) or any(missing) or bool(unneeded(self.store, self._segments()))
 
     def run(self) -> bool:
-        """Join segments as `joined` says and build what graphs are missing; call it with the lock of the graphs.
-
-        Returns:
-            Whether vectors stand in other segments now, which readers learn from the next publication.
-        """
+        """Join segments and build missing graphs, with `graphs.lock` held; returns whether vectors have moved."""
         has_moved = False
         for embedder, graphs in self._graphs.items():
             for numbers in self._groups(embedder):
@@ -98,7 +84,6 @@ class Compaction:
         return found
 
     def _groups(self, embedder: str) -> list[list[int]]:
-        """Numbers of the segments to be joined."""
         if not self.ended:
             return joined(self._rows(embedder), None, 0, 1)
         above = min((settings.above for _, settings in self._graphs[embedder]), default=None) if available() else None

@@ -54,12 +54,7 @@ class VectorSegment:
 
 
 def write_segment(path: Path, embedder: str, hashes: Sequence[bytes], *blocks: Vectors) -> int:
-    """Make a segment durable under its name; returns its size in bytes.
-
-    Args:
-        hashes: one for each row.
-        blocks: rows float32[n, d], put one below the other; they are written one after the other, in bounded memory.
-    """
+    """Make a segment of these rows, float32[n, d] each, durable under its name; returns its size in bytes."""
     return write_checked(path, _content(embedder, hashes, blocks))
 
 

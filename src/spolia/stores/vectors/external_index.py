@@ -1,8 +1,7 @@
-"""The index of a vector database as a search of a store: what it finds is looked at again, what it lacks is compared.
+"""The index of a vector database as a search of a store.
 
-A database knows keys and vectors, and nothing of generations, readers and filters. So more is asked for than is wanted,
-what is not allowed is passed over, and scores are computed from the store's own vectors, which are what counts: a node
-has the same score, whatever found it. Where too little is allowed or found, exact search over the store answers.
+A database knows keys and vectors only. So more is asked for than is wanted, what is not allowed is passed over, and
+scores are computed from the store's own vectors. Where too little is allowed or found, exact search answers.
 """
 
 import hashlib
@@ -131,7 +130,6 @@ def chosen_search(snapshot: "Snapshot", group: str, embedder: str) -> "DenseSear
 
 
 def how_embedded(snapshot: "Snapshot", group: str, embedder: str) -> GroupEmbedding:
-    """How a group was embedded with an embedder."""
     manifest = snapshot.manifest(group)
     how = manifest.embedded(embedder)
     if how is None:
@@ -164,11 +162,7 @@ def collection(uuid: str, manifest: Manifest, how: GroupEmbedding) -> str:
 
 
 class ExternalIndexes:
-    """The vector databases that hold the vectors of groups of a store beside it.
-
-    A file says that a database may hold what is not published; whoever finds it compares all keys, since a killed
-    writer may have left others.
-    """
+    """The vector databases beside a store. Whoever finds the file that marks one as unsure compares all of its keys."""
 
     def __init__(self, folder: Path, connection: Connection, manifests: Mapping[str, Manifest]) -> None:
         self.folder, self.connection = folder, connection
@@ -181,12 +175,7 @@ class ExternalIndexes:
         ]
 
     def follow(self, known: Mapping[str, int], published: int) -> None:
-        """Bring every database to what the generation that is published next holds.
-
-        Args:
-            known: for each group, the last key that the databases have taken in; of a new group nothing.
-            published: the generation that readers see now; what died before it goes.
-        """
+        """Bring every database from the published generation to the next one; `known` are the last keys it took in."""
         for manifest, how, settings in self.kept:
             at = {"grp": manifest.group, "key": known.get(manifest.group, 0), "at": published}
             unsure = self._unsure(manifest, how)
@@ -201,10 +190,7 @@ class ExternalIndexes:
                 follow(index, self._vectors(how.embedder, at), dead)
 
     def recover(self, known: Mapping[str, int], published: int) -> None:
-        """Make databases hold what is published that a killed writer has left unsure, before anything is written.
-
-        One that cannot be reached now is compared as soon as something is published.
-        """
+        """Restore what a killed writer left unsure; a database that cannot be reached now, with the publication."""
         for manifest, how, settings in self.kept:
             unsure = self._unsure(manifest, how)
             if unsure.exists() and manifest.group in known:
@@ -215,15 +201,11 @@ class ExternalIndexes:
                     unsure.unlink()
 
     def confirm(self) -> None:
-        """What these databases hold is published."""
         for manifest, how, _ in self.kept:
             self._unsure(manifest, how).unlink(missing_ok=True)
 
     def problems(self) -> Iterator[str]:
-        """Which databases do not hold what they should, in words.
-
-        What a killed writer has left beyond that is no problem: searches pass it over, and the next writer removes it.
-        """
+        """Which databases do not hold what they should, in words. Keys that searches pass over are no problem."""
         for manifest, how, settings in self.kept:
             is_unsure = self._unsure(manifest, how).exists()
             with self._opened(manifest, how, settings) as index:

@@ -52,15 +52,12 @@ class Quantization:
 
     @property
     def distance(self) -> str:
-        """What usearch calls the distance between codes."""
         return "ip" if self.metric == "dot" else "l2sq"
 
     def of_rows(self, rows: Vectors) -> Codes:
-        """Codes of vectors, int8[n, d]."""
         return _rounded((rows - self.mean) * np.float32(self.scale))
 
     def of_query(self, query: Vectors) -> Codes:
-        """Code of a query, int8[d]."""
         if self.metric == "dot":
             largest = float(np.abs(query).max())
             return _rounded(query * np.float32(_LARGEST / largest if largest else 0.0))
@@ -93,23 +90,15 @@ _ADDED_AT_ONCE = 128
 
 
 def available() -> bool:
-    """Whether graphs can be built and searched here."""
     return find_spec("usearch") is not None
 
 
 def graph_path(folder: Path, segment: int, metric: Metric, settings: HNSW) -> Path:
-    """The graph of a segment; another one for other settings."""
     return folder / f"{segment:06d}.{metric}-{settings.connectivity}-{settings.expansion_add}{SUFFIX}"
 
 
 class VectorGraph:
-    """An opened graph.
-
-    Raises:
-        StoreCorrupt: the file is damaged, or of another segment.
-        MissingExtra: usearch is not installed.
-        FileNotFoundError: there is none.
-    """
+    """An opened graph; `StoreCorrupt` if it is damaged or of another segment, `MissingExtra` without usearch."""
 
     def __init__(self, path: Path, segment: Path) -> None:
         data = _mapped(path)
@@ -291,7 +280,6 @@ def unneeded(store: Path, segments: Iterable[tuple[str, int]]) -> list[Path]:
 
 
 def sweep_graphs(store: Path, segments: Iterable[tuple[str, int]]) -> None:
-    """Remove what is unneeded."""
     for path in unneeded(store, segments):
         fail_point("graphs.sweep")
         path.unlink()

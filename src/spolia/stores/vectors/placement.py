@@ -27,15 +27,9 @@ _NOWHERE: Rows = np.zeros(0, dtype=np.int64)
 
 
 class PlacedVectors:
-    """The vectors of the live nodes of one group at one generation.
+    """The vectors of a group's live nodes, float32[rows, d] in segments put one below the other.
 
-    A node is named by its position in `keys`, a vector by its row in all segments put one below the other. A row may
-    belong to several nodes, whose texts are the same, or to none.
-
-    Args:
-        keys: int64[n] node keys, ascending.
-        segments: memory-mapped vectors, float32[rows, d] each.
-        places: int64[n], for each key the row of its vector.
+    A node is named by its position in `keys`; `places` has its row, which nodes of one text share.
     """
 
     def __init__(self, keys: Keys, segments: Sequence[Vectors], places: Rows) -> None:
@@ -45,7 +39,6 @@ class PlacedVectors:
         self.dimension = int(segments[0].shape[1]) if segments else 0
 
     def positions(self, allowed: Allowed) -> Rows | None:
-        """Positions of what is allowed; None for all."""
         if len(allowed.keys) != len(self.keys):
             raise StoreError(
                 f"{len(allowed.keys)} nodes can be allowed, where {len(self.keys)} have vectors here. Ask the snapshot "
@@ -84,7 +77,6 @@ class PlacedVectors:
         return order[begins[rows][which] + within], which
 
     def vectors(self, rows: Rows) -> Vectors:
-        """The vectors in these rows, float32[n, d]."""
         found = np.empty((len(rows), self.dimension), dtype=np.float32)
         segments = np.searchsorted(self.starts, rows, side="right") - 1
         for segment in np.unique(segments):
@@ -93,7 +85,6 @@ class PlacedVectors:
         return found
 
     def at(self, positions: Rows) -> Vectors:
-        """The vectors of the nodes at these positions, float32[n, d]."""
         return self.vectors(self.places[positions])
 
     def best(
@@ -113,7 +104,6 @@ def _distinct(places: Rows) -> tuple[Rows, Rows]:
 
 
 def together(parts: Sequence[Rows]) -> Rows:
-    """Positions in one array."""
     return np.concatenate([_NOWHERE, *parts])
 
 
@@ -124,13 +114,7 @@ LACKING = -1
 
 @dataclass(frozen=True, eq=False)
 class VectorPlaces:
-    """Where the vectors of the live nodes of a group stand at a generation.
-
-    Args:
-        rows: for each node its key, the segment of its vector and the row in it; by key.
-        segments: those that there are, by number, and their checksums: when the last one was damaged, its number is
-            given again.
-    """
+    """The key, segment and row of each vector of a group at a generation, and the checksums of the segments."""
 
     opened: OpenStore
     group: str
@@ -140,7 +124,6 @@ class VectorPlaces:
     segments: Mapping[int, bytes]
 
     def at(self, generation: int) -> "VectorPlaces":
-        """Those at a later generation."""
         segments = dict(self._there())
         same = [number for number, checksum in segments.items() if self.segments.get(number) == checksum]
         lives = ~np.isin(self.rows["key"], self._dead(generation))
@@ -171,7 +154,6 @@ class VectorPlaces:
 
 
 def nowhere(opened: OpenStore, group: str, embedder: str) -> VectorPlaces:
-    """What is known of a group before anything was read."""
     return VectorPlaces(opened, group, embedder, 0, np.zeros(0, dtype=ROW), {})
 
 

@@ -42,10 +42,7 @@ def unit(vectors: Vectors) -> Vectors:
 
 
 def rough(metric: Metric, products: Vectors, squares: Vectors) -> Vectors:
-    """Numbers in the order of the scores, of the products of queries and rows and the squared lengths of the rows.
-
-    The distance is |q|² - 2qx + |x|² squared; |q|² is the same for all rows, so it is left out.
-    """
+    """Numbers in the order of the scores. Of the squared distance |q|² - 2qx + |x|² they leave out |q|²."""
     return 2 * products - squares if metric == "euclidean" else products
 
 
@@ -75,13 +72,9 @@ class Search(Protocol[Q]):
     """Finds the nodes of one group at one generation that are nearest to queries. Any thread may use it."""
 
     def search(self, queries: Q, top_k: int, allowed: Allowed, ids: Ids | None = None) -> Found:
-        """For each query, keys and scores of the best nodes, best first; a higher score is better.
+        """For each query, keys and scores of exactly `min(top_k, allowed.count)` best nodes, best first.
 
-        Args:
-            ids: gives the ids of nodes by their keys, by which those of one score are ordered; by key without it.
-
-        There are always `min(top_k, allowed.count)`, and each of them is allowed. A query's answer does not depend on
-        those that are asked with it.
+        Nodes of one score are ordered by their ids, which `ids` gives; by key without it.
 
         Raises:
             StoreError: a query of another dimension, or one that holds NaN or infinity.

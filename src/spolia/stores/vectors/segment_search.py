@@ -55,7 +55,6 @@ class ExactSearch:
         self.placed, self.metric = placed, metric
 
     def search(self, queries: Vectors, top_k: int, allowed: Allowed, ids: Ids | None = None) -> Found:
-        """See `Search`."""
         positions = self.placed.positions(allowed)
         wanted = min(top_k, allowed.count)
         if wanted <= 0:
@@ -65,7 +64,6 @@ class ExactSearch:
         return [self.placed.best(self.metric, *pair, wanted, ids) for pair in zip(queries, near, strict=True)]
 
     def _candidates(self, queries: Vectors, positions: Rows | None, wanted: int, allowed: Allowed) -> Iterable[Rows]:
-        """For each query, the positions that may be among the best."""
         return self.near(queries, positions, wanted)
 
     def near(self, queries: Vectors, positions: Rows | None, wanted: int) -> Iterator[Rows]:
@@ -134,13 +132,7 @@ class _Walk:
 
 
 class GraphSearch(ExactSearch):
-    """Finds nearly all of the nearest nodes of a group, in a time that hardly grows with their number.
-
-    Args:
-        placed: the vectors; of length 1 for the cosine.
-        graphs: for each segment, gives its graph, or None while there is none; asked at each search.
-        expansion: candidates that are kept while searching (ef).
-    """
+    """Finds nearly all of the nearest nodes, along the graph of each segment that has one."""
 
     is_exact = False
 

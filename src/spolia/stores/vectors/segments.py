@@ -20,15 +20,7 @@ _UNIT = 1e-3
 
 
 def accepted(embedder: str, count: int, vectors: Vectors | Sequence[Vectors], known: int | None, unit: bool) -> Vectors:
-    """The vectors as float32[count, d].
-
-    Args:
-        unit: insist on the length 1, or 0 for a text that the embedder does not know at all.
-
-    Raises:
-        StoreError: another number of rows, a row of another dimension, with NaN or infinity, or with another length
-            than 1; naming the row.
-    """
+    """The vectors as float32[count, d]; `StoreError` names a row that does not fit. `unit`: they have length 1 or 0."""
     if not hasattr(vectors, "__len__") or (isinstance(vectors, np.ndarray) and not vectors.ndim):
         raise StoreError(
             f"{embedder!r} gave {vectors!r:.40} for {count} texts, which is no vectors. Correct the embedder: "
@@ -69,7 +61,6 @@ def refuse_other_kind(embedder: str, known: int | None, *, sparse: bool) -> None
 
 
 def refuse_other_count(hashes: Sequence[bytes], rows: Sized) -> None:
-    """Raise `StoreError` unless there are as many sparse vectors as hashes."""
     if len(rows) != len(hashes):
         raise StoreError(f"{len(hashes)} hashes came with {len(rows)} sparse vectors. Write one row for each hash.")
 
@@ -97,7 +88,6 @@ def write_any(path: Path, embedder: str, hashes: Sequence[bytes], parts: Sequenc
 
 
 def content_of(segment: AnySegment) -> AnyRows:
-    """The rows of a segment."""
     return segment.rows if isinstance(segment, SparseSegment) else segment.vectors
 
 
@@ -118,18 +108,12 @@ class VectorWriter(ABC):
         self._pending: dict[str, dict[bytes, AnyRows]] = {}
 
     def is_pending(self, embedder: str, hash: bytes) -> bool:
-        """Whether a vector was added and is not written yet."""
         return hash in self._pending.get(embedder, ())
 
     def add(
         self, embedder: str, hashes: Sequence[bytes], vectors: Vectors, *, unit: bool = True, dimension: int = 0
     ) -> None:
-        """Take vectors; those that are there already are left as they are.
-
-        Args:
-            dimension: numbers that the first vector must have; 0 for any.
-            unit: insist on the length 1, or 0 for a text that the embedder does not know at all.
-        """
+        """Take vectors; those that are there already are left as they are. The first one has `dimension`, if not 0."""
         refuse_other_kind(embedder, self._dimension(embedder), sparse=False)
         known = self._dimension(embedder) or dimension or None
         rows = accepted(embedder, len(hashes), vectors, known, unit)
@@ -243,14 +227,9 @@ _GROWTH = 4
 def joined(rows: Mapping[int, int], above: int | None, small: int, many: int) -> list[list[int]]:
     """Numbers of the segments to be joined, for each new segment; in the order in which they were written.
 
-    As soon as some have `FROZEN_ROWS` together they are joined for good. What is left is joined when the rows that no
-    graph covers have grown to a quarter of those that one does, and to `above` at least: exact search over them stays
-    fast, and a row gets into another graph some few times. Small segments are joined where there are many.
-
-    Args:
-        above: rows from which a segment has a graph; None for no graphs.
-        small: rows below which a segment is small.
-        many: small segments that are too many.
+    Segments that have `FROZEN_ROWS` together are joined for good. The others are joined when the rows without a graph
+    are a quarter of those with one, and at least `above`, from which a segment has a graph: so a row gets into few of
+    them. Else those with fewer rows than `small` are joined if there are `many`.
 
     >>> joined({1: 300_000, 2: 200_000, 3: 70_000, 4: 10}, None, small=4096, many=16)
     [[2, 3]]

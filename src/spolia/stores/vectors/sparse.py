@@ -52,7 +52,6 @@ class SparseSegment:
         return SparseRows(*self.entries)
 
     def row(self, at: int) -> SparseRows:
-        """One vector."""
         offsets, terms, weights = self.entries
         entries = slice(int(offsets[at]), int(offsets[at + 1]))
         return SparseRows(np.array([0, entries.stop - entries.start]), terms[entries], weights[entries])
@@ -87,12 +86,10 @@ def unpacked(entries: bytes) -> SparseRows:
 
 
 def write_sparse(path: Path, embedder: str, hashes: Sequence[bytes], rows: SparseRows) -> int:
-    """Make a segment of sparse vectors durable under its name; returns its size in bytes."""
     return write_checked(path, _content(embedder, hashes, rows))
 
 
 def lists_of(rows: SparseRows) -> Lists:
-    """The entries of rows by term."""
     order = np.argsort(rows.terms, kind="stable")
     terms, begins = np.unique(rows.terms[order], return_index=True)
     numbers = np.repeat(np.arange(len(rows), dtype=np.int32), np.diff(rows.offsets))
@@ -135,13 +132,7 @@ def open_sparse(path: Path) -> SparseSegment:
 
 
 class SparseSearch:
-    """Finds the nodes of a group whose sparse vectors have the largest products with a query's; exact.
-
-    Args:
-        keys: int64[n] node keys, ascending.
-        segments: that the vectors stand in.
-        places: int64[n], for each key the row in all segments put one below the other.
-    """
+    """Finds the nodes of a group whose sparse vectors have the largest products with a query's; exact."""
 
     def __init__(self, keys: Keys, segments: Sequence[SparseSegment], places: Rows) -> None:
         self.keys, self.segments, self.places = keys, segments, places

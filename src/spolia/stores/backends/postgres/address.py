@@ -17,14 +17,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 @dataclass(frozen=True)
 class Address(Value):
-    """Where a store is.
-
-    Args:
-        server: what libpq connects to, without the parameters that are ours.
-        schema: of the database; it holds this store and nothing else.
-        password_env: name of the environment variable with the password; empty for `PGPASSWORD` and `~/.pgpass`, which
-            libpq reads itself.
-    """
+    """Where a store is. Without `password_env`, libpq reads the password from `PGPASSWORD` or `~/.pgpass` itself."""
 
     server: str
     schema: str = SCHEMA
@@ -40,7 +33,6 @@ class Address(Value):
         return {self.password_env: True} if self.password_env else {"PGPASSWORD": False}
 
     def secrets(self) -> Mapping[str, str]:
-        """What is added when a connection is made."""
         if not self.password_env:
             return {}
         if (password := os.environ.get(self.password_env)) is None:

@@ -1,8 +1,4 @@
-"""SQLite's dialect of the store's statements as PostgreSQL's, and what PostgreSQL is told beside them.
-
-The tables are the same, but that vectors stand in the database itself (pgvector), not in segment files. Text is
-compared byte by byte, as SQLite does, so that everything has the same order in both.
-"""
+"""SQLite's dialect of the statements as PostgreSQL's. Both compare texts byte by byte, so the order is the same."""
 
 import re
 from functools import lru_cache

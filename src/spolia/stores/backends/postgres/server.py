@@ -44,13 +44,10 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=64)
 def postgres(text: str) -> PostgresBackend:
-    """The backend at an address."""
     return PostgresBackend(address_of(text))
 
 
 class PostgresBackend(Backend):
-    """The backend in a schema of a database; see `Backend`."""
-
     def __init__(self, address: Address) -> None:
         self.address = address
 

@@ -47,9 +47,7 @@ class _TextsBack(TextLoader):
 
 
 class Patient(psycopg.Connection[Any]):
-    """A connection that ends when its server says nothing for too long, as one does that hangs: what a statement may
-    take is counted by the server, and this machine knows only whether the other one is there.
-    """
+    """A connection that ends when its server is silent for too long, since a server that hangs ends no statement."""
 
     patience_s: float = math.inf
 
@@ -110,8 +108,6 @@ def connected(address: Address, timeout_s: float, *settings: str) -> Patient:
 
 
 class PostgresSession:
-    """A connection as the store's statements want it; see `Connection`."""
-
     def __init__(self, raw: Patient) -> None:
         self.raw = raw
         self.pid = os.getpid()
@@ -142,7 +138,6 @@ class PostgresSession:
         return self.raw.execute(statement, values or None, prepare=False)
 
     def one(self, statement: str, values: Any = (), /) -> Any:
-        """The first row that it gives, or None."""
         return self.ask(statement, values).fetchone()
 
     @contextmanager
@@ -194,8 +189,6 @@ def lock_number(table: int) -> int:
 
 
 class SessionLease:
-    """A generation shared by a session of its own; see `spolia.stores.backends.backend.Lease`."""
-
     def __init__(self, session: PostgresSession) -> None:
         self.session = session
 
@@ -213,8 +206,6 @@ def leased(session: PostgresSession, table: int, generation: int) -> SessionLeas
 
 
 class PostgresWriteSession:
-    """The right to write to a schema, and the session that has it."""
-
     def __init__(self, address: Address, open: Callable[[], tuple[PostgresSession, int]], timeout_s: float) -> None:
         self.connection, self.table = open()
         try:

@@ -76,10 +76,7 @@ def with_vectors(raw: Connection[Any]) -> None:
 
 
 class VectorTableWriter(VectorWriter):
-    """Commits vectors in a session of its own, so that they outlive a writer that is killed.
-
-    That is safe, since a vector belongs to the hash of a text and never changes: who reads it finds it right.
-    """
+    """Commits vectors in a session of its own, so that they outlive a killed writer; a text's vector never changes."""
 
     def __init__(self, session: PostgresSession) -> None:
         super().__init__()
@@ -102,10 +99,7 @@ class VectorTableWriter(VectorWriter):
 
 
 def index_large(session: PostgresSession, manifests: Mapping[str, Manifest]) -> list[str]:
-    """Index the vectors of embedders that have many and no index yet; what could not be, in words.
-
-    Searches go on meanwhile. Later vectors are put into the index by the server.
-    """
+    """Index the vectors of embedders that have many, while searches go on; what could not be indexed, in words."""
     said = []
     for how, settings in _indexed(manifests):
         found = session.one(dialect.DIMENSION, (how.embedder,))
@@ -137,7 +131,6 @@ def index_name(embedder: str, metric: Metric, settings: HNSW) -> str:
 
 
 def has_index(session: PostgresSession, embedder: str, metric: Metric, settings: HNSW) -> bool:
-    """Whether the vectors of an embedder are indexed."""
     found = session.one(dialect.HAS_INDEX, (index_name(embedder, metric, settings),))
     return bool(found and found[0])
 
@@ -193,7 +186,6 @@ Near = tuple[Keys, Vectors]
 
 
 def search_of(snapshot: "Snapshot", group: str, embedder: str) -> "DatabaseSearch":
-    """What searches a group's vectors at a generation."""
     opened, how = snapshot.opened, how_embedded(snapshot, group, embedder)
     values = {"embedder": embedder, "grp": group, "at": snapshot.generation}
     if lacking := opened.row(sql.LACKING, {**values, "key": 0})[0]:
@@ -205,14 +197,11 @@ def search_of(snapshot: "Snapshot", group: str, embedder: str) -> "DatabaseSearc
 
 
 class DatabaseSearch:
-    """Searches the vectors of a group's nodes at a generation; see `Search`."""
-
     def __init__(self, opened: OpenStore, values: dict[str, Any], metric: Metric, index: IndexSettings) -> None:
         self.opened, self.values, self.metric, self.index = opened, values, metric, index
         self._operator = OPERATORS[metric][0]
 
     def search(self, queries: Vectors, top_k: int, allowed: Allowed, ids: Ids | None = None) -> Found:
-        """See `Search`."""
         wanted = min(top_k, allowed.count)
         if wanted <= 0:
             return [[] for _ in queries]
@@ -221,7 +210,6 @@ class DatabaseSearch:
             return [self._best(query, wanted, allowed, ids) for query in queries]
 
     def at(self, positions: npt.NDArray[np.int64]) -> Vectors:
-        """See `Stored`."""
         with translated(self.opened.store, "read"):
             asked = {**self.values, "keys": _written(self._keys[positions])}
             rows = self._asked(SQL(dialect.VECTORS_OF_KEYS), asked)

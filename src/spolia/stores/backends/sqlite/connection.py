@@ -75,10 +75,7 @@ def _connected(store: Path, writing: bool, options: str) -> "SqliteSession":
 
 
 class SqliteSession(sqlite3.Connection):
-    """A connection of SQLite's as `Connection` wants it."""
-
     def each(self, statement: str, values: Any = (), /) -> Iterator[Any]:
-        """SQLite gives rows one after the other anyway."""
         return self.execute(statement, values)
 
 
@@ -218,7 +215,6 @@ ERRORS = (sqlite3.Error, OSError, UnicodeError)  # SQLite quotes what it cannot 
 
 
 def problem_with(store: Path, doing: str, error: Exception) -> StoreError:
-    """The `StoreError` that an exception stands for."""
     what, text = f"{store} could not be {doing}", str(error)
     if isinstance(error, UnicodeEncodeError):
         return no_text(what, error)
@@ -328,7 +324,6 @@ def make_tables(connection: Connection) -> None:
 
 
 def begin(connection: Connection) -> None:
-    """The first rows of a store."""
     uuid = os.urandom(16).hex()
     connection.execute(sql.NEW_STORE, (uuid, store_digest(connection, uuid)))
     connection.execute(sql.PUBLISH, guarded(0, "{}", ""))

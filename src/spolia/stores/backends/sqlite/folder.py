@@ -83,8 +83,6 @@ class WriterLock:
 
 
 class FileLease:
-    """Keeps a published generation from being swept as long as it lives; see `Lease`."""
-
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
@@ -107,8 +105,6 @@ FileIdentity = tuple[int, int, int, int]
 
 
 class FolderBackend:
-    """The backend in a folder; see `Backend`."""
-
     def __init__(self, path: Path) -> None:
         self.folder = path
         self._database = os.path.join(path, DATABASE)
@@ -270,7 +266,6 @@ class FolderBackend:
                 yield from beside.problems()
 
     def _embedded(self, connection: Connection) -> Manifests:
-        """The groups that have vectors."""
         found = [read(text) for (text,) in connection.execute(sql.MANIFESTS)]
         return {manifest.group: manifest for manifest in found if manifest.embeddings}
 
@@ -279,8 +274,6 @@ class FolderBackend:
 
 
 class FolderWriteSession:
-    """The right to write to a folder; see `Writing`."""
-
     def __init__(self, store: Path, timeout_s: float) -> None:
         connect(store, writing=False).close()  # refuses what is not a store before a lock file is put there
         self._lock = WriterLock(store, timeout_s)

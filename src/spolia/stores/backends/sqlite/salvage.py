@@ -18,9 +18,8 @@ from spolia.stores.files import DATABASE, fsync_file, fsync_folder
 def salvaged(store: Path) -> list[str]:
     """Write the database anew if its structure is damaged; what was, in words.
 
-    Rows that are not as they were written are copied too: `spolia.stores.row_repair` mends them. Vectors are not: their
-    segments say what they hold, and the next writer takes them over. If a node is lost, nothing tells of which
-    document it was, so all groups are made again.
+    `spolia.stores.repair` mends rows that are damaged; the next writer takes vectors from their segments. If a node is
+    lost, all groups are made again, since nothing tells its document.
     """
     path, fresh = store / DATABASE, store / f"{DATABASE}.new"
     with closing(_opened(path)) as found:
@@ -48,9 +47,7 @@ def _opened(path: Path) -> SqliteSession:
 
 
 def _with_tables(path: Path) -> Path:
-    """The database, or a copy in which the definitions of the tables are what they should be, without which nothing can
-    be read: they stand in it as they were written, each of them whole.
-    """
+    """The database, or a copy that has its tables' definitions whole again, without which nothing can be read."""
     content = bytearray(path.read_bytes())
     before = bytes(content)
     for text in (text for text in sql.SCHEMA if text.startswith("CREATE")):

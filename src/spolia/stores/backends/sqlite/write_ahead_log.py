@@ -18,11 +18,7 @@ Sums = tuple[int, int]
 
 
 def lost_ahead(store: Path) -> str:
-    """What is wrong with the log of a store's database, in words; empty if nothing is, or there is none.
-
-    What stands behind a frame that is damaged is lost, as if it had not been committed. The rest of an earlier log,
-    which has other salts, and what was not committed do not count.
-    """
+    """What is wrong with a store's write-ahead log, in words: what was committed behind a damaged frame is lost."""
     path = store / f"{DATABASE}-wal"
     log = path.read_bytes() if path.exists() else b""
     if len(log) < _HEADER + _FRAME:
