@@ -16,8 +16,8 @@ from spolia.stores.access.allowed_nodes import Allowed
 from spolia.stores.backends import sql
 from spolia.stores.corpus import Corpus
 from spolia.stores.snapshot.snapshot import Snapshot
-from spolia.stores.vectors import placement, segments
-from spolia.stores.vectors.placement import VectorPlaces, nowhere
+from spolia.stores.vectors import placement, segment_search, segments
+from spolia.stores.vectors.placement import VectorPlaces
 from tests.stores.scenario import EMBEDDER, FIRST, add_missing_vectors, cut_a_segment, sync
 
 CHANGES = st.dictionaries(
@@ -36,7 +36,7 @@ def published(corpus: Corpus, state: Mapping[str, str]) -> Snapshot:
 
 
 def anew(snapshot: Snapshot) -> VectorPlaces:
-    return nowhere(snapshot.opened, "chunk", EMBEDDER).at(snapshot.generation)
+    return VectorPlaces(snapshot.opened, "chunk", EMBEDDER).at(snapshot.generation)
 
 
 @pytest.fixture
@@ -55,7 +55,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             found.append(len(rows))
             return rows
 
-    monkeypatch.setattr(placement, "VectorPlaces", Counted)
+    for module in (placement, segment_search):
+        monkeypatch.setattr(module, "VectorPlaces", Counted)
     return found
 
 

@@ -16,7 +16,7 @@ from spolia.indexing.sync import sync as syncing
 from spolia.indexing.sync.repair import repair
 from spolia.stores.backends import sql
 from spolia.stores.backends.rows import damaged_rows, row_digest
-from spolia.stores.backends.sqlite.write_ahead_log import lost_ahead
+from spolia.stores.backends.sqlite.salvage import lost_ahead
 from spolia.stores.corpus import POSTGRES, NodeGroup
 from spolia.stores.definition import Definition, Embedding, Whole
 from spolia.stores.portable.store_export import export_store

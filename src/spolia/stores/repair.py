@@ -22,6 +22,7 @@ from spolia.stores.backends.rows import (
     row_digest,
     source_row,
     store_digest,
+    unmade_row,
 )
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition
@@ -187,8 +188,7 @@ class _Rows:
             self._note(document, group)
 
     def _note(self, document: int, group: str) -> None:
-        said = {"key": document, "grp": group, "error": NOT_YET, "digest": row_digest((group, NOT_YET))}
-        self.connection.execute(sql.ADD_UNMADE, said)
+        self.connection.execute(sql.ADD_UNMADE, {"key": document, **unmade_row(group, NOT_YET)})
 
     def _store(self, uuid: str) -> None:
         self.connection.execute(sql.SET_UUID, (uuid, store_digest(self.connection, uuid)))

@@ -19,6 +19,7 @@ from spolia.stores.backends.rows import (
     node_row,
     row_digest,
     source_row,
+    unmade_row,
 )
 from spolia.stores.files import damaged, fail_point, is_scattered, shortened, translated
 from spolia.stores.manifest import Manifest, refuse_odd_name, refuse_other, written
@@ -98,8 +99,7 @@ class Writer(Draft):
 
     def _write(self, group: str, manifest: Manifest, *, is_made: bool) -> None:
         if not is_made:
-            said = {"grp": group, "error": NOT_YET, "digest": row_digest((group, NOT_YET))}
-            self._connection.execute(sql.EXPECT, said)
+            self._connection.execute(sql.EXPECT, unmade_row(group, NOT_YET))
         self._connection.execute(sql.DEFINE, manifest_row(group, written(manifest)))
         self.manifests[group] = manifest
         self._forget_derived(group)
@@ -122,7 +122,10 @@ class Writer(Draft):
 
     def drop(self, group: str) -> None:
         """Forget a group with its nodes; vectors stay for when their texts return."""
-        self._refuse_unknown(group)
+        if group not in self.manifests:
+            raise GroupError(
+                f"There is no node group {group!r} in {self.store}. It has: {', '.join(sorted(self.manifests))}."
+            )
         if below := sorted(m.group for m in self.manifests.values() if group in (m.parent, m.ref) and m.group != group):
             raise GroupError(f"Group {group!r} has groups made from it: {', '.join(below)}. Drop these first.")
         with self._transaction.change():
@@ -136,12 +139,6 @@ class Writer(Draft):
         fail_point("clear.nodes")
         for statement in sql.END_GROUP:
             self._connection.execute(statement, {"grp": group, "next": self._next})
-
-    def _refuse_unknown(self, group: str) -> None:
-        if group not in self.manifests:
-            raise GroupError(
-                f"There is no node group {group!r} in {self.store}. It has: {', '.join(sorted(self.manifests))}."
-            )
 
     def declare(self, fields: Iterable[Field]) -> None:
         """Say which metadata fields can be filtered by; those that were declared before and are not named go.
@@ -309,8 +306,7 @@ class Writer(Draft):
                     self._connection.execute(sql.DROP_UNMADE, (key, group))
 
     def _note(self, key: int, group: str, reason: str) -> None:
-        said = {"key": key, "grp": group, "error": reason, "digest": row_digest((group, reason))}
-        self._connection.execute(sql.ADD_UNMADE, said)
+        self._connection.execute(sql.ADD_UNMADE, {"key": key, **unmade_row(group, reason)})
 
     def set_readers(self, document: Document, readers: Sequence[str]) -> None:
         """Give a document another reader list, and all its nodes but those that have one of their own.
@@ -547,18 +543,14 @@ class Writer(Draft):
         if transaction is not None:
             transaction.ended = True
         try:
-            self._rescue_vectors()
+            if self._embedded is not None:  # vectors took time, and perhaps money
+                with suppress(Exception):  # a full disk, a lost connection: it is what has ended the writer that counts
+                    self._refuse_what_is_gone()
+                    if not self._connection.in_transaction:
+                        self._connection.execute(sql.BEGIN)
+                    self._embedded.keep()
         finally:
             self._writing.close()
-
-    def _rescue_vectors(self) -> None:
-        """What was embedded took time, and perhaps money: it is kept whatever has ended the writer."""
-        if self._embedded is not None:
-            with suppress(Exception):  # a full disk, a lost connection: it is what has ended the writer that counts
-                self._refuse_what_is_gone()
-                if not self._connection.in_transaction:
-                    self._connection.execute(sql.BEGIN)
-                self._embedded.keep()
 
 
 def compact(

@@ -207,6 +207,11 @@ def manifest_row(group: str, text: str) -> dict[str, Any]:
     return {"grp": group, "manifest": text, "digest": row_digest((group, text))}
 
 
+def unmade_row(group: str, reason: str) -> dict[str, Any]:
+    """Why a group was not made, as a row, but for the key of the document."""
+    return {"grp": group, "error": reason, "digest": row_digest((group, reason))}
+
+
 def indexed_text(context: str, text: str, search_text: str) -> str:
     """`Node.indexed_text` of a node that is still a row."""
     return search_text or (f"{context}\n{text}" if context else text)

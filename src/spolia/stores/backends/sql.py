@@ -79,6 +79,10 @@ def _places(columns: str) -> str:
     return places(columns.split(","))
 
 
+_AT = "birth <= :at AND death > :at"
+_DOCUMENT_AT, _NODE_AT = (f"{row}.birth <= :at AND {row}.death > :at" for row in "dn")
+"""What lives at a generation."""
+
 # Opening.
 WRITE_AHEAD = "PRAGMA journal_mode = WAL"
 DURABLE = "PRAGMA synchronous = FULL"
@@ -169,15 +173,13 @@ STAMPS_OF_URIS = f"""SELECT s.uri, s.size, s.mtime_ns, s.status, s.reader FROM {
     UNION SELECT s.uri, s.size, s.mtime_ns, s.status, s.reader FROM {_INSIDE} WHERE s.death = {ALIVE}"""
 LABELLED = f"""SELECT s.uri, s.size, s.mtime_ns, s.status, s.reader, s.report, d.audience FROM {_WANTED}
     LEFT JOIN documents d ON d.key = s.document WHERE s.birth <= :at AND s.death > :at"""
-URIS_BETWEEN = """SELECT uri FROM sources WHERE uri > :after AND uri < :before AND birth <= :at AND death > :at
-    ORDER BY uri LIMIT :limit"""
+URIS_BETWEEN = f"SELECT uri FROM sources WHERE uri > :after AND uri < :before AND {_AT} ORDER BY uri LIMIT :limit"
 LIVE_SOURCE = f"SELECT document FROM sources WHERE uri = ? AND death = {ALIVE}"
 LIVE_SOURCES_OF = f"""SELECT {SOURCE_COLUMNS} FROM sources s LEFT JOIN documents d ON d.key = s.document
     WHERE s.document = ? AND s.death = {ALIVE}"""
 SOURCE_ROW = """uri, size, mtime_ns, content_hash, status, error, report, created_ns, accessed_ns, reader, birth,
     document"""
-ADD_SOURCE = f"""INSERT INTO sources ({SOURCE_ROW}, digest, death)
-    VALUES ({_places(SOURCE_ROW)}, ?, {ALIVE})"""
+ADD_SOURCE = f"INSERT INTO sources ({SOURCE_ROW}, digest, death) VALUES ({_places(SOURCE_ROW)}, ?, {ALIVE})"
 SET_SOURCE = f"""UPDATE sources SET size = ?, mtime_ns = ?, content_hash = ?, status = ?, error = ?, report = ?,
     created_ns = ?, accessed_ns = ?, reader = ?, digest = ? WHERE uri = ? AND birth = ? AND death = {ALIVE}"""
 UNSAY_SOURCE = f"DELETE FROM sources WHERE uri = :uri AND birth = :next AND death = {ALIVE}"
@@ -204,8 +206,7 @@ HELD_OF_ID = (
     f"{_HELD} FROM documents d JOIN sources s ON s.document = d.key WHERE d.id = ? AND s.death = {ALIVE} LIMIT 1"
 )
 
-READERS_AT = """SELECT DISTINCT reader FROM sources
-    WHERE birth <= :at AND death > :at AND reader <> '' ORDER BY reader"""
+READERS_AT = "SELECT DISTINCT reader FROM sources WHERE birth <= :at AND death > :at AND reader <> '' ORDER BY reader"
 
 # How far sources were read. What is read later than a generation was published is not known to it.
 CURSORS = "SELECT item, cursor FROM cursors WHERE source = ? ORDER BY item"
@@ -253,23 +254,18 @@ IMAGES = """SELECT i.hash, i.data FROM images i JOIN documents d ON d.key = i.do
 # Nodes.
 NODE_COLUMNS = """n.key, n.id, n.text, n.grp, n.start, n.stop, n.first_page, n.last_page, n.first_line, n.last_line,
     n.context, n.parent, n.meta, n.audience, d.id, n.number, n.search_text, d.meta"""
-NODES_OF_KEYS = f"""SELECT {NODE_COLUMNS}, ({URI}) FROM json_each(:keys) wanted
-    CROSS JOIN nodes n ON n.key = wanted.value JOIN documents d ON d.key = n.document
-    WHERE n.birth <= :at AND n.death > :at"""
-NODES = f"""SELECT {NODE_COLUMNS}, ({URI}) FROM nodes n JOIN documents d ON d.key = n.document
-    WHERE n.grp = :grp AND n.birth <= :at AND n.death > :at ORDER BY n.id"""
-NODES_OF_IDS = f"""SELECT {NODE_COLUMNS}, ({URI}) FROM json_each(:ids) wanted
-    CROSS JOIN nodes n ON n.id = wanted.value JOIN documents d ON d.key = n.document
-    WHERE n.birth <= :at AND n.death > :at"""
-CHILDREN = f"""SELECT {NODE_COLUMNS}, ({URI}) FROM json_each(:ids) wanted
-    CROSS JOIN nodes n ON n.parent = wanted.value JOIN documents d ON d.key = n.document
-    WHERE n.grp = :grp AND n.birth <= :at AND n.death > :at ORDER BY wanted.key, n.number, n.key"""
-NUMBERED = f"""SELECT {NODE_COLUMNS}, ({URI}) FROM documents d JOIN nodes n ON n.document = d.key
-    WHERE d.id = :document AND d.birth <= :at AND d.death > :at AND n.grp = :grp AND n.number BETWEEN :first AND :last
-    AND n.birth <= :at AND n.death > :at ORDER BY n.number, n.key"""
-OVERLAPPING = f"""SELECT {NODE_COLUMNS}, ({URI}) FROM documents d JOIN nodes n ON n.document = d.key
-    WHERE d.id = :document AND d.birth <= :at AND d.death > :at AND n.grp = :grp AND n.start < :end AND n.stop > :start
-    AND n.birth <= :at AND n.death > :at ORDER BY n.number, n.key"""
+_NODES = f"SELECT {NODE_COLUMNS}, ({URI}) FROM"
+_OF_NODE = "JOIN documents d ON d.key = n.document WHERE"
+NODES_OF_KEYS = f"{_NODES} json_each(:keys) wanted CROSS JOIN nodes n ON n.key = wanted.value {_OF_NODE} {_NODE_AT}"
+NODES_OF_IDS = f"{_NODES} json_each(:ids) wanted CROSS JOIN nodes n ON n.id = wanted.value {_OF_NODE} {_NODE_AT}"
+NODES = f"{_NODES} nodes n {_OF_NODE} n.grp = :grp AND {_NODE_AT} ORDER BY n.id"
+CHILDREN = f"""{_NODES} json_each(:ids) wanted CROSS JOIN nodes n ON n.parent = wanted.value {_OF_NODE}
+    n.grp = :grp AND {_NODE_AT} ORDER BY wanted.key, n.number, n.key"""
+_NODES_OF_DOCUMENT = f"""{_NODES} documents d JOIN nodes n ON n.document = d.key
+    WHERE d.id = :document AND {_DOCUMENT_AT} AND n.grp = :grp"""
+NUMBERED = f"""{_NODES_OF_DOCUMENT} AND n.number BETWEEN :first AND :last
+    AND {_NODE_AT} ORDER BY n.number, n.key"""
+OVERLAPPING = f"{_NODES_OF_DOCUMENT} AND n.start < :end AND n.stop > :start AND {_NODE_AT} ORDER BY n.number, n.key"
 KEYS_OF_IDS = """SELECT n.id, n.key FROM json_each(:ids) wanted CROSS JOIN nodes n ON n.id = wanted.value
     WHERE n.birth <= :at AND n.death > :at"""
 NODE_ROW = """id, grp, document, number, hash, text, context, search_text, start, stop, first_page, last_page,
@@ -305,23 +301,18 @@ TEXTS_OF_KEYS = """SELECT n.key, n.context, n.text, n.search_text FROM json_each
     CROSS JOIN nodes n ON n.key = wanted.value ORDER BY n.key"""
 DEAD_KEYS = f"SELECT key FROM nodes WHERE grp = ? AND death > ? AND key <= ? AND death < {ALIVE} ORDER BY key"
 DEAD_COUNT = f"SELECT count(*) FROM nodes WHERE grp = ? AND death > ? AND key <= ? AND death < {ALIVE}"
-LINEAGE = """SELECT key, id, document, number, parent, meta FROM nodes
-    WHERE grp = :grp AND birth <= :at AND death > :at ORDER BY key"""
+LINEAGE = f"SELECT key, id, document, number, parent, meta FROM nodes WHERE grp = :grp AND {_AT} ORDER BY key"
 LIVE_KEYS = "SELECT key FROM nodes WHERE grp = :grp AND birth <= :at AND death > :at ORDER BY key"
 COUNT_NODES = "SELECT grp, count(*) FROM nodes WHERE birth <= :at AND death > :at GROUP BY grp ORDER BY grp"
 COUNT_DOCUMENTS = "SELECT count(*) FROM documents WHERE birth <= :at AND death > :at"
-COUNT_SOURCES = """SELECT status, count(*) FROM sources WHERE birth <= :at AND death > :at
-    GROUP BY status ORDER BY status"""
+COUNT_SOURCES = f"SELECT status, count(*) FROM sources WHERE {_AT} GROUP BY status ORDER BY status"
 
 # Metadata, for filters: what lives, and what of that was born or has died since an earlier generation.
-RECORDS = """SELECT key, document, audience FROM nodes
-    WHERE grp = :grp AND key > :known AND birth <= :at AND death > :at ORDER BY key"""
+RECORDS = f"SELECT key, document, audience FROM nodes WHERE grp = :grp AND key > :known AND {_AT} ORDER BY key"
 DEAD_RECORDS = f"SELECT key FROM nodes WHERE death > :since AND death <= :at AND death < {ALIVE} AND grp = :grp"
 LAST_RECORD = "SELECT key FROM nodes WHERE birth <= :at ORDER BY key DESC LIMIT 1"
-OWN_METADATA = """SELECT key, meta FROM nodes
-    WHERE grp = :grp AND key > :known AND meta <> '' AND birth <= :at AND death > :at"""
-WHOLE_RECORDS = """SELECT key, key, audience FROM documents
-    WHERE key > :known AND birth <= :at AND death > :at ORDER BY key"""
+OWN_METADATA = f"SELECT key, meta FROM nodes WHERE grp = :grp AND key > :known AND meta <> '' AND {_AT}"
+WHOLE_RECORDS = f"SELECT key, key, audience FROM documents WHERE key > :known AND {_AT} ORDER BY key"
 DEAD_WHOLE_RECORDS = f"SELECT key FROM documents WHERE death > :since AND death <= :at AND death < {ALIVE}"
 LAST_WHOLE_RECORD = "SELECT key FROM documents WHERE birth <= :at ORDER BY key DESC LIMIT 1"
 WHOLE_KEYS_OF_IDS = """SELECT d.id, d.key FROM json_each(:ids) wanted CROSS JOIN documents d ON d.id = wanted.value

@@ -12,6 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from math import log1p
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,7 +56,6 @@ class Lexical:
         self, folder: Path, analyzer: Analyzer, lengths: Callable[[Sequence[int]], Sequence[int]] | None = None
     ) -> None:
         self.folder, self.analyzer, self._lengths = folder, analyzer, lengths
-        self._asker: AskerBM25 | None = None
         self._listed: WeakKeyDictionary[Allowed, Any] = WeakKeyDictionary()  # a filter is asked many questions
         self._righted: dict[str, float] = {}
         if not folder.is_dir():
@@ -87,18 +87,17 @@ class Lexical:
             return []
         with _legible(self.folder):
             if readable is not None and (readable.mask is not None or self._gone):
-                found = self._of_asker().search(terms, top_k, readable, allowed, every=every)
+                found = self._asker.search(terms, top_k, readable, allowed, every=every)
             else:
                 found = self._best(self._query(terms, every), min(top_k, self._searcher.num_docs), allowed)
         return best_hits(found, top_k, ids)
 
-    def _of_asker(self) -> "AskerBM25":
-        if self._asker is None:
-            from spolia.stores.lexical.asker_bm25 import AskerBM25
+    @cached_property
+    def _asker(self) -> "AskerBM25":
+        from spolia.stores.lexical.asker_bm25 import AskerBM25
 
-            lengths = None if holds_lengths(self.folder) else self._lengths
-            self._asker = AskerBM25(self._searcher, self._schema, self._gone, lengths)
-        return self._asker
+        lengths = None if holds_lengths(self.folder) else self._lengths
+        return AskerBM25(self._searcher, self._schema, self._gone, lengths)
 
     def _best(self, query: Any, top_k: int, allowed: "Allowed | None") -> list[tuple[int, float]]:
         """The best hits, and all that score as the last of them."""

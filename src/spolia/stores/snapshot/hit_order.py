@@ -20,7 +20,7 @@ def best_hits(found: Iterable[tuple[int, float]], top_k: int, ids: Ids | None = 
     >>> best_hits([(1, 0.5), (2, 0.7), (3, 0.5)], 2, lambda keys: {1: "later", 3: "earlier"})
     [(2, 0.7), (3, 0.5)]
     """
-    best = sorted(found, key=_best_first)
+    best = sorted(found, key=lambda pair: (-pair[1], pair[0]))
     if ids is None:
         return best[:top_k]
     if len(best) > top_k > 0:
@@ -30,7 +30,3 @@ def best_hits(found: Iterable[tuple[int, float]], top_k: int, ids: Ids | None = 
         known = ids([key for key, score in best if often[score] > 1])
         best.sort(key=lambda pair: (-pair[1], known.get(pair[0], "")))
     return best[:top_k]
-
-
-def _best_first(found: tuple[int, float]) -> tuple[float, int]:
-    return -found[1], found[0]

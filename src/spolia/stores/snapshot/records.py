@@ -331,7 +331,9 @@ class Records:
         return rows, coding.codes(values)[np.repeat(starts[:-1][places], counts) + within]
 
     def _of_their_own(self, coding: ValueCodes, positions: Positions) -> tuple[Positions, Codes]:
-        own, field = self._own_metadata(), coding.field
+        if self._own is None:
+            self._own = self._read_own(0)
+        own, field = self._own, coding.field
         pairs = zip(positions.tolist(), self.keys[positions].tolist(), strict=True) if own else ()
         found = [
             (position, value)
@@ -341,11 +343,6 @@ class Records:
         ]
         rows = np.array([position for position, _ in found], dtype=np.int64)
         return rows, coding.codes(value for _, value in found)
-
-    def _own_metadata(self) -> dict[int, Meta]:
-        if self._own is None:
-            self._own = self._read_own(0)
-        return self._own
 
     def _read_own(self, known: int) -> dict[int, Meta]:
         rows = self._ask(self._kind.own, {**self._at, "known": known}) if self._kind.own else ()

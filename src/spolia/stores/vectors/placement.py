@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -48,9 +48,7 @@ class PlacedVectors:
 
     def rows(self, positions: Rows | None) -> tuple[Rows, Rows]:
         """Rows of these nodes, ascending, each once, and for each position which of them it has."""
-        if positions is None:
-            return self._all_rows
-        return _distinct(self.places[positions])
+        return self._all_rows if positions is None else _distinct(self.places[positions])
 
     @cached_property
     def _all_rows(self) -> tuple[Rows, Rows]:
@@ -119,14 +117,16 @@ class VectorPlaces:
     opened: OpenStore
     group: str
     embedder: str
-    generation: int
-    rows: npt.NDArray[Any]
-    segments: Mapping[int, bytes]
+    generation: int = 0
+    rows: npt.NDArray[Any] = field(default_factory=lambda: np.zeros(0, dtype=ROW))
+    segments: Mapping[int, bytes] = field(default_factory=dict)
 
     def at(self, generation: int) -> "VectorPlaces":
         segments = dict(self._there())
         same = [number for number, checksum in segments.items() if self.segments.get(number) == checksum]
-        lives = ~np.isin(self.rows["key"], self._dead(generation))
+        since = {"grp": self.group, "since": self.generation, "at": generation}
+        dead = [key for (key,) in self.opened.rows(sql.DEAD_RECORDS, since)] if len(self.rows) else []
+        lives = ~np.isin(self.rows["key"], dead)
         stays = np.isin(self.rows["segment"], same) & lives
         values = {"embedder": self.embedder, "grp": self.group, "at": generation}
         known = int(self.rows["key"][-1]) if len(self.rows) else 0
@@ -145,16 +145,8 @@ class VectorPlaces:
             with suppress(OSError):
                 yield number, checksum_of(segment_path(self.opened.folder, self.embedder, number))
 
-    def _dead(self, generation: int) -> list[int]:
-        values = {"grp": self.group, "since": self.generation, "at": generation}
-        return [key for (key,) in self.opened.rows(sql.DEAD_RECORDS, values)] if len(self.rows) else []
-
     def _asked(self, statement: str, values: Mapping[str, Any]) -> npt.NDArray[Any]:
         return np.fromiter(_known(self.opened.each(statement, values)), dtype=ROW)
-
-
-def nowhere(opened: OpenStore, group: str, embedder: str) -> VectorPlaces:
-    return VectorPlaces(opened, group, embedder, 0, np.zeros(0, dtype=ROW), {})
 
 
 def _known(rows: Iterable[tuple[int, int | None, int | None]]) -> Iterator[tuple[int, int, int]]:

@@ -20,7 +20,7 @@ from spolia.stores.open_store import OpenStore
 from spolia.stores.snapshot.hit_order import Ids
 from spolia.stores.vectors.dense import Vectors, VectorSegment, checksum_of
 from spolia.stores.vectors.graphs import NOT_AVAILABLE, VectorGraph, graph_path
-from spolia.stores.vectors.placement import LACKING, PlacedVectors, Rows, VectorPlaces, nowhere, together
+from spolia.stores.vectors.placement import LACKING, PlacedVectors, Rows, VectorPlaces, together
 from spolia.stores.vectors.search import DenseSearch, Found, questions, rough, slack
 from spolia.stores.vectors.segments import AnySegment, open_any
 from spolia.stores.vectors.sparse import SparseSearch, SparseSegment
@@ -265,7 +265,7 @@ def _located(snapshot: Snapshot, group: str, embedder: str) -> tuple[Keys, Rows,
     key = (group, embedder)
     for _ in range(_ATTEMPTS):
         if (places := snapshot.open.places.get(key)) is None:
-            places = nowhere(snapshot.opened, group, embedder).at(snapshot.generation)
+            places = VectorPlaces(snapshot.opened, group, embedder).at(snapshot.generation)
         try:
             found = _opened(snapshot, places)
         except FileNotFoundError as error:  # joined into another segment since the places were read

@@ -272,7 +272,9 @@ def _says(text: str, *numbers: int) -> bool:
 def create(path: Path) -> None:
     """Make an empty store at `path`, an empty folder or nothing; a store that is there is left as it is."""
     path = path.absolute()
-    if not _is_free(path):
+    with translated(path, "made"):
+        is_free = not path.exists() or (path.is_dir() and not any(path.iterdir()))
+    if not is_free:
         connect(path, writing=False).close()
         return
     folder = path.with_name(f"{path.name}.tmp{os.getpid()}")
@@ -285,11 +287,6 @@ def create(path: Path) -> None:
             _name(folder, path)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _is_free(path: Path) -> bool:
-    with translated(path, "made"):
-        return not path.exists() or (path.is_dir() and not any(path.iterdir()))
 
 
 def _sweep(path: Path) -> None:

@@ -25,8 +25,7 @@ from spolia.stores.backends.sqlite.connection import (
     problem_with,
     translated,
 )
-from spolia.stores.backends.sqlite.salvage import salvaged
-from spolia.stores.backends.sqlite.write_ahead_log import lost_ahead
+from spolia.stores.backends.sqlite.salvage import lost_ahead, salvaged
 from spolia.stores.files import (
     DATABASE,
     GRAPHS_LOCK,

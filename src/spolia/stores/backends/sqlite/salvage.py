@@ -1,4 +1,4 @@
-"""Writing a damaged `corpus.db` anew from the rows that can be read in it."""
+"""Writing a damaged `corpus.db` anew from the rows that can be read in it; what its log has lost."""
 
 import os
 import re
@@ -6,11 +6,12 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
+from struct import unpack
 from typing import Any
 
 from spolia.errors import StoreCorrupt
 from spolia.stores.backends import sql
-from spolia.stores.backends.rows import NOT_YET, legible, row_digest, store_digest
+from spolia.stores.backends.rows import NOT_YET, legible, row_digest, store_digest, unmade_row
 from spolia.stores.backends.sqlite.connection import SqliteSession, begin, make_tables
 from spolia.stores.files import DATABASE, fsync_file, fsync_folder
 
@@ -116,8 +117,7 @@ def _copy(damaged: SqliteSession, whole: SqliteSession) -> None:
     if is_short:
         whole.execute(sql.EMPTY.format(table="nodes"))
         for (group,) in whole.execute(sql.GROUPS).fetchall():
-            said = {"grp": group, "error": NOT_YET, "digest": row_digest((group, NOT_YET))}
-            whole.execute(sql.EXPECT, said)
+            whole.execute(sql.EXPECT, unmade_row(group, NOT_YET))
 
 
 def _rows(damaged: SqliteSession, table: str, errors: list[str]) -> Iterator[Any]:
@@ -142,3 +142,46 @@ def _is_short(damaged: SqliteSession, whole: sqlite3.Connection) -> bool:
         return any(damaged.execute(asked).fetchone()[0] > count for asked in sql.COUNTS_BY_INDEX)
     except (sqlite3.Error, ValueError):
         return True
+
+
+# Damage to the write-ahead log, which SQLite takes for a transaction that was not finished. It has a header of 32 bytes
+# (magic, version, page size, count, two salts, two checksums), then frames of 24 bytes (page, size of the database
+# after a commit, the salts, two checksums) and a page each. Checksums go on from frame to frame.
+# Source: https://www.sqlite.org/fileformat2.html#walformat
+
+_HEADER, _FRAME = 32, 24
+_MAGIC = 0x377F0682
+_WORD = 0xFFFFFFFF
+Sums = tuple[int, int]
+
+
+def lost_ahead(store: Path) -> str:
+    """What is wrong with a store's write-ahead log, in words: what was committed behind a damaged frame is lost."""
+    path = store / f"{DATABASE}-wal"
+    log = path.read_bytes() if path.exists() else b""
+    if len(log) < _HEADER + _FRAME:
+        return ""
+    magic, _, page = unpack(">3I", log[:12])
+    order = ">" if magic & 1 else "<"
+    sums = _summed((0, 0), log[:24], order)
+    if magic & ~1 != _MAGIC or sums != unpack(">2I", log[24:_HEADER]):
+        return f"{path.name}: its header is damaged, so that what was committed last is lost"
+    damaged = 0
+    for number, at in enumerate(range(_HEADER, len(log) - _FRAME - page + 1, _FRAME + page), 1):
+        frame = log[at : at + _FRAME]
+        if not damaged:
+            sums = _summed(_summed(sums, frame[:8], order), log[at + _FRAME : at + _FRAME + page], order)
+            damaged = number if sums != unpack(">2I", frame[16:]) or frame[8:16] != log[16:24] else 0
+        is_of_this = frame[8:12] == log[16:20] or frame[12:16] == log[20:24]
+        if damaged and is_of_this and frame[4:8] != bytes(4):
+            return f"{path.name}: frame {damaged} is damaged, so that what was committed from there on is lost"
+    return ""
+
+
+def _summed(sums: Sums, data: bytes, order: str) -> Sums:
+    one, two = sums
+    words = unpack(f"{order}{len(data) // 4}I", data)
+    for first, second in zip(words[::2], words[1::2], strict=True):
+        one = one + first + two & _WORD
+        two = two + second + one & _WORD
+    return one, two
