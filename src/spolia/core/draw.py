@@ -114,8 +114,6 @@ def _handed(op: Operator[Any, Any], part: Operator[Any, Any], taken: Any) -> Any
 
 @dataclass
 class Drawing:
-    """Lines of a diagram as they come."""
-
     lines: list[str] = field(default_factory=list)
     depth: int = 1
 

@@ -68,7 +68,6 @@ class Catalogue(Mapping[str, Any]):
         return len(list(iter(self)))
 
     def operators(self) -> Iterator[type[Operator[Any, Any]]]:
-        """Every operator, imported."""
         for name in self:
             if isinstance(cls := self[name], type) and issubclass(cls, Operator):
                 yield cls

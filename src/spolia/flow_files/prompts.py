@@ -33,7 +33,6 @@ class ShippedPrompt(Value):
 
     @property
     def texts(self) -> dict[str, str]:
-        """What it says, by language."""
         return {language: template.text_of(self.place, language) for language in self.languages}
 
     @property

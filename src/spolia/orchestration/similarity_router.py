@@ -17,7 +17,6 @@ from spolia.types import ArmScores, Query, kept
 if TYPE_CHECKING:
     from spolia.types.arrays import Vectors
 
-
 _UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 Arms = tuple[tuple[str, tuple[str, ...]], ...]
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from spolia.types.arrays import Numbers
 
-
 Scaling: TypeAlias = Callable[[Sequence[float]], tuple[list[float], float]]
 """From the scores of a list to their values on a common scale, and the value of a document that is absent."""
 

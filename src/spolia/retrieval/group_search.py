@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot
     from spolia.types.arrays import Mask, Numbers
 
-
 LONGEST_CHARACTERS = 10_000
 """A question longer than that has a document pasted into it, with what is asked before or after it."""
 

@@ -25,7 +25,6 @@ from spolia.types import Filter, Hit, Node, Query
 if TYPE_CHECKING:
     from spolia.types.arrays import Vectors
 
-
 Mode: TypeAlias = Literal["text", "embedding"]
 Scores: TypeAlias = tuple[float, ...]
 

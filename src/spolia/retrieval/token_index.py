@@ -24,7 +24,6 @@ from spolia.stores.files import fsync_file, tokens_folder
 if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot
 
-
 VECTORS = ".npy"
 
 Place = tuple[int, int, int]

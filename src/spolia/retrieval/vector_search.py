@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot
     from spolia.types.arrays import Vectors
 
-
 _LARGEST = 3.4028234e38
 """Of float32."""
 SPECIALS = 8

@@ -17,9 +17,8 @@ from spolia.core.run_context import Began, Emitted, Event, Reservation, Retracte
 from spolia.errors import BudgetSpent, Cancelled
 from spolia.run.budget import NO_COST, Budget, Limiter, split
 from spolia.run.lane import FORCED
-from spolia.run.recall import shared
+from spolia.run.recall import shared, window
 from spolia.run.stream import Scope, Sink, streamed
-from spolia.run.window import window
 from spolia.types import Addressed, Answer, Failure, Filter, Query, Ranking, State, Usage
 
 if TYPE_CHECKING:

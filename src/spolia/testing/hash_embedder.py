@@ -73,7 +73,6 @@ class HashingEmbedder(Value):
         return found
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
-        """Words of each text."""
         return [len(re.findall(r"\w+", text)) for text in texts]
 
     def covers(self, text: str) -> float:

@@ -151,7 +151,6 @@ class OpenAIServer:
             return self._served.pop(0) if len(self._served) > 1 else self._served[0]
 
     def count(self, change: int) -> None:
-        """A request began or ended."""
         with self._lock:
             self._at_once += change
             self.most_at_once = max(self.most_at_once, self._at_once)

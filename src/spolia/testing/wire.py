@@ -6,7 +6,6 @@ import selectors
 import socket
 import threading
 from contextlib import suppress
-from types import TracebackType
 from typing import Self, TypeAlias
 
 Target: TypeAlias = "tuple[str, int] | str"
@@ -29,7 +28,7 @@ class Wire:
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *raised: object) -> None:
         with suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()

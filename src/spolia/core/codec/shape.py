@@ -1,7 +1,7 @@
 """A shape: how the values of one declared type look as plain data."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -12,7 +12,6 @@ from spolia.types import Value
 
 if TYPE_CHECKING:
     from spolia.core.codec.objects import Anything, ClassPlan, Step, Thing
-
 
 Plain: TypeAlias = Any
 
@@ -105,18 +104,15 @@ class EncodeContext:
         return None
 
 
+@dataclass
 class DecodeContext:
     """The classes that plain data may name and the objects that they may use."""
 
-    def __init__(
-        self,
-        plan: "Callable[[type], ClassPlan]",
-        known: Mapping[str, Any],
-        given: Mapping[str, Any],
-        accept: Callable[[Any], None] | None = None,
-    ) -> None:
-        self.plan, self.known, self.given, self.accept = plan, known, given, accept
-        self.found: dict[str, Any] = {}
+    plan: "Callable[[type], ClassPlan]"
+    known: Mapping[str, Any]
+    given: Mapping[str, Any]
+    accept: Callable[[Any], None] | None = None
+    found: dict[str, Any] = field(default_factory=dict)
 
     def named(self, name: str) -> Any | None:
         """The class (or the operator made of a function) of this id, None when it is unknown."""

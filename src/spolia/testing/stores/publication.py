@@ -283,8 +283,6 @@ def _change(writer: Writer, held: dict[str, Entry | None], draw: Random) -> None
 
 
 class Carrying(Contract):
-    """Tests of export and import."""
-
     def test_what_is_imported_answers_as_what_was_exported_and_is_the_same_file_again(self, tmp_path: Path) -> None:
         with self.store(tmp_path / "from", entries(9)) as corpus, self.store(tmp_path / "to") as other:
             fill(corpus, shelf := entries(18, 1))

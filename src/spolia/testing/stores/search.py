@@ -36,8 +36,6 @@ HOW = [(who, filter) for who in ASKERS for filter in FILTERS]
 
 
 class Searching(Contract):
-    """Tests of what a snapshot gives."""
-
     def test_access_and_filters_let_be_found_what_their_definition_says(self, tmp_path: Path) -> None:
         shelf = entries()
         with self.store(tmp_path, shelf) as corpus:
