@@ -10,6 +10,7 @@ from spolia import errors
 from spolia.core.codec import plan_of
 from spolia.core.codec.shape import EncodeContext
 from spolia.core.combinators import Branch, Choice, Each, Guard, Identity, Loop, Route, Samples, Stopped, places
+from spolia.core.combinators.space import under
 from spolia.core.operator import Operator, Then, Vary
 from spolia.core.sweepable import Rearrangement
 from spolia.core.wiring import fits, name_of
@@ -95,7 +96,7 @@ def _problems(op: Operator[Any, Any], place: str) -> Iterator[Problem]:
     for found in (*_fields(op), *_capabilities(op), *_structure(op)):
         yield Problem(".".join(filter(None, (place, found.place))), found.message)
     for inner_place, inner in op.inner():
-        yield from _problems(inner, f"{place}.{inner_place}" if place else inner_place)
+        yield from _problems(inner, under(place, inner_place))
 
 
 class _Shallow(EncodeContext):

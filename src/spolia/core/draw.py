@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from spolia.core.combinators import Branch, Choice, Each, Explore, Guard, Loop, Route
 from spolia.core.combinators.each import element
+from spolia.core.combinators.space import under
 from spolia.core.operator import Operator, Then, Vary
 from spolia.core.wiring import filled, name_of
 from spolia.errors import WiringError
@@ -162,7 +163,7 @@ def _draw(drawing: Drawing, op: Operator[Any, Any], place: str, starts: Ends) ->
     """Draw a step after the ends of what is before it, each with the label of the edge, and give back its ends."""
     if isinstance(op, Then):
         for inner_place, step in op.inner():
-            starts = _draw(drawing, step, _under(place, inner_place), starts)
+            starts = _draw(drawing, step, under(place, inner_place), starts)
         return starts
     if isinstance(op, (Branch, Choice)) or (isinstance(op, Guard) and op.fallback is not None):
         return _fork(drawing, op, place, starts)
@@ -172,7 +173,7 @@ def _draw(drawing: Drawing, op: Operator[Any, Any], place: str, starts: Ends) ->
         return _box(drawing, op, place, starts)
     name = _joined(drawing, drawing.node(place, title(op)), starts)
     for inner_place, part in op.inner():
-        _draw(drawing, part, _under(place, inner_place), [(name, inner_place)])
+        _draw(drawing, part, under(place, inner_place), [(name, inner_place)])
     return [(name, "")]
 
 
@@ -182,17 +183,17 @@ def _fork(drawing: Drawing, op: Operator[Any, Any], place: str, starts: Ends) ->
     ends: Ends = []
     for inner_place, arm in op.inner():
         label = "" if isinstance(op, Branch) else inner_place
-        ends += _draw(drawing, arm, _under(place, inner_place), [(fork, label)])
+        ends += _draw(drawing, arm, under(place, inner_place), [(fork, label)])
     return ends
 
 
 def _route(drawing: Drawing, op: Route[Any, Any], place: str, starts: Ends) -> Ends:
-    asked = _draw(drawing, op.router, _under(place, "router"), starts)
+    asked = _draw(drawing, op.router, under(place, "router"), starts)
     fork = _joined(drawing, drawing.node(place, "Route", ("{", "}")), asked)
     ends: Ends = []
     for name, arm in op.arms:
         label = f"{name} (default)" if name == op.default else name
-        ends += _draw(drawing, arm, _under(place, f"arms.{name}"), [(fork, label)])
+        ends += _draw(drawing, arm, under(place, f"arms.{name}"), [(fork, label)])
     return ends
 
 
@@ -200,10 +201,10 @@ def _box(drawing: Drawing, op: Operator[Any, Any], place: str, starts: Ends) -> 
     """A frame around inner operators that are run several times or under a limit."""
     drawing.add(f'subgraph {id_of(place)}["{escaped(title(op))}"]')
     drawing.depth += 1
-    entry = drawing.node(_under(place, "begin"), " ", ("((", "))"))
+    entry = drawing.node(under(place, "begin"), " ", ("((", "))"))
     ends: Ends = [(entry, "")]
     for inner_place, part in op.inner():
-        ends = _draw(drawing, part, _under(place, inner_place), [(end, label or inner_place) for end, label in ends])
+        ends = _draw(drawing, part, under(place, inner_place), [(end, label or inner_place) for end, label in ends])
     if isinstance(op, (Loop, Explore)):
         for end, _ in ends:
             drawing.edge(end, entry, "again", dotted=True)
@@ -217,10 +218,6 @@ def _joined(drawing: Drawing, name: str, starts: Ends) -> str:
     for start, label in starts:
         drawing.edge(start, name, label)
     return name
-
-
-def _under(place: str, inner: str) -> str:
-    return f"{place}.{inner}" if place else inner
 
 
 def id_of(place: str) -> str:

@@ -97,7 +97,7 @@ class Lane:
         return next(one for one in around if id(one.op) in self._named[id(flow)][1])
 
     def steps(self, flow: Operator[Any, Any]) -> tuple[StepCalls, ...]:
-        """How often each step of a flow that was called was called, in the order in which they are written."""
+        """How often each step of a flow was called, in the order in which they are written; only those that were."""
         names = step_names(flow)
         calls: dict[int, list[tuple[bool, bool]]] = {}
         for op, has_failed, asked in self.calls:

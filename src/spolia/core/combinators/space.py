@@ -262,18 +262,18 @@ class Space(Generic[In, Out]):
     def _decided(self, op: Operator[Any, Any], path: str, point: Point) -> Operator[Any, Any]:
         if isinstance(op, Choice):
             index = self._index(path, point)
-            return self._decided(op.options[index], _under(path, f"options.{index}"), point)
+            return self._decided(op.options[index], under(path, f"options.{index}"), point)
         if isinstance(op, Vary):
             chosen = {}
             for name, values in op.ranges:
-                place = _under(path, f"ranges.{name}")
+                place = under(path, f"ranges.{name}")
                 index = self._index(place, point)
                 chosen[name] = self._field(values[index], f"{place}.{index}", point)
-            return self._decided(op.body.but(**chosen), _under(path, "body"), point)
+            return self._decided(op.body.but(**chosen), under(path, "body"), point)
         if not op.inner():
             return op
         return op.made({
-            f.name: self._field(getattr(op, f.name), _under(path, f.name), point)
+            f.name: self._field(getattr(op, f.name), under(path, f.name), point)
             for f in fields(op)  # type: ignore[arg-type]
             if f.init
         })  # fmt: skip
@@ -329,21 +329,21 @@ def _uses(value: Any, path: str, inside: tuple[str, int] | None, without: Sequen
     if isinstance(value, Choice):
         yield _Use(path, value, value.name or _label(value), bool(value.name), value.options, inside)
         for index, option in enumerate(value.options):
-            yield from _uses(option, _under(path, f"options.{index}"), (path, index))
+            yield from _uses(option, under(path, f"options.{index}"), (path, index))
     elif isinstance(value, Vary):
         named = dict(value.names)
         for name, values in value.ranges:
-            place, own = _under(path, f"ranges.{name}"), _own(value.body, name)
+            place, own = under(path, f"ranges.{name}"), _own(value.body, name)
             default = next((index for index, one in enumerate(values) if one == own), 0)
             base = named.get(name, f"{_label(value.body)}.{name}")
             yield _Use(place, value, base, name in named, values, inside, default)
             for index, one in enumerate(values):
                 yield from _uses(one, f"{place}.{index}", (place, index))
-        yield from _uses(value.body, _under(path, "body"), inside, [name for name, _ in value.ranges])
+        yield from _uses(value.body, under(path, "body"), inside, [name for name, _ in value.ranges])
     elif isinstance(value, Operator):
         for f in fields(value) if value.inner() else ():  # type: ignore[arg-type]
             if f.init and f.name not in without:
-                yield from _uses(getattr(value, f.name), _under(path, f.name), inside)
+                yield from _uses(getattr(value, f.name), under(path, f.name), inside)
     elif isinstance(value, tuple):
         for index, item in enumerate(value):
             if _is_named(item):
@@ -388,7 +388,8 @@ def _own(op: Operator[Any, Any], name: str) -> Any:
     return getattr(op, name, dict(getattr(op, "arguments", ())).get(name))
 
 
-def _under(path: str, name: str) -> str:
+def under(path: str, name: str) -> str:
+    """The path of a part of what stands at a path; that of the flow itself is empty."""
     return f"{path}.{name}" if path else name
 
 
