@@ -58,11 +58,9 @@ class Commands(TyperGroup):
     """Wrong usage too is one JSON object where `--json` is written."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Names of the commands."""
         return [*COMMANDS, *(self.commands.keys() - COMMANDS)]
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that the arguments name."""
         asked = list(ctx.args)
         try:
             return super().invoke(ctx)
@@ -106,7 +104,6 @@ app.command("fail-points", hidden=True)(guarded(fail_points))
 
 
 def run() -> None:
-    """Run the command line."""
     try:
         app()
     except KeyboardInterrupt:

@@ -64,7 +64,6 @@ def answer_data(answer: Answer, boxes: Callable[[Citation], Iterable[Box]] = lam
 
 
 def span_data(span: Span | None) -> dict[str, Any] | None:
-    """Offsets, pages and lines as plain data."""
     if span is None:
         return None
     return {"start": span.start, "end": span.end, "pages": span.pages, "lines": span.lines}
@@ -96,7 +95,6 @@ class FirstUses:
         self.unmade: list[Unmade] = []
 
     def look(self) -> None:
-        """See what is there by now."""
         snapshot = self._corpus.latest()
         new = snapshot.indexes.keys() - self._before
         if new:
@@ -105,7 +103,6 @@ class FirstUses:
             self.unmade = [lack for lack in snapshot.unmade() if lack.group in new]
 
     def tell(self, screen: Screen) -> None:
-        """Say what was built, and what failed."""
         for name, nodes in self.built.items():
             screen.say(f"Group {name} was built, since this is its first use: {nodes} nodes.")
         for lack in self.unmade[:SHOWN]:
@@ -115,5 +112,4 @@ class FirstUses:
             screen.say(f"… and {more} more; all: spolia docs report --store {self._corpus.path}", "yellow")
 
     def data(self) -> dict[str, Any]:
-        """As plain data."""
         return {"built": self.built, "unmade": unmade_data(self.unmade)} if self.built else {}

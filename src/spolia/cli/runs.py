@@ -55,7 +55,6 @@ def store_for(folder: Path) -> str:
 
 
 def budget_of(calls: int | None, tokens: int | None, usd: float | None) -> Budget | None:
-    """The budget of a run; None without a limit."""
     return None if calls is tokens is usd is None else Budget(calls=calls, tokens=tokens, cost_usd=usd)
 
 
@@ -106,7 +105,6 @@ def estimate(flow: Operator[Query, Any], queries: Sequence[Query], groups: Seque
 
 
 def tell_estimates(screen: Screen, found: Mapping[str, Mapping[str, Any]], n: int, notes: Iterable[str] = ()) -> None:
-    """Show what flows would cost."""
     rows = []
     for name, one in found.items():
         most = "no bound" if one["most_calls"] is None else f"{one['most_calls']:,}"

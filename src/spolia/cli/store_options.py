@@ -69,7 +69,6 @@ class StoreOptions:
         return named_sources(self.sources or (), self.more)
 
     def embedder(self) -> MiniLM:
-        """The embedder, should there be one."""
         from spolia.models.onnx.minilm import MiniLM
 
         return MiniLM(self.weights, self.threads)

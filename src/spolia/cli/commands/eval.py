@@ -141,35 +141,26 @@ def evaluate(
 
 
 def _show(screen: Screen, found: Report) -> None:
-    from spolia.evaluation.report.tables import (
-        corrected,
-        costs,
-        degraded,
-        in_slices,
-        of_slices,
-        scores,
-        under,
-        verdicts,
-    )
+    from spolia.evaluation.report import tables
 
-    screen.show(f"{', '.join(one.flow for one in found.flows)} on {found.about}", as_table(scores(found)))
-    took = costs(found)
-    screen.show(under(found), as_table(took.turned() if took.width > (screen.width or took.width) else took))
-    if (wrong := degraded(found)).rows:
+    screen.show(f"{', '.join(one.flow for one in found.flows)} on {found.about}", as_table(tables.scores(found)))
+    took = tables.costs(found)
+    screen.show(tables.under(found), as_table(took.turned() if took.width > (screen.width or took.width) else took))
+    if (wrong := tables.degraded(found)).rows:
         screen.show(as_table(wrong.but(rows=wrong.rows[:TOLD])))
         _more(screen, len(wrong.rows), "rows of degraded calls")
     shown = sorted(found.comparisons, key=lambda one: not one.shown)
     if shown and found.against:
-        screen.show(as_table(verdicts(found)))
+        screen.show(as_table(tables.verdicts(found)))
     else:
         for one in shown[:TOLD]:
             screen.show(one.verdict)
         _more(screen, len(shown), "verdicts")
     if shown:
-        screen.show(corrected(found))
+        screen.show(tables.corrected(found))
     if found.slices:
-        made = of_slices(found)
-        screen.show(as_table(made.but(rows=made.rows[:TOLD])), *in_slices(found))
+        made = tables.of_slices(found)
+        screen.show(as_table(made.but(rows=made.rows[:TOLD])), *tables.in_slices(found))
         _more(screen, len(made.rows), "rows of slices")
     for warning in found.warnings:
         screen.say(warning, "yellow")

@@ -53,7 +53,6 @@ def import_(file: OldFile, store: To, json: AsJson = False) -> Exit:
 
 
 def contents_data(found: "Contents") -> dict[str, Any]:
-    """What is in a file as plain data."""
     return {"documents": found.documents, "sources": found.sources, "groups": found.nodes, "vectors": found.vectors}
 
 

@@ -103,7 +103,6 @@ class DataSet(Value):
 
     @kept
     def written(self) -> Form:
-        """How it is written."""
         return form_called(self.form) if self.form else form_of(Path(self.path))
 
     @property

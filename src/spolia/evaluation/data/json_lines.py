@@ -48,7 +48,6 @@ def rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write objects as JSON lines, in UTF-8."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8", newline="\n") as file:
         for row in rows:

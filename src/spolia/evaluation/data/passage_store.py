@@ -61,7 +61,6 @@ def indexed(
         embedder: gives the vectors for dense search; without one only words can be searched.
         analyzer: makes the terms; by default one for the language of the first passages, as when a folder is indexed.
         folder: where stores are kept; by default in `cache_folder()`.
-        told: called with the number of passages that are there so far, and of all.
     """
     if analyzer is None:
         analyzer = analyzer_for(passage.text for passage in islice(data.passages(), SAMPLED))
@@ -115,11 +114,9 @@ class Pace:
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time."""
         return time.monotonic() >= self._next
 
     def past(self, publish: Callable[[], object]) -> None:
-        """Publish, and wait for the next time."""
         began = time.monotonic()
         publish()
         ended = time.monotonic()

@@ -90,10 +90,7 @@ def joined(passages: Iterable[Document], by: str = "title") -> Located:
 
 
 def with_quotes(items: Iterable[Item], passages: Mapping[str, str]) -> Iterator[Item]:
-    """Questions whose gold is what their passages say of it: supporting sentences, else answers, else all of a passage.
-
-    An answer is sought in each gold passage, as whole words; every place where it stands will do.
-    """
+    """Questions whose gold is what passages say of it: supporting sentences, else answers, else all of a passage."""
     for item in items:
         told: dict[str, list[str]] = {}
         for one in json.loads(str(dict(item.meta).get("supporting_sentences") or "[]")):

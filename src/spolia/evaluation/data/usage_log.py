@@ -29,14 +29,8 @@ Marks: TypeAlias = tuple[str, ...]
 class LogEntry(Value):
     """Some flows measured on some questions: a line of the usage log.
 
-    Args:
-        data: which data set, by its questions.
-        part: the part that the questions are of; `all` where they are of several.
-        flows: hashes of how they are written, by name.
-        experiment: which one, by flows, questions and measures.
-        declared: whether the part was asked for, and is not where the questions happen to be.
-        asked: hashes of the ids of the questions; none where they are too many to be written down, or not known.
-        at: when that was, seconds since 1970.
+    `part` is `all` for questions of several parts, and `declared` if it was asked for. `asked` has hashes of the ids of
+    the questions; none where these are too many to be written down.
     """
 
     data: Marks
@@ -53,8 +47,7 @@ class LogEntry(Value):
         return self.declared or len(self.flows) > 1
 
     def chose_by(self, id: str) -> bool:
-        """Whether the question must not be reported on: of an entry with questions of all parts, those of `report`
-        are the ones that it takes away."""
+        """Whether a question must not be reported on; of an entry on all parts, only those of `report`."""
         part = REPORT if self.part == ALL else self.part
         return part_of(id) == part and (not self.asked or _short(id) in self.asked)
 
@@ -95,9 +88,8 @@ class UsageLog:
 
     @classmethod
     def of_data(cls, folder: Path, cache: Path, data: Marks, part: str = "") -> "UsageLog":
-        """The file beside a data set, so that whoever has the data has the log; of data that cannot be written to, the
-        one in a cache folder, where earlier versions had it. Entries of both count.
-        """
+        """The file beside a data set; of data that cannot be written to, the one in a cache folder. Entries of both
+        count."""
         beside = folder / LOOKS if folder.is_dir() else folder.with_name(f"{folder.name}.{LOOKS}")
         paths = [beside, cache / LOOKS]
         if not os.access(beside if beside.exists() else beside.parent, os.W_OK):
@@ -112,7 +104,6 @@ class UsageLog:
         return cls((Path(rows) if Path(rows).is_dir() else Path(rows).parent) / LOOKS)
 
     def at(self, items: Sequence[Item], flows: Mapping[str, str], measures: Sequence[str]) -> LogEntry:
-        """The entry of an experiment."""
         parts = {part_of(item.id) for item in items}
         part = self.part or (parts.pop() if len(parts) == 1 else ALL)
         marks = marks_of(items)
@@ -134,9 +125,8 @@ class UsageLog:
             file.write(json.dumps(line).encode() + b"\n")
 
     def chosen_on(self, entry: LogEntry) -> tuple[LogEntry, ...]:
-        """The entries whose questions must not be reported on: those at which any flow was tuned or selected, since the
-        others are its variants; and those at questions of all parts where one of these flows was compared with others,
-        of which the part `report` is then chosen on."""
+        """The entries whose questions must not be reported on: where any flow was tuned or selected, and those at
+        questions of all parts where one of these flows was compared with others."""
         if entry.part in TUNED:
             return ()
         flows = {hashed for _, hashed in entry.flows}
@@ -192,8 +182,8 @@ def _short(id: str) -> str:
 
 
 def marks_of(items: Iterable[Item]) -> Marks:
-    """What tells a data set apart by its questions, whatever becomes of its passages and its name: the smallest hashes
-    of them, so that two sets with the same questions have the same, and sets that share many share many.
+    """What tells a data set apart: the smallest hashes of its questions, so that sets that share many share many of
+    these.
 
     Source: Broder 1997.
     """

@@ -18,9 +18,7 @@ MeasureColumn = Sequence[Seen | None]
 
 
 class Estimates:
-    """Intervals and tests of a measure. Questions that are undetermined for a flow are left out for that flow, and for
-    each pair of flows that it is in.
-    """
+    """Intervals and tests of a measure; undetermined questions are left out for each flow and for each pair with it."""
 
     def __init__(self, measure: SetMeasure, columns: Sequence[MeasureColumn], seed: int) -> None:
         self.measure, self.columns, self.seed = measure, columns, seed
@@ -40,8 +38,7 @@ class Estimates:
         return self._statistics.interval(flow) if self._known(flow) else None
 
     def difference(self, ours: int, theirs: int) -> tuple[Interval, float] | None:
-        """By how much one flow has more than another, and the p-value of that; None where no question is determined
-        for both, or one of them has no number."""
+        """By how much one flow has more than another, and the p-value of that; None where one of them has no number."""
         if not self._known(ours, theirs):
             return None
         if (found := self._statistics.difference(ours, theirs)) is None:

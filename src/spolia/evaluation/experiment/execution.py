@@ -243,12 +243,7 @@ class FlowExecution:
     def refuse_idle(
         self, flow: int, steps: Sequence[StepCalls], called: Iterable[tuple[int, Sequence[StepCalls]]]
     ) -> None:
-        """Stop where a step of a flow never worked; the questions on which it failed are asked again the next time.
-
-        Args:
-            steps: how often each step was called, all questions together.
-            called: the same by question.
-        """
+        """Stop where a step of a flow never worked; the questions on which it failed are asked again the next time."""
         if self.stops and (error := never_worked(self.table.flows[flow], steps, self.whole[flow])) is not None:
             idle = set(error.never_worked)
             self._drop((flow, at) for at, own in called if any(one.step in idle for one in own))

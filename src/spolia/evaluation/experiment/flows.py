@@ -58,8 +58,7 @@ def refuse_other_flows(flow: Operator[Any, Any]) -> None:
 
 
 def opened(flows: Iterable[Flow]) -> list[float]:
-    """Open the stores of flows, and build groups that are not there yet; how long that took for each, seconds. What
-    an earlier one has opened is open."""
+    """Open the stores of flows, and build groups that are not there yet; how many seconds that took for each."""
     known, taken = set[NodeGroup](), []
     for flow in flows:
         started = time.perf_counter()
@@ -89,11 +88,7 @@ Known: TypeAlias = dict[object, str | None]
 
 def identity(value: Operator[Any, Any] | SetMeasure, run: Run, known: Known) -> dict[str, Any]:
     """What the answers of a flow or the scores of a measure depend on, as plain data: how it is written, its code,
-    stores and models, who asks.
-
-    Of a class and of a plain function its code stands for what it does, with all that it refers to; of a class of
-    Spolia its definition and version, of a store its generation, of Spolia its version.
-    """
+    stores and models, who asks, and the version of Spolia."""
     asked_for = {"principals": sorted(run.principals), "filter": repr(run.filter or "")}
     depends = {CONTENT: _hash(value), "code": code_of(value, known), "reads": reads(value, known)}
     return {"written": repr(value), **depends, "asked for": asked_for, "Spolia": __version__}
@@ -128,8 +123,8 @@ def _hash(value: object) -> str:
 
 
 def code_of(value: Any, known: Known | None = None) -> dict[str, str]:
-    """Hashes of the code of its classes, and of those inside it, of the user's classes also of Spolia's that they are
-    made of; and of plain functions, with all that they refer to."""
+    """Hashes of the code of classes and plain functions inside a value; of a class of the user, also of its Spolia
+    bases."""
     parts = list(inside(value))
     kinds = {type(one) for one in parts if not isinstance(one, Function)}
     classes = kinds.union(*(filter(_is_spolia, kind.__mro__) for kind in kinds if not _is_spolia(kind)))

@@ -48,13 +48,11 @@ class GoldLocations(Value):
 
 
 def gold_locations(items: Sequence[Item], flows: Iterable[Flow]) -> GoldLocations:
-    """Where the gold of questions stands in the stores that flows search.
+    """Where the gold of questions stands in the stores that flows search; gold of a flow without a store stands for
+    itself.
 
-    Of a flow that searches no store nothing is known: what is gold there has the ids that it gives.
-
-    Raises:
-        DataError: a flow could not find some gold whatever it did, which would only lower its scores: there is no such
-            document, or it has not the quote, word for word, or more than once. Names the first, and its question.
+    Raises `DataError` where a flow could not find some gold whatever it did: there is no such document, or its text
+    does not hold the quote, word for word and once.
     """
     wanted = list(dict.fromkeys(one for item in items for group in item.gold for one in group))
     found: dict[Gold, dict[Gold, None]] = {one: {} for one in wanted}
@@ -173,7 +171,6 @@ def places_of(quote: Quote, text: str) -> list[tuple[int, int]]:
 
 
 def document_of(gold: Gold) -> str:
-    """The document that gold names."""
     return gold.document if isinstance(gold, Quote) else page_of(gold)[0]
 
 

@@ -46,7 +46,6 @@ class Latency(Value):
 
     @classmethod
     def of(cls, answers: "Columns", at_once: int) -> "Latency":
-        """The latency of a flow, from the rows of its answers."""
         others = np.isnan(answers["opening"])
         first, cached = answers[~others], answers["cached"] & others
         taken = sorted(answers["seconds"][others & ~cached].tolist())

@@ -66,19 +66,10 @@ Columns: TypeAlias = NDArray[Any]
 
 
 class ScoreStore:
-    """The answers and scores of an experiment. A killed process loses the questions in progress, and no other; of a
-    file whose end is damaged the rest is read, and what is lost is computed again.
+    """The answers and scores of an experiment; in memory without a path.
 
-    One process at a time: whoever opens the file has it until it is closed, or the process ends.
-
-    Args:
-        path: by habit `NAME.experiment`; None keeps everything in memory.
-
-    Raises:
-        StoreBusy: another process has it open.
-        NotAStore: the file is something else.
-        StoreTooNew: it was written by a newer version.
-        DataError: it cannot be opened.
+    A killed process loses only the questions in progress; of a file whose end is damaged the rest is read. One process
+    has the file at a time, until it is closed: others get `StoreBusy`.
     """
 
     def __init__(self, path: str | Path | None = None) -> None:
@@ -136,14 +127,11 @@ class ScoreStore:
             return found
 
     def run(self, id: str) -> int:
-        """The id of a run."""
         return self.name("runs", digest_of(id), {"name": id})
 
     def keep(self, flow: int, question: int, case: Case, steps: Sequence[StepCalls] = (), **columns: Any) -> None:
         """Write an answer, and how often the flow's steps were called for it; both are in the file when this returns.
-        An answer without a plain form, such as a passage with a metadata field that is no number, is asked again when
-        the file is opened the next time.
-        """
+        An answer without a plain form is asked again when the file is opened the next time."""
         status = FAILED if isinstance(case.result, Failure) else ANSWERED
         called = json.dumps([(one.step, one.calls, one.failed, one.asked, one.idle, one.reasons) for one in steps])
         known = self.name("steps", digest_of(called), {"name": called})  # most questions have the same

@@ -42,8 +42,7 @@ class StorePart:
 
     def rows(self, kind: int, answers: Columns | None = None) -> tuple[Columns, tuple[NDArray[np.intp], ...]]:
         """The rows of the table that are here, oldest first, and where they belong in it; with the table's `answers`,
-        without what was scored of earlier ones.
-        """
+        without what was scored of earlier ones."""
         rows = self.store.columns(kind)
         where = [_positions(self.flow_ids, rows["flow"]), _positions(self.question_ids, rows["question"])]
         if kind in (SCORES, JUDGING):
@@ -59,15 +58,9 @@ class StorePart:
 
 @dataclass(frozen=True)
 class Cell:
-    """A flow on a question.
+    """A flow on a question: what it made of it, and by measure that applies what that adds (None if not known).
 
-    Args:
-        case: what it made of the question.
-        seen: by measure that applies, what the question adds to it; None where that is not known.
-        seconds: from question to result, without judges.
-        cached: whether a step's result came from the cache, so that the time says nothing.
-        run, lane: where its steps are in the journal; lane 0 where they are not.
-        steps: how often each step was called, and what failed.
+    `cached` results say nothing of `seconds`. In the journal its steps are at `run` and `lane`, 0 where they are not.
     """
 
     flow: str
@@ -226,7 +219,6 @@ class ScoreTable:
         return self.part(flow)[0].store.case(self.answers[flow, question], item)
 
     def cell(self, flow: int, question: int) -> Cell:
-        """All that is known of a flow on a question."""
         row, states = self.answers[flow, question], self.states[flow, question]
         seen = {
             str(measure): self.seen(flow, at, [question])[0]

@@ -103,8 +103,7 @@ def kinds_of(item: Item, field: str) -> tuple[str, ...]:
 
 
 def fields_of(item: Item) -> dict[str, tuple[str, ...]]:
-    """What a question can be sliced by: its type, and its metadata, those inside an object after a point. Forms without
-    a place for a type have it among the metadata.
+    """What a question can be sliced by: its type, and its metadata, those inside an object after a point.
 
     >>> fields_of(Item("q", "?", type="bridge", meta=(("hops", 2),)))
     {'hops': ('2',), 'type': ('bridge',)}

@@ -69,19 +69,11 @@ PARTS = ("text", "answer", "gold")
 
 @dataclass(frozen=True)
 class BaselineQuestion(Value):
-    """What a flow made of a question.
+    """What a flow made of a question: its scores, and what decides why they differ later.
 
-    Args:
-        content: hashes of the question, its answers and its gold, as `PARTS` names them.
-        seen: by measure, what it adds; None where that could not be determined.
-        found: of the first passages found, the name of the document, start and end.
-        order: hash of all that was found, in order.
-        about: names of the documents that are gold, or of which a stretch is.
-        gold: by gold passage as it is written, at which ranks how much of it was seen so far; none where nothing was.
-        answer: how it begins; empty where the flow finds passages only.
-        answered: hash of all of it.
-        failure: why there is no result; empty where there is one.
-        degraded: steps of which a call was out of order.
+    `content` and `answered` are hashes of the question's `PARTS` and of the answer, `order` of all that was found.
+    `found` has the first passages, document, start and end; `gold` the ranks at which how much of each gold passage was
+    seen.
     """
 
     item: str
@@ -98,7 +90,6 @@ class BaselineQuestion(Value):
 
     @classmethod
     def of(cls, item: Item, cell: Cell, places: GoldLocations, names: Mapping[str, str]) -> "BaselineQuestion":
-        """What stands in the table of an experiment."""
         gold = [one for group in item.gold for one in group]
         stand = {document_of(place) for one in gold for place in places.of(one)}
         hits, result = shown(cell.case)[:RANKED], cell.case.result
@@ -128,7 +119,6 @@ class BaselineQuestion(Value):
 
     @classmethod
     def read(cls, item: str, plain: Mapping[str, Any]) -> "BaselineQuestion":
-        """What a file says."""
         seen = {name: None if one is None else tuple(map(float, one)) for name, one in plain["seen"].items()}
         found = tuple((str(name), int(start), int(end)) for name, start, end in plain["found"])
         kept: dict[str, Any] = {name: tuple(map(str, plain[name])) for name in ("content", "about")}
@@ -201,7 +191,6 @@ class Baseline(Value):
         Path(path).write_text(self.text(), "utf-8", errors="backslashreplace")
 
     def text(self) -> str:
-        """How it is written."""
         plain = {
             "spolia_baseline": FORM,
             "data": self.data,

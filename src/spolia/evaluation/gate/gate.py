@@ -13,8 +13,7 @@ from spolia.evaluation.experiment.execution import Told
 from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.experiment.results import Report
 from spolia.evaluation.gate.baseline import PARTS, Baseline, BaselineQuestion, content_of, measured_by
-from spolia.evaluation.gate.causes import CAUSES, Cause, Moved, moved
-from spolia.evaluation.gate.changes import changed, refuse_other_corpus
+from spolia.evaluation.gate.changes import CAUSES, Cause, Moved, changed, moved, refuse_other_corpus
 from spolia.evaluation.gate.signature import SearchedGroups, signature
 from spolia.evaluation.gate.verdict import GateVerdict, verdicts
 from spolia.evaluation.measures.measure import Measure, SetMeasure
@@ -115,7 +114,6 @@ class Gate(Value):
 
     @property
     def passed(self) -> bool:
-        """Whether the flow may pass."""
         outcomes = {one.outcome for one in self.verdicts}
         return outcomes == {"not worse"} if self.rule == "not-worse" else "worse" not in outcomes
 
@@ -148,7 +146,6 @@ class Gate(Value):
         return f"{self.flow} {said} on {which}: {RULES[self.rule]}{caveat}."
 
     def json(self) -> dict[str, Any]:
-        """Plain data."""
         found = {name: getattr(self, name) for name in ("passed", "data", "flow", "n", "rule", "why")}
         return found | {
             "verdicts": [one.json() for one in self.verdicts],

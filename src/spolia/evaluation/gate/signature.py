@@ -25,13 +25,7 @@ FEW = 2_000
 
 @dataclass(frozen=True)
 class KnownDocument(Value):
-    """A document, and how it was cut.
-
-    Args:
-        content: hash of its title and text; of nothing else, so that a copy with another date is the same.
-        cuts: by group that is searched, a hash of its nodes (where they start and end, and what is indexed of them),
-            and how many they are.
-    """
+    """A document: a hash of its title and text, and by group that is searched a hash of its nodes and their number."""
 
     content: str
     cuts: tuple[tuple[str, str, int], ...] = ()

@@ -50,7 +50,6 @@ class GateVerdict(Value):
 
     @property
     def outcome(self) -> Outcome:
-        """What is shown."""
         if self.change is None:
             return "undecided"
         if not self.moved or self.change.low >= -self.tolerance - ROUNDING:
@@ -60,7 +59,6 @@ class GateVerdict(Value):
 
     @property
     def sentence(self) -> str:
-        """In words."""
         if self.change is None:
             return f"{self.measure}: undecided, since no question is determined then and now{self._lost}"
         n = f"of {several(self.change.n, 'question')}"

@@ -1,9 +1,7 @@
 """Gold that is quotes, seen through the nodes that were found: the same for every way of cutting the documents.
 
-A quote is found where the nodes found so far hold it together, blanks aside. The nodes before that which held a part of
-it then take no place of their own: the parts of one passage are one passage. And a node that holds several quotes is
-several places, one for each group that it satisfies. So ids of places stand where ids of passages stood, as many and in
-the same order, whatever the documents were cut into.
+A quote is found where the nodes found so far hold it together, blanks aside. Ids of places stand where ids of passages
+stood: the parts of one quote are one place, and a node that holds several quotes is several places.
 """
 
 import re

@@ -104,7 +104,6 @@ class NDCG(CutMeasure):
     passage that first satisfies it; the best possible order has the best member of every group.
 
     Args:
-        k: how many places to look at.
         rule: `exponential`: a gain of 2^grade - 1. `autorag`: every gold passage gains 1, and the best possible order
             is as long as the list that was found, so that what is missing from a short list is not punished.
 

@@ -15,9 +15,6 @@ class Recall(ShownMeasure):
     R@k = satisfied groups in the first k / groups, where a group is satisfied by any of its members; with one passage
     per group, the usual recall.
 
-    Args:
-        k: how many places to look at.
-
     Source: groups from Kim et al. 2024 (AutoRAG), section 3.
 
     >>> str(Recall(5)), Recall(2).of(["p1", "p9", "p2"], Item("q", "?", gold=(("p1",), ("p2",))))
@@ -34,9 +31,6 @@ class Recall(ShownMeasure):
 class FullRecall(ShownMeasure):
     """1 if all that is needed is among the first k, else 0: what a question of several hops depends on.
 
-    Args:
-        k: how many places to look at.
-
     >>> str(FullRecall(5)), FullRecall(2).of(["p1", "p9", "p2"], Item("q", "?", gold=(("p1",), ("p2",))))
     ('full@5', 0.0)
     """
@@ -52,9 +46,6 @@ class Precision(CutMeasure):
     """Share of the first k places that hold gold: distinct gold passages in the first k / k.
 
     The divisor is k also where fewer were found.
-
-    Args:
-        k: how many places to look at.
 
     Source: as trec_eval's `P_k`; Manning, Raghavan and Schütze 2008, section 8.4.
 
@@ -87,9 +78,6 @@ class RPrecision(RetrievalMeasure):
 @dataclass(frozen=True)
 class AnyHit(ShownMeasure):
     """1 if any gold passage is among the first k, else 0; also called success.
-
-    Args:
-        k: how many places to look at.
 
     Source: as trec_eval's `success_k`.
 

@@ -59,7 +59,11 @@ class RetrievalMeasure(GoldMeasure):
 
 @dataclass(frozen=True)
 class CutMeasure(RetrievalMeasure):
-    """A measure of the first `k` places."""
+    """A measure of the first `k` places.
+
+    Args:
+        k: how many places to look at.
+    """
 
     k: int = 10
 

@@ -1,7 +1,7 @@
 """What a gate says, as a terminal shows it, and as Markdown for a comment on a change."""
 
 from spolia.evaluation.experiment.comparison import amount, number
-from spolia.evaluation.gate.causes import Moved
+from spolia.evaluation.gate.changes import Moved
 from spolia.evaluation.gate.gate import RULES, Gate
 from spolia.evaluation.gate.verdict import GateVerdict
 from spolia.evaluation.report.tables import Table, flat, table
@@ -18,7 +18,6 @@ RULE = (
 
 
 def verdicts(gate: Gate) -> Table:
-    """Each measure then and now."""
     head = ("", "then", "now", "change", "tolerated", "questions that differ", "")
     return Table(head, tuple(_row(one) for one in gate.verdicts))
 

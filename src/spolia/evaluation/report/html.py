@@ -11,21 +11,8 @@ from spolia.evaluation.experiment.results import Report
 from spolia.evaluation.experiment.score_table import Cell
 from spolia.evaluation.experiment.slices import TYPE, kinds_of
 from spolia.evaluation.measures.costs import shown
+from spolia.evaluation.report import tables
 from spolia.evaluation.report.plots import of_differences, of_risk, of_scores, of_times
-from spolia.evaluation.report.tables import (
-    DEGRADED,
-    TIMES,
-    Table,
-    corrected,
-    costs,
-    degraded,
-    in_slices,
-    of_slice,
-    scores,
-    seconds,
-    under,
-    verdicts,
-)
 from spolia.journal import TraceSpan
 from spolia.types import Answer, Failure, Hit, Item
 
@@ -40,10 +27,10 @@ def html(report: Report, traces: "Traces | None" = None) -> str:
     body = (
         f"<h1>{title}</h1><p>{escape(report.about)}</p>",
         *(f'<div class="warning">{escape(warning)}</div>' for warning in report.warnings),
-        _section("Scores", _table(scores(report)), f"<p>{under(report)}</p>", _plots(of_scores(report))),
+        _section("Scores", _table(tables.scores(report)), f"<p>{tables.under(report)}</p>", _plots(of_scores(report))),
         _risk(report),
         _verdicts(report),
-        _section("Time and cost", _table(costs(report)), f"<p>{TIMES}</p>", _plots(of_times(report))),
+        _section("Time and cost", _table(tables.costs(report)), f"<p>{tables.TIMES}</p>", _plots(of_times(report))),
         _degraded(report),
         _slices(report),
         _section("Flows", *(f"<h3>{escape(one.flow)}</h3><code>{escape(one.notation)}</code>" for one in report.flows)),
@@ -62,7 +49,7 @@ def _section(title: str, *parts: str) -> str:
     return f"<h2>{escape(title)}</h2>{''.join(parts)}"
 
 
-def _table(made: Table) -> str:
+def _table(made: tables.Table) -> str:
     head = "".join(f"<th>{escape(cell)}</th>" for cell in made.head)
     rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in made.rows)
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
@@ -89,26 +76,26 @@ def _verdicts(report: Report) -> str:
         return ""
     ordered = sorted(report.comparisons, key=lambda one: not one.shown)
     listed = "".join(f'<li class="{"shown" if one.shown else ""}">{escape(one.verdict)}</li>' for one in ordered)
-    said = _table(verdicts(report)) if report.against else f'<ul class="verdicts">{listed}</ul>'
+    said = _table(tables.verdicts(report)) if report.against else f'<ul class="verdicts">{listed}</ul>'
     return _section(
         "Verdicts",
-        f"{said}<p>{escape(corrected(report))}</p>",
+        f"{said}<p>{escape(tables.corrected(report))}</p>",
         _plots(of_differences(report)),
     )
 
 
 def _degraded(report: Report) -> str:
-    wrong = degraded(report)
-    return _section("Degraded calls", _table(wrong), f"<p>{DEGRADED}</p>") if wrong.rows else ""
+    wrong = tables.degraded(report)
+    return _section("Degraded calls", _table(wrong), f"<p>{tables.DEGRADED}</p>") if wrong.rows else ""
 
 
 def _slices(report: Report) -> str:
     if not report.slices:
         return ""
-    *shown, how = in_slices(report) or [""]
+    *shown, how = tables.in_slices(report) or [""]
     listed = "".join(f'<li class="shown">{escape(one)}</li>' for one in shown)
     said = f'<ul class="verdicts">{listed}</ul><p>{escape(how)}</p>' if how else ""
-    return _section("Slices", *(_table(of_slice(report, kind)) for kind in report.slices), said)
+    return _section("Slices", *(_table(tables.of_slice(report, kind)) for kind in report.slices), said)
 
 
 def _questions(report: Report, traces: "Traces | None") -> str:
@@ -200,7 +187,7 @@ def _flow(report: Report, cell: Cell, traces: Traces | None) -> str:
     if isinstance(result, Answer):
         text, reason = escape(result.text[:LONGEST]), escape(result.stop_reason)
         answer = f'<div class="answer">{text} <span class="soft">({reason})</span></div>'
-    taken = f"{seconds(cell.seconds)}{', from the cache' if cell.cached else ''}"
+    taken = f"{tables.seconds(cell.seconds)}{', from the cache' if cell.cached else ''}"
     return (
         f'<div class="flow"><h4>{escape(cell.flow)}</h4><div class="numbers">{scores}</div>{failure}'
         f"{answer}<ol>{hits}</ol>"
@@ -234,7 +221,7 @@ def _steps(cell: Cell, traces: Traces | None) -> str:
     lines = []
     for span in spans:
         depth[span.span] = depth.get(span.parent, -1) + 1
-        told = [f"{'  ' * depth[span.span]}{span.step}", seconds(span.seconds), *(["cached"] if span.cached else [])]
+        told = [f"{'  ' * depth[span.span]}{span.step}", tables.seconds(span.seconds), *["cached"] * span.cached]
         lines.append("  ".join(told) + "".join(f"\n{'  ' * depth[span.span]}  ! {note}" for note in span.notes))
     summary = f"{len(spans)} step{'' if len(spans) == 1 else 's'}, run {escape(cell.run)}"
     return f"<details><summary>{summary}</summary><pre>{escape(chr(10).join(lines))}</pre></details>"

@@ -56,21 +56,10 @@ def under(report: Report) -> str:
 
 
 def costs(report: Report) -> Table:
-    """What each flow took."""
     head = (
-        "",
-        "p50",
-        "p95",
-        "set-up",
-        "at once",
-        "calls",
-        "tokens",
-        "embedded",
-        "USD",
-        "judges' USD",
-        "failed",
+        "", "p50", "p95", "set-up", "at once", "calls", "tokens", "embedded", "USD", "judges' USD", "failed",
         "degraded",
-    )
+    )  # fmt: skip
     rows = []
     for flow in report.flows:
         latency, usage = flow.latency, flow.usage
@@ -225,5 +214,4 @@ def table(made: Table) -> str:
 
 
 def flat(text: str) -> str:
-    """The text in one line."""
     return " ".join(text.split())

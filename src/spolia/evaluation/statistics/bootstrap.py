@@ -18,11 +18,8 @@ ROUNDING = 9
 
 
 def resampled_means(scores: Floats, resamples: int, seed: int) -> Floats:
-    """Means of every column in resamples of the rows: the same rows for all columns, so that differences are paired.
-
-    How often each row was drawn, times the scores, is one matrix product for all columns: (resamples, columns). NaN is
-    a question that does not count, drawn or not.
-    """
+    """Means of every column in resamples of the rows, the same rows for all columns: one matrix product. NaN does not
+    count."""
     n, random = len(scores), np.random.default_rng(seed)
     found, size = [], max(1, CELLS // n)
     known = ~np.isnan(scores)
@@ -45,19 +42,13 @@ def interval_of(
     largest: float,
     weight: float = 1.0,
 ) -> Interval:
-    """The interval of a mean of values, by the method that they allow.
+    """The interval of a mean of `values` (scores, differences, or pseudo-values of a total), by the method that they
+    allow.
 
     Where at least 20 of them differ from the most frequent one it is the bootstrap's, else Student's with a pair
     unseen. What was not seen is as far away as the farthest seen; where fewer than 5 differ, by half of the range;
-    without a range, by the largest score. Where that is nothing too, nothing can be said.
-
-    Args:
-        mean: of the values, or what they stand for.
-        values: of the questions: scores, differences, or pseudo-values of a total.
-        resampled: makes the means of resamples.
-        width: of the range of scores; inf where it has no end.
-        largest: of the scores, without sign.
-        weight: how many questions one of those that count stands for.
+    without a range, by the largest score. Where that is nothing too, nothing can be said. One value stands for `weight`
+    questions.
     """
     off = np.abs(values - mean)
     _, counts = np.unique(np.round((values - mean) / (largest or 1.0), ROUNDING), return_counts=True)

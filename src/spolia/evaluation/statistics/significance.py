@@ -58,10 +58,7 @@ HALVINGS = 60
 
 
 def flipped_sums(scores: Floats, draws: int, seed: int) -> Floats:
-    """Sums (draws, columns) of scores (questions, columns) with random signs of the rows, the same for all columns.
-
-    The sum of the differences of two columns is then the difference of their sums.
-    """
+    """Sums (draws, columns) of scores (questions, columns) with random signs of the rows, the same for all columns."""
     n, random = len(scores), np.random.default_rng(seed)
     found, size = [], max(1, CELLS // n)
     for start in range(0, draws, size):

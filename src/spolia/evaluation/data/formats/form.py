@@ -86,12 +86,7 @@ Asked: TypeAlias = tuple[str, Item]
 
 
 class Form(ABC):
-    """One way to write passages and questions.
-
-    Class attributes:
-        called: its name.
-        files: what it consists of, for people.
-    """
+    """One way to write passages and questions: what it is `called`, and the `files` that it consists of, for people."""
 
     called: ClassVar[str]
     files: ClassVar[str]
@@ -168,7 +163,7 @@ FORMS: Mapping[str, str] = {
     "trec": "trec.Trec",
     "2wikimultihopqa": "hotpotqa.TwoWiki",
     "hotpotqa": "hotpotqa.HotpotQA",
-    "musique": "musique.MuSiQue",
+    "musique": "hotpotqa.MuSiQue",
     "table": "table.QuestionTable",
 }
 """The class of each, in the order in which they are tried."""
@@ -188,14 +183,11 @@ def form_called(name: str) -> Form:
 
 
 def forms() -> Iterator[Form]:
-    """All of them."""
     return map(form_called, FORMS)
 
 
 def form_of(path: Path) -> Form:
-    """The form that a folder or file has; where none fits a folder, the one of which most is there, which says what is
-    missing.
-    """
+    """The form that a folder or file has; where none fits a folder, the one of which most is there."""
     if found := next((form for form in forms() if form.fits(path)), None):
         return found
     nearest = max(forms(), key=lambda form: _there(form, path))

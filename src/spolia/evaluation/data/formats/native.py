@@ -1,14 +1,4 @@
-"""The rows of a data set.
-
-    corpus       {id, title, text, meta}
-    questions    {id, question, answers, type, gold_ids, decomposition?: [{question, answer, gold_id}], meta}
-
-`gold_ids` are all the passages that are needed or relevant. A list among them is a group of which any one suffices, an
-object a stretch of a document: `{document, start, end}`, or `{document, quote}`, with `start` where the quote stands
-there more than once. Where the questions are asked of a store, documents are named as it names their files, and quotes
-are looked for in it. `grades` says how relevant each is, higher is better: `{id: grade}`. Of `meta`, only `grades`
-means something here, as codes from 1, the best, to 4.
-"""
+"""The rows of a data set as Spolia writes them, corpus.jsonl and questions.jsonl; docs/datasets.md has the fields."""
 
 import json
 from collections import Counter
@@ -212,13 +202,11 @@ class NativeForm(Form):
 
 
 def passage_row(passage: Document) -> dict[str, Any]:
-    """A passage as it is written."""
     found = {"id": passage.id, "title": passage.title, "text": passage.text, "meta": plain(passage.meta)}
     return {name: value for name, value in found.items() if value or name in ("id", "text")}
 
 
 def item_row(item: Item) -> dict[str, Any]:
-    """A question as it is written."""
     groups = [[_optional_member(one) for one in group] for group in item.gold]
     steps = [{"question": one.question, "answer": one.answer, "gold_id": one.gold_id} for one in item.decomposition]
     meta = plain(item.meta)

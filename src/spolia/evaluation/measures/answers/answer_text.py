@@ -38,7 +38,11 @@ class AnswerMeasure(Measure):
 
 @dataclass(frozen=True)
 class WordMeasure(AnswerMeasure):
-    """A measure of the words of an answer, each accepted one by itself."""
+    """A measure of the words of an answer, each accepted one by itself.
+
+    Args:
+        words: how a text is cut into words, a name of `TOKENISERS`; `unicode` for any script.
+    """
 
     words: str = "squad"
 

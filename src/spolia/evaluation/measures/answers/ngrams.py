@@ -110,9 +110,6 @@ class Rouge1(WordMeasure):
 class Rouge2(WordMeasure):
     """F1 of the pairs of neighbouring words shared with the reference; else as `ROUGE-1`.
 
-    Args:
-        words: how a text is cut into words.
-
     Source: Lin 2004.
 
     >>> str(Rouge2(words="unicode")), Rouge2().of("the cat sat", ["the cat lay down"])  # P = 1/2, R = 1/3
@@ -132,9 +129,6 @@ class Rouge2(WordMeasure):
 @dataclass(frozen=True)
 class RougeL(WordMeasure):
     """F1 of the longest common subsequence with the reference; else as `ROUGE-1`.
-
-    Args:
-        words: how a text is cut into words.
 
     Source: Lin 2004, section 3; over whole texts, not by sentence.
 

@@ -29,8 +29,6 @@ class ExactMatch(WordMeasure):
     """1 if the answer has exactly the words of an accepted one, else 0.
 
     Args:
-        words: how a text is cut into words (`spolia.evaluation.measures.answers.answer_text`); `unicode` for any
-            script.
         rule: `squad2`: questions of the type `unanswerable` are asked too, and the right answer is to abstain.
             `regex`: an accepted answer is a regular expression, as in CuratedTREC, that all of the answer must match,
             after SQuAD's normalisation and whatever its case.
@@ -92,8 +90,6 @@ class Accuracy(WordMeasure):
     """1 if the words of an accepted answer stand in the answer, in a row, else 0.
 
     Args:
-        words: how a text is cut into words (`spolia.evaluation.measures.answers.answer_text`); `unicode` for any
-            script.
         rule: three published variants that look for characters, not words. `flashrag`: after SQuAD's normalisation.
             `prefrag`: lower-cased only, so that "no" stands in "not known", and 1974 in 19740. `bioasq`: the accepted
             answer, as a regular expression between word boundaries, so that "yes or no" is right for both.
@@ -150,8 +146,6 @@ class F1(WordMeasure):
     both are empty.
 
     Args:
-        words: how a text is cut into words (`spolia.evaluation.measures.answers.answer_text`); `unicode` for any
-            script.
         rule: `squad2`: two empty texts score 1, and questions of the type `unanswerable` are asked too, whose right
             answer is to abstain. `hotpotqa`: 0 where one side is yes, no or noanswer and the other is not the same.
 

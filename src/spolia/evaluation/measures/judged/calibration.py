@@ -15,19 +15,14 @@ from spolia.types import Answer, Citation, Hit, Item, Node, Query, Ranking, Valu
 
 @dataclass(frozen=True)
 class Agreement(Value):
-    """Verdicts beside labels.
-
-    Args:
-        confusion: how often each pair of label and verdict occurs, in the order of the labels and verdicts as written.
-        undetermined: pairs that are not counted, because the judge could not tell or there is no label.
-    """
+    """Verdicts beside labels: how often each pair of label and verdict occurs, and how many are not counted, because
+    the judge could not tell or there is no label."""
 
     confusion: tuple[tuple[tuple[str, str], int], ...]
     undetermined: int
 
     @property
     def n(self) -> int:
-        """Pairs that are counted."""
         return sum(count for _, count in self.confusion)
 
     @property
@@ -47,10 +42,8 @@ class Agreement(Value):
 
     @property
     def kappa(self) -> float | None:
-        """Cohen's kappa: (observed - expected) / (1 - expected); 1 is perfect, 0 is chance.
-
-        None where only one word was ever used on both sides, which shows nothing.
-        """
+        """Cohen's kappa: (observed - expected) / (1 - expected), 1 is perfect, 0 is chance; None if only one word was
+        used."""
         if self.observed is None or self.expected is None or self.expected == 1:
             return None
         return (self.observed - self.expected) / (1 - self.expected)
@@ -139,7 +132,6 @@ def calibrated(
 
     Args:
         measure: of single answers, as a rule one that asks a judge.
-        told: called with how many answers were judged, and of how many.
 
     Raises:
         MeasureError: the measure needs something that an answer has not, or is no measure of single answers.
@@ -170,8 +162,7 @@ def calibrated(
 
 def read_labelled_answers(path: Path) -> tuple[LabelledAnswer, ...]:
     """The labelled answers of a file of JSON lines, or of one array, with the fields `FIELDS`: `answers` are accepted
-    ones, `passages` what the answer was made from; `[1]` in it cites the first.
-    """
+    ones, `passages` what the answer was made from; `[1]` in it cites the first."""
     if not path.is_file():
         raise DataError(f"There is no file {path}. Write one with a line for each answer: {', '.join(FIELDS)}.")
     found: dict[str, LabelledAnswer] = {}

@@ -98,10 +98,7 @@ def judgements(judge: Operator[Brief, Any], briefs: Sequence[Brief]) -> list[Any
 class JudgedMeasure(Measure):
     """A measure that asks a language model. What it could not be asked, or its reply not be read, is undetermined.
 
-    Use a run for judging, apart from that of the flow, so that neither cost is taken for the other's:
-
-        with Run(cache=runs.cache, budget=Budget(cost_usd=1)) as judging:
-            print(measured(Faithfulness(llm), cases))
+    Use a run for judging, apart from that of the flow, so that neither cost is taken for the other's.
     """
 
     def applies(self, item: Item) -> bool:
