@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from itertools import chain
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from spolia.cli.screen import one_line, text
+from spolia.cli.commands.index import without_name
+from spolia.cli.screen import indented, one_line, table, text
+from spolia.core.codec import encode
 from spolia.errors import QueryError
+from spolia.indexing.quality import Quality, attempts_told, facts, page
+from spolia.indexing.sync.files import TEXT, is_elsewhere
 from spolia.indexing.sync.report import DocumentReport
 from spolia.stores.backends.rows import EARLIEST_NS, SourceRow
+from spolia.stores.corpus import Corpus
+from spolia.stores.snapshot.records import file_meta, with_file_fields
 from spolia.stores.snapshot.snapshot import Snapshot
-from spolia.types import Document
+from spolia.types import Document, Node
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.table import Table
 
 MissingGroups = Mapping[str, Mapping[str, str]]
@@ -53,6 +61,10 @@ class StoredSource:
     def is_lacking(self) -> bool:
         """Whether something of it cannot be found."""
         return self.source.status == "failed" or bool(self.unmade)
+
+
+def latest(store: str) -> Snapshot:
+    return Corpus(str(store)).latest()
 
 
 def seen_by(snapshot: Snapshot, access: Sequence[str] | None) -> frozenset[str]:
@@ -117,6 +129,8 @@ def parts_of(uri: str, sources: Mapping[str, SourceRow]) -> list[str]:
     return sorted(found)
 
 
+SHOWN = ("uri", "id", "title", "media_type", "characters", "bytes", "changed", "status")
+TEXT_SHOWN, SAME_SHOWN = 300, 5
 LIST = ("document", "title", "characters", "passages", "state", "readers", "changed (UTC)")
 REPORT = (
     "document", "state", "format", "pages", "empty", "by OCR", "characters", "passages", "beyond window", "tables",
@@ -198,9 +212,107 @@ def _table(rows: Sequence[dict[str, str]], shown: Sequence[str], width: int | No
         left = max(LEAST, width - others)
         for row in rows:  # of a path the end tells more than the beginning
             row["document"] = row["document"] if len(row["document"]) <= left else f"…{row['document'][1 - left :]}"
-    table = Table(box=None, pad_edge=False, header_style="dim")
+    found = Table(box=None, pad_edge=False, header_style="dim")
     for name in shown:
-        table.add_column(name, justify="right" if name in _NUMBERS else "left", no_wrap=True)
+        found.add_column(name, justify="right" if name in _NUMBERS else "left", no_wrap=True)
     for row in rows:
-        table.add_row(*(text(row[name], _STYLES.get(name, "") or _STYLES.get(row[name], "")) for name in shown))
-    return table
+        found.add_row(*(text(row[name], _STYLES.get(name, "") or _STYLES.get(row[name], "")) for name in shown))
+    return found
+
+
+def write_page(path: Path, snapshot: Snapshot, store: str) -> None:
+    try:
+        with path.open("w", encoding="utf-8") as file:
+            file.writelines(page(snapshot, keeper(snapshot), title=str(store)))
+    except OSError as error:
+        raise QueryError(
+            f"{path} cannot be written: {error.strerror}. Write --html with the name of a file."
+        ) from error
+
+
+def comes_back(removed: StoredSource) -> str:
+    if removed.source.uri.startswith(TEXT):
+        return "It was added as a text, so that nothing brings it back."
+    if removed.report and removed.report.within:
+        return f"It was read out of {one_line(removed.report.within)}: it comes back when that is read again."
+    if is_elsewhere(removed.source.uri):
+        return "Its source brings it back once it has changed there, or with --rebuild."
+    return "If the file is still in the folder, the next `spolia index` adds it again: move the file away too."
+
+
+def document_data(one: StoredSource) -> dict[str, Any]:
+    source, document = one.source, one.document
+    of_text = {name: getattr(document, name, "") for name in ("title", "media_type")}
+    return {
+        "uri": source.uri,
+        "id": source.document,
+        **of_text,
+        "characters": one.characters,
+        "chunks": one.report.chunks if one.report and source.status == "indexed" else None,
+        "status": source.status,
+        "error": source.error,
+        "bytes": source.size,
+        "changed": one.changed,
+        "readers": list(document.readers) if document else [],
+        "meta": [list(pair) for pair in document.meta] if document else [],
+        "report": asdict(one.report) if one.report else None,
+    }
+
+
+def node_data(node: Node) -> dict[str, Any]:
+    return {"number": node.number, "id": node.id, "text": node.text, "context": node.context, "span": encode(node.span)}
+
+
+def metadata_of(one: StoredSource) -> tuple[tuple[str, Any], ...]:
+    row = one.source
+    files = file_meta(row.uri, row.size, row.created_ns, row.mtime_ns, row.accessed_ns)
+    return with_file_fields(one.document.meta if one.document else (), files)
+
+
+def nodes_of(snapshot: Snapshot, one: StoredSource, group: str, access: Sequence[str] | None) -> list[Node]:
+    return snapshot.numbered(one.source.document, group, 0, LAST, seen_by(snapshot, access)) if one.document else []
+
+
+def description(one: StoredSource, counts: dict[str, int]) -> RenderableType:
+    data = document_data(one)
+    rows = [(name, data[name]) for name in SHOWN]
+    rows += [("read", facts(one.source, one.report))] if one.report else []
+    rows += [("readers", readers_told(data["readers"]))] + [(f"meta {name}", value) for name, value in data["meta"]]
+    rows += [(f"nodes of {group}", count) for group, count in counts.items()]
+    rows += [("noticed", said) for said in one.noticed]
+    return table((text(one_line(name), "bold"), one_line(str(value), 1_000)) for name, value in rows)
+
+
+def node_lines(node: Node) -> list[RenderableType]:
+    place = ""
+    if node.span:
+        kind, at = ("page", node.span.pages) if node.span.pages else ("line", node.span.lines)
+        place = "" if at is None else f"{kind} {at[0]}" if at[0] == at[1] else f"{kind}s {at[0]}-{at[1]}"
+    head: list[RenderableType] = [text().append(f"{node.number:>3}  ", "bold cyan").append(place, "bold")]
+    if node.context:
+        head.append(indented(one_line(node.context, 150), 5, "dim"))
+    return [*head, indented(one_line(node.text, TEXT_SHOWN), 5)]
+
+
+def quality_table(found: Quality) -> Table:
+    given_up = f", {found.given_up} of them not tried again until they change" if found.given_up else ""
+    rows = {
+        "pages": f"{found.pages}, {found.empty_pages} of them empty, {found.ocr_share:.0%} by OCR"
+        if found.pages
+        else "",
+        "text": f"{found.characters} characters, {found.chunks} passages",
+        "beside it": f"{found.tables} tables, {found.images} pictures",
+        "failed": f"{found.failed}{given_up}" if found.failed else "",
+        "not read": ", ".join(f"{count} {name}" for name, count in found.dropped),
+        "encodings found out": ", ".join(f"{name} {count}" for name, count in found.encodings),
+        "same bytes": "; ".join(", ".join(uris) for uris in found.copies[:SAME_SHOWN]),
+        "same words": "; ".join(", ".join(uris) for uris in found.same_text[:SAME_SHOWN]),
+    }
+    return table((text(name, "dim"), one_line(said, 300)) for name, said in rows.items() if said)
+
+
+def noticed_line(one: StoredSource) -> RenderableType:
+    style = "bold red" if one.source.status == "failed" else "yellow"
+    tried = (f"({attempts_told(one.report)})",) if one.source.status == "failed" and one.report else ()
+    said = [without_name(one.source.uri, said) for said in one.noticed]
+    return text().append(f"{one_line(one.source.uri)}  ", style).append(one_line(" ".join((*said, *tried)), 400))

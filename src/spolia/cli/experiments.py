@@ -11,17 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from spolia.cli import runs
 from spolia.cli.destinations import tell_of_measured
-from spolia.cli.flow_parts import (
-    CHOOSING,
-    STAND_IN,
-    Parts,
-    flow_of,
-    from_file,
-    is_file,
-    judging,
-    model_at,
-    parts_of,
-)
+from spolia.cli.flow_parts import CHOOSING, STAND_IN, Parts, flow_of, from_file, is_file, judging, model_at, parts_of
 from spolia.cli.options import MeasuringOptions
 from spolia.cli.screen import Screen
 from spolia.cli.user_modules import own

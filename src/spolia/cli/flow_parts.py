@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spolia.cli.group_names import refuse_unknown
+from spolia.cli.node_groups import refuse_unknown
 from spolia.cli.options import MAIN
 from spolia.cli.user_modules import own
 from spolia.core.environment import unused

@@ -46,8 +46,7 @@ Readers: TypeAlias = Annotated[
 Known: TypeAlias = Annotated[
     list[str] | None,
     option(
-        "--known MODULE",
-        "Python file, module or MODULE:NAME with operators, groups, measures, READERS; repeat it.",
+        "--known MODULE", "Python file, module or MODULE:NAME with operators, groups, measures, READERS; repeat it."
     ),
 ]
 

@@ -122,11 +122,7 @@ def store_findings(path: str, *, deep: bool) -> Iterator[Finding]:
     for problem in problems:
         yield Finding("store", "broken", problem)
     if problems:
-        yield Finding(
-            "remedy",
-            "broken",
-            f"spolia repair --store {path}; what that cannot mend it names",
-        )
+        yield Finding("remedy", "broken", f"spolia repair --store {path}; what that cannot mend it names")
 
 
 def _version(name: str) -> str:

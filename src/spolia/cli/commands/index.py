@@ -32,8 +32,7 @@ SYNC = """Keep a store in step with a folder or other sources: with --watch as l
 def index(
     making: StoreOptions,
     rebuild: Annotated[
-        bool,
-        option("--rebuild", "Build again what has other parts; retry files that were given up."),
+        bool, option("--rebuild", "Build again what has other parts; retry files that were given up.")
     ] = False,
     documents: Annotated[
         bool, option("--report", "List every document: pages, characters, passages, what is not embedded.")

@@ -77,11 +77,7 @@ def _verdicts(report: Report) -> str:
     ordered = sorted(report.comparisons, key=lambda one: not one.shown)
     listed = "".join(f'<li class="{"shown" if one.shown else ""}">{escape(one.verdict)}</li>' for one in ordered)
     said = _table(tables.verdicts(report)) if report.against else f'<ul class="verdicts">{listed}</ul>'
-    return _section(
-        "Verdicts",
-        f"{said}<p>{escape(tables.corrected(report))}</p>",
-        _plots(of_differences(report)),
-    )
+    return _section("Verdicts", f"{said}<p>{escape(tables.corrected(report))}</p>", _plots(of_differences(report)))
 
 
 def _degraded(report: Report) -> str:
