@@ -31,15 +31,14 @@ from numpy.typing import NDArray
 
 from spolia.core.function import step
 from spolia.evaluation.experiment.experiment import Experiment
-from spolia.evaluation.gate.verdict import GateVerdict
+from spolia.evaluation.gate.gate import GateVerdict
 from spolia.evaluation.measures.abstention import AURC, AbstentionF1, SelectiveRisk
 from spolia.evaluation.measures.answers.ngrams import BLEU
 from spolia.evaluation.measures.measure import Case, SetMeasure
 from spolia.evaluation.measures.registry import parse_measures
 from spolia.evaluation.statistics.interval import Interval, tango, wilson
-from spolia.evaluation.statistics.sample import UNIT, Range, Sample
+from spolia.evaluation.statistics.sample import UNIT, Range, Row, Sample, Totals
 from spolia.evaluation.statistics.significance import CORRECTIONS
-from spolia.evaluation.statistics.totals import Row, Totals
 from spolia.types import Answer, Hit, Item, Node, Query, Ranking
 
 Floats: TypeAlias = NDArray[np.float64]

@@ -127,15 +127,8 @@ class EvaluationRun:
         """What a flow makes of the questions now; what will decide is as for `gate`, and looked at first."""
         ready = self.ready([name], measures)
         refuse_what_decides_nothing(ready.measures, **decides)
-        experiment = Experiment(
-            ready.flows,
-            ready.items,
-            ready.measures,
-            data=ready.data.name,
-            by=(),
-            overlap=overlap,
-            degraded=self.given.degraded,
-        )
+        how: dict[str, Any] = {"by": (), "overlap": overlap, "degraded": self.given.degraded}
+        experiment = Experiment(ready.flows, ready.items, ready.measures, data=ready.data.name, **how)
         with self._asking(ready) as (run, told):
             found, written = gate.recorded(
                 experiment, run=run, path=kept_in(), told=told, usage_log=self._usage_log(ready)
@@ -296,15 +289,11 @@ class GateOptions(Value):
             place, colon, name = module.partition(":")
             return moved(place) + colon + name if place.endswith(".py") else module
 
+        flow_is_path = bool(self.flow) and (is_file(self.flow) or "/" in self.flow or os.sep in self.flow)
         return self.but(
-            flow=moved(self.flow) if is_path(self.flow) else self.flow,
+            flow=moved(self.flow) if flow_is_path else self.flow,
             data=moved(self.data) if self.data else "",
             store=moved(self.store) if self.store and "://" not in self.store else self.store,
             known=tuple(map(named, self.known)),
             prompts=moved(self.prompts) if self.prompts else "",
         )
-
-
-def is_path(flow: str) -> bool:
-    """Whether a flow is named by its file, which need not be seen from here."""
-    return bool(flow) and (is_file(flow) or "/" in flow or os.sep in flow)

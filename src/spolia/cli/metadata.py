@@ -55,30 +55,24 @@ def _condition(text: str, schema: Schema) -> Condition:
 
 def value_of(field: Field, text: str) -> Any:
     """A value of a field as it is written."""
+    read, holds, example = KINDS[field.kind]
     try:
-        return _READ[field.kind](text)
+        return read(text)
     except (ValueError, KeyError) as error:
-        holds, example = KINDS[field.kind]
         raise FilterError(
             f"{text!r} is not valid: the field {field.name!r} holds {holds}. Write for example "
             f"'{field.name}{'=' if field.kind == 'bool' else '>='}{example.replace('FIELD', field.name)}'."
         ) from error
 
 
-_READ: Mapping[str, Callable[[str], Any]] = {
-    "str": str,
-    "int": int,
-    "float": float,
-    "bool": lambda text: _TRUTH[text.lower()],
-    "time": lambda text: str(Time(text)),
+KINDS: Mapping[str, tuple[Callable[[str], Any], str, str]] = {
+    "str": (str, "texts", "text"),
+    "int": (int, "whole numbers", "7"),
+    "float": (float, "numbers", "0.5"),
+    "bool": (lambda text: _TRUTH[text.lower()], "true or false", "true"),
+    "time": (lambda text: str(Time(text)), "times", "2026-01-31' or 'FIELD>=2026-01-31T09:30:00Z"),
 }
-KINDS = {
-    "str": ("texts", "text"),
-    "int": ("whole numbers", "7"),
-    "float": ("numbers", "0.5"),
-    "bool": ("true or false", "true"),
-    "time": ("times", "2026-01-31' or 'FIELD>=2026-01-31T09:30:00Z"),
-}
+"""By kind: how a value is read, what a field holds, and an example."""
 
 
 def fields_of(written: Sequence[str] | None) -> tuple[Field, ...] | None:

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from spolia.cli.exit_codes import Exit
 from spolia.cli.screen import Screen, one_line
@@ -17,12 +16,6 @@ LONGEST_S = 3600.0
 POLL_S = 60.0
 """Seconds between two looks at sources that are no folders, at least: others' servers are asked for them."""
 Sizes = dict[str, tuple[int, int]]
-
-
-class WatchRun(Protocol):
-    """Brings the store in step once."""
-
-    def __call__(self, *, retry: bool, tell: Callable[[Progress], None]) -> tuple[SyncReport, str]: ...
 
 
 class Patience:
@@ -51,13 +44,14 @@ class Patience:
 
 
 class Watch:
-    """Looks at folders, sources, and the files beside them that describe the store, every few seconds."""
+    """Looks at folders, sources, and the files beside them that describe the store, every few seconds; `run` brings the
+    store in step once, given whether to `retry` failed files, and whom to `tell` of progress."""
 
     def __init__(
         self,
         screen: Screen,
         places: Sequence[Path | Source],
-        run: WatchRun,
+        run: Callable[..., tuple[SyncReport, str]],
         every: float,
         beside: Sequence[Path],
         *,

@@ -17,8 +17,7 @@ from spolia.core.function import step
 from spolia.errors import DataError
 from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.gate.baseline import Baseline
-from spolia.evaluation.gate.gate import Gate, gate, recorded
-from spolia.evaluation.gate.verdict import GateVerdict
+from spolia.evaluation.gate.gate import Gate, GateVerdict, gate, recorded
 from spolia.evaluation.measures.judged.ragas import Correctness
 from spolia.evaluation.report.gate_report import markdown
 from spolia.evaluation.statistics.interval import Interval

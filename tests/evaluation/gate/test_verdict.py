@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spolia.evaluation.experiment.comparison import Estimates
-from spolia.evaluation.gate.verdict import GateVerdict, verdicts
+from spolia.evaluation.gate.gate import GateVerdict, verdicts
 from spolia.evaluation.measures.registry import parse_measure
 from spolia.evaluation.statistics.interval import Interval
 

@@ -16,10 +16,8 @@ from benchmarks.experiments import EXPECTED, HARD, TOTALS, covered, one_in_ten_d
 from spolia.evaluation.measures.abstention import AbstentionF1, SelectiveRisk
 from spolia.evaluation.measures.answers.ngrams import BLEU
 from spolia.evaluation.measures.measure import Case, SetMeasure
-from spolia.evaluation.statistics.bootstrap import expanded_bca, resampled_means
-from spolia.evaluation.statistics.interval import NORMAL, student, tango, wilson
-from spolia.evaluation.statistics.sample import Sample, difference, interval
-from spolia.evaluation.statistics.totals import Row, Totals
+from spolia.evaluation.statistics.interval import NORMAL, expanded_bca, resampled_means, student, tango, wilson
+from spolia.evaluation.statistics.sample import Row, Sample, Totals, difference, interval
 from spolia.types import Answer, Item
 
 COSTS = (0.0, inf)

@@ -160,7 +160,7 @@ def _moved(
 
 def _told(given: DataSet, passages: Sequence[Document], items: Sequence[Item]) -> dict[str, Any]:
     from spolia.evaluation.data.dataset import counted
-    from spolia.evaluation.experiment.slices import TYPE, fields_of, kinds_of
+    from spolia.evaluation.experiment.comparison import TYPE, fields_of, kinds_of
 
     characters = sorted(len(one.text) for one in passages)
     return {

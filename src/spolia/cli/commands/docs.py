@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from spolia.cli.exit_codes import Exit, subcommands
-from spolia.cli.options import WAIT_S, AsJson, SeenBy, StorePath, Wait, Where, argument
+from spolia.cli.options import WAIT_S, AsJson, SeenBy, StorePath, Wait, Where, argument, option
 from spolia.cli.screen import Screen, one_line
 
 Name = Annotated[str, argument("URI", "Path of the file in its folder, or id of the document.")]
@@ -68,8 +68,7 @@ def chunks(
 def report(
     store: StorePath,
     html: Annotated[
-        Path | None,
-        typer.Option("--html", metavar="FILE", help="Write a page that shows each page's text beside its passages."),
+        Path | None, option("--html FILE", "Write a page that shows each page's text beside its passages.")
     ] = None,
     json: AsJson = False,
 ) -> Exit:

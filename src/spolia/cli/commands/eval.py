@@ -61,10 +61,7 @@ Flows = Annotated[list[str], argument("FLOW...", f"One flow or several. {FLOWS}"
 DATA = "Folder with questions.jsonl and maybe corpus.jsonl, or a table of questions: CSV, XLSX, Parquet, JSON."
 DataFolder = Annotated[Path, option("--data DATA", DATA)]
 By = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--by", metavar="FIELD", help="Slice by `type` (the default, if there is one) or metadata; repeat it."
-    ),
+    list[str] | None, option("--by FIELD", "Slice by `type` (the default, if there is one) or metadata; repeat it.")
 ]
 Correction = Annotated[
     str, typer.Option("--correction", metavar="NAME", help="For many comparisons: holm, bh or none.")

@@ -9,10 +9,10 @@ from typing import Any
 from spolia.errors import DataError
 from spolia.evaluation.data.dataset import checked_part, part_of
 from spolia.evaluation.data.usage_log import ALL, REPORT, LogEntry, UsageLog
+from spolia.evaluation.experiment.comparison import MOST, TYPE, by_kind, fields_of
 from spolia.evaluation.experiment.execution import DEGRADED, Told, ask
 from spolia.evaluation.experiment.flows import Flow, named, questions, refuse_other_flows, written
 from spolia.evaluation.experiment.results import Report, reported
-from spolia.evaluation.experiment.slices import MOST, TYPE, by_kind, fields_of
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.evaluation.measures.registry import as_measures
 from spolia.evaluation.plurals import several, were
@@ -196,13 +196,8 @@ class Experiment(Value):
             told: called with the flow, how many questions it was asked so far, and of how many.
 
         Raises:
-            DataError: a flow was chosen by these questions before, and they are 100 or more; or a store has not the
-                document or the quote that a question's gold names.
-            StoreBusy: another process uses the file.
-            StepFailed: a flow fails whatever it is asked; says how.
-            NeverWorked: a step of a flow fails whenever it is called; says how.
-            MeasureError: a measure fails; names the question. What was answered is kept.
-            BudgetSpent: the run's budget ends before the questions; what was answered is kept.
+            DataError: a flow was chosen by these questions before, and they are 100 or more.
+            SpoliaError: all others that `ask` raises.
         """
         run = run if run is not None else Run()
         usage_log = UsageLog.beside(path) if usage_log is None else usage_log

@@ -8,11 +8,10 @@ import numpy as np
 
 from spolia.errors import DataError
 from spolia.evaluation.data.dataset import counted
-from spolia.evaluation.experiment.comparison import Comparison, Estimates, compared
+from spolia.evaluation.experiment.comparison import Comparison, Estimates, Slice, compared, sliced, unsliced
 from spolia.evaluation.experiment.flows import inside
 from spolia.evaluation.experiment.score_store import WITHOUT_GOLD
 from spolia.evaluation.experiment.score_table import ScoreTable
-from spolia.evaluation.experiment.slices import Slice, sliced, unsliced
 from spolia.evaluation.measures.measure import Measured
 from spolia.evaluation.plurals import several, were
 from spolia.evaluation.statistics.interval import Interval

@@ -7,8 +7,7 @@ from itertools import takewhile
 from typing import Any, Literal, TypeAlias
 
 from spolia.errors import DataError
-from spolia.evaluation.gate.baseline import Baseline, BaselineQuestion, in_words
-from spolia.evaluation.gate.signature import SearchedGroups
+from spolia.evaluation.gate.baseline import Baseline, BaselineQuestion, SearchedGroups, in_words
 from spolia.evaluation.plurals import several
 from spolia.types import Item, Value
 

@@ -2,8 +2,7 @@
 
 from spolia.evaluation.experiment.comparison import amount, number
 from spolia.evaluation.gate.changes import Moved
-from spolia.evaluation.gate.gate import RULES, Gate
-from spolia.evaluation.gate.verdict import GateVerdict
+from spolia.evaluation.gate.gate import RULES, Gate, GateVerdict
 from spolia.evaluation.report.tables import Table, flat, table
 from spolia.evaluation.statistics.interval import Interval
 

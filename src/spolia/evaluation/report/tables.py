@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from spolia.evaluation.experiment.comparison import amount
+from spolia.evaluation.experiment.comparison import Slice, amount
 from spolia.evaluation.experiment.results import Latency, Report
-from spolia.evaluation.experiment.slices import Slice
 from spolia.evaluation.plurals import several
 from spolia.types import Value
 

@@ -99,7 +99,7 @@ def _rows(path: Path, name: str, columns: Sequence[str]) -> Iterator[tuple[str, 
     return parquet_rows(file, columns)
 
 
-def parquet_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+def parquet_rows(file: Path, columns: Sequence[str] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
     """The rows of a file, each with where it stands; DataError if a column is missing."""
     parquet = _pyarrow("parquet", file)
     try:

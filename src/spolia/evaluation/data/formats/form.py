@@ -123,7 +123,7 @@ class Form(ABC):
         """Write a data set so, read it again, and say what the form has no place for, with how often.
 
         >>> import tempfile
-        >>> from spolia.evaluation.data.formats.beir import Beir
+        >>> from spolia.evaluation.data.formats.trec import Beir
         >>> item = Item("q", "What pulls?", answers=("the moon",), gold=(("p",),))
         >>> Beir().write(Path(tempfile.mkdtemp()), [Document("p", "The moon pulls.")], [item])
         {'answers of questions': 1}
@@ -158,7 +158,7 @@ def single_passages(item: Item, form: str) -> list[str]:
 HOME = "spolia.evaluation.data.formats"
 FORMS: Mapping[str, str] = {
     "spolia": "native.NativeForm",
-    "beir": "beir.Beir",
+    "beir": "trec.Beir",
     "autorag": "autorag.AutoRAG",
     "trec": "trec.Trec",
     "2wikimultihopqa": "hotpotqa.TwoWiki",

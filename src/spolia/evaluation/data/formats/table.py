@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -201,17 +201,13 @@ def _named(path: Path, rows: Sequence[Sequence[str]], has_head: bool) -> Iterato
             yield f"{path} row {number}", dict(zip_longest(names, row, fillvalue=""))
 
 
-def _parquet(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    return parquet_rows(path, ())
-
-
-READERS = {
+READERS: Mapping[str, Callable[[Path], Iterator[tuple[str, Mapping[str, Any]]]]] = {
     ".csv": _separated,
     ".tsv": _separated,
     ".xlsx": _sheet,
     ".xlsm": _sheet,
     ".xls": _sheet,
-    ".parquet": _parquet,
+    ".parquet": parquet_rows,
     ".json": records,
     ".jsonl": records,
 }
