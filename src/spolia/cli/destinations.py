@@ -117,7 +117,6 @@ def sent_by(flow: Operator[Any, Any], given: Collection[object]) -> Iterator[dic
 
 
 def sent_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """The rows of `sent_by` in words."""
     for row in rows:
         model = f" ({row['model']})" if row["model"] else ""
         lacking = "".join(f" It runs with --allow-env {name} only." for name in row["not_allowed"])

@@ -150,7 +150,6 @@ def index_folder(
 
 
 def command(name: str, making: StoreOptions) -> str:
-    """The command line that makes a store so."""
     return shlex.join(["spolia", name, *written(making)])
 
 

@@ -54,7 +54,6 @@ def _condition(text: str, schema: Schema) -> Condition:
 
 
 def value_of(field: Field, text: str) -> Any:
-    """A value of a field as it is written."""
     read, holds, example = KINDS[field.kind]
     try:
         return read(text)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from spolia.cli.commands.index import unmade_data
 from spolia.cli.screen import Screen, indented, one_line, text, visible
 from spolia.core.operator import Operator
+from spolia.core.run_context import Done, Emitted, Retracted
 from spolia.run.lane import Lane, counted_reasons, step_names
 from spolia.stores.backends.rows import Unmade
 from spolia.stores.corpus import Corpus
-from spolia.types import Answer, Box, Citation, Hit, Ranking, Span
+from spolia.types import Answer, Box, Citation, Hit, Query, Ranking, Span
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.text import Text
 
 SHOWN_CHARACTERS = 300
 
@@ -81,6 +84,39 @@ def tell_of_degraded(screen: Screen, lane: Lane, flow: Operator[Any, Any]) -> No
     found = (f"{names[id(op)]}: {one_line(reason, 300)}" for op, reason, degraded in lane.reasons if degraded)
     for line in dict.fromkeys(found):
         screen.say(line, "yellow")
+
+
+def boxes(store: str, access: Sequence[str] | None, citation: Citation) -> tuple[Box, ...]:
+    if citation.span is None:
+        return ()
+    return Corpus(store).snapshot().boxes(citation.document, citation.span, frozenset(access or ()))
+
+
+def answered(screen: Screen, flow: Operator[Query, Answer], query: Query, *, live: bool) -> Answer:
+    """Run the flow; in a terminal a language model's text is printed as it comes."""
+    if screen.json or not (live and sys.stdout.isatty()):
+        answer = flow(query)
+        screen.show(_styled(answer))
+        return answer
+    shown = ""
+    for event in flow.stream(query):
+        if isinstance(event, Emitted) and event.final:
+            shown += event.text
+            sys.stdout.write(visible(event.text))
+            sys.stdout.flush()
+        elif isinstance(event, Retracted):
+            shown = shown[: -event.characters]
+            screen.say("\n(the last part is taken back)")
+        elif isinstance(event, Done):
+            answer = event.value
+    sys.stdout.write("\n")
+    if shown != answer.text:
+        screen.show(_styled(answer))
+    return answer
+
+
+def _styled(answer: Answer) -> Text:
+    return text(visible(answer.text), "yellow" if answer.abstained else "")
 
 
 SHOWN = 5

@@ -1,11 +1,8 @@
 """`spolia ask`: an answer with citations."""
 
-from __future__ import annotations
-
-import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from spolia.cli.commands.index import without_name
 from spolia.cli.exit_codes import Exit
@@ -21,17 +18,9 @@ from spolia.cli.options import (
     SearchOptions,
     argument,
 )
-from spolia.cli.screen import Screen, text, visible
+from spolia.cli.screen import Screen
 from spolia.cli.store_options import StoreOptions
 from spolia.errors import QueryError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.text import Text
-
-    from spolia.core.operator import Operator
-    from spolia.types import Answer, Box, Citation, Query
 
 FAULTS = {
     "uncited": "The answer cites none of the passages that the model was shown. Check it against them.",
@@ -59,7 +48,15 @@ def ask(
     from spolia.cli import runs
     from spolia.cli.destinations import tell_of_models
     from spolia.cli.flow_parts import answering, flow_of, model_at, parts_of, query_of
-    from spolia.cli.results import FirstUses, answer_data, citation_lines, degraded_data, tell_of_degraded
+    from spolia.cli.results import (
+        FirstUses,
+        answer_data,
+        answered,
+        boxes,
+        citation_lines,
+        degraded_data,
+        tell_of_degraded,
+    )
     from spolia.run.lane import FORCED
 
     screen, reader, partly = Screen(json=given.json), model_at(llm, model), False
@@ -87,9 +84,9 @@ def ask(
             runs.tell_estimates(screen, {flow: runs.estimate(whole, [query], given.access or (), 1)}, 1)
             return Exit.DONE
         with run.lane() as lane:
-            answer = _answered(screen, whole, query, live=asked)
+            answer = answered(screen, whole, query, live=asked)
         first.look()
-        said = answer_data(answer, partial(_boxes, str(at), given.access)) if given.json else {}
+        said = answer_data(answer, partial(boxes, str(at), given.access)) if given.json else {}
         found = first.data() | degraded_data(lane, whole)
         screen.give(question=given.question, flow=flow, chosen=chosen, store=at, run=run.id, **said, **found)
         screen.show(*citation_lines(answer))
@@ -106,14 +103,6 @@ def ask(
     return Exit.PARTLY if partly or first.unmade else Exit.DONE
 
 
-def _boxes(store: str, access: Sequence[str] | None, citation: Citation) -> tuple[Box, ...]:
-    from spolia.stores.corpus import Corpus
-
-    if citation.span is None:
-        return ()
-    return Corpus(store).snapshot().boxes(citation.document, citation.span, frozenset(access or ()))
-
-
 def _indexed(screen: Screen, folder: Path, store: str, weights: str) -> bool:
     """Bring the store in step with the folder, and say what happened; whether some documents failed."""
     from spolia.cli.ingest import index_folder
@@ -124,32 +113,3 @@ def _indexed(screen: Screen, folder: Path, store: str, weights: str) -> bool:
     for uri, reason in report.failed:
         screen.say(f"failed: {reason if without_name(uri, reason) != reason else f'{uri}: {reason}'}", "yellow")
     return bool(report.failed)
-
-
-def _answered(screen: Screen, flow: Operator[Query, Answer], query: Query, *, live: bool) -> Answer:
-    """Run the flow; in a terminal a language model's text is printed as it comes."""
-    from spolia.core.run_context import Done, Emitted, Retracted
-
-    if screen.json or not (live and sys.stdout.isatty()):
-        answer = flow(query)
-        screen.show(_styled(answer))
-        return answer
-    shown = ""
-    for event in flow.stream(query):
-        if isinstance(event, Emitted) and event.final:
-            shown += event.text
-            sys.stdout.write(visible(event.text))
-            sys.stdout.flush()
-        elif isinstance(event, Retracted):
-            shown = shown[: -event.characters]
-            screen.say("\n(the last part is taken back)")
-        elif isinstance(event, Done):
-            answer = event.value
-    sys.stdout.write("\n")
-    if shown != answer.text:
-        screen.show(_styled(answer))
-    return answer
-
-
-def _styled(answer: Answer) -> Text:
-    return text(visible(answer.text), "yellow" if answer.abstained else "")

@@ -1,25 +1,15 @@
-"""Reports as files: their kind is what their name ends in."""
-
-from __future__ import annotations
+"""`spolia eval`: flows measured on the same questions."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import FLOWS, Estimated, MeasuringOptions, argument, option
-from spolia.cli.screen import Screen, json_text, table
+from spolia.cli.screen import Screen
 from spolia.errors import DataError
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from spolia.evaluation.experiment.results import Report
-    from spolia.evaluation.report.html import Traces
-    from spolia.evaluation.report.tables import Table as Cells
-
 
 KINDS = (".html", ".md", ".json")
 
@@ -33,20 +23,6 @@ def refuse_other_kinds(paths: Iterable[Path], kinds: Sequence[str] = KINDS) -> N
             raise DataError(f"There is no folder {path.parent} to write {path.name} to. Make it first.")
 
 
-def written(found: Report, path: Path, traces: Traces | None) -> None:
-    if path.suffix == ".json":
-        text = json_text(found.json(), ascii_only=False) + "\n"
-    elif path.suffix == ".md":
-        from spolia.evaluation.report.tables import markdown
-
-        text = markdown(found)
-    else:
-        from spolia.evaluation.report.html import html
-
-        text = html(found, traces)
-    path.write_text(text, "utf-8", errors="backslashreplace")
-
-
 MEASURES = "R@1,R@5,R@10,full@5,full@10,MRR,nDCG@10"
 WHAT = (
     "What to measure, separated by commas. Of passages: R@k, full@k, P@k, Hit@k, MRR, MAP, nDCG@k, Rprec, SetP, SetR, "
@@ -55,8 +31,6 @@ WHAT = (
     "Calls, UsedCalls, DocsShown. With --llm as the judge: ContextPrecision, Faithfulness, AnswerRelevancy, "
     "Correctness, GEval, ALCE-R, ALCE-P. docs/measures.md has formulas, sources and rules."
 )
-TOLD = 40
-"""Verdicts, and rows of slices, that are printed; a report has all."""
 Flows = Annotated[list[str], argument("FLOW...", f"One flow or several. {FLOWS}")]
 DATA = "Folder with questions.jsonl and maybe corpus.jsonl, or a table of questions: CSV, XLSX, Parquet, JSON."
 DataFolder = Annotated[Path, option("--data DATA", DATA)]
@@ -105,6 +79,7 @@ def evaluate(
     again, and the report says so. The passages are indexed once and kept in the cache directory: SPOLIA_CACHE, else
     ~/.cache/spolia.
     """
+    from spolia.cli import reports
     from spolia.cli.experiments import EvaluationRun
 
     screen = Screen(json=given.json)
@@ -127,46 +102,11 @@ def evaluate(
         degraded=given.degraded,
     )
     for path in report or ():
-        written(found, path, traces)
+        reports.write_report(found, path, traces)
     alone = found.flows[0].json() if len(found.flows) == 1 else {}  # then what is said of it stands at the top
     screen.give(
         **alone | found.json() | alone, chosen=chosen[0] if len(chosen) == 1 else dict(zip(flows, chosen, strict=True))
     )
-    _show(screen, found)
+    reports.show_report(screen, found)
     partly = any(one.failures or (one.never_worked and given.degraded != "ok") for one in found.flows)
     return Exit.PARTLY if partly else Exit.DONE
-
-
-def _show(screen: Screen, found: Report) -> None:
-    from spolia.evaluation.report import tables
-
-    screen.show(f"{', '.join(one.flow for one in found.flows)} on {found.about}", as_table(tables.scores(found)))
-    took = tables.costs(found)
-    screen.show(tables.under(found), as_table(took.turned() if took.width > (screen.width or took.width) else took))
-    if (wrong := tables.degraded(found)).rows:
-        screen.show(as_table(wrong.but(rows=wrong.rows[:TOLD])))
-        _more(screen, len(wrong.rows), "rows of degraded calls")
-    shown = sorted(found.comparisons, key=lambda one: not one.shown)
-    if shown and found.against:
-        screen.show(as_table(tables.verdicts(found)))
-    else:
-        for one in shown[:TOLD]:
-            screen.show(one.verdict)
-        _more(screen, len(shown), "verdicts")
-    if shown:
-        screen.show(tables.corrected(found))
-    if found.slices:
-        made = tables.of_slices(found)
-        screen.show(as_table(made.but(rows=made.rows[:TOLD])), *tables.in_slices(found))
-        _more(screen, len(made.rows), "rows of slices")
-    for warning in found.warnings:
-        screen.say(warning, "yellow")
-
-
-def _more(screen: Screen, number: int, what: str) -> None:
-    if number > TOLD:
-        screen.say(f"... and {number - TOLD} more {what}; --report FILE.md has all.")
-
-
-def as_table(made: Cells) -> Table:
-    return table(made.rows, *made.head)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from spolia.cli.commands.eval import DATA, MEASURES, WHAT, as_table, refuse_other_kinds
+from spolia.cli.commands.eval import DATA, MEASURES, WHAT, refuse_other_kinds
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import FLOWS, MeasuringOptions, argument, option
 from spolia.cli.screen import Screen, json_text
@@ -14,7 +14,6 @@ from spolia.evaluation.plurals import several
 
 if TYPE_CHECKING:
     from spolia.evaluation.gate.baseline import Baseline
-    from spolia.evaluation.gate.gate import Gate
 
 KINDS = (".md", ".json")
 RULE = (
@@ -56,6 +55,7 @@ def gate(
     data, store, part, tolerances, rule, `--known` and `--prompts`, with paths from where it is; what is written here
     goes first.
     """
+    from spolia.cli import reports
     from spolia.cli.experiments import EvaluationRun, GateOptions
     from spolia.evaluation.report.gate_report import markdown
 
@@ -96,7 +96,7 @@ def gate(
         text = markdown(found) if path.suffix == ".md" else json_text(found.json()) + "\n"
         path.write_text(text, "utf-8", errors="backslashreplace")
     screen.give(**found.json())
-    _show(screen, found)
+    reports.show_gate(screen, found)
     return Exit.DONE if found.passed else Exit.WORSE
 
 
@@ -134,15 +134,3 @@ def _deciding(tolerances: Sequence[str], rule: str) -> dict[str, Any]:
         else:
             general = value
     return {"tolerance": general, "tolerances": each, "rule": rule or "not-worse"}
-
-
-def _show(screen: Screen, found: "Gate") -> None:
-    from spolia.evaluation.report.gate_report import left_out, questions, verdicts, why
-
-    screen.show(found.sentence, as_table(verdicts(found)))
-    for line in why(found):
-        screen.show(line)
-    for headline, evidence in questions(found):
-        screen.show("", headline, *(f"  {line}" for line in evidence))
-    for line in filter(None, (left_out(found), *found.report.warnings)):
-        screen.say(line, "yellow")

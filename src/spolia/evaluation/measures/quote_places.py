@@ -25,12 +25,10 @@ class GoldPlace(NamedTuple):
 
     @classmethod
     def of(cls, hit: Hit) -> "GoldPlace":
-        """What a hit shows."""
         return cls(hit.node.document or hit.node.id, hit.node.span, hit.node.text)
 
     @classmethod
     def cited(cls, citation: Citation) -> "GoldPlace":
-        """What a citation points to."""
         return cls(citation.document or citation.node, citation.span, citation.quote)
 
 
@@ -59,7 +57,6 @@ class QuoteCoverage:
 
     @property
     def share(self) -> float:
-        """How much of it was seen."""
         return 1 - self.unseen / self.whole if self.whole else 0.0
 
     def holds(self, share: float) -> bool:

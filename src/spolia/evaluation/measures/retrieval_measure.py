@@ -104,7 +104,6 @@ def _first(result: Same[Result], item: Same[Item], share: float, k: int | None) 
 
 
 def checked_k(k: int | None) -> None:
-    """Refuse to look at no place at all."""
     if k is not None and k < 1:
         raise MeasureError(f"A measure of the first {k} places measures nothing. Write k = 1 or more.")
 
@@ -141,7 +140,6 @@ def _ranking(result: Result) -> Ranking:
 
 
 def gold_ids(item: Item) -> set[Gold]:
-    """Every member of every group."""
     return {one for group in item.gold for one in group}
 
 

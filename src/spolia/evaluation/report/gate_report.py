@@ -53,7 +53,6 @@ def _headline(one: Moved, units: dict[str, bool]) -> str:
 
 
 def left_out(gate: Gate) -> str:
-    """How many questions are not shown."""
     more = len(gate.moved) - TOLD
     return f"... and {more} more questions that score otherwise; --report FILE.json has all." if more > 0 else ""
 

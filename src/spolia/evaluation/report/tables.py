@@ -90,7 +90,6 @@ def degraded(report: Report) -> Table:
 
 
 def shortened(reason: str) -> str:
-    """A reason that fits into a table."""
     text = flat(reason)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
@@ -102,7 +101,6 @@ def of_slice(report: Report, kind: Slice) -> Table:
 
 
 def of_slices(report: Report) -> Table:
-    """The scores of all kinds, one under the other."""
     rows = [(kind.named, str(kind.n), *cells) for kind in report.slices for cells in _cells(report, kind)]
     return Table(("", "n", "measure", *(flow.flow for flow in report.flows)), tuple(rows))
 

@@ -36,7 +36,6 @@ class Interval(Value):
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether zero lies outside."""
         return self.low > 0 or self.high < 0
 
     @property

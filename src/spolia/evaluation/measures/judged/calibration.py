@@ -81,7 +81,6 @@ def agreement(verdicts: Sequence[Hashable], labels: Sequence[Hashable]) -> Agree
 
 
 def _word(found: Hashable) -> str | None:
-    """A verdict as a word; None for none at all."""
     if found is None or found != found:
         return None
     return f"{float(found):g}" if isinstance(found, (bool, int, float)) else str(found)
