@@ -51,16 +51,15 @@ MEANING = {
 }
 
 
+OF_ERROR = (
+    (errors.PromptError, Exit.USAGE), (errors.NeverWorked, Exit.PARTLY), (errors.StoreError, Exit.STORE),
+    (errors.ModelError, Exit.MODEL), (errors.BudgetSpent, Exit.MODEL),
+)  # fmt: skip
+"""The first kind that an error is; all others are wrong usage."""
+
+
 def exit_of(error: errors.SpoliaError) -> Exit:
-    if isinstance(error, errors.PromptError):
-        return Exit.USAGE
-    if isinstance(error, errors.NeverWorked):
-        return Exit.PARTLY
-    if isinstance(error, errors.StoreError):
-        return Exit.STORE
-    if isinstance(error, (errors.ModelError, errors.BudgetSpent)):
-        return Exit.MODEL
-    return Exit.USAGE
+    return next((code for kind, code in OF_ERROR if isinstance(error, kind)), Exit.USAGE)
 
 
 P = ParamSpec("P")

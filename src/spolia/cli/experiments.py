@@ -1,13 +1,11 @@
 """A data set made ready for flows, and the flows asked."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from spolia.cli import runs
 from spolia.cli.destinations import tell_of_measured
@@ -23,23 +21,20 @@ from spolia.evaluation.data.usage_log import TUNED, Marks, UsageLog, marks_of
 from spolia.evaluation.experiment.execution import Told
 from spolia.evaluation.experiment.experiment import ENOUGH, Experiment
 from spolia.evaluation.experiment.flows import inside
+from spolia.evaluation.experiment.results import Report
 from spolia.evaluation.gate import gate
-from spolia.evaluation.gate.gate import refuse_what_decides_nothing
+from spolia.evaluation.gate.baseline import Baseline
+from spolia.evaluation.gate.gate import Gate, refuse_what_decides_nothing
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.evaluation.measures.registry import parse_measures
 from spolia.evaluation.plurals import several
+from spolia.evaluation.report.html import Traces
 from spolia.flow_files.built_in import SAMPLE, bm25, covers, named
+from spolia.journal import Journal
 from spolia.models.onnx.minilm import MiniLM
 from spolia.models.protocols import Embedder, LanguageModel
+from spolia.run import Run
 from spolia.types import Item, Query, Value
-
-if TYPE_CHECKING:
-    from spolia.evaluation.experiment.results import Report
-    from spolia.evaluation.gate.baseline import Baseline
-    from spolia.evaluation.gate.gate import Gate
-    from spolia.evaluation.report.html import Traces
-    from spolia.journal import Journal
-    from spolia.run import Run
 
 
 @dataclass(frozen=True)
@@ -275,7 +270,7 @@ class GateOptions(Value):
         said = {name: getattr(moved, name) for name in self.__dataclass_fields__}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in said.items() if value}
 
-    def over(self, other: GateOptions) -> Self:
+    def over(self, other: "GateOptions") -> Self:
         """These, and where nothing is said the others."""
         return self.but(**{name: getattr(self, name) or getattr(other, name) for name in self.__dataclass_fields__})
 

@@ -1,18 +1,22 @@
 """Folders and sources as the command line names them, brought into a store."""
 
+from __future__ import annotations
+
 import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from spolia.cli.commands.index import unmade_data, without_name
 from spolia.cli.destinations import tell_of_groups
 from spolia.cli.metadata import fields_of
 from spolia.cli.options import MAIN, written
-from spolia.cli.screen import Screen
+from spolia.cli.screen import Screen, one_line, text
 from spolia.cli.store_options import StoreOptions
 from spolia.cli.user_modules import own
 from spolia.errors import ManifestMismatch, MissingExtra, QueryError, SourceError, WeightsError
@@ -27,7 +31,7 @@ from spolia.indexing.sources.web import WebPages
 from spolia.indexing.sync.files import walk
 from spolia.indexing.sync.groups import main_definition
 from spolia.indexing.sync.prefetch import Unreadable, open_prefetch
-from spolia.indexing.sync.report import Progress, SyncReport
+from spolia.indexing.sync.report import DocumentReport, Progress, SyncReport, reports
 from spolia.indexing.sync.sync import sync
 from spolia.models.onnx.minilm import MiniLM
 from spolia.models.onnx.weights import find
@@ -35,6 +39,9 @@ from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition, Embedding, Transform
 from spolia.stores.manifest import Manifest, signature, transform_of
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 EVERYBODY = "everybody"
 _MEANT = {"everyone", "anybody", "anyone", "all", "public", "*"}
@@ -240,3 +247,80 @@ def _samples(places: Path | Sequence[Path | Source], readers: Readers) -> Iterat
                 yield prefetch.sample(file).document.text[:SAMPLED_CHARACTERS]
             except Unreadable:
                 continue  # indexing records it, with the reason
+
+
+SHOWN, SUFFIXES = 10, 8
+
+
+def report_data(report: SyncReport, warnings: list[tuple[str, str]]) -> dict[str, Any]:
+    counts = ("generation", "added", "changed", "moved", "removed", "unchanged", "warned", "chunks", "embedded")
+    return {
+        **{name: getattr(report, name) for name in counts},
+        "seconds": report.seconds,
+        "failed": [{"uri": uri, "reason": reason} for uri, reason in report.failed],
+        "unmade": unmade_data(report.unmade),
+        "behind": [{"group": group, "reason": reason} for group, reason in report.behind],
+        "fields": list(report.fields),
+        "damaged": list(report.damaged),
+        "warnings": [{"uri": uri, "warning": said} for uri, said in warnings],
+        "skipped": [{"uri": item.uri, "reason": item.reason} for item in report.skipped],
+        "unread": dict(report.unread),
+    }
+
+
+def document_data(store: str) -> dict[str, dict[str, Any]]:
+    """The report of every document as plain data, by file."""
+    return {uri: asdict(one) for uri, _, one in reports_of(store)}
+
+
+def reports_of(store: str) -> list[tuple[str, str, DocumentReport]]:
+    return [(uri, "indexed", one) for uri, one in sorted(reports(Corpus(str(store))).items())]
+
+
+def report_text(report: SyncReport, store: str, warnings: list[tuple[str, str]]) -> Text:
+    """A report for people: what changed, what failed, what was read with a warning, what was left out."""
+    names = ("added", "changed", "moved", "removed", "unchanged")
+    counts = [f"{getattr(report, name)} {name}" for name in names if getattr(report, name)]
+    if report.chunks and counts == [f"{report.unchanged} unchanged"]:
+        counts.append("cut again")
+    told = text(store, "bold")
+    told.append(f"  {', '.join(counts) or 'nothing to do'}; {report.chunks} passages made", "not bold")
+    told.append(f", {report.embedded} embedded; {report.seconds:.1f} s", "not bold")
+    for label, style, rows in _troubles(report, warnings, store):
+        told.append(f"\n{len(rows)} {label}", style)
+        for uri, reason in rows[:SHOWN]:
+            said = one_line(without_name(uri, reason), 300)
+            told.append(f"\n  {one_line(uri)}", "bold").append(f"  {said}", "not bold")
+        if len(rows) > SHOWN:
+            told.append(f"\n  … and {len(rows) - SHOWN} more; --json lists all", "not bold dim")
+    for said in report.fields:
+        told.append(f"\n{one_line(said, 400)}", "yellow")
+    if report.unread:
+        kinds = ", ".join(
+            f"{count} {one_line(suffix) or 'without suffix'}" for suffix, count in report.unread[:SUFFIXES]
+        )
+        rest = sum(count for _, count in report.unread[SUFFIXES:])
+        told.append(f"\nnot read: {kinds}{f', {rest} others' if rest else ''}", "not bold dim")
+    return told
+
+
+def warnings_of(report: SyncReport, store: str) -> list[tuple[str, str]]:
+    """What the store's documents were read with, by file: those without any text first."""
+    if not report.warned:
+        return []
+    found = [(uri, " ".join(one.warnings), one.chunks) for uri, one in reports(Corpus(str(store))).items()]
+    return [(uri, said) for uri, said, _ in sorted(found, key=lambda row: (row[2] > 0, row[0])) if said]
+
+
+def _troubles(
+    report: SyncReport, warnings: list[tuple[str, str]], store: str
+) -> list[tuple[str, str, list[tuple[str, str]]]]:
+    found = [
+        ("damaged; write: spolia repair --store " + store, "bold red", [(said, "") for said in report.damaged]),
+        ("failed:", "bold red", list(report.failed)),
+        ("not in a group:", "bold red", [(lack.uri, f"{lack.group}: {lack.reason}") for lack in report.unmade]),
+        ("not kept in step:", "bold red", [(f"group {group}", reason) for group, reason in report.behind]),
+        ("read with a warning:", "yellow", warnings),
+        ("left out:", "yellow", [(item.uri, item.reason) for item in report.skipped]),
+    ]
+    return [trouble for trouble in found if trouble[2]]

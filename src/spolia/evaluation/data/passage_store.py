@@ -53,9 +53,8 @@ def indexed(
 ) -> NodeGroup:
     """The passages of a data set, one node each, searchable: from the cache when they were indexed before.
 
-    What is interrupted goes on where it was, but for the last ten seconds.
-
-    The node shows the passage's text; its title is indexed with it. The document has the passage's id.
+    What is interrupted goes on where it was, but for the last ten seconds. The node shows the passage's text; its title
+    is indexed with it. The document has the passage's id.
 
     Args:
         embedder: gives the vectors for dense search; without one only words can be searched.

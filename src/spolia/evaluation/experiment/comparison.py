@@ -75,14 +75,9 @@ NAMES = {"holm": "Holm", "bh": "Benjamini and Hochberg", "none": "no correction"
 class Comparison(Value):
     """By how much one flow is better than another on the questions that both were asked.
 
-    Args:
-        interval: by how much, never negative in the mean, whether the measure is good when high or when low.
-        p: of the paired permutation test.
-        adjusted: `p`, corrected for all comparisons of the experiment.
-        correction: how: `holm`, `bh`, `none`.
-        lower_is_better: whether the one ahead has less.
-        unit: whether scores lie between 0 and 1, so that differences are told in points of 100.
-        caveat: what was out of order in the two flows; empty where nothing was.
+    `interval` is never negative in the mean, whether the measure is good when high or when low. `adjusted` is the
+    p-value of the paired permutation test, corrected for all comparisons; the `caveat` says what was out of order in
+    the flows.
     """
 
     measure: str
@@ -189,14 +184,8 @@ TYPE = "type"
 
 @dataclass(frozen=True)
 class Slice(Value):
-    """The questions of one kind.
-
-    Args:
-        field: `type`, or the name of a metadata field.
-        value: what they have there; empty where they have nothing.
-        scores: by flow and measure; None where no question is determined.
-        comparisons: those of the experiment, corrected for those of all slices together.
-    """
+    """The questions of one kind, by `type` or a metadata field, empty where they have nothing: what each flow scores
+    there, and comparisons, corrected for those of all slices together."""
 
     field: str
     value: str

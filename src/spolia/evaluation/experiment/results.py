@@ -25,15 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Latency(Value):
-    """How long questions took. Those answered from a cache tell nothing of that, and are left out.
+    """How long questions took, without those that a cache answered.
 
-    Args:
-        setup_s: opening stores, building groups that were not there, and the first question, which loads models.
-        p50_s: half of the other questions took at most so long; None where there is none.
-        p95_s: and 95 of 100 at most so long.
-        n: questions behind that.
-        cached: left out, because a step's result came from the cache.
-        at_once: how many questions were asked at the same time.
+    `setup_s` is for opening stores, building groups and the first question, which loads models; `p50_s` and `p95_s` are
+    of the other `n`. `at_once` questions were asked at the same time.
     """
 
     setup_s: float = 0.0
@@ -55,19 +50,11 @@ class Latency(Value):
 
 @dataclass(frozen=True)
 class Evaluation(Value):
-    """What a flow scored.
+    """What a flow scored: by measure its number and its interval, None where no question is determined.
 
-    Args:
-        measured: by measure, its number, and of how many questions it is made.
-        intervals: by measure; None where no question is determined.
-        failures: ids of the questions on which the flow failed, which score 0, with what happened.
-        without_gold: how many questions were left out because no measure applies to them.
-        usage: what the flow needed, results from a cache included.
-        spent: what it really spent.
-        judging: what judges spent on it.
-        seconds: all questions together, one after the other.
-        steps: how often each step was called, and what was out of order.
-        degraded: on how many questions something was.
+    `failures` are the questions on which the flow failed, which score 0. `usage` is what the flow needs, results from a
+    cache included, `spent` what it really spent, `judging` what judges spent on it. On `degraded` questions a step was
+    out of order.
     """
 
     flow: str
@@ -121,20 +108,11 @@ class Evaluation(Value):
 
 @dataclass(frozen=True)
 class Report(Value):
-    """What came of an experiment.
+    """What came of an experiment: what each flow scored, how the flows compare, and the same by type or metadata.
 
-    Args:
-        items: those that were asked, with their gold as it is written.
-        without_gold: how many were left out because no measure applies to them.
-        slices: the same by type, or by metadata.
-        parts: how many questions are of each part of the data set.
-        tuned: how many of them a flow was tuned on or chosen by; more than 0 only where that was asked for.
-        units: measures that are told times 100.
-        table: scores and answers, by flow and question.
-        looked: how often these questions were looked at before; see `UsageLog`.
-        primary, against: the measure and the flow that the comparisons are limited to; empty where they are not.
-        notes: what else a reader must know, such as why there are no slices.
-        curves: by measure and flow, the points of the curve under which the number lies.
+    `items` are those that were asked; measures in `units` are told times 100. `tuned` of the questions were chosen on,
+    `looked` says how often they were looked at before (`UsageLog`). `curves` has by measure and flow the points of the
+    curve under which the number lies.
     """
 
     data: str

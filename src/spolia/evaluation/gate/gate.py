@@ -225,15 +225,8 @@ TOLERANCE = 0.05
 
 @dataclass(frozen=True)
 class Gate(Value):
-    """A flow compared with its baseline.
-
-    Args:
-        n: how many questions were asked then and now.
-        rule: what decides; see `RULES`.
-        changes: what differs of all that results depend on: its kind, and in words.
-        moved: the questions that score otherwise, those that lost most first.
-        now: what would be the next baseline.
-    """
+    """A flow compared with its baseline: verdicts by measure, what differs of all that results depend on, the questions
+    that score otherwise (those that lost most first), and what would be the next baseline."""
 
     data: str
     flow: str
@@ -300,17 +293,8 @@ def recorded(
     also: Baseline | None = None,
     usage_log: UsageLog | None = None,
 ) -> tuple[Report, Baseline]:
-    """Run an experiment with one flow, and make a baseline of it.
-
-    Args:
-        run, path, told: as for `Experiment.run`.
-        also: the baseline that it will be compared with, whose documents are written down too.
-        usage_log: as for `Experiment.run`, but by default nowhere: what is compared with itself is not chosen.
-
-    Raises:
-        DataError: there is more than one flow, none of the baseline's documents is there, or a flow was chosen by these
-            questions.
-    """
+    """Run an experiment with one flow, and make a baseline of it; the documents of `also`, which it will be compared
+    with, are written down too. Without a `usage_log` nothing is noted: what is compared with itself is not chosen."""
     if len(experiment.flows) != 1:
         raise DataError(f"A baseline is of one flow; here are {len(experiment.flows)}. Name one.")
     ((name, flow),) = experiment.flows

@@ -188,16 +188,10 @@ def checked_rule(called: str, rule: str, known: Collection[str]) -> None:
 
 @dataclass(frozen=True)
 class Measured(Value):
-    """A measure over cases.
+    """A measure over `n` cases, of which `failed` failed; its value is None where there is nothing to add up.
 
-    Args:
-        value: the total; None where there is nothing to add up.
-        n: cases that it is made of.
-        failed: of these, those that failed.
-        undetermined: cases left out because the measure could not tell: a judge that could not be asked or read,
-            an answer without statements.
-        without_gold: cases left out because their item lacks the gold.
-        seen: by case, what it adds; None where it was left out.
+    Left out are `undetermined` cases, of which the measure could not tell, and those whose item lacks the gold. `seen`
+    is what each case adds; None where it was left out.
     """
 
     measure: str

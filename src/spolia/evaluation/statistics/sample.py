@@ -59,10 +59,6 @@ class Sample:
         self.level, self.resamples, self.seed = level, resamples, seed
         self.complete = not np.isnan(self.scores).any()
 
-    def known(self, *flows: int) -> int:
-        """How many questions count for all of these."""
-        return int((~np.isnan(self.scores[:, list(flows)])).all(axis=1).sum())
-
     def interval(self, flow: int) -> Interval:
         """The mean of a column."""
         scores = _told(self.scores[:, flow])

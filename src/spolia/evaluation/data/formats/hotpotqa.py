@@ -116,7 +116,8 @@ class HotpotQA(PooledForm):
 
     def item(self, place: str, row: Mapping[str, Any], pool: Pool) -> Item:
         context = _context(place, row)
-        ids = {title: pool.id(title, together(sentences)[0])[0] for title, sentences in context}
+        brought = [pool.id(title, together(sentences)[0])[0] for title, sentences in context]
+        ids = dict(zip((title for title, _ in context), brought, strict=True))
         facts = _facts(place, row, ids)
         sentences = dict(context)
         told = [
@@ -125,7 +126,6 @@ class HotpotQA(PooledForm):
             if 0 <= at < len(sentences[title])
         ]
         answer = row.get("answer")
-        brought = [pool.id(title, together(sentences)[0])[0] for title, sentences in context]
         own = {"context": brought, "supporting_sentences": told, "supporting_facts": facts}
         return Item(
             field_of(place, row, "_id"),
