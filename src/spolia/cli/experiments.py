@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -188,16 +189,15 @@ def _traces(run: Run) -> Traces | None:
         return None
     journal: Journal = run.journal
     journal.flush()
-    found: dict[str, dict[int, list[Any]]] = {}
 
-    def spans(of: str, lane: int) -> Sequence[Any]:
-        if of not in found:
-            found[of] = {}
-            for span in journal.spans(of):
-                found[of].setdefault(span.lane, []).append(span)
-        return found[of].get(lane, ())
+    @cache
+    def by_lane(of: str) -> dict[int, list[Any]]:
+        found: dict[int, list[Any]] = {}
+        for span in journal.spans(of):
+            found.setdefault(span.lane, []).append(span)
+        return found
 
-    return spans
+    return lambda of, lane: by_lane(of).get(lane, ())
 
 
 def parts_over(

@@ -4,20 +4,9 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+from spolia.cli import options
 from spolia.cli.commands.index import without_name
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import (
-    BudgetCalls,
-    BudgetTokens,
-    BudgetUsd,
-    Estimated,
-    FlowName,
-    MaybeStore,
-    ModelName,
-    ModelUrl,
-    SearchOptions,
-    argument,
-)
 from spolia.cli.screen import Screen
 from spolia.cli.store_options import StoreOptions
 from spolia.errors import QueryError
@@ -26,37 +15,28 @@ FAULTS = {
     "uncited": "The answer cites none of the passages that the model was shown. Check it against them.",
     "unknown": "The model cited a passage that it was not shown; that mark was taken out.",
 }
-Folder = Annotated[Path | None, argument("DIR", "Index this folder first, into a store that is kept.")]
+Folder = Annotated[Path | None, options.argument("DIR", "Index this folder first, into a store that is kept.")]
 
 
 def ask(
-    given: SearchOptions,
+    given: options.SearchOptions,
     folder: Folder = None,
-    store: MaybeStore = None,
-    flow: FlowName = "naive",
-    llm: ModelUrl = "",
-    model: ModelName = "",
-    budget_calls: BudgetCalls = None,
-    budget_tokens: BudgetTokens = None,
-    budget_usd: BudgetUsd = None,
-    estimate: Estimated = False,
+    store: options.MaybeStore = None,
+    flow: options.FlowName = "naive",
+    llm: options.ModelUrl = "",
+    model: options.ModelName = "",
+    budget_calls: options.BudgetCalls = None,
+    budget_tokens: options.BudgetTokens = None,
+    budget_usd: options.BudgetUsd = None,
+    estimate: options.Estimated = False,
 ) -> Exit:
     """Answer a question from a store or a folder, with citations; abstain where nothing answers it.
 
     Without a language model the answer is made of sentences as they stand in the documents.
     """
-    from spolia.cli import runs
+    from spolia.cli import results, runs
     from spolia.cli.destinations import tell_of_models
     from spolia.cli.flow_parts import answering, flow_of, model_at, parts_of, query_of
-    from spolia.cli.results import (
-        FirstUses,
-        answer_data,
-        answered,
-        boxes,
-        citation_lines,
-        degraded_data,
-        tell_of_degraded,
-    )
     from spolia.run.lane import FORCED
 
     screen, reader, partly = Screen(json=given.json), model_at(llm, model), False
@@ -72,7 +52,7 @@ def ask(
     limit = runs.budget_of(budget_calls, budget_tokens, budget_usd)
     with runs.recorded(at, screen, given.access, budget=limit) as run:
         parts = parts_of(at, given.weights, reader, given.group, given.known, given.prompts)
-        first = FirstUses(parts.chunks.corpus)
+        first = results.FirstUses(parts.chunks.corpus)
         query = query_of(given.question, given.where, parts)
         running, chosen = flow_of(flow, parts)
         if chosen:
@@ -84,14 +64,14 @@ def ask(
             runs.tell_estimates(screen, {flow: runs.estimate(whole, [query], given.access or (), 1)}, 1)
             return Exit.DONE
         with run.lane() as lane:
-            answer = answered(screen, whole, query, live=asked)
+            answer = results.answered(screen, whole, query, live=asked)
         first.look()
-        said = answer_data(answer, partial(boxes, str(at), given.access)) if given.json else {}
-        found = first.data() | degraded_data(lane, whole)
+        said = results.answer_data(answer, partial(results.boxes, str(at), given.access)) if given.json else {}
+        found = first.data() | results.degraded_data(lane, whole)
         screen.give(question=given.question, flow=flow, chosen=chosen, store=at, run=run.id, **said, **found)
-        screen.show(*citation_lines(answer))
+        screen.show(*results.citation_lines(answer))
     first.tell(screen)
-    tell_of_degraded(screen, lane, whole)
+    results.tell_of_degraded(screen, lane, whole)
     if answer.abstained:
         return Exit.NOTHING
     for fault in answer.faults:

@@ -7,23 +7,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from spolia.evaluation.experiment import score_store
 from spolia.evaluation.experiment.gold_locations import GoldLocations
-from spolia.evaluation.experiment.score_store import (
-    ANSWER,
-    ANSWERS,
-    FAILED,
-    INTERRUPTED,
-    JUDGING,
-    MISSING,
-    SCORES,
-    STEPS,
-    UNSCORED,
-    USAGE,
-    WITHOUT_GOLD,
-    Columns,
-    ScoreStore,
-    usage_of,
-)
 from spolia.evaluation.measures.measure import Case, Seen, SetMeasure
 from spolia.run.lane import StepCalls, summed
 from spolia.types import Item, Usage
@@ -33,22 +18,24 @@ from spolia.types import Item, Usage
 class StorePart:
     """The part of a table that one store holds, with its ids of flows, questions and measures."""
 
-    store: ScoreStore
+    store: score_store.ScoreStore
     flows: NDArray[np.intp]
     flow_ids: NDArray[np.uint64]
     question_ids: NDArray[np.uint64]
     gold_ids: NDArray[np.uint64]
     measure_ids: NDArray[np.uint64]
 
-    def rows(self, kind: int, answers: Columns | None = None) -> tuple[Columns, tuple[NDArray[np.intp], ...]]:
+    def rows(
+        self, kind: int, answers: score_store.Columns | None = None
+    ) -> tuple[score_store.Columns, tuple[NDArray[np.intp], ...]]:
         """The rows of the table that are here, oldest first, and where they belong in it; with the table's `answers`,
         without what was scored of earlier ones."""
         rows = self.store.columns(kind)
         where = [_positions(self.flow_ids, rows["flow"]), _positions(self.question_ids, rows["question"])]
-        if kind in (SCORES, JUDGING):
+        if kind in (score_store.SCORES, score_store.JUDGING):
             where.append(_positions(self.measure_ids, rows["measure"]))
         ours = np.logical_and.reduce([at >= 0 for at in where])
-        if kind in (SCORES, JUDGING):
+        if kind in (score_store.SCORES, score_store.JUDGING):
             ours &= self.gold_ids[where[1]] == rows["gold"]
         where[0] = self.flows[where[0]]
         if answers is not None:
@@ -95,7 +82,7 @@ class ScoreTable:
     flows: tuple[str, ...]
     items: tuple[Item, ...]
     measures: tuple[SetMeasure, ...]
-    answers: Columns
+    answers: score_store.Columns
     states: NDArray[np.uint8]
     scores: NDArray[np.float64]
     numbers: tuple[NDArray[np.float64], ...]
@@ -118,13 +105,13 @@ class ScoreTable:
     ) -> Self:
         """What the stores have of it now."""
         shape = len(flows), len(items), len(measures)
-        answers, judging = np.zeros(shape[:2], ANSWERS), np.zeros((*shape[:2], len(USAGE)))
+        answers, judging = np.zeros(shape[:2], score_store.ANSWERS), np.zeros((*shape[:2], len(score_store.USAGE)))
         outcomes = np.zeros(shape[:2], np.uint64)
         states, widths = np.zeros(shape, np.uint8), np.zeros(shape, np.uint16)
         for part in parts:
-            rows, where = part.rows(ANSWER)
+            rows, where = part.rows(score_store.ANSWER)
             answers[where] = rows  # of several answers the last one holds
-        scored = [part.rows(SCORES, answers) for part in parts]
+        scored = [part.rows(score_store.SCORES, answers) for part in parts]
         widest = [
             max([1, *(int(rows["width"][at[2] == m].max(initial=0)) for rows, at in scored)]) for m in range(shape[2])
         ]
@@ -135,12 +122,12 @@ class ScoreTable:
                 mine = where[2] == m
                 table[where[0][mine], where[1][mine], rows["part"][mine]] = rows["number"][mine]
         for part in parts:
-            rows, where = part.rows(JUDGING, answers)
+            rows, where = part.rows(score_store.JUDGING, answers)
             np.add.at(judging, where[:2], rows["usage"])
-            rows, where = part.rows(STEPS, answers)
+            rows, where = part.rows(score_store.STEPS, answers)
             outcomes[where] = rows["steps"]
         applies = np.array([[one.applies(item) for one in measures] for item in items], bool)
-        states[:, ~applies.reshape(shape[1:])] = WITHOUT_GOLD
+        states[:, ~applies.reshape(shape[1:])] = score_store.WITHOUT_GOLD
         firsts = [np.where(widths[:, :, m] > 0, table[:, :, 0], np.nan) for m, table in enumerate(numbers)]
         scores = np.stack(firsts, axis=2) if firsts else np.zeros(shape)
         named, first = (tuple(flows), tuple(items), tuple(measures)), np.arange(shape[0])
@@ -154,39 +141,41 @@ class ScoreTable:
     @property
     def failed(self) -> NDArray[np.bool_]:
         """By flow and question, whether there is no result; the scores of that are 0."""
-        found: NDArray[np.bool_] = self.answers["status"] == FAILED
+        found: NDArray[np.bool_] = self.answers["status"] == score_store.FAILED
         return found
 
     @property
     def interrupted(self) -> NDArray[np.bool_]:
         """By flow and question, whether a server was down for the flow or a judge, so that it is worth asking again."""
-        found: NDArray[np.bool_] = self.answers["interrupted"] | (self.states == INTERRUPTED).any(axis=2)
+        found: NDArray[np.bool_] = self.answers["interrupted"] | (self.states == score_store.INTERRUPTED).any(axis=2)
         return found
 
     @property
     def unasked(self) -> NDArray[np.bool_]:
         """By flow and question, whether a flow is to be asked."""
-        wanted = (self.states != WITHOUT_GOLD).any(axis=2)
-        found: NDArray[np.bool_] = wanted & ((self.answers["status"] == MISSING) | self.answers["interrupted"])
+        wanted = (self.states != score_store.WITHOUT_GOLD).any(axis=2)
+        found: NDArray[np.bool_] = wanted & (
+            (self.answers["status"] == score_store.MISSING) | self.answers["interrupted"]
+        )
         return found
 
     @property
     def unscored(self) -> NDArray[np.bool_]:
         """By flow, question and measure, whether a score is to be taken."""
-        found: NDArray[np.bool_] = np.isin(self.states, (UNSCORED, INTERRUPTED))
+        found: NDArray[np.bool_] = np.isin(self.states, (score_store.UNSCORED, score_store.INTERRUPTED))
         return found
 
     def rows(self) -> Mapping[str, NDArray[Any]]:
         """A row for each score, as columns by name: `flow`, `question` and `measure` by position, `score`, `failed`,
         and what the answer took: `seconds` and the fields of `Usage`. Questions without gold are left out."""
-        flow, question, measure = np.nonzero(self.states != WITHOUT_GOLD)
+        flow, question, measure = np.nonzero(self.states != score_store.WITHOUT_GOLD)
         found: dict[str, NDArray[Any]] = {"flow": flow, "question": question, "measure": measure}
         found |= {
             "score": self.scores[flow, question, measure],
             "failed": self.failed[flow, question],
             "seconds": self.answers["seconds"][flow, question],
         }
-        return found | dict(zip(USAGE, self.answers["usage"][flow, question].T, strict=True))
+        return found | dict(zip(score_store.USAGE, self.answers["usage"][flow, question].T, strict=True))
 
     def seen(self, flow: int, measure: int, questions: Sequence[int] | None = None) -> list[Seen | None]:
         """What each question adds to a measure; None where that is not known, or there is no gold."""
@@ -197,7 +186,7 @@ class ScoreTable:
     def usage(self, kind: str, flow: int) -> Usage:
         """What all questions of a flow took: `usage`, as it needs it, `spent`, without what a cache held, `judging`."""
         rows = self.judging if kind == "judging" else self.answers[kind]
-        return usage_of(rows[flow].sum(axis=0))
+        return score_store.usage_of(rows[flow].sum(axis=0))
 
     def steps(self, flow: int) -> tuple[StepCalls, ...]:
         """How often each step of a flow was called for all questions, and what was out of order."""
@@ -223,7 +212,7 @@ class ScoreTable:
         seen = {
             str(measure): self.seen(flow, at, [question])[0]
             for at, measure in enumerate(self.measures)
-            if states[at] != WITHOUT_GOLD
+            if states[at] != score_store.WITHOUT_GOLD
         }
         store = self.part(flow)[0].store
         run = store.called(int(row["run"])) if row["lane"] else ""
