@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import DocumentError, EncryptedDocument
-from spolia.indexing.readers.hyphenation import joined_words
+from spolia.indexing.readers.hyphenation import changed, joints
 from spolia.indexing.readers.pdf.reader import PdfReader
 from spolia.indexing.readers.reader import Blob, Reading
 from tests.indexing.making import locked_pdf, pdf_of
@@ -81,9 +81,9 @@ def test_words_broken_at_the_end_of_a_line_are_joined() -> None:
 
 
 def test_marks_of_broken_words_go_whatever_stands_around_them() -> None:
-    assert joined_words(["a\ufffe", "\ufffeb", "x\ufffe\ufffey", "soft\u00ad\nhyphen", "no mark"]) == [
-        "a", "b", "xy", "softhyphen", "no mark",
-    ]  # fmt: skip
+    pages = ["a\ufffe", "\ufffeb", "x\ufffe\ufffey", "soft\u00ad\nhyphen", "no mark"]
+    joined = [changed(page, found) for page, found in zip(pages, joints(pages), strict=True)]
+    assert joined == ["a", "b", "xy", "softhyphen", "no mark"]
 
 
 def test_a_word_is_not_joined_with_a_table_or_a_heading_that_the_file_has_next() -> None:

@@ -18,15 +18,6 @@ Change = tuple[int, int, str]
 """Start and end of what goes, and what comes in its place."""
 
 
-def joined_words(pages: Sequence[str]) -> list[str]:
-    """The pages without marks of broken words.
-
-    >>> joined_words(["An effi\\ufffecient dual\\ufffeencoder.", "A dual-encoder is efficient."])
-    ['An efficient dual-encoder.', 'A dual-encoder is efficient.']
-    """
-    return [changed(page, found) for page, found in zip(pages, joints(pages), strict=True)]
-
-
 def joints(pages: Sequence[str]) -> list[list[Change]]:
     """What becomes of the marks on each page, in the order of its text."""
     pages = [page.replace(_SOFT, HYPHEN) for page in pages]

@@ -85,7 +85,6 @@ class EmlReader(Value):
 
     def read(self, blob: Blob, /) -> Reading:
         message = _parsed(blob)
-        _refuse_locked(blob, message)
         body, others = _sorted(message)
         layout, found = _text(body, blob) if body is not None else (Layout(), Decoded(""))
         layout.show(Linked(blob.uri))
@@ -102,7 +101,6 @@ class EmlReader(Value):
     def parts(self, blob: Blob, /) -> Iterator[Blob]:
         """The attachments, and mails within the mail."""
         message = _parsed(blob)
-        _refuse_locked(blob, message)
         names = Names()
         for part in _sorted(message)[1][:_MOST_PARTS]:
             name = names.of(_filename(part), part.get_content_type())
@@ -126,13 +124,10 @@ def _parsed(blob: Blob) -> Message:
             f"{blob.uri} is no mail that can be read: it has no header, and begins with {blob.data[:20]!r}. "
             "Save it again as the server has it."
         )
-    return message
-
-
-def _refuse_locked(blob: Blob, message: Message) -> None:
     is_signed = message.get_param("smime-type") in ("signed-data", "certs-only")
     if message.get_content_type() in _LOCKED and not is_signed:
         raise EncryptedDocument(f"{blob.uri} is encrypted (S/MIME or PGP). Save a copy that is not.")
+    return message
 
 
 def _sorted(message: Message) -> tuple[Message | None, list[Message]]:
@@ -255,12 +250,17 @@ class MboxReader(Value):
     apart = True
 
     def read(self, blob: Blob, /) -> Reading:
-        _refuse_other(blob)
+        with blob.open() as file:
+            begin = file.read(len(_BEGIN))
+        if begin != _BEGIN:
+            raise DocumentError(
+                f"{blob.uri} is no box of mails: it begins with {begin!r}, not with 'From '. Rename it."
+            )
         return Reading(blob.document(self, ""))
 
     def parts(self, blob: Blob, /) -> Iterator[Blob]:
         """The mails, one after the other; the box is never in memory."""
-        _refuse_other(blob)
+        self.read(blob)
         lines, size, number = list[bytes](), 0, 0
         after_blank = True
         with blob.open() as file:
@@ -282,13 +282,6 @@ class MboxReader(Value):
 
 def _mail(blob: Blob, number: int, lines: list[bytes]) -> Blob:
     return Blob(f"{blob.uri}/{number}.eml", _QUOTED.sub(rb"\1", b"".join(lines)))
-
-
-def _refuse_other(blob: Blob) -> None:
-    with blob.open() as file:
-        begin = file.read(len(_BEGIN))
-    if begin != _BEGIN:
-        raise DocumentError(f"{blob.uri} is no box of mails: it begins with {begin!r}, not with 'From '. Rename it.")
 
 
 _SUBJECT, _BODY, _HTML, _RTF, _CLASS, _MESSAGE_ID = "0037", "1000", "1013", "1009", "001A", "1035"
@@ -318,8 +311,8 @@ class MsgReader(Value):
             layout.show(Linked(blob.uri))
             meta = fields(
                 sender=message.sender(),
-                to=_names(message.text(_TO)),
-                cc=_names(message.text(_CC)),
+                to=message.text(_TO).split(";"),
+                cc=message.text(_CC).split(";"),
                 date=message.date(),
                 message_id=message.text(_MESSAGE_ID),
             )
@@ -438,10 +431,6 @@ class _Storage:
         return mail.as_bytes()
 
 
-def _names(said: str) -> list[str]:
-    return [name.strip() for name in said.split(";")]
-
-
 _PREFIX = (
     b"{\\rtf1\\ansi\\mac\\deff0\\deftab720{\\fonttbl;}{\\f0\\fnil \\froman \\fswiss \\fmodern \\fscript "
     b"\\fdecor MS Sans SerifSymbolArialTimes New RomanCourier{\\colortbl\\red0\\green0\\blue0\r\n"
@@ -455,28 +444,21 @@ def unpacked_rtf(data: bytes) -> bytes:
     """RTF out of the LZ77 compression that Outlook packs it with ([MS-OXRTFCP])."""
     if data[8:12] == b"MELA":
         return data[16:]
-    window = bytearray(_PREFIX.ljust(_WINDOW, b" "))
-    out, at, write = bytearray(), 16, len(_PREFIX)
+    out, at = bytearray(_PREFIX), 16
     while at < len(data) and len(out) < _LARGEST_RTF:
         control, at = data[at], at + 1
         for bit in range(8):
             if at >= len(data):
                 break
             if not control >> bit & 1:
-                found = data[at : at + 1]
+                out.append(data[at])
                 at += 1
-            else:
-                pair, at = int.from_bytes(data[at : at + 2], "big"), at + 2
-                start, length = pair >> 4, (pair & 15) + 2
-                if start == write % _WINDOW:
-                    return bytes(out)
-                found = b""
-                for step in range(length):
-                    byte = window[(start + step) % _WINDOW]
-                    window[(write + step) % _WINDOW] = byte
-                    found += bytes((byte,))
-            for byte in found:
-                window[write % _WINDOW] = byte
-                write += 1
-            out += found
-    return bytes(out)
+                continue
+            pair, at = int.from_bytes(data[at : at + 2], "big"), at + 2
+            back = (len(out) - (pair >> 4)) % _WINDOW
+            if not back:  # a reference to the place where it stands is the end
+                return bytes(out[len(_PREFIX) :])
+            first = len(out) - back
+            for place in range(first, first + (pair & 15) + 2):
+                out.append(out[place] if place >= 0 else ord(" "))  # the window begins as blanks
+    return bytes(out[len(_PREFIX) :])

@@ -18,16 +18,15 @@ _TOKEN = re.compile(
     r"\\(?P<word>[a-zA-Z]{1,32})(?P<number>-?\d{1,10})? ?|\\'(?P<hex>[0-9a-fA-F]{2})|\\(?P<sign>[^a-zA-Z'])"
     r"|(?P<brace>[{}])|(?P<text>[^\\{}\r\n]+)"
 )
-_NOT_READ = frozenset([
-    "fonttbl", "colortbl", "info", "stylesheet", "listtable", "listoverridetable", "rsidtbl", "generator", "themedata",
-    "colorschememapping", "latentstyles", "datastore", "xmlnstbl", "fldinst", "bkmkstart", "bkmkend", "nonshppict",
-    "listtext", "pntext", "pict", "header", "headerl", "headerr", "headerf", "footer", "footerl", "footerr",
-    "footerf", "object", "objdata", "filetbl", "revtbl", "annotation", "atnid", "atnauthor", "mmathPr", "wgrffmtfilter",
-    "xe", "tc", "sp", "template", "userprops", "ftnsep", "ftnsepc", "aftnsep", "aftnsepc", "private", "shpinst",
-])  # fmt: skip
 _DROPPED = {"pict": "pictures", "object": "embedded objects", "annotation": "comments"} | dict.fromkeys(
     ("header", "headerl", "headerr", "headerf", "footer", "footerl", "footerr", "footerf"), "headers and footers"
 )
+_NOT_READ = _DROPPED.keys() | frozenset([
+    "fonttbl", "colortbl", "info", "stylesheet", "listtable", "listoverridetable", "rsidtbl", "generator", "themedata",
+    "colorschememapping", "latentstyles", "datastore", "xmlnstbl", "fldinst", "bkmkstart", "bkmkend", "nonshppict",
+    "listtext", "pntext", "objdata", "filetbl", "revtbl", "atnid", "atnauthor", "mmathPr", "wgrffmtfilter",
+    "xe", "tc", "sp", "template", "userprops", "ftnsep", "ftnsepc", "aftnsep", "aftnsepc", "private", "shpinst",
+])  # fmt: skip
 _KEPT_THOUGH_STARRED = frozenset(["shppict", "shptxt", "shpinst", "fldrslt"])
 _INFO = frozenset(["title", "author", "subject", "keywords", "doccomm"])
 _SIGNS = {"tab": " ", "emdash": "—", "endash": "–", "bullet": "•", "lquote": "‘", "rquote": "’", "ldblquote": "“",

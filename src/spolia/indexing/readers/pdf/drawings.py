@@ -9,8 +9,7 @@ from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-import pypdfium2
-from pypdfium2 import raw
+from pypdfium2 import PdfBitmap, PdfMatrix, raw
 
 from spolia.indexing.readers.pdf.geometry import Area, VisiblePage, kinds
 
@@ -60,27 +59,24 @@ def pictures_of(
             continue
         if len(kept) == _MOST or not area.meets(Area(0.0, 0.0, *size)):
             dropped += 1
-        elif data:
-            read = _read(object)
-            kept[area] = Picture(area, *read) if read else Picture(area)
-            dropped += not read
         else:
-            kept[area] = Picture(area)
+            kept[area] = Picture(area, *(_read(object) if data else ()))
+            dropped += data and not kept[area].data
     return list(kept.values()), dropped
 
 
-def _read(object: Any) -> tuple[bytes, str] | None:
-    """The bytes of a picture and their suffix; None where they are damaged, or far too many."""
+def _read(object: Any) -> tuple[bytes, str] | tuple[()]:
+    """The bytes of a picture and their suffix; none where they are damaged, or far too many."""
     if list(_filters(object)) == ["DCTDecode"]:
         return _stored(object), ".jpg"
     width, height = c_uint(), c_uint()
     raw.FPDFImageObj_GetImagePixelSize(object, byref(width), byref(height))
     if not 0 < width.value * height.value <= _MOST_PIXELS:
-        return None
+        return ()
     bitmap = raw.FPDFImageObj_GetBitmap(object)
     if not bitmap:
-        return None
-    pixels = pypdfium2.PdfBitmap.from_raw(bitmap).to_numpy()
+        return ()
+    pixels = PdfBitmap.from_raw(bitmap).to_numpy()
     if pixels.ndim == 3 and pixels.shape[2] == 1:
         pixels = pixels[:, :, 0]
     elif pixels.ndim == 3:
@@ -109,9 +105,10 @@ _STRAIGHT = 0.75
 """Points that a rule may be off."""
 _SHORTEST = 4.0
 _THICKEST = 2.0
+_NEARLY = 4.0
+"""Points between rules on one line that are one."""
+Point = tuple[float, float]
 _SMALLEST_PICTURE = 24.0
-_TURNED_INTO = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
-Matrix = tuple[float, float, float, float, float, float]
 
 
 class Rule(NamedTuple):
@@ -157,17 +154,17 @@ def _add_picture(found: Drawn, object: Any, area: Area) -> None:
         found.down.append(Rule(x, area.top, area.bottom))
 
 
-def _objects(page: Any) -> Iterator[tuple[Any, Matrix]]:
+def _objects(page: Any) -> Iterator[tuple[Any, PdfMatrix]]:
     """Paths and images, also of forms within the page, and how their coordinates lead to the page's."""
     for number, kind in enumerate(islice(kinds(page), _MOST_OBJECTS * 5)):
         if kind in (raw.FPDF_PAGEOBJ_PATH, raw.FPDF_PAGEOBJ_IMAGE):
-            yield raw.FPDFPage_GetObject(page.raw, number), _TURNED_INTO
+            yield raw.FPDFPage_GetObject(page.raw, number), PdfMatrix()
         elif kind == raw.FPDF_PAGEOBJ_FORM:
-            yield from _within(raw.FPDFPage_GetObject(page.raw, number), _TURNED_INTO, _DEEPEST)
+            yield from _within(raw.FPDFPage_GetObject(page.raw, number), PdfMatrix(), _DEEPEST)
 
 
-def _within(form: Any, outer: Matrix, depth: int) -> Iterator[tuple[Any, Matrix]]:
-    matrix = _times(_matrix(form), outer)
+def _within(form: Any, outer: PdfMatrix, depth: int) -> Iterator[tuple[Any, PdfMatrix]]:
+    matrix = _matrix(form).multiply(outer)
     for number in range(min(raw.FPDFFormObj_CountObjects(form), _MOST_OBJECTS)):
         object = raw.FPDFFormObj_GetObject(form, number)
         kind = raw.FPDFPageObj_GetType(object)
@@ -177,31 +174,19 @@ def _within(form: Any, outer: Matrix, depth: int) -> Iterator[tuple[Any, Matrix]
             yield object, matrix
 
 
-def _matrix(object: Any) -> Matrix:
+def _matrix(object: Any) -> PdfMatrix:
     found = raw.FS_MATRIX()
-    if not raw.FPDFPageObj_GetMatrix(object, byref(found)):
-        return _TURNED_INTO
-    return found.a, found.b, found.c, found.d, found.e, found.f
+    is_known = raw.FPDFPageObj_GetMatrix(object, byref(found))
+    return PdfMatrix.from_raw(found) if is_known else PdfMatrix()
 
 
-def _times(first: Matrix, then: Matrix) -> Matrix:
-    a, b, c, d, e, f = first
-    p, q, r, s, t, u = then
-    return a * p + b * r, a * q + b * s, c * p + d * r, c * q + d * s, e * p + f * r + t, e * q + f * s + u
-
-
-def _applied(matrix: Matrix, x: float, y: float) -> tuple[float, float]:
-    a, b, c, d, e, f = matrix
-    return a * x + c * y + e, b * x + d * y + f
-
-
-def _bounds(object: Any, matrix: Matrix, sheet: VisiblePage) -> Area:
+def _bounds(object: Any, matrix: PdfMatrix, sheet: VisiblePage) -> Area:
     left, bottom, right, top = c_float(), c_float(), c_float(), c_float()
     raw.FPDFPageObj_GetBounds(object, byref(left), byref(bottom), byref(right), byref(top))
-    return sheet.area(*_applied(matrix, left.value, bottom.value), *_applied(matrix, right.value, top.value))
+    return sheet.area(*matrix.on_point(left.value, bottom.value), *matrix.on_point(right.value, top.value))
 
 
-def _add_rules(found: Drawn, path: Any, outer: Matrix, sheet: VisiblePage) -> None:
+def _add_rules(found: Drawn, path: Any, outer: PdfMatrix, sheet: VisiblePage) -> None:
     """The straight strokes of a path; a thin rectangle gives one for each long side."""
     for (x, y), (u, v) in _strokes(path, outer, sheet):
         if abs(y - v) <= _STRAIGHT and abs(x - u) >= _SHORTEST:
@@ -210,18 +195,18 @@ def _add_rules(found: Drawn, path: Any, outer: Matrix, sheet: VisiblePage) -> No
             found.down.append(Rule((x + u) / 2, min(y, v), max(y, v)))
 
 
-def _strokes(path: Any, outer: Matrix, sheet: VisiblePage) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
+def _strokes(path: Any, outer: PdfMatrix, sheet: VisiblePage) -> Iterator[tuple[Point, Point]]:
     count = raw.FPDFPath_CountSegments(path)
     if not 1 < count <= _MOST_POINTS or not _visible(path):
         return
-    matrix = _times(_matrix(path), outer)
+    matrix = _matrix(path).multiply(outer)
     x, y = c_float(), c_float()
     pen = start = None
     for number in range(count):
         segment = raw.FPDFPath_GetPathSegment(path, number)
         kind = raw.FPDFPathSegment_GetType(segment)
         raw.FPDFPathSegment_GetPoint(segment, byref(x), byref(y))
-        point = sheet.point(*_applied(matrix, x.value, y.value))
+        point = sheet.point(*matrix.on_point(x.value, y.value))
         if kind == raw.FPDF_SEGMENT_MOVETO:
             start = point
         elif kind == raw.FPDF_SEGMENT_LINETO and pen is not None:
@@ -237,7 +222,7 @@ def _visible(path: Any) -> bool:
     return bool(fill.value or stroke.value)
 
 
-def merged(rules: list[Rule], apart: float = 4.0) -> list[Rule]:
+def merged(rules: list[Rule]) -> list[Rule]:
     """Rules on one line that touch, or nearly, as one.
 
     >>> merged([Rule(10, 0, 50), Rule(10.5, 52, 90), Rule(40, 0, 9)])
@@ -246,17 +231,17 @@ def merged(rules: list[Rule], apart: float = 4.0) -> list[Rule]:
     found: list[Rule] = []
     for group in _close(sorted(rules)):
         for rule in sorted(group, key=lambda rule: rule.start):
-            if found and found[-1].at == group[0].at and rule.start <= found[-1].end + apart:
+            if found and found[-1].at == group[0].at and rule.start <= found[-1].end + _NEARLY:
                 found[-1] = Rule(found[-1].at, found[-1].start, max(found[-1].end, rule.end))
             else:
                 found.append(Rule(group[0].at, rule.start, rule.end))
     return found
 
 
-def _close(rules: list[Rule], apart: float = 2.0) -> Iterator[list[Rule]]:
+def _close(rules: list[Rule]) -> Iterator[list[Rule]]:
     """Groups of sorted rules that lie at one place, but for the thickness of a stroke."""
     if not rules:
         return
-    breaks = [number for number, (one, two) in enumerate(pairwise(rules), 1) if two.at - one.at > apart]
+    breaks = [number for number, (one, two) in enumerate(pairwise(rules), 1) if two.at - one.at > _THICKEST]
     for start, end in pairwise([0, *breaks, len(rules)]):
         yield rules[start:end]

@@ -35,10 +35,6 @@ class Area(NamedTuple):
     def middle(self) -> tuple[float, float]:
         return (self.left + self.right) / 2, (self.top + self.bottom) / 2
 
-    def holds(self, x: float, y: float) -> bool:
-        """Whether a point lies in it."""
-        return self.left <= x <= self.right and self.top <= y <= self.bottom
-
     def meets(self, other: "Area") -> bool:
         """Whether a part of both is the same."""
         return self[1] < other[3] and other[1] < self[3] and self[0] < other[2] and other[0] < self[2]
@@ -92,8 +88,6 @@ class VisiblePage:
 
     def area(self, left: float, bottom: float, right: float, top: float) -> Area:
         """A rectangle of the file's coordinates as it is shown."""
-        if not self.quarters and -FARTHEST < left <= right < FARTHEST and -FARTHEST < bottom <= top < FARTHEST:
-            return Area(left - self.left, self.top - top, right - self.left, self.top - bottom)
         (a, b), (c, d) = self.point(left, bottom), self.point(right, top)
         return Area(min(a, c), min(b, d), max(a, c), max(b, d))
 
