@@ -10,7 +10,7 @@ import pytest
 
 from spolia.core.codec import decode, encode
 from spolia.errors import BudgetSpent, ModelError, ModelRejected, ModelUnavailable
-from spolia.indexing.readers.media import MediaReader
+from spolia.indexing.readers.converters import MediaReader
 from spolia.indexing.readers.reader import Blob, reader_of
 from spolia.indexing.readers.registry import by_suffix
 from spolia.models.http.transcriber import SpeechSegment, Transcriber, Transcript

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import DocumentError, EncryptedDocument
-from spolia.indexing.readers.hyphenation import changed, joints
+from spolia.indexing.readers.pdf.lines import changed, joints
 from spolia.indexing.readers.pdf.reader import PdfReader
 from spolia.indexing.readers.reader import Blob, Reading
 from tests.indexing.making import locked_pdf, pdf_of

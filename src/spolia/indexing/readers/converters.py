@@ -1,4 +1,4 @@
-"""Libraries that convert many formats to Markdown (Docling, Xberg). Each is an extra, used on request."""
+"""Readers on request: libraries that convert many formats to Markdown (Docling, Xberg), and a server that hears."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,10 +8,12 @@ from io import BytesIO
 from itertools import accumulate
 from typing import Any
 
-from spolia.errors import DocumentError, EncryptedDocument, MissingExtra
+from spolia.errors import DocumentError, EncryptedDocument
 from spolia.indexing.readers.file_metadata import fields
+from spolia.indexing.readers.layout import LINE, Layout
 from spolia.indexing.readers.markup.markdown import headings_of, regions_of
-from spolia.indexing.readers.reader import Blob, FileReader, Reading
+from spolia.indexing.readers.reader import Blob, FileReader, Reading, installed
+from spolia.models.http.transcriber import Transcriber
 from spolia.types import Meta, Value
 
 _BETWEEN = "\n\n"
@@ -67,11 +69,9 @@ class DoclingReader(Value):
     media_type = "text/markdown"
 
     def read(self, blob: Blob, /) -> Reading:
-        try:
+        with installed("docling", "docling", blob):
             from docling.datamodel.base_models import DocumentStream
             from docling.document_converter import DocumentConverter
-        except ImportError as error:
-            raise MissingExtra("docling", "docling", f"Reading {blob.uri}") from error
         stream = DocumentStream(name=blob.uri.rpartition("/")[2], stream=BytesIO(blob.data))
         try:
             result = DocumentConverter().convert(stream, raises_on_error=True, max_num_pages=self.most_pages)
@@ -129,10 +129,8 @@ class XbergReader(Value):
         )
 
     def _extracted(self, blob: Blob) -> Any:
-        try:
+        with installed("xberg", "xberg", blob):
             import xberg
-        except ImportError as error:
-            raise MissingExtra("xberg", "xberg", f"Reading {blob.uri}") from error
         how = xberg.ExtractionConfig(
             output_format="markdown",
             use_cache=False,
@@ -158,3 +156,46 @@ def _refused(blob: Blob, library: str, why: str, advice: str) -> DocumentError:
             f"{blob.uri} is locked with a password. Write a copy without one. {library} says: {why:.300}"
         )
     return DocumentError(f"{blob.uri} could not be read by {library}: {why:.300}. {advice}")
+
+
+@dataclass(frozen=True)
+class MediaReader(Value):
+    """Reads recordings through a server that turns speech into text. What was said at a time is a region.
+
+    It is not among the built-in readers, since it sends the files to a server:
+    `sync(..., readers={"*.mp3": MediaReader(Transcriber("whisper-1", "https://api.openai.com/v1"))})`.
+
+    >>> from spolia.testing import OpenAIServer, ServedReply
+    >>> body = b'{"text": "Old stones.", "segments": [{"start": 61.0, "end": 62.5, "text": " Old stones."}]}'
+    >>> with OpenAIServer(ServedReply(body=body)) as server:
+    ...     document = MediaReader(Transcriber("whisper-1", server.url)).read(Blob("a.mp3", b"...")).document
+    >>> document.text, document.regions[0].kind, document.regions[0].caption
+    ('Old stones.', 'segment', '0:01:01 - 0:01:02')
+    """
+
+    transcriber: Transcriber
+
+    name = "recording"
+    version = 1
+    media_type = "text/plain"
+    suffixes = (
+        ".mp3", ".m4a", ".wav", ".ogg", ".oga", ".opus", ".flac", ".mpga", ".mp4", ".m4v", ".mpeg", ".webm", ".mov",
+    )  # fmt: skip
+
+    def read(self, blob: Blob, /) -> Reading:
+        found = self.transcriber.transcribe(blob.uri.rpartition("/")[2], blob.data)
+        layout = Layout()
+        for segment in found.segments:
+            layout.gap(LINE)
+            mark = layout.mark()
+            layout.write(segment.text)
+            layout.region("segment", mark, caption=f"{_clock(segment.start_s)} - {_clock(segment.end_s)}")
+        if not found.segments:
+            layout.write(found.text)
+        meta = fields(language=found.language, duration_s=found.duration_s or None)
+        return layout.reading(self, blob, meta=meta)
+
+
+def _clock(seconds: float) -> str:
+    whole = max(0, int(seconds))
+    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"

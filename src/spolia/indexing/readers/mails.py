@@ -15,14 +15,14 @@ from io import BytesIO
 from mimetypes import guess_extension
 from typing import Any
 
-from spolia.errors import DocumentError, EncryptedDocument, MissingExtra, SpoliaError
+from spolia.errors import DocumentError, EncryptedDocument
 from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.html import content_of
 from spolia.indexing.readers.layout import Layout
-from spolia.indexing.readers.office.package import damaged
+from spolia.indexing.readers.office.package import told_as_damage
 from spolia.indexing.readers.office.rtf import rtf_text
 from spolia.indexing.readers.pictures.linked_images import Linked
-from spolia.indexing.readers.reader import Blob, Reading, signature_of
+from spolia.indexing.readers.reader import Blob, Reading, installed, signature_of
 from spolia.indexing.readers.text import Decoded, decoded, encoding_called
 from spolia.types import Meta, Value
 
@@ -290,7 +290,6 @@ _NAME, _SHORT_NAME, _DATA, _TYPE = "3707", "3704", "3701", "370E"
 _TIMES = (0x0039, 0x0E06)  # when it was sent, when it came
 _FILETIME = 0x0040
 _EPOCH = datetime(1601, 1, 1, tzinfo=UTC)
-_MOST_PARTS = 1000
 
 
 @dataclass(frozen=True)
@@ -333,22 +332,13 @@ class MsgReader(Value):
 
 @contextmanager
 def _opened(blob: Blob) -> Iterator["_Storage"]:
-    """The file while it is open; whatever goes wrong meanwhile is told as damage."""
-    try:
+    """The file while it is open."""
+    with installed("mail", "olefile", blob):
         import olefile
-    except ImportError as error:
-        raise MissingExtra("mail", "olefile", f"Reading {blob.uri}") from error
-    try:
-        with olefile.OleFileIO(BytesIO(blob.data)) as file:
-            if not file.exists("__properties_version1.0"):
-                raise DocumentError(
-                    f"{blob.uri} is an old Office file, not a mail, although its name says so. Rename it."
-                )
-            yield _Storage(blob, file, [])
-    except SpoliaError:
-        raise
-    except Exception as error:  # olefile raises whatever the damage leads to
-        raise damaged(blob, "MSG", error) from error
+    with told_as_damage(blob, "MSG"), olefile.OleFileIO(BytesIO(blob.data)) as file:
+        if not file.exists("__properties_version1.0"):
+            raise DocumentError(f"{blob.uri} is an old Office file, not a mail, although its name says so. Rename it.")
+        yield _Storage(blob, file, [])
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from spolia.errors import MissingExtra
 from spolia.indexing.readers.layout import BLANK_LINE, LINE, Layout
 from spolia.indexing.readers.office.package import package, properties
-from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.readers.reader import Blob, Reading, installed
 from spolia.types import Value
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -54,10 +53,8 @@ class DocxReader(Value):
     apart = True
 
     def read(self, blob: Blob, /) -> Reading:
-        try:
+        with installed("office", "python-docx", blob):
             import docx  # noqa: F401
-        except ImportError as error:
-            raise MissingExtra("office", "python-docx", f"Reading {blob.uri}") from error
         with package(blob, "DOCX", "word/") as archive:
             main = _main_part(blob)
             writing = _Writing(blob, main)

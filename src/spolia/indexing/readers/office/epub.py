@@ -9,15 +9,15 @@ from urllib.parse import unquote
 from xml.etree.ElementTree import Element
 
 from spolia.errors import DocumentError, EncryptedDocument
-from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.html import content_of
 from spolia.indexing.readers.layout import Layout
-from spolia.indexing.readers.office.package import package
+from spolia.indexing.readers.office.package import metadata_of, package
 from spolia.indexing.readers.pictures.linked_images import Linked
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.indexing.readers.safe_xml import characters, tree
-from spolia.types import Meta, Value
+from spolia.types import Value
 
+_DUBLIN_CORE = "{http://purl.org/dc/elements/1.1/}"
 _META = {"creator": "author", "date": "date", "language": "language", "subject": "keywords",
          "publisher": "publisher", "description": "description"}  # fmt: skip
 _CHAPTERS = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml")
@@ -41,7 +41,8 @@ class EpubReader(Value):
         with package(blob, "EPUB", "META-INF/container.xml") as archive:
             book = _Book.of(blob, archive)
             _refuse_locked(blob, archive, book)
-            title, meta = _said(book.root)
+            stated = (one for one in book.root.iter() if one.tag.startswith(_DUBLIN_CORE))
+            title, meta = metadata_of(stated, _META)
             labels = _labels(archive, book)
             pictures = _Pictures(blob, archive, book)
             whole = Layout()
@@ -109,15 +110,6 @@ def _refuse_locked(blob: Blob, archive: zipfile.ZipFile, book: _Book) -> None:
     said = tree(archive.read("META-INF/encryption.xml"), blob.uri)
     if any(unquote(one.get("URI") or "") in book.spine for one in said.iter()):
         raise EncryptedDocument(f"{blob.uri} is locked by its seller (DRM). Ask for a copy that is not.")
-
-
-def _said(root: Element) -> tuple[str, Meta]:
-    said: dict[str, list[str]] = {}
-    for one in root.iter():
-        if one.tag.startswith("{http://purl.org/dc/elements/1.1/}"):
-            said.setdefault(_tag(one), []).append(one.text or "")
-    title = " ".join("".join(said.get("title", [])[:1]).split())
-    return title, fields(**{name: said[key] for key, name in _META.items() if key in said})
 
 
 def _labels(archive: zipfile.ZipFile, book: _Book) -> dict[str, str]:

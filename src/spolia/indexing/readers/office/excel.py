@@ -11,11 +11,11 @@ from datetime import date, datetime, time, timedelta
 from itertools import groupby
 from typing import Any
 
-from spolia.errors import DocumentError, MissingExtra
+from spolia.errors import DocumentError
 from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.layout import BLANK_LINE, Layout
-from spolia.indexing.readers.office.package import damaged, locked, package, properties
-from spolia.indexing.readers.reader import OLD_OFFICE, Blob, Reading, counted
+from spolia.indexing.readers.office.package import locked, package, properties, told_as_damage
+from spolia.indexing.readers.reader import OLD_OFFICE, Blob, Reading, counted, installed
 from spolia.types import Value
 
 _FAT_IN_HEADER, _HEADER, _ENTRY, _NAME, _START = 76, 512, 128, 64, 116
@@ -160,20 +160,15 @@ class XlsxReader(Value):
     apart = True
 
     def read(self, blob: Blob, /) -> Reading:
-        try:
+        with installed("office", "python-calamine", blob):
             import python_calamine
-        except ImportError as error:
-            raise MissingExtra("office", "python-calamine", f"Reading {blob.uri}") from error
         if blob.data.startswith(OLD_OFFICE) and blob.uri.lower().endswith(".xls"):
-            try:
+            with told_as_damage(blob, "XLS"):
                 _refuse_cells(blob, "the sheets", cells_of(blob.data))
-                return self._read(blob, python_calamine)
-            except DocumentError:
-                raise
-            except python_calamine.PasswordError as error:
-                raise locked(blob) from error
-            except Exception as error:  # the library raises whatever the damage leads to
-                raise damaged(blob, "XLS", error) from error
+                try:
+                    return self._read(blob, python_calamine)
+                except python_calamine.PasswordError as error:
+                    raise locked(blob) from error
         with package(blob, "XLSX", "xl/") as archive:
             _refuse_wide(blob, archive)
             reading = self._read(blob, python_calamine)

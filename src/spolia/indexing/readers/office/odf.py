@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from xml.etree.ElementTree import Element
 
-from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.layout import BLANK_LINE, LINE, Layout
 from spolia.indexing.readers.office.excel import write_sheet
-from spolia.indexing.readers.office.package import locked, package
+from spolia.indexing.readers.office.package import locked, metadata_of, package
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.indexing.readers.safe_xml import tree
 from spolia.types import Meta, Value
@@ -234,9 +233,4 @@ def _around(archive: zipfile.ZipFile) -> int:
 def _said(archive: zipfile.ZipFile) -> tuple[str, Meta]:
     if "meta.xml" not in archive.namelist():
         return "", ()
-    said: dict[str, list[str]] = {}
-    for element in tree(archive.read("meta.xml"), "meta.xml").iter():
-        said.setdefault(element.tag.rpartition("}")[2], []).append(element.text or "")
-    return " ".join("".join(said.get("title", [])[:1]).split()), fields(
-        **{name: said[key] for key, name in _META.items() if key in said}
-    )
+    return metadata_of(tree(archive.read("meta.xml"), "meta.xml").iter(), _META)

@@ -2,8 +2,9 @@
 
 import io
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from xml.etree.ElementTree import Element
 
 from spolia.errors import DocumentError, EncryptedDocument, SpoliaError
 from spolia.indexing.readers.archives import refuse_many
@@ -35,18 +36,25 @@ def package(blob: Blob, kind: str, needs: str) -> Iterator[zipfile.ZipFile]:
     """The archive that a document is; whatever goes wrong while it is open is told as damage of the document. `needs`:
     how the name of a part begins that this kind of document has."""
     refuse_ole(blob, kind)
-    try:
+    with told_as_damage(blob, kind):
         with blob.open() as file:
             refuse_many(file, blob.uri, _MOST_PARTS)
         with zipfile.ZipFile(io.BytesIO(blob.data)) as archive:
             _refuse_other(blob, archive, kind, needs)
             _refuse_bomb(blob, archive)
             yield archive
+
+
+@contextmanager
+def told_as_damage(blob: Blob, kind: str) -> Iterator[None]:
+    """Whatever a library raises while it reads a document, as damage of the document."""
+    try:
+        yield
     except SpoliaError:
         raise
     except RecursionError as error:
         raise DocumentError(f"{blob.uri} is nested too deep to be read. Save it again.") from error
-    except Exception as error:  # what reads a package raises whatever the damage leads to
+    except Exception as error:
         raise damaged(blob, kind, error) from error
 
 
@@ -118,6 +126,15 @@ def _bomb(blob: Blob, size: int, allowed: int) -> DocumentError:
         f"{blob.uri} would unpack from {len(blob.data)} to {size} bytes, more than the {allowed} that are allowed "
         "for its size: it may be made to fill the memory. Save it again, or split it."
     )
+
+
+def metadata_of(elements: Iterable[Element], names: Mapping[str, str]) -> tuple[str, Meta]:
+    """Title and metadata that elements state. `names`: the fields by the local names of the elements."""
+    said: dict[str, list[str]] = {}
+    for one in elements:
+        said.setdefault(one.tag.rpartition("}")[2], []).append(one.text or "")
+    title = " ".join("".join(said.get("title", [])[:1]).split())
+    return title, fields(**{name: said[key] for key, name in names.items() if key in said})
 
 
 _PART = "docProps/core.xml"

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from spolia.errors import MissingExtra
 from spolia.indexing.readers.layout import BLANK_LINE, LINE, Layout
 from spolia.indexing.readers.office.package import package, properties
-from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.readers.reader import Blob, Reading, installed
 from spolia.types import Value
 
 _P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
@@ -31,10 +30,8 @@ class PptxReader(Value):
     apart = True
 
     def read(self, blob: Blob, /) -> Reading:
-        try:
+        with installed("office", "python-pptx", blob):
             import pptx
-        except ImportError as error:
-            raise MissingExtra("office", "python-pptx", f"Reading {blob.uri}") from error
         with package(blob, "PPTX", "ppt/") as archive:
             slides = pptx.Presentation(io.BytesIO(blob.data))
             writing = _Writing(blob)

@@ -17,9 +17,8 @@ import numpy as np
 from pypdfium2 import PdfDocument, PdfiumError, raw
 
 from spolia.errors import DocumentError, EncryptedDocument
-from spolia.indexing.readers.hyphenation import joints
 from spolia.indexing.readers.pdf.headings import by_style
-from spolia.indexing.readers.pdf.lines import NO_TEXT, Written, moved
+from spolia.indexing.readers.pdf.lines import NO_TEXT, Written, joints, moved
 from spolia.indexing.readers.pdf.page import PageText, PdfPage, Spot, leaf_of, page_of
 from spolia.indexing.readers.pictures.image import Ocr
 from spolia.indexing.readers.reader import Blob, Reading

@@ -11,11 +11,11 @@ from typing import Any
 
 from pypdfium2 import PdfiumError, raw
 
-from spolia.indexing.readers.hyphenation import HYPHEN
 from spolia.indexing.readers.pdf.drawings import Picture, drawn_on, pictures_of
 from spolia.indexing.readers.pdf.geometry import Area, VisiblePage, notes
 from spolia.indexing.readers.pdf.headings import Styled
 from spolia.indexing.readers.pdf.lines import (
+    HYPHEN,
     NO_TEXT,
     PageLine,
     Written,

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
 
-from spolia.errors import MissingExtra
 from spolia.indexing.readers.pictures.image import OCR, Ocr
-from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.readers.reader import Blob, Reading, installed
 from spolia.types import Value
 
 
@@ -52,8 +51,6 @@ class PdfReader(Value):
 
 
 def _machinery(blob: Blob) -> ModuleType:
-    try:
+    with installed("pdf", "pypdfium2", blob):
         from spolia.indexing.readers.pdf import document
-    except ImportError as error:
-        raise MissingExtra("pdf", "pypdfium2", f"Reading {blob.uri}") from error
     return document

@@ -10,10 +10,9 @@ from operator import itemgetter
 from statistics import median
 from typing import Any, NamedTuple
 
-from spolia.indexing.readers.hyphenation import HYPHEN
 from spolia.indexing.readers.pdf.drawings import Drawn, Rule, merged
 from spolia.indexing.readers.pdf.geometry import Area, VisiblePage, boxes
-from spolia.indexing.readers.pdf.lines import NO_TEXT, PageLine
+from spolia.indexing.readers.pdf.lines import HYPHEN, NO_TEXT, PageLine
 
 
 class Letter(NamedTuple):

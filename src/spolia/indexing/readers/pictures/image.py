@@ -14,9 +14,7 @@ from math import fsum
 from typing import TYPE_CHECKING, Any
 
 from spolia.core.patterns import pattern
-from spolia.errors import MissingExtra
-from spolia.indexing.readers.hyphenation import HYPHEN
-from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.readers.reader import Blob, Reading, installed
 from spolia.types import Value
 
 if TYPE_CHECKING:
@@ -138,6 +136,8 @@ def _line(words: list[list[str]], scale: float) -> "Iterator[PageLine]":
 
 def _marked(lines: "list[PageLine]") -> "list[PageLine]":
     """A hyphen at the end of a line before a small letter is the mark of a broken word."""
+    from spolia.indexing.readers.pdf.lines import HYPHEN
+
     for line, following in pairwise(lines):
         if following.text[0].islower():
             line.text = _BROKEN.sub(HYPHEN, line.text)
@@ -164,10 +164,8 @@ class ImageReader(Value):
     apart = True
 
     def read(self, blob: Blob, /) -> Reading:
-        try:
+        with installed("images", "pillow and pypdfium2", blob):
             from spolia.indexing.readers.pictures.pages import reading_of
-        except ImportError as error:
-            raise MissingExtra("images", "pillow and pypdfium2", f"Reading {blob.uri}") from error
         return reading_of(self, blob)
 
     def lacking(self) -> str:
