@@ -23,8 +23,7 @@ from spolia.run import Run
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import Definition, Part, Piece, Splitter
 from spolia.stores.groups.materialise import materialise
-from spolia.stores.portable.store_export import export_store
-from spolia.stores.portable.store_import import import_store
+from spolia.stores.portable import export_store, import_store
 from spolia.types import Query
 
 BAD = "bad.txt"

@@ -14,8 +14,7 @@ from spolia.run import Run
 from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import Corpus
 from spolia.stores.manifest import Manifest
-from spolia.stores.portable.store_export import export_store
-from spolia.stores.portable.store_import import import_store
+from spolia.stores.portable import export_store, import_store
 from spolia.stores.snapshot.snapshot import Snapshot
 from spolia.stores.writer import Writer
 from spolia.types import Document, Meta, Node

@@ -18,8 +18,7 @@ from spolia.stores import files
 from spolia.stores.backends import sql
 from spolia.stores.backends.sqlite import connection as migrations
 from spolia.stores.corpus import POSTGRES
-from spolia.stores.portable.store_export import export_store
-from spolia.stores.portable.store_import import import_store
+from spolia.stores.portable import export_store, import_store
 from spolia.testing.hash_embedder import HashingEmbedder
 from tests.stores.crashing import ended, forked
 from tests.stores.stored import HERE, stored

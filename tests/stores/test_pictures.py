@@ -23,8 +23,7 @@ from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import Definition, Embedding
 from spolia.stores.groups.materialise import materialise
-from spolia.stores.portable.store_export import export_store
-from spolia.stores.portable.store_import import import_store
+from spolia.stores.portable import export_store, import_store
 from spolia.stores.vectors.dense import Vectors
 from spolia.testing import HashingEmbedder
 from spolia.types import Document, Query, Region, Value

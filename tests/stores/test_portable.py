@@ -24,8 +24,7 @@ from spolia.indexing.sync.sync import sync
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import Definition, Embedding
 from spolia.stores.groups.materialise import materialise
-from spolia.stores.portable.store_export import CONTENTS, checksum, export_store
-from spolia.stores.portable.store_import import import_store
+from spolia.stores.portable import CONTENTS, checksum, export_store, import_store
 from spolia.testing.hash_embedder import HashingEmbedder
 from tests.retrieval.test_learned_sparse import Counting
 
@@ -395,7 +394,7 @@ def test_a_newer_format_is_refused(exported: Path, version: object, kind: type[S
 IMPORT = """
 import sys
 from spolia.stores.corpus import Corpus
-from spolia.stores.portable.store_import import import_store
+from spolia.stores.portable import import_store
 import_store(sys.argv[1], Corpus(sys.argv[2]))
 """
 

@@ -9,8 +9,7 @@ import pytest
 from spolia.errors import StoreError
 from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import Corpus
-from spolia.stores.portable.store_export import export_store
-from spolia.stores.portable.store_import import import_store
+from spolia.stores.portable import export_store, import_store
 from spolia.types import Box, Boxes, Document, Region, Span
 
 PICTURE = b"\x89PNG\x00\xff"

@@ -19,7 +19,7 @@ from spolia.stores.backends.rows import damaged_rows, row_digest
 from spolia.stores.backends.sqlite.salvage import lost_ahead
 from spolia.stores.corpus import POSTGRES, NodeGroup
 from spolia.stores.definition import Definition, Embedding, Whole
-from spolia.stores.portable.store_export import export_store
+from spolia.stores.portable import export_store
 from spolia.testing.hash_embedder import HashingEmbedder
 
 EMBEDDER = HashingEmbedder(8)

@@ -12,7 +12,7 @@ import pytest
 from spolia.core.codec import encode
 from spolia.errors import MissingExtra, StoreError
 from spolia.stores.adapters.chroma import Chroma
-from spolia.stores.adapters.engine import Engine, Served
+from spolia.stores.adapters.engine import Engine, Served, stored_name
 from spolia.stores.adapters.lancedb import LanceDB
 from spolia.stores.adapters.milvus import Milvus
 from spolia.stores.adapters.opensearch import OpenSearch
@@ -65,3 +65,7 @@ def test_loading_an_adapter_loads_no_package_of_a_database() -> None:
     code = f"import sys, {modules}; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_collection_is_recognised_by_its_name() -> None:
+    assert stored_name("notes_chunk_minilm") == "spolia_notes_chunk_minilm_v1"

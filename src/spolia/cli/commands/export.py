@@ -12,7 +12,7 @@ from spolia.cli.screen import Screen
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from spolia.stores.portable.store_export import Contents
+    from spolia.stores.portable import Contents
 
 From = Annotated[str, argument("STORE", "The store to write down.")]
 To = Annotated[str, typer.Argument(metavar="STORE", help="Where to make the store: nothing is there, or an empty one.")]
@@ -26,7 +26,7 @@ def export(store: From, file: NewFile, json: AsJson = False) -> Exit:
     The file holds all texts, also those that only some may read: keep it as you keep the store.
     """
     from spolia.stores.corpus import Corpus
-    from spolia.stores.portable.store_export import export_store
+    from spolia.stores.portable import export_store
 
     screen = Screen(json=json)
     with screen.progress("writing") as told:
@@ -40,7 +40,7 @@ def export(store: From, file: NewFile, json: AsJson = False) -> Exit:
 def import_(file: OldFile, store: To, json: AsJson = False) -> Exit:
     """Make a store of an exported file: every checksum is compared first, then everything is published at once."""
     from spolia.stores.corpus import Corpus
-    from spolia.stores.portable.store_import import import_store
+    from spolia.stores.portable import import_store
 
     screen = Screen(json=json)
     with screen.progress("checking") as told:

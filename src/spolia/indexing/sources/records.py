@@ -97,7 +97,7 @@ class RecordGathering(Gathering):
             data = written(filled(text, value), filled(title, value) if title else "", meta)
             self.hold(uri, data, seconds_of(changed), self.reader)
         except DocumentError as error:
-            self.items.fail(uri, error)
+            self.fail(uri, error)
 
 
 def names_in(template: str) -> tuple[str, ...]:

@@ -231,19 +231,6 @@ class Items(Files):
         """What is fetched only if it has changed."""
         self.kept[uri], self._ways[uri] = (size, mtime_ns, "", False), (reader, get)
 
-    def hold(self, uri: str, data: bytes, seconds: float | None, reader: FileReader) -> None:
-        """What is here already."""
-        at = changed_at(seconds, data)
-        self.list(uri, len(data), at, reader, lambda spool: Loaded(data, len(data), at, max(at, 0), max(at, 0)))
-
-    def fail(self, uri: str, error: SpoliaError) -> None:
-        """What could not be had, and why; the document that was there stays."""
-
-        def get(spool: Path | None) -> Loaded:
-            raise error
-
-        self.list(uri, 0, EARLIEST_NS - 1, TextReader(), get)
-
     def drop(self, uri: str) -> None:
         self.kept.pop(uri, None)
         self._ways.pop(uri, None)
@@ -261,9 +248,19 @@ class Gathering:
         self.unread, self.bytes = Counter[str](), 0
 
     def hold(self, uri: str, data: bytes, seconds: float | None, reader: FileReader) -> None:
+        """What is here already."""
+        at = changed_at(seconds, data)
         self.gone.discard(uri)
-        self.items.hold(uri, data, seconds, reader)
+        self.items.list(uri, len(data), at, reader, lambda spool: Loaded(data, len(data), at, max(at, 0), max(at, 0)))
         self.bytes += len(data)
+
+    def fail(self, uri: str, error: SpoliaError) -> None:
+        """What could not be had, and why; the document that was there stays."""
+
+        def get(spool: Path | None) -> Loaded:
+            raise error
+
+        self.items.list(uri, 0, EARLIEST_NS - 1, TextReader(), get)
 
     def lose(self, uri: str) -> None:
         self.items.drop(uri)

@@ -190,7 +190,7 @@ class Crawl:
         return isinstance(rules, Robots) and not rules.allows(end)
 
     def _fail(self, url: str, error: EgressError) -> None:
-        self.gathering.items.fail(url, error)
+        self.gathering.fail(url, error)
         self.is_whole = False
 
     def _lose(self, url: str, reason: str, *, said: bool) -> dict[str, Any]:

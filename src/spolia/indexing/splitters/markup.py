@@ -1,12 +1,13 @@
 """Splitters for sections of Markdown and HTML."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from spolia.indexing.readers.html import HEADINGS, LINES, PARAGRAPHS, words_of
 from spolia.indexing.readers.markup.markdown import headings_of
-from spolia.indexing.splitters.sized_splitter import Sized, at_least
+from spolia.indexing.splitters.sized_splitter import Sized
 from spolia.indexing.splitters.text_units import by_paragraph
 from spolia.indexing.splitters.windows import Layer, Unit, alone, at_places, by_line, by_sentence
 from spolia.stores.definition import Part, Piece, places_in
@@ -51,9 +52,7 @@ class MarkdownSections(Sized):
 
     level: int = 3
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least(self, level=1)
+    _least: ClassVar[Mapping[str, int]] = {"level": 1}
 
     def pieces(self, part: Part, /) -> Iterator[Piece]:
         text = part.node.text
@@ -159,9 +158,7 @@ class HTMLSections(Sized):
     level: int = 6
     size: int = field(default=400, kw_only=True)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least(self, level=1)
+    _least: ClassVar[Mapping[str, int]] = {"level": 1}
 
     def pieces(self, part: Part, /) -> Iterator[Piece]:
         text = part.node.text

@@ -2,12 +2,12 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, ClassVar, NamedTuple
 
-from spolia.indexing.splitters.sized_splitter import Sized, at_least
+from spolia.indexing.splitters.sized_splitter import Sized
 from spolia.indexing.splitters.windows import Unit, alone, by_line
 from spolia.stores.definition import Part, Piece, Splitter, regions_in, stretch
 from spolia.stores.groups.nodes import BETWEEN
@@ -156,9 +156,7 @@ class CSVRows(Sized):
     rows: int = 10
     header: bool = True
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least(self, rows=1)
+    _least: ClassVar[Mapping[str, int]] = {"rows": 1}
 
     def pieces(self, part: Part, /) -> Iterator[Piece]:
         text = part.node.text

@@ -1,7 +1,7 @@
 """The base of splitters whose pieces have a size at most, and windows: of whole sentences by default, and of tokens."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -119,8 +119,11 @@ class Sized(Splitter):
     tokenizer: TokenCounter | None = field(default=None, kw_only=True)
     covered: float = field(default=0.95, kw_only=True)
 
+    _least: ClassVar[Mapping[str, int]] = {}
+    """What other fields of a subclass are at least."""
+
     def __post_init__(self) -> None:
-        at_least(self, size=1, chars_per_token=1)
+        at_least(self, size=1, chars_per_token=1, **self._least)
         if not 0 <= self.covered <= 1:
             raise WiringError(f"{type(self).__name__} got covered={self.covered}. Write a share from 0 to 1.")
 

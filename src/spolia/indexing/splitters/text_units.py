@@ -1,13 +1,13 @@
 """Splitters for plain text: by page, paragraph, sentence, separator or meaning."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
 from spolia.errors import WiringError
-from spolia.indexing.splitters.sized_splitter import Sized, at_least, moving_on
+from spolia.indexing.splitters.sized_splitter import Sized, moving_on
 from spolia.indexing.splitters.windows import Atom, Layer, Unit, alone, at_places, by_sentence, sentence_atoms
 from spolia.models.protocols import Embedder
 from spolia.stores.definition import Part, Piece, places_in
@@ -211,10 +211,10 @@ class SemanticBreaks(Sized):
     percentile: float = 95
     buffer: int = 1
     cached: ClassVar[bool] = True
+    _least: ClassVar[Mapping[str, int]] = {"buffer": 0}
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least(self, buffer=0)
         if not 0 <= self.percentile <= 100:
             raise WiringError(f"SemanticBreaks got percentile={self.percentile}. Write a number from 0 to 100.")
 

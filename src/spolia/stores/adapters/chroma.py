@@ -7,14 +7,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from spolia.errors import StoreError, StoreUnavailable
 from spolia.stores.adapters.engine import Collection, Near, Served
-
-if TYPE_CHECKING:
-    from spolia.stores.indexes import Vectors
+from spolia.stores.indexes import Vectors
 
 _METRIC, _DIMENSION = "spolia_metric", "spolia_dimension"
 
@@ -134,7 +132,7 @@ class ChromaCollection(Collection):
             self.close()
             raise
 
-    def _put(self, keys: Sequence[int], vectors: "Vectors") -> None:
+    def _put(self, keys: Sequence[int], vectors: Vectors) -> None:
         """Put what is not there yet: writing an equal vector again takes others' links in the graph away."""
         ids = list(map(str, keys))
         held = self.collection.get(ids=ids, include=["embeddings"])
@@ -146,7 +144,7 @@ class ChromaCollection(Collection):
     def _take(self, keys: Sequence[int]) -> None:
         self.collection.delete(ids=list(map(str, keys)))
 
-    def _near(self, queries: "Vectors", top_k: int) -> list[Near]:
+    def _near(self, queries: Vectors, top_k: int) -> list[Near]:
         found = self.collection.query(query_embeddings=queries, n_results=top_k, include=["distances"])
         square = self.metric == "euclidean"
         return [

@@ -16,27 +16,13 @@ from math import sqrt
 from pathlib import Path
 from shutil import rmtree
 from threading import Lock, RLock
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    ClassVar,
-    Generic,
-    Literal,
-    TypeAlias,
-    TypeVar,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 from urllib.parse import urlsplit
 
 from spolia.errors import MissingExtra, SpoliaError, StoreBusy, StoreError, StoreUnavailable
+from spolia.stores.backends.rows import in_batches
 from spolia.stores.definition import Metric
-from spolia.stores.indexes import Database
-
-if TYPE_CHECKING:
-    from spolia.stores.indexes import Vectors
-
+from spolia.stores.indexes import Database, Vectors
 
 T = TypeVar("T")
 
@@ -199,11 +185,7 @@ class Served(Engine[C]):
 
 
 def stored_name(collection: str) -> str:
-    """What a collection is called in a database: recognised beside others' there, and valid in all of them.
-
-    >>> stored_name("notes_chunk_minilm")
-    'spolia_notes_chunk_minilm_v1'
-    """
+    """What a collection is called in a database: recognised beside others' there, and valid in all of them."""
     if not _NAME.fullmatch(collection):
         raise StoreError(f"A collection is called {collection!r}. Write 1 to 60 of the characters a-z, 0-9 and _.")
     return f"spolia_{collection}_v1"
@@ -287,12 +269,12 @@ class Collection(ABC):
         if len(keys) != len(checked) or any(key not in _INT64 for key in rows):
             raise StoreError(f"{len(keys)} keys came with {len(checked)} vectors. Write one 64-bit number for each.")
         with self.engine.asking("add vectors"):
-            for some in _cut(list(rows), min(self.most_rows, max(1, self.most_numbers // self.dimension))):
+            for some in in_batches(rows, min(self.most_rows, max(1, self.most_numbers // self.dimension))):
                 self._put(some, checked[[rows[key] for key in some]])
 
     def remove(self, keys: Sequence[int]) -> None:
         with self.engine.asking("remove vectors"):
-            for some in _cut(list(dict.fromkeys(map(int, keys))), self.most_rows):
+            for some in in_batches(dict.fromkeys(map(int, keys)), self.most_rows):
                 self._take(some)
 
     def search(self, queries: Vectors, top_k: int) -> list[Near]:
@@ -320,7 +302,7 @@ class Collection(ABC):
             yield from page
 
     def _asked(self, queries: Vectors, depth: int) -> Iterator[Near]:
-        for some in _cut(range(len(queries)), max(1, min(100, _RESULTS_AT_ONCE // depth))):
+        for some in in_batches(range(len(queries)), max(1, min(100, _RESULTS_AT_ONCE // depth))):
             for near in self._near(queries[some[0] : some[-1] + 1], depth):
                 scored = [(key, self._score(closeness)) for key, closeness in near]
                 yield sorted(scored, key=lambda hit: (-hit[1], hit[0]))
@@ -353,8 +335,3 @@ class Collection(ABC):
 def _undecided(near: Near, wanted: int, depth: int) -> bool:
     """Whether there may be further results that are as good as the last one wanted."""
     return len(near) == depth > wanted and near[-1][1] == near[wanted - 1][1]
-
-
-def _cut(items: Sequence[int], size: int) -> Iterator[Sequence[int]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]

@@ -7,13 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from spolia.errors import StoreError, StoreUnavailable
 from spolia.stores.adapters.engine import Collection, Engine, Near
-
-if TYPE_CHECKING:
-    from spolia.stores.indexes import Vectors
+from spolia.stores.indexes import Vectors
 
 _ADDS_BETWEEN = 32  # each add makes a file and a version; joining them costs more than some adds
 _KEPT = timedelta(minutes=10)  # versions that a search which began earlier may still read
@@ -82,7 +80,7 @@ class LanceTable(Collection):
         metric = next(column for column in self.table.schema.names if column != "key")
         self.refuse_other(name, self.table.schema.field(metric).type.list_size, metric)
 
-    def _put(self, keys: Sequence[int], vectors: "Vectors") -> None:
+    def _put(self, keys: Sequence[int], vectors: Vectors) -> None:
         import pyarrow as pa
 
         column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), self.dimension)
@@ -112,7 +110,7 @@ class LanceTable(Collection):
     def _take(self, keys: Sequence[int]) -> None:
         self.table.delete(f"key IN ({', '.join(map(str, keys))})")  # numbers: nothing to quote
 
-    def _near(self, queries: "Vectors", top_k: int) -> list[Near]:
+    def _near(self, queries: Vectors, top_k: int) -> list[Near]:
         metric = "l2" if self.metric == "euclidean" else "dot"
         query = self.table.search(queries, vector_column_name=self.metric).distance_type(metric).limit(top_k)
         if self._indexed():

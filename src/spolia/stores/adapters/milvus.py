@@ -7,13 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from spolia.errors import StoreBusy, StoreError, StoreUnavailable
 from spolia.stores.adapters.engine import Collection, Near, OpenEngines, Served, Shared
-
-if TYPE_CHECKING:
-    from spolia.stores.indexes import Vectors
+from spolia.stores.indexes import Vectors
 
 # Not refused for minutes after a server came back, because of how long it was away.
 _OWN = {"grpc.use_local_subchannel_pool": 1, "grpc.max_reconnect_backoff_ms": 500}
@@ -140,14 +138,14 @@ class MilvusCollection(Collection):
     def _compared(self) -> str:
         return "L2" if self.metric == "euclidean" else "IP"
 
-    def _put(self, keys: Sequence[int], vectors: "Vectors") -> None:
+    def _put(self, keys: Sequence[int], vectors: Vectors) -> None:
         rows = [{"id": key, self.metric: vector} for key, vector in zip(keys, vectors, strict=True)]
         self.client.upsert(self.name, rows, timeout=self.engine.timeout_s)
 
     def _take(self, keys: Sequence[int]) -> None:
         self.client.delete(self.name, ids=list(keys), timeout=self.engine.timeout_s)
 
-    def _near(self, queries: "Vectors", top_k: int) -> list[Near]:
+    def _near(self, queries: Vectors, top_k: int) -> list[Near]:
         graph = {"ef": max(top_k, self.engine.expansion_search)} if self.engine.index == "HNSW" else {}
         how = {"metric_type": self._compared, "params": graph}
         asked = {"data": list(queries), "anns_field": self.metric, "limit": top_k, "search_params": how}

@@ -7,13 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from spolia.errors import StoreError, StoreUnavailable
 from spolia.stores.adapters.engine import Collection, Near, Served
-
-if TYPE_CHECKING:
-    from spolia.stores.indexes import Vectors
+from spolia.stores.indexes import Vectors
 
 _PASSING = {429, 500, 502, 503, 504}
 
@@ -106,7 +104,7 @@ class OpenSearchIndex(Collection):
             "mappings": {"dynamic": "strict", "properties": {"key": {"type": "long"}, self.metric: vector}},
         }
 
-    def _put(self, keys: Sequence[int], vectors: "Vectors") -> None:
+    def _put(self, keys: Sequence[int], vectors: Vectors) -> None:
         lines: list[Any] = []
         for key, vector in zip(keys, vectors.tolist(), strict=True):
             lines += [{"index": {"_id": str(key)}}, {"key": key, self.metric: vector}]
@@ -122,7 +120,7 @@ class OpenSearchIndex(Collection):
             ((_, said),) = item.items()
             self._refuse(said.get("status", 200), said.get("error"))
 
-    def _near(self, queries: "Vectors", top_k: int) -> list[Near]:
+    def _near(self, queries: Vectors, top_k: int) -> list[Near]:
         how = {"ef_search": max(top_k, self.engine.expansion_search)}
         lines: list[Any] = []
         for query in queries.tolist():

@@ -7,13 +7,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from spolia.errors import StoreBusy, StoreError, StoreUnavailable
 from spolia.stores.adapters.engine import Collection, Near, OpenEngines, Served, Shared
-
-if TYPE_CHECKING:
-    from spolia.stores.indexes import Vectors
+from spolia.stores.indexes import Vectors
 
 _LOCAL = OpenEngines[Any]()
 _UNSIGNED = 2**64
@@ -111,7 +109,7 @@ class QdrantCollection(Collection):
         ((metric, made),) = self.client.get_collection(self.name).config.params.vectors.items()
         self.refuse_other(self.name, made.size, metric)
 
-    def _put(self, keys: Sequence[int], vectors: "Vectors") -> None:
+    def _put(self, keys: Sequence[int], vectors: Vectors) -> None:
         from qdrant_client import models
 
         points = models.Batch(ids=[key % _UNSIGNED for key in keys], vectors={self.metric: vectors.tolist()})
@@ -124,7 +122,7 @@ class QdrantCollection(Collection):
         with self.lock:
             self.client.delete(self.name, models.PointIdsList(points=[key % _UNSIGNED for key in keys]), wait=True)
 
-    def _near(self, queries: "Vectors", top_k: int) -> list[Near]:
+    def _near(self, queries: Vectors, top_k: int) -> list[Near]:
         from qdrant_client import models
 
         how = models.SearchParams(hnsw_ef=max(top_k, self.engine.expansion_search), exact=self.engine.exact)

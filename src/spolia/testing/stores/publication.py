@@ -12,8 +12,7 @@ from spolia.errors import ManifestMismatch, NotAStore, StoreError
 from spolia.stores.backends import sql
 from spolia.stores.corpus import Corpus
 from spolia.stores.manifest import Manifest
-from spolia.stores.portable.store_export import export_store
-from spolia.stores.portable.store_import import import_store
+from spolia.stores.portable import export_store, import_store
 from spolia.stores.writer import Writer
 from spolia.testing.stores.fixtures import (
     ALL,

@@ -1,1 +1,0 @@
-"""A store as one portable file: written, and read again."""
