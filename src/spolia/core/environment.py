@@ -13,8 +13,7 @@ from typing import Any
 
 from spolia.errors import VariableRefused
 
-ALLOWED = "SPOLIA_ALLOW_ENV"
-"""Names, with commas between them, that are allowed to the whole process."""
+ALLOWED = "SPOLIA_ALLOW_ENV"  # names, with commas between them, that are allowed to the whole process
 _SUFFIX = "_env"
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _ADDRESSES = ("base_url", "url", "path", "start")

@@ -54,12 +54,9 @@ _STARTERS = _words(
     "before since although though however but and so if as for from by with to of one some many most both all each "
     "every other another what who why how then later today during until despite according also"
 )
-THAI_PHRASE = 40
-"""Characters that a Thai or Lao sentence has at least; what is shorter is taken for a phrase of one."""
-WRAPPED = 40
-"""Characters in the longest line of wrapped text at least; half of it in scripts of wide characters."""
-MEASURED = 10_000
-"""Characters of a paragraph that are looked at to know its width; then it is measured anew."""
+THAI_PHRASE = 40  # characters that a Thai or Lao sentence has at least; what is shorter is taken for a phrase of one
+WRAPPED = 40  # characters in the longest line of wrapped text at least; half of it in scripts of wide characters
+MEASURED = 10_000  # characters of a paragraph that are looked at to know its width; then it is measured anew
 
 
 def sentences(text: str) -> list[tuple[int, int]]:

@@ -17,8 +17,7 @@ from spolia.errors import SpoliaError, WiringError
 
 _PLAIN = (type, str, bytes, int, float, tuple, list, set, dict, types.FunctionType, types.NoneType)
 """What follows no protocol of models, stores or counters."""
-MOST_ITEMS = 8
-"""Of a longer tuple or list that a step gives, the first item is looked at; of a dict, so many."""
+MOST_ITEMS = 8  # of a longer tuple or list that a step gives, the first item is looked at; of a dict, so many
 _NUMBERS: dict[type, type] = {int: Integral, float: Real}
 
 

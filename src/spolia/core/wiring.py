@@ -13,8 +13,7 @@ from spolia.errors import WiringError
 
 Bindings = dict[Any, Any]
 
-MOST = 2**63 - 1
-"""What a number of hits, steps or neighbours may be at most: as far as libraries and databases count."""
+MOST = 2**63 - 1  # what a number of hits, steps or neighbours may be at most: as far as libraries and databases count
 
 
 def refuse_counts(op: Any, *names: str, least: int = 1, optional: bool = False) -> None:

@@ -9,10 +9,8 @@ from urllib3.util.connection import create_connection
 from spolia.errors import EgressRefused
 
 IP: TypeAlias = IPv4Address | IPv6Address
-_TRANSLATED = IPv6Network("64:ff9b::/96")
-"""IPv4 addresses as a translator writes them (RFC 6052)."""
-_COMPATIBLE = IPv6Network("::/96")
-"""IPv4 addresses as they were once written (RFC 4291)."""
+_TRANSLATED = IPv6Network("64:ff9b::/96")  # IPv4 addresses as a translator writes them (RFC 6052)
+_COMPATIBLE = IPv6Network("::/96")  # IPv4 addresses as they were once written (RFC 4291)
 
 _AT_ONCE: list[tuple[int, int, int | bytes]] = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
 """What is written is sent: else a request's body waits until its head is acknowledged, which may take 40 ms."""

@@ -35,10 +35,8 @@ class RequestSocket:
                     socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # `close` would not wake a reader
 
 
-SMALL_BYTES = 65_536
-"""Of a body that is copied to be written with its head."""
-under_way = threading.local()
-"""Its `line` is that of the request that the thread makes."""
+SMALL_BYTES = 65_536  # of a body that is copied to be written with its head
+under_way = threading.local()  # its `line` is that of the request that the thread makes
 
 
 class _Connection:
@@ -109,8 +107,7 @@ def pool(scheme: str, host: str, port: int | None, kept: int, *, public: bool) -
         return _pools[key]
 
 
-MOST_POOLS = 256
-"""Servers to which connections are kept."""
+MOST_POOLS = 256  # servers to which connections are kept
 
 
 def _forget() -> None:

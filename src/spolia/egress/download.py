@@ -14,8 +14,7 @@ from spolia.types import Value
 REDIRECTS = 5
 LARGEST_BYTES = 100 * 2**20
 _MOVED = frozenset([301, 302, 303, 307, 308])
-_REFUSING = frozenset([401, 403, 404])
-"""Statuses by which servers answer who lacks a key."""
+_REFUSING = frozenset([401, 403, 404])  # statuses by which servers answer who lacks a key
 
 
 @dataclass(frozen=True)

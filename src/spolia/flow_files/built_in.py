@@ -74,8 +74,7 @@ def _needed(embedder: Embedder | None, flow: str) -> Embedder:
     return embedder
 
 
-SAMPLE, BEGINNING = 50, 400
-"""Nodes that are looked at, evenly spread over the group, and how many characters of each."""
+SAMPLE, BEGINNING = 50, 400  # nodes that are looked at, evenly spread over the group, and how many characters of each
 
 KNOWN = 0.95
 """Share of the characters that the embedder must know. all-MiniLM-L6-v2 knows 0.995 and more of English, Spanish and

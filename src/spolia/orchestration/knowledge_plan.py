@@ -10,12 +10,9 @@ from spolia.core.wiring import refuse_counts
 from spolia.databases.graph_file import Entity, GraphFile, PropertyGraph
 from spolia.types import Plan, Query
 
-_MOST = 20_000
-"""Relationships that are looked at for one question."""
-_SHARED = 4
-"""Letters that two words begin with, at least, to be the same in another form: `works`, `worked`."""
-Edge = tuple[str, bool]
-"""A type of relationship, and whether it is gone along from its start to its end."""
+_MOST = 20_000  # relationships that are looked at for one question
+_SHARED = 4  # letters that two words begin with, at least, to be the same in another form: `works`, `worked`
+Edge = tuple[str, bool]  # a type of relationship, and whether it is gone along from its start to its end
 
 
 @dataclass(frozen=True)

@@ -53,8 +53,7 @@ class Decompose(AsksOfQuery[Plan]):
         return Plan(value, () if is_same else steps)
 
 
-_LONGEST = 200
-"""Characters of an answer that stand in a later step."""
+_LONGEST = 200  # characters of an answer that stand in a later step
 
 
 @dataclass(frozen=True)

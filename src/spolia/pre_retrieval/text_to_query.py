@@ -19,8 +19,7 @@ from spolia.pre_retrieval.query_llm import AsksOfQuery
 from spolia.types import Query
 
 LIMITS = QueryLimits()
-DESCRIBED = 24_000
-"""Characters of a database's description that are shown to a model, by default."""
+DESCRIBED = 24_000  # characters of a database's description that are shown to a model, by default
 _FENCED = re.compile(r"(?:```|~~~)[\w-]*[ \t]*\n(.*?)(?:\n[^\S\n]*+(?:```|~~~)|\Z)", re.DOTALL)
 _TAGGED = re.compile(r"<(sql|cypher|query|statement|answer)>(.*?)(?:</\1>|\Z)", re.IGNORECASE | re.DOTALL)
 _VERBS = (

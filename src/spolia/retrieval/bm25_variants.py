@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from spolia.types.arrays import Mask, Numbers
 
 Variant: TypeAlias = Literal["lucene", "robertson", "okapi", "atire", "bm25l", "bm25+"]
-Idf: TypeAlias = Callable[[float, float], float]
-"""From the number of nodes, and of those that hold the term."""
+Idf: TypeAlias = Callable[[float, float], float]  # from the number of nodes, and of those that hold the term
 
 IDF: Mapping[str, Idf] = {
     "lucene": lambda count, holding: math.log(1 + (count - holding + 0.5) / (holding + 0.5)),

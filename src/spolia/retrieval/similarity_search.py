@@ -146,8 +146,7 @@ def similarity(
     return made if function is None else made(function)
 
 
-AT_ONCE = 2_048
-"""Nodes that are in memory at the same time, unless the similarity wants them all."""
+AT_ONCE = 2_048  # nodes that are in memory at the same time, unless the similarity wants them all
 
 
 @dataclass(frozen=True)

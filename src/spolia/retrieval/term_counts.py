@@ -24,12 +24,9 @@ Numbers = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.int32]
 T = TypeVar("T")
 
-ALL: Final = "all"
-"""All that is indexed of a node."""
-CONTEXT: Final = "context"
-"""What is put above its text: title and headings."""
-TEXT: Final = "text"
-"""The text; for a node that is indexed by another text, that one."""
+ALL: Final = "all"  # all that is indexed of a node
+CONTEXT: Final = "context"  # what is put above its text: title and headings
+TEXT: Final = "text"  # the text; for a node that is indexed by another text, that one
 FIELDS: Final = (ALL, CONTEXT, TEXT)
 
 _AT_ONCE = 2_000

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 VECTORS = ".npy"
 
-Place = tuple[int, int, int]
-"""File, first token, one past the last."""
+Place = tuple[int, int, int]  # file, first token, one past the last
 
 
 @dataclass(eq=False)

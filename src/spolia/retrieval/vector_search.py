@@ -23,10 +23,8 @@ if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot
     from spolia.types.arrays import Vectors
 
-_LARGEST = 3.4028234e38
-"""Of float32."""
-SPECIALS = 8
-"""Tokens around a text, at most: its beginning and end, and a prefix for queries."""
+_LARGEST = 3.4028234e38  # of float32
+SPECIALS = 8  # tokens around a text, at most: its beginning and end, and a prefix for queries
 
 
 def read(query: Query, embedder: Embedder, row: int | None = None) -> str | None:

@@ -34,8 +34,7 @@ class StepCalls(Value):
         return 0 < self.trials <= self.failed
 
 
-FORCED = frozenset(("cap", "budget", "forced", "exhausted", "error"))
-"""Why a loop ended before its judge was content."""
+FORCED = frozenset(("cap", "budget", "forced", "exhausted", "error"))  # why a loop ended before its judge was content
 
 
 class Lane:

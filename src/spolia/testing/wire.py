@@ -8,8 +8,7 @@ import threading
 from contextlib import suppress
 from typing import Self, TypeAlias
 
-Target: TypeAlias = "tuple[str, int] | str"
-"""Host and port, or the path of a socket."""
+Target: TypeAlias = "tuple[str, int] | str"  # host and port, or the path of a socket
 
 
 class Wire:

@@ -13,8 +13,7 @@ from spolia.core.combinators.choice import Choice
 from spolia.core.operator import In, Operator, Out, Then, Vary
 from spolia.errors import UndecidedError, WiringError
 
-Point: TypeAlias = Mapping[str, int]
-"""The index of the candidate that is taken, by place."""
+Point: TypeAlias = Mapping[str, int]  # the index of the candidate that is taken, by place
 Kind: TypeAlias = type
 MOST_DRAWS = 1_000
 

@@ -26,15 +26,12 @@ from spolia.core.fingerprint.written import (
 )
 from spolia.types import digest_of
 
-MOST = 1_000
-"""Functions and classes that are looked at."""
-LARGEST = 100_000
-"""Items of constants that are looked at; of larger ones how many there are."""
+MOST = 1_000  # functions and classes that are looked at
+LARGEST = 100_000  # items of constants that are looked at; of larger ones how many there are
 DEEPEST = 20
 FILLING = frozenset(("add", "append", "clear", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"))
 
-Told = Any
-"""What has a content hash: scalars, tuples and lists."""
+Told = Any  # what has a content hash: scalars, tuples and lists
 
 
 def code_digest(function: Callable[..., Any], source: str = "") -> bytes:

@@ -13,8 +13,7 @@ from spolia.core.fingerprint.packages import is_own
 from spolia.core.fingerprint.written import Named, functions_of
 from spolia.types import Addressed
 
-MOST = 1_000
-"""Values that are looked at."""
+MOST = 1_000  # values that are looked at
 
 PURE = frozenset((
     "bisect", "builtins", "collections", "copy", "dataclasses", "datetime", "decimal", "enum", "fractions", "functools",
@@ -34,8 +33,7 @@ OPEN = frozenset((
 """Names by which code can reach what it does not name."""
 _BUILTINS = frozenset(dir(builtins))
 
-Reference = tuple[str, Addressed]
-"""How the code writes it, and what it is."""
+Reference = tuple[str, Addressed]  # how the code writes it, and what it is
 
 
 def references(cls: type) -> list[Reference]:

@@ -10,12 +10,10 @@ from threading import RLock
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-NameChain = tuple[str, ...]
-"""A name, and the attributes that are taken of what it stands for."""
+NameChain = tuple[str, ...]  # a name, and the attributes that are taken of what it stands for
 Import = tuple[int, str, NameChain]
 """Of how many levels up, which module, and which names of it; none for the module itself."""
-parsing = RLock()
-"""Python 3.11 raises SystemError where two threads parse at the same time."""
+parsing = RLock()  # Python 3.11 raises SystemError where two threads parse at the same time
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _WITH_DOCSTRING = (*_FUNCTIONS, ast.ClassDef, ast.Module)
 

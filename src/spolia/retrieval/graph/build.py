@@ -83,8 +83,7 @@ def _read(path: Path) -> Links:
     return links
 
 
-SPARE = 4
-"""Times as many nearest neighbours as are linked are kept where access lists hide some of them from some."""
+SPARE = 4  # times as many nearest neighbours as are linked are kept where access lists hide some of them from some
 
 
 @dataclass(frozen=True, eq=False)

@@ -156,11 +156,9 @@ def _linked(
         yield Pairs(np.full(len(best), node), found[best], np.minimum(cosines[best], 1.0).astype(np.float32))
 
 
-ROWS, COLUMNS = 2_048, 4_096
-"""Vectors of a block: 32 MB of products at a time, whatever the number of nodes."""
+ROWS, COLUMNS = 2_048, 4_096  # vectors of a block: 32 MB of products at a time, whatever the number of nodes
 _ULP = 2.0**-23
-_NOTHING = 1e-6
-"""A cosine of vectors at right angles, as far as their float32 numbers tell."""
+_NOTHING = 1e-6  # a cosine of vectors at right angles, as far as their float32 numbers tell
 _NOBODY = -1
 
 Cosines = npt.NDArray[np.float64]

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot
 
 _building = threading.Lock()
-MADE = 2
-"""Counts up when the same edges give other links."""
+MADE = 2  # counts up when the same edges give other links
 
 
 @dataclass(frozen=True)

@@ -150,8 +150,7 @@ class Hops(Operator[Ranking, Ranking]):
         return reached, scores[reached], steps[reached]
 
 
-PRECISION = 1e-9
-"""The probabilities are off by this much in sum, at most."""
+PRECISION = 1e-9  # the probabilities are off by this much in sum, at most
 
 
 @dataclass(frozen=True)

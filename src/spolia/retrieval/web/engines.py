@@ -18,8 +18,7 @@ from spolia.errors import EgressError, EgressFailed, SourceError, SourceUnavaila
 from spolia.retrieval.web.search import WebResult
 from spolia.types import Value
 
-LONGEST = 20_000
-"""Characters of a quote that are looked at."""
+LONGEST = 20_000  # characters of a quote that are looked at
 _HIDDEN = re.compile(r"<(script|style)\b.*?(?:</\1\s*>|\Z)", re.IGNORECASE | re.DOTALL)
 _TAG = re.compile(r"<[/!?a-zA-Z][^<>]*(?:>|\Z)")
 _UNWRITABLE = re.compile("[\ud800-\udfff\x00-\x08\x0b-\x1f]")
@@ -134,8 +133,7 @@ def _is_page(address: str) -> bool:
         return False
 
 
-CHARACTERS, WORDS, PAGES = 400, 50, 20
-"""What it takes of a query, and the pages that it gives at once."""
+CHARACTERS, WORDS, PAGES = 400, 50, 20  # what it takes of a query, and the pages that it gives at once
 
 
 @dataclass(frozen=True)
