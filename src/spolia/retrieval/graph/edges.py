@@ -1,7 +1,7 @@
 """What links the nodes of a graph. All links go both ways, and have a weight above 0."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from spolia.core.validation import validate
 from spolia.core.wiring import refuse_counts
@@ -18,6 +18,13 @@ class Edges(Value):
     """
 
     weight: float
+    counts: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        validate(self)
+        refuse_counts(self, *self.counts)
+        if not 0 < self.weight < float("inf"):
+            raise WiringError(f"{self!r} has weight {self.weight}. Write a number above 0.")
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,7 @@ class Similar(Edges):
     at_least: float = 0.0
     embedder: str = ""
     weight: float = 1.0
+    counts: ClassVar[tuple[str, ...]] = ("neighbours",)
 
     if TYPE_CHECKING:
 
@@ -50,7 +58,7 @@ class Similar(Edges):
         if not isinstance(given, str):
             refuse_no_embedder(given, "Similar", Embedder)
             object.__setattr__(self, "embedder", given.name)
-        _refuse(self, "neighbours")
+        super().__post_init__()
 
 
 @dataclass(frozen=True)
@@ -72,9 +80,7 @@ class SharedEntities(Edges):
     neighbours: int = 10
     most: int = 100
     weight: float = 1.0
-
-    def __post_init__(self) -> None:
-        _refuse(self, "neighbours", "most")
+    counts: ClassVar[tuple[str, ...]] = ("neighbours", "most")
 
 
 @dataclass(frozen=True)
@@ -91,9 +97,7 @@ class Belonging(Edges):
     neighbours: int = 10
     most: int = 100
     weight: float = 1.0
-
-    def __post_init__(self) -> None:
-        _refuse(self, "neighbours", "most")
+    counts: ClassVar[tuple[str, ...]] = ("neighbours", "most")
 
 
 @dataclass(frozen=True)
@@ -101,13 +105,3 @@ class InOrder(Edges):
     """Links each node to the next one of its document, with weight 1."""
 
     weight: float = 1.0
-
-    def __post_init__(self) -> None:
-        _refuse(self)
-
-
-def _refuse(edges: Edges, *counts: str) -> None:
-    validate(edges)
-    refuse_counts(edges, *counts)
-    if not 0 < edges.weight < float("inf"):
-        raise WiringError(f"{edges!r} has weight {edges.weight}. Write a number above 0.")
