@@ -28,11 +28,7 @@ with 100 and 84.1, 91.1, 63.7 with 200."""
 def bm25(
     corpus: Corpus | NodeGroup, embedder: Embedder | None = None, llm: LanguageModel | None = None, top_k: int = 10
 ) -> Operator[Query, Ranking]:
-    """Search by words.
-
-    >>> bm25(Corpus("notes.spolia")).short
-    "BM25(top_k=10, source='bm25')"
-    """
+    """Search by words."""
     return BM25(group_of(corpus), top_k)
 
 
@@ -158,12 +154,7 @@ def default(
 def naive(
     corpus: Corpus | NodeGroup, embedder: Embedder | None = None, llm: LanguageModel | None = None, top_k: int = 5
 ) -> Operator[Query, Answer]:
-    """Retrieve, then answer: by the language model, or by quoting where there is none.
-
-    Args:
-        embedder: for the retrieval by `default`, and to choose what to quote where that is hybrid.
-        llm: writes the answer; None quotes sentences.
-    """
+    """Retrieve by `default`, then answer: by the language model, or by quoting sentences where there is none."""
     found, _ = choose(corpus, embedder, top_k)
     if llm is not None:
         return found >> Reader(llm, max_passages=top_k)
