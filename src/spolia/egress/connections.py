@@ -36,6 +36,7 @@ class RequestSocket:
 
 
 SMALL_BYTES = 65_536  # of a body that is copied to be written with its head
+MOST_POOLS = 256  # servers to which connections are kept
 under_way = threading.local()  # its `line` is that of the request that the thread makes
 
 
@@ -105,9 +106,6 @@ def pool(scheme: str, host: str, port: int | None, kept: int, *, public: bool) -
                 _pools.pop(next(iter(_pools))).close()
             _pools[key] = _POOLS[scheme, public](host, port, maxsize=kept)
         return _pools[key]
-
-
-MOST_POOLS = 256  # servers to which connections are kept
 
 
 def _forget() -> None:

@@ -87,9 +87,6 @@ def highest_score(lists: Sequence[Scored]) -> list[tuple[str, float]]:
     return _paired(aligned, by_highest(aligned), [1.0] * len(lists))
 
 
-# ------------------------------------------------------------------------------------------------- aligned lists
-
-
 def by_rank(aligned: Aligned, ks: Sequence[float], weights: Numbers) -> Numbers:
     """float64[ks, documents]: Σ_r w_r / (k + rank_r(d)) for each k, with w = weights: float64[ks, lists]."""
     import numpy as np

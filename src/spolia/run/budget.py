@@ -30,7 +30,8 @@ class Budget(Value):
         """Why `wanted` has no room beside `spent`; empty when it has. `optional` calls must leave `forced` over."""
         total = spent + wanted + self.forced if optional else spent + wanted
         if self.calls is not None and wanted.calls and total.calls > self.calls:
-            return f"{spent.calls} of {self.calls} calls are spent" + self._kept(optional)
+            kept = f" and {self.forced.calls} is kept for a forced answer" if optional and self.forced.calls else ""
+            return f"{spent.calls} of {self.calls} calls are spent{kept}"
         if self.tokens is not None and total.input_tokens + total.output_tokens > self.tokens:
             used = spent.input_tokens + spent.output_tokens
             needed = wanted.input_tokens + wanted.output_tokens
@@ -39,9 +40,6 @@ class Budget(Value):
             spent_of = f"{spent.cost_usd:.4g} of {self.cost_usd:.4g} US dollars are spent"
             return f"{spent_of}, the call may take {wanted.cost_usd:.4g}"
         return ""
-
-    def _kept(self, optional: bool) -> str:
-        return f" and {self.forced.calls} is kept for a forced answer" if optional and self.forced.calls else ""
 
 
 class Limiter:

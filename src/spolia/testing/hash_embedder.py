@@ -11,12 +11,8 @@ from spolia.models.protocols import Kind
 from spolia.types import Usage, Value
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from spolia.models.vectors import TokenVectors
-
-    Vectors = npt.NDArray[np.float32]
+    from spolia.types.arrays import Vectors
 
 
 @dataclass(frozen=True)
