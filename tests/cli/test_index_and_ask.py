@@ -142,6 +142,18 @@ def test_a_folder_can_be_asked_at_once(spolia: Spolia, notes: Path) -> None:
     assert "on the moon" in spolia("ask", "Where is salt dug?", notes, "--json").json["answer"]
 
 
+@pytest.mark.slow
+def test_a_file_that_was_unreadable_before_fails_no_question(spolia: Spolia, notes: Path) -> None:
+    bad = notes / "bad.pdf"
+    bad.write_bytes(b"%PDF-1.4 garbage")
+    asked = ("ask", "What causes the tide?", str(notes))
+    assert spolia(*asked).code == 5
+    again = spolia(*asked)
+    assert (again.code, "failed: bad.pdf" in again.err) == (0, True)
+    bad.write_bytes(b"%PDF-1.4 other garbage")
+    assert spolia(*asked).code == 5
+
+
 def test_to_ask_nothing_or_nowhere_is_refused(spolia: Spolia, store: Path) -> None:
     assert spolia("ask", "What?").code == 2
     assert spolia("ask", "", "--store", store).code == 2

@@ -80,7 +80,8 @@ def test_goldens_of_the_scalings() -> None:
     assert min_max([4.0, 3.0, 2.0]) == ([1.0, 0.5, 0.0], 0.0)
     assert theoretical_min_max([0.5, 0.0], -1.0)[0] == pytest.approx([1.0, 2 / 3])
     assert theoretical_min_max([8.0, 2.0], 0.0) == ([1.0, 0.25], 0.0)
-    assert z_score([4.0, 3.0, 2.0])[0] == pytest.approx([math.sqrt(1.5), 0.0, -math.sqrt(1.5)])
+    assert z_score([4.0, 3.0, 2.0])[0] == pytest.approx([3 + math.sqrt(1.5), 3.0, 3 - math.sqrt(1.5)])
+    assert z_score([10.0] * 20 + [0.0])[0] == pytest.approx([math.sqrt(20) + math.sqrt(1 / 20)] * 20 + [0.0])
     assert three_sigma([4.0, 3.0, 2.0])[0] == pytest.approx([0.5 + math.sqrt(1.5) / 6, 0.5, 0.5 - math.sqrt(1.5) / 6])
 
 

@@ -59,8 +59,8 @@ class ReciprocalRankFusion(Fusion):
 class ConvexCombination(Fusion):
     """Fuse rankings by score: score(d) = Σ_r w_r · φ(s_r(d)) / Σ_r w_r, weights named by the rankings' `source`.
 
-    A document that ranking r does not hold counts 0 there, and by `z-score` -3 or the least that r has: never more than
-    one that it holds.
+    A document that ranking r does not hold counts 0 there: never more than one that it holds. So `z-score` is counted
+    from 3 deviations below the mean, or from the least that r has if that is lower.
 
     Args:
         weights: for each source; relative, and times the weight of the ranking's query.
@@ -89,7 +89,7 @@ class ConvexCombination(Fusion):
     top_k: int = 10
     minimums: tuple[tuple[str, float], ...] = (("bm25", 0.0), ("dense", -1.0))
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     known: ClassVar[tuple[str, ...]] = ("min-max", "theoretical-min-max", "z-score", "3-sigma")
 
     def __post_init__(self) -> None:

@@ -51,20 +51,28 @@ def theoretical_min_max(scores: Sequence[float], minimum: float) -> tuple[list[f
 
 
 def z_score(scores: Sequence[float]) -> tuple[list[float], float]:
-    """(s - μ) / σ over the list; absent: 3 below the mean, or the list's least if that is lower. All equal: all 0.
+    """(s - μ) / σ over the list, counted from what is absent: 3 below the mean, or the list's least if that is lower.
+    So absent is 0, as in the other scalings, and a list of one hit gives it 3. All equal: all 3.
 
     >>> z_score([3.0, 1.0]), z_score([5.0])
-    (([1.0, -1.0], -3.0), ([0.0], -3.0))
+    (([4.0, 2.0], 0.0), ([3.0], 0.0))
     """
+    found = _deviations(scores)
+    absent = min([-3.0, *found])
+    return [value - absent for value in found], 0.0
+
+
+def _deviations(scores: Sequence[float]) -> list[float]:
+    """(s - μ) / σ; all equal: all 0."""
     import numpy as np
 
     values, _ = min_max(scores)  # affine, so z is the same, and squares neither overflow nor vanish
     if not values or min(values) == max(values):
-        return [0.0] * len(values), -3.0
+        return [0.0] * len(values)
     apart = np.array(values) - math.fsum(values) / len(values)
     deviation = math.sqrt(math.fsum((apart * apart).tolist()) / len(values))
     found: list[float] = (apart / deviation).tolist()
-    return found, min(-3.0, min(found))
+    return found
 
 
 def three_sigma(scores: Sequence[float]) -> tuple[list[float], float]:
@@ -75,6 +83,5 @@ def three_sigma(scores: Sequence[float]) -> tuple[list[float], float]:
     """
     import numpy as np
 
-    values, _ = z_score(scores)
-    found: list[float] = np.clip((np.array(values) + 3) / 6, 0.0, 1.0).tolist()
+    found: list[float] = np.clip((np.array(_deviations(scores)) + 3) / 6, 0.0, 1.0).tolist()
     return found, 0.0

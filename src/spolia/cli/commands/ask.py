@@ -84,12 +84,23 @@ def ask(
 
 
 def _indexed(screen: Screen, folder: Path, store: str, weights: str) -> bool:
-    """Bring the store in step with the folder, and say what happened; whether some documents failed."""
+    """Bring the store in step with the folder, and say what happened; whether documents failed that had not before."""
     from spolia.cli.ingest import index_folder
 
+    before = _failures(store)
     report, chosen = index_folder(screen, StoreOptions(store, [str(folder)], weights=weights))
     new = report.added + report.changed + report.moved + report.removed
     screen.say(f"{folder} is indexed in {store}: {new} file{'' if new == 1 else 's'} new or changed, {chosen}")
     for uri, reason in report.failed:
         screen.say(f"failed: {reason if without_name(uri, reason) != reason else f'{uri}: {reason}'}", "yellow")
-    return bool(report.failed)
+    old = {uri for uri, *_ in before & _failures(store)}
+    return any(uri not in old for uri, _ in report.failed)
+
+
+def _failures(store: str) -> set[tuple[str, int, int]]:
+    """The sources that could not be read, each with its size and time."""
+    from spolia.stores.corpus import Corpus
+
+    corpus = Corpus(store)
+    rows = corpus.snapshot().sources().values() if corpus.exists() else ()
+    return {(row.uri, row.size, row.mtime_ns) for row in rows if row.status == "failed"}
