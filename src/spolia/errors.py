@@ -224,7 +224,9 @@ class ModelUnavailable(ModelError):
 
 
 class ModelRejected(ModelError):
-    """The server answered, and asking again would not help."""
+    """The server answered, and asking again would not help; `setting` is what it refuses of the request, if known."""
+
+    setting: str = ""
 
 
 class WeightsError(ModelError):

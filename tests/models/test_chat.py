@@ -449,6 +449,7 @@ def eventually(true: Callable[[], bool]) -> Iterator[None]:
         ("http://[::1/v1", "no web address"),
         ("https://user:pass@host/v1", "holds more than an address"),
         ("https://host/v1?key=pass", "holds more than an address"),
+        ("https://host/v1?api-version=1&key=pass", "holds more than an address"),
     ],
 )
 def test_an_address_that_is_none_or_holds_a_secret_is_refused(url: str, expected: str) -> None:

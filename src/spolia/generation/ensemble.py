@@ -87,7 +87,7 @@ class AnswerEnsemble(Prompted, Operator[Ranking, Answer]):
     max_tokens: int = 128
     abstention: str = "I do not know."
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     prompt_file = Reader.prompt_file
 

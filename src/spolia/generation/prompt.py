@@ -9,7 +9,7 @@ from spolia.core.run_context import emit, note
 from spolia.core.wiring import refuse_counts
 from spolia.errors import WiringError
 from spolia.models.marks import without_citations
-from spolia.models.prompting.role import generated
+from spolia.models.prompting.role import spoken_reply
 from spolia.models.prompting.template import Template
 from spolia.models.protocols import LanguageModel
 from spolia.types import Citation, Generation, Hit, Node, Prompt, Ranking
@@ -163,6 +163,7 @@ class Generate(Operator[Prompt, Generation]):
     stop: tuple[str, ...] = ()
     logprobs: bool = False
 
+    version: ClassVar[int] = 2
     cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -170,7 +171,7 @@ class Generate(Operator[Prompt, Generation]):
 
     def apply(self, value: Prompt, /) -> Generation:
         how: dict[str, Any] = {"temperature": self.temperature, "stop": self.stop, "logprobs": self.logprobs}
-        return generated(self.llm, value, emit, max_tokens=self.max_tokens, **how)
+        return spoken_reply(self.llm, value, emit, max_tokens=self.max_tokens, **how)
 
     def reads(self, value: Prompt, /) -> object:
         return value if self.temperature > 0 else value.messages

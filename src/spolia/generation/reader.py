@@ -12,7 +12,7 @@ from spolia.errors import ModelRejected
 from spolia.generation.prompt import citations, fitting, numbered
 from spolia.models.parsers import Text
 from spolia.models.parsers.tags import Markers
-from spolia.models.prompting.role import Ask, Prompted, Role, generated
+from spolia.models.prompting.role import Ask, Prompted, Role, spoken_reply
 from spolia.models.prompting.template import Setting, checked_language
 from spolia.models.protocols import LanguageModel
 from spolia.types import Answer, Generation, Prompt, Query, Ranking, kept
@@ -72,7 +72,7 @@ class Reader(Prompted, Operator[Ranking, Answer]):
     language: str = ""  # type: ignore[misc]
     maker: Operator[Ranking, Prompt] | None = None
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     prompts: ClassVar[tuple[str, ...]] = ("generation/answer", "generation/brief")
     places: ClassVar[tuple[str, ...]] = ("passages", "question")
     cached: ClassVar[bool] = True
@@ -88,7 +88,7 @@ class Reader(Prompted, Operator[Ranking, Answer]):
             return Answer(self.abstention, stop_reason="abstained", evidence=shown)
         streamed = Markers(len(shown))
         how: dict[str, Any] = {"max_tokens": self.max_tokens, "temperature": self.temperature}
-        generation = generated(self.llm, self.prompted(shown), lambda piece: emit(streamed.feed(piece)), **how)
+        generation = spoken_reply(self.llm, self.prompted(shown), lambda piece: emit(streamed.feed(piece)), **how)
         emit(streamed.end())
         return self.answered(generation, shown)
 

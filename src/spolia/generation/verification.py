@@ -78,7 +78,7 @@ class VerifyClaims(Operator[Answer, Answer]):
     max_tokens: int = 512
     abstention: str = "I found nothing that supports an answer."
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
         refuse_counts(self, "evidence", "max_claims", "characters", "max_tokens")
@@ -125,7 +125,7 @@ class VerifyClaims(Operator[Answer, Answer]):
             for claim, ranking in zip(claims, found, strict=True)
             if ranking.hits
         ]
-        said = iter(replies(Ask(self.llm, self.verdict, 64), briefs))
+        said = iter(replies(Ask(self.llm, self.verdict, self.max_tokens), briefs))
         return [next(said) if ranking.hits else UNKNOWN for ranking in found]
 
     def _answered(
@@ -186,6 +186,7 @@ class VerifyGrounding(Operator[Query, Answer]):
         max_rounds: answers at most.
         max_passages: passages that the judge is shown.
         max_characters: of all of them together.
+        max_tokens: longest verdict.
 
     Source: Baek et al., "Knowledge-augmented language model verification" (KALMV), EMNLP 2023.
 
@@ -207,11 +208,12 @@ class VerifyGrounding(Operator[Query, Answer]):
     max_rounds: int = 3
     max_passages: int = 5
     max_characters: int = 20_000
+    max_tokens: int = 64
 
     version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        refuse_counts(self, "max_rounds", "max_passages", "max_characters")
+        refuse_counts(self, "max_rounds", "max_passages", "max_characters", "max_tokens")
 
     def apply(self, value: Query, /) -> Answer:
         found = self.search(value)
@@ -234,5 +236,5 @@ class VerifyGrounding(Operator[Query, Answer]):
             return WRONG_PASSAGES
         passages = numbered(shown, self.max_characters)
         brief = Brief.of(question=found.query.question, answer=answer.text, passages=passages)
-        said: str = Ask(self.llm, self.role, 64)(brief)
+        said: str = Ask(self.llm, self.role, self.max_tokens)(brief)
         return said

@@ -81,6 +81,8 @@ class ServedReply:
             `torn pairs` half of a surrogate pair; `no choice` an empty list of choices.
         dimension: of the vectors.
         wait_s: how long it thinks before it answers.
+        refuses: settings of a chat that end in status 400, as of OpenAI's models that think.
+        thoughts: what it thinks, apart from the text.
     """
 
     text: str = "ok"
@@ -94,6 +96,8 @@ class ServedReply:
     fault: Fault = ""
     dimension: int = 8
     wait_s: float = 0.0
+    refuses: tuple[str, ...] = ()
+    thoughts: str = ""
 
 
 @dataclass(frozen=True)
@@ -201,6 +205,10 @@ class _Responder(BaseHTTPRequestHandler):
         elif served.status != 200:
             said = f"status {served.status} for {self.headers.get('Authorization', 'no key')}"
             self._whole(served.status, json.dumps({"error": {"message": said}}).encode(), served)
+        elif refused := [name for name in served.refuses if name in asked]:
+            said = f"Unsupported parameter: '{refused[0]}' is not supported with this model."
+            error = {"message": said, "type": "invalid_request_error", "param": refused[0]}
+            self._whole(400, json.dumps({"error": error | {"code": "unsupported_parameter"}}).encode(), served)
         elif asked.get("stream"):
             self._stream(served, asked)
         else:
@@ -297,6 +305,8 @@ def _reply(served: ServedReply, asked: dict[str, Any], part: str, text: str, las
     message: dict[str, Any] = {"role": "assistant", "content": None if served.refusal else text}
     if served.refusal:
         message["refusal"] = served.refusal
+    if served.thoughts:
+        message["reasoning_content"] = served.thoughts
     choice = {"index": 0, part: message, "finish_reason": served.finish_reason if last else None}
     if asked.get("logprobs") and served.logprob is not None:
         words = text.split() if part == "message" else [text]

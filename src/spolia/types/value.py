@@ -3,7 +3,7 @@
 import hashlib
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import field, fields, replace
 from functools import cache
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, overload, runtime_checkable
 
@@ -33,7 +33,17 @@ class Addressed(Protocol):
 @cache
 def identity_fields(cls: Any) -> tuple[str, ...]:
     """Names of the fields of a dataclass that make up its identity."""
-    return tuple(f.name for f in fields(cls) if f.compare)
+    return tuple(f.name for f in fields(cls) if f.compare and "later" not in f.metadata)
+
+
+def later(default: Any) -> Any:
+    """A field that came to a class later: its default leaves the digest, and what is stored under it, as they were."""
+    return field(default=default, metadata={"later": True})
+
+
+@cache
+def _later_fields(cls: Any) -> Mapping[str, Any]:
+    return {f.name: f.default for f in fields(cls) if "later" in f.metadata}
 
 
 def digest_of(value: object) -> bytes:
@@ -118,6 +128,8 @@ class Value:
         """Content hash over the identity, computed once."""
         cls: Any = type(self)
         parts = b"".join(_encoded(getattr(self, name)) for name in identity_fields(cls))
+        for name, default in _later_fields(cls).items():
+            parts += b"" if (found := getattr(self, name)) == default else _encoded((name, found))
         return hashlib.blake2b(qualified(cls).encode() + b"|" + parts, digest_size=16).digest()
 
     def __deepcopy__(self, memo: object) -> Self:

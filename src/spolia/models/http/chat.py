@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spolia.errors import ModelRejected
+from spolia.errors import ModelError, ModelRejected
 from spolia.models.http.remote import Remote
 from spolia.models.http.replies import estimated_tokens, next_of_chat
 from spolia.models.protocols import CHAT, LOGPROBS, NEXT_TOKENS, STREAM, STRUCTURED, Capabilities, able
 from spolia.types import Generation, Prompt, Token, Usage
+from spolia.types.value import later
 
 OnText = Callable[[str], None]
 ABLE = (CHAT, STREAM, LOGPROBS, NEXT_TOKENS, STRUCTURED)
@@ -22,16 +23,42 @@ class ChatModel(Remote):
     Args:
         capabilities: all that the server can do: `chat` and `stream` where nothing is said, `logprobs`, `next_tokens`
             (the most probable next tokens), `structured` (replies held to a JSON schema).
+        thought_tokens: what it may think beside its answer, added to the longest reply that a step asks for.
+        thinking: switch it on or off where the server's chat template can (`enable_thinking`: vLLM, SGLang, llama.cpp);
+            None as the server does.
+        reasoning_effort: `minimal`, `low`, `medium`, `high`, where the model knows it; empty as the server does.
+        top_p: share of the probability that is drawn from, above 0, up to 1.
+        extra: further settings of the request, a JSON object: `{"top_k": 20}`.
+
+    Where the server answers that it does not take `max_tokens` (`max_completion_tokens` then), `temperature` or `seed`,
+    this process asks this model without it from then on, and each trace says so.
 
     >>> ChatModel("qwen3", "http://127.0.0.1:8000/v1").name
     'qwen3'
     """
 
     capabilities: frozenset[str] = Capabilities((CHAT, STREAM))
+    thought_tokens: int = later(0)
+    thinking: bool | None = later(None)
+    reasoning_effort: str = later("")
+    top_p: float = later(1.0)
+    extra: str = later("")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "capabilities", able(self.capabilities, ABLE))
         super().__post_init__()
+        if self.thought_tokens < 0 or not 0 < self.top_p <= 1:
+            given = f"thought_tokens={self.thought_tokens}, top_p={self.top_p}"
+            raise ModelError(f"ChatModel got {given}. Write a number of at least 0, and one above 0, up to 1.")
+        if not isinstance(self._extra, dict):
+            raise ModelError(f"ChatModel got extra={self.extra!r:.80}. Write a JSON object: '{{\"top_k\": 20}}'.")
+
+    @property
+    def _extra(self) -> Any:
+        try:
+            return json.loads(self.extra or "{}")
+        except ValueError:
+            return None
 
     def generate(
         self,
@@ -65,7 +92,7 @@ class ChatModel(Remote):
     def next_tokens(self, prompt: Prompt, *, top: int = 5) -> tuple[Token, ...]:
         """The most probable first tokens of a reply, best first; OpenAI gives at most 20."""
         self._must(NEXT_TOKENS, "does not state the most probable next tokens")
-        body = self._body(prompt, 1, 0.0, (), True) | {"top_logprobs": top}
+        body = self._body(prompt, 1, 0.0, (), True) | {"top_logprobs": top, "max_tokens": 1}
         bound = self._bound(prompt, 1)
         from spolia.models.http.request import Posting  # urllib3 is only imported when a server is asked
 
@@ -80,7 +107,7 @@ class ChatModel(Remote):
         from spolia.models.http.request import ChatCall  # urllib3 is only imported when a server is asked
 
         bound = self.priced(self._bound(prompt, body["max_tokens"]))
-        return ChatCall(self, json.dumps(body).encode(), bound, logprobs, on_text).persist()
+        return ChatCall(self, body, bound, logprobs, on_text).persist()
 
     def _must(self, capability: str, lacking: str) -> None:
         if capability not in self.capabilities:
@@ -91,8 +118,13 @@ class ChatModel(Remote):
         self, prompt: Prompt, max_tokens: int, temperature: float, stop: Sequence[str], logprobs: bool
     ) -> dict[str, Any]:
         messages = [{"role": message.role, "content": message.content} for message in prompt.messages]
-        found: dict[str, Any] = {"model": self.model, "messages": messages, "max_tokens": max_tokens}
-        found |= {"temperature": temperature, "seed": prompt.sample}
+        found: dict[str, Any] = {"model": self.model, "messages": messages}
+        found |= {"max_tokens": max_tokens + self.thought_tokens, "temperature": temperature, "seed": prompt.sample}
+        found |= {"top_p": self.top_p} if self.top_p < 1 else {}
+        found |= {"reasoning_effort": self.reasoning_effort} if self.reasoning_effort else {}
+        if self.thinking is not None:
+            found["chat_template_kwargs"] = {"enable_thinking": self.thinking}
+        found |= self._extra
         if stop:
             found["stop"] = list(stop)
         if logprobs:

@@ -18,8 +18,9 @@ class Remote(Value):
 
     Args:
         model: what the server calls it.
-        base_url: where the API begins, for example `http://127.0.0.1:8000/v1`. Texts and the key are sent there and
-            nowhere else: redirects are refused.
+        base_url: where the API begins, for example `http://127.0.0.1:8000/v1`, or with the version that Azure wants,
+            `https://NAME.openai.azure.com/openai/deployments/NAME?api-version=2024-10-21` (the key is sent as its
+            header `api-key` then). Texts and the key are sent there and nowhere else: redirects are refused.
         api_key_env: name of the environment variable with the key; nothing is sent where it is empty or not set.
         connect_timeout_s: seconds until it takes a connection.
         timeout_s: seconds without a byte from it.
@@ -28,7 +29,7 @@ class Remote(Value):
         wait_s: about how long to wait before the second attempt; twice as long before each further one (between half
             and all of it, at random, so that callers spread). A server's `Retry-After` counts where it is longer.
         max_wait_s: the longest wait; where the server asks for more, the call fails at once.
-        max_concurrent: requests to this server at a time, in this process.
+        max_concurrent: requests to this model at this address at a time, in this process.
         requests_per_minute: of this model in this process, after a minute's worth at once; 0 for no limit.
         tokens_per_minute: likewise, of tokens sent and asked for, as they are estimated before they are sent.
         usd_per_million: price of a million tokens sent, and generated. Where both are 0, the price
@@ -86,22 +87,33 @@ class Remote(Value):
         return usage.but(cost_usd=(usage.input_tokens * sent + usage.output_tokens * written) / 1e6)
 
 
+_VERSION = re.compile(r"api-version=[\w.-]+")
+
+
 def checked_url(url: str) -> str:
     """An address where an API begins, without a slash at its end; ModelError if it is none, or holds a secret."""
     try:
         parts = urlsplit(url)
-        secret = bool(parts.username or parts.password or parts.query or parts.fragment)
+        query = "" if _VERSION.fullmatch(parts.query) else parts.query
+        secret = bool(parts.username or parts.password or query or parts.fragment)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         secret = valid = False
     if secret:
         raise ModelError(
-            "base_url holds more than an address (a user, a password, a query), which would be stored with the flow. "
-            "Write the address alone, and name the key's variable in api_key_env."
+            "base_url holds more than an address (a user, a password, a query other than api-version), which would be "
+            "stored with the flow. Write the address alone, and name the key's variable in api_key_env."
         )
     if not valid:
         raise ModelError(f"base_url is {url!r}, no web address. Write for example 'http://127.0.0.1:8000/v1'.")
-    return url.rstrip("/")
+    base, mark, query = url.partition("?")
+    return base.rstrip("/") + mark + query
+
+
+def joined(base_url: str, path: str) -> str:
+    """The address of one service; the query comes last."""
+    base, mark, query = base_url.partition("?")
+    return f"{base}/{path}{mark}{query}"
 
 
 TABLE = Path(__file__).with_name("prices.csv")

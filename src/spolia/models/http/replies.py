@@ -2,6 +2,7 @@
 
 import codecs
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from math import ceil
 from typing import Any
@@ -153,7 +154,7 @@ class Reply:
             )
         cut = self.finish_reason in ("length", "max_tokens")
         if not text:
-            why = "all of max_tokens went before the first word; write a larger max_tokens" if cut else "ask again"
+            why = "all of it went before a word; write a larger max_tokens or thought_tokens" if cut else "ask again"
             raise ModelRejected(f"the reply has no text (finish_reason {self.finish_reason or 'not stated'}): {why}.")
         if logprobs and not self._tokens:
             raise ModelRejected("it states no log-probabilities. Take 'logprobs' out of capabilities for this server.")
@@ -198,6 +199,27 @@ def refused(status: int, headers: Mapping[str, str], text: str, keyed: str) -> M
     if status == 404:
         return ModelRejected(f"it has no such address or model (status 404: {said}). Check model, and base_url's /v1.")
     return failed(found.get("error") or said, status)
+
+
+RENAMED = {"max_tokens": "max_completion_tokens"}
+"""What some servers call a setting now."""
+_SPARE = ("max_tokens", "temperature", "seed", "stream_options")
+_REFUSES = re.compile(r"unsupported|not (?:support|permitted|allowed)|unrecogni[sz]ed|unknown|extra", re.IGNORECASE)
+
+
+def refused_setting(status: int, text: str) -> str:
+    """The setting that an error refuses and a request can do without, or has another name for; empty for none.
+
+    >>> refused_setting(400, '{"error": {"message": "temperature does not support 0.0", "param": "temperature"}}')
+    'temperature'
+    >>> refused_setting(400, '{"error": {"message": "max_tokens is too large: 9999", "param": "max_tokens"}}')
+    ''
+    """
+    if status not in (400, 422) or not _REFUSES.search(text):
+        return ""
+    param = re.search(r'"param":\s*"(\w+)"', text)
+    named = re.search(rf"\b(?:{'|'.join(_SPARE)})\b", param[1] if param else text)
+    return named[0] if named else ""
 
 
 def parsed(data: str) -> Mapping[str, Any]:

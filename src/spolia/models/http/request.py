@@ -1,6 +1,5 @@
 """One call of a server that replies with one JSON object."""
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -31,7 +30,7 @@ class Posting(Attempts[Out]):
 
     def exchange(self, limits: RequestLimits) -> Out:
         self._spent = Usage(calls=self.bound.calls)
-        with self.sent(self.path, json.dumps(self.body).encode(), limits) as (response, key):
+        with self.told(self.path, self.body, limits) as (response, key):
             reply = parsed(content(response, key))
         self._spent = _stated(reply, self.bound)
         return self.read(reply)
@@ -63,14 +62,14 @@ class ChatCall(Attempts[Generation]):
     """One `generate` with its attempts."""
 
     model: "ChatModel"
-    body: bytes
+    body: Mapping[str, Any]
     bound: Usage
     logprobs: bool
     on_text: Callable[[str], None] | None
 
     def exchange(self, limits: RequestLimits) -> Generation:
         self._reply = reply = Reply()
-        with self.sent("chat/completions", self.body, limits) as (response, key):
+        with self.told("chat/completions", self.body, limits) as (response, key):
             if "text/event-stream" in response.headers.get("Content-Type", ""):
                 self._streamed(reply, response, key)
             else:

@@ -1,19 +1,20 @@
 """Asking a model's server: whose settings name it, so that it may be anywhere, and whose failures are a model's."""
 
+import json
 import os
 import random
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Generic, TypeVar
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from spolia.core.run_context import check_cancelled, reach, reserve
+from spolia.core.run_context import check_cancelled, note, reach, reserve
 from spolia.egress.exchange import RequestLimits, Response, exchanged, pieces
 from spolia.egress.retry import asked_s, pause
 from spolia.errors import EgressFailed, EgressRefused, ModelError, ModelRejected, ModelUnavailable
-from spolia.models.http.remote import Remote
-from spolia.models.http.replies import refused
+from spolia.models.http.remote import Remote, joined
+from spolia.models.http.replies import RENAMED, refused, refused_setting
 from spolia.types import Addressed, Usage
 
 if TYPE_CHECKING:
@@ -140,6 +141,10 @@ def paced(model: Remote, bound: Usage, limits: RequestLimits) -> None:
 Out = TypeVar("Out")
 
 
+_refused: dict[tuple[str, str], frozenset[str]] = {}
+"""What each model at each address was found to refuse in this process."""
+
+
 class Attempts(Generic[Out]):
     """One call with its attempts.
 
@@ -163,7 +168,7 @@ class Attempts(Generic[Out]):
     def once(self, limits: RequestLimits) -> Out:
         """One attempt."""
         model = self.model
-        with reserve(self.bound) as held, turn(model.base_url, model.max_concurrent, limits):
+        with reserve(self.bound) as held, turn(f"{model.model} at {model.base_url}", model.max_concurrent, limits):
             if isinstance(model, Remote):
                 paced(model, self.bound, limits)
             try:
@@ -210,11 +215,32 @@ class Attempts(Generic[Out]):
     ) -> Iterator[tuple[Response, str]]:
         """The response to one request with the key, and the key; raises for any status other than 200."""
         model, key = self.model, key_in(self.model.api_key_env)
-        headers = {"Content-Type": kind} | ({"Authorization": f"Bearer {key}"} if key else {})
-        with posted(f"{model.base_url}/{path}", body, headers, limits, model.max_concurrent) as response:
+        keyed = {"api-key": key} if "?" in model.base_url else {"Authorization": f"Bearer {key}"}
+        headers = {"Content-Type": kind} | (keyed if key else {})
+        with posted(joined(model.base_url, path), body, headers, limits, model.max_concurrent) as response:
             if response.status != 200:
                 raise self.refused(response, key)
             yield response, key
+
+    @contextmanager
+    def told(self, path: str, body: Mapping[str, Any], limits: RequestLimits) -> Iterator[tuple[Response, str]]:
+        """`sent` for an object, without the settings that this model was found to refuse, as its errors say."""
+        place, found = (self.model.base_url, self.model.model), None
+        with ExitStack() as opened:
+            while found is None:
+                left = _refused.get(place, frozenset())
+                said = {name: value for name, value in body.items() if name not in left}
+                said |= {new: body[name] for name, new in RENAMED.items() if name in left}
+                try:
+                    found = opened.enter_context(self.sent(path, json.dumps(said).encode(), limits))
+                except ModelRejected as error:
+                    if error.setting not in said:
+                        raise
+                    _refused[place] = left | {error.setting}
+            for name in sorted(left.intersection(body)):
+                how = f"as {RENAMED[name]}" if name in RENAMED else "without it"
+                note(f"{self._who} refuses {name}; the request was sent {how}.")
+            yield found
 
     def refused(self, response: Response, key: str) -> ModelError:
         """The error that a status other than 200 is."""
@@ -223,6 +249,8 @@ class Attempts(Generic[Out]):
         headers = {name.lower(): text for name, text in response.headers.items()}
         said = next(chunks(response), b"").decode("utf-8", "replace")
         error = refused(response.status, headers, without(key, said), known)
+        if isinstance(error, ModelRejected):
+            error.setting = refused_setting(response.status, said)
         if isinstance(error, ModelUnavailable):
             error.after_s = asked_s(headers)
         return error

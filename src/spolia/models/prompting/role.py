@@ -99,6 +99,48 @@ def generated(
     return found
 
 
+def spoken_reply(
+    llm: LanguageModel, prompt: Prompt, on_text: Callable[[str], None], *, max_tokens: int, **settings: Any
+) -> Generation:
+    """`generated`, for a reply that is an answer: without the thought (`<think>…</think>`) that it begins with."""
+    held: str | None = ""
+
+    def tell(piece: str) -> None:
+        nonlocal held
+        if held is None:
+            return on_text(piece)
+        said = after_thought(held + piece)
+        if said is not None:
+            held = None
+            return on_text(said)
+        held += piece
+        if held.lstrip().startswith(_OPENING) and _CLOSING not in held:
+            held = _OPENING + held[-len(_CLOSING) :]  # enough to see its end
+        return None
+
+    found = generated(llm, prompt, tell, max_tokens=max_tokens, **settings)
+    said = after_thought(found.text)
+    if said is None and not found.text.lstrip().startswith(_OPENING):
+        said = found.text
+        on_text(said)
+    return found.but(text=said or "")
+
+
+_OPENING, _CLOSING = "<think>", "</think>"
+
+
+def after_thought(text: str) -> str | None:
+    """What follows the thought with which a reply begins; None within it, or where one may yet begin.
+
+    >>> after_thought(" <think>Nokia?</think> Nokia."), after_thought("<think>Nokia"), after_thought("1 < 2")
+    ('Nokia.', None, '1 < 2')
+    """
+    said = text.lstrip()
+    if not said.startswith(_OPENING):
+        return None if _OPENING.startswith(said) else text
+    return said.partition(_CLOSING)[2].lstrip() or None
+
+
 @dataclass(frozen=True)
 class Role(Value, Generic[T]):
     """What a language model is asked for. A field of an operator, and its prompt a dimension to search.

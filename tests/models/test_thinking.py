@@ -1,0 +1,150 @@
+"""Chat models that think, and servers that take other settings than before: what they refuse is learnt from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spolia.core.codec import decode, encode
+from spolia.core.run_context import Done, Emitted
+from spolia.errors import ModelError, ModelRejected
+from spolia.generation.prompt import Generate
+from spolia.generation.reader import Reader
+from spolia.journal import Runs
+from spolia.models import ScriptedModel
+from spolia.models.http.chat import ChatModel
+from spolia.run import Run
+from spolia.testing import OpenAIServer, ServedReply
+from spolia.types import Generation, Hit, Message, Node, Prompt, Query, Ranking
+
+PROMPT = Prompt((Message("user", "Who employed Carsten Olsen?"),))
+FOUND = Ranking(Query("Who employed Olsen?"), (Hit(Node("n", "Nokia employed Olsen.", "d"), 1.0),))
+OF_TODAY = ("max_tokens", "temperature", "seed")
+"""What models that think refuse at OpenAI."""
+
+
+def asked(served: ServedReply, **settings: Any) -> dict[str, Any]:
+    """The body of one request."""
+    with OpenAIServer(served) as server:
+        ChatModel("any", server.url, retries=0, **settings).generate(PROMPT, max_tokens=9)
+    body: dict[str, Any] = server.requests[-1].body
+    return body
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("streams", [False, True])
+def test_what_a_server_refuses_is_learnt_once_and_said_in_each_trace(streams: bool, tmp_path: Path) -> None:
+    runs = Runs(tmp_path / "runs.db")
+    with OpenAIServer(ServedReply("Nokia.", refuses=OF_TODAY)) as server:
+        step = Generate(ChatModel("o9", server.url, retries=0), max_tokens=9)
+        for first in (True, False):
+            with Run(journal=runs.journal) as run:
+                *_, done = step.stream(PROMPT) if streams else (Done(step(PROMPT)),)
+            assert isinstance(done, Done)
+            assert done.value.text == "Nokia."
+            assert len(server.requests) == (4 if first else 5)
+            runs.journal.flush()
+            notes = " ".join(remark for span in runs.journal.spans(run.id) for remark in span.notes)
+            assert "o9 at http" in notes
+            assert "refuses temperature; the request was sent without it" in notes
+            assert "refuses max_tokens; the request was sent as max_completion_tokens" in notes
+    runs.close()
+    body = server.requests[-1].body
+    assert body["max_completion_tokens"] == 9
+    assert not body.keys() & set(OF_TODAY)
+
+
+@pytest.mark.slow
+def test_another_model_at_the_same_address_is_asked_as_before() -> None:
+    with OpenAIServer(ServedReply("Nokia.", refuses=("temperature",)), ServedReply()) as server:
+        ChatModel("o9", server.url, retries=0).generate(PROMPT)
+        ChatModel("gpt", server.url, retries=0).generate(PROMPT)
+    assert ["temperature" in request.body for request in server.requests] == [True, False, True]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "message",
+    ["max_tokens is too large: 9999.", "The prompt says that temperature is unsupported.", "Unknown setting: stop"],
+)
+def test_an_error_that_refuses_nothing_that_can_be_left_out_is_an_error(message: str) -> None:
+    body = b'{"error": {"message": "%s", "param": "messages"}}' % message.encode()
+    with OpenAIServer(ServedReply(status=400, body=body)) as server, pytest.raises(ModelRejected):
+        ChatModel("any", server.url, retries=0).generate(PROMPT)
+    assert len(server.requests) == 1
+
+
+@pytest.mark.slow
+def test_settings_of_thinking_are_sent_where_they_are_given() -> None:
+    plain = asked(ServedReply())
+    assert plain["max_tokens"] == 9
+    assert not plain.keys() & {"top_p", "reasoning_effort", "chat_template_kwargs"}
+    settings = {"reasoning_effort": "low", "top_p": 0.9, "thinking": False, "extra": '{"top_k": 20}'}
+    body = asked(ServedReply(), thought_tokens=1000, **settings)
+    assert (body["max_tokens"], body["reasoning_effort"], body["top_p"], body["top_k"]) == (1009, "low", 0.9, 20)
+    assert body["chat_template_kwargs"] == {"enable_thinking": False}
+
+
+@pytest.mark.parametrize("wrong", [{"extra": "[1]"}, {"extra": "{"}, {"top_p": 0.0}, {"thought_tokens": -1}])
+def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ModelError, match="ChatModel got"):
+        ChatModel("any", "http://127.0.0.1:1/v1", **wrong)
+
+
+def test_new_settings_leave_the_hash_of_a_model_without_them_as_it_was_and_change_it_where_they_are_given() -> None:
+    plain = ChatModel("qwen3", "http://127.0.0.1:8000/v1")
+    assert plain.digest.hex() == "54310c997f3a83bae91092e6bec032c9"
+    others = [plain.but(**one) for one in ({"top_p": 0.5}, {"thinking": True}, {"extra": "{}"}, {"thought_tokens": 1})]
+    assert len({plain.digest, *(one.digest for one in others)}) == 5
+    assert decode(encode(others[1])) == others[1]
+
+
+@pytest.mark.slow
+def test_the_address_of_azure_keeps_its_version_and_the_key_has_its_header(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_KEY", "secret")
+    with OpenAIServer(ServedReply("Nokia.")) as server:
+        url = f"{server.url}/deployments/mine/?api-version=2024-10-21"
+        ChatModel("any", url, api_key_env="AZURE_KEY").generate(PROMPT)
+    (request,) = server.requests
+    assert request.path == "/v1/deployments/mine/chat/completions?api-version=2024-10-21"
+    assert request.headers["api-key"] == "secret"
+    assert "authorization" not in request.headers
+
+
+@pytest.mark.slow
+def test_thoughts_that_a_server_sends_apart_are_no_part_of_the_reply() -> None:
+    with OpenAIServer(ServedReply("Nokia.", thoughts="Sony?")) as server:
+        pieces: list[str] = []
+        model = ChatModel("any", server.url)
+        assert model.generate(PROMPT, on_text=pieces.append) == model.generate(PROMPT) == Generation("Nokia.")
+    assert pieces == ["Nokia."]
+
+
+def pieces_of(reply: str) -> Iterator[str]:
+    """What a reader streams of a reply that comes word by word."""
+    with Run(cache=None):
+        for event in Reader(ScriptedModel((reply,))).stream(FOUND):
+            if isinstance(event, Emitted):
+                yield event.text
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        ("<think>Sony? [1]</think>\n\nNokia [1].", "Nokia [1]."),
+        (f"  <think> {'So it may be Sony > Nokia. ' * 50} </think> Nokia [1].", "Nokia [1]."),
+        ("<think>ing machines were Nokia's [1].</think>", ""),
+        ("Nokia <think> [1].", "Nokia <think> [1]."),
+        ("<", "<"),
+    ],
+)
+def test_a_thought_is_neither_streamed_nor_part_of_the_answer(reply: str, answer: str) -> None:
+    if not answer:
+        with pytest.raises(ModelRejected, match="holds no answer"):
+            Reader(ScriptedModel((reply,)))(FOUND)
+        return
+    assert Reader(ScriptedModel((reply,)))(FOUND).text == answer
+    assert "".join(pieces_of(reply)) == answer
