@@ -25,8 +25,7 @@ from spolia.models.http.completions import CompletionModel
 from spolia.models.http.reranking import RerankModel
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.models.protocols import CHAT, NEXT_TOKENS, SCORES, Capabilities
-from spolia.post_retrieval.model_reranker import Judging
-from spolia.post_retrieval.rerankers import TART, UPR, ColBERT, CrossEncoder, MonoT5, RankGPT, starts
+from spolia.post_retrieval.rerankers import TART, UPR, ColBERT, CrossEncoder, Judging, MonoT5, RankGPT, starts
 from spolia.post_retrieval.selection import Cut
 from spolia.run import Budget, Run
 from spolia.testing import OpenAIServer, ServedReply

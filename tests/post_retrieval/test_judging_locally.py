@@ -11,8 +11,7 @@ from spolia.models.local.embedders import LocalCrossEncoder, LocalTokenEmbedder
 from spolia.models.local.language_model import LocalModel
 from spolia.models.prompting import template
 from spolia.models.vectors import max_sims
-from spolia.post_retrieval.model_reranker import Judging
-from spolia.post_retrieval.rerankers import TART, UPR, ColBERT, CrossEncoder, MonoT5
+from spolia.post_retrieval.rerankers import TART, UPR, ColBERT, CrossEncoder, Judging, MonoT5
 from spolia.types import Hit, Node, Prompt, Query, Ranking
 from tests.models.local import tiny
 
