@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from spolia.indexing.splitters.sized_splitter import Sized
 from spolia.indexing.splitters.windows import LABEL, Layer, Unit, at_places, by_line
@@ -108,12 +108,11 @@ def _inside(node: ast.AST) -> Iterator[ast.stmt]:
             yield from inner.body
 
 
-def _python_label(node: ast.stmt) -> str:
-    if isinstance(node, ast.ClassDef):
-        return f"class {node.name}"
-    if isinstance(node, ast.AsyncFunctionDef):
-        return f"async def {node.name}"
-    return f"def {node.name}" if isinstance(node, ast.FunctionDef) else ""
+_DEFINES: dict[type, str] = {ast.ClassDef: "class", ast.FunctionDef: "def", ast.AsyncFunctionDef: "async def"}
+
+
+def _python_label(node: Any) -> str:
+    return f"{_DEFINES[type(node)]} {node.name}" if type(node) in _DEFINES else ""
 
 
 Language: TypeAlias = Literal["auto", "python", "any"]

@@ -169,14 +169,12 @@ class Summary(LLMTransform[str]):
         return 1
 
 
-Named: TypeAlias = tuple[tuple[str, str], ...]
-
 OTHER = "other"
-ENTITIES: Role[Named] = Role("spolia:indexing/prompts/entities.txt", NamesWithKinds(), default=NOTHING)
+ENTITIES: Role[Pairs] = Role("spolia:indexing/prompts/entities.txt", NamesWithKinds(), default=NOTHING)
 
 
 @dataclass(frozen=True)
-class LLMEntities(LLMTransform[Named]):
+class LLMEntities(LLMTransform[Pairs]):
     """One node for each distinct entity that a language model finds in a text; metadata as `RuleEntities` has them.
 
     A name that does not stand in the text, with any case and any blanks, is left out, and that is recorded.
@@ -199,7 +197,7 @@ class LLMEntities(LLMTransform[Named]):
     llm: LanguageModel
     kinds: tuple[str, ...] = ("person", "organisation", "place", "event", "work", "product", "time", OTHER)
     at_most: int = 30
-    role: Role[Named] = ENTITIES
+    role: Role[Pairs] = ENTITIES
     characters: int = CHARACTERS
     max_tokens: int = 1024
 
@@ -209,7 +207,7 @@ class LLMEntities(LLMTransform[Named]):
     def places(self) -> Mapping[str, str]:
         return {"kinds": ", ".join(self.kinds), **super().places()}
 
-    def pieces(self, reply: Named, part: Part, /) -> Iterator[Piece]:
+    def pieces(self, reply: Pairs, part: Part, /) -> Iterator[Piece]:
         kinds = ((name, kind if kind in self.kinds else OTHER) for name, kind in reply[: self.at_most])
         found = [(name, _mention(part.node.text, name, kind)) for name, kind in kinds]
         if absent := [name for name, mention in found if mention is None]:

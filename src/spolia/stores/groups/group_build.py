@@ -209,7 +209,8 @@ def relabel(writer: AnyWriter, builds: Sequence[GroupBuild], old: Document, new:
     before = _parts(writer, builds, old)
     writer.relabel(old, new.meta, new.readers)
     now = _parts(writer, builds, new)
-    other = [build.group for build in builds if _reads_otherwise(build, new, before, now)]
+    made = (build for build in builds if build.group != DOCUMENT)
+    other = [build.group for build in made if _reads_otherwise(build, new, before, now)]
     again = [build.group for build in with_those_below(other, builds)]
     if other:
         writer.unmake(new.id, again)
@@ -226,8 +227,6 @@ def _parts(writer: AnyWriter, builds: Sequence[GroupBuild], document: Document) 
 def _reads_otherwise(
     build: GroupBuild, document: Document, before: Mapping[str, Sequence[Part]], now: Mapping[str, Sequence[Part]]
 ) -> bool:
-    if build.group == DOCUMENT:
-        return False
     transform = transform_for(build.transform, document)
     pairs = zip(before[build.group], now[build.group], strict=True)
     return any(transform.reads(part) != transform.reads(other) for part, other in pairs)

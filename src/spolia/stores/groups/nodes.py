@@ -5,6 +5,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain, count, islice, repeat
 from types import MappingProxyType
 from typing import TypeAlias
@@ -33,7 +34,6 @@ class NodeFactory:
     def __init__(self, document: Document, group: str, transform: Transform) -> None:
         self.document, self.group = document, group
         self._numbers = count(1)
-        self._places = _Places(document)
         longest = transform.context_characters if isinstance(transform, Splitter) else CONTEXT_CHARACTERS
         self._outline = Outline(document, longest)
 
@@ -82,7 +82,19 @@ class NodeFactory:
                 f"{part.node.id!r}, where there is {part.node.text[piece.start : end][:40]!r}. "
                 "Give the piece its true start, or None."
             )
-        return self._places.span(offset + piece.start, offset + end)
+        return self._place(offset + piece.start, offset + end)
+
+    def _place(self, start: int, end: int) -> Span:
+        """A stretch of the document with its pages or lines, from 1."""
+        if pages := self.document.pages:
+            return Span(start, end, (max(1, bisect_right(pages, start)), max(1, bisect_right(pages, end - 1))))
+        lines = bisect_right(self._line_ends, start) + 1, bisect_right(self._line_ends, end - 1) + 1
+        return Span(start, end, None, lines)
+
+    @cached_property
+    def _line_ends(self) -> list[int]:
+        text = self.document.text
+        return [found.end() for found in re.finditer("\n" if "\n" in text or "\r" not in text else "\r", text)]
 
 
 FEW, MANY = 3, 64
@@ -307,23 +319,6 @@ def cut(document: Document, transform: Transform, group: str = "chunk") -> Itera
     part, transform = Part(whole(document), document), transform_for(transform, document)
     pieces = transform.pieces(part) if isinstance(transform, Splitter) else transform(part)
     return NodeFactory(document, group, transform).nodes(part, pieces)
-
-
-class _Places:
-    """Pages and lines of stretches of a document, from 1."""
-
-    def __init__(self, document: Document) -> None:
-        self._text, self._pages = document.text, document.pages
-        self._ends: list[int] | None = None
-
-    def span(self, start: int, end: int) -> Span:
-        if self._pages:
-            pages = max(1, bisect_right(self._pages, start)), max(1, bisect_right(self._pages, end - 1))
-            return Span(start, end, pages)
-        if self._ends is None:
-            mark = "\n" if "\n" in self._text or "\r" not in self._text else "\r"
-            self._ends = [found.end() for found in re.finditer(mark, self._text)]
-        return Span(start, end, None, (bisect_right(self._ends, start) + 1, bisect_right(self._ends, end - 1) + 1))
 
 
 BETWEEN = " > "
