@@ -227,13 +227,7 @@ class Layout:
     ) -> Reading:
         """What a reader gives of a blob with this text."""
         document = blob.document(
-            reader,
-            self.text(),
-            title=title,
-            pages=tuple(pages),
-            headings=tuple(self.headings),
-            regions=self.in_order(),
-            meta=meta,
+            reader, self.text(), title=title, pages=pages, headings=self.headings, regions=self.in_order(), meta=meta
         )
         return Reading(
             document,

@@ -185,15 +185,13 @@ def _inner(part: Message) -> list[Message] | None:
 
 
 def _filename(part: Message) -> str:
-    try:
+    with suppress(ValueError, LookupError, TypeError, MessageError):
         return part.get_filename() or ""
-    except (ValueError, LookupError, TypeError, IndexError, MessageError):
-        return ""
+    return ""
 
 
 def _header(message: Message, name: str) -> str:
-    said = message.get(name)
-    return _plain(said) if said is not None else ""
+    return _plain(message.get(name, ""))
 
 
 def _plain(said: Any) -> str:
@@ -385,11 +383,9 @@ class _Storage:
         """From the properties of fixed length: 16 bytes each, after a header."""
         name = [*self.path, "__properties_version1.0"]
         data = bytes(self.file.openstream(name).read()) if self.file.exists(name) else b""
-        times: dict[int, int] = {}
-        for start in range(24 if self.path else 32, len(data) - 15, 16):
-            kind, number, _, value = struct.unpack_from("<HHIQ", data, start)
-            if kind == _FILETIME:
-                times[number] = value
+        data = data[24 if self.path else 32 :]
+        records = struct.iter_unpack("<HHIQ", data[: len(data) // 16 * 16])
+        times = {number: value for kind, number, _, value in records if kind == _FILETIME}
         found = next((times[number] for number in _TIMES if times.get(number)), 0)
         try:
             return _EPOCH + timedelta(microseconds=found // 10) if found else None

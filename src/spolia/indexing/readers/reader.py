@@ -1,7 +1,7 @@
 """What a blob is by its first bytes, whatever its name says."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -111,9 +111,9 @@ class Blob(Value):
         text: str,
         *,
         title: str = "",
-        pages: tuple[int, ...] = (),
-        headings: tuple[Heading, ...] = (),
-        regions: tuple[Region, ...] = (),
+        pages: Iterable[int] = (),
+        headings: Iterable[Heading] = (),
+        regions: Iterable[Region] = (),
         boxes: Boxes = NO_BOXES,
         meta: Meta = (),
     ) -> Document:
@@ -124,9 +124,9 @@ class Blob(Value):
             uri=self.uri,
             title=title,
             media_type=reader.media_type,
-            pages=pages,
-            headings=headings,
-            regions=regions,
+            pages=tuple(pages),
+            headings=tuple(headings),
+            regions=tuple(regions),
             boxes=boxes,
             meta=meta,
         )

@@ -95,9 +95,8 @@ class CsvReader(Value):
 
     def parts(self, blob: Blob, /) -> Iterator[Blob]:
         """The rows of a file that is too large for one document; none for others."""
-        if is_large(blob):
-            dialect = dialect_of(source_text(blob, "rows").text)
-            yield from parts(blob, "rows", quoted=True, head=1 if dialect.has_head else 0)
+        has_head = is_large(blob) and dialect_of(source_text(blob, "rows").text).has_head
+        return parts(blob, "rows", quoted=True, head=int(has_head))
 
 
 _MOST_COLUMNS = 1000
@@ -150,8 +149,7 @@ class JsonLinesReader(Value):
 
     def parts(self, blob: Blob, /) -> Iterator[Blob]:
         """The lines of a file that is too large for one document; none for others."""
-        if is_large(blob):
-            yield from parts(blob, "lines")
+        return parts(blob, "lines")
 
 
 def _values(lines: list[str]) -> tuple[list[Any], int]:

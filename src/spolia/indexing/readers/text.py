@@ -26,7 +26,6 @@ _HIGH = bytes(range(0x80, 0x100))
 _CP1252 = "".join(bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in range(256))
 _STRAY = {0xDC00 + byte: _CP1252[byte] for byte in range(0x80, 0x100)}
 _SAMPLE = 4096
-_HEX_SHOWN = 8
 
 
 @dataclass(frozen=True)
@@ -53,9 +52,7 @@ class Decoded(Value):
         dropped: Mapping[str, int] | None = None,
     ) -> Reading:
         """What a reader gives of a blob whose source is the document."""
-        document = blob.document(
-            reader, self.text, title=title, headings=tuple(headings), regions=tuple(regions), meta=meta
-        )
+        document = blob.document(reader, self.text, title=title, headings=headings, regions=regions, meta=meta)
         return Reading(document, self.encoding, dropped=counted(dropped or {}), warnings=self.warnings)
 
 
@@ -168,7 +165,7 @@ def _guessed(data: bytes, uri: str, controls: int, error: UnicodeDecodeError) ->
 def _not_text(uri: str, why: str, data: bytes) -> DocumentError:
     return DocumentError(
         f"{uri} is not a text, although its name says so: {why}; it begins with "
-        f"{data[:_HEX_SHOWN].hex(' ') or 'nothing'}. Give it the suffix of its format, or take it out of the folder."
+        f"{data[:8].hex(' ') or 'nothing'}. Give it the suffix of its format, or take it out of the folder."
     )
 
 
@@ -238,8 +235,10 @@ def beginning(blob: Blob) -> Blob:
 
 
 def parts(blob: Blob, word: str, *, quoted: bool = False, head: int = 0) -> Iterator[Blob]:
-    """The parts of a large file, in UTF-8: `big.csv/rows-1-50000.csv`. If `quoted`, a line break within double quotes
-    belongs to its row. Every part begins with the `head` first lines, which are not counted."""
+    """The parts of a large file, in UTF-8: `big.csv/rows-1-50000.csv`; none of others. If `quoted`, a line break within
+    double quotes belongs to its row. Every part begins with the `head` first lines, which are not counted."""
+    if not is_large(blob):
+        return
     encoding = _encoding(blob)
     suffix = blob.uri[blob.uri.rfind(".") :]
     above, number, rows, size = b"", 0, list[bytes](), 0
@@ -315,5 +314,4 @@ class TextReader(Value):
 
     def parts(self, blob: Blob, /) -> Iterator[Blob]:
         """The lines of a file that is too large for one document; none for others."""
-        if is_large(blob):
-            yield from parts(blob, "lines")
+        return parts(blob, "lines")

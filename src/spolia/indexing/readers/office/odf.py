@@ -12,7 +12,7 @@ from spolia.indexing.readers.office.excel import write_sheet
 from spolia.indexing.readers.office.package import locked, metadata_of, package
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.indexing.readers.safe_xml import tree
-from spolia.types import Meta, Value
+from spolia.types import Value
 
 _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 _TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
@@ -58,7 +58,8 @@ class OdfReader(Value):
             body = tree(archive.read("content.xml"), blob.uri).find(f"{_OFFICE}body")
             if body is not None:
                 writing.blocks(body)
-            title, meta = _said(archive)
+            stated = tree(archive.read("meta.xml"), "meta.xml").iter() if "meta.xml" in names else ()
+            title, meta = metadata_of(stated, _META)
             writing.dropped["macros"] += any(name.startswith("Basic/") for name in names)
             writing.dropped["headers and footers"] += _around(archive)
         layout = writing.layout
@@ -228,9 +229,3 @@ def _around(archive: zipfile.ZipFile) -> int:
         return 0
     parts = tree(archive.read("styles.xml"), "styles.xml").iter()
     return sum(part.tag in _AROUND and bool("".join(part.itertext()).strip()) for part in parts)
-
-
-def _said(archive: zipfile.ZipFile) -> tuple[str, Meta]:
-    if "meta.xml" not in archive.namelist():
-        return "", ()
-    return metadata_of(tree(archive.read("meta.xml"), "meta.xml").iter(), _META)

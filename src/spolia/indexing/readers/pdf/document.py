@@ -253,30 +253,11 @@ class BoundPages:
     title: str  # the largest line of the first page, if it is clearly one and the file has no outline
     headings: tuple[Heading, ...]
     boxes: Boxes
-    spots: tuple[tuple[int, Spot], ...]  # with their page, from 1; their places count in the text of the document
-
-    def regions(self, folder: str) -> tuple[Region, ...]:
-        """Tables and pictures; `folder` is what the uris of pictures begin with."""
-        return tuple(
-            Region(
-                spot.kind,
-                spot.start,
-                spot.end,
-                spot.rows,
-                image=picture.content_hash if (picture := _blob(folder, page, spot)) else "",
-                caption=spot.caption,
-                box=Box(page, *spot.area),
-            )
-            for page, spot in self.spots
-        )
-
-    def images(self, folder: str) -> tuple[Blob, ...]:
-        """The pictures whose bytes were read, each once."""
-        found = [blob for page, spot in self.spots if (blob := _blob(folder, page, spot))]
-        return tuple({blob.content_hash: blob for blob in reversed(found)}.values())[::-1]
+    regions: tuple[Region, ...]  # tables and pictures
+    images: tuple[Blob, ...]  # the pictures whose bytes were read, each once
 
 
-def bound(leaves: Sequence[PageText], marks: Sequence[Bookmark]) -> BoundPages:
+def bound(leaves: Sequence[PageText], marks: Sequence[Bookmark], uri: str) -> BoundPages:
     """The document of some pages and an outline."""
     changes = joints([leaf.written.text for leaf in leaves])
     pages = [leaf.written.after(change) for leaf, change in zip(leaves, changes, strict=True)]
@@ -285,11 +266,13 @@ def bound(leaves: Sequence[PageText], marks: Sequence[Bookmark]) -> BoundPages:
     def place(page: int, at: int) -> int:
         return starts[page] + moved(at, changes[page])
 
-    spots = tuple(
-        (number + 1, replace(spot, start=place(number, spot.start), end=place(number, spot.end)))
-        for number, leaf in enumerate(leaves)
-        for spot in leaf.spots
-    )
+    regions, images = list[Region](), dict[str, Blob]()
+    for number, leaf in enumerate(leaves):
+        for spot in leaf.spots:
+            image = _blob(uri, number + 1, spot)
+            name = images.setdefault(image.content_hash, image).content_hash if image else ""
+            start, end, box = place(number, spot.start), place(number, spot.end), Box(number + 1, *spot.area)
+            regions.append(Region(spot.kind, start, end, spot.rows, name, spot.caption, box))
     headings, title = outlined(marks, [page.text for page in pages], starts), ""
     if not headings:
         styled = [line for leaf in leaves for line in leaf.styled]
@@ -299,7 +282,8 @@ def bound(leaves: Sequence[PageText], marks: Sequence[Bookmark]) -> BoundPages:
         title, found = by_style(styled, sizes, sum(len(page.places) for page in pages))
         headings = tuple(Heading(place(page, at), level, said) for page, at, level, said in found)
     text = "\n".join(page.text for page in pages)
-    return BoundPages(text, starts, title, headings, Boxes(b"".join(_packed(pages, starts))), spots)
+    boxes = Boxes(b"".join(_packed(pages, starts)))
+    return BoundPages(text, starts, title, headings, boxes, tuple(regions), tuple(images.values()))
 
 
 def _packed(pages: Sequence[Written], starts: Sequence[int]) -> Iterator[bytes]:
@@ -310,12 +294,12 @@ def _packed(pages: Sequence[Written], starts: Sequence[int]) -> Iterator[bytes]:
         yield places.tobytes()
 
 
-def _blob(folder: str, page: int, spot: Spot) -> Blob | None:
+def _blob(uri: str, page: int, spot: Spot) -> Blob | None:
     picture = spot.picture
     if picture is None or not picture.data:
         return None
     left, top = (max(0, round(side)) for side in picture.area[:2])
-    return Blob(f"{folder}page-{page}-{left}-{top}{picture.suffix}", picture.data)
+    return Blob(f"{uri}/page-{page}-{left}-{top}{picture.suffix}", picture.data)
 
 
 _POINTS = 72.0
@@ -362,18 +346,17 @@ def reading_of(reader: "PdfReader", blob: Blob) -> Reading:
     if len(noticed.unread) >= len(leaves):
         raise damaged(blob, "; ".join(["no page can be read", *noticed.unread.values()][:2]))
     noticed.dropped["XFA forms"] += file.kind in _XFA
-    made = bound(leaves, marks)
-    folder = f"{blob.uri}/"
+    made = bound(leaves, marks, blob.uri)
     document = blob.document(
         reader, made.text, title=title or made.title, pages=made.starts, headings=made.headings,
-        regions=made.regions(folder), boxes=made.boxes,
+        regions=made.regions, boxes=made.boxes,
     )  # fmt: skip
     return Reading(
         document,
         empty_pages=tuple(number for number, leaf in enumerate(leaves, 1) if not leaf.written.text),
         ocr_pages=tuple(noticed.recognised),
         dropped=tuple(sorted((+noticed.dropped).items())),
-        images=made.images(folder),
+        images=made.images,
         warnings=tuple(noticed.warnings(made.text, len(leaves))),
         lacks=reader.lacking() if noticed.unseen else "",
     )

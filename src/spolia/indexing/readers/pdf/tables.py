@@ -278,16 +278,16 @@ class CellGrid:
                 homes[down, right] = home
         return homes
 
-    def home(self, letter_left: float, letter_right: float, middle: float) -> tuple[int, int]:
-        """The cell of what stands at a place."""
-        place = _between(middle, self.grid.heights), _between((letter_left + letter_right) / 2, self.sides)
+    def home(self, letter: Letter) -> tuple[int, int]:
+        """The cell that a letter stands in."""
+        place = _between(letter.middle, self.grid.heights), _between((letter.left + letter.right) / 2, self.sides)
         return self.homes.get(place, place)
 
     @cached_property
     def crossed(self) -> int:
         """How many lines have a word through a rule that parts columns."""
-        return sum(any(len({self.home(a.left, a.right, a.middle) for a in word}) > 1 for word in words_of(line))
-                   for line in self.lines) if self.ruled else 0  # fmt: skip
+        lines = self.lines if self.ruled else ()
+        return sum(any(len(set(map(self.home, word))) > 1 for word in words_of(line)) for line in lines)
 
     def bands(self) -> list[Band]:
         """What stands between two rules next to each other, cell by cell; a cell over several bands is of the first.
@@ -297,7 +297,7 @@ class CellGrid:
         bands: list[Band] = [[[] for _ in pairwise(self.sides)] for _ in pairwise(self.grid.heights)]
         for number, line in enumerate(self.lines):
             for piece in ([letter] for letter in line) if self.ruled else self.phrases[number]:
-                down, right = self.home(piece[0].left, piece[0].right, piece[0].middle)
+                down, right = self.home(piece[0])
                 bands[down][right].append((number, piece))
         return bands
 

@@ -125,7 +125,7 @@ def reading_of(reader: "ImageReader", blob: Blob) -> Reading:
     whole = Area(0.0, 0.0, width, height)
     first = [PageLine(description, whole)] if description else []
     lines = [[*(first if number == 1 else ()), *page.lines] for number, page in enumerate(found, 1)]
-    made = bound([PageText(joined_lines(page, number)) for number, page in enumerate(lines, 1)], [])
+    made = bound([PageText(joined_lines(page, number)) for number, page in enumerate(lines, 1)], [], blob.uri)
     region = Region("image", 0, len(made.text), image=blob.content_hash, caption=description, box=Box(1, *whole))
     pages = made.starts if len(found) > 1 else ()
     document = blob.document(reader, made.text, pages=pages, regions=(region,), boxes=made.boxes)
