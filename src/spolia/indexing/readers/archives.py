@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import IO, Any, BinaryIO
 
 from spolia.errors import DocumentError, EncryptedDocument, SpoliaError
-from spolia.indexing.readers.reader import LIMITS, ArchiveLimits, Blob, Reading
+from spolia.indexing.readers.reader import LIMITS, ArchiveLimits, Blob, Reading, counted
 from spolia.types import Value
 
 _END, _END_64, _LOCATOR_64 = b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07"
@@ -158,7 +158,7 @@ class ZipReader(Value):
     def read(self, blob: Blob, /) -> Reading:
         with _opened(blob, self.limits) as archive:
             dropped = Counter(reason for member in archive.infolist() if (reason := _dropped(member)))
-        return Reading(blob.document(self, ""), dropped=tuple(sorted(dropped.items())))
+        return Reading(blob.document(self, ""), dropped=counted(dropped))
 
     def parts(self, blob: Blob, /) -> Iterator[Blob]:
         """The files, one after the other; a large one is in a file that is gone when the next one is asked for."""
@@ -230,7 +230,7 @@ class TarReader(Value):
 
     def read(self, blob: Blob, /) -> Reading:
         dropped = Counter("links and special files" for _, file in self._members(blob) if file is None)
-        return Reading(blob.document(self, ""), dropped=tuple(sorted(dropped.items())))
+        return Reading(blob.document(self, ""), dropped=counted(dropped))
 
     def parts(self, blob: Blob, /) -> Iterator[Blob]:
         """The files, one after the other; a large one is in a file that is gone when the next one is asked for."""

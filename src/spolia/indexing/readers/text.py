@@ -131,11 +131,9 @@ def _without_mark(data: bytes) -> str:
     sample = data[:_SAMPLE]
     pairs = len(sample) // 2
     even, odd = sample[0::2].count(0), sample[1::2].count(0)
-    if len(data) % 2 == 0 and odd * 10 > pairs * 7 and even * 20 < pairs:
-        return "utf-16-le"
-    if len(data) % 2 == 0 and even * 10 > pairs * 7 and odd * 20 < pairs:
-        return "utf-16-be"
-    return ""
+    if len(data) % 2 or max(odd, even) * 10 <= pairs * 7 or min(odd, even) * 20 >= pairs:
+        return ""
+    return "utf-16-le" if odd > even else "utf-16-be"
 
 
 def _guessed(data: bytes, uri: str, controls: int, error: UnicodeDecodeError) -> Decoded:

@@ -21,7 +21,7 @@ from spolia.indexing.readers.pdf.headings import by_style
 from spolia.indexing.readers.pdf.lines import NO_TEXT, Written, joints, moved
 from spolia.indexing.readers.pdf.page import PageText, PdfPage, Spot, leaf_of, page_of
 from spolia.indexing.readers.pictures.image import Ocr
-from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.readers.reader import Blob, Reading, counted
 from spolia.types import Box, Boxes, Heading, Region
 
 if TYPE_CHECKING:
@@ -65,13 +65,11 @@ def opened(blob: Blob, passwords: tuple[tuple[str, str], ...] = ()) -> Iterator[
     patterns of uris, each with the name of an environment variable; the first that fits counts."""
     if not blob.size:
         raise DocumentError(f"{blob.uri} is no PDF: it has 0 bytes. Put the whole file there, or take it away.")
-    file = PdfFile(blob, passwords)
     try:
-        yield file
+        with closing(PdfFile(blob, passwords)) as file:
+            yield file
     except (PdfiumError, ValueError, OSError, OverflowError, RecursionError) as error:
         raise damaged(blob, error) from error
-    finally:
-        file.close()
 
 
 def _document(blob: Blob, passwords: tuple[tuple[str, str], ...]) -> Any:
@@ -81,9 +79,7 @@ def _document(blob: Blob, passwords: tuple[tuple[str, str], ...]) -> Any:
     except PdfiumError as error:
         if getattr(error, "err_code", None) == _PASSWORD:
             raise _locked(blob, name) from error
-        raise damaged(blob, error) from error
-    except (OSError, ValueError) as error:
-        raise damaged(blob, error) from error
+        raise
 
 
 def _source(blob: Blob) -> Any:
@@ -355,7 +351,7 @@ def reading_of(reader: "PdfReader", blob: Blob) -> Reading:
         document,
         empty_pages=tuple(number for number, leaf in enumerate(leaves, 1) if not leaf.written.text),
         ocr_pages=tuple(noticed.recognised),
-        dropped=tuple(sorted((+noticed.dropped).items())),
+        dropped=counted(noticed.dropped),
         images=made.images,
         warnings=tuple(noticed.warnings(made.text, len(leaves))),
         lacks=reader.lacking() if noticed.unseen else "",
