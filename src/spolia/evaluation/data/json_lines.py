@@ -90,11 +90,7 @@ def _is_array(path: Path) -> bool:
 def _array(path: Path) -> list[Any]:
     try:
         with closing(opened(path)) as file:
-            found = json.loads(file.read().decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8: {error}. Convert the file to UTF-8.") from error
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise DataError(f"{path} is not JSON: {error}. Fetch or write the file again.") from error
+            found = _decoded(file.read(), str(path), "utf-8-sig", "Fetch or write the file again")
     except (EOFError, zlib.error, OSError) as error:
         raise DataError(f"{path} is damaged or cannot be read: {error}. Fetch or write the file again.") from error
     return list(found)
@@ -105,20 +101,23 @@ def opened(path: Path) -> BinaryIO:
     return cast(BinaryIO, gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
 
 
-def _object(path: Path, number: int, line: bytes) -> dict[str, Any]:
+def _decoded(raw: bytes, place: str, encoding: str, mend: str) -> Any:
     try:
-        found = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
+        return json.loads(raw.decode(encoding))
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} line {number} is not UTF-8: {error}. Convert the file to UTF-8.") from error
+        raise DataError(f"{place} is not UTF-8: {error}. Convert the file to UTF-8.") from error
     except (json.JSONDecodeError, RecursionError) as error:
-        raise DataError(f"{path} line {number} is not JSON: {error}. Write one JSON object per line.") from error
+        raise DataError(f"{place} is not JSON: {error}. {mend}.") from error
+
+
+def _object(path: Path, number: int, line: bytes) -> dict[str, Any]:
+    place, encoding = f"{path} line {number}", "utf-8-sig" if number == 1 else "utf-8"
+    found = _decoded(line, place, encoding, "Write one JSON object per line")
     if not isinstance(found, dict):
-        raise DataError(
-            f"{path} line {number} holds {type(found).__name__}, not an object. Write one JSON object per line."
-        )
+        raise DataError(f"{place} holds {type(found).__name__}, not an object. Write one JSON object per line.")
     if _HALF.search(line) and _HALF_TEXT.search(json.dumps(found, ensure_ascii=False)):
         raise DataError(
-            f"{path} line {number} has half of a character (a lone surrogate, \\ud800 to \\udfff), which no text can "
+            f"{place} has half of a character (a lone surrogate, \\ud800 to \\udfff), which no text can "
             "hold. Write the character whole."
         )
     return found

@@ -143,7 +143,6 @@ class UsageLog:
         return sum(one.part in parts for one in self.of(entry.data) if one.experiment != entry.experiment)
 
     def of(self, data: Marks) -> list[LogEntry]:
-        """The entries of a data set, oldest first."""
         every = (entry for path in (self.also, self.path) for _, entry in _lines(path) if entry is not None)
         return sorted((one for one in every if is_same(one.data, data)), key=lambda one: one.at)
 

@@ -152,7 +152,6 @@ def pairs(
 
 
 def corrected(comparisons: Sequence[Comparison], correction: str) -> tuple[Comparison, ...]:
-    """Comparisons whose p-values are corrected for all of them together."""
     adjusted = CORRECTIONS[correction]([one.p for one in comparisons])
     return tuple(
         one.but(adjusted=p, correction=correction, of=len(comparisons))
@@ -242,7 +241,6 @@ def unsliced(experiment: "Experiment") -> Iterator[str]:
 
 
 def by_kind(items: Iterable[Item], field: str) -> dict[str, list[Item]]:
-    """The questions with each value of a field."""
     kinds: dict[str, list[Item]] = {}
     for item in items:
         for kind in kinds_of(item, field):

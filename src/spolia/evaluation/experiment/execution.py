@@ -250,7 +250,6 @@ class FlowExecution:
             raise error
 
     def _drop(self, cells: Iterable[Position]) -> None:
-        """Forget answers, so that they are asked again."""
         for flow, question in cells:
             part, flow_id = self.parts[flow]
             part.store.drop([(flow_id, int(part.question_ids[question]))])

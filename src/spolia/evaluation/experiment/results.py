@@ -82,7 +82,6 @@ class Evaluation(Value):
 
     @property
     def never_worked(self) -> tuple[str, ...]:
-        """The steps that failed whenever they were called."""
         return tuple(one.step for one in self.steps if one.never_worked)
 
     @property

@@ -329,7 +329,6 @@ class _Draft:
 
 
 def usage_row(usage: Usage) -> tuple[float, ...]:
-    """The columns of what something cost."""
     return tuple(getattr(usage, name) for name in USAGE)
 
 

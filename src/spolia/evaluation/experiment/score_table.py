@@ -103,7 +103,6 @@ class ScoreTable:
         parts: Sequence[StorePart],
         places: GoldLocations,
     ) -> Self:
-        """What the stores have of it now."""
         shape = len(flows), len(items), len(measures)
         answers, judging = np.zeros(shape[:2], score_store.ANSWERS), np.zeros((*shape[:2], len(score_store.USAGE)))
         outcomes = np.zeros(shape[:2], np.uint64)
@@ -141,14 +140,12 @@ class ScoreTable:
     @property
     def failed(self) -> NDArray[np.bool_]:
         """By flow and question, whether there is no result; the scores of that are 0."""
-        found: NDArray[np.bool_] = self.answers["status"] == score_store.FAILED
-        return found
+        return np.asarray(self.answers["status"] == score_store.FAILED)
 
     @property
     def interrupted(self) -> NDArray[np.bool_]:
         """By flow and question, whether a server was down for the flow or a judge, so that it is worth asking again."""
-        found: NDArray[np.bool_] = self.answers["interrupted"] | (self.states == score_store.INTERRUPTED).any(axis=2)
-        return found
+        return np.asarray(self.answers["interrupted"] | (self.states == score_store.INTERRUPTED).any(axis=2))
 
     @property
     def unasked(self) -> NDArray[np.bool_]:
@@ -162,8 +159,7 @@ class ScoreTable:
     @property
     def unscored(self) -> NDArray[np.bool_]:
         """By flow, question and measure, whether a score is to be taken."""
-        found: NDArray[np.bool_] = np.isin(self.states, (score_store.UNSCORED, score_store.INTERRUPTED))
-        return found
+        return np.asarray(np.isin(self.states, (score_store.UNSCORED, score_store.INTERRUPTED)))
 
     def rows(self) -> Mapping[str, NDArray[Any]]:
         """A row for each score, as columns by name: `flow`, `question` and `measure` by position, `score`, `failed`,
@@ -194,7 +190,6 @@ class ScoreTable:
         return summed((store.steps(id), n) for id, n in _counted(self.outcomes[flow]))
 
     def called(self, flow: int, question: int) -> tuple[StepCalls, ...]:
-        """How often each step of a flow was called for one question."""
         return self.part(flow)[0].store.steps(int(self.outcomes[flow, question]))
 
     def degraded(self, flow: int) -> int:

@@ -90,12 +90,10 @@ class SearchedGroups(Value):
 
     @property
     def content(self) -> str:
-        """A hash of all documents."""
         return _hash(*(f"{name} {self.documents[name].content}" for name in sorted(self.documents)))
 
     @property
     def cuts(self) -> str:
-        """A hash of how all documents are cut."""
         return _hash(*(f"{name} {self.documents[name].cuts!r}" for name in sorted(self.documents)))
 
 
@@ -251,7 +249,6 @@ class BaselineQuestion(Value):
         return cls(item, **{**plain, **kept, "seen": seen, "found": found})
 
     def plain(self) -> dict[str, Any]:
-        """Plain data, without the id."""
         named = (
             name for name in type(self).__dataclass_fields__ if name != "item" and (name != "degraded" or self.degraded)
         )
@@ -300,7 +297,6 @@ class Baseline(Value):
 
     @property
     def by_item(self) -> dict[str, BaselineQuestion]:
-        """What was made of each question, by its id."""
         return {one.item: one for one in self.questions}
 
     def among(self, items: Iterable[Item]) -> list[Item]:

@@ -101,7 +101,6 @@ def _documents(before: Baseline, now: Baseline) -> Iterator[str]:
 
 
 def document_changes(names: Iterable[str], before: Baseline, now: Baseline, added: str) -> Iterator[str]:
-    """What became of the documents that are not the same."""
     for name in names:
         old, new = before.documents.get(name), now.documents.get(name)
         if old is None and new is not None:
@@ -176,7 +175,6 @@ TOLD: Mapping[str, Callable[[Side, Side], Iterator[str]]] = {
 
 
 def refuse_other_corpus(before: Baseline, held: SearchedGroups) -> None:
-    """Refuse to compare with a corpus that has nothing to do with the baseline's."""
     if not before.documents or not held.groups:  # a flow that searches no store, so far as is known
         return
     if held.documents.keys().isdisjoint(before.documents):
@@ -220,7 +218,6 @@ class Moved(Value):
 
     @property
     def worse(self) -> bool:
-        """Whether it scores less on any measure."""
         return any(now < was for _, was, now in self.scores)
 
     @property

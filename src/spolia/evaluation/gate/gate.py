@@ -125,7 +125,6 @@ class GateVerdict(Value):
         return f"; about {max(ceil(change.n * times), change.n + 1):,} questions like these {change.n:,} {told}"
 
     def json(self) -> dict[str, Any]:
-        """Plain data, scores in their own unit."""
         sides = {name: getattr(self, name) for name in ("before", "now", "change")}
         named = ("measure", "outcome", "p", "tolerance", "moved", "lost", "sentence")
         return {name: getattr(self, name) for name in named} | {
@@ -245,7 +244,6 @@ class Gate(Value):
 
     @property
     def worse(self) -> tuple[Moved, ...]:
-        """The questions that score less."""
         return tuple(one for one in self.moved if one.worse)
 
     @property
@@ -265,7 +263,6 @@ class Gate(Value):
 
     @property
     def sentence(self) -> str:
-        """Whether it passes, in one sentence."""
         said = "passes" if self.passed else "does not pass"
         caveat = f"; {self.report.flows[0].caveat}" if self.report.flows[0].caveat else ""
         which = f"{self.data or 'questions'}, {several(self.n, 'question')}"

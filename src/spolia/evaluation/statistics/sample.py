@@ -119,8 +119,7 @@ class Sample:
 
 
 def _told(values: Floats) -> Floats:
-    found: Floats = values[~np.isnan(values)]
-    return found
+    return np.asarray(values[~np.isnan(values)])
 
 
 def interval(scores: Sequence[float], **options: Any) -> Interval:

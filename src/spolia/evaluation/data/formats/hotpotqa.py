@@ -35,7 +35,6 @@ class Pool:
 
 
 def has_fields(path: Path, *names: str) -> bool:
-    """Whether the first object of a file has these fields."""
     if not path.is_file():
         return False
     found = first_record(path)

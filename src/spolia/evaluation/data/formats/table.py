@@ -56,9 +56,6 @@ class QuestionTable(Form):
             return path.is_file() and "question" in guessed(path, [first_record(path)])
         return path.is_file() and path.suffix.lower() in READERS
 
-    def corpus(self, path: Path) -> Sequence[Path]:
-        return ()
-
     def passages(self, path: Path) -> Iterator[Placed]:
         raise DataError(f"{path} has questions and no passages. Ask them of a store: --store STORE.")
 
