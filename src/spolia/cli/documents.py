@@ -1,17 +1,15 @@
 """What a store holds, as whoever keeps it sees it: reader lists keep nobody out who can read the store's files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spolia.cli.commands.index import without_name
-from spolia.cli.screen import indented, one_line, table, text
+from spolia.cli.screen import Renderable, indented, one_line, table, text
 from spolia.core.codec import encode
 from spolia.errors import QueryError
 from spolia.indexing.quality import Quality, attempts_told, facts, page
@@ -22,10 +20,6 @@ from spolia.stores.corpus import Corpus
 from spolia.stores.snapshot.records import file_meta, with_file_fields
 from spolia.stores.snapshot.snapshot import Snapshot
 from spolia.types import Document, Node
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.table import Table
 
 MissingGroups = Mapping[str, Mapping[str, str]]
 """Why groups could not be made, by document and group."""
@@ -143,14 +137,14 @@ WIDE, LEAST = 110, 20
 READERS_SHOWN = 3
 
 
-def listed(found: Sequence[StoredSource], width: int | None) -> Table:
+def listed(found: Sequence[StoredSource], width: int | None) -> Renderable:
     """What `docs list` shows; a terminal of some width omits columns that say nothing, a file (None) has all."""
     rows = [_list_row(one) for one in found]
     shown = LIST if width is None else [name for name in _filled(LIST, rows) if name != "title" or width >= WIDE]
     return _table(rows, shown, width)
 
 
-def reported(found: Sequence[tuple[str, str, DocumentReport | None]], width: int | None) -> Table:
+def reported(found: Sequence[tuple[str, str, DocumentReport | None]], width: int | None) -> Renderable:
     """What was read of each document, in numbers."""
     rows = [_report_row(*one) for one in found]
     return _table(rows, _filled(REPORT, rows), width)
@@ -204,7 +198,7 @@ def _filled(names: Sequence[str], rows: Sequence[dict[str, str]]) -> list[str]:
     return [name for name in names if any(row[name] not in _USUAL for row in rows)]
 
 
-def _table(rows: Sequence[dict[str, str]], shown: Sequence[str], width: int | None) -> Table:
+def _table(rows: Sequence[dict[str, str]], shown: Sequence[str], width: int | None) -> Renderable:
     from rich.table import Table
 
     if width is not None:
@@ -273,7 +267,7 @@ def nodes_of(snapshot: Snapshot, one: StoredSource, group: str, access: Sequence
     return snapshot.numbered(one.source.document, group, 0, LAST, seen_by(snapshot, access)) if one.document else []
 
 
-def description(one: StoredSource, counts: dict[str, int]) -> RenderableType:
+def description(one: StoredSource, counts: dict[str, int]) -> Renderable:
     data = document_data(one)
     rows = [(name, data[name]) for name in SHOWN]
     rows += [("read", facts(one.source, one.report))] if one.report else []
@@ -283,18 +277,18 @@ def description(one: StoredSource, counts: dict[str, int]) -> RenderableType:
     return table((text(one_line(name), "bold"), one_line(str(value), 1_000)) for name, value in rows)
 
 
-def node_lines(node: Node) -> list[RenderableType]:
+def node_lines(node: Node) -> list[Renderable]:
     place = ""
     if node.span:
         kind, at = ("page", node.span.pages) if node.span.pages else ("line", node.span.lines)
         place = "" if at is None else f"{kind} {at[0]}" if at[0] == at[1] else f"{kind}s {at[0]}-{at[1]}"
-    head: list[RenderableType] = [text().append(f"{node.number:>3}  ", "bold cyan").append(place, "bold")]
+    head: list[Renderable] = [text().append(f"{node.number:>3}  ", "bold cyan").append(place, "bold")]
     if node.context:
         head.append(indented(one_line(node.context, 150), 5, "dim"))
     return [*head, indented(one_line(node.text, TEXT_SHOWN), 5)]
 
 
-def quality_table(found: Quality) -> Table:
+def quality_table(found: Quality) -> Renderable:
     given_up = f", {found.given_up} of them not tried again until they change" if found.given_up else ""
     rows = {
         "pages": f"{found.pages}, {found.empty_pages} of them empty, {found.ocr_share:.0%} by OCR"
@@ -311,7 +305,7 @@ def quality_table(found: Quality) -> Table:
     return table((text(name, "dim"), one_line(said, 300)) for name, said in rows.items() if said)
 
 
-def noticed_line(one: StoredSource) -> RenderableType:
+def noticed_line(one: StoredSource) -> Renderable:
     style = "bold red" if one.source.status == "failed" else "yellow"
     tried = (f"({attempts_told(one.report)})",) if one.source.status == "failed" and one.report else ()
     said = [without_name(one.source.uri, said) for said in one.noticed]

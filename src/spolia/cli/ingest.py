@@ -1,7 +1,5 @@
 """Folders and sources as the command line names them, brought into a store."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,13 +8,13 @@ from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from spolia.cli.commands.index import unmade_data, without_name
 from spolia.cli.destinations import tell_of_groups
 from spolia.cli.metadata import fields_of
 from spolia.cli.options import MAIN, written
-from spolia.cli.screen import Screen, one_line, text
+from spolia.cli.screen import Renderable, Screen, one_line, text
 from spolia.cli.store_options import StoreOptions
 from spolia.cli.user_modules import own
 from spolia.errors import ManifestMismatch, MissingExtra, QueryError, SourceError, WeightsError
@@ -39,9 +37,6 @@ from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition, Embedding, Transform
 from spolia.stores.manifest import Manifest, signature, transform_of
-
-if TYPE_CHECKING:
-    from rich.text import Text
 
 EVERYBODY = "everybody"
 _MEANT = {"everyone", "anybody", "anyone", "all", "public", "*"}
@@ -277,7 +272,7 @@ def reports_of(store: str) -> list[tuple[str, str, DocumentReport]]:
     return [(uri, "indexed", one) for uri, one in sorted(reports(Corpus(str(store))).items())]
 
 
-def report_text(report: SyncReport, store: str, warnings: list[tuple[str, str]]) -> Text:
+def report_text(report: SyncReport, store: str, warnings: list[tuple[str, str]]) -> Renderable:
     """A report for people: what changed, what failed, what was read with a warning, what was left out."""
     names = ("added", "changed", "moved", "removed", "unchanged")
     counts = [f"{getattr(report, name)} {name}" for name in names if getattr(report, name)]

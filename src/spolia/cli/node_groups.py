@@ -1,25 +1,19 @@
 """Node groups on the command line: their names, what they are made of as data and as a tree, and how they are built."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from json import loads
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spolia.cli.commands.index import unmade_data
 from spolia.cli.destinations import tell_of_groups
 from spolia.cli.exit_codes import Exit
-from spolia.cli.screen import Screen, one_line, text
+from spolia.cli.screen import Renderable, Screen, one_line, text
 from spolia.cli.user_modules import UserModules
 from spolia.errors import GroupError, ManifestMismatch
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.groups.definitions import meant, unknown
 from spolia.stores.manifest import BUILT_IN, Manifest, definition_by_now, in_order
 from spolia.stores.snapshot.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from rich.text import Text
-    from rich.tree import Tree
 
 DOCUMENT = "document"
 
@@ -132,10 +126,10 @@ def _tell_where_texts_go(
     tell_of_groups(screen, given.values(), [one for one in made if one.group not in given], mine.operators)
 
 
-def group_tree(manifests: Mapping[str, Manifest], counts: Mapping[str, int]) -> Tree:
+def group_tree(manifests: Mapping[str, Manifest], counts: Mapping[str, int]) -> Renderable:
     from rich.tree import Tree
 
-    def label(name: str) -> Text:
+    def label(name: str) -> Renderable:
         if name not in manifests:
             return text(name, "bold").append("  the whole documents", "not bold dim")
         manifest = manifests[name]
@@ -145,7 +139,7 @@ def group_tree(manifests: Mapping[str, Manifest], counts: Mapping[str, int]) -> 
             found.append(f"  {how.embedder}, {how.metric}", "not bold dim")
         return found.append(f"  sees {manifest.ref}", "not bold dim") if manifest.ref else found
 
-    def below(tree: Tree, names: Iterable[str]) -> Tree:
+    def below(tree: Tree, names: Iterable[str]) -> Renderable:
         for name in sorted(names):
             below(tree.add(label(name)), (m.group for m in manifests.values() if m.parent == name and m.group != name))
         return tree

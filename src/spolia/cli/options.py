@@ -79,9 +79,7 @@ Where: TypeAlias = Annotated[
 ]
 FlowName: TypeAlias = Annotated[str, typer.Option("--flow", metavar="FLOW", help=FLOWS)]
 AsJson: TypeAlias = Annotated[bool, option("--json", "One JSON object on stdout, messages on stderr.")]
-Weights: TypeAlias = Annotated[
-    str, typer.Option("--weights", metavar="DIR", help="Folder with the embedder's weights.")
-]
+Weights: TypeAlias = Annotated[str, option("--weights DIR", "Folder with the embedder's weights.")]
 ModelUrl: TypeAlias = Annotated[
     str, option("--llm URL", "Base URL of an OpenAI-compatible API; its key is read from OPENAI_API_KEY.")
 ]

@@ -1,18 +1,12 @@
 """What experiments and gates say, on a screen and as files."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from spolia.cli.screen import Screen, json_text, table
+from spolia.cli.screen import Renderable, Screen, json_text, table
 from spolia.evaluation.experiment.results import Report
 from spolia.evaluation.gate.gate import Gate
 from spolia.evaluation.report import gate_report, tables
 from spolia.evaluation.report.html import Traces, html
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 TOLD = 40
 """Verdicts, and rows of slices, that are printed; a report has all."""
@@ -67,5 +61,5 @@ def show_gate(screen: Screen, found: Gate) -> None:
         screen.say(line, "yellow")
 
 
-def _table(made: tables.Table) -> Table:
+def _table(made: tables.Table) -> Renderable:
     return table(made.rows, *made.head)

@@ -1,24 +1,18 @@
 """Rankings and answers as they are printed: places, quotes, what is cited."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spolia.cli.commands.index import unmade_data
-from spolia.cli.screen import Screen, indented, one_line, text, visible
+from spolia.cli.screen import Renderable, Screen, indented, one_line, text, visible
 from spolia.core.operator import Operator
 from spolia.core.run_context import Done, Emitted, Retracted
 from spolia.run.lane import Lane, counted_reasons, step_names
 from spolia.stores.backends.rows import Unmade
 from spolia.stores.corpus import Corpus
 from spolia.types import Answer, Box, Citation, Hit, Query, Ranking, Span
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.text import Text
 
 SHOWN_CHARACTERS = 300
 
@@ -29,7 +23,7 @@ def place_of(hit: Hit) -> str:
     return Citation("", node.id, node.document, node.uri or node.document, "", node.span).place
 
 
-def ranking_lines(ranking: Ranking) -> Iterator[RenderableType]:
+def ranking_lines(ranking: Ranking) -> Iterator[Renderable]:
     """The hits, numbered, each with its place, its score and how its text begins."""
     for number, hit in enumerate(ranking.hits, start=1):
         head = text().append(f"{number:>3}  ", "bold cyan").append(one_line(place_of(hit)), "bold")
@@ -39,7 +33,7 @@ def ranking_lines(ranking: Ranking) -> Iterator[RenderableType]:
         yield indented(one_line(hit.node.text, SHOWN_CHARACTERS), 5)
 
 
-def citation_lines(answer: Answer) -> Iterator[RenderableType]:
+def citation_lines(answer: Answer) -> Iterator[Renderable]:
     """What an answer cites: the place, then the passage as it stands there."""
     for citation in answer.citations:
         yield text().append(f"\n[{visible(citation.marker)}] ", "bold cyan").append(one_line(citation.place), "bold")
@@ -115,7 +109,7 @@ def answered(screen: Screen, flow: Operator[Query, Answer], query: Query, *, liv
     return answer
 
 
-def _styled(answer: Answer) -> Text:
+def _styled(answer: Answer) -> Renderable:
     return text(visible(answer.text), "yellow" if answer.abstained else "")
 
 

@@ -7,11 +7,9 @@ import typer
 
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import AsJson, ModelName, ModelUrl, Weights, argument
-from spolia.cli.screen import Screen, table
+from spolia.cli.screen import Renderable, Screen, table
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from spolia.evaluation.measures.judged.calibration import Agreement, Calibration
 
 TOLD = 20
@@ -88,7 +86,7 @@ def _show(screen: Screen, found: "Calibration") -> None:
         screen.say(f"... and {more} more that differ; --json has all.")
 
 
-def _confusion(found: "Agreement") -> "Table":
+def _confusion(found: "Agreement") -> Renderable:
     """A row for each label, a column for each verdict."""
     words = sorted({word for pair, _ in found.confusion for word in pair}, key=float)
     counted: dict[Any, int] = dict(found.confusion)

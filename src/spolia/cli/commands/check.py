@@ -4,12 +4,10 @@ from typing import TYPE_CHECKING
 
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import AllowEnv, AsJson, FlowArgument, Known, MaybeStore, OwnPrompts
-from spolia.cli.screen import Screen, text, visible
+from spolia.cli.screen import Renderable, Screen, text, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from rich.text import Text
 
     from spolia.core.check import Checked
 
@@ -45,7 +43,7 @@ def check(
     return Exit.DONE if found.ok else Exit.USAGE
 
 
-def _report(found: "Checked", sends: "Iterable[str]") -> "Text":
+def _report(found: "Checked", sends: "Iterable[str]") -> Renderable:
     calls = "without a known bound on calls" if found.calls is None else f"at most {found.calls} calls"
     report = text(f"{found.takes} → {found.gives}, {calls} to language models")
     for place, size in found.open:

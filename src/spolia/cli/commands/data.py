@@ -26,7 +26,7 @@ LISTED = 40
 """Kinds and fields of one row that are named."""
 FORMS = "spolia, beir, autorag, trec, 2wikimultihopqa, hotpotqa, musique, table"
 Set = Annotated[Path, typer.Argument(metavar="DATA", help=f"A data set, a folder or a file: {FORMS}.")]
-From = Annotated[str, typer.Option("--from", metavar="FORM", help="The form of DATA; by default it is detected.")]
+From = Annotated[str, option("--from FORM", "The form of DATA; by default it is detected.")]
 
 
 def show(source: Set, form: From = "", json: AsJson = False) -> Exit:
@@ -56,10 +56,8 @@ def convert(
     quotes: Annotated[bool, option("--quotes", "Turn gold into quotes: sentences, answers or passages.")] = False,
     join: Annotated[
         str,
-        typer.Option(
-            "--join",
-            metavar="FIELD",
-            help="Join passages that share a `title` or metadata field into documents; gold becomes quotes.",
+        option(
+            "--join FIELD", "Join passages that share a `title` or metadata field into documents; gold becomes quotes."
         ),
     ] = "",
     onto: Annotated[

@@ -4,16 +4,12 @@ import platform
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import AsJson, MaybeStore, Weights, option
-from spolia.cli.screen import Screen, table, text
+from spolia.cli.screen import Renderable, Screen, table, text
 from spolia.errors import QueryError, SpoliaError
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
 
 BASE = ("numpy", "tantivy", "PyYAML", "selectolax", "typer", "urllib3")
 EXTRAS = {
@@ -134,7 +130,7 @@ def _version(name: str) -> str:
         return ""
 
 
-def _table(found: Sequence[Finding]) -> "Table":
+def _table(found: Sequence[Finding]) -> Renderable:
     styles = {"ok": "green", "missing": "yellow", "broken": "bold red"}
     return table((text(one.about, "bold"), text(one.state, styles[one.state]), text(one.text)) for one in found)
 

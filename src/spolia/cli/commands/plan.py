@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import AsJson, option
-from spolia.cli.screen import Screen, one_line, text
+from spolia.cli.screen import Renderable, Screen, one_line, text
 from spolia.cli.store_options import StoreOptions
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from spolia.indexing.sync.dry_run import GroupPlan, SyncPlan
     from spolia.indexing.sync.report import Progress
 
@@ -56,7 +54,7 @@ def _needs_rebuild(found: SyncPlan) -> bool:
     return found.rebuild or any(one.change == "rebuilt" for one in found.groups)
 
 
-def _report(found: SyncPlan, store: str) -> list[RenderableType]:
+def _report(found: SyncPlan, store: str) -> list[Renderable]:
     named = [(name, getattr(found, name)) for name in ("new", "changed", "moved", "gone", "failed")]
     counts = [f"{len(uris)} {name}" for name, uris in named if uris]
     also = (("made again", found.again), ("unchanged", found.unchanged))
@@ -87,7 +85,7 @@ def _asked(one: GroupPlan) -> str:
     return f", {one.prompts:,} prompts to models: {tokens}, {cost} ({calls}, with those that are sent back)"
 
 
-def _group(one: GroupPlan) -> RenderableType:
+def _group(one: GroupPlan) -> Renderable:
     style = {"kept": "", "new": "green", "rebuilt": "bold yellow", "embedded": "yellow"}[one.change]
     told = text("group ").append(one.group, "bold").append(f"  {one.change}", style)
     nodes = "passages not counted" if one.nodes is None else f"{one.nodes} passages to cut"

@@ -12,13 +12,10 @@ import typer
 
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import AsJson, StorePath, argument
-from spolia.cli.screen import Screen, one_line, table, text
+from spolia.cli.screen import Renderable, Screen, one_line, table, text
 from spolia.errors import QueryError, StoreError
 
 if TYPE_CHECKING:
-    from rich.text import Text
-    from rich.tree import Tree
-
     from spolia.journal import Journal, TraceSpan
 
 LATEST = "last"
@@ -103,14 +100,14 @@ def _run_row(row: dict[str, Any]) -> tuple[str, ...]:
     return row["run"], began, str(row["questions"]), one_line(row["question"], 80)
 
 
-def _tree(root: TraceSpan, spans: Sequence[TraceSpan]) -> Tree:
+def _tree(root: TraceSpan, spans: Sequence[TraceSpan]) -> Renderable:
     from rich.tree import Tree
 
     below: dict[int, list[TraceSpan]] = {}
     for span in spans:
         below.setdefault(span.parent, []).append(span)
 
-    def label(span: TraceSpan) -> Text:
+    def label(span: TraceSpan) -> Renderable:
         found = text(span.step, "bold")
         found.append(f"  {span.seconds * 1000:.1f} ms", style="not bold cyan")
         for part in _remarks(span):
@@ -121,7 +118,7 @@ def _tree(root: TraceSpan, spans: Sequence[TraceSpan]) -> Tree:
             found.append(f"\n{one_line(span.error, 200)}", style="not bold red")
         return found
 
-    def grow(tree: Tree, span: TraceSpan) -> Tree:
+    def grow(tree: Tree, span: TraceSpan) -> Renderable:
         for inner in below.get(span.span, ()):
             grow(tree.add(label(inner)), inner)
         return tree
