@@ -6,20 +6,20 @@ from datetime import UTC, datetime
 from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spolia.cli.commands.index import without_name
 from spolia.cli.screen import Renderable, indented, one_line, table, text
-from spolia.core.codec import encode
 from spolia.errors import QueryError
-from spolia.indexing.quality import Quality, attempts_told, facts, page
 from spolia.indexing.sync.files import TEXT, is_elsewhere
 from spolia.indexing.sync.report import DocumentReport
 from spolia.stores.backends.rows import EARLIEST_NS, SourceRow
 from spolia.stores.corpus import Corpus
-from spolia.stores.snapshot.records import file_meta, with_file_fields
 from spolia.stores.snapshot.snapshot import Snapshot
 from spolia.types import Document, Node
+
+if TYPE_CHECKING:
+    from spolia.indexing.quality import Quality
 
 MissingGroups = Mapping[str, Mapping[str, str]]
 """Why groups could not be made, by document and group."""
@@ -215,6 +215,8 @@ def _table(rows: Sequence[dict[str, str]], shown: Sequence[str], width: int | No
 
 
 def write_page(path: Path, snapshot: Snapshot, store: str) -> None:
+    from spolia.indexing.quality import page
+
     try:
         with path.open("w", encoding="utf-8") as file:
             file.writelines(page(snapshot, keeper(snapshot), title=str(store)))
@@ -254,10 +256,14 @@ def document_data(one: StoredSource) -> dict[str, Any]:
 
 
 def node_data(node: Node) -> dict[str, Any]:
+    from spolia.core.codec import encode
+
     return {"number": node.number, "id": node.id, "text": node.text, "context": node.context, "span": encode(node.span)}
 
 
 def metadata_of(one: StoredSource) -> tuple[tuple[str, Any], ...]:
+    from spolia.stores.snapshot.records import file_meta, with_file_fields
+
     row = one.source
     files = file_meta(row.uri, row.size, row.created_ns, row.mtime_ns, row.accessed_ns)
     return with_file_fields(one.document.meta if one.document else (), files)
@@ -268,6 +274,8 @@ def nodes_of(snapshot: Snapshot, one: StoredSource, group: str, access: Sequence
 
 
 def description(one: StoredSource, counts: dict[str, int]) -> Renderable:
+    from spolia.indexing.quality import facts
+
     data = document_data(one)
     rows = [(name, data[name]) for name in SHOWN]
     rows += [("read", facts(one.source, one.report))] if one.report else []
@@ -288,7 +296,7 @@ def node_lines(node: Node) -> list[Renderable]:
     return [*head, indented(one_line(node.text, TEXT_SHOWN), 5)]
 
 
-def quality_table(found: Quality) -> Renderable:
+def quality_table(found: "Quality") -> Renderable:
     given_up = f", {found.given_up} of them not tried again until they change" if found.given_up else ""
     rows = {
         "pages": f"{found.pages}, {found.empty_pages} of them empty, {found.ocr_share:.0%} by OCR"
@@ -306,6 +314,8 @@ def quality_table(found: Quality) -> Renderable:
 
 
 def noticed_line(one: StoredSource) -> Renderable:
+    from spolia.indexing.quality import attempts_told
+
     style = "bold red" if one.source.status == "failed" else "yellow"
     tried = (f"({attempts_told(one.report)})",) if one.source.status == "failed" and one.report else ()
     said = [without_name(one.source.uri, said) for said in one.noticed]

@@ -11,7 +11,6 @@ from spolia.cli.screen import Renderable, Screen, one_line, text
 from spolia.cli.user_modules import UserModules
 from spolia.errors import GroupError, ManifestMismatch
 from spolia.stores.corpus import Corpus, NodeGroup
-from spolia.stores.groups.definitions import meant, unknown
 from spolia.stores.manifest import BUILT_IN, Manifest, definition_by_now, in_order
 from spolia.stores.snapshot.snapshot import Snapshot
 
@@ -20,6 +19,8 @@ DOCUMENT = "document"
 
 def refuse_unknown(corpus: Corpus, names: Iterable[str], mine: UserModules) -> None:
     """Refuse groups that the store does not have, nobody defines, and that are not built in."""
+    from spolia.stores.groups.definitions import unknown
+
     there = {*corpus.latest().manifests, *mine.groups}
     for name in names:
         if name not in there and name not in BUILT_IN:
@@ -28,6 +29,8 @@ def refuse_unknown(corpus: Corpus, names: Iterable[str], mine: UserModules) -> N
 
 def refuse_unbuilt(snapshot: Snapshot, name: str) -> None:
     """Refuse a group that the store does not have, though it may be built in."""
+    from spolia.stores.groups.definitions import meant
+
     there, store = list(snapshot.manifests), snapshot.opened.store
     if name in there:
         return
