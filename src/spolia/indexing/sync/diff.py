@@ -23,7 +23,7 @@ from spolia.indexing.readers.reader import (
 )
 from spolia.indexing.sync.files import File, FileListing, is_elsewhere
 from spolia.indexing.sync.linked_images import LinkedImages
-from spolia.indexing.sync.prefetch import FetchItem, Prefetch, SourceBytes
+from spolia.indexing.sync.prefetch import Fetched, FetchItem, Prefetch
 from spolia.indexing.sync.report import DocumentReport
 from spolia.stores.backends.rows import SourceRow, Stamp
 from spolia.stores.staging import AnyWriter
@@ -247,7 +247,7 @@ class ContainerContents:
     def items(
         self,
         container: Container,
-        found: SourceBytes,
+        found: Fetched,
         depth: int,
         readers: Mapping[str, FileReader],
         prefetch: Prefetch,
@@ -295,9 +295,9 @@ class ContainerContents:
 
 
 def _item(blob: Blob, reader: FileReader, container: SourceRow) -> FetchItem:
-    def fetch() -> SourceBytes:
+    def fetch() -> Fetched:
         row = SourceRow(blob.uri, blob.size, container.mtime_ns, blob.content_hash, reader=versioned(reader))
-        return SourceBytes(blob, row.but(created_ns=container.created_ns, accessed_ns=container.accessed_ns))
+        return Fetched(blob, row.but(created_ns=container.created_ns, accessed_ns=container.accessed_ns))
 
     return FetchItem(blob.uri, reader, blob.size, fetch)
 

@@ -19,12 +19,12 @@ from spolia.indexing.readers.registry import READERS, Readers, by_suffix
 from spolia.indexing.sources.source import Source
 from spolia.indexing.sync.cost_estimate import ModelUse, asks, without_models
 from spolia.indexing.sync.counting_staging import DryRun
-from spolia.indexing.sync.files import FOLDER, ROOT, FileListing, Files, SourceChanges
+from spolia.indexing.sync.files import FileListing, Files, SourceChanges, refuse_other
 from spolia.indexing.sync.groups import RequestedGroups, behind, is_embedded_first, main_definition
 from spolia.indexing.sync.metadata import DocumentLabels
 from spolia.indexing.sync.prefetch import open_prefetch
 from spolia.indexing.sync.report import Progress, SyncReport, TotalProgress, together
-from spolia.indexing.sync.sync import lots, refuse_swapped, staged, told_apart
+from spolia.indexing.sync.sync import SyncOptions, lots, refuse_swapped, staged, told_apart
 from spolia.indexing.workers.prepare import Executor
 from spolia.indexing.workers.protocol import WorkerLimits
 from spolia.models.protocols import Embedder
@@ -167,15 +167,15 @@ def planned(
         labels, failed = partial(DocumentLabels, metadata, access), list[tuple[str, str]]()
         every = lots(sources, corpus, labels, readers, failed, follow_links=follow_links, afresh=afresh, asks=not fast)
         reports: list[SyncReport] = []
-        for found, refuse in every:
-            if refuse is not None and not rebuild:
-                refuse(writer.stamps(found.uris), writer.cursor(FOLDER, ROOT))
+        for found in every:
+            if not rebuild:
+                refuse_other(found, writer.stamps(found.uris), writer)
             if fast:
                 wanted.define(writer, found, prefetch, rebuild=True)
                 reports.append(changes.guess(writer.sources(), found))
                 continue
-            how: dict[str, Any] = {"refuse": refuse, "rebuild": True, "afresh": afresh}
-            run = staged(writer, found, wanted, labels(), prefetch, progress=changes.note, **how)
+            how = SyncOptions(wanted, progress=changes.note, rebuild=True, afresh=afresh)
+            run = staged(writer, found, labels(), prefetch, how)
             reports.append(run.tally.report(writer.generation, found, 0.0))
             changes.onward.next()
         if group not in writer.manifests:

@@ -20,6 +20,7 @@ from tempfile import mkstemp
 from spolia.errors import DocumentError, FolderError
 from spolia.indexing.readers.reader import FileReader, is_pattern, reader_of, versioned
 from spolia.indexing.readers.text import TextReader
+from spolia.stores.backends.publication import Draft
 from spolia.stores.backends.rows import Stamp
 from spolia.types import Value
 
@@ -154,6 +155,7 @@ class FileListing:
         closed: folders that could not be listed, as uris with `/` at the end; what is in them is not known.
         source: where it is from, by the name under which a store remembers that.
         cursors: how far it was read with this, by what that is said of; an empty one is forgotten.
+        folder: as the caller named it; empty where this is not all of a folder.
     """
 
     files: Files
@@ -163,6 +165,7 @@ class FileListing:
     source: str = ""
     cursors: Mapping[str, str] = field(default_factory=dict)
     unknown: set[str] = field(default_factory=set, kw_only=True)
+    folder: str = field(default="", kw_only=True)
 
     @property
     def uris(self) -> Collection[str] | None:
@@ -310,14 +313,14 @@ def walk(
     """
     if isinstance(folder, (str, Path)):
         _refuse_no_folder(os.fspath(folder))
-        return _Walk([os.fspath(folder)], os.fspath(folder), readers, follow_links).found
+        return _Walk([os.fspath(folder)], os.fspath(folder), str(folder), readers, follow_links).found
     given = [os.path.abspath(path) for path in folder]
     if missing := [path for path in given if not os.path.exists(path)]:
         raise FolderError(f"There is no file or folder {missing[0]}. Write paths of files, or of folders with some.")
     if not given:
         raise FolderError("No file and no folder is named. Write paths of files, or of folders with some.")
     base = os.path.commonpath([path if os.path.isdir(path) else os.path.dirname(path) for path in given])
-    return _Walk(given, base, readers, follow_links).found
+    return _Walk(given, base, ", ".join(map(str, folder)), readers, follow_links).found
 
 
 def _refuse_no_folder(folder: str) -> None:
@@ -332,9 +335,12 @@ def _refuse_no_folder(folder: str) -> None:
 
 
 class _Walk:
-    def __init__(self, given: Sequence[str], base: str, readers: Mapping[str, FileReader], follow_links: bool) -> None:
+    def __init__(
+        self, given: Sequence[str], base: str, name: str, readers: Mapping[str, FileReader], follow_links: bool
+    ) -> None:
         self.readers, self.follow_links = readers, follow_links
-        self.found = FileListing(Files(readers), source=FOLDER, cursors={ROOT: os.path.realpath(base)})
+        cursors = {ROOT: os.path.realpath(base)}
+        self.found = FileListing(Files(readers), source=FOLDER, cursors=cursors, folder=name)
         self._seen: set[tuple[int, int]] = set()
         for path in given:
             name = os.path.relpath(path, base)
@@ -449,31 +455,24 @@ FOLDER, ROOT = "folder", "root"
 """Under which a store remembers its folder, as it does how far sources were read."""
 
 
-def refuse_other(folder: str, found: FileListing, known: Mapping[str, Stamp], root: str, *, store: str) -> None:
+def refuse_other(found: FileListing, known: Mapping[str, Stamp], writer: Draft) -> None:
     """Refuse a folder that is not where the store's folder was, nor that folder in another place.
 
     It is the same in another place if it has at least half of the documents by their names, as a copy has, or all by
     their sizes and times, as folders have that were moved into one another.
-
-    Args:
-        root: where its folder was the last time; empty where that is not known.
-
-    Raises:
-        FolderError: it is another folder.
     """
-    if root and root == found.cursors.get(ROOT):
+    root = writer.cursor(FOLDER, ROOT)
+    if not found.folder or (root and root == found.cursors.get(ROOT)):
         return
     held = {uri: (size, mtime_ns) for uri, (size, mtime_ns, *_) in known.items() if is_top(uri, known)}
-    if not held or 2 * sum(uri in found.files for uri in held) >= len(held):
-        return
-    if set(held.values()) <= set(found.files.sizes().values()):
-        return
     there = sum(uri in found.files for uri in held)
+    if 2 * there >= len(held) or set(held.values()) <= set(found.files.sizes().values()):
+        return
     where = f"of {root}, and " if root else "and "
     raise FolderError(
-        f"{store} holds {len(held)} documents {where}{there or 'none'} of them {'are' if there > 1 else 'is'} in "
-        f"{folder}: to index it would forget the others. A store has one folder: name that, or another --store, or "
-        "write --rebuild (rebuild=True) to forget what it holds."
+        f"{writer.store} holds {len(held)} documents {where}{there or 'none'} of them {'are' if there > 1 else 'is'} "
+        f"in {found.folder}: to index it would forget the others. A store has one folder: name that, or another "
+        "--store, or write --rebuild (rebuild=True) to forget what it holds."
     )
 
 

@@ -14,7 +14,7 @@ from functools import cached_property, partial
 from itertools import chain, islice
 from pathlib import Path
 from tempfile import mkstemp
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from spolia.core.run_context import check_cancelled, on_cancel
 from spolia.errors import DocumentError, SpoliaError, WorkersFailed
@@ -50,113 +50,63 @@ class Unreadable(Exception):
 
 
 @dataclass(frozen=True)
-class SourceBytes:
-    """A source's bytes and the row that stands for them, before they are read."""
+class Fetched:
+    """A source's bytes, the row that stands for them, and what became of them; None where nothing was read yet."""
 
     blob: Blob
     row: SourceRow
-
-
-@dataclass(frozen=True)
-class FetchItem:
-    """Something to read, of `size` bytes as far as is known; `fetch` raises `Unreadable`."""
-
-    uri: str
-    reader: FileReader
-    size: int
-    fetch: Callable[[], SourceBytes]
-
-
-def fetched(file: File, before: SourceRow | None, spool: Path | None = None) -> SourceBytes:
-    """The bytes of a file.
-
-    Args:
-        before: what is known of it; where the bytes cannot be had, the document that they held stays.
-
-    Raises:
-        Unreadable: they could not be read, are too many, or change all the time.
-    """
-    try:
-        loaded = file.load(spool)
-    except (OSError, SpoliaError) as error:
-        row = before or SourceRow(file.uri)
-        row = row.but(size=file.size, mtime_ns=file.mtime_ns, reader=versioned(file.reader))
-        is_here = isinstance(error, OSError)
-        reason = f"It cannot be read: {error.strerror}." if isinstance(error, OSError) else str(error)
-        raise Unreadable(row, reason, None if is_here else error) from error
-    blob = Blob(file.uri, loaded.content)
-    row = SourceRow(
-        file.uri,
-        loaded.size,
-        loaded.mtime_ns,
-        blob.content_hash,
-        reader=versioned(file.reader),
-        created_ns=loaded.created_ns,
-        accessed_ns=loaded.accessed_ns,
-    )
-    return SourceBytes(blob, row)
-
-
-@dataclass(frozen=True)
-class FetchResult:
-    """What was begun ahead: bytes, and what became of them; None where nothing was read yet."""
-
-    bytes: SourceBytes
     prepared: Prepared | Unreadable | None = None
-
-
-Begun: TypeAlias = "Future[FetchResult]"
-
-
-class FetchedItem:
-    """An item that is under way. What was not begun ahead is done when it is asked for."""
-
-    def __init__(self, item: FetchItem, prefetch: Prefetch, begun: Begun | None) -> None:
-        self.uri, self.reader = item.uri, item.reader
-        self._item, self._prefetch, self._begun = item, prefetch, begun
-
-    @cached_property
-    def _found(self) -> FetchResult:
-        if self._begun is None:
-            return FetchResult(self._item.fetch())
-        try:
-            return self._begun.result()
-        finally:
-            check_cancelled()
-
-    @property
-    def bytes(self) -> SourceBytes:
-        """Its bytes; raises `Unreadable` if they cannot be had."""
-        return self._found.bytes
-
-    @property
-    def row(self) -> SourceRow:
-        """The row that stands for its bytes."""
-        return self.bytes.row
-
-    def prepared(self) -> Prepared:
-        """The document in it, and its pieces.
-
-        Raises:
-            Unreadable: there is none that can be read; whatever the reason, others go on.
-        """
-        return self._prefetch.prepared(self.reader, self._found)
 
     @property
     def is_unreadable(self) -> bool:
         """Whether it is known by now that there is no document in it."""
-        return isinstance(self._found.prepared, Unreadable)
+        return isinstance(self.prepared, Unreadable)
 
     @property
-    def is_container(self) -> bool:
-        """Whether something may stand in it."""
-        is_empty = self.is_unreadable or getattr(self._found.prepared, "has_parts", None) is False
-        return not is_empty and is_container(self.reader)
+    def is_empty(self) -> bool:
+        """Whether it is known by now that nothing stands in it."""
+        return self.is_unreadable or getattr(self.prepared, "has_parts", None) is False
 
-    def drop(self) -> None:
-        """Nobody needs its bytes any more."""
-        if (found := self.__dict__.get("_found")) is not None:
-            self._prefetch.drop(found.bytes.blob)
+
+@dataclass(eq=False)
+class FetchItem:
+    """Something to read, of `size` bytes as far as is known. What was not begun ahead is done when it is asked for."""
+
+    uri: str
+    reader: FileReader
+    size: int
+    fetch: Callable[[], Fetched]
+    begun: Future[Fetched] | None = None
+
+    @cached_property
+    def found(self) -> Fetched:
+        """Its bytes; raises `Unreadable` if they cannot be had."""
+        if self.begun is None:
+            return self.fetch()
+        try:
+            return self.begun.result()
+        finally:
+            check_cancelled()
+
+    @property
+    def row(self) -> SourceRow:
+        """The row that stands for its bytes."""
+        return self.found.row
+
+
+def fetched(file: File, before: SourceRow | None, spool: Path | None = None) -> Fetched:
+    """The bytes of a file; where they cannot be had (`Unreadable`), the document that they held `before` stays."""
+    reader = versioned(file.reader)
+    try:
+        loaded = file.load(spool)
+    except (OSError, SpoliaError) as error:
+        row = (before or SourceRow(file.uri)).but(size=file.size, mtime_ns=file.mtime_ns, reader=reader)
+        if isinstance(error, OSError):
+            raise Unreadable(row, f"It cannot be read: {error.strerror}.", None) from error
+        raise Unreadable(row, str(error), error) from error
+    blob = Blob(file.uri, loaded.content)
+    row = SourceRow(file.uri, loaded.size, loaded.mtime_ns, blob.content_hash, reader=reader)
+    return Fetched(blob, row.but(created_ns=loaded.created_ns, accessed_ns=loaded.accessed_ns))
 
 
 class Prefetch:
@@ -177,7 +127,7 @@ class Prefetch:
         self.plan, self._here = NOTHING, InProcess()
         self._threads = ThreadPoolExecutor(max(1, count), thread_name_prefix="spolia-read")
         self._sent: dict[int, tuple[object, bool]] = {}
-        self._sampled: dict[str, FetchResult] = {}
+        self._sampled: dict[str, Fetched] = {}
 
     @cached_property
     def executor(self) -> Executor:
@@ -198,65 +148,64 @@ class Prefetch:
         found = self._sampled[file.uri] = self._looked(file.reader, fetched(file, None))
         return self.prepared(file.reader, found).reading
 
-    def ahead(self, items: Iterable[FetchItem], is_wanted: Callable[[str, SourceRow], bool]) -> Iterator[FetchedItem]:
+    def ahead(self, items: Iterable[FetchItem], is_wanted: Callable[[str, SourceRow], bool]) -> Iterator[FetchItem]:
         """Items in their order, while workers read the next ones: some for each worker, fewer where they are large.
 
-        Args:
-            is_wanted: whether an item will probably be read, by its uri and row; it is asked in threads.
+        `is_wanted` says whether an item will probably be read, by its uri and row; it is asked in threads.
         """
-        waiting, under_way = deque[FetchedItem](), deque[tuple[Begun, int]]()
+        waiting, under_way = deque[FetchItem](), deque[FetchItem]()
 
-        def next_one() -> FetchedItem:
-            if waiting[0]._begun is not None:
+        def next_one() -> FetchItem:
+            if waiting[0].begun is not None:
                 under_way.popleft()
             return waiting.popleft()
 
         try:
             for item in items:
-                begun: Begun | None = None
                 if self._is_apart(item.reader, item.size):
-                    begun = self._threads.submit(copy_context().run, self._work, item, is_wanted)
-                    under_way.append((begun, item.size))
-                waiting.append(FetchedItem(item, self, begun))
-                while waiting and (waiting[0]._begun is None or self._is_enough([size for _, size in under_way])):
+                    item.begun = self._threads.submit(copy_context().run, self._work, item, is_wanted)
+                    under_way.append(item)
+                waiting.append(item)
+                while waiting and (waiting[0].begun is None or self._is_enough([one.size for one in under_way])):
                     yield next_one()
             while waiting:
                 yield next_one()
         finally:
-            for begun, _ in under_way:
-                begun.cancel()
+            for item in under_way:
+                if item.begun is not None:
+                    item.begun.cancel()
 
     def _is_enough(self, sizes: Sequence[int]) -> bool:
         """Whether nothing more is begun before the first is taken."""
         return len(sizes) > (AHEAD if sum(sizes) <= AHEAD_BYTES else 2) * self.count
 
-    def _work(self, item: FetchItem, is_wanted: Callable[[str, SourceRow], bool]) -> FetchResult:
+    def _work(self, item: FetchItem, is_wanted: Callable[[str, SourceRow], bool]) -> Fetched:
         found = item.fetch()
-        return self._looked(item.reader, found) if is_wanted(item.uri, found.row) else FetchResult(found)
+        return self._looked(item.reader, found) if is_wanted(item.uri, found.row) else found
 
-    def _looked(self, reader: FileReader, found: SourceBytes) -> FetchResult:
+    def _looked(self, reader: FileReader, found: Fetched) -> Fetched:
         sampled = self._sampled.pop(found.row.uri, None)
-        if sampled is not None and sampled.bytes.row.content_hash == found.row.content_hash:
-            return replace(sampled, bytes=found)
+        if sampled is not None and sampled.row.content_hash == found.row.content_hash:
+            return replace(found, prepared=sampled.prepared)
         try:
-            return FetchResult(found, self._prepare(reader, found))
+            return replace(found, prepared=self._prepare(reader, found))
         except Unreadable as failure:
-            return FetchResult(found, failure)
+            return replace(found, prepared=failure)
 
-    def prepared(self, reader: FileReader, found: FetchResult) -> Prepared:
+    def prepared(self, reader: FileReader, found: Fetched) -> Prepared:
         """What becomes of a source.
 
         Raises:
             Unreadable: its reader refuses it, failed or died on it.
             WorkersFailed: no process can be started to read it.
         """
-        made = found.prepared or self._looked(reader, found.bytes).prepared
+        made = found.prepared or self._looked(reader, found).prepared
         if isinstance(made, Unreadable):
             raise made
         assert made is not None
         return made
 
-    def _prepare(self, reader: FileReader, found: SourceBytes) -> Prepared:
+    def _prepare(self, reader: FileReader, found: Fetched) -> Prepared:
         try:
             is_apart = self._is_apart(reader, found.blob.size)
             if not is_apart and found.blob.size > LARGEST_HERE and not is_container(reader):
@@ -375,13 +324,7 @@ def _fault(reader: FileReader | Container, error: Exception) -> str:
 def open_prefetch(
     folder: Path, workers: int | Executor | None = None, limits: WorkerLimits | None = None
 ) -> Iterator[Prefetch]:
-    """What reads the sources of a run.
-
-    Args:
-        folder: a folder for copies is made in it, and removed at the end; those that killed runs left go.
-        workers: processes, or what takes their place; by default one for each processor, four at most; 0 reads all in
-            this process.
-    """
+    """What reads the sources of a run. In `folder` a folder for copies is made until then; those of killed runs go."""
     spool, lock, is_first = claimed(folder)
     count = min(MOST_WORKERS, os.cpu_count() or 1) if workers is None else workers
     if isinstance(count, int):

@@ -13,7 +13,7 @@ from spolia.indexing.readers.registry import READERS, Readers, by_suffix
 from spolia.indexing.sync.files import FOLDER, ROOT, File, is_elsewhere, walk
 from spolia.indexing.sync.groups import RequestedGroups
 from spolia.indexing.sync.metadata import DocumentLabels
-from spolia.indexing.sync.sync import keep, only
+from spolia.indexing.sync.sync import SyncOptions, keep, only
 from spolia.stores.backends import sql
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import MAIN
@@ -117,7 +117,7 @@ def _read_again(
             others = [group for group in groups if group.name != MAIN]
             wanted = RequestedGroups(MAIN, main or definition_by_now(manifest, known), others, known)
             labels = DocumentLabels(None, _access(snapshot, found, listed.files))
-            report = keep(corpus, listed if found.is_short else only(listed, again), wanted, labels)
+            report = keep(corpus, listed if found.is_short else only(listed, again), labels, SyncOptions(wanted))
             found.left += [f"{uri}: {reason}" for uri, reason in report.failed]
         except SpoliaError as error:
             found.left.append(str(error))

@@ -183,15 +183,17 @@ def together(reports: Sequence[SyncReport], failed: Sequence[tuple[str, str]] = 
     (2, 3, (('sql://notes/', 'It is not there.'),))
     """
     last = reports[-1] if reports else SyncReport(0)
-    counts = ("added", "changed", "moved", "removed", "unchanged", "warned", "chunks", "embedded", "seconds")
     unread = sum((Counter(dict(one.unread)) for one in reports), Counter[str]())
     return last.but(
-        **{name: sum(getattr(one, name) for one in reports) for name in counts},
+        **{name: sum(getattr(one, name) for one in reports) for name in (*_COUNTS, "seconds")},
         stale=tuple(chain.from_iterable(one.stale for one in reports)),
         failed=(*chain.from_iterable(one.failed for one in reports), *failed),
         skipped=tuple(chain.from_iterable(one.skipped for one in reports)),
         unread=tuple(unread.most_common()),
     )
+
+
+_COUNTS = ("added", "changed", "moved", "removed", "unchanged", "warned", "chunks", "embedded")
 
 
 @dataclass
@@ -243,19 +245,12 @@ class SyncCounts:
     def report(self, generation: int, found: FileListing, seconds: float) -> SyncReport:
         """What was done in the end."""
         return SyncReport(
-            generation=generation,
-            added=self.added,
-            changed=self.changed,
-            moved=self.moved,
-            removed=self.removed,
-            unchanged=self.unchanged,
+            generation,
+            **{name: getattr(self, name) for name in _COUNTS},
             failed=tuple(self.failed),
             stale=tuple(self.stale),
             skipped=tuple(found.skipped),
             unread=tuple(found.unread.most_common()),
-            warned=self.warned,
-            chunks=self.chunks,
-            embedded=self.embedded,
             seconds=seconds,
         )
 
@@ -325,26 +320,17 @@ class TotalProgress:
     [(2, 2), (3, 5)]
     """
 
-    def __init__(self, progress: Callable[[Progress], None] | None) -> None:
+    def __init__(self, progress: Callable[[Progress], None]) -> None:
         self.progress = progress
         self.before = self.last = Progress(0, 0)
 
     def __call__(self, now: Progress) -> None:
         """How far the lot is."""
-        before = self.before
-        self.last = (
-            now
-            if not before.total
-            else now.but(
-                done=before.done + now.done,
-                total=before.total + now.total,
-                failed=before.failed + now.failed,
-                chunks=before.chunks + now.chunks,
-                embedded=before.embedded + now.embedded,
-            )
-        )
-        if self.progress is not None:
-            self.progress(self.last)
+        if self.before.total:
+            numbers = ("done", "total", "failed", "chunks", "embedded")
+            now = now.but(**{name: getattr(self.before, name) + getattr(now, name) for name in numbers})
+        self.last = now
+        self.progress(now)
 
     def next(self) -> None:
         """What follows is of the next lot."""

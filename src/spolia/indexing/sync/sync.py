@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -17,7 +18,6 @@ from spolia.stores.corpus import Corpus, refuse_no_corpus
 if TYPE_CHECKING:
     from spolia.core.operator import Operator
     from spolia.filters import Field
-    from spolia.indexing.readers.reader import FileReader
     from spolia.indexing.sources.source import Source
     from spolia.indexing.sync.files import FileListing, SourceChanges
     from spolia.indexing.sync.groups import RequestedGroups
@@ -142,32 +142,39 @@ def sync(
 
     began = time.perf_counter()
     refuse_swapped(sources, corpus)
-    onward = TotalProgress(progress)
-    kept = partial(
-        keep,
-        corpus,
-        wanted=RequestedGroups(group, main_definition(splitter, embedder, analyzer), groups, known, given=corpus.given),
-        fields=fields,
-        progress=None if progress is None else onward,
-        batch=batch,
-        retry=retry,
-        afresh=rebuild,
-        workers=workers,
-        limits=limits,
-        timeout_s=timeout_s,
-    )
+    total = TotalProgress(progress) if progress is not None else None
+    wanted = RequestedGroups(group, main_definition(splitter, embedder, analyzer), groups, known, given=corpus.given)
+    how = SyncOptions(wanted, fields, total, batch, rebuild, retry, rebuild, workers, limits, timeout_s)
     labels = partial(DocumentLabels, metadata, access)
     reports: list[SyncReport] = []
     failed: list[tuple[str, str]] = []
-    for lot, refuse in lots(sources, corpus, labels, readers, failed, follow_links=follow_links, afresh=rebuild):
-        reports.append(kept(found=lot, labels=labels(), refuse=refuse, rebuild=rebuild and not reports))
-        onward.next()
+    for lot in lots(sources, corpus, labels, readers, failed, follow_links=follow_links, afresh=rebuild):
+        reports.append(keep(corpus, lot, labels(), how))
+        how = replace(how, rebuild=False)
+        if total is not None:
+            total.next()
     damaged = tuple(corpus.backend.row_problems(SHARE)) if corpus.exists() else ()
     return together(reports, failed).but(damaged=damaged, seconds=time.perf_counter() - began)
 
 
-Refuse: TypeAlias = "Callable[[Mapping[str, Stamp], str], None]"
-"""Raises where a store holds, with these sources, another folder than was found."""
+@dataclass(frozen=True)
+class SyncOptions:
+    """How a run goes about it, whatever it finds: arguments of `sync`, and what follows from them.
+
+    Args:
+        afresh: try all again that could not be read, however often it was tried.
+    """
+
+    wanted: RequestedGroups
+    fields: Sequence[Field] | None = None
+    progress: Callable[[Progress], None] | None = None
+    batch: int | None = 1000
+    rebuild: bool = False
+    retry: bool = True
+    afresh: bool = False
+    workers: int | Executor | None = None
+    limits: WorkerLimits | None = None
+    timeout_s: float | None = None
 
 
 def lots(
@@ -180,7 +187,7 @@ def lots(
     follow_links: bool = False,
     afresh: bool = False,
     asks: bool = True,
-) -> Iterator[tuple[FileListing, Refuse | None]]:
+) -> Iterator[FileListing]:
     """What a store is brought in step with, in turn: what is in the folder, then what has changed in each source.
 
     Args:
@@ -188,19 +195,17 @@ def lots(
         asks: whether sources are asked; else they are left out.
     """
     from spolia.indexing.sources.source import Memory
-    from spolia.indexing.sync.files import refuse_other, walk
+    from spolia.indexing.sync.files import walk
 
     folder, others = told_apart(sources)
     by_name = by_suffix(readers)
     if folder is not None:
         found = walk(folder, by_name, follow_links=follow_links)
-        named = str(folder if isinstance(folder, (str, Path)) else ", ".join(map(str, folder)))
-        refuse_empty(named, found, by_name)
-        yield found, partial(refuse_other, named, found, store=corpus.path)
+        refuse_empty(found)
+        yield found
     for source in others if asks else ():
         try:
-            for lot in source.lots(Memory(corpus, source.id, labels, afresh, by_name), by_name):
-                yield lot, None
+            yield from source.lots(Memory(corpus, source.id, labels, afresh, by_name), by_name)
         except (SourceError, EgressError) as error:
             failed.append((source.id, str(error)))
 
@@ -209,28 +214,8 @@ SHARE = 500
 """Documents, and nodes, whose digests are compared when a run ends: some milliseconds."""
 
 
-def keep(
-    corpus: Corpus,
-    found: FileListing,
-    wanted: RequestedGroups,
-    labels: DocumentLabels,
-    *,
-    refuse: Refuse | None = None,
-    fields: Sequence[Field] | None = None,
-    progress: Callable[[Progress], None] | None = None,
-    batch: int = 1000,
-    rebuild: bool = False,
-    retry: bool = True,
-    afresh: bool = False,
-    workers: int | Executor | None = None,
-    limits: WorkerLimits | None = None,
-    timeout_s: float | None = None,
-) -> SyncReport:
-    """Bring a store, made if it is not there, in step with what was found; see `sync`.
-
-    Args:
-        afresh: try all again that could not be read, however often it was tried.
-    """
+def keep(corpus: Corpus, found: FileListing, labels: DocumentLabels, how: SyncOptions) -> SyncReport:
+    """Bring a store, made if it is not there, in step with what was found."""
     from spolia.indexing.sync.groups import makeshift
     from spolia.indexing.sync.prefetch import open_prefetch
     from spolia.stores.groups.materialise import builder, materialise
@@ -238,23 +223,20 @@ def keep(
 
     began = time.perf_counter()
     corpus.create()
-    wait_s = corpus.wait_s if timeout_s is None else timeout_s
+    wait_s = corpus.wait_s if how.timeout_s is None else how.timeout_s
     run: SyncRun | None = None
     notes: tuple[str, ...] = ()
-    with open_prefetch(corpus.backend.folder, workers, limits) as prefetch:
+    with open_prefetch(corpus.backend.folder, how.workers, how.limits) as prefetch:
         while run is None or run.conflicts:
-            opened = builder(corpus, wait_s) if rebuild else closing(Staging(corpus.backend, wait_s))
+            opened = builder(corpus, wait_s) if how.rebuild else closing(Staging(corpus.backend, wait_s))
             with opened as writer:
-                run = staged(
-                    writer, found, wanted, labels, prefetch, refuse=refuse, fields=fields, progress=progress,
-                    batch=batch, rebuild=rebuild, retry=retry, afresh=afresh, before=run,
-                )  # fmt: skip
+                run = staged(writer, found, labels, prefetch, how, before=run)
                 notes = notes_on(writer.declared, writer.metadata()) if writer.declared != writer.schema else notes
                 generation, lacking = writer.publish(), writer.unmade()
                 generation = generation if run.conflicts else writer.compact()
-    if wanted.groups:
-        tell = run.tell_of_groups
-        run.unread += materialise(wanted.groups, retry=False, known=wanted.known, tell=tell, wait_s=timeout_s)
+    if groups := how.wanted.groups:
+        known, tell = how.wanted.known, run.tell_of_groups
+        run.unread += materialise(groups, retry=False, known=known, tell=tell, wait_s=how.timeout_s)
         generation, lacking = (published := corpus.latest()).generation, published.unmade()
     report = run.tally.report(generation, found, time.perf_counter() - began)
     unmade = tuple(dict.fromkeys((*lacking, *(lack for lack in run.unread if lack.document))))
@@ -265,23 +247,14 @@ def keep(
 def staged(
     writer: Staging,
     found: FileListing,
-    wanted: RequestedGroups,
     labels: DocumentLabels,
     prefetch: Prefetch,
-    *,
-    refuse: Refuse | None = None,
-    fields: Sequence[Field] | None = None,
-    progress: Callable[[Progress], None] | None = None,
-    batch: int = 1000,
-    rebuild: bool = False,
-    retry: bool = True,
-    afresh: bool = False,
+    how: SyncOptions,
     before: SyncRun | None = None,
 ) -> SyncRun:
     """One round of `keep`, over a staging that is committed, or that only counts: then nothing is written.
 
-    Args:
-        before: the round before; only what others have changed meanwhile is taken again then.
+    After the round `before`, only what others have changed meanwhile is taken again.
     """
     from spolia.indexing.sync.linked_images import LinkedImages
     from spolia.indexing.sync.revoke import Revoked, revoke
@@ -289,28 +262,26 @@ def staged(
 
     lot = found
     if before is not None:
-        lot, refuse = only(found, before.conflicts), None
+        lot = only(found, before.conflicts)
         labels = _not_wider(before.labels, writer.readers(lot.uris))
     stamps = writer.stamps(lot.uris)
-    is_other = _is_other(refuse, stamps, writer, rebuild=rebuild)
+    is_other = _is_other(lot, stamps, writer, rebuild=how.rebuild)
     labels.refuse_bad_readers(lot.files)
     if labels.access is None and writer.is_restricted():
-        is_closed = cache(writer.is_restricted_now)
-        labels = labels.anew(kept=writer.readers(lot.uris), is_closed=is_closed)
+        labels = labels.anew(kept=writer.readers(lot.uris), is_closed=cache(writer.is_restricted_now))
     revoked = Revoked() if is_other or not stamps else revoke(writer, lot, labels, stamps, prefetch)
-    if fields is not None:
-        writer.declare(fields)
+    if how.fields is not None:
+        writer.declare(how.fields)
     made = dict(writer.manifests)
-    renews = wanted.define(writer, lot, prefetch, rebuild=rebuild)
-    wanted.refuse_changed(writer.manifests)
+    renews = how.wanted.define(writer, lot, prefetch, rebuild=how.rebuild)
+    how.wanted.refuse_changed(writer.manifests)
     if revoked.removed or renews:
         stamps = writer.stamps(lot.uris)
-    is_anew = rebuild and made and made != writer.manifests  # what was there is found until all is made
-    batches, linked_images = None if is_anew else batch, LinkedImages(found, labels)
-    run = SyncRun(
-        writer, wanted, labels, lot, prefetch, stamps, progress, batches, retry, revoked, linked_images, before
-    )
-    run.run(recount=renews, anew=_anew(made, writer.manifests) if is_anew else (), afresh=afresh)
+    anew: list[str] = []
+    if how.rebuild and made and made != writer.manifests:  # what was there is found until all is made
+        how, anew = replace(how, batch=None), _anew(made, writer.manifests)
+    run = SyncRun(writer, labels, lot, prefetch, stamps, how, revoked, LinkedImages(found, labels), before)
+    run.run(recount=renews, anew=anew)
     return run
 
 
@@ -336,19 +307,12 @@ def _not_wider(labels: DocumentLabels, there: Mapping[str, tuple[str, ...]]) -> 
     return labels.anew(access=access)
 
 
-def _is_other(
-    refuse: Refuse | None,
-    stamps: Mapping[str, Stamp],
-    writer: Staging,
-    *,
-    rebuild: bool,
-) -> bool:
+def _is_other(found: FileListing, stamps: Mapping[str, Stamp], writer: Staging, *, rebuild: bool) -> bool:
     """Whether a store holds another folder, which is found until all of this one is there."""
-    try:
-        if refuse is not None:
-            from spolia.indexing.sync.files import FOLDER, ROOT
+    from spolia.indexing.sync.files import refuse_other
 
-            refuse(stamps, writer.cursor(FOLDER, ROOT))
+    try:
+        refuse_other(found, stamps, writer)
     except FolderError:
         if not rebuild:
             raise
@@ -386,7 +350,7 @@ def told_apart(given: str | Path | Source | Sequence[str | Path | Source]) -> tu
     return (paths if paths or not sources else None), sources
 
 
-def refuse_empty(folder: str, found: FileListing, readers: Mapping[str, FileReader]) -> None:
+def refuse_empty(found: FileListing) -> None:
     """Raise `FolderError` where there is nothing to index."""
     if found.files or found.closed:
         return
@@ -396,8 +360,8 @@ def refuse_empty(folder: str, found: FileListing, readers: Mapping[str, FileRead
         kinds = ", ".join(f"{count} {suffix or 'without suffix'}" for suffix, count in found.unread.most_common(5))
         reasons = "; ".join(f"{item.uri}: {item.reason}" for item in found.skipped[:3])
         there = f"holds no document that can be read, but: {'; '.join(filter(None, (kinds, reasons)))}"
-    endings = ", ".join(sorted({reader.suffixes[0] for reader in readers.values()}))
+    endings = ", ".join(sorted({reader.suffixes[0] for reader in found.files.readers.values()}))
     raise FolderError(
-        f"{folder} {there}. Put files there that end in {endings}, or name another folder. "
+        f"{found.folder} {there}. Put files there that end in {endings}, or name another folder. "
         "Nothing was changed; to have an empty store, delete it."
     )

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from typing import TYPE_CHECKING
 
 from spolia.core.run_context import check_cancelled
 from spolia.errors import DocumentError, MissingExtra
 from spolia.indexing.readers.reader import is_container
 from spolia.indexing.sync.diff import NOT_OPENED, ContainerContents, ContainerResult, SourceDiff, above, failed
 from spolia.indexing.sync.files import File, FileListing
-from spolia.indexing.sync.groups import Batch, BatchItem, RequestedGroups, behind
+from spolia.indexing.sync.groups import Batch, BatchItem, behind
 from spolia.indexing.sync.linked_images import LinkedImages
 from spolia.indexing.sync.metadata import AccessLists, DocumentLabels, MetadataDiff
-from spolia.indexing.sync.prefetch import (
-    FetchedItem,
-    FetchItem,
-    Prefetch,
-    Unreadable,
-    fetched,
-)
-from spolia.indexing.sync.report import DocumentReport, Progress, SyncCounts
+from spolia.indexing.sync.prefetch import FetchItem, Prefetch, Unreadable, fetched
+from spolia.indexing.sync.report import DocumentReport, SyncCounts
 from spolia.indexing.sync.revoke import Revoked
 from spolia.stores.backends.rows import SourceRow, Stamp, Unmade, in_batches
 from spolia.stores.groups.group_build import STAGED_AT_ONCE, complete, embed, make_up, refuse_away
 from spolia.stores.staging import AnyWriter, Staging
+
+if TYPE_CHECKING:
+    from spolia.indexing.sync.sync import SyncOptions
 
 CUT_AT_ONCE, WEIGHT_AT_ONCE = 64, 5_000_000
 """Documents whose nodes are made together, so that a transform asks its model for all of them at once; and their
@@ -37,41 +35,34 @@ LONGEST_UNPUBLISHED_S = 60.0
 """Seconds after which what was read is published, however little it is: who stops a run over scans loses no hours."""
 
 
-NOTHING = Revoked()
-
-
 class SyncRun:
     """The order of a run, what it does with each source, and when it publishes.
 
     Args:
-        batch: documents that are published together; None for all.
-        before: what an earlier round of the same run has counted and tried.
+        before: an earlier round of the same run, whose counts and attempts go on.
     """
 
     def __init__(
         self,
         writer: Staging,
-        wanted: RequestedGroups,
         labels: DocumentLabels,
         found: FileListing,
         prefetch: Prefetch,
         stamps: Mapping[str, Stamp],
-        progress: Callable[[Progress], None] | None,
-        batch: int | None = None,
-        retry: bool = True,
-        revoked: Revoked = NOTHING,
-        linked_images: LinkedImages | None = None,
+        how: SyncOptions,
+        revoked: Revoked,
+        linked_images: LinkedImages,
         before: SyncRun | None = None,
     ) -> None:
-        self.writer, self.labels, self.found, self.progress, self.batch = writer, labels, found, progress, batch
+        self.writer, self.labels, self.found, self.how = writer, labels, found, how
         self.tally: SyncCounts = before.tally if before else SyncCounts()
         self.prefetch = prefetch
-        self.retry, self.revoked = retry, revoked
-        self.builds = wanted.builds(writer.manifests)
+        self.revoked, self.linked_images = revoked, linked_images
+        self.builds = how.wanted.builds(writer.manifests)
         prefetch.follow(self.builds)
         self.unread: list[Unmade] = before.unread if before else []
         tried: set[str] = before.pending_batch.tried if before else set()
-        self.pending_batch: Batch = Batch(writer, self.builds, wanted.main, labels, tried=tried)
+        self.pending_batch: Batch = Batch(writer, self.builds, how.wanted.main, labels, tried=tried)
         says = labels.access or labels.metadata or labels.kept is not None
         access_lists = (
             AccessLists(writer.access_lists(found.uris), _none if found.uris is None else writer.access_list_of)
@@ -79,7 +70,6 @@ class SyncRun:
             else AccessLists({}, _none)
         )
         self.metadata_diff = MetadataDiff(writer, labels, access_lists, self.pending_batch)
-        self.linked_images = linked_images or LinkedImages(found, labels)
         self.diff = SourceDiff(writer, found, stamps, self.linked_images, all=self._looks_at_all)
         for container, parts in self.diff.parts.items() if self._looks_at_all else ():
             for uri in parts:
@@ -98,16 +88,15 @@ class SyncRun:
         """Sources that other writers have changed meanwhile; they are to be taken once more."""
         return self.writer.conflicts
 
-    def run(self, *, recount: bool = False, anew: Collection[str] = (), afresh: bool = False) -> None:
+    def run(self, *, recount: bool, anew: Collection[str]) -> None:
         """Bring the store in step.
 
         Args:
             recount: the main group was built anew, so that no report tells its nodes any more.
             anew: groups that would lose what they have if their model is away.
-            afresh: try all again that could not be read.
         """
         self._open_stale_to_those_who_may_read_it()
-        given_up = self.diff.given_up(retry=self.retry, afresh=afresh)
+        given_up = self.diff.given_up(retry=self.how.retry, afresh=self.how.afresh)
         for row in given_up:
             self.tally.fail(row)
         changed = self._changed({row.uri for row in given_up})
@@ -186,7 +175,9 @@ class SyncRun:
         unmade = [
             lack
             for lack in self.writer.unmade()
-            if lack.document not in self.pending_batch.tried and lack.group in made and (self.retry or lack.is_untried)
+            if lack.document not in self.pending_batch.tried
+            and lack.group in made
+            and (self.how.retry or lack.is_untried)
         ]
         for one in make_up(self.writer, self.builds, unmade):
             self.pending_batch.tried.add(one.document.id)
@@ -221,7 +212,7 @@ class SyncRun:
         return bool(self.labels.metadata or self.labels.access)
 
     def _take(
-        self, taken: FetchedItem, within: str = "", contents: ContainerContents | None = None, depth: int = 0
+        self, taken: FetchItem, within: str = "", contents: ContainerContents | None = None, depth: int = 0
     ) -> None:
         """Bring the store in step with a source, or have it wait to be cut with others.
 
@@ -245,16 +236,17 @@ class SyncRun:
             row = row.but(size=taken.row.size, mtime_ns=taken.row.mtime_ns, reader=taken.row.reader)
             self._fail(Unreadable(row, str(error), None), taken.reader.name, within)
         finally:
-            taken.drop()
+            if "found" in vars(taken):
+                self.prefetch.drop(taken.found.blob)
         if (
-            len(self.pending_batch.pending) >= min(CUT_AT_ONCE, self.batch or CUT_AT_ONCE)
+            len(self.pending_batch.pending) >= min(CUT_AT_ONCE, self.how.batch or CUT_AT_ONCE)
             or self.pending_batch.weight >= WEIGHT_AT_ONCE
             or self._is_late
         ):
             self._cut(self.pending_batch)
 
     def _open(
-        self, taken: FetchedItem, before: SourceRow | None, contents: ContainerContents, depth: int
+        self, taken: FetchItem, before: SourceRow | None, contents: ContainerContents, depth: int
     ) -> ContainerResult:
         """Bring the store in step with what stands in a source.
 
@@ -268,15 +260,15 @@ class SyncRun:
             self._leave(self.diff.within(taken.uri), contents)
             return NOT_OPENED
         parts, problem = 0, None
-        items = contents.items(taken.reader, taken.bytes, depth, self.found.files.readers, self.prefetch)
+        items = contents.items(taken.reader, taken.found, depth, self.found.files.readers, self.prefetch)
         try:
-            for part in self.prefetch.ahead(items if taken.is_container else (), self._is_read):
+            for part in self.prefetch.ahead(() if taken.found.is_empty else items, self._is_read):
                 parts += 1
                 self.tally.total += 1
                 self._take(part, taken.uri, contents, depth)
         except (DocumentError, MissingExtra) as error:
             problem = error
-        if problem is not None or taken.is_unreadable:
+        if problem is not None or taken.found.is_unreadable:
             self._leave_unseen(taken.uri, contents)
         if depth == 1:
             self.found.unread.update(contents.unread)
@@ -317,7 +309,7 @@ class SyncRun:
         self.tally.count(uri, "unchanged")
         return ""
 
-    def _keep(self, taken: FetchedItem, before: SourceRow | None, opened: ContainerResult, within: str) -> None:
+    def _keep(self, taken: FetchItem, before: SourceRow | None, opened: ContainerResult, within: str) -> None:
         row, change = taken.row, ""
         if before is not None and _is_same(before, row) and self.metadata_diff.is_same(before):
             if (before.size, before.mtime_ns) != (row.size, row.mtime_ns):
@@ -334,7 +326,7 @@ class SyncRun:
             change = "moved"
         else:
             try:
-                prepared = taken.prepared()
+                prepared = self.prefetch.prepared(taken.reader, taken.found)
                 reading = prepared.reading if opened is NOT_OPENED else opened.on(prepared.reading)
             except (DocumentError, MissingExtra) as error:
                 raise Unreadable(row, str(error), error) from error
@@ -347,7 +339,7 @@ class SyncRun:
             return
         self._done(taken.uri, change)
 
-    def _moved_from(self, taken: FetchedItem, within: str) -> SourceRow | None:
+    def _moved_from(self, taken: FetchItem, within: str) -> SourceRow | None:
         """The source that is gone and held the same, read and described in the same way; it gets the new readers."""
         for old in self.diff.gone_with(taken.row.content_hash):
             if old.reader != taken.row.reader:
@@ -393,20 +385,20 @@ class SyncRun:
         self._publish_if_many()
 
     def _publish_if_many(self) -> None:
-        if self.batch is None:
+        if self.how.batch is None:
             if self.writer.weight >= STAGED_AT_ONCE:
                 self.unread += embed(self.writer, self.builds, self._embedded, self.prefetch.embedded)
                 self.writer.spill()
             return
-        chunks = min(self.batch * CHUNKS_PER_DOCUMENT, MOST_CHUNKS)
-        are_many = self._changes >= self.batch or self.tally.chunks - self._chunks >= chunks
+        chunks = min(self.how.batch * CHUNKS_PER_DOCUMENT, MOST_CHUNKS)
+        are_many = self._changes >= self.how.batch or self.tally.chunks - self._chunks >= chunks
         if are_many or self._is_late or self.writer.weight >= STAGED_AT_ONCE:
             self._publish()
 
     @property
     def _is_late(self) -> bool:
         """Whether nothing was published for long, where parts of a run are published at all."""
-        return self.batch is not None and time.monotonic() - self._published_at >= LONGEST_UNPUBLISHED_S
+        return self.how.batch is not None and time.monotonic() - self._published_at >= LONGEST_UNPUBLISHED_S
 
     def _publish(self) -> None:
         """Embed what has no vector yet, then make everything since the last time visible."""
@@ -421,7 +413,7 @@ class SyncRun:
         """Make and embed what another one has added meanwhile to groups that this run defines."""
         seen = self.writer.manifests
         builds = [build for build in self.builds if writer.manifests.get(build.group) == seen[build.group]]
-        for _ in complete(writer, builds) if self.batch is None else ():
+        for _ in complete(writer, builds) if self.how.batch is None else ():
             if writer is self.writer and self.writer.weight >= STAGED_AT_ONCE:
                 self.unread += embed(writer, builds, self._embedded)
                 self.writer.spill()
@@ -433,8 +425,8 @@ class SyncRun:
 
     def _tell(self, uri: str, change: str = "") -> None:
         self.tally.chunks = self._earlier + self.writer.made[self.pending_batch.main]
-        if self.progress is not None:
-            self.progress(self.tally.progress(uri, change))
+        if self.how.progress is not None:
+            self.how.progress(self.tally.progress(uri, change))
 
 
 def _none(id: str) -> None:

@@ -20,7 +20,7 @@ from spolia.indexing.sync.files import TEXT, Files, SourceChanges
 from spolia.indexing.sync.groups import RequestedGroups, main_definition
 from spolia.indexing.sync.metadata import DocumentLabels
 from spolia.indexing.sync.report import SyncReport
-from spolia.indexing.sync.sync import keep, sync
+from spolia.indexing.sync.sync import SyncOptions, keep, sync
 from spolia.models.protocols import Embedder
 from spolia.stores.corpus import Corpus, NodeGroup, refuse_no_corpus
 from spolia.stores.definition import Transform
@@ -90,16 +90,11 @@ def add_texts(corpus: Corpus, texts: Mapping[str, str], **how: Unpack[How]) -> S
     for name, text in texts.items():
         files.give(TEXT + name, _bytes(name, text), now)
     main = main_definition(how.get("splitter"), how.get("embedder"), how.get("analyzer"))
-    report = keep(
-        corpus,
-        SourceChanges(files),
-        RequestedGroups(
-            how.get("group", "chunk"), main, how.get("groups", ()), how.get("known", ()), given=corpus.given
-        ),
-        DocumentLabels(how.get("metadata"), how.get("access")),
-        fields=how.get("fields"),
-        timeout_s=how.get("timeout_s"),
-    )
+    named, groups, known = how.get("group", "chunk"), how.get("groups", ()), how.get("known", ())
+    wanted = RequestedGroups(named, main, groups, known, given=corpus.given)
+    labels = DocumentLabels(how.get("metadata"), how.get("access"))
+    options = SyncOptions(wanted, fields=how.get("fields"), timeout_s=how.get("timeout_s"))
+    report = keep(corpus, SourceChanges(files), labels, options)
     for group, reason in report.behind:
         warnings.warn(f"Group {group!r} lacks texts that were added: {reason}", DegradedWarning, stacklevel=2)
     return report
