@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from spolia.errors import DocumentError, QueryError, SpoliaError, StoreError
 from spolia.indexing.sync.report import DocumentReport
@@ -21,43 +21,34 @@ if TYPE_CHECKING:
     from spolia.indexing.sync.groups import Batch
 
 _LISTS_KEPT = 1_024
+Readers: TypeAlias = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class DocumentLabels:
     """What the caller says of files beside their content.
 
+    Each function is asked once for every file. What stands in a container is a file like any other, by its own uri; but
+    where nothing is said of who may read it, or that everybody may, those count who may read the container.
+
     Args:
-        metadata: fields of the document in a file, by its uri; None for none.
-        access: principals who may read it, none for everybody; None where nothing is said of that.
+        access: None where nothing is said of who may read a file.
         kept: who may read what the store has of these files, by uri, where nothing else is said; None where everybody
             may read all that was ever in it.
         is_closed: whether the store has something that not everybody may read.
-
-    Each function is asked once for every file. What stands in a container is a file like any other, by its own uri; but
-    where nothing is said of who may read it, or that everybody may, those count who may read the container.
     """
 
     metadata: Callable[[str], Mapping[str, Scalar | Sequence[Scalar]]] | None = None
     access: Callable[[str], Iterable[str]] | None = None
-    kept: Mapping[str, tuple[str, ...]] | None = None
+    kept: Mapping[str, Readers] | None = None
     is_closed: Callable[[], bool] = field(default=lambda: False, compare=False, repr=False)
-    _containers: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
-    _metas: dict[str, Meta] = field(default_factory=dict, compare=False, repr=False)
-    _readers: dict[str, tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
-    _lists: dict[object, tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
-
-    def anew(self, **changes: Any) -> DocumentLabels:
-        """The same with other fields; the caller's functions are asked again."""
-        given = {"metadata": self.metadata, "access": self.access, "kept": self.kept, "is_closed": self.is_closed}
-        return DocumentLabels(**{**given, **changes})
+    _containers: dict[str, str] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _metas: dict[str, Meta] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _readers: dict[str, Readers] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _lists: dict[object, Readers] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def refuse_bad_readers(self, uris: Iterable[str]) -> None:
-        """Before anything is written: a mistake in a reader list could open a file to those who may not read it.
-
-        Raises:
-            StoreError: what is said of one of these files is no list of principals.
-        """
+        """Before anything is written: a mistake in a reader list could open a file to those who may not read it."""
         if self.access is not None:
             for uri in uris:
                 self.readers(uri)
@@ -66,11 +57,10 @@ class DocumentLabels:
         """A file stands in another one."""
         self._containers[uri] = container
 
-    def readers(self, uri: str) -> tuple[str, ...]:
-        """Who may read a file, in order. Where nothing is said of it, whoever could read it before.
+    def readers(self, uri: str) -> Readers:
+        """Who may read a file, in order: where nothing is said of it, whoever could read it before.
 
-        Raises:
-            StoreError: nothing is said of a new file, and other files of the store may be read by some only.
+        StoreError if nothing is said of a new file, and other files of the store may be read by some only.
         """
         if (container := self._containers.get(uri)) is None:
             return self._said_readers(uri)
@@ -79,7 +69,7 @@ class DocumentLabels:
                 return said
         return self.readers(container)
 
-    def _said_readers(self, uri: str) -> tuple[str, ...]:
+    def _said_readers(self, uri: str) -> Readers:
         if self.access is not None:
             if uri not in self._readers:
                 self._readers[uri] = _principals(self.access, uri, self._lists)
@@ -110,14 +100,11 @@ class DocumentLabels:
         """A document with what the caller says of its file; fields of the caller stand before those of the reader.
 
         Two files with the same content and other labels are two documents. The mark that tells them apart has 16
-        bytes: whoever could find two labels with one mark would open the one file to the readers of the other.
+        bytes: whoever could find two labels with one mark would open the one file to the readers of the other. Of its
+        ids, a document gets the first that `is_free`.
 
-        Args:
-            is_free: whether a document may have the id that it has; if not, it gets the next one.
-
-        Raises:
-            DocumentError: the reader has said who may read it. What a reader says changes only when a file is read
-                again, so that a list that was changed would not apply; to drop it would open the text.
+        DocumentError if the reader has said who may read it. What a reader says changes only when a file is read again,
+        so that a list that was changed would not apply; to drop it would open the text.
         """
         if document.readers:
             reader = document.id.rpartition(".")[2]
@@ -146,14 +133,12 @@ def _ids(document: Document, marked: bool) -> Iterator[str]:
 
 
 @lru_cache(maxsize=64)
-def _digest_of(readers: tuple[str, ...]) -> bytes:
+def _digest_of(readers: Readers) -> bytes:
     """16 bytes that tell a reader list apart; of a long one that many files have they are made once."""
     return blake2b(repr(readers).encode("utf-8", "replace"), digest_size=16).digest()
 
 
-def _principals(
-    access: Callable[[str], Iterable[str]], uri: str, known: dict[object, tuple[str, ...]]
-) -> tuple[str, ...]:
+def _principals(access: Callable[[str], Iterable[str]], uri: str, known: dict[object, Readers]) -> Readers:
     """Who may read a file. A list that was seen before is not looked through again, and is kept once."""
     try:
         said: object = access(uri)
@@ -202,63 +187,46 @@ def _each(values: object) -> Sequence[object]:
     return values if isinstance(values, (list, tuple)) else (values,)
 
 
-Readers: TypeAlias = tuple[str, ...]
+class MetadataDiff:
+    """Compares the labels of sources, and changes those of documents that are there.
 
-
-class AccessLists:
-    """The documents that sources hold, and their reader lists.
-
-    A document keeps its id when its list is changed, though the id was made of the list that it had before. So what is
-    added with that older list needs another id, or it would give the document its old readers back; and a list is
-    changed in place only where one source alone holds the document.
+    A document keeps its id when its list of readers is changed, though the id was made of the list that it had before.
+    So what is added with that older list needs another id, or it would give the document its old readers back; and a
+    list is changed in place only where one source alone holds the document.
 
     Args:
-        there: reader list of documents that sources hold, and how many hold each, by id.
-        ask: the same of a document that is not among them; None for one that no source holds.
+        uris: of the sources that are compared; None for all.
     """
 
-    def __init__(
-        self, there: Mapping[str, tuple[Readers, int]], ask: Callable[[str], tuple[Readers, int] | None]
-    ) -> None:
+    def __init__(self, writer: AnyWriter, labels: DocumentLabels, uris: Collection[str] | None, batch: Batch) -> None:
+        self.writer, self.labels, self.batch = writer, labels, batch
+        says = bool(labels.access or labels.metadata) or labels.kept is not None
+        there = writer.access_lists(uris) if says else {}
         self._lists: dict[str, Readers | None] = {id: readers for id, (readers, _) in there.items()}
         self._holders = Counter({id: holders for id, (_, holders) in there.items()})
-        self._ask = ask
-
-    def readers(self, id: str) -> Readers:
-        """Who may read a document that a source holds."""
-        return self._list(id) or ()
-
-    def is_free(self, id: str, readers: Readers) -> bool:
-        """Whether a document with this list may have this id: it is new, or that of the same list."""
-        return self._list(id) in (None, readers)
-
-    def add(self, document: Document) -> None:
-        """Another source is going to hold it."""
-        self.change(document.id, document.readers)
-        self._holders[document.id] += 1
-
-    def is_shared(self, id: str) -> bool:
-        """Whether several sources hold it."""
-        return self._list(id) is not None and self._holders[id] > 1
-
-    def change(self, id: str, readers: Readers) -> None:
-        """It has another list now."""
-        self._list(id)
-        self._lists[id] = readers
+        self._asks = says and uris is not None
 
     def _list(self, id: str) -> Readers | None:
-        """As the store had it when it was asked for the first time, with all changes since."""
+        """Who may read a document: what the store said when it was asked first, with all changes since."""
         if id not in self._lists:
-            readers, holders = self._ask(id) or (None, 0)
-            self._lists[id], self._holders[id] = readers, holders
+            there = self.writer.access_list_of(id) if self._asks else None
+            self._lists[id], self._holders[id] = there or (None, 0)
         return self._lists[id]
 
+    def _is_shared(self, id: str) -> bool:
+        """Whether several sources hold a document."""
+        return self._list(id) is not None and self._holders[id] > 1
 
-class MetadataDiff:
-    """Compares the labels of sources, and changes those of documents that are there."""
+    def add(self, document: Document) -> None:
+        """Note that another source is going to hold a document."""
+        self._list(document.id)
+        self._lists[document.id] = document.readers
+        self._holders[document.id] += 1
 
-    def __init__(self, writer: AnyWriter, labels: DocumentLabels, access_lists: AccessLists, batch: Batch) -> None:
-        self.writer, self.labels, self.access_lists, self.batch = writer, labels, access_lists, batch
+    def _give(self, id: str, readers: Readers) -> None:
+        """Give a document another list."""
+        self.writer.set_readers(self.writer.document(id), readers)
+        self._lists[id] = readers
 
     def differs(self, row: SourceRow) -> bool:
         """Whether something else is said of a source by now."""
@@ -271,7 +239,7 @@ class MetadataDiff:
         """Whether a source has the metadata and readers that the caller says; of another uri, if it is named."""
         if not self._is_described(row, uri or row.uri):
             return False
-        return not self.labels.access or self.access_lists.readers(row.document) == self.labels.readers(uri or row.uri)
+        return not self.labels.access or (self._list(row.document) or ()) == self.labels.readers(uri or row.uri)
 
     def _is_described(self, row: SourceRow, uri: str) -> bool:
         return not self.labels.metadata or DocumentReport.of(row.report).labels == self.labels.mark(uri)
@@ -291,27 +259,25 @@ class MetadataDiff:
             return labelled
         if (there.meta, there.readers) != (kept.meta, kept.readers):
             relabel(self.writer, self.batch.builds, there, kept)
-            self.access_lists.change(there.id, kept.readers)
+            self._lists[there.id] = kept.readers
         return kept
 
     def _is_alone(self, id: str) -> bool:
         """Whether one source alone holds a document, and none that waits is going to."""
-        if self.access_lists.is_shared(id) or any(filed.reading.document.id == id for filed in self.batch.pending):
+        if self._is_shared(id) or any(filed.reading.document.id == id for filed in self.batch.pending):
             return False
         return len(self.writer.holders(id)) == 1
 
     def _is_free(self, document: Document) -> bool:
         """Whether a document may have its id: no other one has it, with other labels."""
-        there = self.writer.meta_of(document.id)
-        return self.access_lists.is_free(document.id, document.readers) and there in (None, document.meta)
+        is_free = self._list(document.id) in (None, document.readers)
+        return self.writer.meta_of(document.id) in (None, document.meta) and is_free
 
     def gives_other_readers(self, row: SourceRow, uri: str = "") -> bool:
         """Whether only the reader list was another one, so that nothing is cut again. `uri`: of a moved source."""
-        if not self._is_described(row, uri or row.uri) or self.access_lists.is_shared(row.document):
+        if not self._is_described(row, uri or row.uri) or self._is_shared(row.document):
             return False  # another source may have another list: this one's becomes a document of its own
-        readers = self.labels.readers(uri or row.uri)
-        self.writer.set_readers(self.writer.document(row.document), readers)
-        self.access_lists.change(row.document, readers)
+        self._give(row.document, self.labels.readers(uri or row.uri))
         return True
 
     def may_stay(self, before: SourceRow) -> bool:
@@ -319,10 +285,9 @@ class MetadataDiff:
         if not before.document or self.labels.access is None:
             return bool(before.document)
         readers = self.labels.readers(before.uri)
-        if readers == self.access_lists.readers(before.document):
+        if readers == (self._list(before.document) or ()):
             return True
-        if self.access_lists.is_shared(before.document):
+        if self._is_shared(before.document):
             return False
-        self.writer.set_readers(self.writer.document(before.document), readers)
-        self.access_lists.change(before.document, readers)
+        self._give(before.document, readers)
         return True

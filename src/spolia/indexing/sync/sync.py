@@ -268,7 +268,7 @@ def staged(
     is_other = _is_other(lot, stamps, writer, rebuild=how.rebuild)
     labels.refuse_bad_readers(lot.files)
     if labels.access is None and writer.is_restricted():
-        labels = labels.anew(kept=writer.readers(lot.uris), is_closed=cache(writer.is_restricted_now))
+        labels = replace(labels, kept=writer.readers(lot.uris), is_closed=cache(writer.is_restricted_now))
     revoked = Revoked() if is_other or not stamps else revoke(writer, lot, labels, stamps, prefetch)
     if how.fields is not None:
         writer.declare(how.fields)
@@ -298,13 +298,13 @@ def only(found: FileListing, uris: Set[str]) -> SourceChanges:
 def _not_wider(labels: DocumentLabels, there: Mapping[str, tuple[str, ...]]) -> DocumentLabels:
     """What the caller says, but no more readers than another writer has left meanwhile."""
     if (said := labels.access) is None:
-        return labels.anew()
+        return replace(labels)  # the caller's functions are asked again
 
     def access(uri: str) -> Iterable[str]:
         named, kept = tuple(said(uri)), there.get(uri, ())
         return named if not kept or (named and set(named) <= set(kept)) else kept
 
-    return labels.anew(access=access)
+    return replace(labels, access=access)
 
 
 def _is_other(found: FileListing, stamps: Mapping[str, Stamp], writer: Staging, *, rebuild: bool) -> bool:

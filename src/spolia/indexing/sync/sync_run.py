@@ -13,7 +13,7 @@ from spolia.indexing.sync.diff import NOT_OPENED, ContainerContents, ContainerRe
 from spolia.indexing.sync.files import File, FileListing
 from spolia.indexing.sync.groups import Batch, BatchItem, behind
 from spolia.indexing.sync.linked_images import LinkedImages
-from spolia.indexing.sync.metadata import AccessLists, DocumentLabels, MetadataDiff
+from spolia.indexing.sync.metadata import DocumentLabels, MetadataDiff
 from spolia.indexing.sync.prefetch import FetchItem, Prefetch, Unreadable, fetched
 from spolia.indexing.sync.report import DocumentReport, SyncCounts
 from spolia.indexing.sync.revoke import Revoked
@@ -63,13 +63,7 @@ class SyncRun:
         self.unread: list[Unmade] = before.unread if before else []
         tried: set[str] = before.pending_batch.tried if before else set()
         self.pending_batch: Batch = Batch(writer, self.builds, how.wanted.main, labels, tried=tried)
-        says = labels.access or labels.metadata or labels.kept is not None
-        access_lists = (
-            AccessLists(writer.access_lists(found.uris), _none if found.uris is None else writer.access_list_of)
-            if says
-            else AccessLists({}, _none)
-        )
-        self.metadata_diff = MetadataDiff(writer, labels, access_lists, self.pending_batch)
+        self.metadata_diff = MetadataDiff(writer, labels, found.uris, self.pending_batch)
         self.diff = SourceDiff(writer, found, stamps, self.linked_images, all=self._looks_at_all)
         for container, parts in self.diff.parts.items() if self._looks_at_all else ():
             for uri in parts:
@@ -334,7 +328,7 @@ class SyncRun:
             pieces = {} if reading.beside else prepared.pieces  # they may see the pictures
             reading = self.linked_images.on(reading) if reading.beside else reading
             reading = reading.but(document=self.metadata_diff.on(reading.document, before))
-            self.metadata_diff.access_lists.add(reading.document)
+            self.metadata_diff.add(reading.document)
             self.pending_batch.add(BatchItem(reading, row, before is None, pieces, opened.parts, within, seen))
             return
         self._done(taken.uri, change)
@@ -427,10 +421,6 @@ class SyncRun:
         self.tally.chunks = self._earlier + self.writer.made[self.pending_batch.main]
         if self.how.progress is not None:
             self.how.progress(self.tally.progress(uri, change))
-
-
-def _none(id: str) -> None:
-    """No source holds it."""
 
 
 def _is_same(before: SourceRow | None, row: SourceRow) -> bool:
