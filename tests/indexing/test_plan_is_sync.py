@@ -103,6 +103,18 @@ def test_a_text_that_was_removed_first_is_cut_again_where_another_file_gets_it(f
     assert both(folder, corpus, embedder=EMBEDDER)["chunks"] == 1
 
 
+def test_a_text_that_went_with_its_file_is_cut_again_where_an_archive_has_it(folder: Path, corpus: Corpus) -> None:
+    (folder / "a.txt").write_text("Salt is dug in mines.")
+    both(folder, corpus, embedder=EMBEDDER)
+    (folder / "a.txt").write_text("The moon causes the tides, it is said.")
+    with zipfile.ZipFile(folder / "z.zip", "w") as file:
+        file.writestr("b.txt", "Salt is dug in mines.")
+        file.writestr("c.txt", "Whelks live under the pier.")
+    found = both(folder, corpus, embedder=EMBEDDER)
+    assert (found["added"], found["chunks"]) == (["z.zip", "z.zip/b.txt", "z.zip/c.txt"], 3)
+    assert {"z.zip/b.txt", "z.zip/c.txt"} <= {document.uri for document in corpus.latest().documents()}
+
+
 @pytest.mark.slow
 def test_an_embedder_is_added_while_documents_change(folder: Path, corpus: Corpus) -> None:
     for number in range(4):

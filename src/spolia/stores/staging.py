@@ -185,7 +185,8 @@ class Staging(Draft):
 
     def holds(self, document: Document) -> bool:
         staged = self._waiting(document.id)
-        return super().holds(document) if staged is None else staged.but(uri="") == document.but(uri="")
+        is_there = super().holds(document) if staged is None else staged.but(uri="") == document.but(uri="")
+        return is_there and bool(self._holders(document.id))  # else it goes in the same commit, and is to be made again
 
     def holders(self, document: str) -> list[SourceRow]:
         if unseen := [row.uri for row in super().holders(document) if row.uri not in self._births]:

@@ -58,13 +58,12 @@ class DryRun(Staging):
         return set()
 
     def holds(self, document: Document) -> bool:
-        if not self.holders(document.id):
-            return False
         there = super()._waiting(document.id)
         if there is None or document.id not in self._put:
             return super().holds(document)
         is_labelled_so = (there.meta, there.readers) == (document.meta, document.readers)
-        return is_labelled_so and self._put[document.id] == _digest(document)
+        is_same = is_labelled_so and self._put[document.id] == _digest(document)
+        return is_same and bool(self.holders(document.id))
 
     def meta_of(self, document: str) -> Meta | None:
         return super().meta_of(document) if self.holders(document) else None
