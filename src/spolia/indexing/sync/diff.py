@@ -129,12 +129,7 @@ class SourceDiff:
         return [part for part in self.parts.get(outermost, ()) if part.startswith(f"{uri}/")]
 
     def given_up(self, *, retry: bool, afresh: bool = False) -> list[SourceRow]:
-        """What could not be read the last time, has not changed since, and is not to be tried again now.
-
-        Args:
-            retry: try what may be read now.
-            afresh: try all of it, however often that was done.
-        """
+        """What could not be read, has not changed since, and is not tried again now: all is where `afresh`."""
         rows = []
         for uri, file in self.unlike.items():
             if self._stamps.get(uri) == (file.size, file.mtime_ns, "failed", versioned(file.reader)):
@@ -252,14 +247,7 @@ class ContainerContents:
         readers: Mapping[str, FileReader],
         prefetch: Prefetch,
     ) -> Iterator[FetchItem]:
-        """What stands right in a container, if a reader knows it.
-
-        Args:
-            depth: how many containers it is in, itself counted.
-
-        Raises:
-            DocumentError: it cannot be unpacked, is nested too deep, or there is more in it than is allowed.
-        """
+        """What stands right in a container that is `depth` deep, if a reader knows it; DocumentError if it is too much."""
         if depth > self.limits.depth:
             raise DocumentError(
                 f"It is nested {depth} deep; {self.limits.depth} levels are allowed. Unpack what is inside."
@@ -311,11 +299,7 @@ class ContainerResult:
     problem: SpoliaError | None = None
 
     def on(self, reading: Reading) -> Reading:
-        """The container's own document, with what is to be known of what is in it.
-
-        Raises:
-            DocumentError: not all could be unpacked, and it has no text that could be found without that.
-        """
+        """The container's own document, with what is to be known of what is in it; raises why, if it has no text."""
         if self.unknown:
             reading = reading.but(dropped=(*reading.dropped, (UNKNOWN, self.unknown)))
         if self.problem is not None:

@@ -17,8 +17,7 @@ from spolia.filters import Field, notes_on
 from spolia.indexing.readers.reader import versioned
 from spolia.indexing.readers.registry import READERS, Readers, by_suffix
 from spolia.indexing.sources.source import Source
-from spolia.indexing.sync.cost_estimate import ModelUse, asks, without_models
-from spolia.indexing.sync.counting_staging import DryRun
+from spolia.indexing.sync.cost_estimate import DryRun, ModelUse, asks, without_models
 from spolia.indexing.sync.files import FileListing, Files, SourceChanges, refuse_other
 from spolia.indexing.sync.groups import RequestedGroups, behind, is_embedded_first, main_definition
 from spolia.indexing.sync.metadata import DocumentLabels
@@ -159,37 +158,35 @@ def planned(
         writer = open.enter_context(closing(DryRun(there.backend)))
         if fields is not None:
             writer.declare(fields)
-        before, changes, main = dict(writer.manifests), _Changes(progress), writer.manifests.get(group)
+        before, changes = dict(writer.manifests), _Changes(progress)
         nothing = SourceChanges(Files(by_suffix(readers)))
-        renews = main is not None and wanted.define(writer, nothing, prefetch, rebuild=True)
-        renews = renews and main is not None and not is_embedded_first(main, writer.manifests[group])
+        renews = group in before and wanted.define(writer, nothing, prefetch, rebuild=True)
+        renews = renews and not is_embedded_first(before[group], writer.manifests[group])
         afresh = rebuild or renews or bool(writer.redefined)
+        how = SyncOptions(wanted, progress=changes.note, rebuild=True, afresh=afresh)
         labels, failed = partial(DocumentLabels, metadata, access), list[tuple[str, str]]()
-        every = lots(sources, corpus, labels, readers, failed, follow_links=follow_links, afresh=afresh, asks=not fast)
         reports: list[SyncReport] = []
-        for found in every:
+        for found in lots(sources, corpus, labels, readers, failed, follow_links, afresh, asks=not fast):
             if not rebuild:
                 refuse_other(found, writer.stamps(found.uris), writer)
             if fast:
                 wanted.define(writer, found, prefetch, rebuild=True)
                 reports.append(changes.guess(writer.sources(), found))
-                continue
-            how = SyncOptions(wanted, progress=changes.note, rebuild=True, afresh=afresh)
-            run = staged(writer, found, labels(), prefetch, how)
-            reports.append(run.tally.report(writer.generation, found, 0.0))
-            changes.onward.next()
+            else:
+                run = staged(writer, found, labels(), prefetch, how)
+                reports.append(run.tally.report(writer.generation, found, 0.0))
+                changes.total.next()
         if group not in writer.manifests:
             wanted.define(writer, nothing, prefetch, rebuild=True)
         report = together(reports, failed)
-        again, unchanged = (report.unchanged, 0) if renews else (0, report.unchanged)
         builds = wanted.exact(writer.manifests)
         return SyncPlan(
             renews,
             **{name: tuple(uris) for name, uris in changes.by_kind.items()},
             failed=tuple(uri for uri, _ in report.failed),
             unasked=tuple(one.id for one in told_apart(sources)[1]) if fast else (),
-            again=again,
-            unchanged=unchanged,
+            again=report.unchanged if renews else 0,
+            unchanged=0 if renews else report.unchanged,
             groups=tuple(_plans(writer, before, builds, None if fast else wanted.asked)),
             fields=notes_on(writer.declared, writer.metadata()) if writer.declared != writer.schema else (),
             seconds=time.perf_counter() - began + _embedding_s(writer, builds) if timed and not fast else None,
@@ -214,12 +211,12 @@ class _Changes:
     """Files by what becomes of them."""
 
     def __init__(self, progress: Callable[[Progress], None]) -> None:
-        self.onward = TotalProgress(progress)
+        self.total = TotalProgress(progress)
         self.by_kind: dict[str, list[str]] = {name: [] for name in ("new", "changed", "moved", "gone")}
 
     def note(self, now: Progress) -> None:
         """A file was dealt with."""
-        self.onward(now)
+        self.total(now)
         names = {"added": "new", "removed": "gone"}
         if (kind := names.get(now.change, now.change)) in self.by_kind:
             self.by_kind[kind].append(now.uri)
@@ -245,23 +242,28 @@ def _plans(
     untold: set[str] = set()
     for manifest in in_order(writer.manifests):
         name = manifest.group
-        build, counted, change = by_name[name], writer.of(name), _change(name, before, writer)
-        why = tuple(reasons(before[name], manifest)) if change in ("rebuilt", "embedded") else ()
+        build, counted, plan = by_name[name], writer.of(name), GroupPlan(name, _change(name, before, writer))
+        if plan.change in ("rebuilt", "embedded"):
+            plan = plan.but(why=reasons(before[name], manifest))
+        is_told = asked is not None and {build.parent, build.ref}.isdisjoint(untold)
+        unknown = {"nodes": None, "texts": 0, "pictures": None if manifest.by_picture else 0}
         if left := behind([build]):
             untold.add(name)
-            yield GroupPlan(name, change, (left[0][1],), None, None, None if manifest.by_picture else 0)
-            continue
-        is_told = asked is not None and {build.parent, build.ref}.isdisjoint(untold)
-        told = _of_models(build, (asked or {}).get(name, ModelUse()) if is_told else None)
-        if asks(build) or not is_told:
+            yield plan.but(**unknown | {"why": (left[0][1],), "texts": None})
+        elif asks(build) or not is_told:
             untold.add(name)
-            unknown = None if manifest.embeddings else 0
-            pictures = None if manifest.by_picture else 0
-            yield GroupPlan(name, change, why, None, unknown, pictures, text_tokens=unknown, **told)
+            texts = None if manifest.embeddings else 0
+            of_models = _of_models(build, (asked or {}).get(name, ModelUse()) if is_told else None)
+            yield plan.but(**unknown | {"texts": texts, "text_tokens": texts}, **of_models)
         else:
-            told["text_tokens"] = counted.tokens
-            of_vectors = counted.texts, counted.pictures, counted.known
-            yield GroupPlan(name, change, why, writer.made[name], *of_vectors, **told)
+            yield plan.but(
+                nodes=writer.made[name],
+                texts=counted.texts,
+                pictures=counted.pictures,
+                known=counted.known,
+                text_tokens=counted.tokens,
+                **_of_models(build, (asked or {}).get(name, ModelUse())),
+            )
 
 
 def _change(name: str, before: Mapping[str, Manifest], writer: DryRun) -> Change:
@@ -272,14 +274,16 @@ def _change(name: str, before: Mapping[str, Manifest], writer: DryRun) -> Change
 
 def _of_models(build: GroupBuild, asked: ModelUse | None) -> dict[str, Any]:
     """What a group asks language models for; None for what only they can tell."""
-    each, names = build.transform.calls(), ("calls", "prompts", "input_tokens", "output_tokens")
-    if each == 0 or asked is None:
-        return dict.fromkeys(names, 0 if each == 0 else None)
-    usage = asked.usage
-    most = times(each, asked.parts)
+    if (each := build.transform.calls()) == 0:
+        return {}
+    if asked is None:
+        return dict.fromkeys(("calls", "prompts", "input_tokens", "output_tokens"))
     return {
-        **dict(zip(names, (most, usage.calls, usage.input_tokens, usage.output_tokens), strict=True)),
-        "cost_usd": usage.cost_usd if asked.has_price else None,
+        "calls": times(each, asked.parts),
+        "prompts": asked.usage.calls,
+        "input_tokens": asked.usage.input_tokens,
+        "output_tokens": asked.usage.output_tokens,
+        "cost_usd": asked.usage.cost_usd if asked.has_price else None,
     }
 
 

@@ -40,15 +40,7 @@ def is_elsewhere(uri: str) -> bool:
 
 @dataclass(frozen=True)
 class File(Value):
-    """A file that a reader reads.
-
-    Args:
-        uri: its path relative to the folder, with `/`; what is not UTF-8 in it is written as `\\xNN`.
-        size: bytes.
-        mtime_ns: time of the last change, nanoseconds.
-        is_link: whether the name is a link to it.
-        data: its bytes, where they were given and are in no file.
-    """
+    """A file that a reader reads: `uri` is its path in the folder, with `/`; `data` its bytes, where it is no file."""
 
     uri: str
     path: str
@@ -68,11 +60,8 @@ class File(Value):
 class Files(Mapping[str, File]):
     """Files by uri, in the order in which they came.
 
-    There may be many, of which few have changed. So plain tuples are kept, which Python's collector of garbage leaves
+    There may be many, of which few have changed. So plain tuples are `kept`, which Python's collector of garbage leaves
     out, and a `File` is made when it is asked for.
-
-    Attributes:
-        kept: by uri the size in bytes, the time of the last change in nanoseconds, the path, and whether it is a link.
     """
 
     def __init__(self, readers: Mapping[str, FileReader]) -> None:
@@ -148,8 +137,6 @@ class FileListing:
     """What there is: here, what a walk through folders found.
 
     Attributes:
-        files: by uri, in the order of their names.
-        skipped: links, special files and what may not be read.
         unread: number of files that no reader knows, by suffix.
         unknown: their uris: what another reader made of them before is kept.
         closed: folders that could not be listed, as uris with `/` at the end; what is in them is not known.
@@ -209,12 +196,10 @@ LATEST_NS = 2**63 - 1
 
 @dataclass(frozen=True)
 class Loaded(Value):
-    """All bytes of a file, and its size and times when they were read.
+    """All bytes of a file, of a large one the path of a copy; its size and times (nanoseconds) when they were read.
 
-    Args:
-        content: the bytes; of a large file, the path of a copy, which nobody changes.
-        created_ns: where the file system does not tell, the earlier one of the times of change of content and of name.
-        accessed_ns: before this reading.
+    Where the file system does not tell when it was created, that is the earlier one of the times of change of content
+    and of name.
     """
 
     content: bytes | Path = field(repr=False)
@@ -225,17 +210,7 @@ class Loaded(Value):
 
 
 def load(path: str, *, follow: bool = False, spool: Path | None = None) -> Loaded:
-    """Read a file that does not change meanwhile.
-
-    Args:
-        path: of a file; nothing else is opened, so that no pipe can block.
-        follow: read what a link leads to.
-        spool: folder for copies of large files; None where all are read into memory.
-
-    Raises:
-        OSError: it cannot be read, or is gone.
-        DocumentError: it is too large, no file, or changes all the time.
-    """
+    """Read a file that does not change meanwhile; large ones into a copy in the folder `spool`, where there is one."""
     for attempt in range(ATTEMPTS):
         if attempt:
             time.sleep(attempt * SETTLED_NS / 1e9)
@@ -304,12 +279,7 @@ def walk(
 ) -> FileListing:
     """All files of a folder that can be read. Hidden files, stores and what links lead out to are left out.
 
-    Args:
-        folder: or several folders and files; their uris are relative to the folder that all of them are in.
-        follow_links: go where links lead out of the folder too.
-
-    Raises:
-        FolderError: there is no such folder or file, or it may not be listed.
+    Of several folders and files, the uris are relative to the folder that all of them are in.
     """
     if isinstance(folder, (str, Path)):
         _refuse_no_folder(os.fspath(folder))

@@ -75,13 +75,7 @@ class RequestedGroups:
     def define(self, writer: AnyWriter, found: FileListing, prefetch: Prefetch, *, rebuild: bool) -> bool:
         """Write the manifests of what is asked for; what is there must be the same. Whether the main group is renewed.
 
-        Args:
-            rebuild: have groups made anew that are made of something else by now, and those that are made from them.
-
-        Raises:
-            ManifestMismatch: a group is made of something else.
-            GroupError: a group that nobody defines, that cannot be stored, or that would have to be made again and is
-                made by what is not known here.
+        With `rebuild` groups are made anew that are made of something else by now, and those that are made from them.
         """
         there = writer.manifests.get(self.main)
         analyzer = there.analyzer if there is not None else analyzer_for(_samples(found, prefetch))
@@ -106,9 +100,6 @@ class RequestedGroups:
         """All groups of the store, each with the objects that make it, in order.
 
         One that is made by what is not known here is made of no document, which is noted of each.
-
-        Raises:
-            GroupError: what embeds the main group is not known here.
         """
         return [self._build(manifest, manifests) for manifest in in_order(manifests)]
 
@@ -240,10 +231,7 @@ def _samples(found: FileListing, prefetch: Prefetch) -> Iterable[str]:
 class BatchItem:
     """A source that was read and waits to be stored with others.
 
-    Args:
-        pieces: of which its nodes are made, as far as they were found when it was read.
-        within: uri of the container that it stands in.
-        beside: what was seen of the pictures that it names, by uri.
+    Its `pieces` are as far as they were found when it was read; `beside` is what was seen of pictures, by uri.
     """
 
     reading: Reading

@@ -110,7 +110,7 @@ def fetched(file: File, before: SourceRow | None, spool: Path | None = None) -> 
 
 
 class Prefetch:
-    """Reads sources.
+    """Reads sources ahead.
 
     Args:
         count: how many calls the executor takes at the same time; 0 to do all in this process.
@@ -193,12 +193,7 @@ class Prefetch:
             return replace(found, prepared=failure)
 
     def prepared(self, reader: FileReader, found: Fetched) -> Prepared:
-        """What becomes of a source.
-
-        Raises:
-            Unreadable: its reader refuses it, failed or died on it.
-            WorkersFailed: no process can be started to read it.
-        """
+        """What becomes of a source; `Unreadable` if its reader refuses it, failed or died on it."""
         made = found.prepared or self._looked(reader, found).prepared
         if isinstance(made, Unreadable):
             raise made

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import chain
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from spolia.errors import StoreCorrupt
 from spolia.indexing.sync.files import FileListing, Skipped
@@ -166,6 +166,10 @@ class SyncReport(Value):
         return not (self.failed or self.unmade or self.behind or self.damaged)
 
 
+_COUNTS = ("added", "changed", "moved", "removed", "unchanged", "warned", "chunks", "embedded")
+What: TypeAlias = Literal["added", "changed", "moved", "removed", "unchanged", "failed"]
+
+
 def reports(corpus: Corpus) -> Mapping[str, DocumentReport]:
     """The reports of all indexed sources of a store, by uri."""
     return {
@@ -193,9 +197,6 @@ def together(reports: Sequence[SyncReport], failed: Sequence[tuple[str, str]] = 
     )
 
 
-_COUNTS = ("added", "changed", "moved", "removed", "unchanged", "warned", "chunks", "embedded")
-
-
 @dataclass
 class SyncCounts:
     """Numbers that grow while files are dealt with; see `SyncReport` and `Progress`."""
@@ -214,15 +215,11 @@ class SyncCounts:
     stale: list[str] = field(default_factory=list)
     counted: dict[str, str] = field(default_factory=dict)
 
-    def put(self, uri: str, report: DocumentReport, *, is_new: bool) -> None:
-        """Count a document that was stored."""
-        self.count(uri, "added" if is_new else "changed")
-        self.warned += bool(report.warnings)
-
-    def count(self, uri: str, what: Literal["added", "changed", "moved", "removed", "unchanged"]) -> None:
-        """Count what became of a source."""
-        setattr(self, what, getattr(self, what) + 1)
-        self.counted[uri] = what
+    def count(self, uri: str, what: What) -> None:
+        """Count what became of a source; `fail` has counted one that cannot be read."""
+        if what != "failed":
+            setattr(self, what, getattr(self, what) + 1)
+            self.counted[uri] = what
 
     def fail(self, row: SourceRow) -> None:
         """Count a source that cannot be read."""

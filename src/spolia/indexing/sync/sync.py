@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from spolia.stores.corpus import NodeGroup
     from spolia.stores.definition import Transform
     from spolia.stores.lexical.analysis import Analyzer
-    from spolia.stores.manifest import Manifest
     from spolia.stores.staging import Staging
     from spolia.types import Scalar
 
@@ -148,7 +147,7 @@ def sync(
     labels = partial(DocumentLabels, metadata, access)
     reports: list[SyncReport] = []
     failed: list[tuple[str, str]] = []
-    for lot in lots(sources, corpus, labels, readers, failed, follow_links=follow_links, afresh=rebuild):
+    for lot in lots(sources, corpus, labels, readers, failed, follow_links, afresh=rebuild):
         reports.append(keep(corpus, lot, labels(), how))
         how = replace(how, rebuild=False)
         if total is not None:
@@ -183,16 +182,13 @@ def lots(
     labels: Callable[[], DocumentLabels],
     readers: Readers,
     failed: list[tuple[str, str]],
-    *,
-    follow_links: bool = False,
-    afresh: bool = False,
+    follow_links: bool,
+    afresh: bool,
     asks: bool = True,
 ) -> Iterator[FileListing]:
     """What a store is brought in step with, in turn: what is in the folder, then what has changed in each source.
 
-    Args:
-        failed: takes the names of sources that could not be read to their end, and why.
-        asks: whether sources are asked; else they are left out.
+    `failed` takes the names of sources that could not be read to their end, and why; unless it `asks`, none is read.
     """
     from spolia.indexing.sources.source import Memory
     from spolia.indexing.sync.files import walk
@@ -216,7 +212,7 @@ SHARE = 500
 
 def keep(corpus: Corpus, found: FileListing, labels: DocumentLabels, how: SyncOptions) -> SyncReport:
     """Bring a store, made if it is not there, in step with what was found."""
-    from spolia.indexing.sync.groups import makeshift
+    from spolia.indexing.sync.groups import behind, makeshift
     from spolia.indexing.sync.prefetch import open_prefetch
     from spolia.stores.groups.materialise import builder, materialise
     from spolia.stores.staging import Staging
@@ -240,7 +236,7 @@ def keep(corpus: Corpus, found: FileListing, labels: DocumentLabels, how: SyncOp
         generation, lacking = (published := corpus.latest()).generation, published.unmade()
     report = run.tally.report(generation, found, time.perf_counter() - began)
     unmade = tuple(dict.fromkeys((*lacking, *(lack for lack in run.unread if lack.document))))
-    left = (*run.behind, *makeshift(run.builds, run.unread))
+    left = (*behind(run.builds), *makeshift(run.builds, run.unread))
     return report.but(unmade=unmade, behind=left, fields=notes)
 
 
@@ -279,7 +275,8 @@ def staged(
         stamps = writer.stamps(lot.uris)
     anew: list[str] = []
     if how.rebuild and made and made != writer.manifests:  # what was there is found until all is made
-        how, anew = replace(how, batch=None), _anew(made, writer.manifests)
+        how, now = replace(how, batch=None), writer.manifests
+        anew = [name for name, there in made.items() if name in now and there.signature != now[name].signature]
     run = SyncRun(writer, labels, lot, prefetch, stamps, how, revoked, LinkedImages(found, labels), before)
     run.run(recount=renews, anew=anew)
     return run
@@ -318,11 +315,6 @@ def _is_other(found: FileListing, stamps: Mapping[str, Stamp], writer: Staging, 
             raise
         return True
     return False
-
-
-def _anew(made: Mapping[str, Manifest], now: Mapping[str, Manifest]) -> list[str]:
-    """Groups that had nodes which were made otherwise."""
-    return [name for name, there in made.items() if name in now and there.signature != now[name].signature]
 
 
 def refuse_swapped(sources: object, corpus: object) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from typing import TYPE_CHECKING
 
 from spolia.core.run_context import check_cancelled
@@ -15,7 +15,7 @@ from spolia.indexing.sync.groups import Batch, BatchItem, behind
 from spolia.indexing.sync.linked_images import LinkedImages
 from spolia.indexing.sync.metadata import DocumentLabels, MetadataDiff
 from spolia.indexing.sync.prefetch import FetchItem, Prefetch, Unreadable, fetched
-from spolia.indexing.sync.report import DocumentReport, SyncCounts
+from spolia.indexing.sync.report import DocumentReport, SyncCounts, What
 from spolia.indexing.sync.revoke import Revoked
 from spolia.stores.backends.rows import SourceRow, Stamp, Unmade, in_batches
 from spolia.stores.groups.group_build import STAGED_AT_ONCE, complete, embed, make_up, refuse_away
@@ -36,11 +36,7 @@ LONGEST_UNPUBLISHED_S = 60.0
 
 
 class SyncRun:
-    """The order of a run, what it does with each source, and when it publishes.
-
-    Args:
-        before: an earlier round of the same run, whose counts and attempts go on.
-    """
+    """The order of a run, what it does with each source, and when it publishes; counts of a round `before` go on."""
 
     def __init__(
         self,
@@ -73,11 +69,6 @@ class SyncRun:
         self._published_at = time.monotonic()
 
     @property
-    def behind(self) -> tuple[tuple[str, str], ...]:
-        """Groups that are not kept in step, and why."""
-        return behind(self.builds)
-
-    @property
     def conflicts(self) -> set[str]:
         """Sources that other writers have changed meanwhile; they are to be taken once more."""
         return self.writer.conflicts
@@ -95,8 +86,10 @@ class SyncRun:
             self.tally.fail(row)
         changed = self._changed({row.uri for row in given_up})
         self.tally.total += len(changed)
-        self.tally.unchanged += len(self.found.files) - len(changed) + self._parts_left_alone(changed) - len(given_up)
-        self._tell_of_revoked({file.uri for file in changed})
+        opened = {file.uri for file in changed}
+        closed = sum(len(parts) for container, parts in self.diff.parts.items() if container not in opened)
+        self.tally.unchanged += len(self.found.files) - len(changed) + closed - len(given_up)
+        self._tell_of_revoked(opened)
         if not self.prefetch.is_first:  # from the other end than the run that is under way, so that the two meet
             changed.reverse()
         for taken in self.prefetch.ahead(self._items(changed), self._is_read):
@@ -115,13 +108,12 @@ class SyncRun:
     def _tell_of_revoked(self, changed: Set[str]) -> None:
         """Count and tell what was published before; what is taken for other reasons too is told when its turn comes."""
         for uri in self.revoked.removed:
-            self._tell_of_removed(uri)
+            self._count(uri, "removed")
         for uri in sorted(self.revoked.relabelled):
             if changed.isdisjoint((uri, *above(uri))):
                 self.tally.total, self.tally.done = self.tally.total + 1, self.tally.done + 1
                 self.tally.unchanged -= 1
-                self.tally.count(uri, "changed")
-                self._tell(uri, "changed")
+                self._count(uri, "changed")
 
     def _open_stale_to_those_who_may_read_it(self) -> None:
         """A source that is not tried again may have other readers by now all the same."""
@@ -137,20 +129,13 @@ class SyncRun:
                     self.diff.reopen(uri)
         if not (self._looks_at_all or self.diff.reopened):
             return [file for uri, file in self.diff.unlike.items() if uri not in given_up]
-        return [
-            file
-            for uri, file in self.found.files.items()
-            if uri not in given_up and (uri in self.diff.unlike or self._is_to_be_looked_at(uri))
-        ]
 
-    def _is_to_be_looked_at(self, uri: str) -> bool:
-        """Whether something is to be done with a file that is as it was."""
-        return uri in self.diff.reopened or (self._looks_at_all and self.metadata_diff.differs(self.diff.rows[uri]))
+        def is_wanted(uri: str) -> bool:
+            if uri in self.diff.unlike or uri in self.diff.reopened:
+                return True
+            return self._looks_at_all and self.metadata_diff.differs(self.diff.rows[uri])
 
-    def _parts_left_alone(self, changed: Sequence[File]) -> int:
-        """How much stands in containers that are not opened."""
-        opened = {file.uri for file in changed}
-        return sum(len(parts) for container, parts in self.diff.parts.items() if container not in opened)
+        return [file for uri, file in self.found.files.items() if uri not in given_up and is_wanted(uri)]
 
     def _items(self, files: Iterable[File]) -> Iterator[FetchItem]:
         """Files to take, but those that another run has published meanwhile."""
@@ -165,7 +150,7 @@ class SyncRun:
 
     def _make_up(self) -> None:
         """Make what is lacking of documents that this run has left alone: what could not be made is tried again."""
-        made = {build.group for build in self.builds} - {group for group, _ in self.behind}
+        made = {build.group for build in self.builds} - {group for group, _ in behind(self.builds)}
         unmade = [
             lack
             for lack in self.writer.unmade()
@@ -182,7 +167,7 @@ class SyncRun:
             self._publish_if_many()
 
     def tell_of_groups(self, group: str, documents: int, embedded: int) -> None:
-        """Pass on how far the building of further groups is."""
+        """How far the building of further groups is."""
         self._embedded(embedded)
 
     # What becomes of one source.
@@ -194,11 +179,7 @@ class SyncRun:
 
     def _remove(self, uri: str) -> None:
         self.writer.remove(uri)
-        self._tell_of_removed(uri)
-
-    def _tell_of_removed(self, uri: str) -> None:
-        self.tally.count(uri, "removed")
-        self._tell(uri, "removed")
+        self._count(uri, "removed")
 
     @property
     def _looks_at_all(self) -> bool:
@@ -208,13 +189,7 @@ class SyncRun:
     def _take(
         self, taken: FetchItem, within: str = "", contents: ContainerContents | None = None, depth: int = 0
     ) -> None:
-        """Bring the store in step with a source, or have it wait to be cut with others.
-
-        Args:
-            within: uri of the container that it stands in.
-            contents: what stands in the outermost one.
-            depth: number of containers that it stands in.
-        """
+        """Bring the store in step with a source, `depth` containers deep, or have it wait to be cut with others."""
         check_cancelled()
         before, contents = self.diff.get(taken.uri), contents or ContainerContents(taken.uri)
         try:
@@ -232,11 +207,8 @@ class SyncRun:
         finally:
             if "found" in vars(taken):
                 self.prefetch.drop(taken.found.blob)
-        if (
-            len(self.pending_batch.pending) >= min(CUT_AT_ONCE, self.how.batch or CUT_AT_ONCE)
-            or self.pending_batch.weight >= WEIGHT_AT_ONCE
-            or self._is_late
-        ):
+        are_many = len(self.pending_batch.pending) >= min(CUT_AT_ONCE, self.how.batch or CUT_AT_ONCE)
+        if are_many or self.pending_batch.weight >= WEIGHT_AT_ONCE or self._is_late:
             self._cut(self.pending_batch)
 
     def _open(
@@ -276,71 +248,59 @@ class SyncRun:
         """Leave what was in a source that cannot be unpacked now, but for what others may read by now."""
         self.diff.fetch(container)
         unseen = [uri for uri in self.diff.within(container) if uri not in contents.seen]
-        revoked = {
-            uri
-            for uri in unseen
-            if self.diff.rows[uri].document and not self.metadata_diff.may_stay(self.diff.rows[uri])
-        }
+        held = (row for uri in unseen if (row := self.diff.rows[uri]).document)
+        revoked = {row.uri for row in held if not self.metadata_diff.may_stay(row)}
         contents.seen.update(revoked)
         for uri in sorted(revoked):
             self._remove(uri)
         self._leave([uri for uri in unseen if uri not in revoked], contents)
 
     def _leave(self, parts: Iterable[str], contents: ContainerContents) -> None:
-        """Leave what is in a source as it is."""
         for uri in parts:
             contents.seen.add(uri)
             if (row := self.diff.rows[uri]).status == "failed":
                 self.tally.fail(row)
-            elif change := self._count_same(uri):
-                self._tell(uri, change)
-
-    def _count_same(self, uri: str) -> str:
-        """Count a source that holds what it held, unless for other readers by now; what became of it."""
-        if uri in self.revoked.relabelled:
-            self.tally.count(uri, "changed")
-            return "changed"
-        self.tally.count(uri, "unchanged")
-        return ""
+            elif uri in self.revoked.relabelled:
+                self._count(uri, "changed")
+            else:
+                self.tally.count(uri, "unchanged")
 
     def _keep(self, taken: FetchItem, before: SourceRow | None, opened: ContainerResult, within: str) -> None:
-        row, change = taken.row, ""
+        row = taken.row
         if before is not None and _is_same(before, row) and self.metadata_diff.is_same(before):
             if (before.size, before.mtime_ns) != (row.size, row.mtime_ns):
                 self.writer.touch(before.but(size=row.size, mtime_ns=row.mtime_ns))
-            change = self._count_same(taken.uri)
+            self._done(row.uri, "changed" if row.uri in self.revoked.relabelled else "unchanged")
         elif before is not None and _is_same(before, row) and self.metadata_diff.gives_other_readers(before):
             self._changes += 1
-            self.tally.count(taken.uri, "changed")
-            change = "changed"
+            self._done(row.uri, "changed")
         elif before is None and (old := self._moved_from(taken, within)) is not None:
-            self.writer.move(old.uri, old.but(uri=taken.uri, size=row.size, mtime_ns=row.mtime_ns))
+            self.writer.move(old.uri, old.but(uri=row.uri, size=row.size, mtime_ns=row.mtime_ns))
             self._changes += 1
-            self.tally.count(taken.uri, "moved")
-            change = "moved"
+            self._done(row.uri, "moved")
         else:
-            try:
-                prepared = self.prefetch.prepared(taken.reader, taken.found)
-                reading = prepared.reading if opened is NOT_OPENED else opened.on(prepared.reading)
-            except (DocumentError, MissingExtra) as error:
-                raise Unreadable(row, str(error), error) from error
-            seen = self.linked_images.seen_by(reading) if reading.beside else ()
-            pieces = {} if reading.beside else prepared.pieces  # they may see the pictures
-            reading = self.linked_images.on(reading) if reading.beside else reading
-            reading = reading.but(document=self.metadata_diff.on(reading.document, before))
-            self.metadata_diff.add(reading.document)
-            self.pending_batch.add(BatchItem(reading, row, before is None, pieces, opened.parts, within, seen))
-            return
-        self._done(taken.uri, change)
+            self._read(taken, before, opened, within)
+
+    def _read(self, taken: FetchItem, before: SourceRow | None, opened: ContainerResult, within: str) -> None:
+        try:
+            prepared = self.prefetch.prepared(taken.reader, taken.found)
+            reading = prepared.reading if opened is NOT_OPENED else opened.on(prepared.reading)
+        except (DocumentError, MissingExtra) as error:
+            raise Unreadable(taken.row, str(error), error) from error
+        item = BatchItem(reading, taken.row, before is None, prepared.pieces, opened.parts, within)
+        if reading.beside:
+            item.beside = self.linked_images.seen_by(reading)
+            item.pieces = {}  # they may see the pictures
+            reading = self.linked_images.on(reading)
+        item.reading = reading.but(document=self.metadata_diff.on(reading.document, before))
+        self.metadata_diff.add(item.reading.document)
+        self.pending_batch.add(item)
 
     def _moved_from(self, taken: FetchItem, within: str) -> SourceRow | None:
         """The source that is gone and held the same, read and described in the same way; it gets the new readers."""
+        diff, uri = self.metadata_diff, taken.uri
         for old in self.diff.gone_with(taken.row.content_hash):
-            if old.reader != taken.row.reader:
-                continue
-            if not (
-                self.metadata_diff.is_same(old, taken.uri) or self.metadata_diff.gives_other_readers(old, taken.uri)
-            ):
+            if old.reader != taken.row.reader or not (diff.is_same(old, uri) or diff.gives_other_readers(old, uri)):
                 continue
             report = DocumentReport.of(old.report) if old.report else None
             if report is not None and report.beside:
@@ -354,8 +314,8 @@ class SyncRun:
             if isinstance(result, Unreadable):
                 self._fail(result, filed.reading.document.id.rpartition(".")[2], filed.within)
             else:
-                self.tally.put(filed.row.uri, result, is_new=filed.is_new)
                 self._changes += 1
+                self.tally.warned += bool(result.warnings)
                 self._done(filed.row.uri, "added" if filed.is_new else "changed")
 
     def _fail(self, failure: Unreadable, reader: str, within: str) -> None:
@@ -373,10 +333,15 @@ class SyncRun:
             self._changes += 1
         self._done(row.uri, "failed")
 
-    def _done(self, uri: str, change: str) -> None:
+    def _done(self, uri: str, what: What) -> None:
         self.tally.done += 1
-        self._tell(uri, change)
+        self._count(uri, what)
         self._publish_if_many()
+
+    def _count(self, uri: str, what: What) -> None:
+        """Count and tell what became of a source."""
+        self.tally.count(uri, what)
+        self._tell(uri, "" if what == "unchanged" else what)
 
     def _publish_if_many(self) -> None:
         if self.how.batch is None:
@@ -425,8 +390,6 @@ class SyncRun:
 
 def _is_same(before: SourceRow | None, row: SourceRow) -> bool:
     """Whether a source was indexed with this content by this reader."""
-    return before is not None and before.status == "indexed" and _content(before) == _content(row)
-
-
-def _content(row: SourceRow) -> tuple[str, str]:
-    return row.content_hash, row.reader
+    if before is None or before.status != "indexed":
+        return False
+    return (before.content_hash, before.reader) == (row.content_hash, row.reader)
