@@ -38,6 +38,7 @@ class SourceDiff:
     Attributes:
         unlike: files of another stamp than their source.
         parts: uris of what is in each container that was found.
+        rows: what is known of sources, as far as it was fetched.
         gone: rows of what is not there any more; those that turn up elsewhere are taken out.
         reopened: containers that are opened though they are as they were, for what is in them.
     """
@@ -74,9 +75,8 @@ class SourceDiff:
             if row.status == "indexed":
                 self._gone_with.setdefault(row.content_hash, []).append(uri)
         self.reopened: set[str] = set()
-        for uri in lacking:
-            if uri not in found.files:
-                self.reopen(uri)
+        for uri in (uri for uri in lacking if uri not in found.files):
+            self.reopen(uri)
 
     def _readable_now(self, looked_at: Sequence[str] | None) -> Iterator[str]:
         """What lacked a program when it was read, and has the same bytes, where that program is there now."""
@@ -105,16 +105,13 @@ class SourceDiff:
 
     def _container(self, uri: str) -> str:
         """The container that was found and that a source is in."""
-        return next((one for one in above(uri) if one in self._found.files and self._is_container(one)), "")
-
-    def _is_container(self, uri: str) -> bool:
-        if uri not in self._containers:
-            self._containers[uri] = is_container(self._found.files[uri].reader)
-        return self._containers[uri]
-
-    def get(self, uri: str) -> SourceRow | None:
-        """What is known of a source, as far as it was fetched."""
-        return self.rows.get(uri)
+        files = self._found.files
+        for one in (one for one in above(uri) if one in files):
+            if one not in self._containers:
+                self._containers[one] = is_container(files[one].reader)
+            if self._containers[one]:
+                return one
+        return ""
 
     def fetch(self, container: str) -> list[str]:
         """The rows of all that is in a container; returns the uris."""
@@ -124,35 +121,29 @@ class SourceDiff:
         return there
 
     def within(self, uri: str) -> list[str]:
-        """Everything that is known to stand in a source."""
+        """All that is known to stand in a source."""
         outermost = next((one for one in above(uri) if one in self.parts), uri)
         return [part for part in self.parts.get(outermost, ()) if part.startswith(f"{uri}/")]
 
     def given_up(self, *, retry: bool, afresh: bool = False) -> list[SourceRow]:
         """What could not be read, has not changed since, and is not tried again now: all is where `afresh`."""
-        rows = []
-        for uri, file in self.unlike.items():
-            if self._stamps.get(uri) == (file.size, file.mtime_ns, "failed", versioned(file.reader)):
-                rows.append(self.rows[uri])
-        for uri in self._broken:
-            if self._container(uri) not in self.unlike:
-                rows.append(self.rows[uri])
-        found = [row for row in rows if not (afresh or (retry and is_due(row)))]
-        given_up = {row.uri for row in found}
-        for uri in self._broken:
-            if uri not in given_up:
-                self.reopen(uri)
-        return found
+        broken = [
+            uri
+            for uri, file in self.unlike.items()
+            if self._stamps.get(uri) == (file.size, file.mtime_ns, "failed", versioned(file.reader))
+        ]
+        broken += [uri for uri in self._broken if self._container(uri) not in self.unlike]
+        given_up = [row for uri in broken if not afresh and not (is_due(row := self.rows[uri]) and retry)]
+        left = {row.uri for row in given_up}
+        for uri in (uri for uri in self._broken if uri not in left):
+            self.reopen(uri)
+        return given_up
 
     def reopen(self, part: str) -> None:
         """Look into the containers of a source again."""
         outer = [uri for uri in above(part) if uri in self._stamps and uri not in self.reopened]
         self.reopened.update(outer)
         self.rows |= self._writer.sources([uri for uri in outer if uri not in self.rows])
-
-    def is_elsewhere(self, content_hash: str) -> bool:
-        """Whether something that is gone held the same."""
-        return content_hash in self._gone_with
 
     def gone_with(self, content_hash: str) -> Iterator[SourceRow]:
         """What is gone and held the same."""
@@ -195,16 +186,10 @@ def failed(row: SourceRow, reason: str, cause: Exception | None, before: SourceR
     told = DocumentReport.of(row.report) if row.report else DocumentReport(reader, 0)
     if cause is None or isinstance(cause, (EncryptedDocument, MissingExtra)):
         return row.but(report=told.but(attempts=0, tried_ns=0).json)
+    is_tried = before is not None and before.status == "failed" and _content(before) == _content(row)
+    attempts = DocumentReport.of(before.report).attempts if before and is_tried and before.report else 0
     passes = bool(getattr(cause, "transient", False))
-    tried = told.but(attempts=_attempts(row, before) + 1, tried_ns=time.time_ns(), passes=passes)
-    return row.but(report=tried.json)
-
-
-def _attempts(row: SourceRow, before: SourceRow | None) -> int:
-    """How often it was tried as it is."""
-    if before is None or before.status != "failed" or not before.report or _content(before) != _content(row):
-        return 0
-    return DocumentReport.of(before.report).attempts
+    return row.but(report=told.but(attempts=attempts + 1, tried_ns=time.time_ns(), passes=passes).json)
 
 
 def _content(row: SourceRow) -> tuple[int, int, str, str]:
@@ -240,14 +225,9 @@ class ContainerContents:
     _size: int = 0
 
     def items(
-        self,
-        container: Container,
-        found: Fetched,
-        depth: int,
-        readers: Mapping[str, FileReader],
-        prefetch: Prefetch,
+        self, container: Container, found: Fetched, depth: int, readers: Mapping[str, FileReader], prefetch: Prefetch
     ) -> Iterator[FetchItem]:
-        """What stands right in a container that is `depth` deep, if a reader knows it; DocumentError if it is too much."""
+        """What stands right in a container that is `depth` deep, if a reader knows it."""
         if depth > self.limits.depth:
             raise DocumentError(
                 f"It is nested {depth} deep; {self.limits.depth} levels are allowed. Unpack what is inside."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import stat
 import time
 from collections import Counter
@@ -220,15 +221,21 @@ def load(path: str, *, follow: bool = False, spool: Path | None = None) -> Loade
 
 
 def _attempt(path: str, follow: bool, spool: Path | None) -> Loaded | None:
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
-    descriptor = os.open(path, flags)
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW))
     try:
         before = os.fstat(descriptor)
         _refuse(before)
         if 0 <= time.time_ns() - before.st_mtime_ns < SETTLED_NS:
             time.sleep(SETTLED_NS / 1e9)
-        is_large = spool is not None and before.st_size > IN_MEMORY
-        content = _copy(descriptor, spool) if spool and is_large else _bytes(descriptor, before.st_size)
+        content: bytes | Path
+        with open(descriptor, "rb", buffering=0, closefd=False) as file:
+            if spool is None or before.st_size <= IN_MEMORY:
+                content = file.readall()
+            else:
+                copy, name = mkstemp(dir=spool)
+                content = Path(name)
+                with open(copy, "wb") as out:
+                    shutil.copyfileobj(file, out, _PIECE)
         after = os.fstat(descriptor)
     finally:
         os.close(descriptor)
@@ -250,24 +257,6 @@ def _refuse(there: os.stat_result) -> None:
             f"It has {there.st_size} bytes; a document has at most {LARGEST_BYTES}. Split it, for example: "
             "split --line-bytes=100M FILE"
         )
-
-
-def _bytes(descriptor: int, size: int) -> bytes:
-    data = os.read(descriptor, size)
-    if len(data) == size:
-        return data
-    pieces = [data]
-    while pieces[-1]:
-        pieces.append(os.read(descriptor, size))
-    return b"".join(pieces)
-
-
-def _copy(descriptor: int, spool: Path) -> Path:
-    copy, name = mkstemp(dir=spool)
-    with open(copy, "wb") as out:
-        while piece := os.read(descriptor, _PIECE):
-            out.write(piece)
-    return Path(name)
 
 
 HIDDEN = (".", "~$")

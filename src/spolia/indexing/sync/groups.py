@@ -80,12 +80,15 @@ class RequestedGroups:
         there = writer.manifests.get(self.main)
         analyzer = there.analyzer if there is not None else analyzer_for(_samples(found, prefetch))
         main = manifest_of(self.main, self.definition, analyzer, writer.manifests)
+        keeps = True
         if there is not None and there != main and (rebuild or is_embedded_first(there, main)):
-            keeps = _redefine(writer, there, main)
+            # Nodes stay that are made as before, and only searched or embedded otherwise, but not by pictures instead
+            # of their text.
+            keeps = there.signature == main.signature and there.by_picture == main.by_picture
+            writer.redefine(self.main, main, keep_nodes=keeps)
         elif there is not None and there != main and not main.embeddings and there.embeddings:
             raise ManifestMismatch(_embedder_left_out(there))
         else:
-            keeps = True
             writer.define(self.main, main)
         if rebuild:
             outdated = [manifest.group for manifest in self._changed(writer.manifests)]
@@ -113,17 +116,22 @@ class RequestedGroups:
         given[self.main] = self.definition
         passed = [embedding.embedder for definition in given.values() for embedding in definition.embeddings]
         definition, lineage = given.get(manifest.group), (manifest.parent, manifest.ref)
-        embedders, unknown = _embedders(manifest, passed)
+        embedders, unknown = list[Embedder | SparseEmbedder](), list[GroupError]()
+        for how in manifest.embeddings:  # of one that is not known, nodes may lack what the others give all the same
+            try:
+                embedders.append(embedder_of(how, manifest.group, passed))
+            except GroupError as error:
+                unknown.append(error)
         try:
-            if unknown is not None:
-                raise unknown
+            if unknown:
+                raise unknown[0]
             transform = definition.transform if definition else transform_of(manifest, self.known)
         except GroupError as error:
             if manifest.group == self.main:
                 raise
             transform = _Unmakeable(f"{error} The other groups go on. {ways_out(manifest.group)}")
         reach = self.reaches.setdefault(manifest.group, Availability())
-        return GroupBuild(manifest.group, transform, *lineage, embedders, reach, between(manifest, manifests))
+        return GroupBuild(manifest.group, transform, *lineage, tuple(embedders), reach, between(manifest, manifests))
 
     def refuse_changed(self, manifests: dict[str, Manifest]) -> None:
         """Raise ManifestMismatch if code, models or prompts of a group have changed since it was built."""
@@ -175,33 +183,9 @@ def _why_behind(build: GroupBuild) -> str:
     return build.transform.reason if isinstance(build.transform, _Unmakeable) else build.reach.reason
 
 
-def _redefine(writer: AnyWriter, there: Manifest, main: Manifest) -> bool:
-    """Have the main group made again of the documents that are there; whether its nodes stay.
-
-    They do where they are made as before, and only searched or embedded otherwise; but not where they were embedded by
-    their text and are by their pictures now, or the other way round.
-    """
-    keeps = there.signature == main.signature and there.by_picture == main.by_picture
-    writer.redefine(main.group, main, keep_nodes=keeps)
-    return keeps
-
-
 def is_embedded_first(there: Manifest, main: Manifest) -> bool:
     """Whether all that is asked for beyond what is there are vectors, of texts: then the nodes stay."""
     return not there.embeddings and not main.by_picture and there == main.but(embeddings=())
-
-
-def _embedders(
-    manifest: Manifest, passed: Sequence[Embedder | SparseEmbedder]
-) -> tuple[tuple[Embedder | SparseEmbedder, ...], GroupError | None]:
-    """Those of a group that are known here, and why another one is not: nodes that are there may lack the former's."""
-    found, unknown = [], None
-    for how in manifest.embeddings:
-        try:
-            found.append(embedder_of(how, manifest.group, passed))
-        except GroupError as error:
-            unknown = unknown or error
-    return tuple(found), unknown
 
 
 def _embedder_left_out(there: Manifest) -> str:
@@ -251,7 +235,13 @@ class BatchItem:
 
 @dataclass
 class Batch:
-    """Puts documents into the store with the nodes of all groups; the report counts the nodes of the group `main`."""
+    """Puts documents into the store with the nodes of all groups; the report counts the nodes of the group `main`.
+
+    Attributes:
+        tried: documents of which a group could not be made, by their ids.
+        counted: documents whose reports tell the nodes that they have by now, by their ids.
+        weight: how much waits, in characters and bytes of pictures.
+    """
 
     writer: AnyWriter
     builds: Sequence[GroupBuild]
@@ -259,15 +249,10 @@ class Batch:
     labels: DocumentLabels
     pending: list[BatchItem] = field(default_factory=list)
     tried: set[str] = field(default_factory=set)
-    """Documents of which a group could not be made, by their ids."""
     counted: set[str] = field(default_factory=set)
-    """Documents whose reports tell the nodes that they have by now, by their ids."""
-
     weight: int = 0
-    """How much waits, in characters and bytes of pictures."""
 
     def add(self, item: BatchItem) -> None:
-        """Have an item wait for others."""
         self.pending.append(item)
         self.weight += item.weight
 
@@ -306,28 +291,25 @@ class Batch:
         self.counted.add(document.id)
         if one is None and not self.writer.holds(document):  # what was there has gone with what its source held
             (one,) = grow([document], self.builds)
-        if one is None:
-            counted.count(self.writer.nodes(document.id, self.main))
-            report = counted.on(self._report(filed), document)
-            self._store(filed, report)
-            return report
-        self._refuse_unmade(filed, one)
+        if one is not None:
+            self._refuse_unmade(filed, one)
         report = self._report(filed)
-        nodes = one.made.get(self.main)
+        nodes = self.writer.nodes(document.id, self.main) if one is None else one.made.get(self.main)
         if isinstance(nodes, list):
             counted.count(nodes)
             report = counted.on(report, document)
-        elif nodes is not None:
+        elif one is not None and nodes is not None:  # those of a long document are counted as they pass
             one.made[self.main] = counted.over(nodes)
-        self._store(filed, report)
-        store(self.writer, one)
-        self._refuse_unmade(filed, one)
-        return self._corrected(filed, report, one, counted)
-
-    def _store(self, filed: BatchItem, report: DocumentReport) -> None:
-        document, images = filed.reading.document, filed.reading.images
         row = filed.row.but(document=document.id, report=report.json)
-        self.writer.put(document, (), row, {image.content_hash: image.data for image in images})
+        self.writer.put(document, (), row, {image.content_hash: image.data for image in filed.reading.images})
+        if one is not None:
+            store(self.writer, one)
+            self._refuse_unmade(filed, one)
+            if not isinstance(one.made.get(self.main), list):  # they were counted as they passed, or the group failed
+                report = counted.on(report, document) if self.main in one.made else self._report(filed)
+                if report.json != row.report:
+                    self.writer.touch(row.but(report=report.json))
+        return report
 
     def _refuse_unmade(self, filed: BatchItem, one: GroupNodes) -> None:
         if one.failures:
@@ -336,16 +318,6 @@ class Batch:
                 reason = next(iter(one.reasons.values()))
                 is_away = any(map(passes, one.failures.values()))  # which is not the document's fault
                 raise Unreadable(filed.row, reason, None if is_away else DocumentError(reason))
-
-    def _corrected(self, filed: BatchItem, said: DocumentReport, one: GroupNodes, counted: NodeCount) -> DocumentReport:
-        """The report once all nodes were made: those of a long document are counted as they pass."""
-        if isinstance(one.made.get(self.main), list):  # all were there when it was said
-            return said
-        report, document = self._report(filed), filed.reading.document
-        report = counted.on(report, document) if self.main in one.made else report
-        if report != said:
-            self.writer.touch(filed.row.but(document=document.id, report=report.json))
-        return report
 
     @property
     def _embedder(self) -> Embedder | SparseEmbedder | None:

@@ -69,7 +69,7 @@ class _Revocation:
         sizes = {row.size for row in self.diff.gone.values()}
         found: dict[str, list[str]] = {}
         for uri, file in self.diff.unlike.items() if sizes else ():
-            if file.size in sizes and self.diff.get(uri) is None:
+            if file.size in sizes and uri not in self.diff.rows:
                 found.setdefault(self._hash(file), []).append(uri)
         return found
 

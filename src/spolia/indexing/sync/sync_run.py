@@ -145,7 +145,7 @@ class SyncRun:
             yield from (self._item(file) for file in some if file.uri not in changed)
 
     def _item(self, file: File) -> FetchItem:
-        before = self.diff.get(file.uri)
+        before = self.diff.rows.get(file.uri)
         return FetchItem(file.uri, file.reader, file.size, lambda: fetched(file, before, self.prefetch.spool))
 
     def _make_up(self) -> None:
@@ -174,8 +174,8 @@ class SyncRun:
 
     def _is_read(self, uri: str, row: SourceRow) -> bool:
         """Whether a source is read, as far as can be told before its turn comes."""
-        before = self.diff.get(uri)
-        return not (_is_same(before, row) or (before is None and self.diff.is_elsewhere(row.content_hash)))
+        before = self.diff.rows.get(uri)
+        return not (_is_same(before, row) or (before is None and any(self.diff.gone_with(row.content_hash))))
 
     def _remove(self, uri: str) -> None:
         self.writer.remove(uri)
@@ -191,7 +191,7 @@ class SyncRun:
     ) -> None:
         """Bring the store in step with a source, `depth` containers deep, or have it wait to be cut with others."""
         check_cancelled()
-        before, contents = self.diff.get(taken.uri), contents or ContainerContents(taken.uri)
+        before, contents = self.diff.rows.get(taken.uri), contents or ContainerContents(taken.uri)
         try:
             if within:
                 self.labels.contain(taken.uri, within)
@@ -320,7 +320,7 @@ class SyncRun:
 
     def _fail(self, failure: Unreadable, reader: str, within: str) -> None:
         """Note why a source could not be read, and how often it was tried. Its last good version stays."""
-        before, row = self.diff.get(failure.row.uri), failure.row.but(document="")
+        before, row = self.diff.rows.get(failure.row.uri), failure.row.but(document="")
         if before is not None and self.metadata_diff.may_stay(before):
             row = row.but(document=before.document, report=before.report)
         row = failed(row, failure.reason, failure.cause, before, reader)
