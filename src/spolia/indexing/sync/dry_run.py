@@ -23,7 +23,8 @@ from spolia.indexing.sync.groups import RequestedGroups, behind, is_embedded_fir
 from spolia.indexing.sync.metadata import DocumentLabels
 from spolia.indexing.sync.prefetch import open_prefetch
 from spolia.indexing.sync.report import Progress, SyncReport, TotalProgress, together
-from spolia.indexing.sync.sync import SyncOptions, lots, refuse_swapped, staged, told_apart
+from spolia.indexing.sync.sync import lots, refuse_swapped, told_apart
+from spolia.indexing.sync.sync_run import SyncOptions, staged
 from spolia.indexing.workers.prepare import Executor
 from spolia.indexing.workers.protocol import WorkerLimits
 from spolia.models.protocols import Embedder

@@ -13,7 +13,8 @@ from spolia.indexing.readers.registry import READERS, Readers, by_suffix
 from spolia.indexing.sync.files import FOLDER, ROOT, File, is_elsewhere, walk
 from spolia.indexing.sync.groups import RequestedGroups
 from spolia.indexing.sync.metadata import DocumentLabels
-from spolia.indexing.sync.sync import SyncOptions, keep, only
+from spolia.indexing.sync.sync import keep
+from spolia.indexing.sync.sync_run import SyncOptions, only
 from spolia.stores.backends import sql
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import MAIN

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
-from functools import cache, partial
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -19,20 +19,16 @@ if TYPE_CHECKING:
     from spolia.core.operator import Operator
     from spolia.filters import Field
     from spolia.indexing.sources.source import Source
-    from spolia.indexing.sync.files import FileListing, SourceChanges
-    from spolia.indexing.sync.groups import RequestedGroups
+    from spolia.indexing.sync.files import FileListing
     from spolia.indexing.sync.metadata import DocumentLabels
-    from spolia.indexing.sync.prefetch import Prefetch
     from spolia.indexing.sync.report import Progress, SyncReport
-    from spolia.indexing.sync.sync_run import SyncRun
+    from spolia.indexing.sync.sync_run import SyncOptions, SyncRun
     from spolia.indexing.workers.prepare import Executor
     from spolia.indexing.workers.protocol import WorkerLimits
     from spolia.models.protocols import Embedder
-    from spolia.stores.backends.rows import Stamp
     from spolia.stores.corpus import NodeGroup
     from spolia.stores.definition import Transform
     from spolia.stores.lexical.analysis import Analyzer
-    from spolia.stores.staging import Staging
     from spolia.types import Scalar
 
 
@@ -138,6 +134,7 @@ def sync(
     from spolia.indexing.sync.groups import RequestedGroups, main_definition
     from spolia.indexing.sync.metadata import DocumentLabels
     from spolia.indexing.sync.report import TotalProgress, together
+    from spolia.indexing.sync.sync_run import SyncOptions
 
     began = time.perf_counter()
     refuse_swapped(sources, corpus)
@@ -154,26 +151,6 @@ def sync(
             total.next()
     damaged = tuple(corpus.backend.row_problems(SHARE)) if corpus.exists() else ()
     return together(reports, failed).but(damaged=damaged, seconds=time.perf_counter() - began)
-
-
-@dataclass(frozen=True)
-class SyncOptions:
-    """How a run goes about it, whatever it finds: arguments of `sync`, and what follows from them.
-
-    Args:
-        afresh: try all again that could not be read, however often it was tried.
-    """
-
-    wanted: RequestedGroups
-    fields: Sequence[Field] | None = None
-    progress: Callable[[Progress], None] | None = None
-    batch: int | None = 1000
-    rebuild: bool = False
-    retry: bool = True
-    afresh: bool = False
-    workers: int | Executor | None = None
-    limits: WorkerLimits | None = None
-    timeout_s: float | None = None
 
 
 def lots(
@@ -214,6 +191,7 @@ def keep(corpus: Corpus, found: FileListing, labels: DocumentLabels, how: SyncOp
     """Bring a store, made if it is not there, in step with what was found."""
     from spolia.indexing.sync.groups import behind, makeshift
     from spolia.indexing.sync.prefetch import open_prefetch
+    from spolia.indexing.sync.sync_run import staged
     from spolia.stores.groups.materialise import builder, materialise
     from spolia.stores.staging import Staging
 
@@ -238,83 +216,6 @@ def keep(corpus: Corpus, found: FileListing, labels: DocumentLabels, how: SyncOp
     unmade = tuple(dict.fromkeys((*lacking, *(lack for lack in run.unread if lack.document))))
     left = (*behind(run.builds), *makeshift(run.builds, run.unread))
     return report.but(unmade=unmade, behind=left, fields=notes)
-
-
-def staged(
-    writer: Staging,
-    found: FileListing,
-    labels: DocumentLabels,
-    prefetch: Prefetch,
-    how: SyncOptions,
-    before: SyncRun | None = None,
-) -> SyncRun:
-    """One round of `keep`, over a staging that is committed, or that only counts: then nothing is written.
-
-    After the round `before`, only what others have changed meanwhile is taken again.
-    """
-    from spolia.indexing.sync.linked_images import LinkedImages
-    from spolia.indexing.sync.revoke import Revoked, revoke
-    from spolia.indexing.sync.sync_run import SyncRun
-
-    lot = found
-    if before is not None:
-        lot = only(found, before.conflicts)
-        labels = _not_wider(before.labels, writer.readers(lot.uris))
-    stamps = writer.stamps(lot.uris)
-    is_other = _is_other(lot, stamps, writer, rebuild=how.rebuild)
-    labels.refuse_bad_readers(lot.files)
-    if labels.access is None and writer.is_restricted():
-        labels = replace(labels, kept=writer.readers(lot.uris), is_closed=cache(writer.is_restricted_now))
-    revoked = Revoked() if is_other or not stamps else revoke(writer, lot, labels, stamps, prefetch)
-    if how.fields is not None:
-        writer.declare(how.fields)
-    made = dict(writer.manifests)
-    renews = how.wanted.define(writer, lot, prefetch, rebuild=how.rebuild)
-    how.wanted.refuse_changed(writer.manifests)
-    if revoked.removed or renews:
-        stamps = writer.stamps(lot.uris)
-    anew: list[str] = []
-    if how.rebuild and made and made != writer.manifests:  # what was there is found until all is made
-        how, now = replace(how, batch=None), writer.manifests
-        anew = [name for name, there in made.items() if name in now and there.signature != now[name].signature]
-    run = SyncRun(writer, labels, lot, prefetch, stamps, how, revoked, LinkedImages(found, labels), before)
-    run.run(recount=renews, anew=anew)
-    return run
-
-
-def only(found: FileListing, uris: Set[str]) -> SourceChanges:
-    """Some of the sources that were found, each with the container that it is in."""
-    from spolia.indexing.sync.diff import above
-    from spolia.indexing.sync.files import SourceChanges
-
-    outermost = {next((one for one in (*above(uri), uri) if one in found.files), uri) for uri in uris}
-    files = found.files.only(uri for uri in found.files if uri in outermost)
-    return SourceChanges(files, source=found.source, cursors=found.cursors, gone=frozenset(outermost - files.keys()))
-
-
-def _not_wider(labels: DocumentLabels, there: Mapping[str, tuple[str, ...]]) -> DocumentLabels:
-    """What the caller says, but no more readers than another writer has left meanwhile."""
-    if (said := labels.access) is None:
-        return replace(labels)  # the caller's functions are asked again
-
-    def access(uri: str) -> Iterable[str]:
-        named, kept = tuple(said(uri)), there.get(uri, ())
-        return named if not kept or (named and set(named) <= set(kept)) else kept
-
-    return replace(labels, access=access)
-
-
-def _is_other(found: FileListing, stamps: Mapping[str, Stamp], writer: Staging, *, rebuild: bool) -> bool:
-    """Whether a store holds another folder, which is found until all of this one is there."""
-    from spolia.indexing.sync.files import refuse_other
-
-    try:
-        refuse_other(found, stamps, writer)
-    except FolderError:
-        if not rebuild:
-            raise
-        return True
-    return False
 
 
 def refuse_swapped(sources: object, corpus: object) -> None:

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Set
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from functools import cache
 
 from spolia.core.run_context import check_cancelled
-from spolia.errors import DocumentError, MissingExtra
+from spolia.errors import DocumentError, FolderError, MissingExtra
+from spolia.filters import Field
 from spolia.indexing.readers.reader import is_container
 from spolia.indexing.sync.diff import NOT_OPENED, ContainerContents, ContainerResult, SourceDiff, above, failed
-from spolia.indexing.sync.files import File, FileListing
-from spolia.indexing.sync.groups import Batch, BatchItem, behind
+from spolia.indexing.sync.files import File, FileListing, SourceChanges, refuse_other
+from spolia.indexing.sync.groups import Batch, BatchItem, RequestedGroups, behind
 from spolia.indexing.sync.linked_images import LinkedImages
 from spolia.indexing.sync.metadata import DocumentLabels, MetadataDiff
 from spolia.indexing.sync.prefetch import FetchItem, Prefetch, Unreadable, fetched
-from spolia.indexing.sync.report import DocumentReport, SyncCounts, What
-from spolia.indexing.sync.revoke import Revoked
+from spolia.indexing.sync.report import DocumentReport, Progress, SyncCounts, What
+from spolia.indexing.sync.revoke import Revoked, revoke
+from spolia.indexing.workers.prepare import Executor
+from spolia.indexing.workers.protocol import WorkerLimits
 from spolia.stores.backends.rows import SourceRow, Stamp, Unmade, in_batches
 from spolia.stores.groups.group_build import STAGED_AT_ONCE, complete, embed, make_up, refuse_away
 from spolia.stores.staging import AnyWriter, Staging
-
-if TYPE_CHECKING:
-    from spolia.indexing.sync.sync import SyncOptions
 
 CUT_AT_ONCE, WEIGHT_AT_ONCE = 64, 5_000_000
 """Documents whose nodes are made together, so that a transform asks its model for all of them at once; and their
@@ -33,6 +34,94 @@ MOST_CHUNKS = 4_000
 memory (`STAGED_AT_ONCE`): other writers wait for as long as a batch is written."""
 LONGEST_UNPUBLISHED_S = 60.0
 """Seconds after which what was read is published, however little it is: who stops a run over scans loses no hours."""
+
+
+@dataclass(frozen=True)
+class SyncOptions:
+    """How a run goes about it, whatever it finds: arguments of `sync`, and what follows from them.
+
+    Args:
+        afresh: try all again that could not be read, however often it was tried.
+    """
+
+    wanted: RequestedGroups
+    fields: Sequence[Field] | None = None
+    progress: Callable[[Progress], None] | None = None
+    batch: int | None = 1000
+    rebuild: bool = False
+    retry: bool = True
+    afresh: bool = False
+    workers: int | Executor | None = None
+    limits: WorkerLimits | None = None
+    timeout_s: float | None = None
+
+
+def staged(
+    writer: Staging,
+    found: FileListing,
+    labels: DocumentLabels,
+    prefetch: Prefetch,
+    how: SyncOptions,
+    before: SyncRun | None = None,
+) -> SyncRun:
+    """One round of `keep`, over a staging that is committed, or that only counts: then nothing is written.
+
+    After the round `before`, only what others have changed meanwhile is taken again.
+    """
+    lot = found
+    if before is not None:
+        lot = only(found, before.conflicts)
+        labels = _not_wider(before.labels, writer.readers(lot.uris))
+    stamps = writer.stamps(lot.uris)
+    is_other = _is_other(lot, stamps, writer, rebuild=how.rebuild)
+    labels.refuse_bad_readers(lot.files)
+    if labels.access is None and writer.is_restricted():
+        labels = replace(labels, kept=writer.readers(lot.uris), is_closed=cache(writer.is_restricted_now))
+    revoked = Revoked() if is_other or not stamps else revoke(writer, lot, labels, stamps, prefetch)
+    if how.fields is not None:
+        writer.declare(how.fields)
+    made = dict(writer.manifests)
+    renews = how.wanted.define(writer, lot, prefetch, rebuild=how.rebuild)
+    how.wanted.refuse_changed(writer.manifests)
+    if revoked.removed or renews:
+        stamps = writer.stamps(lot.uris)
+    anew: list[str] = []
+    if how.rebuild and made and made != writer.manifests:  # what was there is found until all is made
+        how, now = replace(how, batch=None), writer.manifests
+        anew = [name for name, there in made.items() if name in now and there.signature != now[name].signature]
+    run = SyncRun(writer, labels, lot, prefetch, stamps, how, revoked, LinkedImages(found, labels), before)
+    run.run(recount=renews, anew=anew)
+    return run
+
+
+def only(found: FileListing, uris: Set[str]) -> SourceChanges:
+    """Some of the sources that were found, each with the container that it is in."""
+    outermost = {next((one for one in (*above(uri), uri) if one in found.files), uri) for uri in uris}
+    files = found.files.only(uri for uri in found.files if uri in outermost)
+    return SourceChanges(files, source=found.source, cursors=found.cursors, gone=frozenset(outermost - files.keys()))
+
+
+def _not_wider(labels: DocumentLabels, there: Mapping[str, tuple[str, ...]]) -> DocumentLabels:
+    """What the caller says, but no more readers than another writer has left meanwhile."""
+    if (said := labels.access) is None:
+        return replace(labels)  # the caller's functions are asked again
+
+    def access(uri: str) -> Iterable[str]:
+        named, kept = tuple(said(uri)), there.get(uri, ())
+        return named if not kept or (named and set(named) <= set(kept)) else kept
+
+    return replace(labels, access=access)
+
+
+def _is_other(found: FileListing, stamps: Mapping[str, Stamp], writer: Staging, *, rebuild: bool) -> bool:
+    """Whether a store holds another folder, which is found until all of this one is there."""
+    try:
+        refuse_other(found, stamps, writer)
+    except FolderError:
+        if not rebuild:
+            raise
+        return True
+    return False
 
 
 class SyncRun:
@@ -151,13 +240,9 @@ class SyncRun:
     def _make_up(self) -> None:
         """Make what is lacking of documents that this run has left alone: what could not be made is tried again."""
         made = {build.group for build in self.builds} - {group for group, _ in behind(self.builds)}
-        unmade = [
-            lack
-            for lack in self.writer.unmade()
-            if lack.document not in self.pending_batch.tried
-            and lack.group in made
-            and (self.how.retry or lack.is_untried)
-        ]
+        tried, again = self.pending_batch.tried, self.how.retry
+        lacking = (lack for lack in self.writer.unmade() if lack.group in made and (again or lack.is_untried))
+        unmade = [lack for lack in lacking if lack.document not in tried]
         for one in make_up(self.writer, self.builds, unmade):
             self.pending_batch.tried.add(one.document.id)
             if self.pending_batch.main in one.made:

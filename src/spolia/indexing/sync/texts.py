@@ -20,7 +20,8 @@ from spolia.indexing.sync.files import TEXT, Files, SourceChanges
 from spolia.indexing.sync.groups import RequestedGroups, main_definition
 from spolia.indexing.sync.metadata import DocumentLabels
 from spolia.indexing.sync.report import SyncReport
-from spolia.indexing.sync.sync import SyncOptions, keep, sync
+from spolia.indexing.sync.sync import keep, sync
+from spolia.indexing.sync.sync_run import SyncOptions
 from spolia.models.protocols import Embedder
 from spolia.stores.corpus import Corpus, NodeGroup, refuse_no_corpus
 from spolia.stores.definition import Transform
