@@ -5,7 +5,6 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from fnmatch import fnmatchcase
-from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
@@ -27,8 +26,8 @@ from spolia.indexing.sources.source import Source
 from spolia.indexing.sources.sql import SQLRows
 from spolia.indexing.sources.web import WebPages
 from spolia.indexing.sync.files import walk
-from spolia.indexing.sync.groups import main_definition
-from spolia.indexing.sync.prefetch import Unreadable, open_prefetch
+from spolia.indexing.sync.groups import main_definition, samples
+from spolia.indexing.sync.prefetch import open_prefetch
 from spolia.indexing.sync.report import DocumentReport, Progress, SyncReport, reports
 from spolia.indexing.sync.sync import sync
 from spolia.models.onnx.minilm import MiniLM
@@ -118,7 +117,7 @@ def _source(one: str) -> Path | Source:
     return WebPages((one,)) if one.lower().startswith(("http://", "https://")) else RemoteFiles(one)
 
 
-SAMPLED_FILES, SAMPLED_BYTES, SAMPLED_CHARACTERS = 20, 1_000_000, 5_000
+SAMPLED_FILES = 20
 
 
 def index_folder(
@@ -208,7 +207,7 @@ def why_none(corpus: Corpus, given: Mapping[str, Any], embedder: MiniLM, making:
         return "" if built.embedder == embedder.name else f"the store was built {how}"
     try:
         find(making.weights)
-        return covers(samples, embedder) if (samples := list(_samples(given["sources"], given["readers"]))) else ""
+        return covers(texts, embedder) if (texts := list(_samples(given["sources"], given["readers"]))) else ""
     except MissingExtra as error:
         return str(error)
     except WeightsError as error:
@@ -235,13 +234,8 @@ def _samples(places: Path | Sequence[Path | Source], readers: Readers) -> Iterat
     paths = places if isinstance(places, Path) else [one for one in places if isinstance(one, Path)]
     if not paths:
         return
-    files = [file for file in walk(paths, by_suffix(readers)).files.values() if file.size <= SAMPLED_BYTES]
     with TemporaryDirectory(prefix="spolia-") as spool, open_prefetch(Path(spool), 1) as prefetch:
-        for file in islice(files, 0, None, max(1, len(files) // SAMPLED_FILES)):
-            try:
-                yield prefetch.sample(file).document.text[:SAMPLED_CHARACTERS]
-            except Unreadable:
-                continue  # indexing records it, with the reason
+        yield from samples(walk(paths, by_suffix(readers)), prefetch, SAMPLED_FILES)
 
 
 SHOWN, SUFFIXES = 10, 8

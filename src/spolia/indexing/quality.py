@@ -3,7 +3,7 @@
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -20,14 +20,10 @@ from spolia.types import Document, Node, Value
 
 @dataclass(frozen=True)
 class Quality(Value):
-    """Numbers of all documents together.
+    """Numbers of all documents together; of sources, files and what stands in them.
 
     Args:
-        sources: files, and what stands in them.
         given_up: failed files that are not tried again until they change.
-        ocr_pages: whose text was recognised in their picture.
-        chunks: nodes of the main group.
-        tables: that keep their cells.
         dropped: what was seen and not read, and how many.
         encodings: of characters, where that had to be found out, and how often.
         copies: names under which the same bytes stand.
@@ -57,44 +53,35 @@ class Quality(Value):
 
 
 def quality(snapshot: Snapshot, access: Iterable[str] = ()) -> Quality:
-    """The quality of what these principals may read, with all that failed.
-
-    >>> import tempfile
-    >>> from spolia import Corpus, add_texts
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     corpus = Corpus(f"{folder}/notes.spolia")
-    ...     _ = add_texts(corpus, {"a": "Old stones.", "b": "Old stones.", "c": "old  STONES."})
-    ...     found = quality(corpus.snapshot())
-    >>> found.sources, found.copies, found.same_text
-    (3, (('text:a', 'text:b'),), (('text:a', 'text:c'),))
-    """
+    """The quality of what these principals may read, with all that failed."""
     texts = {one.id: _words(one.text) if one.text.strip() else b"" for one in snapshot.documents(frozenset(access))}
-    rows = [row for row in snapshot.sources(noted=True).values() if row.document in texts or not row.document]
-    told = [DocumentReport.of(row.report) if row.report else DocumentReport("", 0) for row in rows]
-    dropped, encodings = Counter[str](), Counter[str]()
+    found = _reported(snapshot, texts)
+    rows, told = [row for row, _ in found], [report for _, report in found]
+    dropped = Counter[str]()
     for one in told:
         dropped.update(dict(one.dropped))
-        encodings[one.encoding] += bool(one.encoding)
-    broken = [one for row, one in zip(rows, told, strict=True) if row.status == "failed"]
+    sums = ("pages", "characters", "chunks", "tables", "images")
     return Quality(
+        **{name: sum(getattr(one, name) for one in told) for name in sums},
         sources=len(rows),
-        failed=len(broken),
-        given_up=sum(one.attempts >= ATTEMPTS for one in broken),
-        pages=sum(one.pages for one in told),
+        failed=sum(row.status == "failed" for row in rows),
+        given_up=sum(row.status == "failed" and report.attempts >= ATTEMPTS for row, report in found),
         empty_pages=sum(len(one.empty_pages) for one in told),
         ocr_pages=sum(len(one.ocr_pages) for one in told),
-        characters=sum(one.characters for one in told),
-        chunks=sum(one.chunks for one in told),
-        tables=sum(one.tables for one in told),
-        images=sum(one.images for one in told),
         warned=sum(bool(one.warnings) for one in told),
         dropped=tuple(dropped.most_common()),
-        encodings=tuple((+encodings).most_common()),
+        encodings=tuple(Counter(one.encoding for one in told if one.encoding).most_common()),
         copies=_shared((row.content_hash, row.uri, row.uri) for row in rows if row.content_hash and row.size),
         same_text=_shared(
             (texts[row.document], row.content_hash or row.document, row.uri) for row in rows if texts.get(row.document)
         ),
     )
+
+
+def _reported(snapshot: Snapshot, readable: Container[str]) -> list[tuple[SourceRow, DocumentReport]]:
+    """The sources of documents that may be read, and all that failed, with what indexing noticed of them."""
+    rows = [row for row in snapshot.sources(noted=True).values() if row.document in readable or not row.document]
+    return [(row, DocumentReport.of(row.report) if row.report else DocumentReport("", 0)) for row in rows]
 
 
 def _words(text: str) -> bytes:
@@ -120,8 +107,7 @@ _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u20
 
 
 def page(snapshot: Snapshot, access: frozenset[str], *, group: str = "chunk", title: str = "") -> Iterator[str]:
-    """The page, piece by piece: documents that failed first, then those with a warning, then the others. `access`:
-    principals whose documents are shown. `group`: the node group whose nodes stand beside the text."""
+    """The page, piece by piece: documents that failed first, then those with a warning, then the others."""
     found = quality(snapshot, access)
     name = _shown(title or "Documents")
     look = (HERE / "quality.css").read_text("utf-8")
@@ -132,20 +118,14 @@ def page(snapshot: Snapshot, access: frozenset[str], *, group: str = "chunk", ti
         f"<body><h1>{name}</h1>{_numbers(found)}{_lists(found)}<h2>Documents</h2>"
     )
     left = MOST_CHARACTERS
-    for row, report in _in_order(snapshot, access):
+    told = _reported(snapshot, {document.id for document in snapshot.documents(access)})
+    for row, report in sorted(told, key=lambda one: (one[0].status != "failed", not one[1].warnings, one[0].uri)):
         document = snapshot.document(row.document, access) if row.document else None
         is_shown = document is not None and len(document.text) <= left
         nodes = snapshot.numbered(row.document, group, 0, _LAST, access) if document and is_shown else []
         left -= len(document.text) if document and is_shown else 0
         yield from _document(row, report, document if is_shown else None, nodes)
     yield "</body></html>\n"
-
-
-def _in_order(snapshot: Snapshot, access: frozenset[str]) -> list[tuple[SourceRow, DocumentReport]]:
-    readable = {document.id for document in snapshot.documents(access)}
-    rows = [row for row in snapshot.sources(noted=True).values() if row.document in readable or not row.document]
-    told = [(row, DocumentReport.of(row.report) if row.report else DocumentReport("", 0)) for row in rows]
-    return sorted(told, key=lambda one: (one[0].status != "failed", not one[1].warnings, one[0].uri))
 
 
 def _numbers(found: Quality) -> str:
@@ -207,11 +187,7 @@ def facts(row: SourceRow, report: DocumentReport) -> str:
 
 
 def counted(count: int, name: str) -> str:
-    """A number of things.
-
-    >>> counted(1, "page by OCR"), counted(2, "page by OCR")
-    ('1 page by OCR', '2 pages by OCR')
-    """
+    """A number of things, `2 pages by OCR`."""
     noun, blank, rest = name.partition(" ")
     return f"{count} {name}" if count == 1 else f"{count} {noun}s{blank}{rest}"
 

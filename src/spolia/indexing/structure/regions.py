@@ -128,13 +128,7 @@ class Regions(Splitter):
 
 
 def as_markdown(rows: tuple[tuple[str, ...], ...]) -> str:
-    """The cells of a table as Markdown, the first row as its head.
-
-    >>> print(as_markdown((("a|b", "c"), ("1", "two\\nlines"))))
-    | a\\|b | c |
-    |---|---|
-    | 1 | two lines |
-    """
+    """The cells of a table as Markdown, the first row as its head."""
     lines = ["| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in row) + " |" for row in rows]
     return "\n".join((lines[0], "|" + "---|" * len(rows[0]), *lines[1:]))
 

@@ -35,11 +35,6 @@ def numbered_headings(text: str) -> Iterator[Heading]:
 
     A line is one if it begins with a number, or with a word like *chapter* and a number, stands after an empty line or
     at the beginning, is short, ends like no sentence, and goes on counting: after 2.1 there may come 2.1.1, 2.2 or 3.
-    Numbers with points say the level.
-
-    >>> text = "1 Aims\\nTo see.\\n\\n1.1 Means\\nEyes.\\n\\n7 days later it rained\\n\\n2 Ends"
-    >>> [(heading.level, heading.text) for heading in numbered_headings(text)]
-    [(1, '1 Aims'), (2, '1.1 Means'), (1, '2 Ends')]
     """
     last: dict[str, Path] = {}
     for line in _LINE.finditer(text):

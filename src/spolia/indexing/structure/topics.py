@@ -74,12 +74,7 @@ class Topics(Splitter):
 
 
 def joined(vectors: "Vectors", count: int) -> list[int]:
-    """Where the stretches end when neighbouring rows float64[n, d] were joined until there are `count` of them.
-
-    >>> import numpy as np
-    >>> joined(np.array([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0], [0.1, 1.0]]), 2)
-    [2, 4]
-    """
+    """Where the stretches end when neighbouring rows float64[n, d] were joined until there are `count` of them."""
     sums, sizes = dict(enumerate(vectors)), dict.fromkeys(range(len(vectors)), 1)
     after = {at: at + 1 for at in range(len(vectors))}
     before = {at + 1: at for at in range(len(vectors))}

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from spolia.models.http.replies import estimated_tokens
 from spolia.models.prompting.stand_in_models import Silent, Unanswered, replaced
@@ -74,27 +73,22 @@ class _CountingChoice(Choosing):
         found = self.transform
         while isinstance(found, Choosing):
             found = found.transform_for(uri)
-        return _CountingSplitter(replaced(found, self.silenced), self.asked) if _asks(found) else found
-
-    def silenced(self, value: Any) -> Any:
-        """What counts instead of replying, for a model."""
-        return Silent(value, self.asked.add) if _is_model(value) else value
+        if not asks(found):
+            return found
+        silent = replaced(found, lambda value: Silent(value, self.asked.add) if _is_model(value) else value)
+        return _CountingSplitter(silent, self.asked)
 
 
 def without_models(build: GroupBuild, asked: dict[str, ModelUse]) -> GroupBuild:
     """How a group grows when no model is asked; `asked` counts by group what models would have been asked for."""
-    if not asks(build):
+    if not asks(build.transform):
         return build
     tally = asked.setdefault(build.group, ModelUse())
     return replace(build, transform=_CountingChoice(build.transform, tally))
 
 
-def asks(build: GroupBuild) -> bool:
-    """Whether a group's transform asks language models, or embeds."""
-    return _asks(build.transform)
-
-
-def _asks(transform: Transform) -> bool:
+def asks(transform: Transform) -> bool:
+    """Whether a transform asks language models, or embeds."""
     return bool(transform.calls()) or any(map(_is_model, transform.resources))
 
 
@@ -204,7 +198,6 @@ class DryRun(Staging):
         self._embedded_more += [(group, how) for how in manifest.embeddings if not there.embedded(how.embedder)]
 
     def _lacking(self, group: str, embedder: str) -> Iterator[Lacking]:
-        """Nothing is embedded."""
         return iter(())
 
     def spill(self) -> None:
@@ -271,5 +264,4 @@ class DryRun(Staging):
 
 
 def _digest(document: Document) -> bytes:
-    """Tells a document apart by what its labels do not change."""
     return document.but(uri="", meta=(), readers=()).digest

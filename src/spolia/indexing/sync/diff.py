@@ -1,14 +1,19 @@
-"""What a store has beside what was found: what has changed, what is gone, what is in which container."""
+"""What a store has beside what was found: what has changed or gone, what is in containers, what documents show."""
 
 from __future__ import annotations
 
+import posixpath
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from os.path import splitext
+from urllib.parse import unquote
 
 from spolia.errors import DocumentError, EncryptedDocument, MissingExtra, SpoliaError
+from spolia.indexing.readers.pictures.linked_images import LEAST_CAPTION
 from spolia.indexing.readers.reader import (
     LIMITS,
     ArchiveLimits,
@@ -22,11 +27,12 @@ from spolia.indexing.readers.reader import (
     versioned,
 )
 from spolia.indexing.sync.files import File, FileListing, is_elsewhere
-from spolia.indexing.sync.linked_images import LinkedImages
+from spolia.indexing.sync.metadata import DocumentLabels
 from spolia.indexing.sync.prefetch import Fetched, FetchItem, Prefetch
-from spolia.indexing.sync.report import DocumentReport
+from spolia.indexing.sync.report import DocumentReport, container_of
 from spolia.stores.backends.rows import SourceRow, Stamp
 from spolia.stores.staging import AnyWriter
+from spolia.types import Region
 
 LACKING = "lacking"
 """The status of a source here that is read again though it has not changed."""
@@ -54,7 +60,7 @@ class SourceDiff:
         others = sorted(uri for uri in stamps if uri not in found.files.kept)
         if found.uris is None:
             others = [uri for uri in others if not is_elsewhere(uri)]
-        pages = {uri for uri, row in writer.sources(filter(is_elsewhere, others)).items() if not _is_part(row)}
+        pages = {uri for uri, row in writer.sources(filter(is_elsewhere, others)).items() if not container_of(row)}
         for uri in others:
             if uri in pages:  # below the address of another one, as no file is below another file
                 gone += [uri] if found.misses(uri) else []
@@ -69,7 +75,7 @@ class SourceDiff:
         self.unlike |= {uri: found.files[uri] for uri in lacking if uri in found.files}
         self.rows = writer.sources(looked_at if all else [*self.unlike, *gone, *self._broken, *lacking])
         self.rows |= {uri: self.rows[uri].but(status=LACKING) for uri in lacking}
-        self.gone = {uri: self.rows[uri] for uri in gone if found.misses(uri) or _is_part(self.rows[uri])}
+        self.gone = {uri: self.rows[uri] for uri in gone if found.misses(uri) or container_of(self.rows[uri])}
         self._gone_with: dict[str, list[str]] = {}
         for uri, row in self.gone.items():
             if row.status == "indexed":
@@ -104,7 +110,6 @@ class SourceDiff:
                 yield uri
 
     def _container(self, uri: str) -> str:
-        """The container that was found and that a source is in."""
         files = self._found.files
         for one in (one for one in above(uri) if one in files):
             if one not in self._containers:
@@ -158,11 +163,6 @@ def above(uri: str) -> Iterator[str]:
         at = uri.find("/", at + 1)
 
 
-def _is_part(row: SourceRow) -> bool:
-    """Whether it was read out of a container."""
-    return bool(row.report) and bool(DocumentReport.of(row.report).within)
-
-
 ATTEMPTS = 3
 """How often a source is tried; then it is left alone until it changes."""
 WAIT_S, GROWTH = 30, 4
@@ -172,15 +172,8 @@ WAIT_S, GROWTH = 30, 4
 def failed(row: SourceRow, reason: str, cause: Exception | None, before: SourceRow | None, reader: str) -> SourceRow:
     """The row of a source that cannot be read, with one attempt more than before.
 
-    Args:
-        cause: whether it is `transient` says whether it may pass. None, a missing package and a password that is not
-            known are no fault of the source, and no attempt: it is tried in every run.
-
-    >>> row, error = SourceRow("a.pdf", 9, 1, "f00d"), ValueError()
-    >>> once = failed(row, "It is damaged.", error, None, "pdf")
-    >>> twice = failed(row, "It is damaged.", error, once, "pdf")
-    >>> twice.error, is_due(twice), is_due(failed(row, "It is damaged.", error, twice, "pdf"))
-    ('It is damaged.', True, False)
+    Whether the cause may pass, it says itself (`transient`). None, a missing package and a password that is not known
+    are no fault of the source, and no attempt: it is tried in every run.
     """
     row = row.but(status="failed", error=reason)
     told = DocumentReport.of(row.report) if row.report else DocumentReport(reader, 0)
@@ -252,7 +245,6 @@ class ContainerContents:
             )
 
     def _name(self, said: str, container: str) -> str:
-        """A name of its own, within the container whatever that says."""
         said = said if said.startswith(f"{container}/") else f"{container}/{said.lstrip('/')}"
         stem, suffix = splitext(said)
         number, uri = 1, said
@@ -290,3 +282,92 @@ class ContainerResult:
 
 
 NOT_OPENED = ContainerResult()
+
+
+MOST_IMAGES, LARGEST_IMAGE = 200, 50_000_000
+"""Pictures of a document, and bytes of one; further and larger ones are left out."""
+
+
+@dataclass(frozen=True)
+class LinkedImages:
+    """The pictures of a folder as the documents in it see them.
+
+    What was found in the folder may be shown, and nothing else: no name leads out of it, and hidden files and links
+    stay closed. Whoever may read the document would see the picture too, so that it is shown only where all of them may
+    read its file. What a document has seen of each picture is kept in its report: where that is another by now, it is
+    read again.
+    """
+
+    found: FileListing
+    labels: DocumentLabels
+
+    def on(self, reading: Reading) -> Reading:
+        """A reading with the pictures that it names; those that cannot be shown are counted."""
+        uri, regions = reading.document.uri, list(reading.document.regions)
+        images = {
+            name: image
+            for name in _image_names(reading)
+            if (image := self._picture(_image_uri(uri, name), uri)) is not None
+        }
+        for number, name in reading.beside:
+            if name in images:
+                regions[number] = regions[number].but(image=images[name].content_hash)
+        missing = {number for number, name in reading.beside if name not in images}
+        told = [one for at, one in enumerate(regions) if at not in missing or len(one.caption) >= LEAST_CAPTION]
+        dropped = Counter(dict(reading.dropped)) + Counter({"pictures": len(missing)})
+        document = reading.document.but(regions=tuple(told), id=_image_id(reading.document.id, told, bool(images)))
+        shown = {image.content_hash: image for image in (*reading.images, *images.values())}
+        return reading.but(document=document, images=tuple(shown.values()), dropped=tuple(dropped.items()))
+
+    def seen_by(self, reading: Reading) -> tuple[tuple[str, str], ...]:
+        """What was seen of each picture that a document names, by uri."""
+        document = reading.document.uri
+        uris = dict.fromkeys(_image_uri(document, name) for name in _image_names(reading))
+        return tuple((uri, self.seen(uri, document)) for uri in uris)
+
+    def seen(self, uri: str, document: str) -> str:
+        """What tells versions of a picture apart; empty where there is none for those who may read the document."""
+        file = self._file(uri, document)
+        return f"{file.size}-{file.mtime_ns}" if file is not None else ""
+
+    def differs(self, uri: str, report: DocumentReport) -> bool:
+        """Whether a document would see other pictures by now than when it was read."""
+        return any(self.seen(picture, uri) != seen for picture, seen in report.beside)
+
+    def _file(self, uri: str, document: str) -> File | None:
+        """A picture, if all who may read a document may read it."""
+        file = self.found.files.get(uri)
+        if file is None or not file.reader.media_type.startswith("image") or file.size > LARGEST_IMAGE:
+            return None
+        with suppress(SpoliaError):  # it is told when the picture's own turn comes
+            allowed, asking = self.labels.readers(uri), self.labels.readers(document)
+            if not allowed or (asking and set(asking) <= set(allowed)):
+                return file
+        return None
+
+    def _picture(self, uri: str, document: str) -> Blob | None:
+        if (file := self._file(uri, document)) is None:
+            return None
+        with suppress(OSError, SpoliaError):  # as above
+            content = file.load().content
+            return Blob(uri, content) if isinstance(content, bytes) and content else None
+        return None
+
+
+def _image_names(reading: Reading) -> list[str]:
+    return list(dict.fromkeys(name for _, name in reading.beside))[:MOST_IMAGES]
+
+
+def _image_uri(document: str, name: str) -> str:
+    """What a name stands for in the folder; one that leads out of it is no uri of a file there."""
+    plain = unquote(name.partition("#")[0].partition("?")[0])
+    return posixpath.normpath(posixpath.join(posixpath.dirname(document), plain))
+
+
+def _image_id(id: str, regions: list[Region], is_marked: bool) -> str:
+    """The same bytes with other pictures beside them are another document."""
+    if not is_marked:
+        return id
+    name, _, reader = id.rpartition(".")
+    said = ",".join(region.image for region in regions)
+    return f"{name}-{blake2b(said.encode(), digest_size=16).hexdigest()}.{reader}"

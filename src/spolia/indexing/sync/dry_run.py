@@ -209,21 +209,17 @@ class _Wanted(RequestedGroups):
 
 
 class _Changes:
-    """Files by what becomes of them."""
-
     def __init__(self, progress: Callable[[Progress], None]) -> None:
         self.total = TotalProgress(progress)
         self.by_kind: dict[str, list[str]] = {name: [] for name in ("new", "changed", "moved", "gone")}
 
     def note(self, now: Progress) -> None:
-        """A file was dealt with."""
         self.total(now)
         names = {"added": "new", "removed": "gone"}
         if (kind := names.get(now.change, now.change)) in self.by_kind:
             self.by_kind[kind].append(now.uri)
 
     def guess(self, before: Mapping[str, SourceRow], found: FileListing) -> SyncReport:
-        """Without reading any."""
         unchanged = 0
         self.by_kind["gone"] += [uri for uri in before if found.misses(uri)]
         for uri, file in found.files.items():
@@ -243,15 +239,16 @@ def _plans(
     untold: set[str] = set()
     for manifest in in_order(writer.manifests):
         name = manifest.group
-        build, counted, plan = by_name[name], writer.of(name), GroupPlan(name, _change(name, before, writer))
-        if plan.change in ("rebuilt", "embedded"):
-            plan = plan.but(why=reasons(before[name], manifest))
+        build, counted, plan = by_name[name], writer.of(name), GroupPlan(name, "kept" if name in before else "new")
+        if name in before and name in writer.redefined | writer.embedded:
+            why = before[name].differences(manifest) or ("everything is indexed again",)
+            plan = plan.but(change="rebuilt" if name in writer.redefined else "embedded", why=why)
         is_told = asked is not None and {build.parent, build.ref}.isdisjoint(untold)
         unknown = {"nodes": None, "texts": 0, "pictures": None if manifest.by_picture else 0}
         if left := behind([build]):
             untold.add(name)
             yield plan.but(**unknown | {"why": (left[0][1],), "texts": None})
-        elif asks(build) or not is_told:
+        elif asks(build.transform) or not is_told:
             untold.add(name)
             texts = None if manifest.embeddings else 0
             of_models = _of_models(build, (asked or {}).get(name, ModelUse()) if is_told else None)
@@ -267,14 +264,7 @@ def _plans(
             )
 
 
-def _change(name: str, before: Mapping[str, Manifest], writer: DryRun) -> Change:
-    if name not in before:
-        return "new"
-    return "rebuilt" if name in writer.redefined else "embedded" if name in writer.embedded else "kept"
-
-
 def _of_models(build: GroupBuild, asked: ModelUse | None) -> dict[str, Any]:
-    """What a group asks language models for; None for what only they can tell."""
     if (each := build.transform.calls()) == 0:
         return {}
     if asked is None:
@@ -286,11 +276,6 @@ def _of_models(build: GroupBuild, asked: ModelUse | None) -> dict[str, Any]:
         "output_tokens": asked.usage.output_tokens,
         "cost_usd": asked.usage.cost_usd if asked.has_price else None,
     }
-
-
-def reasons(there: Manifest, here: Manifest) -> tuple[str, ...]:
-    """In what two manifests of a group differ."""
-    return there.differences(here) or ("everything is indexed again",)
 
 
 def _embedding_s(writer: DryRun, builds: Sequence[GroupBuild]) -> float:

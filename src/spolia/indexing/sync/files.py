@@ -31,11 +31,7 @@ _ELSEWHERE = re.compile(r"text:|[a-z][a-z0-9+.-]*://")
 
 
 def is_elsewhere(uri: str) -> bool:
-    """Whether a document is of no folder: nothing that a walk finds or misses concerns it. No path has `://` in it.
-
-    >>> is_elsewhere("text:faq"), is_elsewhere("sql://notes/17"), is_elsewhere("notes/17.md")
-    (True, True, False)
-    """
+    """Whether a document is of no folder: nothing that a walk finds or misses concerns it. No path has `://` in it."""
     return _ELSEWHERE.match(uri) is not None
 
 
@@ -90,7 +86,6 @@ class Files(Mapping[str, File]):
         self.kept[uri], self._data[uri] = (len(data), mtime_ns, "", False), data
 
     def only(self, uris: Iterable[str]) -> Files:
-        """Some of them."""
         some = copy(self)
         some.kept = {uri: self.kept[uri] for uri in uris}
         return some
@@ -197,11 +192,7 @@ LATEST_NS = 2**63 - 1
 
 @dataclass(frozen=True)
 class Loaded(Value):
-    """All bytes of a file, of a large one the path of a copy; its size and times (nanoseconds) when they were read.
-
-    Where the file system does not tell when it was created, that is the earlier one of the times of change of content
-    and of name.
-    """
+    """All bytes of a file, of a large one the path of a copy; its size and times (nanoseconds) when they were read."""
 
     content: bytes | Path = field(repr=False)
     size: int
@@ -224,7 +215,13 @@ def _attempt(path: str, follow: bool, spool: Path | None) -> Loaded | None:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW))
     try:
         before = os.fstat(descriptor)
-        _refuse(before)
+        if not stat.S_ISREG(before.st_mode):
+            raise DocumentError("It is no file any more. Index again.")
+        if before.st_size > LARGEST_BYTES:
+            raise DocumentError(
+                f"It has {before.st_size} bytes; a document has at most {LARGEST_BYTES}. Split it, for example: "
+                "split --line-bytes=100M FILE"
+            )
         if 0 <= time.time_ns() - before.st_mtime_ns < SETTLED_NS:
             time.sleep(SETTLED_NS / 1e9)
         content: bytes | Path
@@ -247,16 +244,6 @@ def _attempt(path: str, follow: bool, spool: Path | None) -> Loaded | None:
     made = getattr(before, "st_birthtime_ns", min(before.st_mtime_ns, before.st_ctime_ns))
     times = (min(time_ns, LATEST_NS) for time_ns in (after.st_mtime_ns, made, before.st_atime_ns))
     return Loaded(content, after.st_size, *times)
-
-
-def _refuse(there: os.stat_result) -> None:
-    if not stat.S_ISREG(there.st_mode):
-        raise DocumentError("It is no file any more. Index again.")
-    if there.st_size > LARGEST_BYTES:
-        raise DocumentError(
-            f"It has {there.st_size} bytes; a document has at most {LARGEST_BYTES}. Split it, for example: "
-            "split --line-bytes=100M FILE"
-        )
 
 
 HIDDEN = (".", "~$")
@@ -303,18 +290,14 @@ class _Walk:
         self._seen: set[tuple[int, int]] = set()
         for path in given:
             name = os.path.relpath(path, base)
-            if not os.path.isdir(path):
-                self._file(path, name)
+            if not os.path.isdir(path):  # it was named itself, hidden or a link or not
+                if _uri(name) not in self.found.files:
+                    self._take(path, name, partial(os.stat, path), os.path.islink(path))
                 continue
             self.root = os.path.realpath(path)
             self._todo = [(path, "" if name == os.curdir else f"{name}/")]
             while self._todo:
                 self._list(*self._todo.pop())
-
-    def _file(self, path: str, name: str) -> None:
-        """Note a file that was named itself, hidden or a link or not."""
-        if _uri(name) not in self.found.files:
-            self._take(path, name, partial(os.stat, path), os.path.islink(path))
 
     def _list(self, path: str, prefix: str) -> None:
         """Note what is in a folder; prefix: its name in uris, with `/` at the end."""
@@ -351,7 +334,6 @@ class _Walk:
             self._skip(name, f"It cannot be looked at: {error.strerror}.")
 
     def _take(self, path: str, name: str, look: Callable[[], os.stat_result], is_link: bool) -> None:
-        """Note a file, if a reader knows it."""
         if name[name.rfind(".") :] not in self.readers and reader_of(name, self.readers) is None:
             self.found.unread[splitext(name)[1].lower()] += 1
             self.found.unknown.add(_uri(name))
@@ -383,7 +365,6 @@ def _listed(path: str) -> Iterator[tuple[os.stat_result, list[os.DirEntry[str]]]
 
 
 def _refused_link(path: str, root: str, follow_links: bool) -> str:
-    """Why a link is not followed; empty if it is."""
     target = os.path.realpath(path)
     if not os.path.exists(target):
         return "It is a link that leads nowhere."
@@ -396,7 +377,6 @@ def _refused_link(path: str, root: str, follow_links: bool) -> str:
 
 
 def _is_store(path: str) -> bool:
-    """Whether a folder is a store, or one that is being made."""
     name = os.path.basename(path)
     return (
         name.endswith(STORE_SUFFIX) or f"{STORE_SUFFIX}.tmp" in name or os.path.exists(os.path.join(path, STORE_FILE))

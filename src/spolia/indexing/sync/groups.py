@@ -33,20 +33,15 @@ _SAMPLED_CHARACTERS = 5_000
 _SAMPLED_BYTES = 1_000_000
 
 
-def default_splitter(embedder: Embedder | None) -> SlidingWindow:
-    """Windows of 200 tokens as the embedder counts them; without one, or if it does not show how, of 800 characters.
+def main_definition(splitter: Transform | None, embedder: Embedder | None, analyzer: Analyzer | None) -> Definition:
+    """The definition of the group that `sync` always has.
 
-    >>> default_splitter(None)
-    SlidingWindow(size=200, chars_per_token=4, tokenizer=None, covered=0.95, overlap=20)
+    By default windows of 200 tokens as the embedder counts them; without one, or if it does not show how, of 800
+    characters.
     """
     counter = getattr(embedder, "tokenizer", None)
-    return SlidingWindow(tokenizer=counter if isinstance(counter, TokenCounter) else None)
-
-
-def main_definition(splitter: Transform | None, embedder: Embedder | None, analyzer: Analyzer | None) -> Definition:
-    """The definition of the group that `sync` always has."""
     return Definition(
-        splitter or default_splitter(embedder),
+        splitter or SlidingWindow(tokenizer=counter if isinstance(counter, TokenCounter) else None),
         embeddings=(Embedding(embedder),) if embedder is not None else (),
         analyzer=analyzer,
     )
@@ -78,7 +73,7 @@ class RequestedGroups:
         With `rebuild` groups are made anew that are made of something else by now, and those that are made from them.
         """
         there = writer.manifests.get(self.main)
-        analyzer = there.analyzer if there is not None else analyzer_for(_samples(found, prefetch))
+        analyzer = there.analyzer if there is not None else analyzer_for(samples(found, prefetch))
         main = manifest_of(self.main, self.definition, analyzer, writer.manifests)
         keeps = True
         if there is not None and there != main and (rebuild or is_embedded_first(there, main)):
@@ -189,7 +184,6 @@ def is_embedded_first(there: Manifest, main: Manifest) -> bool:
 
 
 def _embedder_left_out(there: Manifest) -> str:
-    """What to say where a group has an embedder and the caller names none."""
     how = there.embeddings[0]
     written = json.loads(how.plain) if how.plain else None
     name = written if isinstance(written, str) else next(iter(written), "") if isinstance(written, dict) else ""
@@ -200,10 +194,10 @@ def _embedder_left_out(there: Manifest) -> str:
     )
 
 
-def _samples(found: FileListing, prefetch: Prefetch) -> Iterable[str]:
+def samples(found: FileListing, prefetch: Prefetch, most: int = SAMPLED_FILES) -> Iterable[str]:
     """The beginnings of some documents from all over the folder."""
     files = [file for file in found.files.values() if file.size <= _SAMPLED_BYTES]
-    step = max(1, len(files) // SAMPLED_FILES)
+    step = max(1, len(files) // most)
     for file in islice(files, 0, None, step):
         try:
             yield prefetch.sample(file).document.text[:_SAMPLED_CHARACTERS]
@@ -257,11 +251,7 @@ class Batch:
         self.weight += item.weight
 
     def flush(self) -> Iterator[tuple[BatchItem, DocumentReport | Unreadable]]:
-        """Store what waits; for each file its report, or why it could not be cut.
-
-        A document that some groups could not be made of is stored with the others. Of one that is there already,
-        nothing is made again.
-        """
+        """Store what waits; for each its report, or why it could not be cut. Nothing is made again of what is there."""
         pending, self.pending, self.weight = self.pending, [], 0
         fresh: dict[str, Document] = {}
         for filed in pending:

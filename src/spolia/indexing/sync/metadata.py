@@ -47,21 +47,11 @@ class DocumentLabels:
     _readers: dict[str, Readers] = field(default_factory=dict, init=False, compare=False, repr=False)
     _lists: dict[object, Readers] = field(default_factory=dict, init=False, compare=False, repr=False)
 
-    def refuse_bad_readers(self, uris: Iterable[str]) -> None:
-        """Before anything is written: a mistake in a reader list could open a file to those who may not read it."""
-        if self.access is not None:
-            for uri in uris:
-                self.readers(uri)
-
     def contain(self, uri: str, container: str) -> None:
-        """A file stands in another one."""
         self._containers[uri] = container
 
     def readers(self, uri: str) -> Readers:
-        """Who may read a file, in order: where nothing is said of it, whoever could read it before.
-
-        StoreError if nothing is said of a new file, and other files of the store may be read by some only.
-        """
+        """Who may read a file, in order; StoreError if nothing is said of a new file in a store that is not open."""
         if (container := self._containers.get(uri)) is None:
             return self._said_readers(uri)
         with suppress(StoreError, QueryError):
@@ -169,7 +159,8 @@ def _fields(metadata: Callable[[str], object], uri: str) -> Meta:
     if not isinstance(said, Mapping):
         raise DocumentError(f"metadata({uri!r}) gave {said!r:.80}. Give names with values: {{'year': 2020}}.")
     try:
-        found = tuple((name, scalar_of(value)) for name, values in said.items() for value in _each(values))
+        each = ((name, one if isinstance(one, (list, tuple)) else (one,)) for name, one in said.items())
+        found = tuple((name, scalar_of(value)) for name, values in each for value in values)
     except ValueError as error:
         raise DocumentError(f"metadata({uri!r}) gave a value that is none: {error}, or a list of these.") from error
     for name, value in found:
@@ -181,10 +172,6 @@ def _fields(metadata: Callable[[str], object], uri: str) -> Meta:
                 "text.encode('utf-8', 'replace').decode()."
             )
     return found
-
-
-def _each(values: object) -> Sequence[object]:
-    return values if isinstance(values, (list, tuple)) else (values,)
 
 
 class MetadataDiff:
@@ -214,7 +201,6 @@ class MetadataDiff:
         return self._lists[id]
 
     def _is_shared(self, id: str) -> bool:
-        """Whether several sources hold a document."""
         return self._list(id) is not None and self._holders[id] > 1
 
     def add(self, document: Document) -> None:
@@ -224,7 +210,6 @@ class MetadataDiff:
         self._holders[document.id] += 1
 
     def _give(self, id: str, readers: Readers) -> None:
-        """Give a document another list."""
         self.writer.set_readers(self.writer.document(id), readers)
         self._lists[id] = readers
 
@@ -263,7 +248,6 @@ class MetadataDiff:
         return kept
 
     def _is_alone(self, id: str) -> bool:
-        """Whether one source alone holds a document, and none that waits is going to."""
         if self._is_shared(id) or any(filed.reading.document.id == id for filed in self.batch.pending):
             return False
         return len(self.writer.holders(id)) == 1

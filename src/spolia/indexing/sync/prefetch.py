@@ -125,7 +125,7 @@ class Prefetch:
         self.count, self._make, self.spool, self.is_first, self.all = count, make, spool, is_first, all
         self._is_ended = False
         self.plan, self._here = NOTHING, InProcess()
-        self._threads = ThreadPoolExecutor(max(1, count), thread_name_prefix="spolia-read")
+        self.threads = ThreadPoolExecutor(max(1, count), thread_name_prefix="spolia-read")
         self._sent: dict[int, tuple[object, bool]] = {}
         self._sampled: dict[str, Fetched] = {}
 
@@ -149,10 +149,7 @@ class Prefetch:
         return self.prepared(file.reader, found).reading
 
     def ahead(self, items: Iterable[FetchItem], is_wanted: Callable[[str, SourceRow], bool]) -> Iterator[FetchItem]:
-        """Items in their order, while workers read the next ones: some for each worker, fewer where they are large.
-
-        `is_wanted` says whether an item will probably be read, by its uri and row; it is asked in threads.
-        """
+        """Items in their order, while workers read the next ones that probably are wanted (asked in threads)."""
         waiting, under_way = deque[FetchItem](), deque[FetchItem]()
 
         def next_one() -> FetchItem:
@@ -163,7 +160,7 @@ class Prefetch:
         try:
             for item in items:
                 if self._is_apart(item.reader, item.size):
-                    item.begun = self._threads.submit(copy_context().run, self._work, item, is_wanted)
+                    item.begun = self.threads.submit(copy_context().run, self._work, item, is_wanted)
                     under_way.append(item)
                 waiting.append(item)
                 while waiting and (waiting[0].begun is None or self._is_enough([one.size for one in under_way])):
@@ -236,7 +233,6 @@ class Prefetch:
             raise DocumentError(_fault(container, error)) from error
 
     def _kept(self, part: Blob) -> Blob:
-        """A part that stays when the next one is asked for."""
         if isinstance(part.content, bytes):
             return part
         copy, name = mkstemp(dir=self.spool)
@@ -245,7 +241,6 @@ class Prefetch:
         return Blob(part.uri, Path(name))
 
     def drop(self, blob: Blob) -> None:
-        """Remove a copy, if it is one."""
         if isinstance(blob.content, Path) and blob.content.parent == self.spool:
             blob.content.unlink(missing_ok=True)
 
@@ -254,7 +249,6 @@ class Prefetch:
         return bool(is_wanted) and self._is_sendable(reader)
 
     def _is_sendable(self, given: object) -> bool:
-        """Whether another process could make it."""
         if id(given) not in self._sent:
             try:
                 pickled(given)
@@ -270,7 +264,6 @@ class Prefetch:
 
     @cached_property
     def _sent_plan(self) -> SplitPlan:
-        """The groups of the plan that another process can make."""
         return SplitPlan.of(one for one in self.plan.groups if self._is_sendable(one.transform))
 
     def embedded(self, embedder: Embedder, calls: Iterable[Texts]) -> Iterator[tuple[Texts, Vectors]]:
@@ -289,7 +282,7 @@ class Prefetch:
         try:
             for some in in_batches(texts, max(1, EMBEDDED_AT_ONCE // (count + 1))):
                 call = partial(self.executor.embed, embedder, [text for _, text in some])
-                waiting.append((some, self._threads.submit(copy_context().run, call)))
+                waiting.append((some, self.threads.submit(copy_context().run, call)))
                 if len(waiting) > count:
                     yield self._result(waiting)
             while waiting:
@@ -304,11 +297,6 @@ class Prefetch:
             return some, future.result()
         finally:
             check_cancelled()
-
-    def close(self) -> None:
-        """End what is under way."""
-        self.end()
-        self._threads.shutdown(cancel_futures=True)
 
 
 def _fault(reader: FileReader | Container, error: Exception) -> str:
@@ -330,7 +318,8 @@ def open_prefetch(
         with on_cancel(made.end):
             yield made
     finally:
-        made.close()
+        made.end()
+        made.threads.shutdown(cancel_futures=True)
         shutil.rmtree(spool, ignore_errors=True)
         os.close(lock)
         with suppress(OSError):  # another run has its folder there

@@ -19,17 +19,12 @@ from spolia.types import Document, Node, Value
 
 @dataclass(frozen=True)
 class DocumentReport(Value):
-    """What a person should know of an indexed document.
+    """What a person should know of an indexed document; the numbers of pages are from 1.
 
     Args:
-        pages: 0 where the format has none.
-        empty_pages: numbers, from 1, of the pages without text.
-        ocr_pages: numbers, from 1, of the pages whose text was recognised in their picture.
-        tables: that keep their cells.
         dropped: what was seen and not read, and how many.
         parts: of a container, the files in it that a reader knows, with those within them.
         within: the container that it was read out of, by its uri.
-        chunks: nodes that it was cut into.
         tokens: of all nodes with their context, as the embedder counts them; None where nobody counted.
         beyond_window: nodes whose end the embedder does not read, because they are longer than its window.
         encoding: of its characters, where that had to be found out.
@@ -37,13 +32,8 @@ class DocumentReport(Value):
         beside: the pictures beside it that it names, by their uris, and what tells their versions apart; empty for
             those that it does not show.
         labels: tells apart the metadata that the caller gave for the file; empty for none.
-        attempts: how often it was tried in vain, since it is as it is.
-        tried_ns: when it was tried the last time, nanoseconds.
+        attempts: how often it was tried in vain, since it is as it is; the last time at `tried_ns`.
         passes: whether what was in the way may pass by itself.
-
-    >>> report = DocumentReport("pdf", 120, pages=2, empty_pages=(2,), chunks=1)
-    >>> DocumentReport.of(report.json) == report
-    True
     """
 
     reader: str
@@ -79,8 +69,10 @@ class DocumentReport(Value):
         """The report that was written."""
         try:
             said: dict[str, Any] = json.loads(text)
-            listed = {name: _tuple(value) for name, value in said.items() if isinstance(value, list)}
-            return cls(**{**said, **listed})
+            for name, value in said.items():
+                if isinstance(value, list):
+                    said[name] = tuple(tuple(one) if isinstance(one, list) else one for one in value)
+            return cls(**said)
         except (ValueError, TypeError, AttributeError) as error:
             raise StoreCorrupt(
                 f"A document's report in the store cannot be understood: {text!r} ({error}). Index the folder again "
@@ -88,8 +80,9 @@ class DocumentReport(Value):
             ) from error
 
 
-def _tuple(values: list[Any]) -> tuple[Any, ...]:
-    return tuple(tuple(value) if isinstance(value, list) else value for value in values)
+def container_of(row: SourceRow) -> str:
+    """The container that a source was read out of, by its uri; empty for none."""
+    return DocumentReport.of(row.report).within if row.report else ""
 
 
 @dataclass(frozen=True)
@@ -180,12 +173,7 @@ def reports(corpus: Corpus) -> Mapping[str, DocumentReport]:
 
 
 def together(reports: Sequence[SyncReport], failed: Sequence[tuple[str, str]] = ()) -> SyncReport:
-    """One report of several runs, one after the other.
-
-    >>> found = together([SyncReport(1, added=2), SyncReport(2, added=1)], [("sql://notes/", "It is not there.")])
-    >>> found.generation, found.added, found.failed
-    (2, 3, (('sql://notes/', 'It is not there.'),))
-    """
+    """One report of several runs, one after the other; `failed` are sources that could not be read."""
     last = reports[-1] if reports else SyncReport(0)
     unread = sum((Counter(dict(one.unread)) for one in reports), Counter[str]())
     return last.but(
@@ -216,31 +204,24 @@ class SyncCounts:
     counted: dict[str, str] = field(default_factory=dict)
 
     def count(self, uri: str, what: What) -> None:
-        """Count what became of a source; `fail` has counted one that cannot be read."""
         if what != "failed":
             setattr(self, what, getattr(self, what) + 1)
             self.counted[uri] = what
 
     def fail(self, row: SourceRow) -> None:
-        """Count a source that cannot be read."""
         self.failed.append((row.uri, row.error))
         if row.is_stale:
             self.stale.append(row.uri)
 
-    def take_back(self, uris: Iterable[str]) -> None:
-        """Another writer was there first, so that these were not stored as they were counted; they are taken again."""
-        for uri in uris:
-            if what := self.counted.pop(uri, ""):
-                setattr(self, what, getattr(self, what) - 1)
-            self.failed = [one for one in self.failed if one[0] != uri]
-            self.stale = [one for one in self.stale if one != uri]
-
-    def progress(self, uri: str, change: str) -> Progress:
-        """How far it is."""
-        return Progress(self.done, self.total, uri, len(self.failed), self.chunks, self.embedded, change)
+    def publish(self, conflicts: set[str]) -> None:
+        """What was counted is published, but where another writer was there first: that is taken and counted again."""
+        for uri in self.counted.keys() & conflicts:
+            setattr(self, self.counted[uri], getattr(self, self.counted[uri]) - 1)
+        self.failed = [one for one in self.failed if one[0] not in conflicts]
+        self.stale = [one for one in self.stale if one not in conflicts]
+        self.counted.clear()
 
     def report(self, generation: int, found: FileListing, seconds: float) -> SyncReport:
-        """What was done in the end."""
         return SyncReport(
             generation,
             **{name: getattr(self, name) for name in _COUNTS},
@@ -267,13 +248,11 @@ class NodeCount:
         self.nodes = self.tokens = self.beyond_window = 0
 
     def over(self, nodes: Iterable[Node]) -> Iterator[Node]:
-        """Count nodes as they pass."""
         for node in nodes:
             self.count([node])
             yield node
 
     def count(self, nodes: Sequence[Node]) -> None:
-        """Count nodes."""
         self.nodes += len(nodes)
         if self.embedder is not None:
             lengths = self.embedder.tokens([node.indexed_text for node in nodes])
@@ -306,23 +285,13 @@ def _is_of_nodes(warning: str) -> bool:
 
 
 class TotalProgress:
-    """Tells of lots as of one run: what was done of those before is counted too.
-
-    >>> told = []
-    >>> onward = TotalProgress(told.append)
-    >>> onward(Progress(done=2, total=2))
-    >>> onward.next()
-    >>> onward(Progress(done=1, total=3))
-    >>> [(now.done, now.total) for now in told]
-    [(2, 2), (3, 5)]
-    """
+    """Tells of lots as of one run: what was done of those before is counted too."""
 
     def __init__(self, progress: Callable[[Progress], None]) -> None:
         self.progress = progress
         self.before = self.last = Progress(0, 0)
 
     def __call__(self, now: Progress) -> None:
-        """How far the lot is."""
         if self.before.total:
             numbers = ("done", "total", "failed", "chunks", "embedded")
             now = now.but(**{name: getattr(self.before, name) + getattr(now, name) for name in numbers})
@@ -330,5 +299,4 @@ class TotalProgress:
         self.progress(now)
 
     def next(self) -> None:
-        """What follows is of the next lot."""
         self.before = self.last

@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from spolia.indexing.sync.diff import SourceDiff, above
+from spolia.indexing.sync.diff import LinkedImages, SourceDiff, above
 from spolia.indexing.sync.files import File, FileListing
-from spolia.indexing.sync.linked_images import LinkedImages
 from spolia.indexing.sync.metadata import DocumentLabels
 from spolia.indexing.sync.prefetch import Prefetch, Unreadable, fetched
-from spolia.indexing.sync.report import DocumentReport
+from spolia.indexing.sync.report import container_of
 from spolia.stores.backends.rows import Stamp
 from spolia.stores.staging import AnyWriter
 
 
 @dataclass(frozen=True)
 class Revoked:
-    """What a run has published before it has read anything: uris of sources that were gone, and of those whose
-    documents have other readers now.
-    """
+    """What a run has published before it has read anything: what was gone, and whose documents have other readers."""
 
     removed: tuple[str, ...] = ()
     relabelled: frozenset[str] = frozenset()
@@ -103,7 +100,7 @@ class _Revocation:
     def _contain(self) -> None:
         """Say what stands in which container: whoever may read that may read it, unless something else is said."""
         for uri, row in self.writer.sources([*self.parts, *self.heirs]).items():
-            within = DocumentReport.of(row.report).within if row.report else ""
+            within = container_of(row)
             if uri in self.parts:
                 self.labels.contain(uri, within or self.parts[uri])
             elif within in self.heirs and self.heirs[uri].startswith(f"{self.heirs[within]}/"):

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from spolia.errors import EgressError, FolderError, SourceError, StoreError
 from spolia.filters import notes_on
@@ -201,13 +201,13 @@ def keep(corpus: Corpus, found: FileListing, labels: DocumentLabels, how: SyncOp
     run: SyncRun | None = None
     notes: tuple[str, ...] = ()
     with open_prefetch(corpus.backend.folder, how.workers, how.limits) as prefetch:
-        while run is None or run.conflicts:
+        while run is None or run.writer.conflicts:  # what others have changed meanwhile is taken once more
             opened = builder(corpus, wait_s) if how.rebuild else closing(Staging(corpus.backend, wait_s))
             with opened as writer:
                 run = staged(writer, found, labels, prefetch, how, before=run)
                 notes = notes_on(writer.declared, writer.metadata()) if writer.declared != writer.schema else notes
                 generation, lacking = writer.publish(), writer.unmade()
-                generation = generation if run.conflicts else writer.compact()
+                generation = generation if writer.conflicts else writer.compact()
     if groups := how.wanted.groups:
         known, tell = how.wanted.known, run.tell_of_groups
         run.unread += materialise(groups, retry=False, known=known, tell=tell, wait_s=how.timeout_s)
@@ -225,10 +225,9 @@ def refuse_swapped(sources: object, corpus: object) -> None:
     refuse_no_corpus(corpus, "sync(FOLDER, corpus)")
 
 
-Paths: TypeAlias = "str | Path | Sequence[str | Path]"
-
-
-def told_apart(given: str | Path | Source | Sequence[str | Path | Source]) -> tuple[Paths | None, list[Source]]:
+def told_apart(
+    given: str | Path | Source | Sequence[str | Path | Source],
+) -> tuple[str | Path | Sequence[str | Path] | None, list[Source]]:
     """Paths, as they were given, and sources."""
     from spolia.indexing.sources.source import Source
 

@@ -11,13 +11,20 @@ from spolia.core.run_context import check_cancelled
 from spolia.errors import DocumentError, FolderError, MissingExtra
 from spolia.filters import Field
 from spolia.indexing.readers.reader import is_container
-from spolia.indexing.sync.diff import NOT_OPENED, ContainerContents, ContainerResult, SourceDiff, above, failed
+from spolia.indexing.sync.diff import (
+    NOT_OPENED,
+    ContainerContents,
+    ContainerResult,
+    LinkedImages,
+    SourceDiff,
+    above,
+    failed,
+)
 from spolia.indexing.sync.files import File, FileListing, SourceChanges, refuse_other
 from spolia.indexing.sync.groups import Batch, BatchItem, RequestedGroups, behind
-from spolia.indexing.sync.linked_images import LinkedImages
 from spolia.indexing.sync.metadata import DocumentLabels, MetadataDiff
 from spolia.indexing.sync.prefetch import FetchItem, Prefetch, Unreadable, fetched
-from spolia.indexing.sync.report import DocumentReport, Progress, SyncCounts, What
+from spolia.indexing.sync.report import DocumentReport, Progress, SyncCounts, What, container_of
 from spolia.indexing.sync.revoke import Revoked, revoke
 from spolia.indexing.workers.prepare import Executor
 from spolia.indexing.workers.protocol import WorkerLimits
@@ -38,11 +45,7 @@ LONGEST_UNPUBLISHED_S = 60.0
 
 @dataclass(frozen=True)
 class SyncOptions:
-    """How a run goes about it, whatever it finds: arguments of `sync`, and what follows from them.
-
-    Args:
-        afresh: try all again that could not be read, however often it was tried.
-    """
+    """Arguments of `sync` that hold for all that it finds; `afresh` tries all again that could not be read."""
 
     wanted: RequestedGroups
     fields: Sequence[Field] | None = None
@@ -64,17 +67,15 @@ def staged(
     how: SyncOptions,
     before: SyncRun | None = None,
 ) -> SyncRun:
-    """One round of `keep`, over a staging that is committed, or that only counts: then nothing is written.
-
-    After the round `before`, only what others have changed meanwhile is taken again.
-    """
+    """One round of `keep`, over a staging that is committed or only counts; a further one takes what was in conflict."""
     lot = found
     if before is not None:
-        lot = only(found, before.conflicts)
+        lot = only(found, before.writer.conflicts)
         labels = _not_wider(before.labels, writer.readers(lot.uris))
     stamps = writer.stamps(lot.uris)
     is_other = _is_other(lot, stamps, writer, rebuild=how.rebuild)
-    labels.refuse_bad_readers(lot.files)
+    for uri in lot.files if labels.access is not None else ():
+        labels.readers(uri)  # raises before anything is written: a mistake could open a file to others
     if labels.access is None and writer.is_restricted():
         labels = replace(labels, kept=writer.readers(lot.uris), is_closed=cache(writer.is_restricted_now))
     revoked = Revoked() if is_other or not stamps else revoke(writer, lot, labels, stamps, prefetch)
@@ -152,15 +153,9 @@ class SyncRun:
         self.diff = SourceDiff(writer, found, stamps, self.linked_images, all=self._looks_at_all)
         for container, parts in self.diff.parts.items() if self._looks_at_all else ():
             for uri in parts:
-                row = self.diff.rows[uri]
-                self.labels.contain(uri, (DocumentReport.of(row.report).within if row.report else "") or container)
+                self.labels.contain(uri, container_of(self.diff.rows[uri]) or container)
         self._changes, self._chunks, self._earlier = 0, self.tally.chunks, self.tally.chunks
         self._published_at = time.monotonic()
-
-    @property
-    def conflicts(self) -> set[str]:
-        """Sources that other writers have changed meanwhile; they are to be taken once more."""
-        return self.writer.conflicts
 
     def run(self, *, recount: bool, anew: Collection[str]) -> None:
         """Bring the store in step.
@@ -268,7 +263,6 @@ class SyncRun:
 
     @property
     def _looks_at_all(self) -> bool:
-        """Whether more than its stamp can tell that a file has to be taken."""
         return bool(self.labels.metadata or self.labels.access)
 
     def _take(
@@ -441,15 +435,13 @@ class SyncRun:
 
     @property
     def _is_late(self) -> bool:
-        """Whether nothing was published for long, where parts of a run are published at all."""
         return self.how.batch is not None and time.monotonic() - self._published_at >= LONGEST_UNPUBLISHED_S
 
     def _publish(self) -> None:
         """Embed what has no vector yet, then make everything since the last time visible."""
         self.unread += embed(self.writer, self.builds, self._embedded, self.prefetch.embedded)
         self.writer.publish(self._complete)
-        self.tally.take_back(self.conflicts & self.tally.counted.keys())
-        self.tally.counted.clear()
+        self.tally.publish(self.writer.conflicts)
         self._changes, self._chunks = 0, self.tally.chunks
         self._published_at = time.monotonic()
 
@@ -470,11 +462,11 @@ class SyncRun:
     def _tell(self, uri: str, change: str = "") -> None:
         self.tally.chunks = self._earlier + self.writer.made[self.pending_batch.main]
         if self.how.progress is not None:
-            self.how.progress(self.tally.progress(uri, change))
+            done, total, failed = self.tally.done, self.tally.total, len(self.tally.failed)
+            self.how.progress(Progress(done, total, uri, failed, self.tally.chunks, self.tally.embedded, change))
 
 
 def _is_same(before: SourceRow | None, row: SourceRow) -> bool:
-    """Whether a source was indexed with this content by this reader."""
     if before is None or before.status != "indexed":
         return False
     return (before.content_hash, before.reader) == (row.content_hash, row.reader)

@@ -89,7 +89,12 @@ def add_texts(corpus: Corpus, texts: Mapping[str, str], **how: Unpack[How]) -> S
     by_name, now = by_suffix(readers), time.time_ns()
     files = Files(by_name)
     for name, text in texts.items():
-        files.give(TEXT + name, _bytes(name, text), now)
+        if not name.strip() or "\0" in name or not isinstance(text, str):
+            raise DocumentError(
+                f"The document {name!r} is {type(text).__name__}. Write a name, without NUL characters, and a text: "
+                "add_texts(corpus, {name: text})."
+            )
+        files.give(TEXT + name, text.encode("utf-8", "replace"), now)
     main = main_definition(how.get("splitter"), how.get("embedder"), how.get("analyzer"))
     named, groups, known = how.get("group", "chunk"), how.get("groups", ()), how.get("known", ())
     wanted = RequestedGroups(named, main, groups, known, given=corpus.given)
@@ -99,15 +104,6 @@ def add_texts(corpus: Corpus, texts: Mapping[str, str], **how: Unpack[How]) -> S
     for group, reason in report.behind:
         warnings.warn(f"Group {group!r} lacks texts that were added: {reason}", DegradedWarning, stacklevel=2)
     return report
-
-
-def _bytes(name: str, text: str) -> bytes:
-    if not name.strip() or "\0" in name or not isinstance(text, str):
-        raise DocumentError(
-            f"The document {name!r} is {type(text).__name__}. Write a name, without NUL characters, and a text: "
-            "add_texts(corpus, {name: text})."
-        )
-    return text.encode("utf-8", "replace")
 
 
 @contextmanager
@@ -149,7 +145,6 @@ def temporary(
 
 
 def _in_memory(documents: Sequence[str | Path] | Mapping[str, str] | str | Path) -> Path | None:
-    """The folder in memory, if it has room for a store of these documents."""
     if not os.access(MEMORY, os.W_OK):
         return None
     sizes = map(len, documents.values()) if isinstance(documents, Mapping) else _sizes(documents)
