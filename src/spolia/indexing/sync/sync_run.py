@@ -67,7 +67,7 @@ def staged(
     how: SyncOptions,
     before: SyncRun | None = None,
 ) -> SyncRun:
-    """One round of `keep`, over a staging that is committed or only counts; a further one takes what was in conflict."""
+    """One round of `keep`, over a staging that is committed or only counts; a further one takes what is in conflict."""
     lot = found
     if before is not None:
         lot = only(found, before.writer.conflicts)
