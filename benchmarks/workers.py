@@ -23,7 +23,7 @@ from results import publish
 
 from spolia.indexing.readers.reader import Blob, reader_of
 from spolia.indexing.readers.registry import by_suffix
-from spolia.indexing.sync.prefetch import Fetched, FetchItem, open_prefetch
+from spolia.indexing.sync.prefetch import FetchedSource, FetchItem, open_prefetch
 from spolia.indexing.sync.sync import sync
 from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import Corpus
@@ -56,7 +56,7 @@ def reading(folder: Path, workers: int) -> int:
         reader, data = reader_of(path.name, readers), path.read_bytes()
         assert reader is not None
         blob = Blob(path.name, data)
-        return FetchItem(path.name, reader, len(data), lambda: Fetched(blob, SourceRow(path.name, len(data))))
+        return FetchItem(path.name, reader, len(data), lambda: FetchedSource(blob, SourceRow(path.name, len(data))))
 
     with tempfile.TemporaryDirectory() as place, open_prefetch(Path(place), workers) as prefetch:
         for taken in prefetch.ahead(map(item, sorted(folder.iterdir())), lambda uri, row: True):

@@ -202,7 +202,8 @@ class SlidingWindow(Sized):
     def pieces(self, part: Part, /) -> Iterator[Piece]:
         text = part.node.text
         headings = places_in(part, [heading.start for heading in part.document.headings])
-        if not headings and len(text) <= self.bound.characters and self.bound.holds(body := text.strip()):
+        body, bound = text.strip(), self.bound
+        if not headings and len(text) <= bound.characters and (bound.count is None or bound.holds(body)):
             if body:  # most passages: nothing has to be cut
                 yield Piece(body, text.index(body[0]))
             return

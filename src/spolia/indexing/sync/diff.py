@@ -28,7 +28,7 @@ from spolia.indexing.readers.reader import (
 )
 from spolia.indexing.sync.files import File, FileListing, is_elsewhere
 from spolia.indexing.sync.metadata import DocumentLabels
-from spolia.indexing.sync.prefetch import Fetched, FetchItem, Prefetch
+from spolia.indexing.sync.prefetch import FetchedSource, FetchItem, Prefetch
 from spolia.indexing.sync.report import DocumentReport, container_of
 from spolia.stores.backends.rows import SourceRow, Stamp
 from spolia.stores.staging import AnyWriter
@@ -218,7 +218,12 @@ class ContainerContents:
     _size: int = 0
 
     def items(
-        self, container: Container, found: Fetched, depth: int, readers: Mapping[str, FileReader], prefetch: Prefetch
+        self,
+        container: Container,
+        found: FetchedSource,
+        depth: int,
+        readers: Mapping[str, FileReader],
+        prefetch: Prefetch,
     ) -> Iterator[FetchItem]:
         """What stands right in a container that is `depth` deep, if a reader knows it."""
         if depth > self.limits.depth:
@@ -255,9 +260,9 @@ class ContainerContents:
 
 
 def _item(blob: Blob, reader: FileReader, container: SourceRow) -> FetchItem:
-    def fetch() -> Fetched:
+    def fetch() -> FetchedSource:
         row = SourceRow(blob.uri, blob.size, container.mtime_ns, blob.content_hash, reader=versioned(reader))
-        return Fetched(blob, row.but(created_ns=container.created_ns, accessed_ns=container.accessed_ns))
+        return FetchedSource(blob, row.but(created_ns=container.created_ns, accessed_ns=container.accessed_ns))
 
     return FetchItem(blob.uri, reader, blob.size, fetch)
 

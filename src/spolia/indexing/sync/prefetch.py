@@ -50,7 +50,7 @@ class Unreadable(Exception):
 
 
 @dataclass(frozen=True)
-class Fetched:
+class FetchedSource:
     """A source's bytes, the row that stands for them, and what became of them; None where nothing was read yet."""
 
     blob: Blob
@@ -75,11 +75,11 @@ class FetchItem:
     uri: str
     reader: FileReader
     size: int
-    fetch: Callable[[], Fetched]
-    begun: Future[Fetched] | None = None
+    fetch: Callable[[], FetchedSource]
+    begun: Future[FetchedSource] | None = None
 
     @cached_property
-    def found(self) -> Fetched:
+    def found(self) -> FetchedSource:
         """Its bytes; raises `Unreadable` if they cannot be had."""
         if self.begun is None:
             return self.fetch()
@@ -94,7 +94,7 @@ class FetchItem:
         return self.found.row
 
 
-def fetched(file: File, before: SourceRow | None, spool: Path | None = None) -> Fetched:
+def fetched(file: File, before: SourceRow | None, spool: Path | None = None) -> FetchedSource:
     """The bytes of a file; where they cannot be had (`Unreadable`), the document that they held `before` stays."""
     reader = versioned(file.reader)
     try:
@@ -106,7 +106,7 @@ def fetched(file: File, before: SourceRow | None, spool: Path | None = None) -> 
         raise Unreadable(row, str(error), error) from error
     blob = Blob(file.uri, loaded.content)
     row = SourceRow(file.uri, loaded.size, loaded.mtime_ns, blob.content_hash, reader=reader)
-    return Fetched(blob, row.but(created_ns=loaded.created_ns, accessed_ns=loaded.accessed_ns))
+    return FetchedSource(blob, row.but(created_ns=loaded.created_ns, accessed_ns=loaded.accessed_ns))
 
 
 class Prefetch:
@@ -127,7 +127,7 @@ class Prefetch:
         self.plan, self._here = NOTHING, InProcess()
         self.threads = ThreadPoolExecutor(max(1, count), thread_name_prefix="spolia-read")
         self._sent: dict[int, tuple[object, bool]] = {}
-        self._sampled: dict[str, Fetched] = {}
+        self._sampled: dict[str, FetchedSource] = {}
 
     @cached_property
     def executor(self) -> Executor:
@@ -176,11 +176,11 @@ class Prefetch:
         """Whether nothing more is begun before the first is taken."""
         return len(sizes) > (AHEAD if sum(sizes) <= AHEAD_BYTES else 2) * self.count
 
-    def _work(self, item: FetchItem, is_wanted: Callable[[str, SourceRow], bool]) -> Fetched:
+    def _work(self, item: FetchItem, is_wanted: Callable[[str, SourceRow], bool]) -> FetchedSource:
         found = item.fetch()
         return self._looked(item.reader, found) if is_wanted(item.uri, found.row) else found
 
-    def _looked(self, reader: FileReader, found: Fetched) -> Fetched:
+    def _looked(self, reader: FileReader, found: FetchedSource) -> FetchedSource:
         sampled = self._sampled.pop(found.row.uri, None)
         if sampled is not None and sampled.row.content_hash == found.row.content_hash:
             return replace(found, prepared=sampled.prepared)
@@ -189,7 +189,7 @@ class Prefetch:
         except Unreadable as failure:
             return replace(found, prepared=failure)
 
-    def prepared(self, reader: FileReader, found: Fetched) -> Prepared:
+    def prepared(self, reader: FileReader, found: FetchedSource) -> Prepared:
         """What becomes of a source; `Unreadable` if its reader refuses it, failed or died on it."""
         made = found.prepared or self._looked(reader, found).prepared
         if isinstance(made, Unreadable):
@@ -197,7 +197,7 @@ class Prefetch:
         assert made is not None
         return made
 
-    def _prepare(self, reader: FileReader, found: Fetched) -> Prepared:
+    def _prepare(self, reader: FileReader, found: FetchedSource) -> Prepared:
         try:
             is_apart = self._is_apart(reader, found.blob.size)
             if not is_apart and found.blob.size > LARGEST_HERE and not is_container(reader):
