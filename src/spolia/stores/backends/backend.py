@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from spolia.core.run_context import check_cancelled
-from spolia.errors import StoreBusy, StoreError
+from spolia.errors import StoreError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
 
 Manifests: TypeAlias = "Mapping[str, Manifest]"
 """What each group is made of, by its name."""
-_POLL_S = 0.02
 
 
 class StatementRows(Protocol):
@@ -177,20 +174,3 @@ class Backend(Protocol):
 
     def bytes(self, connection: Connection) -> int:
         """Size of the store."""
-
-
-def wait_for_right(take: Callable[[], bool], place: object, holder: Callable[[], str], timeout_s: float) -> None:
-    """Try to take the right to write until that succeeds; `StoreBusy` if it was not free in time."""
-    end = time.monotonic() + timeout_s
-    while not take():
-        if time.monotonic() >= end:
-            whose = holder()
-            error = StoreBusy(
-                f"{place} is being written by {whose}; it did not finish within {timeout_s:g} s. Wait for it or end "
-                "it, then try again; to wait longer: --wait 600 on the command line, in Python "
-                "Corpus(path, wait_s=600)."
-            )
-            error.holder = whose
-            raise error
-        check_cancelled()
-        time.sleep(min(_POLL_S, max(0.0, end - time.monotonic())))

@@ -1,13 +1,15 @@
 """The next generation of a store: what lives in it, the transaction around its changes, and its publication."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from spolia.errors import StoreCorrupt, StoreError
+from spolia.core.run_context import check_cancelled
+from spolia.errors import StoreBusy, StoreCorrupt, StoreError
 from spolia.filters import Schema
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Backend, Connection
@@ -268,6 +270,26 @@ class Draft:
     def _is_pending(self, embedder: str, hash: bytes) -> bool:
         """Whether a vector was added and is not written yet."""
         raise NotImplementedError
+
+
+_POLL_S = 0.02
+
+
+def wait_for_right(take: Callable[[], bool], place: object, holder: Callable[[], str], timeout_s: float) -> None:
+    """Try to take the right to write until that succeeds; `StoreBusy` if it was not free in time."""
+    end = time.monotonic() + timeout_s
+    while not take():
+        if time.monotonic() >= end:
+            whose = holder()
+            error = StoreBusy(
+                f"{place} is being written by {whose}; it did not finish within {timeout_s:g} s. Wait for it or end "
+                "it, then try again; to wait longer: --wait 600 on the command line, in Python "
+                "Corpus(path, wait_s=600)."
+            )
+            error.holder = whose
+            raise error
+        check_cancelled()
+        time.sleep(min(_POLL_S, max(0.0, end - time.monotonic())))
 
 
 class Transaction:

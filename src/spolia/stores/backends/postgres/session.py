@@ -15,9 +15,9 @@ import psycopg
 from psycopg import pq
 from psycopg.types.string import StrDumperUnknown, TextLoader
 
-from spolia.stores.backends.backend import wait_for_right
 from spolia.stores.backends.postgres import dialect
 from spolia.stores.backends.postgres.address import Address
+from spolia.stores.backends.publication import wait_for_right
 from spolia.stores.backends.rows import in_batches
 
 CONNECT_S = 10

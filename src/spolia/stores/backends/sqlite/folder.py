@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from spolia.errors import StoreBusy, StoreCorrupt, StoreError
 from spolia.stores.backends import sql
-from spolia.stores.backends.backend import Connection, Manifests, wait_for_right
+from spolia.stores.backends.backend import Connection, Manifests
+from spolia.stores.backends.publication import wait_for_right
 from spolia.stores.backends.rows import deep_problems
 from spolia.stores.backends.sqlite.connection import (
     ERRORS,
