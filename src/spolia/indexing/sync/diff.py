@@ -218,19 +218,14 @@ class ContainerContents:
     _size: int = 0
 
     def items(
-        self,
-        container: Container,
-        found: FetchedSource,
-        depth: int,
-        readers: Mapping[str, FileReader],
-        prefetch: Prefetch,
+        self, outer: Container, found: FetchedSource, depth: int, readers: Mapping[str, FileReader], prefetch: Prefetch
     ) -> Iterator[FetchItem]:
         """What stands right in a container that is `depth` deep, if a reader knows it."""
         if depth > self.limits.depth:
             raise DocumentError(
                 f"It is nested {depth} deep; {self.limits.depth} levels are allowed. Unpack what is inside."
             )
-        for part in prefetch.parts(container, found.blob):
+        for part in prefetch.parts(outer, found.blob):
             self._count(part)
             uri = self._name(part.uri, found.blob.uri)
             if (reader := reader_of(uri, readers)) is None:
@@ -309,11 +304,8 @@ class LinkedImages:
     def on(self, reading: Reading) -> Reading:
         """A reading with the pictures that it names; those that cannot be shown are counted."""
         uri, regions = reading.document.uri, list(reading.document.regions)
-        images = {
-            name: image
-            for name in _image_names(reading)
-            if (image := self._picture(_image_uri(uri, name), uri)) is not None
-        }
+        found = {name: self._picture(_image_uri(uri, name), uri) for name in _image_names(reading)}
+        images = {name: image for name, image in found.items() if image is not None}
         for number, name in reading.beside:
             if name in images:
                 regions[number] = regions[number].but(image=images[name].content_hash)

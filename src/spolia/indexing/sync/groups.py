@@ -34,11 +34,7 @@ _SAMPLED_BYTES = 1_000_000
 
 
 def main_definition(splitter: Transform | None, embedder: Embedder | None, analyzer: Analyzer | None) -> Definition:
-    """The definition of the group that `sync` always has.
-
-    By default windows of 200 tokens as the embedder counts them; without one, or if it does not show how, of 800
-    characters.
-    """
+    """The definition of the group that `sync` always has, by default windows of 200 tokens or 800 characters."""
     counter = getattr(embedder, "tokenizer", None)
     return Definition(
         splitter or SlidingWindow(tokenizer=counter if isinstance(counter, TokenCounter) else None),
@@ -95,10 +91,7 @@ class RequestedGroups:
         return there is not None and there != main
 
     def builds(self, manifests: dict[str, Manifest]) -> list[GroupBuild]:
-        """All groups of the store, each with the objects that make it, in order.
-
-        One that is made by what is not known here is made of no document, which is noted of each.
-        """
+        """All groups of the store, each with the objects that make it, in order; an unknown one makes nothing."""
         return [self._build(manifest, manifests) for manifest in in_order(manifests)]
 
     def _build(self, manifest: Manifest, manifests: Mapping[str, Manifest]) -> GroupBuild:
@@ -207,10 +200,7 @@ def samples(found: FileListing, prefetch: Prefetch, most: int = SAMPLED_FILES) -
 
 @dataclass
 class BatchItem:
-    """A source that was read and waits to be stored with others.
-
-    Its `pieces` are as far as they were found when it was read; `beside` is what was seen of pictures, by uri.
-    """
+    """A source that was read and waits to be stored with others; `beside` is what was seen of pictures, by uri."""
 
     reading: Reading
     row: SourceRow

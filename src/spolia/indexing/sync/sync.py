@@ -163,10 +163,7 @@ def lots(
     afresh: bool,
     asks: bool = True,
 ) -> Iterator[FileListing]:
-    """What a store is brought in step with, in turn: what is in the folder, then what has changed in each source.
-
-    `failed` takes the names of sources that could not be read to their end, and why; unless it `asks`, none is read.
-    """
+    """What a store is brought in step with, in turn: a folder, then what has changed in each source; `failed` grows."""
     from spolia.indexing.sources.source import Memory
     from spolia.indexing.sync.files import walk
 
