@@ -5,7 +5,10 @@ A message says what happened, what was there instead, and what to write.
 
 from __future__ import annotations
 
-from typing import ClassVar
+import json
+import shlex
+from typing import Any, ClassVar
+from urllib.parse import unquote, urlsplit
 
 
 class SpoliaError(Exception):
@@ -61,6 +64,26 @@ class FilterError(SpoliaError, ValueError):
     """A filter names a field that is not declared, or a value is none of its field."""
 
 
+def _origin() -> dict[str, Any]:
+    """Where Spolia was installed from, as installers note it (PEP 610); nothing for the package index."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        return dict(json.loads(distribution("spolia").read_text("direct_url.json") or "{}"))
+    except PackageNotFoundError:
+        return {}
+
+
+def pip_install(extra: str = "", option: str = "") -> str:
+    """The command that installs Spolia with an extra, from the folder or file that it was installed from."""
+    origin = _origin()
+    url = urlsplit(origin.get("url", ""))
+    place = unquote(url.path) if url.scheme == "file" else "spolia"
+    editable = "-e" if origin.get("dir_info", {}).get("editable") else ""
+    what = shlex.quote(f"{place}[{extra}]" if extra else place)
+    return " ".join(filter(None, ("pip install", option, editable, what)))
+
+
 class MissingExtra(SpoliaError, ImportError):
     """An optional dependency is not installed.
 
@@ -70,7 +93,7 @@ class MissingExtra(SpoliaError, ImportError):
 
     def __init__(self, extra: str, module: str, purpose: str) -> None:
         self.extra, self.module, self.purpose = extra, module, purpose
-        super().__init__(f"{purpose} needs {module}, which is not installed. Write: pip install 'spolia[{extra}]'")
+        super().__init__(f"{purpose} needs {module}, which is not installed. Write: {pip_install(extra)}")
 
 
 class BudgetSpent(SpoliaError):

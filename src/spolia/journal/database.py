@@ -13,7 +13,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from spolia.errors import NotAStore, StoreBusy, StoreTooNew
+from spolia.errors import NotAStore, StoreBusy, StoreTooNew, pip_install
 
 APPLICATION_ID = 0x53504A31
 SCHEMA_VERSION = 1
@@ -238,7 +238,7 @@ def prepared(path: Path) -> sqlite3.Connection:
             raise NotAStore(f"{path} is the database of another application. Name another file for traces and cache.")
         elif version > SCHEMA_VERSION:
             raise StoreTooNew(
-                f"{path} has schema {version}; this version knows {SCHEMA_VERSION}. Upgrade: pip install -U spolia"
+                f"{path} has schema {version}; this version knows {SCHEMA_VERSION}. Upgrade: {pip_install('', '-U')}"
             )
     except sqlite3.OperationalError as error:
         raise StoreBusy(

@@ -34,7 +34,16 @@ import numpy as np
 
 from spolia.core.codec import decode, encode
 from spolia.core.run_context import check_cancelled
-from spolia.errors import CodecError, ModelError, NotAStore, SpoliaError, StoreCorrupt, StoreError, StoreTooNew
+from spolia.errors import (
+    CodecError,
+    ModelError,
+    NotAStore,
+    SpoliaError,
+    StoreCorrupt,
+    StoreError,
+    StoreTooNew,
+    pip_install,
+)
 from spolia.filters import Schema
 from spolia.models.vectors import SparseRows
 from spolia.stores.backends import sql
@@ -160,7 +169,7 @@ def _refuse_newer(path: Path, version: object) -> None:
     if version > VERSION:
         raise StoreTooNew(
             f"{path} is an export of version {version}, written by a newer version of Spolia; this one reads up to "
-            f"{VERSION}. Write: pip install -U spolia"
+            f"{VERSION}. Write: {pip_install('', '-U')}"
         )
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import AsJson, MaybeStore, Weights, option
 from spolia.cli.screen import Renderable, Screen, table, text
-from spolia.errors import QueryError, SpoliaError
+from spolia.errors import QueryError, SpoliaError, pip_install
 
 BASE = ("numpy", "tantivy", "PyYAML", "selectolax", "typer", "urllib3")
 EXTRAS = {
@@ -72,14 +72,13 @@ def _installed() -> Iterator[Finding]:
     )
     missing = [name for name in BASE if not _version(name)]
     versions = ", ".join(f"{name} {_version(name)}" for name in BASE if name not in missing)
-    lacking = "".join(f"; no {name}" for name in missing) + ". Write: pip install --force-reinstall spolia" * bool(
-        missing
-    )
+    lacking = "".join(f"; no {name}" for name in missing)
+    lacking += f". Write: {pip_install('', '--force-reinstall')}" if missing else ""
     yield Finding("base", "broken" if missing else "ok", versions + lacking)
     for extra, (purpose, names) in EXTRAS.items():
         absent = [name for name in names if not _version(name)]
         if absent:
-            text = f"{purpose}: needs {', '.join(absent)}. Write: pip install 'spolia[{extra}]'"
+            text = f"{purpose}: needs {', '.join(absent)}. Write: {pip_install(extra)}"
             yield Finding(extra, "missing", text)
         else:
             yield Finding(extra, "ok", f"{purpose}: " + ", ".join(f"{name} {_version(name)}" for name in names))

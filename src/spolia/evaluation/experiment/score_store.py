@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spolia.core.codec import decode, encode
-from spolia.errors import CodecError, DataError, NotAStore, StoreBusy, StoreTooNew
+from spolia.errors import CodecError, DataError, NotAStore, StoreBusy, StoreTooNew, pip_install
 from spolia.evaluation.measures.costs import shown
 from spolia.evaluation.measures.measure import Case, Seen
 from spolia.run.lane import StepCalls
@@ -402,7 +402,7 @@ def _start(path: str | Path | None, raw: bytes) -> int:
         return 0
     if raw.startswith(FORM):
         form = raw[len(FORM) : raw.find(b"\n")].decode("ascii", "replace")
-        raise StoreTooNew(f"{path} has form {form}; this version knows 1 and 2. Upgrade: pip install -U spolia")
+        raise StoreTooNew(f"{path} has form {form}; this version knows 1 and 2. Upgrade: {pip_install('', '-U')}")
     if raw.startswith(b"SQLite format 3"):
         raise NotAStore(
             f"{path} is a database: an experiment of an earlier version, or something else. Name another file; "

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from spolia import __version__
 from spolia.core.run_context import access
-from spolia.errors import DataError
+from spolia.errors import DataError, pip_install
 from spolia.evaluation.experiment.flows import Flow, code_of, groups_of, inside, reads, written
 from spolia.evaluation.experiment.gold_locations import GoldLocations, document_of
 from spolia.evaluation.experiment.score_table import Cell
@@ -340,7 +340,8 @@ class Baseline(Value):
         except (LookupError, TypeError) as error:
             raise DataError(f"{path} is JSON, but no baseline. Write one: {_writing(path)}") from error
         if form != FORM:
-            newer = "Upgrade: pip install -U spolia, or write" if isinstance(form, int) and form > FORM else "Write"
+            is_newer = isinstance(form, int) and form > FORM
+            newer = f"Upgrade: {pip_install('', '-U')}, or write" if is_newer else "Write"
             raise DataError(
                 f"{path} is a baseline of form {form!r}; this version knows {FORM}. {newer} a new one: {_writing(path)}"
             )

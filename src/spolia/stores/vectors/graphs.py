@@ -235,10 +235,7 @@ def _damaged(path: Path, why: str) -> StoreCorrupt:
     )
 
 
-NOT_AVAILABLE = (
-    "usearch is not installed: vectors are searched without a graph, with the same results, slower. Write: pip install "
-    "'spolia[hnsw]'"
-)
+NOT_AVAILABLE = "usearch is not installed: vectors are searched without a graph, with the same results, slower."
 
 
 def build_graphs(store: Path, embedder: str, segments: Mapping[int, int], metric: Metric, settings: HNSW) -> None:

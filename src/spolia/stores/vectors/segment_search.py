@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from spolia.core.run_context import note
-from spolia.errors import MissingExtra, StoreCorrupt, StoreError
+from spolia.errors import MissingExtra, StoreCorrupt, StoreError, pip_install
 from spolia.stores.access.allowed_nodes import Allowed, Keys, Mask
 from spolia.stores.definition import Metric
 from spolia.stores.files import graph_folder, segment_path
@@ -228,7 +228,7 @@ class OpenGraphs:
         except FileNotFoundError:
             return f"The graph {path.name} is not built yet: vectors were compared one by one, which is slower."
         except MissingExtra:
-            self._wrong[segment] = NOT_AVAILABLE
+            self._wrong[segment] = f"{NOT_AVAILABLE} Write: {pip_install('hnsw')}"
         except StoreCorrupt as error:
             self._wrong[segment] = str(error)
         return self._wrong.get(segment, "")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from spolia.errors import NotAStore, StoreBusy, StoreCorrupt, StoreError, StoreTooNew
+from spolia.errors import NotAStore, StoreBusy, StoreCorrupt, StoreError, StoreTooNew, pip_install
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Connection
 from spolia.stores.backends.rows import StoreVersion, guarded, in_batches, reader_versions, row_digest, store_digest
@@ -132,7 +132,7 @@ def is_earlier(store: object, version: int, again: str) -> bool:
     if version > sql.SCHEMA_VERSION:
         raise StoreTooNew(
             f"{store} has schema {version}, written by a newer version of Spolia; this one knows up to "
-            f"{sql.SCHEMA_VERSION}. Write: pip install -U spolia"
+            f"{sql.SCHEMA_VERSION}. Write: {pip_install('', '-U')}"
         )
     if version < min(STEPS):
         raise StoreError(
