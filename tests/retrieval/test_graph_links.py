@@ -389,7 +389,7 @@ def test_a_store_that_cannot_be_written_is_searched_all_the_same(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("spolia.retrieval.array_files.fsync_file", full)
+    monkeypatch.setattr("spolia.retrieval.array_files.fsync", full)
     first = content(corpus)
     assert files(corpus) == []
     monkeypatch.undo()

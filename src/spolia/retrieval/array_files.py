@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from spolia.stores.files import fsync_file
+from spolia.stores.files import fsync
 
 SUFFIX = ".npz"
 DAMAGED = (
@@ -28,7 +28,7 @@ def write_arrays(path: Path, parts: Mapping[str, Any]) -> None:
     try:
         with os.fdopen(descriptor, "wb") as file:
             np.savez(file, **parts)
-        fsync_file(Path(temporary))
+        fsync(Path(temporary))
         os.rename(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

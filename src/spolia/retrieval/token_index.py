@@ -19,7 +19,7 @@ from spolia.models.vectors import TokenVectors, Vectors, max_sims
 from spolia.retrieval.array_files import DAMAGED, SUFFIX, write_arrays
 from spolia.retrieval.term_counts import derived, texts_of
 from spolia.stores.backends.rows import hash_of
-from spolia.stores.files import fsync_file, tokens_folder
+from spolia.stores.files import fsync, tokens_folder
 
 if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot
@@ -78,7 +78,7 @@ class TokenVectorFiles:
         descriptor, name = tempfile.mkstemp(suffix=VECTORS, dir=self.folder)
         with os.fdopen(descriptor, "wb") as file:
             np.save(file, rows.vectors, allow_pickle=False)
-        fsync_file(Path(name))
+        fsync(Path(name))
         parts = {"hashes": np.array(hashes, dtype="V16"), "offsets": rows.offsets}
         digest = np.frombuffer(_digest(rows.vectors), np.uint8)
         write_arrays(Path(name).with_suffix(SUFFIX), {**parts, "digest": digest})

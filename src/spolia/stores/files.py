@@ -37,7 +37,6 @@ def pin_path(store: Path, generation: int) -> Path:
 
 
 def lexical_folder(store: Path, group: str, generation: object) -> Path:
-    """The lexical index of a group that was frozen for a generation."""
     return store / LEXICAL / _named(group) / f"g{generation}"
 
 
@@ -132,18 +131,9 @@ def try_lock(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
     return True
 
 
-def fsync_file(path: Path) -> None:
-    """Wait until the content of a file is on the disk."""
-    _fsync(path, os.O_RDONLY)
-
-
-def fsync_folder(path: Path) -> None:
-    """Wait until the names in a folder are on the disk."""
-    _fsync(path, os.O_RDONLY | os.O_DIRECTORY)
-
-
-def _fsync(path: Path, flags: int) -> None:
-    descriptor = os.open(path, flags)
+def fsync(path: Path) -> None:
+    """Wait until the content of a file, or the names in a folder, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -165,13 +155,11 @@ _BUFFER_BYTES = 1 << 20
 
 
 def checksums(folder: Path) -> dict[str, list[Any]]:
-    """What was written down: size in bytes and BLAKE2b of each file."""
     found: dict[str, list[Any]] = json.loads((folder / CHECKSUMS).read_text())
     return found
 
 
 def checksum(path: Path) -> list[Any]:
-    """Size in bytes and BLAKE2b of a file."""
     total, size = blake2b(digest_size=16), 0
     with path.open("rb") as file:
         while piece := file.read(_BUFFER_BYTES):
@@ -205,7 +193,6 @@ SHARE = 0.05
 
 
 def gone(folder: Path) -> int:
-    """How many nodes an index counts that are gone."""
     return sum(dead for _, dead in _segments(folder))
 
 

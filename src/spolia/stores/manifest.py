@@ -54,19 +54,16 @@ class GroupEmbedding(Value):
 
     @property
     def said(self) -> str:
-        """How the vectors are searched, in words."""
         numbers = "sparse" if self.is_sparse else f"{self.dimension} numbers"
         pictures = ", pictures" if self.pictures else ""
         return f"{self.embedder!r} ({self.metric}, {numbers}{pictures}, {self.index})"
 
     @property
     def is_sparse(self) -> bool:
-        """Whether the vectors are sparse; these are searched exactly, whatever the index."""
         return not self.dimension
 
     @property
     def is_beside(self) -> bool:
-        """Whether the vectors are in a database beside the store too."""
         if self.is_sparse:
             return False
         said = json.loads(self.index)
@@ -109,7 +106,6 @@ class Manifest(Value):
 
     @property
     def by_picture(self) -> bool:
-        """Whether nodes that show a picture are embedded by that."""
         return any(how.pictures for how in self.embeddings)
 
     @property
@@ -196,7 +192,6 @@ def refuse_odd_name(group: str) -> None:
 
 
 def refuse_other(there: Manifest, here: Manifest) -> None:
-    """Raise `ManifestMismatch`, naming both sides, unless the two are equal."""
     if there != here:
         raise ManifestMismatch(
             f"Group {there.group!r} of the store was built with other parts: {'; '.join(there.differences(here))}. "
@@ -382,7 +377,6 @@ def asked_by(manifest: Manifest, passed: Iterable[Operator[Any, Any] | type] = (
 
 
 def definition_by_now(manifest: Manifest, passed: Iterable[Operator[Any, Any] | type] = ()) -> Definition:
-    """The definition that a store has of a group, as its code, models and prompts are by now."""
     embeddings = (
         Embedding(embedder_of(how, manifest.group), *(() if how.is_sparse else (index_of(how), how.metric)))
         for how in manifest.embeddings
@@ -394,7 +388,6 @@ def definition_by_now(manifest: Manifest, passed: Iterable[Operator[Any, Any] | 
 def embedder_of(
     how: GroupEmbedding, group: str, passed: Iterable[Embedder | SparseEmbedder] = ()
 ) -> Embedder | SparseEmbedder:
-    """The embedder by which a group goes on being embedded."""
     for embedder in passed:
         if embedder.name == how.embedder:
             refuse_other_embedder(how, group, embedder)

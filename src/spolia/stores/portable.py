@@ -61,7 +61,7 @@ from spolia.stores.backends.rows import (
     written_schema,
 )
 from spolia.stores.corpus import Corpus
-from spolia.stores.files import fsync_file, fsync_folder
+from spolia.stores.files import fsync
 from spolia.stores.integrity import refuse_damaged
 from spolia.stores.manifest import GroupEmbedding, Manifest, in_order, of
 from spolia.stores.vectors import sparse
@@ -228,9 +228,9 @@ def export_store(corpus: Corpus, path: str | Path, tell: Tell = lambda member, r
     try:
         with ZipFile(temporary, "x", allowZip64=True) as file:
             contents = _Export(corpus.snapshot(), file, tell).write()
-        fsync_file(temporary)
+        fsync(temporary)
         os.rename(temporary, path)
-        fsync_folder(path.absolute().parent)
+        fsync(path.absolute().parent)
     except OSError as error:
         raise StoreError(f"{path} could not be written: {error.strerror or error}. Name a file elsewhere.") from error
     finally:

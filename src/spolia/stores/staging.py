@@ -24,10 +24,7 @@ from spolia.stores.writer import Writer, compact
 from spolia.types import Document, Meta, Node, principals
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from spolia.models.vectors import SparseRows
+    from spolia.models.vectors import SparseRows, Vectors
 
 UNSAVED = 192
 """Vectors that are made durable together: with the call of an embedder that was under way, 64, a kill loses 256."""
@@ -169,7 +166,6 @@ class Staging(Draft):
         return super().readers(uris)
 
     def documents(self) -> Iterator[Document]:
-        """The published documents, but those that wait to be replaced."""
         return (document for document in super().documents() if document.id not in self._staged.documents)
 
     def document(self, id: str) -> Document:
@@ -394,7 +390,7 @@ class Staging(Draft):
     def _is_pending(self, embedder: str, hash: bytes) -> bool:
         return (embedder, hash) in self._pending
 
-    def add_vectors(self, embedder: str, hashes: Sequence[bytes], vectors: "npt.NDArray[np.float32]") -> None:
+    def add_vectors(self, embedder: str, hashes: Sequence[bytes], vectors: "Vectors") -> None:
         self._collect(Writer.add_vectors, embedder, hashes, vectors)
 
     def add_sparse(self, embedder: str, hashes: Sequence[bytes], rows: "SparseRows") -> None:

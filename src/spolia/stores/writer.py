@@ -26,10 +26,7 @@ from spolia.stores.manifest import Manifest, refuse_odd_name, refuse_other, writ
 from spolia.types import Document, Meta, Node, principals
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from spolia.models.vectors import SparseRows
+    from spolia.models.vectors import SparseRows, Vectors
     from spolia.stores.vectors.segments import VectorWriter
 
 
@@ -79,13 +76,7 @@ class Writer(Draft):
     # Changes: each whole or not at all, and none seen by readers before it is published.
 
     def define(self, group: str, manifest: Manifest) -> None:
-        """Say what a group is built with: the first time it is written down, later it must be the same.
-
-        Documents that are there already are noted as not made in it (`unmade`).
-
-        Raises:
-            ManifestMismatch: the group was built with other parts, naming both sides.
-        """
+        """Say what a group is built with; later it must be the same. Documents that exist count as not made in it."""
         if manifest.group != group:
             raise StoreError(f"The manifest is of group {manifest.group!r}, not {group!r}. Write the same name twice.")
         refuse_odd_name(group)
@@ -141,13 +132,7 @@ class Writer(Draft):
             self._connection.execute(statement, {"grp": group, "next": self._next})
 
     def declare(self, fields: Iterable[Field]) -> None:
-        """Say which metadata fields can be filtered by; those that were declared before and are not named go.
-
-        Values that do not fit, in what is stored or put later, are passed over: for filters they are missing.
-
-        Raises:
-            FilterError: two fields of one name, or one that every file has.
-        """
+        """Say which metadata fields can be filtered by; the others go. Filters pass over values that do not fit."""
         schema = Schema(fields)
         if schema != self.declared:
             with self._transaction.change():
@@ -167,10 +152,6 @@ class Writer(Draft):
 
         Returns:
             Whether its nodes were asked for.
-
-        Raises:
-            StoreError: two nodes with one id, a node of another document or of an undefined group, one that stands
-                beyond the text, a full disk; another document with this id was put since the last publication.
         """
         with self._transaction.change():
             self._audiences.begin()
@@ -281,11 +262,7 @@ class Writer(Draft):
         return key
 
     def add_nodes(self, document: Document, nodes: Iterable[Node]) -> None:
-        """Add nodes of other groups to a document that is there, as `documents()` gives it; they are streamed.
-
-        Raises:
-            StoreError: no such document, two nodes with one id, a node of another document or of an undefined group.
-        """
+        """Add nodes of other groups to a document that is there, as `documents()` gives it; they are streamed."""
         with self._transaction.change():
             key, groups = self._known_key(document.id), set[str]()
             self._audiences.begin()
@@ -311,13 +288,7 @@ class Writer(Draft):
     def set_readers(self, document: Document, readers: Sequence[str]) -> None:
         """Give a document another reader list, and all its nodes but those that have one of their own.
 
-        It holds for every search after the next publication; nothing is cut or embedded again.
-
-        Args:
-            readers: principals who may see it; empty for everybody.
-
-        Raises:
-            StoreError: it is no document, or no list of principals.
+        It holds for every search after the next publication; nothing is cut or embedded again. No readers: everybody.
         """
         if not isinstance(document, Document):
             raise StoreError(
@@ -328,11 +299,7 @@ class Writer(Draft):
         self.relabel(document, document.meta, readers)
 
     def relabel(self, document: Document, meta: Meta, readers: Sequence[str]) -> None:
-        """Give a document other metadata and another reader list; its nodes stay, with the metadata of their own.
-
-        Raises:
-            StoreError: the readers are no list of principals.
-        """
+        """Give a document other metadata and another reader list; its nodes stay, with the metadata of their own."""
         readers = principals(readers, f"The readers of {document.uri or document.id!r} would be")
         with self._transaction.change():
             key, connection = self._known_key(document.id), self._connection
@@ -419,12 +386,11 @@ class Writer(Draft):
     def _is_pending(self, embedder: str, hash: bytes) -> bool:
         return self._embedded is not None and self._embedded.is_pending(embedder, hash)
 
-    def add_vectors(self, embedder: str, hashes: Sequence[bytes], vectors: "npt.NDArray[np.float32]") -> None:
+    def add_vectors(self, embedder: str, hashes: Sequence[bytes], vectors: "Vectors") -> None:
         """Keep vectors float32[n, d] for the texts with these hashes; one that is there is not changed.
 
-        They have the dimension that the groups' manifests state, and length 1 wherever they are compared by cosine; a
-        batch with another vector in it is refused whole, with a `StoreError` that names the row. They are written in
-        segments of some thousand, and stay even when the writer is killed before it publishes.
+        A batch is refused whole if a vector has another dimension, or is compared by cosine and has not length 1.
+        What is written stays even when the writer is killed before it publishes.
         """
         used = [how for manifest in self.manifests.values() if (how := manifest.embedded(embedder))]
         unit = all(how.metric == "cosine" for how in used)
@@ -433,7 +399,6 @@ class Writer(Draft):
             embedding.add(embedder, hashes, vectors, unit=unit, dimension=dimension)
 
     def add_sparse(self, embedder: str, hashes: Sequence[bytes], rows: "SparseRows") -> None:
-        """`add_vectors` for sparse ones."""
         with self._embedding() as embedding:
             embedding.add_sparse(embedder, hashes, rows)
 
@@ -467,11 +432,7 @@ class Writer(Draft):
     # Publishing.
 
     def publish(self, *, embedded: bool = True) -> int:
-        """Make all changes durable and visible at once; returns the generation. Nothing to do: nothing is written.
-
-        Args:
-            embedded: refuse to publish a node that has no vector; else one whose vector was lost may lack it.
-        """
+        """Make all changes durable and visible at once; returns the generation. Unless `embedded`, vectors may lack."""
         self._transaction.refuse_if_ended()
         if self._transaction.visible:
             self._publish(embedded=embedded)
@@ -520,8 +481,7 @@ class Writer(Draft):
     def repair(self) -> list[str]:
         """Read all that is derived, make ready to build again what is damaged, and say in words what that is.
 
-        A damaged lexical index is built again by the next `publish`; vectors of a damaged segment are forgotten, so
-        that `unembedded` gives their texts again. Call it before other changes.
+        The next `publish` builds lexical indexes; `unembedded` gives lost texts again. Call it before changes.
         """
         self._transaction.refuse_if_ended()
         if self._transaction.began:

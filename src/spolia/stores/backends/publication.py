@@ -58,7 +58,7 @@ class Lacking:
 
 
 class Draft:
-    """Reads the live rows of a store: base of `Writer`, which changes them, and `Staging`, which collects changes."""
+    """Reads the live rows of a store with what was changed: base of `Writer`, which changes them, and `Staging`."""
 
     store: Backend
     generation: int
@@ -99,7 +99,6 @@ class Draft:
         return {row[0]: (row[1], row[2], row[3], row[4]) for row in self._rows(sql.STAMPS, sql.STAMPS_OF_URIS, uris)}
 
     def sources(self, uris: Iterable[str] | None = None) -> dict[str, SourceRow]:
-        """What is known of sources, by uri; with what was changed."""
         return {row[0]: SourceRow(*row) for row in self._rows(sql.SOURCES, sql.SOURCES_OF_URIS, uris)}
 
     def cursors(self) -> dict[str, dict[str, str]]:
@@ -123,14 +122,12 @@ class Draft:
                 yield whose, unpacked(meta)
 
     def documents(self) -> Iterator[Document]:
-        """All documents, with what was changed, by id."""
         readers = StoredLists(self._connection)
         with self._reading():
             for row in self._connection.each(sql.DOCUMENTS, {"at": _NOW}):
                 yield document_of(row, readers)
 
     def nodes(self, document: str, group: str) -> list[Node]:
-        """The nodes of a document in a group, with what was changed, in order."""
         at = {"document": document, "grp": group, "first": 0, "last": sql.ALIVE, "at": _NOW}
         readers = StoredLists(self._connection)
         with self._reading():
@@ -212,7 +209,6 @@ class Draft:
             return self._one(sql.IS_RESTRICTED_NOW) is not None
 
     def document(self, id: str) -> Document:
-        """A document, with what was changed."""
         with self._reading():
             row = self._one(sql.DOCUMENT, {"id": id, "at": _NOW})
             if row is None:
@@ -220,7 +216,6 @@ class Draft:
             return document_of(row, StoredLists(self._connection))
 
     def unmade(self) -> tuple[Unmade, ...]:
-        """Which groups could not be made of which documents, with what was changed; by uri."""
         with self._reading():
             return tuple(Unmade(*row) for row in self._connection.execute(sql.UNMADE, {"at": _NOW}))
 
@@ -314,14 +309,12 @@ class Transaction:
             self.began = True
 
     def commit(self) -> None:
-        """Keep what it holds, and have the next change begin another one."""
         with self.or_end("written"):
             fail_point("publish.commit")
             self.connection.execute(sql.COMMIT)
         self.renew()
 
     def renew(self) -> None:
-        """It was committed: the next change begins another one."""
         self.began = self.visible = False
 
     @contextmanager

@@ -251,7 +251,6 @@ def unpacked(text: str) -> tuple[Any, ...]:
 
 
 def hash_of_document(document: Document, readers: bytes) -> bytes:
-    """By what a document is told from another one of its id."""
     return document.but(uri="", readers=(readers.hex(),)).digest
 
 
@@ -349,7 +348,6 @@ source_values: Callable[[SourceRow], Row] = attrgetter(
 
 
 def source_row(source: SourceRow, birth: int, key: int | None) -> Row:
-    """A source as a row, with the key of its document."""
     return guarded(source.uri, *source_values(source), birth, key)
 
 
@@ -363,7 +361,6 @@ def reader_versions(said: str) -> dict[str, str]:
 
 
 def reader_of_report(report: str) -> str:
-    """The name of the reader that a source's report begins with; empty for none."""
     found = re.match(r'\{"reader":"([^"\\]+)"', report)
     return found[1] if found else ""
 
@@ -387,7 +384,6 @@ class Audiences:
         self._last: tuple[Sequence[str], int] = ((), EVERYBODY)
 
     def number(self, readers: Sequence[str]) -> int:
-        """The number of a list, whatever its order and repetitions."""
         if type(readers) is tuple and not readers:
             return EVERYBODY
         if readers is not self._last[0]:  # nodes of a document have one list, and to look a long one up takes time
@@ -396,7 +392,6 @@ class Audiences:
         return self._last[1]
 
     def digest(self, readers: Sequence[str]) -> bytes:
-        """16 bytes that tell a list apart, whatever its order and repetitions."""
         return self._as_written(_listed(readers))[0]
 
     def _number(self, digest: bytes, written: str) -> int:

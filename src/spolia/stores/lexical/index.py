@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from math import log1p
 from pathlib import Path
@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 
 import tantivy
 
-from spolia.errors import StoreCorrupt
+from spolia.errors import StoreCorrupt, StoreError
 from spolia.stores.files import gone, holds_lengths
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.snapshot.hit_order import Ids, best_hits
@@ -240,17 +240,22 @@ def _opened(folder: str) -> tuple[Any, Any]:
     return index.schema, index.searcher()
 
 
+def _legible(folder: Path) -> AbstractContextManager[None]:
+    """Say that an index is damaged when tantivy cannot read it."""
+    return tantivy_errors(lambda error: damaged(folder, f"damaged: {error}"))
+
+
 @contextmanager
-def _legible(folder: Path) -> Iterator[None]:
-    """Say that an index is damaged when tantivy cannot read it: it raises `ValueError`, or panics past `Exception`."""
+def tantivy_errors(problem: Callable[[Exception], StoreError]) -> Iterator[None]:
+    """tantivy raises `ValueError` for everything, and panics past `Exception` when one of its threads has died."""
     try:
         yield
     except (ValueError, OSError) as error:
-        raise damaged(folder, f"damaged: {error}") from error
+        raise problem(error) from error
     except BaseException as error:
         if type(error).__name__ != "PanicException":
             raise
-        raise damaged(folder, f"damaged: {error}") from error
+        raise problem(ValueError(str(error))) from error
 
 
 def damaged(folder: Path, why: str) -> StoreCorrupt:

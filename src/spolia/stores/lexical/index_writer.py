@@ -5,14 +5,12 @@ changes. A folder is complete once it has its name.
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import tantivy
 
-from spolia.errors import StoreError
 from spolia.stores.backends.rows import in_batches
 from spolia.stores.backends.sqlite.connection import problem_with
 from spolia.stores.files import (
@@ -21,12 +19,11 @@ from spolia.stores.files import (
     checksum,
     checksums,
     fail_point,
-    fsync_file,
-    fsync_folder,
+    fsync,
     small_segments,
 )
 from spolia.stores.lexical.analysis import Analyzer
-from spolia.stores.lexical.index import BODY, COPIED, KEY, LENGTH
+from spolia.stores.lexical.index import BODY, COPIED, KEY, LENGTH, tantivy_errors
 
 _HEAP_BYTES, _FEW_BYTES = 50_000_000, 15_000_000
 """Of memory for an index from nothing, and for one that goes on, which is the least: taking it costs milliseconds."""
@@ -50,14 +47,14 @@ def freeze(
     _remove(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with _translated(target, doing):
+        with tantivy_errors(lambda error: problem_with(target.parents[2], doing, error)):
             shared = _clone(base, folder)
             _write(folder, base is not None, dead, added, analyzer, moved)
             _seal(folder, shared, base)
             fail_point("lexical.rename")
             os.rename(folder, target)
             fail_point("lexical.fsync_folder")
-            fsync_folder(target.parent)
+            fsync(target.parent)
     except BaseException:
         _remove(folder)
         raise
@@ -149,25 +146,9 @@ def _seal(folder: Path, shared: frozenset[str], base: Path | None) -> None:
     (folder / CHECKSUMS).write_text(json.dumps(sums))
     for name in (*fresh, CHECKSUMS):
         fail_point("lexical.fsync")
-        fsync_file(folder / name)
-    fsync_folder(folder)
+        fsync(folder / name)
+    fsync(folder)
 
 
 def _remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def _translated(target: Path, doing: str) -> Iterator[None]:
-    """tantivy raises `ValueError` for everything, and panics past `Exception` when one of its threads has died."""
-    store = target.parents[2]
-    try:
-        yield
-    except StoreError:
-        raise
-    except (ValueError, OSError) as error:
-        raise problem_with(store, doing, error) from error
-    except BaseException as error:
-        if type(error).__name__ != "PanicException":
-            raise
-        raise problem_with(store, doing, ValueError(str(error))) from error

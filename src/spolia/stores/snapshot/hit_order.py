@@ -8,12 +8,9 @@ Ids = Callable[[Sequence[int]], Mapping[int, str]]
 
 
 def best_hits(found: Iterable[tuple[int, float]], top_k: int, ids: Ids | None = None) -> list[tuple[int, float]]:
-    """The best keys and scores, best first.
+    """The best keys and scores, best first, of all that score at least as the last which is wanted.
 
-    Args:
-        found: keys and scores; all that score as the last one which is wanted, else the order decides which of them is
-            in.
-        ids: is asked where scores are equal: these go by id, which is made of what a node is; by key without it.
+    `ids` is asked where scores are equal: these go by id, which is made of what a node is; by key without it.
 
     >>> best_hits([(1, 0.5), (2, 0.7), (3, 0.5)], 2)
     [(2, 0.7), (1, 0.5)]

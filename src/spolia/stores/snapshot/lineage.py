@@ -142,12 +142,10 @@ def _overlapping(snapshot: Snapshot, node: Node, group: str, access: frozenset[s
 
 
 def keys_of(snapshot: Snapshot, ids: Iterable[str]) -> dict[str, int]:
-    """The keys of nodes by their ids; of those that are there."""
     return dict(snapshot.opened.rows(sql.KEYS_OF_IDS, {"ids": json.dumps(list(ids)), "at": snapshot.generation}))
 
 
 def passing(snapshot: Snapshot, nodes: Sequence[Node], access: frozenset[str], filter: Filter | None) -> list[Node]:
-    """Those of some nodes that a filter lets be found; all without a filter."""
     if filter is None:
         return list(nodes)
     kept: set[str] = set()

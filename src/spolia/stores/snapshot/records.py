@@ -151,7 +151,6 @@ class Column:
     values: npt.NDArray[Any]
 
     def holding(self, leaf: Leaf, count: int) -> Mask:
-        """Which of `count` nodes have a value that fulfils a condition."""
         mask = np.zeros(count, dtype=np.bool_)
         mask[self.rows[_holding(leaf, self.values)[self.codes]]] = True
         return mask

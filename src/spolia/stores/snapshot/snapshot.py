@@ -30,10 +30,7 @@ from spolia.stores.open_store import OpenIndexes, OpenStore
 from spolia.types import Box, Document, Filter, Hit, Node, Span, Value
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from spolia.models.vectors import SparseRows
+    from spolia.models.vectors import SparseRows, Vectors
     from spolia.stores.access.allowed_nodes import Allowed
     from spolia.stores.backends.backend import Lease
     from spolia.stores.vectors.search import DenseSearch
@@ -105,16 +102,13 @@ class Snapshot:
         return [node for _, node in self._readable(list(keys), access)]
 
     def hits(self, found: Iterable[tuple[int, float]], access: frozenset[str]) -> tuple[Hit, ...]:
-        """Keys and scores, as a search gives them, as hits with nodes."""
         scores = dict(found)
         return tuple(Hit(node, scores[key]) for key, node in self._readable(list(scores), access))
 
     def ids(self, keys: Sequence[int]) -> dict[int, str]:
-        """The ids of nodes by their keys: what a node is, where a key is when it came."""
         return dict(self.opened.rows(sql.IDS_OF_KEYS, {"keys": json.dumps(keys)}))
 
     def node(self, id: str, access: frozenset[str] = PUBLIC) -> Node:
-        """The node of this id, as a citation names it."""
         row = self.opened.row(sql.NODE_KEY, {"id": id, "at": self.generation})
         found = self.nodes([row[0]], access) if row else []
         if not found:
@@ -177,14 +171,12 @@ class Snapshot:
         return self.document(document, access).boxes.within(span.start, span.end)
 
     def documents(self, access: frozenset[str] = PUBLIC) -> Iterator[Document]:
-        """All readable documents, by id."""
         who = self.rights.asker(access)
         for row in self.opened.each(sql.DOCUMENTS, {"at": self.generation}):
             if who.may_read(row[0], row[AUDIENCE_OF_DOCUMENT]):
                 yield document_of(row, self.readers.lists)
 
     def all_nodes(self, group: str, access: frozenset[str] = PUBLIC) -> Iterator[Node]:
-        """All readable nodes of a group, by id."""
         who = self.rights.asker(access)
         for row in self.opened.each(sql.NODES, {"grp": group, "at": self.generation}):
             if who.may_read(row[DOCUMENT_OF_NODE], row[AUDIENCE_OF_NODE]):
@@ -205,7 +197,6 @@ class Snapshot:
         return tuple(Unmade(*row) for row in self.opened.rows(sql.UNMADE, {"at": self.generation}))
 
     def reader_versions(self) -> tuple[str, ...]:
-        """The readers that the sources were given to, with their versions."""
         return tuple(reader for (reader,) in self.opened.rows(sql.READERS_AT, {"at": self.generation}))
 
     def groups(self) -> tuple[str, ...]:
@@ -249,15 +240,11 @@ class Snapshot:
     ) -> list[tuple[int, float]]:
         """Keys and BM25 scores of the best nodes that share a term with `text`, best first, ties by node id.
 
-        Scores and order are those of a store that holds what the principals may read and nothing else.
+        Scores and order are those of a store that holds only what the principals in `access` may read.
 
         Args:
-            access: principals who ask; what none of them may read is not found.
             every: only nodes that hold every term, not just one of them.
             among: only these nodes; None for all.
-
-        Raises:
-            FilterError: for a field that is not declared, or values of another type.
         """
         allowed = among if filter is None else self.allowed(group, access, filter)
         readable = self.allowed(group, access) if self.readers.restricted else None
@@ -267,7 +254,7 @@ class Snapshot:
         self,
         group: str,
         embedder: str,
-        vector: npt.NDArray[np.float32],
+        vector: Vectors,
         top_k: int,
         access: frozenset[str],
         filter: Filter | None = None,
@@ -279,7 +266,7 @@ class Snapshot:
         self,
         group: str,
         embedder: str,
-        vectors: npt.NDArray[np.float32],
+        vectors: Vectors,
         top_k: int,
         access: frozenset[str],
         filter: Filter | None = None,
@@ -302,7 +289,6 @@ class Snapshot:
         return [[(key, score) for key, score in row if score > 0] for row in found]
 
     def is_exact(self, group: str, embedder: str) -> bool:
-        """Whether the nearest nodes are found by comparing with all of them."""
         return getattr(self.open.vectors(group, embedder), "is_exact", False)
 
     def allowed(self, group: str, access: frozenset[str], filter: Filter | None = None) -> Allowed:
@@ -320,7 +306,7 @@ class Snapshot:
                 del self._derived[oldest]
         return found
 
-    def vectors(self, group: str, embedder: str, allowed: Allowed) -> npt.NDArray[np.float32]:
+    def vectors(self, group: str, embedder: str, allowed: Allowed) -> Vectors:
         """The vectors float32[n, d] of the allowed nodes of a group, in the order of their keys, as they are kept."""
         return self.open.stored(group, embedder).at(allowed.positions())
 

@@ -14,7 +14,7 @@ from spolia.errors import StoreCorrupt
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Connection, WriteSession
 from spolia.stores.definition import Metric
-from spolia.stores.files import fail_point, fsync_folder, graph_folder, segment_path
+from spolia.stores.files import fail_point, fsync, graph_folder, segment_path
 from spolia.stores.indexes import HNSW
 from spolia.stores.manifest import Manifest, index_of
 from spolia.stores.vectors.graphs import (
@@ -75,7 +75,6 @@ class Compaction:
 
     @cached_property
     def _graphs(self) -> dict[str, list[tuple[Metric, HNSW]]]:
-        """The graphs that are wanted of the vectors of each embedder."""
         found: dict[str, list[tuple[Metric, HNSW]]] = {}
         for how in (how for manifest in self.manifests.values() for how in manifest.embeddings):
             settings, graphs = index_of(how), found.setdefault(how.embedder, [])
@@ -117,8 +116,8 @@ class Compaction:
                 os.rename(before, now)
             os.rename(written, path)
             fail_point("vectors.joined")
-            fsync_folder(folder)
-            fsync_folder(path.parent)
+            fsync(folder)
+            fsync(path.parent)
             session.connection.execute(sql.BEGIN)
             session.connection.execute(sql.ADD_SEGMENT, (embedder, number, dimension_of(parts[0]), len(hashes), size))
             session.connection.execute(sql.COMMIT)

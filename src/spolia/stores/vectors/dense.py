@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spolia.errors import StoreCorrupt
-from spolia.stores.files import fail_point, fsync_file, fsync_folder
+from spolia.stores.files import fail_point, fsync
 
 MAGIC = b"SPLVEC01"
 HASH_BYTES = 16
@@ -71,7 +71,7 @@ def write_checked(path: Path, content: Iterable[bytes]) -> int:
                 size += file.write(piece)
             file.write(checksum.digest())
         fail_point("vectors.fsync")
-        fsync_file(temporary)
+        fsync(temporary)
         fail_point("vectors.rename")
         os.rename(temporary, path)
     except OSError:
@@ -79,7 +79,7 @@ def write_checked(path: Path, content: Iterable[bytes]) -> int:
         raise
     fail_point("vectors.fsync_folder")
     for folder in (path.parent, path.parent.parent):
-        fsync_folder(folder)
+        fsync(folder)
     return size
 
 

@@ -20,7 +20,7 @@ from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Connection
 from spolia.stores.backends.rows import in_batches
 from spolia.stores.definition import Metric
-from spolia.stores.files import DATABASES, fail_point, fsync_folder, segment_path
+from spolia.stores.files import DATABASES, fail_point, fsync, segment_path
 from spolia.stores.indexes import Database, VectorIndex
 from spolia.stores.manifest import GroupEmbedding, Manifest, index_of, refuse_stored
 from spolia.stores.snapshot.hit_order import Ids
@@ -184,7 +184,7 @@ class ExternalIndexes:
                     self._compare(index, how.embedder, at)
                     continue
                 unsure.touch()
-                fsync_folder(unsure.parent)
+                fsync(unsure.parent)
                 fail_point("databases.follow")
                 dead = [key for (key,) in self.connection.execute(sql.DEAD_BEFORE, at)]
                 follow(index, self._vectors(how.embedder, at), dead)

@@ -27,7 +27,7 @@ import numpy.typing as npt
 from spolia.core.run_context import check_cancelled
 from spolia.errors import MissingExtra, StoreCorrupt
 from spolia.stores.definition import Metric
-from spolia.stores.files import GRAPHS, VECTORS, fail_point, fsync_file, fsync_folder, graph_folder, segment_path
+from spolia.stores.files import GRAPHS, VECTORS, fail_point, fsync, graph_folder, segment_path
 from spolia.stores.indexes import HNSW
 from spolia.stores.vectors.dense import Vectors, VectorSegment, checksum_of, open_segment
 
@@ -136,7 +136,7 @@ def build_graph(path: Path, segment_path: Path, metric: Metric, settings: HNSW) 
         index.save(os.fspath(temporary))
         _finish(temporary, coding, len(segment.vectors), checksum_of(segment_path))
         fail_point("graphs.fsync")
-        fsync_file(temporary)
+        fsync(temporary)
         fail_point("graphs.rename")
         os.rename(temporary, path)
     except BaseException:
@@ -144,7 +144,7 @@ def build_graph(path: Path, segment_path: Path, metric: Metric, settings: HNSW) 
         raise
     fail_point("graphs.fsync_folder")
     for folder in (path.parent, path.parent.parent):
-        fsync_folder(folder)
+        fsync(folder)
 
 
 def _built(segment: VectorSegment, coding: Quantization, settings: HNSW) -> "Index":
@@ -249,24 +249,17 @@ def build_graphs(store: Path, embedder: str, segments: Mapping[int, int], metric
             build_graph(path, segment_path(store, embedder, number), metric, settings)
 
 
-def _damage(path: Path, segment: Path) -> str:
-    try:
-        VectorGraph(path, segment)
-    except StoreCorrupt as error:
-        return str(error)
-    return ""
-
-
 def damaged_graphs(store: Path) -> dict[Path, str]:
     """What is wrong with the graphs that there are, in words. All of them are read; none is needed."""
-    if not available():
-        return {}
-    segments = {
-        path: store / VECTORS / path.parent.name / f"{path.name.partition('.')[0]}.seg"
-        for path in sorted((store / GRAPHS).glob(f"*/*{SUFFIX}"))
-    }
-    found = {path: _damage(path, segment) for path, segment in segments.items() if segment.exists()}
-    return {path: said for path, said in found.items() if said}
+    found = {}
+    for path in sorted((store / GRAPHS).glob(f"*/*{SUFFIX}")) if available() else ():
+        segment = store / VECTORS / path.parent.name / f"{path.name.partition('.')[0]}.seg"
+        if segment.exists():
+            try:
+                VectorGraph(path, segment)
+            except StoreCorrupt as error:
+                found[path] = str(error)
+    return found
 
 
 def unneeded(store: Path, segments: Iterable[tuple[str, int]]) -> list[Path]:

@@ -1,7 +1,7 @@
 """Where the vectors of a group's live nodes stand in memory-mapped segments."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -56,7 +56,6 @@ class PlacedVectors:
 
     @cached_property
     def segment_of(self) -> npt.NDArray[np.int32]:
-        """For each position, the segment that its vector is in."""
         return (np.searchsorted(self.starts, self.places, side="right") - 1).astype(np.int32)
 
     @cached_property
@@ -146,9 +145,6 @@ class VectorPlaces:
                 yield number, checksum_of(segment_path(self.opened.folder, self.embedder, number))
 
     def _asked(self, statement: str, values: Mapping[str, Any]) -> npt.NDArray[Any]:
-        return np.fromiter(_known(self.opened.each(statement, values)), dtype=ROW)
-
-
-def _known(rows: Iterable[tuple[int, int | None, int | None]]) -> Iterator[tuple[int, int, int]]:
-    for key, segment, row in rows:
-        yield key, LACKING if segment is None else segment, row or 0
+        found = self.opened.each(statement, values)
+        placed = ((key, LACKING if segment is None else segment, row or 0) for key, segment, row in found)
+        return np.fromiter(placed, dtype=ROW)

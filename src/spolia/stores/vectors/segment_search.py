@@ -148,7 +148,6 @@ class GraphSearch(ExactSearch):
             yield together([some, *walked])
 
     def _plan(self, positions: Rows | None, wanted: int) -> tuple[list[_Walk], Rows | None]:
-        """What is searched along graphs, and what exactly."""
         inside = self.placed.segment_of if positions is None else self.placed.segment_of[positions]
         counts = self._counts if positions is None else np.bincount(inside, minlength=len(self.graphs))
         walks, compared = [], []
@@ -178,7 +177,6 @@ class GraphSearch(ExactSearch):
         return -(-4 * wanted * len(self.placed.segments[segment]) // max(count, 1))
 
     def _pays(self, fetch: int, count: int) -> bool:
-        """Whether fetching so many is faster than comparing with all that count."""
         return max(fetch, self.expansion) * _CANDIDATE_COST < count
 
     def _nearest(self, query: Vectors, walk: _Walk, mask: Mask | None, wanted: int) -> Rows:
@@ -255,7 +253,6 @@ def located(snapshot: Snapshot, group: str, embedder: str) -> tuple[PlacedVector
 
 
 def sparse_search(snapshot: Snapshot, group: str, embedder: str) -> SparseSearch:
-    """What searches a group's sparse vectors at a generation; see `located`."""
     keys, places, segments = _located(snapshot, group, embedder)
     return SparseSearch(keys, [found for found in segments.values() if isinstance(found, SparseSegment)], places)
 

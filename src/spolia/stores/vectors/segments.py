@@ -73,7 +73,6 @@ SPARSE = 0
 
 
 def open_any(path: Path) -> AnySegment:
-    """A segment, mapped into memory; see `open_segment`."""
     with path.open("rb") as file:
         is_sparse = file.read(len(sparse.MAGIC)) == sparse.MAGIC
     return open_sparse(path) if is_sparse else open_segment(path)
@@ -120,7 +119,6 @@ class VectorWriter(ABC):
         self._collect(embedder, hashes, [row[None].copy() for row in rows])
 
     def add_sparse(self, embedder: str, hashes: Sequence[bytes], rows: SparseRows) -> None:
-        """Take sparse vectors; those that are there already are left as they are."""
         refuse_other_kind(embedder, self._dimension(embedder), sparse=True)
         refuse_other_count(hashes, rows)
         self._collect(embedder, hashes, [rows.only(at) for at in range(len(rows))])
@@ -139,11 +137,9 @@ class VectorWriter(ABC):
             self._write(embedder)
 
     def flush(self) -> None:
-        """Write what was collected, and put it in order."""
         self.keep()
 
     def _dimension(self, embedder: str) -> int | None:
-        """Numbers in a vector of the embedder, as far as one is known."""
         known = self._stored_dimension(embedder)
         pending = next(iter(self._pending.get(embedder, {}).values()), None)
         return known[0] if known else None if pending is None else dimension_of(pending)

@@ -120,7 +120,6 @@ def _sizes(header: dict[str, Any]) -> list[int]:
 
 
 def open_sparse(path: Path) -> SparseSegment:
-    """A segment of sparse vectors, mapped into memory; all of it is read and compared with its checksum."""
     mapped = open_checked(path, MAGIC, lambda header: sum(_sizes(header)))
     ends = np.cumsum(_sizes(mapped.header))[:-1]
     offsets, terms, weights, known, begins, by_term, their = np.split(mapped.body, ends)
@@ -148,7 +147,6 @@ class SparseSearch:
         return [_best(keys, self._scores(*queries.row(at))[places], wanted, ids) for at in range(len(queries))]
 
     def row(self, position: int) -> SparseRows:
-        """The vector of the node at a position in `keys`."""
         row = int(self.places[position])
         for segment in self.segments:
             if row < len(segment.hashes):

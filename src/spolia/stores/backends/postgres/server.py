@@ -60,20 +60,12 @@ class PostgresBackend(Backend):
 
     @property
     def folder(self) -> Path:
-        session, _ = self._opened()
-        try:
-            with translated(self, "read"):
-                return cache_folder() / "postgres" / str(session.one(sql.UUID)[0])
-        finally:
-            session.close()
+        with closing(self._opened()[0]) as session, translated(self, "read"):
+            return cache_folder() / "postgres" / str(session.one(sql.UUID)[0])
 
     def exists(self) -> bool:
-        with translated(self, "opened"):
-            session = PostgresSession(connected(self.address, READ_S))
-            try:
-                return session.one(dialect.FIND, {"schema": self.address.schema})[0] is not None
-            finally:
-                session.close()
+        with translated(self, "opened"), closing(PostgresSession(connected(self.address, READ_S))) as session:
+            return session.one(dialect.FIND, {"schema": self.address.schema})[0] is not None
 
     def create(self) -> None:
         with translated(self, "made"):
@@ -117,16 +109,12 @@ class PostgresBackend(Backend):
 
     def _bring_up_to_date(self) -> None:
         """Of several processes one does it, and the others wait; one that is killed or fails has changed nothing."""
-        session = PostgresSession(connected(self.address, WRITE_S))
-        try:
-            with session.unhurried():
-                session.ask(dialect.ONE_MAKER, (self.address.schema,))
-                session.ask(dialect.SET_PATH, {"schema": self.address.schema})
-                if self._is_earlier(session):
-                    migrate(session, session.one(dialect.VERSION)[0])
-                    session.ask(dialect.SET_VERSION)
-        finally:
-            session.close()
+        with closing(PostgresSession(connected(self.address, WRITE_S))) as session, session.unhurried():
+            session.ask(dialect.ONE_MAKER, (self.address.schema,))
+            session.ask(dialect.SET_PATH, {"schema": self.address.schema})
+            if self._is_earlier(session):
+                migrate(session, session.one(dialect.VERSION)[0])
+                session.ask(dialect.SET_VERSION)
 
     def is_current(self, opened: OpenStore) -> bool:
         try:
@@ -206,15 +194,11 @@ class PostgresBackend(Backend):
 
 def create(address: Address) -> None:
     """Make the schema, the extension `vector` and the tables, unless they are there."""
-    session = PostgresSession(connected(address, WRITE_S))
-    try:
-        with session.raw.transaction():
-            session.ask(dialect.ONE_MAKER, (address.schema,))
-            if not _is_there(session, address):
-                _fill(session, address)
-                fail_point("postgres.create_commit")
-    finally:
-        session.close()
+    with closing(PostgresSession(connected(address, WRITE_S))) as session, session.raw.transaction():
+        session.ask(dialect.ONE_MAKER, (address.schema,))
+        if not _is_there(session, address):
+            _fill(session, address)
+            fail_point("postgres.create_commit")
 
 
 def _is_there(session: PostgresSession, address: Address) -> bool:

@@ -216,7 +216,6 @@ class PostgresWriteSession:
             raise
 
     def _holder(self) -> str:
-        """As its session calls itself: `spolia PID@HOST`."""
         asked = (self.table, dialect.WRITING % (1 << 32))
         name, address = self.connection.one(dialect.HOLDER, asked) or ("", None)
         own = self.connection.raw.info.get_parameters().get("application_name", "")

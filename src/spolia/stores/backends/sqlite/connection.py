@@ -7,7 +7,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,7 +16,7 @@ from spolia.errors import NotAStore, StoreBusy, StoreCorrupt, StoreError, StoreT
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Connection
 from spolia.stores.backends.rows import StoreVersion, guarded, in_batches, reader_versions, row_digest, store_digest
-from spolia.stores.files import DATABASE, PINS, fail_point, fsync_file, fsync_folder
+from spolia.stores.files import DATABASE, PINS, fail_point, fsync
 
 WAIT_S = 10.0
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -143,7 +143,6 @@ def is_earlier(store: object, version: int, again: str) -> bool:
 
 
 def migrate(connection: Connection, version: int) -> None:
-    """Bring the tables from a schema to this one, inside a transaction."""
     for step in range(version, sql.SCHEMA_VERSION):
         fail_point("migrate.step")
         STEPS[step](connection)
@@ -191,15 +190,12 @@ def _bring_up_to_date(store: Path, *, is_writable: bool) -> None:
             f"{store} was written by an earlier version of Spolia, and is brought up to date when it is opened; it may "
             f"only be read. Open it once as a user who may write to it, or open a copy: cp -r {store} OTHER"
         )
-    connection = _connected(store, True, "mode=rw")
-    try:
+    with closing(_connected(store, True, "mode=rw")) as connection:  # closing takes back what was not committed
         connection.execute(sql.BEGIN)
         if _is_earlier(connection, store):
             migrate(connection, connection.execute(sql.VERSION).fetchone()[0])
             connection.execute(sql.SET_VERSION)
         connection.execute(sql.COMMIT)
-    finally:
-        connection.close()  # which takes back what was not committed
 
 
 @contextmanager
@@ -246,7 +242,6 @@ def problem_with(store: Path, doing: str, error: Exception) -> StoreError:
 
 
 def no_text(what: str, error: UnicodeEncodeError) -> StoreError:
-    """What is said of half a surrogate pair."""
     return StoreError(
         f"{what}: a text holds {error.object[error.start : error.end]!r}, which no encoding of Unicode has. "
         "Write text.encode('utf-8', 'replace').decode() before."
@@ -299,16 +294,13 @@ def _sweep(path: Path) -> None:
 
 def _fill(folder: Path) -> None:
     (folder / PINS / "0").touch(mode=0o644)
-    connection = sqlite3.connect(folder / DATABASE, isolation_level=None, factory=SqliteSession)
-    try:
+    with closing(sqlite3.connect(folder / DATABASE, isolation_level=None, factory=SqliteSession)) as connection:
         make_tables(connection)
         begin(connection)
         connection.execute(sql.COMMIT)
-    finally:
-        connection.close()
     fail_point("create.fsync")
-    fsync_file(folder / DATABASE)
-    fsync_folder(folder)
+    fsync(folder / DATABASE)
+    fsync(folder)
 
 
 def make_tables(connection: Connection) -> None:
@@ -337,4 +329,4 @@ def _name(folder: Path, path: Path) -> None:
                 f"No store could be made at {path}: {error.strerror}. Name a path that does not exist."
             ) from error
     fail_point("create.fsync_folder")
-    fsync_folder(path.parent)
+    fsync(path.parent)

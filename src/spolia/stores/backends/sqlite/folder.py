@@ -35,7 +35,7 @@ from spolia.stores.files import (
     PINS,
     VECTORS,
     fail_point,
-    fsync_folder,
+    fsync,
     lexical_folder,
     pin_path,
     segment_path,
@@ -163,7 +163,7 @@ class FolderBackend:
         pin = os.open(pin_path(self.folder, generation), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         os.close(pin)
         fail_point("publish.fsync_pins")
-        fsync_folder(self.folder / PINS)
+        fsync(self.folder / PINS)
 
     def published_index(self, group: str, generation: int) -> Path | None:
         return lexical_folder(self.folder, group, generation)

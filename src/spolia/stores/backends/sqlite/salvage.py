@@ -13,7 +13,7 @@ from spolia.errors import StoreCorrupt
 from spolia.stores.backends import sql
 from spolia.stores.backends.rows import NOT_YET, legible, row_digest, store_digest, unmade_row
 from spolia.stores.backends.sqlite.connection import SqliteSession, begin, make_tables
-from spolia.stores.files import DATABASE, fsync_file, fsync_folder
+from spolia.stores.files import DATABASE, fsync
 
 
 def salvaged(store: Path) -> list[str]:
@@ -32,11 +32,11 @@ def salvaged(store: Path) -> list[str]:
             make_tables(whole)
             _copy(damaged, whole)
             whole.execute(sql.COMMIT)
-    fsync_file(fresh)
+    fsync(fresh)
     for end in ("-wal", "-shm"):  # else they would be taken for those of the new one
         Path(f"{path}{end}").unlink(missing_ok=True)
     os.rename(fresh, path)
-    fsync_folder(store)
+    fsync(store)
     Path(f"{path}.old").unlink(missing_ok=True)
     return [f"{path} was damaged ({said}); it was written anew from the rows that could be read."]
 
