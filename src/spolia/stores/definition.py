@@ -317,9 +317,6 @@ def _embeddings(found: object) -> tuple[Embedding, ...]:
 def refuse_unstorable(operator: Operator[Any, Any]) -> None:
     """Refuse plain functions, anywhere inside an operator, that a store could not tell from others.
 
-    Raises:
-        GroupError: for a lambda, or a function that depends on names of the function around it.
-
     >>> from spolia.core.function import step
     >>> @step
     ... def plain(text: str) -> str:

@@ -45,17 +45,14 @@ def segment_path(store: Path, embedder: str, number: int) -> Path:
 
 
 def graph_folder(store: Path, embedder: str) -> Path:
-    """The graphs over the segments of an embedder; all of it can be built again."""
     return store / GRAPHS / _named(embedder)
 
 
 def links_folder(store: Path, group: str) -> Path:
-    """The links between the nodes of a group; all of it can be built again."""
     return store / LINKS / _named(group)
 
 
 def tokens_folder(store: Path, embedder: str) -> Path:
-    """Where the vectors of the tokens of texts are kept, by an embedder of tokens."""
     return store / TOKENS / _named(embedder)
 
 

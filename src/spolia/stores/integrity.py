@@ -47,11 +47,8 @@ def rows_problems(connection: Connection, name: str) -> Iterator[str]:
 
 def refuse_damaged(snapshot: "Snapshot") -> None:
     if found := "; ".join(snapshot.opened.store.row_problems()):
-        raise StoreCorrupt(f"{snapshot.opened.store} is damaged: {found}. Write: {remedy(snapshot.opened.store)}")
-
-
-def remedy(store: object) -> str:
-    return f"spolia repair --store {store}"
+        store = snapshot.opened.store
+        raise StoreCorrupt(f"{store} is damaged: {found}. Write: spolia repair --store {store}")
 
 
 def _lacks(snapshot: "Snapshot") -> Iterator[str]:
@@ -92,7 +89,6 @@ def _group_problems(snapshot: "Snapshot", group: str) -> Iterator[str]:
 
 
 def damaged_segments(store: Path, connection: Connection) -> dict[Path, str]:
-    """What is wrong with the vector segments, by path. All of them are read."""
     found: dict[Path, str] = {}
     for embedder, number, *said_of in connection.execute(sql.SEGMENTS).fetchall():
         path = segment_path(store, embedder, number)

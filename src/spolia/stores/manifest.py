@@ -290,7 +290,6 @@ def _is_alike(one: object, other: object) -> bool:
 
 
 def refuse_namesakes(embedder: Embedder | SparseEmbedder, manifests: Mapping[str, Manifest]) -> None:
-    """Refuse an embedder that has the name of another one, by which some group is embedded."""
     for manifest in manifests.values():
         if (how := manifest.embedded(embedder.name)) is not None:
             refuse_other_embedder(how, manifest.group, embedder)
@@ -310,7 +309,6 @@ def embedded(embedding: Embedding) -> GroupEmbedding:
 
 
 def refuse_other_embedder(how: GroupEmbedding, group: str, embedder: Embedder | SparseEmbedder) -> None:
-    """Refuse an embedder that has the name of the one that a group was embedded by, and gives other vectors."""
     dimension, fingerprint = getattr(embedder, "dimension", 0), embedder.fingerprint() or ""
     told = []
     if how.dimension != dimension:

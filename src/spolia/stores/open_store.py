@@ -13,7 +13,7 @@ from weakref import WeakSet, WeakValueDictionary, ref
 from spolia.errors import NotAStore, StoreUnavailable
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Backend, Connection, Lease
-from spolia.stores.backends.rows import StoreVersion, indexed_text
+from spolia.stores.backends.rows import StoreVersion, indexed_texts
 from spolia.stores.files import translated
 
 if TYPE_CHECKING:
@@ -24,13 +24,10 @@ if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot
     from spolia.stores.vectors.placement import VectorPlaces
 
-
 T = TypeVar("T")
 
 
 class OpenStore:
-    """A store that this process has open; `opened` gives the one of a place."""
-
     def __init__(self, store: Backend) -> None:
         self.store, self.identity = store, store.identity()
         self._threads = threading.local()
@@ -66,7 +63,6 @@ class OpenStore:
             return self.connection.execute(statement, values).fetchall()
 
     def each(self, statement: str, values: Any = ()) -> Iterator[Any]:
-        """The rows of a query one after the other, where all of them would need much memory."""
         with translated(self.store, "read"):
             yield from self.connection.each(statement, values)
 
@@ -75,7 +71,7 @@ class OpenStore:
             return self.connection.execute(statement, values).fetchone()
 
     def lengths(self, keys: Sequence[int], analyzer: Analyzer) -> list[int]:
-        found = {key: indexed_text(*texts) for key, *texts in self.rows(sql.TEXTS_OF_KEYS, {"keys": json.dumps(keys)})}
+        found = dict(indexed_texts(self.rows(sql.TEXTS_OF_KEYS, {"keys": json.dumps(keys)})))
         return [len(analyzer.terms(found[key])) for key in keys]
 
     def was_published(self, version: StoreVersion) -> bool:
@@ -209,6 +205,5 @@ class OpenIndexes:
         )
 
     def _backend_of(self, group: str) -> Backend:
-        """Where the vectors of a group are, which has to be there."""
         self._snapshot.manifest(group)
         return self._snapshot.opened.store

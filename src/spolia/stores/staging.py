@@ -118,7 +118,6 @@ class Staging(Draft):
 
     @property
     def weight(self) -> int:
-        """How much waits, in characters and bytes of pictures."""
         return self._staged.weight
 
     def changed(self, uris: Iterable[str]) -> set[str]:
@@ -215,7 +214,11 @@ class Staging(Draft):
     def unmade(self) -> tuple[Unmade, ...]:
         staged = self._staged
         found = {(lack.document, lack.group): lack for lack in super().unmade()}
-        found |= self._expected()
+        # of a group that is staged all documents have to be made: they are noted when it is committed
+        live = (
+            {row.document: uri for uri, row in self._sources(None).items() if row.document} if staged.expected else {}
+        )
+        found |= {(id, group): Unmade(id, uri, group, NOT_YET) for group in staged.expected for id, uri in live.items()}
         found = {key: lack for key, lack in found.items() if key[0] not in staged.images}
         for (document, group), reason in staged.noted.items():
             found.pop((document, group), None)
@@ -224,12 +227,6 @@ class Staging(Draft):
         if staged.rows:
             found = {key: lack for key, lack in found.items() if key in staged.noted or self._holders(lack.document)}
         return tuple(sorted(found.values(), key=lambda lack: (lack.uri, lack.document, lack.group)))
-
-    def _expected(self) -> dict[tuple[str, str], Unmade]:
-        """Documents of which a group that is staged has to be made: they are noted when it is committed."""
-        groups = self._staged.expected
-        live = {row.document: uri for uri, row in self._sources(None).items() if row.document} if groups else {}
-        return {(id, group): Unmade(id, uri, group, NOT_YET) for group in groups for id, uri in live.items()}
 
     # Definitions.
 

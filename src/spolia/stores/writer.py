@@ -414,7 +414,6 @@ class Writer(Draft):
 
     @property
     def is_dirty(self) -> bool:
-        """Whether something is to be published, be it that what was damaged is built again."""
         return self._transaction.visible
 
     def born(self) -> dict[str, int]:

@@ -22,7 +22,6 @@ class ReaderLists:
         self._lock = threading.Lock()
 
     def take_in(self, opened: OpenStore) -> None:
-        """Read the lists that were added since the last time."""
         with self._lock:
             for number, written in opened.rows(sql.AUDIENCES, (self._last,)):
                 names = tuple(self._names.setdefault(name, name) for name in json.loads(written))

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from spolia.stores.vectors.segments import VectorWriter
     from spolia.stores.vectors.sparse import SparseSearch
 
-
 Manifests: TypeAlias = "Mapping[str, Manifest]"
 """What each group is made of, by its name."""
 

@@ -26,6 +26,7 @@ from spolia.stores.backends.rows import (
     hash_of_document,
     hash_of_picture,
     indexed_text,
+    indexed_texts,
     node_of,
     read_schema,
     unpacked,
@@ -36,7 +37,6 @@ from spolia.stores.manifest import Manifest, read
 from spolia.types import Document, Meta, Node
 
 NONE: Mapping[str, bytes] = MappingProxyType({})
-
 
 _PAGE = 1_000
 _NOW = sql.ALIVE - 1
@@ -85,7 +85,6 @@ class Draft:
         return translated(self.store, "read")
 
     def _rows(self, every: str, some: str, uris: Iterable[str] | None) -> list[Any]:
-        """The rows of all sources, or of those with these uris."""
         with self._reading():
             if uris is None:
                 return self._connection.execute(every, {"at": _NOW} if ":at" in every else ()).fetchall()
@@ -372,8 +371,6 @@ Indexes = dict[str, tuple[int, int]]
 
 
 class Publication:
-    """The next generation of a store on its way, inside the writer's transaction."""
-
     def __init__(
         self, store: Backend, connection: Connection, generation: int, manifests: dict[str, Manifest], schema: Schema
     ) -> None:
@@ -449,14 +446,10 @@ class Publication:
             target,
             self.store.published_index(group, at) if base else None,
             dead if base else (),
-            self._texts(sql.NEW_NODES, group, known),
+            indexed_texts(self.connection.each(sql.NEW_NODES, (group, known))),
             self.manifests[group].analyzer,
-            moved=self._texts(sql.LAST_NODES, group, last_key, _MOVED) if merged else (),
+            moved=indexed_texts(self.connection.each(sql.LAST_NODES, (group, last_key, _MOVED))) if merged else (),
         )
-
-    def _texts(self, statement: str, *values: Any) -> Iterator[tuple[int, str]]:
-        for key, context, text, search_text in self.connection.each(statement, values):
-            yield key, indexed_text(context, text, search_text)
 
     # What nobody needs any more.
 

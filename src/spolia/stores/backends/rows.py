@@ -57,11 +57,10 @@ class StoreVersion(NamedTuple):
 
 @dataclass(frozen=True)
 class SourceRow(Value):
-    """What a store knows of a source, to tell whether it has changed; times in nanoseconds.
+    """What a store knows of a source, to tell whether it has changed; times in nanoseconds, early ones not known.
 
     Args:
         uri: its name: a path relative to the indexed folder, or the caller's own.
-        mtime_ns: of the last change; one before `EARLIEST_NS` is not known.
         document: id of the document that was read from it; empty where it could not be read.
         status: `indexed` or `failed`.
         report: what the reader noticed, as the caller wrote it.
@@ -154,10 +153,7 @@ DamagedRow = tuple[str, Row]
 
 
 def damaged_rows(connection: "Connection", share: int = 0) -> Iterator[DamagedRow]:
-    """The rows that are not as they were written; of documents and nodes only a `share`, drawn at random, if given.
-
-    Texts that are none are read as far as they are, also by what is asked of an SQLite connection later.
-    """
+    """The rows that are not as they were written; with a `share`, only so many documents and nodes are read."""
     if isinstance(connection, sqlite3.Connection):
         connection.text_factory = legible
     for table, statement in (sql.SOME_ROWS if share else sql.ROWS).items():
@@ -177,7 +173,6 @@ def damaged_rows(connection: "Connection", share: int = 0) -> Iterator[DamagedRo
 
 
 def legible(text: bytes) -> str:
-    """A text as far as it is one."""
     return text.decode("utf-8", "replace")
 
 
@@ -188,7 +183,6 @@ def store_digest(connection: "Connection", uuid: str) -> bytes:
 
 
 def deep_problems(connection: "Connection", name: str, share: int = 0) -> Iterator[str]:
-    """Which rows are not as they were written, in words; see `damaged_rows`."""
     found: dict[str, list[str]] = {}
     for table, row in damaged_rows(connection, share):
         found.setdefault(table, []).append(" ".join(map(str, row)))
@@ -215,6 +209,11 @@ def unmade_row(group: str, reason: str) -> dict[str, Any]:
 def indexed_text(context: str, text: str, search_text: str) -> str:
     """`Node.indexed_text` of a node that is still a row."""
     return search_text or (f"{context}\n{text}" if context else text)
+
+
+def indexed_texts(rows: Iterable[Row]) -> Iterator[tuple[int, str]]:
+    """Key and indexed text of nodes, from rows of key, context, text and search text."""
+    return ((key, indexed_text(*texts)) for key, *texts in rows)
 
 
 def written_schema(schema: Schema) -> str:
@@ -423,8 +422,6 @@ def _checked(readers: Sequence[str]) -> ReaderNames:
 
 
 class StoredLists(dict[int, ReaderNames]):
-    """Reader lists by their numbers, each read when it is asked for."""
-
     def __init__(self, connection: "Connection") -> None:
         super().__init__({EVERYBODY: ()})
         self._connection = connection

@@ -41,11 +41,7 @@ _ENOUGH, _FEWEST = 0.08, 3  # of the words: running text has 0.2 to 0.5 function
 
 
 def language_of(texts: Iterable[str], *, default: str = "english", words: int = 20_000) -> str:
-    """The language whose function words are commonest in the texts, or `default` when none is common enough.
-
-    Args:
-        texts: a sample of the corpus; the first `words` words are read.
-        default: for texts without running prose in a known language.
+    """The language whose function words are commonest in `words` words, or `default` if none is common enough.
 
     >>> language_of(["¿Cuál es la capital de los Países Bajos y por qué se llama así?"])
     'spanish'

@@ -40,12 +40,8 @@ _LOOKED_UP = 16
 _SLACK = 1e-5
 """Of the highest score there could be: more than float32 is off by in any sum."""
 
-
-class TermList(NamedTuple):
-    """The nodes that hold a term: their places among the keys of the index, ascending, and how often each does."""
-
-    places: Places
-    counts: Floats
+TermList = tuple[Places, Floats]
+"""The nodes that hold a term: their places among the keys of the index, ascending, and how often each does."""
 
 
 class ReadableTerm(NamedTuple):
@@ -186,13 +182,13 @@ class AskerBM25:
     # What tantivy knows of a term.
 
     def _term(self, who: Readable, term: str) -> ReadableTerm:
-        found = self._lists.get(term) or self._read(term)
-        here = who.mask[found.places]
-        places, counts = found.places[here], found.counts[here]
+        all_places, all_counts = found = self._lists.get(term) or self._read(term)
+        here = who.mask[all_places]
+        places, counts = all_places[here], all_counts[here]
         saturated: Floats = counts / (counts + who.norms[self._codes[places]])
         made = ReadableTerm(_weight(who.count, len(places)), places, saturated, saturated.max(initial=0))
         with self._lock:
-            self._entries += len(places) + len(found.places) + _OVERHEAD
+            self._entries += len(places) + len(all_places) + _OVERHEAD
             if self._entries > _ENTRIES:
                 self._entries = 0
                 self._lists.clear()
@@ -214,7 +210,7 @@ class AskerBM25:
         shares = np.array([score for score, _ in hits], dtype=np.float64) / _weight(self._all, max(1, holding))
         counts = np.maximum(1, np.rint(norms * shares / np.maximum(1 - shares, 2.0**-24)))
         order = np.argsort(places)
-        return TermList(places[order].astype(np.int32), counts[order].astype(np.float32))
+        return places[order].astype(np.int32), counts[order].astype(np.float32)
 
 
 def _holding_all(asked: list[Asked]) -> tuple[Places, Floats]:
@@ -243,11 +239,7 @@ def _float32_log() -> Callable[[float], float]:
     """The logarithm that tantivy takes, the C library's for float32: its last bit is not always that of the nearest."""
     try:
         found = ctypes.CDLL(None).logf
-    except (
-        AttributeError,
-        OSError,
-        TypeError,
-    ):  # no such library in the process, as on Windows: the last bit may differ
+    except (AttributeError, OSError, TypeError):  # without the library, as on Windows, the last bit may differ
         return log
     found.restype, found.argtypes = ctypes.c_float, (ctypes.c_float,)
     exact: Callable[[float], float] = found

@@ -189,7 +189,6 @@ class Lexical:
         return found
 
     def keys(self) -> list[int]:
-        """Keys of all nodes in the index, with repetitions if it is damaged."""
         with _legible(self.folder):
             count = self._searcher.num_docs
             if not count:

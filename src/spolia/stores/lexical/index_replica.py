@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from spolia.errors import StoreCorrupt
 from spolia.stores.backends import sql
-from spolia.stores.backends.rows import StoreVersion, indexed_text
+from spolia.stores.backends.rows import StoreVersion, indexed_texts
 from spolia.stores.files import LEXICAL, LOCK, damaged, fail_point, is_worn, lexical_folder, shortened, translated
 from spolia.stores.manifest import Manifest
 
@@ -59,7 +59,7 @@ def _is_of_these_texts(folder: Path, manifest: Manifest, opened: OpenStore) -> b
         keys = lexical.keys()
         some = keys[:: max(1, len(keys) // _COMPARED)]
         rows = opened.rows(sql.TEXTS_OF_KEYS, {"keys": json.dumps(some)})
-        if lexical.unlike((key, indexed_text(*texts)) for key, *texts in rows):
+        if lexical.unlike(indexed_texts(rows)):
             return False
     except StoreCorrupt:
         return True  # who searches it says so
@@ -118,7 +118,8 @@ def _newest(folder: Path, manifest: Manifest, opened: OpenStore) -> tuple[Path |
     """The newest index that is whole and of a publication of this store, and the keys in it."""
     from spolia.stores.lexical.index import Lexical
 
-    there = {path: _version(path) for path in folder.glob("g*") if path.suffix != ".tmp"}
+    names = {path: path.name[1:].partition(".") for path in folder.glob("g*") if path.suffix != ".tmp"}
+    there = {path: StoreVersion(int(number), id) for path, (number, _, id) in names.items()}
     for base, version in sorted(there.items(), key=lambda pair: pair[1], reverse=True):
         try:
             if opened.was_published(version) and not damaged(base) and _is_of_these_texts(base, manifest, opened):
@@ -128,20 +129,13 @@ def _newest(folder: Path, manifest: Manifest, opened: OpenStore) -> tuple[Path |
     return None, set()
 
 
-def _version(folder: Path) -> StoreVersion:
-    number, _, id = folder.name.removeprefix("g").partition(".")
-    return StoreVersion(int(number), id)
-
-
 def _texts(snapshot: Snapshot, keys: Sequence[int]) -> Iterator[Added]:
     for start in range(0, len(keys), _AT_ONCE):
         values = {"keys": json.dumps(keys[start : start + _AT_ONCE])}
-        for key, context, text, search_text in snapshot.opened.rows(sql.TEXTS_OF_KEYS, values):
-            yield key, indexed_text(context, text, search_text)
+        yield from indexed_texts(snapshot.opened.rows(sql.TEXTS_OF_KEYS, values))
 
 
 def _sweep(snapshot: Snapshot) -> None:
-    """Remove the indexes that no published generation needs, and what a killed process left."""
     published = [json.loads(indexes) for _, indexes in snapshot.opened.rows(sql.GENERATIONS)]
     generations = {at for indexes in [*published, snapshot.indexes] for at, _ in indexes.values()}
     needed = {f"g{_published(snapshot, at)}" for at in generations}

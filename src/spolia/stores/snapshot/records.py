@@ -167,8 +167,6 @@ class Column:
 
 
 class ValueCodes:
-    """Numbers for values, equal ones for equal values."""
-
     def __init__(self, field: Field, known: npt.NDArray[Any] | None = None) -> None:
         self.field = field
         self._known = _typed((), field) if known is None else known

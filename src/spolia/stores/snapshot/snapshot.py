@@ -136,7 +136,6 @@ class Snapshot:
         return tuple(found)
 
     def readable_of(self, rows: Sequence[Any], access: frozenset[str] = PUBLIC) -> list[Node]:
-        """The nodes that these rows of the backend hold, as far as they may be read."""
         who, lists = self.rights.asker(access), self.readers.lists
         return [node_of(row, lists) for row in rows if who.may_read(row[DOCUMENT_OF_NODE], row[AUDIENCE_OF_NODE])]
 
@@ -150,7 +149,6 @@ class Snapshot:
         return found
 
     def find_document(self, id: str, access: frozenset[str] = PUBLIC) -> Document | None:
-        """The document of this id; None where there is none that may be read."""
         row = self.opened.row(sql.DOCUMENT, {"id": id, "at": self.generation})
         if row is None or not self.rights.asker(access).may_read(id, row[AUDIENCE_OF_DOCUMENT]):
             return None
@@ -271,7 +269,6 @@ class Snapshot:
         access: frozenset[str],
         filter: Filter | None = None,
     ) -> list[list[tuple[int, float]]]:
-        """`nearest` for each row of float32[m, d], with the same results."""
         search: DenseSearch = self.open.vectors(group, embedder)
         return search.search(vectors, top_k, self.allowed(group, access, filter), self.ids)
 

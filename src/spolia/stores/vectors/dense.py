@@ -98,17 +98,10 @@ def head(magic: bytes, header: dict[str, Any], hashes: Sequence[bytes]) -> bytes
     return found + bytes(-len(found) % _ALIGNED)
 
 
-@dataclass(frozen=True, eq=False)
-class MappedFile:
-    """A segment's file, mapped into memory, as far as all kinds of segments are alike."""
-
-    header: dict[str, Any]
-    hashes: Hashes
-    body: npt.NDArray[np.uint8]
-
-
-def open_checked(path: Path, magic: bytes, size: Callable[[dict[str, Any]], int]) -> MappedFile:
-    """Map a segment into memory, and compare its checksum; `size` gives the bytes that its header promises."""
+def open_checked(
+    path: Path, magic: bytes, size: Callable[[dict[str, Any]], int]
+) -> tuple[dict[str, Any], Hashes, npt.NDArray[np.uint8]]:
+    """Map header, hashes and body of a segment, whose header promises `size` bytes, and compare its checksum."""
     data = np.asarray(np.memmap(path, dtype=np.uint8, mode="r")) if path.stat().st_size else np.zeros(0, np.uint8)
     header, start = _header(path, data, magic)
     if blake2b(data[:-HASH_BYTES].data, digest_size=HASH_BYTES).digest() != data[-HASH_BYTES:].tobytes():
@@ -118,14 +111,13 @@ def open_checked(path: Path, magic: bytes, size: Callable[[dict[str, Any]], int]
     end = body + size(header)
     if len(data) != end + HASH_BYTES:
         raise _damaged(path, f"it has {len(data)} bytes, {end + HASH_BYTES} were written")
-    return MappedFile(header, Hashes(data[start:hashes_end]), data[body:end])
+    return header, Hashes(data[start:hashes_end]), data[body:end]
 
 
 def open_segment(path: Path) -> VectorSegment:
     """A segment, mapped into memory; all of it is read and compared with its checksum."""
-    mapped = open_checked(path, MAGIC, lambda header: header["count"] * header["dimension"] * 4)
-    count, dimension = mapped.header["count"], mapped.header["dimension"]
-    return VectorSegment(mapped.header["embedder"], mapped.hashes, mapped.body.view("<f4").reshape(count, dimension))
+    header, hashes, body = open_checked(path, MAGIC, lambda header: header["count"] * header["dimension"] * 4)
+    return VectorSegment(header["embedder"], hashes, body.view("<f4").reshape(header["count"], header["dimension"]))
 
 
 def checksum_of(path: Path) -> bytes:

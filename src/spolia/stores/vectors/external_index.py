@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot
     from spolia.stores.vectors.search import DenseSearch
 
-
 _COMPARED = 5_000
 """Allowed nodes up to which they are compared: that takes as long as asking a database."""
 _MOST = 4_096
@@ -114,7 +113,6 @@ def _some(keys: Sequence[int]) -> str:
 
 
 def chosen_search(snapshot: "Snapshot", group: str, embedder: str) -> "DenseSearch | SparseSearch":
-    """What searches a group's vectors at a generation, as its manifest says."""
     opened, manifest = snapshot.opened, snapshot.manifest(group)
     how = how_embedded(snapshot, group, embedder)
     settings = index_of(how)
@@ -249,7 +247,6 @@ class ExternalIndexes:
             index.close()
 
     def _vectors(self, embedder: str, at: Mapping[str, object]) -> Iterator[tuple[int, Vectors]]:
-        """Keys and vectors of the live nodes of a group after a key, from the segments."""
         segments: dict[int, Vectors] = {}
         for key, number, row in self.connection.each(sql.PLACED_AFTER, {**at, "embedder": embedder}):
             if number not in segments:

@@ -34,7 +34,6 @@ from spolia.stores.vectors.dense import Vectors, VectorSegment, checksum_of, ope
 if TYPE_CHECKING:
     from usearch.index import Index
 
-
 Codes = npt.NDArray[np.int8]
 
 _SAMPLED = 20_000
@@ -239,10 +238,7 @@ NOT_AVAILABLE = "usearch is not installed: vectors are searched without a graph,
 
 
 def build_graphs(store: Path, embedder: str, segments: Mapping[int, int], metric: Metric, settings: HNSW) -> None:
-    """Build what graphs are missing over the large segments of an embedder, one after the other.
-
-    Searches of this process go on meanwhile, exactly.
-    """
+    """Build what graphs are missing over the large segments of an embedder, while searches go on, exactly."""
     for number in missing_graphs(store, embedder, segments, metric, settings):
         path = graph_path(graph_folder(store, embedder), number, metric, settings)
         with suppress(FileNotFoundError):  # another process has removed a segment that was damaged

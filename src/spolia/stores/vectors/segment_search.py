@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,6 @@ from spolia.stores.vectors.sparse import SparseSearch, SparseSegment
 
 if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot
-
 
 _SCORED_AT_ONCE = 4_000_000
 _BLOCK_ROWS = 512
@@ -286,11 +285,9 @@ def _opened(snapshot: Snapshot, places: VectorPlaces) -> tuple[Keys, Rows, dict[
             "another store."
         )
     numbers = [int(number) for number in np.unique(rows["segment"])]
-    segments = {number: _segment(places, number) for number in numbers}
+    segments: dict[int, AnySegment] = {}
+    for number in numbers:
+        path = segment_path(places.opened.folder, places.embedder, number)
+        segments[number] = places.opened.shared((path, places.segments.get(number)), partial(open_any, path))
     starts = np.cumsum([0, *(len(segment.hashes) for segment in segments.values())])
     return rows["key"].copy(), starts[np.searchsorted(numbers, rows["segment"])] + rows["row"], segments
-
-
-def _segment(places: VectorPlaces, number: int) -> AnySegment:
-    path = segment_path(places.opened.folder, places.embedder, number)
-    return places.opened.shared((path, places.segments.get(number)), lambda: open_any(path))

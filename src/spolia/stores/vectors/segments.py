@@ -1,7 +1,7 @@
 """What vectors a store takes: rows of one length, of finite numbers."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -60,11 +60,6 @@ def refuse_other_kind(embedder: str, known: int | None, *, sparse: bool) -> None
         )
 
 
-def refuse_other_count(hashes: Sequence[bytes], rows: Sized) -> None:
-    if len(rows) != len(hashes):
-        raise StoreError(f"{len(hashes)} hashes came with {len(rows)} sparse vectors. Write one row for each hash.")
-
-
 AnySegment: TypeAlias = VectorSegment | SparseSegment
 AnyRows: TypeAlias = Vectors | SparseRows
 
@@ -120,7 +115,8 @@ class VectorWriter(ABC):
 
     def add_sparse(self, embedder: str, hashes: Sequence[bytes], rows: SparseRows) -> None:
         refuse_other_kind(embedder, self._dimension(embedder), sparse=True)
-        refuse_other_count(hashes, rows)
+        if len(rows) != len(hashes):
+            raise StoreError(f"{len(hashes)} hashes came with {len(rows)} sparse vectors. Write one row for each hash.")
         self._collect(embedder, hashes, [rows.only(at) for at in range(len(rows))])
 
     def _collect(self, embedder: str, hashes: Sequence[bytes], rows: Sequence[AnyRows]) -> None:
@@ -162,8 +158,6 @@ class VectorWriter(ABC):
 
 
 class SegmentWriter(VectorWriter):
-    """Writes vectors in segments, which the next writer takes over where the transaction is taken back."""
-
     def __init__(self, store: Path, connection: Connection) -> None:
         super().__init__()
         self.store, self.connection = store, connection

@@ -48,7 +48,6 @@ class SparseSegment:
 
     @property
     def rows(self) -> SparseRows:
-        """The vectors; all of them are read and looked at."""
         return SparseRows(*self.entries)
 
     def row(self, at: int) -> SparseRows:
@@ -120,14 +119,12 @@ def _sizes(header: dict[str, Any]) -> list[int]:
 
 
 def open_sparse(path: Path) -> SparseSegment:
-    mapped = open_checked(path, MAGIC, lambda header: sum(_sizes(header)))
-    ends = np.cumsum(_sizes(mapped.header))[:-1]
-    offsets, terms, weights, known, begins, by_term, their = np.split(mapped.body, ends)
+    header, hashes, body = open_checked(path, MAGIC, lambda header: sum(_sizes(header)))
+    ends = np.cumsum(_sizes(header))[:-1]
+    offsets, terms, weights, known, begins, by_term, their = np.split(body, ends)
     entries = offsets.view("<i8"), terms.view("<i4"), weights.view("<f4")
-    lists = Lists(
-        known.view("<i4")[: mapped.header["terms"]], begins.view("<i8"), by_term.view("<i4"), their.view("<f4")
-    )
-    return SparseSegment(mapped.header["embedder"], mapped.hashes, entries, lists)
+    lists = Lists(known.view("<i4")[: header["terms"]], begins.view("<i8"), by_term.view("<i4"), their.view("<f4"))
+    return SparseSegment(header["embedder"], hashes, entries, lists)
 
 
 class SparseSearch:
@@ -144,7 +141,11 @@ class SparseSearch:
         places, keys = self.places, self.keys
         if allowed.mask is not None:
             places, keys = places[allowed.mask], keys[allowed.mask]
-        return [_best(keys, self._scores(*queries.row(at))[places], wanted, ids) for at in range(len(queries))]
+        found = []
+        for at in range(len(queries)):
+            scores = np.concatenate([segment.scores(*queries.row(at)) for segment in self.segments])
+            found.append(_best(keys, scores[places], wanted, ids))
+        return found
 
     def row(self, position: int) -> SparseRows:
         row = int(self.places[position])
@@ -153,9 +154,6 @@ class SparseSearch:
                 return segment.row(row)
             row -= len(segment.hashes)
         raise IndexError(position)
-
-    def _scores(self, terms: Terms, weights: TermWeights) -> Scores:
-        return np.concatenate([segment.scores(terms, weights) for segment in self.segments])
 
 
 def _best(keys: Keys, scores: Scores, wanted: int, ids: Ids | None) -> list[tuple[int, float]]:

@@ -140,7 +140,6 @@ DIMENSIONS = (
 BYTES = """SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c
     WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r'"""
 
-
 _WHOLE = "What was published before is whole."
 _COMING = ("starting up", "shutting down", "too many", "recovery", "remaining connection slots")
 _FOR_GOOD = (

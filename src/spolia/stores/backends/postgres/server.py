@@ -24,7 +24,6 @@ from spolia.stores.backends.postgres.session import (
     PostgresWriteSession,
     SessionLease,
     connected,
-    leased,
     lock_number,
 )
 from spolia.stores.backends.rows import deep_problems
@@ -127,7 +126,9 @@ class PostgresBackend(Backend):
 
     def leased(self, generation: int) -> SessionLease | None:
         with translated(self, "read"):
-            return leased(*self._opened(), generation)
+            session, table = self._opened()
+            session.ask(dialect.SHARE, (lock_number(table), generation))  # waits while somebody sweeps it
+            return SessionLease(session)
 
     def unleased(self, connection: Connection, generation: int) -> object | None:
         assert isinstance(connection, PostgresSession)
@@ -159,14 +160,10 @@ class PostgresBackend(Backend):
         return index_large(connection, manifests)
 
     def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> DenseSearch | SparseSearch:
+        from spolia.stores.backends.postgres.vectors import search_of, sparse_search_of
+
         how = snapshot.manifest(group).embedded(embedder)
-        if how is not None and how.is_sparse:
-            from spolia.stores.backends.postgres.vectors import sparse_search_of
-
-            return sparse_search_of(snapshot, group, embedder)
-        from spolia.stores.backends.postgres.vectors import search_of
-
-        return search_of(snapshot, group, embedder)
+        return (sparse_search_of if how is not None and how.is_sparse else search_of)(snapshot, group, embedder)
 
     def stored(self, snapshot: Snapshot, group: str, embedder: str) -> Stored:
         from spolia.stores.backends.postgres.vectors import search_of
@@ -193,7 +190,6 @@ class PostgresBackend(Backend):
 
 
 def create(address: Address) -> None:
-    """Make the schema, the extension `vector` and the tables, unless they are there."""
     with closing(PostgresSession(connected(address, WRITE_S))) as session, session.raw.transaction():
         session.ask(dialect.ONE_MAKER, (address.schema,))
         if not _is_there(session, address):

@@ -199,12 +199,6 @@ class SessionLease:
         self.session.close()
 
 
-def leased(session: PostgresSession, table: int, generation: int) -> SessionLease:
-    """Wait until nobody sweeps a generation, and keep it from being swept."""
-    session.ask(dialect.SHARE, (lock_number(table), generation))
-    return SessionLease(session)
-
-
 class PostgresWriteSession:
     def __init__(self, address: Address, open: Callable[[], tuple[PostgresSession, int]], timeout_s: float) -> None:
         self.connection, self.table = open()

@@ -36,7 +36,6 @@ from spolia.stores.vectors.sparse import SparseSearch, SparseSegment, lists_of, 
 if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot
 
-
 OPERATORS: Mapping[Metric, tuple[str, str]] = {
     "cosine": ("<#>", "halfvec_ip_ops"),  # of vectors of length 1, where it is right for those of length 0 as well
     "dot": ("<#>", "halfvec_ip_ops"),
@@ -125,7 +124,6 @@ def _indexed(manifests: Mapping[str, Manifest]) -> Iterator[tuple[Embedding, HNS
 
 
 def index_name(embedder: str, metric: Metric, settings: HNSW) -> str:
-    """Another one for each embedder and each way to build it."""
     told = f"{embedder} {OPERATORS[metric][1]} {settings.connectivity} {settings.expansion_add}"
     return f"vectors_{blake2b(told.encode(), digest_size=12).hexdigest()}"
 

@@ -33,7 +33,6 @@ _UNWRITTEN = (
 
 
 def connect(store: Path, *, writing: bool) -> "SqliteSession":
-    """A connection to the database of a store, refused when the path holds something else."""
     with translated(store, "opened"):
         _refuse_other_things(store)
         writable = os.access(store, os.W_OK)
@@ -65,7 +64,12 @@ def _connected(store: Path, writing: bool, options: str) -> "SqliteSession":
         factory=Immutable if "immutable" in options else SqliteSession,
     )
     try:
-        _refuse_other_databases(connection, store)
+        application = connection.execute(sql.APPLICATION).fetchone()[0]
+        if application != sql.APPLICATION_ID:
+            raise NotAStore(
+                f"{store / DATABASE} is another application's SQLite database (application id {application:#x}, "
+                f"a store has {sql.APPLICATION_ID:#x}); it was not touched. Name another path for the store."
+            )
         for pragma in (sql.DURABLE, sql.WITH_FOREIGN_KEYS) if writing else (sql.QUERY_ONLY,):
             connection.execute(pragma)
     except BaseException:
@@ -111,15 +115,6 @@ def _kind_of(path: Path) -> str:
     except OSError as error:
         return f"a file that cannot be read ({error.strerror})"
     return "another application's SQLite database" if is_database else "a file, and a store is a folder"
-
-
-def _refuse_other_databases(connection: sqlite3.Connection, store: Path) -> None:
-    application = connection.execute(sql.APPLICATION).fetchone()[0]
-    if application != sql.APPLICATION_ID:
-        raise NotAStore(
-            f"{store / DATABASE} is another application's SQLite database (application id {application:#x}, "
-            f"a store has {sql.APPLICATION_ID:#x}); it was not touched. Name another path for the store."
-        )
 
 
 def _is_earlier(connection: SqliteSession, store: Path) -> bool:

@@ -196,7 +196,6 @@ class FolderBackend:
         return []
 
     def _beside(self, connection: Connection, manifests: Manifests) -> ExternalIndexes | None:
-        """The vector databases beside the store; None if no group has one."""
         if not any(how.is_beside for manifest in manifests.values() for how in manifest.embeddings):
             return None
         from spolia.stores.vectors.external_index import ExternalIndexes
