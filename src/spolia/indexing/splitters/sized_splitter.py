@@ -10,11 +10,11 @@ from spolia.indexing.splitters.windows import (
     NOTHING,
     Atom,
     Layer,
-    Layered,
     SizeBound,
     Unit,
     Windows,
     cut_before,
+    layered,
     may_cut,
     parts,
     sentence_atoms,
@@ -129,7 +129,7 @@ class Sized(Splitter):
 
     def cut(self, text: str, units: Iterable[Unit], *layers: Layer, overlap: SizeBound = NOTHING) -> Iterator[Piece]:
         """The text as pieces that are not too long: units that fit, and what the layers cut the others into."""
-        atoms = Layered(text, layers, self.bound).atoms(units)
+        atoms = layered(text, units, layers, self.bound)
         for start, end, section in Windows(text, self.bound, overlap).over(atoms):
             yield Piece(text[start:end], start, str(section))
 

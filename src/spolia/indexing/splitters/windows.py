@@ -142,34 +142,27 @@ class Section:
         return self.labels
 
 
-class Layered:
-    """Makes atoms of the units of a text; what is too long below the last of the layers is cut after words."""
-
-    def __init__(self, text: str, layers: Sequence[Layer], bound: SizeBound) -> None:
-        self.text, self.layers, self.bound = text, layers, bound
-
-    def atoms(self, units: Iterable[Unit], depth: int = 0, labels: str = "") -> Iterator[Atom]:
-        """The units in order, those that are too long in parts."""
-        section = Section(labels)
-        for unit in _whole(self.text, units):
-            if (span := stripped(self.text, unit.start, unit.end)) is None:
-                continue
-            tokens = self.bound.measured(self.text, *span)
-            if tokens is None:
-                below = BETWEEN.join(filter(None, (labels, unit.label[:LABEL].strip())))
-                yield from self._cut(span, unit.end, depth, below[: self.bound.characters // 4])
-                section = Section(labels)
-                continue
-            if unit.alone:
-                section = Section(labels)
+def layered(
+    text: str, units: Iterable[Unit], layers: Sequence[Layer], bound: SizeBound, labels: str = ""
+) -> Iterator[Atom]:
+    """The units in order, those that are too long cut by the layers, from coarse to fine, then after words."""
+    section = Section(labels)
+    for unit in _whole(text, units):
+        if (span := stripped(text, unit.start, unit.end)) is None:
+            continue
+        tokens = bound.measured(text, *span)
+        if tokens is None:
+            below = BETWEEN.join(filter(None, (labels, unit.label[:LABEL].strip())))[: bound.characters // 4]
+            if layers:
+                yield from layered(text, layers[0](text, span[0], unit.end), layers[1:], bound, below)
+            else:
+                yield from parts(text, *span, Section(below), bound)
+        elif unit.alone:
+            yield Atom(*span, Section(labels), tokens, True)
+        else:
             yield Atom(*span, section, tokens, True)
-            if unit.alone:
-                section = Section(labels)
-
-    def _cut(self, span: tuple[int, int], end: int, depth: int, labels: str) -> Iterator[Atom]:
-        if depth == len(self.layers):
-            return parts(self.text, *span, Section(labels), self.bound)
-        return self.atoms(self.layers[depth](self.text, span[0], end), depth + 1, labels)
+            continue
+        section = Section(labels)
 
 
 def _whole(text: str, units: Iterable[Unit]) -> Iterator[Unit]:
