@@ -326,7 +326,7 @@ def test_a_change_in_what_a_measure_of_spolia_names_is_taken_again_and_a_comment
     shutil.copytree(Path(spolia.__file__).parent, tmp_path / "spolia", ignore=shutil.ignore_patterns("__pycache__"))
     path, package = tmp_path / "a.experiment", tmp_path / "spolia" / "evaluation" / "measures"
     assert in_a_process(path, PYTHONPATH=str(tmp_path)).returncode == 0
-    for name in ("retrieval_measure.py", "recall_precision.py"):
+    for name in ("retrieval_measure.py", "rank_measures.py"):
         with (package / name).open("a") as file:
             file.write("\n\n# A comment.\nANOTHER = 1\n")
     assert in_a_process(path, PYTHONPATH=str(tmp_path)).stdout == "asked 0\n\n"

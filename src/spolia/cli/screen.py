@@ -6,9 +6,9 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -90,10 +90,8 @@ EVERY_S = 30.0
 """Seconds between two lines that say how far a command is."""
 
 
-class ProgressDisplay(Protocol):
-    """Tells how far a command is."""
-
-    def __call__(self, done: int, total: int | None = None, label: str = "") -> None: ...
+ProgressDisplay: TypeAlias = Callable[..., None]
+"""Tells how far a command is: how much is done, of how much if that is known, and what it does now."""
 
 
 class LogProgress:

@@ -1,5 +1,6 @@
 """`spolia check`: what is wrong with a flow, before anything is spent on it."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from spolia.cli.exit_codes import Exit
@@ -7,8 +8,6 @@ from spolia.cli.options import AllowEnv, AsJson, FlowArgument, Known, MaybeStore
 from spolia.cli.screen import Renderable, Screen, text, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from spolia.core.check import Checked
 
 
@@ -43,7 +42,7 @@ def check(
     return Exit.DONE if found.ok else Exit.USAGE
 
 
-def _report(found: "Checked", sends: "Iterable[str]") -> Renderable:
+def _report(found: "Checked", sends: Iterable[str]) -> Renderable:
     calls = "without a known bound on calls" if found.calls is None else f"at most {found.calls} calls"
     report = text(f"{found.takes} → {found.gives}, {calls} to language models")
     for place, size in found.open:

@@ -51,7 +51,7 @@ class Experiment(Value):
         DataError: there are no questions, two have the same id, no measure applies to any, or some were tuned on.
 
     >>> from spolia import Hit, Node, Query, Ranking, step
-    >>> from spolia.evaluation.measures.recall_precision import Recall
+    >>> from spolia.evaluation.measures.rank_measures import Recall
     >>> @step
     ... def always_p1(query: Query) -> Ranking:
     ...     return Ranking(query, (Hit(Node("p1", "..."), 1.0),))
@@ -92,10 +92,9 @@ class Experiment(Value):
         listed = questions(items)
         given: dict[str, Any] = {"flows": named(flows), "items": listed, "data": data, "by": self._fields(listed, by)}
         given |= {"measures": tuple(dict.fromkeys(as_measures(measures))), "correction": correction}
-        given |= {"primary": primary, "against": against}
+        given |= {"primary": primary, "against": against, "degraded": degraded}
         parts = (tuned_on,) if isinstance(tuned_on, str) else tuned_on
         given |= {"tuned_on": tuple(map(checked_part, parts)), "overlap": overlap, "seed": seed}
-        given |= {"degraded": degraded}
         for name, value in given.items():
             object.__setattr__(self, name, value)
         self._check()

@@ -41,19 +41,13 @@ class GateVerdict(Value):
     """One measure, then and now, on the same questions.
 
     It is **not worse** where no question scores otherwise, or where the interval of the paired difference ends no lower
-    than minus the tolerance: a test of non-inferiority; and where every question that was determined then is so now.
-    It is **worse** where the whole interval lies below minus the tolerance; or where only its lower end does, all of it
+    than minus the tolerance: a test of non-inferiority; and where every question that was determined then is so now. It
+    is **worse** where the whole interval lies below minus the tolerance; or where only its lower end does, all of it
     lies below zero, and a paired permutation test excludes zero after Holm's correction for all measures. Else it is
     **undecided**. With a tolerance of 0 the test alone decides.
 
-    Args:
-        change: how much better it is, negative where it is worse, whether the measure is good when high or when low;
-            None where no question is determined on both sides.
-        p: of the paired permutation test, corrected.
-        tolerance: how much worse it may be, in the measure's own unit.
-        moved: how many questions score otherwise.
-        lost: how many were determined then, and are not now.
-        unit: whether scores lie between 0 and 1, and are told times 100.
+    `change` is how much better it is, None where no question is determined on both sides. `moved` questions score
+    otherwise; `lost` ones were determined then, and are not now.
 
     Source: Walker and Nowacki 2011 for non-inferiority.
     """

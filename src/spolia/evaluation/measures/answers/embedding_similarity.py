@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 from spolia.core.wiring import lacking
 from spolia.errors import MeasureError
 from spolia.evaluation.measures.answers.answer_text import AnswerMeasure
-from spolia.evaluation.measures.recall_precision import harmonic
+from spolia.evaluation.measures.rank_measures import harmonic
 from spolia.models.protocols import Embedder, TokenEmbedder
 
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 from spolia.evaluation.measures.answers.answer_text import TOKENISERS, WordMeasure, checked_words, said
 from spolia.evaluation.measures.answers.string_match import overlap
 from spolia.evaluation.measures.measure import Case, Seen, SetMeasure
-from spolia.evaluation.measures.recall_precision import harmonic
+from spolia.evaluation.measures.rank_measures import harmonic
 from spolia.types import Failure, Item
 
 ORDER = 4

@@ -18,7 +18,7 @@ from spolia.evaluation.measures.answers.answer_text import (
     unanswerable,
 )
 from spolia.evaluation.measures.measure import Measure, Result, checked_item
-from spolia.evaluation.measures.recall_precision import harmonic
+from spolia.evaluation.measures.rank_measures import harmonic
 from spolia.evaluation.measures.retrieval_measure import checked_k
 from spolia.types import Answer, Item
 from spolia.worker_process import Died, borrowed
