@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
 
@@ -94,6 +96,15 @@ class MissingExtra(SpoliaError, ImportError):
     def __init__(self, extra: str, module: str, purpose: str) -> None:
         self.extra, self.module, self.purpose = extra, module, purpose
         super().__init__(f"{purpose} needs {module}, which is not installed. Write: {pip_install(extra)}")
+
+
+@contextmanager
+def installed(extra: str, module: str, purpose: str) -> Iterator[None]:
+    """Import what an extra brings. Raises MissingExtra where it is not installed."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtra(extra, module, purpose) from error
 
 
 class BudgetSpent(SpoliaError):

@@ -8,11 +8,11 @@ from io import BytesIO
 from itertools import accumulate
 from typing import Any
 
-from spolia.errors import DocumentError, EncryptedDocument
+from spolia.errors import DocumentError, EncryptedDocument, installed
 from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.layout import LINE, Layout
 from spolia.indexing.readers.markup.markdown import headings_of, regions_of
-from spolia.indexing.readers.reader import Blob, FileReader, Reading, installed
+from spolia.indexing.readers.reader import Blob, FileReader, Reading
 from spolia.models.http.transcriber import Transcriber
 from spolia.types import Meta, Value
 
@@ -69,7 +69,7 @@ class DoclingReader(Value):
     media_type = "text/markdown"
 
     def read(self, blob: Blob, /) -> Reading:
-        with installed("docling", "docling", blob):
+        with installed("docling", "docling", f"Reading {blob.uri}"):
             from docling.datamodel.base_models import DocumentStream
             from docling.document_converter import DocumentConverter
         stream = DocumentStream(name=blob.uri.rpartition("/")[2], stream=BytesIO(blob.data))
@@ -129,7 +129,7 @@ class XbergReader(Value):
         )
 
     def _extracted(self, blob: Blob) -> Any:
-        with installed("xberg", "xberg", blob):
+        with installed("xberg", "xberg", f"Reading {blob.uri}"):
             import xberg
         how = xberg.ExtractionConfig(
             output_format="markdown",

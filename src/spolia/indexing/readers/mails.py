@@ -15,14 +15,14 @@ from io import BytesIO
 from mimetypes import guess_extension
 from typing import Any
 
-from spolia.errors import DocumentError, EncryptedDocument
+from spolia.errors import DocumentError, EncryptedDocument, installed
 from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.html import content_of
 from spolia.indexing.readers.layout import Layout
 from spolia.indexing.readers.office.package import told_as_damage
 from spolia.indexing.readers.office.rtf import rtf_text
 from spolia.indexing.readers.pictures.linked_images import Linked
-from spolia.indexing.readers.reader import Blob, Reading, installed, signature_of
+from spolia.indexing.readers.reader import Blob, Reading, signature_of
 from spolia.indexing.readers.text import Decoded, decoded, encoding_called
 from spolia.types import Meta, Value
 
@@ -331,7 +331,7 @@ class MsgReader(Value):
 @contextmanager
 def _opened(blob: Blob) -> Iterator["_Storage"]:
     """The file while it is open."""
-    with installed("mail", "olefile", blob):
+    with installed("mail", "olefile", f"Reading {blob.uri}"):
         import olefile
     with told_as_damage(blob, "MSG"), olefile.OleFileIO(BytesIO(blob.data)) as file:
         if not file.exists("__properties_version1.0"):

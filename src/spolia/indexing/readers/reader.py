@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
@@ -11,7 +10,6 @@ from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
-from spolia.errors import MissingExtra
 from spolia.types import NO_BOXES, Boxes, Document, Heading, Meta, Region, Value, kept
 
 
@@ -158,15 +156,6 @@ class Reading(Value):
     warnings: tuple[str, ...] = ()
     lacks: str = ""
     beside: tuple[tuple[int, str], ...] = ()
-
-
-@contextmanager
-def installed(extra: str, package: str, blob: Blob) -> Iterator[None]:
-    """Import what reads a blob. Raises MissingExtra where it is not installed."""
-    try:
-        yield
-    except ImportError as error:
-        raise MissingExtra(extra, package, f"Reading {blob.uri}") from error
 
 
 def counted(dropped: Mapping[str, int]) -> tuple[tuple[str, int], ...]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from spolia.core.run_context import check_cancelled
-from spolia.errors import DocumentError, MissingExtra, SourceError, SourceUnavailable, SpoliaError
+from spolia.errors import DocumentError, SourceError, SourceUnavailable, SpoliaError, installed
 from spolia.indexing.readers.reader import FileReader, reader_of
 from spolia.indexing.sources.records import seconds_of
 from spolia.indexing.sources.source import (
@@ -116,10 +116,8 @@ def _gather(
 
 
 def _opened(source: RemoteFiles) -> tuple[Any, str]:
-    try:
+    with installed("fsspec", "fsspec", f"Reading {source.url}"):
         from fsspec.core import url_to_fs
-    except ImportError as error:
-        raise MissingExtra("fsspec", "fsspec", f"Reading {source.url}") from error
     options = {name: with_secrets(value) if isinstance(value, str) else value for name, value in source.options}
     try:
         system, root = url_to_fs(source.url, use_listings_cache=False, **options)

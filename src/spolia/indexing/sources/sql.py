@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spolia.core.run_context import check_cancelled
-from spolia.errors import DocumentError, MissingExtra, SourceError, SourceUnavailable
+from spolia.errors import DocumentError, SourceError, SourceUnavailable, installed
 from spolia.indexing.readers.reader import FileReader
 from spolia.indexing.sources.records import RecordGathering, names_in, uri_of
 from spolia.indexing.sources.source import (
@@ -59,12 +59,10 @@ def connected(source: "SQLRows") -> "Iterator[Connection]":
 
 
 def _engine(source: "SQLRows") -> "Engine":
-    try:
+    with installed("sql", "sqlalchemy", "Reading the rows of a database"):
         from sqlalchemy import create_engine, make_url
         from sqlalchemy.exc import ArgumentError, NoSuchModuleError
         from sqlalchemy.pool import NullPool
-    except ImportError as error:
-        raise MissingExtra("sql", "sqlalchemy", "Reading the rows of a database") from error
     try:
         url = make_url(with_secrets(source.url))
         if url.drivername in ("postgresql", "postgres"):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from spolia.core.run_context import check_cancelled, reach
-from spolia.errors import MissingExtra, ModelError, WeightsError
+from spolia.errors import ModelError, WeightsError, installed
 from spolia.models.file_hash import hash_of, hub_cache
 from spolia.models.hub import download
 from spolia.types import Value
@@ -174,20 +174,16 @@ def _hash(folder: Path, files: tuple[tuple[str, int, int, int], ...]) -> str:
 
 def torch() -> Any:
     """The package torch."""
-    try:
+    with installed("local", "torch", "A local model"):
         import torch as found
-    except ImportError as error:
-        raise MissingExtra("local", "torch", "A local model") from error
     return found
 
 
 def transformers() -> Any:
     """The package transformers, which is quiet about what is checked here."""
     torch()
-    try:
+    with installed("local", "transformers", "A local model"):
         import transformers as found
-    except ImportError as error:
-        raise MissingExtra("local", "transformers", "A local model") from error
     found.logging.set_verbosity_error()
     found.logging.disable_progress_bar()
     return found

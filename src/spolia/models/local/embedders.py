@@ -10,7 +10,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from spolia.core.run_context import charge, check_cancelled
-from spolia.errors import MissingExtra, ModelError, ModelRejected, WeightsError
+from spolia.errors import ModelError, ModelRejected, WeightsError, installed
 from spolia.models.local.address import Local, ModelSession, folder_of, torch, transformers
 from spolia.models.onnx import safetensors
 from spolia.models.protocols import Kind
@@ -385,8 +385,6 @@ class LocalImageEmbedder(LocalEncoder):
 
 
 def _picture(data: bytes) -> Any:
-    try:
+    with installed("local", "pillow", "Embedding pictures"):
         from PIL import Image
-    except ImportError as error:
-        raise MissingExtra("local", "pillow", "Embedding pictures") from error
     return Image.open(io.BytesIO(data)).convert("RGB")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from spolia.core.run_context import charge, check_cancelled, reach
-from spolia.errors import MissingExtra, ModelError
+from spolia.errors import ModelError, installed
 from spolia.models.onnx import safetensors, weights
 from spolia.models.onnx.tokenizer import SPECIALS, WordPiece
 from spolia.models.protocols import Kind
@@ -133,10 +133,8 @@ class MiniLM(Value):
 
 def _session(tensors: Path, threads: int) -> tuple[Any, list[Any]]:
     """A session, and the mapped weights that it reads in place: it does not own them, so they live as long as it."""
-    try:
+    with installed("embeddings", "onnxruntime", "Embedding texts"):
         import onnxruntime
-    except ImportError as error:
-        raise MissingExtra("embeddings", "onnxruntime", "Embedding texts") from error
     held = {name: array for name, array in safetensors.read(tensors).items() if not name.startswith("pooler.")}
     given = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in held.values()]
     options = onnxruntime.SessionOptions()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from spolia.errors import MissingExtra
+from spolia.errors import installed
 from spolia.models.onnx import weights
 from spolia.types import Value
 
@@ -99,10 +99,8 @@ _paths: dict[str, Path] = {}
 
 
 def _loaded(path: Path) -> Tokenizer:
-    try:
+    with installed("embeddings", "tokenizers", "Counting tokens as the embedder does"):
         from tokenizers import Tokenizer
-    except ImportError as error:
-        raise MissingExtra("embeddings", "tokenizers", "Counting tokens as the embedder does") from error
     tokenizer = Tokenizer.from_file(os.fspath(path))
     tokenizer.no_truncation()  # copies of one model differ here
     tokenizer.no_padding()

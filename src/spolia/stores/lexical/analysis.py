@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from spolia.core.patterns import pattern
-from spolia.errors import MissingExtra, SpoliaError
+from spolia.errors import SpoliaError, installed
 from spolia.types import Value
 
 # The commonest function words of each language, without accents. Words that several languages share count for each of
@@ -261,10 +261,8 @@ def _built(
 
 @lru_cache(maxsize=8)
 def _subwords(path: str, expected: str) -> Callable[[str], list[str]]:
-    try:
+    with installed("embeddings", "tokenizers", "Indexing subword tokens"):
         from tokenizers import Tokenizer
-    except ImportError as error:
-        raise MissingExtra("embeddings", "tokenizers", "Indexing subword tokens") from error
     if expected and _hash_of(path) != expected:
         raise SpoliaError(
             f"{path} is not the tokenizer that the analyser was made with: its hash is {_hash_of(path)}, not "

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spolia.core.run_context import check_cancelled
-from spolia.errors import MissingExtra, StoreCorrupt
+from spolia.errors import StoreCorrupt, installed
 from spolia.stores.definition import Metric
 from spolia.stores.files import GRAPHS, VECTORS, fail_point, fsync, graph_folder, segment_path
 from spolia.stores.indexes import HNSW
@@ -220,10 +220,8 @@ def _usearch() -> Any:
         # crashed (usearch 2.26.6, onnxruntime 1.31.1). They come from the system's library if that is there first.
         with suppress(OSError):
             ctypes.CDLL("libstdc++.so.6", mode=ctypes.RTLD_GLOBAL)
-    try:
+    with installed("hnsw", "usearch", "Searching a graph of vectors"):
         import usearch.index
-    except ImportError as error:
-        raise MissingExtra("hnsw", "usearch", "Searching a graph of vectors") from error
     return usearch.index
 
 

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from spolia.errors import installed
 from spolia.indexing.readers.layout import BLANK_LINE, LINE, Layout
 from spolia.indexing.readers.office.package import package, properties
-from spolia.indexing.readers.reader import Blob, Reading, installed
+from spolia.indexing.readers.reader import Blob, Reading
 from spolia.types import Value
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -53,7 +54,7 @@ class DocxReader(Value):
     apart = True
 
     def read(self, blob: Blob, /) -> Reading:
-        with installed("office", "python-docx", blob):
+        with installed("office", "python-docx", f"Reading {blob.uri}"):
             import docx  # noqa: F401
         with package(blob, "DOCX", "word/") as archive:
             main = _main_part(blob)

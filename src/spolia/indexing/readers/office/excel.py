@@ -11,11 +11,11 @@ from datetime import date, datetime, time, timedelta
 from itertools import groupby
 from typing import Any
 
-from spolia.errors import DocumentError
+from spolia.errors import DocumentError, installed
 from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.layout import BLANK_LINE, Layout
 from spolia.indexing.readers.office.package import locked, package, properties, told_as_damage
-from spolia.indexing.readers.reader import OLD_OFFICE, Blob, Reading, counted, installed
+from spolia.indexing.readers.reader import OLD_OFFICE, Blob, Reading, counted
 from spolia.types import Value
 
 _FAT_IN_HEADER, _HEADER, _ENTRY, _NAME, _START = 76, 512, 128, 64, 116
@@ -160,7 +160,7 @@ class XlsxReader(Value):
     apart = True
 
     def read(self, blob: Blob, /) -> Reading:
-        with installed("office", "python-calamine", blob):
+        with installed("office", "python-calamine", f"Reading {blob.uri}"):
             import python_calamine
         if blob.data.startswith(OLD_OFFICE) and blob.uri.lower().endswith(".xls"):
             with told_as_damage(blob, "XLS"):

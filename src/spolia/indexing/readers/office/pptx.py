@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from spolia.errors import installed
 from spolia.indexing.readers.layout import BLANK_LINE, LINE, Layout
 from spolia.indexing.readers.office.package import package, properties
-from spolia.indexing.readers.reader import Blob, Reading, installed
+from spolia.indexing.readers.reader import Blob, Reading
 from spolia.types import Value
 
 _P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
@@ -30,7 +31,7 @@ class PptxReader(Value):
     apart = True
 
     def read(self, blob: Blob, /) -> Reading:
-        with installed("office", "python-pptx", blob):
+        with installed("office", "python-pptx", f"Reading {blob.uri}"):
             import pptx
         with package(blob, "PPTX", "ppt/") as archive:
             slides = pptx.Presentation(io.BytesIO(blob.data))

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
 
+from spolia.errors import installed
 from spolia.indexing.readers.pictures.image import OCR, Ocr
-from spolia.indexing.readers.reader import Blob, Reading, installed
+from spolia.indexing.readers.reader import Blob, Reading
 from spolia.types import Value
 
 
@@ -51,6 +52,6 @@ class PdfReader(Value):
 
 
 def _machinery(blob: Blob) -> ModuleType:
-    with installed("pdf", "pypdfium2", blob):
+    with installed("pdf", "pypdfium2", f"Reading {blob.uri}"):
         from spolia.indexing.readers.pdf import document
     return document

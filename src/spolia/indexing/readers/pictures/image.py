@@ -14,7 +14,8 @@ from math import fsum
 from typing import TYPE_CHECKING, Any
 
 from spolia.core.patterns import pattern
-from spolia.indexing.readers.reader import Blob, Reading, installed
+from spolia.errors import installed
+from spolia.indexing.readers.reader import Blob, Reading
 from spolia.types import Value
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ class ImageReader(Value):
     apart = True
 
     def read(self, blob: Blob, /) -> Reading:
-        with installed("images", "pillow and pypdfium2", blob):
+        with installed("images", "pillow and pypdfium2", f"Reading {blob.uri}"):
             from spolia.indexing.readers.pictures.pages import reading_of
         return reading_of(self, blob)
 
