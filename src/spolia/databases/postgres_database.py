@@ -1,14 +1,15 @@
 """A database of PostgreSQL that is asked."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from spolia.core.run_context import on_cancel, reach
-from spolia.databases.database import SAMPLES, QueryLimits, QueryRows, named, table_text
-from spolia.databases.read_only import refuse_writes
+from spolia.databases.database import SAMPLES, QueryLimits, QueryRows, ask_worker, named, table_text
+from spolia.databases.read_only import load_parser, refuse_writes
 from spolia.errors import MissingExtra, StatementError, StoreError, StoreUnavailable
 from spolia.stores.backends.postgres.address import address_of
 from spolia.types import Value
@@ -24,7 +25,8 @@ class PostgresDatabase(Value):
     """Tables of a schema in PostgreSQL, which are asked and never written.
 
     Each statement runs in a read-only transaction of its own, behind a cursor that gives no more rows than are wanted,
-    with a `statement_timeout`, beside the check of the statement itself. Give it a user who may read these tables and
+    with a `statement_timeout`, beside the check of the statement itself; its rows are read in a process of limited
+    memory. Give it a user who may read these tables and
     nothing else: functions of the database may do more than their names say.
 
     Args:
@@ -71,6 +73,13 @@ class PostgresDatabase(Value):
         )
 
     def ask(self, statement: str, limits: QueryLimits) -> QueryRows:
+        reach(self)
+        env = {name: text for name, text in os.environ.items() if name in self.env_names or name.startswith("PG")}
+        killed = limits.but(timeout_s=2 * limits.timeout_s + _CONNECT_S)  # the server ends a statement before
+        place = (self.url, self.schema, self.tables, env, limits.timeout_s)
+        return ask_worker(_ask, *place, statement=statement, limits=killed, load=(load_parser,))
+
+    def _rows(self, statement: str, limits: QueryLimits) -> QueryRows:
         with self._opened(limits) as connection:
             tables = {table: tuple(pairs) for table, pairs in self._columns(connection).items()}
             refuse_writes(statement, "postgres", tables, self.schema)
@@ -94,9 +103,11 @@ class PostgresDatabase(Value):
                 "or without joining everything with everything."
             ) from error
         except psycopg.Error as error:
-            if error.sqlstate is None:
+            if error.sqlstate is None and not isinstance(error, psycopg.InternalError):  # which is want of memory
                 raise
             said = " ".join(str(error).split())[:300]
+            if error.sqlstate is None:
+                said = f"the rows need more memory than QueryLimits(memory_mb=…) allows ({said})"
             raise StatementError(f"PostgreSQL says: {said}. There are: {named(tables)}") from error
 
     @contextmanager
@@ -145,3 +156,20 @@ class PostgresDatabase(Value):
         cursor = connection.execute(SQL("SELECT * FROM {} LIMIT {}").format(Identifier(table), Literal(SAMPLES)))
         columns = [str(column.name) for column in cursor.description or ()]
         return QueryRows.read(columns, cursor, "", QueryLimits(rows=SAMPLES, characters=2_000))
+
+
+def _ask(
+    url: str,
+    schema: str,
+    tables: Sequence[str],
+    env: Mapping[str, str],
+    timeout_s: float,
+    statement: str,
+    rows: int,
+    characters: int,
+) -> list[Any]:
+    for name in [name for name in os.environ if name.startswith("PG")]:
+        del os.environ[name]
+    os.environ.update(env)
+    database = PostgresDatabase(url, schema, tuple(tables))
+    return database._rows(statement, QueryLimits(rows, characters, timeout_s)).plain

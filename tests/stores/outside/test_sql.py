@@ -325,3 +325,11 @@ def test_what_sqlite_cannot_break_off_is_killed(tmp_path: Path, function: str) -
     with pytest.raises(StatementError, match=r"took longer than 0\.3 s.*Write one that reads less"):
         database.ask(statement, QueryLimits(timeout_s=0.3))
     assert database.ask(f"SELECT {function}('%.1f', 2.25) AS n", QueryLimits()).rows == (("2.3",),)
+
+
+@pytest.mark.slow
+def test_a_value_of_postgres_that_is_larger_than_the_memory_allowed_is_an_error(asked: str) -> None:
+    database = PostgresDatabase(asked, tables=("person",))
+    with pytest.raises(StatementError, match=r"needed more than 100 MB of memory|died|need more memory"):
+        database.ask("SELECT repeat('x', 150000000) AS t", QueryLimits(timeout_s=30, memory_mb=100))
+    assert database.ask("SELECT name FROM person WHERE id = 1", QueryLimits()).rows == (("Ann",),)
