@@ -112,10 +112,7 @@ class GroupCount:
 
 
 class DryRun(Staging):
-    """A staging that is never committed: `publish` counts what waits and goes on as if it were there.
-
-    `redefined` are groups whose nodes are made anew; `embedded` those whose nodes are only embedded otherwise.
-    """
+    """A staging that is never committed: `publish` counts what waits and goes on as if it were there."""
 
     def __init__(self, store: Backend) -> None:
         self.store, self.timeout_s = store, 0.0

@@ -221,10 +221,7 @@ class BatchItem:
 class Batch:
     """Puts documents into the store with the nodes of all groups; the report counts the nodes of the group `main`.
 
-    Attributes:
-        tried: documents of which a group could not be made, by their ids.
-        counted: documents whose reports tell the nodes that they have by now, by their ids.
-        weight: how much waits, in characters and bytes of pictures.
+    A group could not be made of those that were `tried`; the reports of those that are `counted` tell their nodes.
     """
 
     writer: AnyWriter

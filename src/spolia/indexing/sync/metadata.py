@@ -175,14 +175,11 @@ def _fields(metadata: Callable[[str], object], uri: str) -> Meta:
 
 
 class MetadataDiff:
-    """Compares the labels of sources, and changes those of documents that are there.
+    """Compares the labels of sources (`uris`, or of all), and changes those of documents that are there.
 
     A document keeps its id when its list of readers is changed, though the id was made of the list that it had before.
     So what is added with that older list needs another id, or it would give the document its old readers back; and a
     list is changed in place only where one source alone holds the document.
-
-    Args:
-        uris: of the sources that are compared; None for all.
     """
 
     def __init__(self, writer: AnyWriter, labels: DocumentLabels, uris: Collection[str] | None, batch: Batch) -> None:

@@ -158,11 +158,9 @@ class SyncRun:
         self._published_at = time.monotonic()
 
     def run(self, *, recount: bool, anew: Collection[str]) -> None:
-        """Bring the store in step.
+        """Bring the store in step; `recount` where no report tells the nodes of the main group any more.
 
-        Args:
-            recount: the main group was built anew, so that no report tells its nodes any more.
-            anew: groups that would lose what they have if their model is away.
+        Groups in `anew` would lose what they have if their model is away.
         """
         self._open_stale_to_those_who_may_read_it()
         given_up = self.diff.given_up(retry=self.how.retry, afresh=self.how.afresh)
