@@ -1,0 +1,1 @@
+"""Questions, passages and gold answers."""

@@ -1,0 +1,1 @@
+"""Experiments: flows are asked, and their answers stored and scored."""
