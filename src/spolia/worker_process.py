@@ -20,7 +20,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -101,17 +101,12 @@ class WorkerProcess:
         """The next frame that it sends, within its seconds; `is_timed`: it ends itself when they are over."""
         process = self._begun()
         assert process.stdout is not None
-        clock = threading.Timer(self.seconds, self._too_late)
-        clock.daemon = True
-        if not is_timed:
-            clock.start()
         try:
-            found = receive(process.stdout)
+            with nullcontext() if is_timed else _clock(self.seconds, self._too_late):
+                found = receive(process.stdout)
         except ValueError as error:
             self.stop()
             raise Died(f"said what makes no sense ({error})", final=True, passes=False) from error
-        finally:
-            clock.cancel()
         if found is None:
             raise self._death()
         if self.late:  # it was killed the moment that it had answered
@@ -183,11 +178,8 @@ class WorkerProcess:
         assert self.process.stdout is not None
         with suppress(BrokenPipeError):
             send(self.process.stdin, {"memory_mb": self.memory_mb, "written_mb": self.written_mb})
-            clock = threading.Timer(_START_S, self.process.kill)
-            clock.daemon = True
-            clock.start()
-            ready = receive(self.process.stdout)
-            clock.cancel()
+            with _clock(_START_S, self.process.kill):
+                ready = receive(self.process.stdout)
             if ready is not None:
                 return
         self.stop()
@@ -208,6 +200,17 @@ class WorkerProcess:
             with suppress(OSError, ValueError):
                 assert stream is not None
                 stream.close()
+
+
+@contextmanager
+def _clock(seconds: float, end: Callable[[], None]) -> Iterator[None]:
+    clock = threading.Timer(seconds, end)
+    clock.daemon = True
+    clock.start()
+    try:
+        yield
+    finally:
+        clock.cancel()
 
 
 _idle: defaultdict[int, list[WorkerProcess]] = defaultdict(list)
