@@ -7,8 +7,8 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from math import inf, log2
 from pathlib import Path
@@ -307,3 +307,16 @@ class translated:
             return
         if (problem := self._backend.problem(self._doing, error)) is not None:
             raise problem from error
+
+
+@contextmanager
+def tantivy_errors(problem: Callable[[Exception], StoreError]) -> Iterator[None]:
+    """tantivy raises `ValueError` for everything, and panics past `Exception` when one of its threads has died."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        raise problem(error) from error
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise problem(ValueError(str(error))) from error

@@ -10,8 +10,8 @@ counted over the nodes that they may read (`spolia.stores.lexical.asker_bm25`).
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from math import log1p
 from pathlib import Path
@@ -20,8 +20,8 @@ from weakref import WeakKeyDictionary
 
 import tantivy
 
-from spolia.errors import StoreCorrupt, StoreError
-from spolia.stores.files import gone, holds_lengths
+from spolia.errors import StoreCorrupt
+from spolia.stores.files import gone, holds_lengths, tantivy_errors
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.snapshot.hit_order import Ids, best_hits
 
@@ -242,19 +242,6 @@ def _opened(folder: str) -> tuple[Any, Any]:
 def _legible(folder: Path) -> AbstractContextManager[None]:
     """Say that an index is damaged when tantivy cannot read it."""
     return tantivy_errors(lambda error: damaged(folder, f"damaged: {error}"))
-
-
-@contextmanager
-def tantivy_errors(problem: Callable[[Exception], StoreError]) -> Iterator[None]:
-    """tantivy raises `ValueError` for everything, and panics past `Exception` when one of its threads has died."""
-    try:
-        yield
-    except (ValueError, OSError) as error:
-        raise problem(error) from error
-    except BaseException as error:
-        if type(error).__name__ != "PanicException":
-            raise
-        raise problem(ValueError(str(error))) from error
 
 
 def damaged(folder: Path, why: str) -> StoreCorrupt:

@@ -21,9 +21,10 @@ from spolia.stores.files import (
     fail_point,
     fsync,
     small_segments,
+    tantivy_errors,
 )
 from spolia.stores.lexical.analysis import Analyzer
-from spolia.stores.lexical.index import BODY, COPIED, KEY, LENGTH, tantivy_errors
+from spolia.stores.lexical.index import BODY, COPIED, KEY, LENGTH
 
 _HEAP_BYTES, _FEW_BYTES = 50_000_000, 15_000_000
 """Of memory for an index from nothing, and for one that goes on, which is the least: taking it costs milliseconds."""
