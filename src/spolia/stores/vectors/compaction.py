@@ -17,6 +17,7 @@ from spolia.stores.definition import Metric
 from spolia.stores.files import fail_point, fsync, graph_folder, segment_path
 from spolia.stores.indexes import HNSW
 from spolia.stores.manifest import Manifest, index_of
+from spolia.stores.vectors import segments
 from spolia.stores.vectors.graphs import (
     available,
     build_graph,
@@ -27,8 +28,6 @@ from spolia.stores.vectors.graphs import (
     unneeded,
 )
 from spolia.stores.vectors.segments import (
-    SEGMENT_ROWS,
-    SMALL_SEGMENTS,
     content_of,
     dimension_of,
     joined,
@@ -86,7 +85,7 @@ class Compaction:
         if not self.ended:
             return joined(self._rows(embedder), None, 0, 1)
         above = min((settings.above for _, settings in self._graphs[embedder]), default=None) if available() else None
-        return joined(self._rows(embedder), above, SEGMENT_ROWS, SMALL_SEGMENTS)
+        return joined(self._rows(embedder), above, segments.SEGMENT_ROWS, segments.SMALL_SEGMENTS)
 
     def _rows(self, embedder: str) -> dict[int, int]:
         return {number: count for number, _, count, _ in self.connection.execute(sql.SEGMENTS_OF, (embedder,))}
