@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from spolia import Corpus, add_texts, sync
-from spolia.errors import StoreCorrupt
+from spolia.errors import NotAStore, StoreCorrupt
 from spolia.indexing.sync import sync as syncing
 from spolia.indexing.sync.repair import repair
 from spolia.stores.backends import sql
@@ -294,3 +294,50 @@ def test_what_a_damaged_log_has_lost_is_read_again_from_the_folder(ahead: Corpus
     report = repair(ahead, groups=[near_of(ahead)])
     assert [said for said in report.repaired if "corpus.db-wal" in said]
     assert ahead.latest().check(deep=True) == []
+
+
+FOREIGN = {
+    "nothing": None,
+    "an empty folder": {},
+    "notes": {"a.md": b"Salt."},
+    "a text": {"corpus.db": b"Salt."},
+    "an empty file": {"corpus.db": b""},
+    "another database": {"corpus.db": b"SQLite format 3\0" + bytes(4080), "vectors/1.bin": b"x"},
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_what_is_no_store_is_refused_and_left_as_it_is(tmp_path: Path, name: str) -> None:
+    folder, files = tmp_path / "p", FOREIGN[name]
+    for file, content in (files or {}).items():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_bytes(content)
+    if files == {}:
+        folder.mkdir()
+    with pytest.raises(NotAStore, match=r"Not a store|Store not found"):
+        repair(Corpus(folder))
+    assert folder.exists() is (files is not None)
+    assert {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.*")} == (files or {})
+
+
+def test_a_file_is_refused_as_no_store(tmp_path: Path) -> None:
+    (tmp_path / "p").write_text("Salt.")
+    with pytest.raises(NotAStore, match="a store is a folder"):
+        repair(Corpus(tmp_path / "p"))
+
+
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_a_store_is_ours_by_its_tables_or_folders_if_its_header_is_damaged(tmp_path: Path, is_alone: bool) -> None:
+    path = tmp_path / "p" / "corpus.db"
+    Corpus(tmp_path / "p").create()
+    content = path.read_bytes()
+    path.write_bytes(content[:68] + b"\0\0\0\0" + content[72:])  # the application's id, beside folders and alone
+    if is_alone:
+        (path.parent / "pins" / "0").unlink()
+        (path.parent / "pins").rmdir()
+    assert "written anew" in repair(Corpus(tmp_path / "p")).repaired[0]
+    path.write_bytes(b"x" * 100)
+    (path.parent / "pins").mkdir(exist_ok=True)
+    with pytest.raises(StoreCorrupt, match="restored from a backup"):
+        repair(Corpus(tmp_path / "p"))
+    assert not list(path.parent.glob("corpus.db.*"))

@@ -19,6 +19,7 @@ from spolia.stores.backends.rows import StoreVersion, guarded, in_batches, reade
 from spolia.stores.files import DATABASE, PINS, fail_point, fsync
 
 WAIT_S = 10.0
+MAGIC = b"SQLite format 3\0"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
@@ -34,7 +35,7 @@ _UNWRITTEN = (
 
 def connect(store: Path, *, writing: bool) -> "SqliteSession":
     with translated(store, "opened"):
-        _refuse_other_things(store)
+        refuse_other_things(store)
         writable = os.access(store, os.W_OK)
         try:
             found = _connected(store, writing, "mode=rw" if writing or writable else "mode=ro")
@@ -95,7 +96,7 @@ def is_written(store: Path) -> bool:
         return False
 
 
-def _refuse_other_things(store: Path) -> None:
+def refuse_other_things(store: Path) -> None:
     if (store / DATABASE).is_file():
         return
     advice = f"Make one: spolia index FOLDER --store {store}, or in Python sync(FOLDER, Corpus({str(store)!r}))."
@@ -111,7 +112,7 @@ def _refuse_other_things(store: Path) -> None:
 def _kind_of(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            is_database = file.read(16) == b"SQLite format 3\0"
+            is_database = file.read(16) == MAGIC
     except OSError as error:
         return f"a file that cannot be read ({error.strerror})"
     return "another application's SQLite database" if is_database else "a file, and a store is a folder"

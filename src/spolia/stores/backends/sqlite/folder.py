@@ -26,7 +26,7 @@ from spolia.stores.backends.sqlite.connection import (
     problem_with,
     translated,
 )
-from spolia.stores.backends.sqlite.salvage import lost_ahead, salvaged
+from spolia.stores.backends.sqlite.salvage import lost_ahead, refuse_foreign, salvaged
 from spolia.stores.files import (
     DATABASE,
     GRAPHS_LOCK,
@@ -245,6 +245,8 @@ class FolderBackend:
         return said
 
     def salvage(self, timeout_s: float) -> tuple[list[str], bool]:
+        with translated(self.folder, "repaired"):
+            refuse_foreign(self.folder)
         with closing(WriterLock(self.folder, timeout_s)), translated(self.folder, "repaired"):
             ahead = lost_ahead(self.folder)
             return [*([ahead] if ahead else ()), *salvaged(self.folder)], bool(ahead)

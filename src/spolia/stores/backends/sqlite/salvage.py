@@ -5,15 +5,33 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from struct import unpack
 from typing import Any
 
-from spolia.errors import StoreCorrupt
+from spolia.errors import NotAStore, StoreCorrupt
 from spolia.stores.backends import sql
 from spolia.stores.backends.rows import NOT_YET, legible, row_digest, store_digest, unmade_row
-from spolia.stores.backends.sqlite.connection import SqliteSession, begin, make_tables
-from spolia.stores.files import DATABASE, fsync
+from spolia.stores.backends.sqlite.connection import MAGIC, SqliteSession, begin, make_tables, refuse_other_things
+from spolia.stores.files import DATABASE, LEXICAL, PINS, VECTORS, fsync
+
+
+def refuse_foreign(store: Path) -> None:
+    """Refuse what opening refuses, unless it is a store with a damaged header: by its id, tables or folders."""
+    refuse_other_things(store)
+    path = store / DATABASE
+    with path.open("rb") as file:
+        header = file.read(72)
+        is_ours = header[68:] == sql.APPLICATION_ID.to_bytes(4, "big")
+        if is_ours or (header[:16] != MAGIC and any((store / name).is_dir() for name in (PINS, LEXICAL, VECTORS))):
+            return
+        if header:
+            with mmap(file.fileno(), 0, access=ACCESS_READ) as content:
+                if any(_place(content, text) >= 0 for text in _TABLES):
+                    return
+    there = "another application's SQLite database" if header[:16] == MAGIC else "not a database"
+    raise NotAStore(f"Not a store: {path} is {there}; it was not touched. Name another path.")
 
 
 def salvaged(store: Path) -> list[str]:
@@ -26,18 +44,21 @@ def salvaged(store: Path) -> list[str]:
     with closing(_opened(path)) as found:
         if not (said := _structure(found)):
             return []
-    with closing(_opened(_with_tables(path))) as damaged:
-        fresh.unlink(missing_ok=True)
-        with closing(sqlite3.connect(fresh, isolation_level=None, factory=SqliteSession)) as whole:
-            make_tables(whole)
-            _copy(damaged, whole)
-            whole.execute(sql.COMMIT)
-    fsync(fresh)
-    for end in ("-wal", "-shm"):  # else they would be taken for those of the new one
-        Path(f"{path}{end}").unlink(missing_ok=True)
-    os.rename(fresh, path)
-    fsync(store)
-    Path(f"{path}.old").unlink(missing_ok=True)
+    try:
+        with closing(_opened(_with_tables(path))) as damaged:
+            fresh.unlink(missing_ok=True)
+            with closing(sqlite3.connect(fresh, isolation_level=None, factory=SqliteSession)) as whole:
+                make_tables(whole)
+                _copy(damaged, whole)
+                whole.execute(sql.COMMIT)
+        fsync(fresh)
+        for end in ("-wal", "-shm"):  # else they would be taken for those of the new one
+            Path(f"{path}{end}").unlink(missing_ok=True)
+        os.rename(fresh, path)
+        fsync(store)
+    finally:
+        for left in (fresh, Path(f"{path}.old")):
+            left.unlink(missing_ok=True)
     return [f"{path} was damaged ({said}); it was written anew from the rows that could be read."]
 
 
@@ -51,11 +72,9 @@ def _with_tables(path: Path) -> Path:
     """The database, or a copy that has its tables' definitions whole again, without which nothing can be read."""
     content = bytearray(path.read_bytes())
     before = bytes(content)
-    for text in (text for text in sql.SCHEMA if text.startswith("CREATE")):
-        statement, half = text.encode(), len(text) // 2
-        at = max(content.find(statement[:half]), content.find(statement[half:]) - half)
-        if at >= 0:
-            content[at : at + len(statement)] = statement
+    for text in _TABLES:
+        if (at := _place(content, text)) >= 0:
+            content[at : at + len(text)] = text.encode()
             _name(content, at, text)
     content[60:64] = sql.SCHEMA_VERSION.to_bytes(4, "big")
     content[68:72] = sql.APPLICATION_ID.to_bytes(4, "big")
@@ -64,6 +83,15 @@ def _with_tables(path: Path) -> Path:
     copy = Path(f"{path}.old")
     copy.write_bytes(content)
     return copy
+
+
+_TABLES = [text for text in sql.SCHEMA if text.startswith("CREATE")]
+
+
+def _place(content: bytearray | mmap, text: str) -> int:
+    """Where a statement starts of which at least one half is there; less than 0 if none is."""
+    statement, half = text.encode(), len(text) // 2
+    return max(content.find(statement[:half]), content.find(statement[half:]) - half)
 
 
 def _name(content: bytearray, at: int, statement: str) -> None:
