@@ -99,6 +99,13 @@ def test_a_rule_beyond_the_cap_is_told() -> None:
     assert ["waits for 2" in varied, "waits for 4" in varied, "waits for 5" in varied] == [False, True, True]
 
 
+def test_a_rule_that_always_holds_is_told() -> None:
+    said = "until: StopWhen stops after the first step: 'pairs' has 0 entries or more. Write at_least=1 or more."
+    for always in (0, -1):
+        assert said in problems(Loop(hop, StopWhen("pairs", always), max_steps=3))
+    assert not problems(Loop(hop, StopWhen("pairs", 1), max_steps=3))
+
+
 def test_a_judge_that_waits_for_a_label_that_its_router_never_names_is_refused_while_building() -> None:
     router = WORDS >> PickArm("law")
     assert (router >> StopOn("drugs"))(Query("Which dose?")).stop
@@ -117,6 +124,11 @@ class Notes(State):
 @step
 def noted(state: Notes) -> Notes:
     return state.but(text=f"{state.text} and so on", found=(*state.found, "a", "b"), tokens=state.tokens + 100)
+
+
+def test_a_number_may_be_below_0_so_a_rule_may_wait_for_0() -> None:
+    assert not problems(Loop(noted, StopWhen("tokens", 0), max_steps=3))
+    assert "'text' has 0 entries or more" in problems(Loop(noted, StopWhen("text", 0), max_steps=3))
 
 
 @pytest.mark.parametrize(("field", "at_least"), [("text", 20), ("found", 5), ("tokens", 300)])

@@ -45,6 +45,14 @@ def test_an_estimate_asks_no_model_and_counts_what_a_run_takes(spolia: Spolia, d
         assert "Estimate for 8 questions; no language model was asked." in spolia(*asked, "--estimate").out
 
 
+def test_an_estimate_refuses_what_a_run_refuses(spolia: Spolia, data: Path) -> None:
+    (data / "questions.jsonl").write_text(json.dumps({"id": "q", "question": "Who?", "answers": ["Olsen"]}))
+    ran, told = spolia("eval", "bm25", "--data", data), spolia("eval", "bm25", "--data", data, "--estimate")
+    assert (ran.code, ran.out, ran.err) == (told.code, told.out, told.err)
+    assert told.code == 2
+    assert "--measures EM,F1" in " ".join(told.err.split())
+
+
 def test_a_budget_ends_an_experiment_and_a_larger_one_goes_on(spolia: Spolia, data: Path) -> None:
     with OpenAIServer(ServedReply("The moon [1].")) as server:
         asked = ("eval", data / "flow.yaml", "--data", data, "--llm", server.url, "--model", "m", "--measures", "F1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -323,6 +324,19 @@ def finds_all_here(query: Query) -> Ranking:
 def test_questions_that_cannot_be_asked_are_refused(items: list[Item], says: str) -> None:
     with pytest.raises(DataError, match=says):
         Experiment(finds_all, items, MEASURES)
+
+
+@pytest.mark.parametrize(
+    ("item", "measures", "write"),
+    [
+        (Item("q", "?", answers=("Espoo",)), "R@1,MRR", "They have answers. Write --measures EM,F1 (in Python 'EM,F1'"),
+        (Item("q", "?", gold=(("p",),)), "EM", "They have gold passages. Write --measures R@5,MRR (in Python"),
+        (Item("q", "?"), "EM", "Give questions with gold_ids, or with answers for measures of answers."),
+    ],
+)
+def test_where_no_measure_applies_the_error_names_those_that_do(item: Item, measures: str, write: str) -> None:
+    with pytest.raises(DataError, match=re.escape(write)):
+        Experiment(finds_all, [item], measures.split(","))
 
 
 def test_one_question_is_enough_to_be_asked_and_not_to_show_anything() -> None:

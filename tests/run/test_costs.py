@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
 from spolia.core.combinators import Branch, Each, Guard, Identity, Loop, Samples
 from spolia.core.operator import Operator
 from spolia.core.run_context import Done, charge, limited, reserve
-from spolia.errors import BudgetSpent, StepFailed, UndecidedError
+from spolia.errors import BudgetSpent, StepFailed, UndecidedError, WiringError
 from spolia.run import Budget, Run
 from spolia.types import Failure, Query, Usage
 from tests.run.flows import COUNTER, Ask, Glue, Growing
@@ -200,3 +201,12 @@ def test_an_open_choice_is_never_taken_for_a_failure() -> None:
     for flow in (Guard(open_flow, fallback=Identity()), Branch(open_flow, Identity(), min_arms=1)):
         with Run(), pytest.raises(UndecidedError):
             flow(Query("q"))
+
+
+@pytest.mark.parametrize("wrong", [{"calls": -1}, {"tokens": -5}, {"cost_usd": -0.1}, {"cost_usd": math.nan}])
+def test_a_limit_below_0_is_refused(wrong: dict[str, Any]) -> None:
+    (name,) = wrong
+    with pytest.raises(WiringError, match=rf"Budget: {name} is .*\. Write 0 or more, or None for no limit\."):
+        Budget(**wrong)
+    with pytest.raises(WiringError):
+        Budget().but(**wrong)

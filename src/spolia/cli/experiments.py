@@ -112,7 +112,7 @@ class EvaluationRun:
     def estimated(self, names: Sequence[str], measures: str) -> None:
         """Say what flows would cost, without asking a language model."""
         ready = self.ready(names, measures)
-        asked = [item for item in ready.items if any(one.applies(item) for one in ready.measures)]
+        asked = list(Experiment(ready.flows, ready.items, ready.measures).asked)  # refuses what a run refuses
         sample = [Query(item.question) for item in drawn(asked, runs.SAMPLE)]
         found = {name: runs.estimate(flow, sample, (), len(asked)) for name, flow in ready.flows.items()}
         judged = any(isinstance(one, LanguageModel) for measure in ready.measures for one in inside(measure))

@@ -52,7 +52,13 @@ class StopWhen(Operator[State, Verdict]):
         return found
 
     def beyond(self, steps: int, state: Any) -> str:
-        """Why a loop of so many steps over a `Chain` ends at its cap instead; empty where it need not."""
+        """Why a loop of so many steps never waits for it, or over a `Chain` ends at its cap; empty where it may."""
+        is_known = isinstance(state, type) and issubclass(state, State) and state is not State
+        held = dict(declared_fields(state)).get(self.field, Any) if is_known else Any
+        if self.at_least <= 0 and not fits(float, held, {}):  # a number may be below 0, a number of entries not
+            return (
+                f"StopWhen stops after the first step: {self.field!r} has 0 entries or more. Write at_least=1 or more."
+            )
         is_chain = isinstance(state, type) and issubclass(state, Chain)  # each step adds a pair
         if self.at_least <= steps or self.field != "pairs" or not is_chain:
             return ""

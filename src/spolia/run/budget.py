@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from spolia.errors import WiringError
 from spolia.types import Usage, Value
 
 NO_COST = Usage()
@@ -17,6 +18,9 @@ class Budget(Value):
         cost_usd: price in US dollars.
         forced: what loops must leave over, so that one answer can still be forced after them.
 
+    Raises:
+        WiringError: for a limit below 0.
+
     >>> Budget(calls=3).refuses(Usage(calls=3), Usage(calls=1), optional=False)
     '3 of 3 calls are spent'
     """
@@ -25,6 +29,12 @@ class Budget(Value):
     tokens: int | None = None
     cost_usd: float | None = None
     forced: Usage = field(default=Usage(calls=1))
+
+    def __post_init__(self) -> None:
+        for name in ("calls", "tokens", "cost_usd"):
+            limit = getattr(self, name)
+            if limit is not None and not limit >= 0:  # NaN neither
+                raise WiringError(f"Budget: {name} is {limit!r}. Write 0 or more, or None for no limit.")
 
     def refuses(self, spent: Usage, wanted: Usage, *, optional: bool) -> str:
         """Why `wanted` has no room beside `spent`; empty when it has. `optional` calls must leave `forced` over."""

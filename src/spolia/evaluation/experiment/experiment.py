@@ -136,9 +136,17 @@ class Experiment(Value):
         if not self.asked:
             raise DataError(
                 f"None of {several(len(self.items), 'question')} has gold for {', '.join(map(str, self.measures))}. "
-                "Give questions with gold_ids, or answers for measures of answers."
+                f"{self._measurable()}"
             )
         self._refuse(self.tuned)
+
+    def _measurable(self) -> str:
+        """What to write where no measure applies: measures that the questions have gold for, if there are any."""
+        for there, listed in (("answers", "EM,F1"), ("gold passages", "R@5,MRR")):
+            if any(measure.applies(item) for measure in as_measures(listed) for item in self.items):
+                other = "; of a flow that only searches: AnswerHit@5" if there == "answers" else ""
+                return f"They have {there}. Write --measures {listed} (in Python {listed!r}){other}."
+        return "Give questions with gold_ids, or with answers for measures of answers."
 
     @property
     def asked(self) -> tuple[Item, ...]:
