@@ -63,6 +63,13 @@ def test_keyword_arguments_are_what_fields_are() -> None:
     assert [one("ab") for _, one in settle(made.but(before=Choice(shouted, Identity())))] == ["ABAB", "abab"]
 
 
+def test_the_short_name_of_a_step_has_its_scalar_arguments_alone() -> None:
+    made = repeated.but(times=2, before=shouted)
+    assert made.short == "repeated.but(times=2)"
+    assert repr(made) == "repeated.but(times=2, before=shouted)"
+    assert repeated.but(before=shouted).short == "repeated"
+
+
 def test_a_keyword_argument_without_a_default_has_to_be_given() -> None:
     with pytest.raises(WiringError, match=r"repeated lacks before, times. Write repeated.but\(before=..., times=...\)"):
         repeated("ab")

@@ -109,6 +109,9 @@ WRONG = {
     "Loop(Find())": "must give the state",
     "Loop(Step(), until=Step())": "must give a Verdict",
     "Route(Find(), {'a': Find()}, default='a')": "name of an arm",
+    "Route(Title(), {'a': Find()}, default='a')": "The router of Route: Title() takes Answer, not Query. Put an "
+    "operator from Query to Answer >> before it.",
+    "Choice(Find(), Read())": "Arm 1 of Choice: Read() takes Ranking, not Query. Put an operator from Query to Ranking",
     "Route(Named(), {'a': Find()}, default='b')": "'b' is no arm",
     "Guard(Find(), fallback=Read())": "Arm 1 of Guard",
     "Explore(Step(), 2)": "several values",
@@ -128,6 +131,39 @@ WRONG = {
 class Named(Operator[Query, str]):
     def apply(self, value: Query, /) -> str:
         return value.text
+
+
+@dataclass(frozen=True)
+class Title(Operator[Answer, str]):
+    def apply(self, value: Answer, /) -> str:
+        return value.text
+
+
+@dataclass(frozen=True)
+class Has(Operator[State, bool]):
+    def gives(self, taken: Any, /) -> Any:
+        raise WiringError("Count has no field 'm'. It has: stop, n.")
+
+    def apply(self, value: State, /) -> bool:
+        return True
+
+
+@step
+def told(state: Count, *, ask: int) -> bool:
+    return state.n > ask
+
+
+@pytest.mark.parametrize(
+    ("judge", "message"),
+    [
+        (Has(), "The judge of Loop: Count has no field 'm'. It has: stop, n."),
+        (told, "The judge of Loop: told lacks ask. Write told.but(ask=...)."),
+    ],
+)
+def test_a_judge_that_takes_the_state_is_not_told_to_get_a_field_of_it(judge: Any, message: str) -> None:
+    with pytest.raises(WiringError) as error:
+        Loop(Step(), until=judge)
+    assert str(error.value) == message
 
 
 @pytest.mark.parametrize("code", WRONG)

@@ -17,7 +17,7 @@ from spolia.core.operator import Operator
 from spolia.errors import FlowFileError
 from spolia.flow_files.files import dump, load
 from spolia.flow_files.yaml_text import MAX_DEPTH, MAX_NODES, YamlReader
-from spolia.types import Query, State, Value
+from spolia.types import Chain, Query, State, Value
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,13 @@ def walked(state: State) -> State:
     return state.but(stop="answered")
 
 
+@step
+def hopped(chain: Chain) -> Chain:
+    return chain
+
+
 OWN_PREFIX = __name__.partition(".")[0]
-OWN = (Find, Shelf, language, walked)
+OWN = (Find, Shelf, language, walked, hopped)
 CHUNKS = Shelf("notes.spolia")
 GIVEN = {"chunks": CHUNKS}
 
@@ -170,7 +175,7 @@ BAD = [
     ("own:Find: {shelf: HNWS}", r"shelf: There is no value 'HNWS'. Write \{use: chunks\}."),
     ("own:Find: {shelf: 5}", "at own:Find.shelf: Here belongs a Shelf; there was the number 5"),
     ("own:Find: {shelf: {use: chunks}, words: [1]}", 'words.0: Here belongs text; .* Write it in quotes: "1"'),
-    ("Samples: {n: 0}", "at Samples: Samples: n is 0; Samples needs at least 1"),
+    ("Samples: {n: 0}", "at Samples: n is 0; Samples needs at least 1"),
     ("Samples:", "Samples needs n. Write {Samples: {n: ...}}"),
     ("[]", "A chain needs at least one step"),
     ("3", "Here belongs an operator; there was the number 3. Write {Name: {field: ...}}"),
@@ -204,6 +209,14 @@ BAD = [
     ("own:language: {top_k: 1}", r"no field 'top_k'.* Write \{own:language: \{arguments: \{top_k: ...\}\}\}\."),
     ("language", "There is no operator 'language'. The nearest is own:language; write that."),
     ("- own:language\n- own:walked\n", "walked takes State, not str"),
+    (
+        "- Identity\n- Loop: {body: own:hopped, until: {StopWhen: {field: missing, at_least: 3}}}\n",
+        r"line 2, at 1\.Loop: The judge of Loop: Chain has no field 'missing'. It has: [a-z, ]*\.$",
+    ),
+    (
+        "Route: {router: {PickArm: {default: a}}, arms: {a: own:language}, default: a}",
+        r"line 1, at Route: The router of Route: PickArm\(.*\) takes ArmScores, not Query\. Put .*: ByKeywords",
+    ),
     ("Route: {router: own:language, arms: {en: Identity}, default: fr}", "The default 'fr' is no arm of Route"),
 ]
 

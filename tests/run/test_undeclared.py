@@ -197,7 +197,18 @@ VISIBLE: tuple[Callable[[], Retriever], ...] = (
 def test_a_cached_step_whose_code_shows_a_store_beside_its_fields_is_refused(form: Callable[[], Retriever]) -> None:
     with pytest.raises(WiringError, match="cached") as caught:
         form()
-    assert "field" in str(caught.value) or "def name" in str(caught.value) or "function of its own" in str(caught.value)
+    assert any(said in str(caught.value) for said in ("keyword argument", "def name", "function of its own"))
+
+
+def test_the_error_of_a_cached_step_over_a_global_retriever_says_to_make_it_a_keyword_argument() -> None:
+    with pytest.raises(WiringError, match=r"\(\*, retriever: \.\.\.\) and give it with \.but\(retriever=RETRIEVER\)"):
+        of_global()
+
+    @step(cached=True)
+    def found(query: Query, *, retriever: Retriever) -> Ranking:
+        return retriever(query)
+
+    assert found.but(retriever=RETRIEVER)(QUERY).hits
 
 
 def test_a_cached_step_that_reads_a_setting_of_a_store_or_asks_none_is_not_refused() -> None:

@@ -110,12 +110,16 @@ class Function(Operator[In, Out]):
         return super().gives(taken)
 
     def __repr__(self) -> str:
-        given = ", ".join(f"{name}={value!r}" for name, value in self.arguments)
-        return f"{self.name}.but({given})" if given else self.name
+        return self._written(object)
 
     @property
     def short(self) -> str:
-        return repr(self)
+        return self._written(str, int, float)
+
+    def _written(self, *kinds: type) -> str:
+        """Its name with the arguments of some kinds."""
+        given = ", ".join(f"{name}={value!r}" for name, value in self.arguments if isinstance(value, kinds))
+        return f"{self.name}.but({given})" if given else self.name
 
 
 def _again(plain: Function[Any, Any], arguments: tuple[tuple[str, Any], ...]) -> Function[Any, Any]:
@@ -202,7 +206,8 @@ def untold(function: Callable[..., Any]) -> str:
         outer = ", ".join(function.__code__.co_freevars)
         return (
             f"its result depends on {outer} of the function around it. "
-            f"Write an operator with fields for it: @dataclass(frozen=True) class {name.title()}(Operator[...])."
+            f"With @step, make it a keyword argument (*, {outer}) and give it with .but; else write an operator with "
+            "fields for it."
         )
     owner = getattr(function, "__self__", None)
     if owner is not None and not inspect.ismodule(owner) and not inspect.isclass(owner):

@@ -558,10 +558,12 @@ def _refuse_undeclared(op: Operator[Any, Any]) -> None:
         return
     for name, address in _references(op):
         if not op.declares(address):
+            own = name.rpartition(".")[2].lower()
             raise WiringError(
                 f"{op.short} is cached and reaches {name}, {address!r:.80}, which is in none of its fields: the cache "
-                "could not tell who asks there, or what is there now. Make it a field of an operator: "
-                "@dataclass(frozen=True) class ...(Operator[...]); or leave out cached=True."
+                "could not tell who asks there, or what is there now. Make it a keyword argument of the @step "
+                f"(*, {own}: ...) and give it with .but({own}={name}), or make it a field of the class; or leave out "
+                "cached=True."
             )
 
 

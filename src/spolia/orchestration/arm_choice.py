@@ -7,9 +7,20 @@ from typing import Any
 from spolia.core.call_bounds import total
 from spolia.core.operator import Operator
 from spolia.core.run_context import degrade, note
-from spolia.core.wiring import one_of, refuse_numbers
+from spolia.core.wiring import fits, name_of, one_of, refuse_numbers
+from spolia.errors import WiringError
 from spolia.orchestration.similarity_router import arms_of, scores_of
 from spolia.types import ArmScores, Query
+
+
+def _arms(op: Operator[ArmScores, str], taken: Any) -> tuple[str, ...] | None:
+    """The arms that are scored, where that is known."""
+    if not fits(ArmScores, taken, {}):
+        raise WiringError(
+            f"{op.short} takes ArmScores, not {name_of(taken)}. Put an operator that scores arms >> before it: "
+            "ByKeywords, ByMeaning or ByNextToken."
+        )
+    return arms_of(taken)
 
 
 @dataclass(frozen=True)
@@ -40,7 +51,7 @@ class PickArm(Operator[ArmScores, str]):
         refuse_numbers(self, "a number", "floor")
 
     def gives(self, taken: Any, /) -> Any:
-        arms = arms_of(taken) if super().gives(taken) else None
+        arms = _arms(self, taken)
         return str if arms is None else one_of((*(arms if self.floor <= 1 else ()), self.default))
 
     def apply(self, value: ArmScores, /) -> str:
@@ -86,7 +97,7 @@ class Exceeds(Operator[ArmScores, str]):
         refuse_numbers(self, "a number", "threshold")
 
     def gives(self, taken: Any, /) -> Any:
-        arms = arms_of(taken) if super().gives(taken) else None
+        arms = _arms(self, taken)
         may_exceed = arms is None or (self.arm in arms and self.threshold < 1)
         may_not = arms is None or self.arm not in arms or self.threshold >= 0
         return one_of((self.arm,) * may_exceed + (self.otherwise,) * may_not)

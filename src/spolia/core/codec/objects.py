@@ -1,5 +1,6 @@
 """Values, addresses and operators: their fields by name, and their class where it has to be said."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, is_dataclass
 from typing import Any, ClassVar
@@ -117,7 +118,8 @@ class ClassPlan:
             found = self.cls.made(fields) if issubclass(self.cls, Operator) else self.cls(**fields)
         except (SpoliaError, ValueError, TypeError) as error:
             where = f" (in {place})" if (place := place_of(error)) else ""
-            raise CodecError(f"{self.id}: {error}{where}") from error
+            named = "" if re.search(rf"\b{re.escape(self.cls.__name__)}\b", str(error)) else f"{self.id}: "
+            raise CodecError(f"{named}{error}{where}") from error
         if reading.accept is not None:
             reading.accept(found)
         return found

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, TypeVar
 from spolia.core.call_bounds import total
 from spolia.core.operator import In, Operator, Out, checked_operator
 from spolia.core.run_context import degrade, gather
-from spolia.core.wiring import joined
+from spolia.core.wiring import joined, name_of
 from spolia.errors import BudgetSpent, StepFailed, UndecidedError, WiringError
 from spolia.types import Failure
 
@@ -65,7 +65,7 @@ class Branch(Operator[In, tuple[Out, ...]]):
         ]
 
     def takes(self) -> Any:
-        return narrowest(self.arms)
+        return narrowest(self.arms, self.gives)
 
     def gives(self, taken: Any, /) -> Any:
         return tuple[gives_of_arms(self.arms, taken, "Branch"), ...]  # type: ignore[misc]
@@ -118,17 +118,17 @@ def row_survivors(
         return Failure.of(error, where)
 
 
-def narrowest(arms: Sequence[Operator[Any, Any]]) -> Any:
-    """A type that every arm takes."""
+def narrowest(arms: Sequence[Operator[Any, Any]], gives: Callable[[Any], Any]) -> Any:
+    """A type that one of the arms takes and that `gives` accepts; else what is wrong with that of the first arm."""
     problem: WiringError | None = None
     for taken in sorted((arm.takes() for arm in arms), key=lambda kind: isinstance(kind, TypeVar)):
         try:
-            gives_of_arms(arms, taken, "Branch")
+            gives(taken)
         except WiringError as error:
             problem = problem or error
         else:
             return taken
-    raise WiringError(f"No value fits all arms. {problem}")
+    raise problem or WiringError("No value fits all arms, since there are none.")
 
 
 def gives_of_arms(arms: Sequence[Operator[Any, Any]], taken: Any, where: str) -> Any:
@@ -138,5 +138,11 @@ def gives_of_arms(arms: Sequence[Operator[Any, Any]], taken: Any, where: str) ->
         try:
             found.append(arm.gives(taken))
         except WiringError as error:
-            raise WiringError(f"Arm {index} of {where}: {error}") from error
+            raise WiringError(f"Arm {index} of {where}: {advised(error, arm, taken)}") from error
     return joined(found)
+
+
+def advised(error: WiringError, op: Operator[Any, Any], taken: Any) -> str:
+    """An error about what an operator takes, with what to put before it unless the error says what to write."""
+    advice = f". Put an operator from {name_of(taken)} to {name_of(op.takes())} >> before it."
+    return str(error) if str(error).endswith(".") else f"{error}{advice}"

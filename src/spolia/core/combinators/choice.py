@@ -46,7 +46,7 @@ class Choice(Operator[In, Out]):
         )
 
     def takes(self) -> Any:
-        return narrowest(self.options)
+        return narrowest(self.options, self.gives)
 
     def gives(self, taken: Any, /) -> Any:
         return gives_of_arms(self.options, taken, "Choice")

@@ -131,7 +131,8 @@ class Loop(Operator[S, S]):
         try:
             judged = self.until.gives(found)
         except WiringError as error:
-            raise WiringError(f"The judge of Loop: {str(error).rstrip('.')}. {self._advice(found)}") from error
+            said = str(error) if fits(self.until.takes(), found, {}) else f"{str(error).rstrip('.')}. {self._advice(found)}"
+            raise WiringError(f"The judge of Loop: {said}") from error
         if not fits(Verdict | bool, judged, {}):
             raise WiringError(f"The judge of Loop gives {name_of(judged)}; it must give a Verdict, or whether to stop.")
         self.body.gives(found)

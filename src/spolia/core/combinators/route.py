@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from spolia.core.call_bounds import most, total
-from spolia.core.combinators.branch import gives_of_arms, narrowest
+from spolia.core.combinators.branch import advised, gives_of_arms, narrowest
 from spolia.core.operator import In, Operator, Out, checked_operator
 from spolia.core.run_context import degrade
 from spolia.core.wiring import fits, name_of
@@ -89,10 +89,13 @@ class Route(Operator[In, Out]):
         return self.default
 
     def takes(self) -> Any:
-        return narrowest([self.router, *(arm for _, arm in self.arms)])
+        return narrowest([*(arm for _, arm in self.arms), self.router], self.gives)
 
     def gives(self, taken: Any, /) -> Any:
-        named = self.router.gives(taken)
+        try:
+            named = self.router.gives(taken)
+        except WiringError as error:
+            raise WiringError(f"The router of Route: {advised(error, self.router, taken)}") from error
         if not fits(str, named, {}):
             raise WiringError(f"The router of Route gives {name_of(named)}; it must give the name of an arm, a str.")
         return gives_of_arms([arm for _, arm in self.arms], taken, "Route")
