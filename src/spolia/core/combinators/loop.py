@@ -131,7 +131,11 @@ class Loop(Operator[S, S]):
         try:
             judged = self.until.gives(found)
         except WiringError as error:
-            said = str(error) if fits(self.until.takes(), found, {}) else f"{str(error).rstrip('.')}. {self._advice(found)}"
+            said = (
+                str(error)
+                if fits(self.until.takes(), found, {})
+                else f"{str(error).rstrip('.')}. {self._advice(found)}"
+            )
             raise WiringError(f"The judge of Loop: {said}") from error
         if not fits(Verdict | bool, judged, {}):
             raise WiringError(f"The judge of Loop gives {name_of(judged)}; it must give a Verdict, or whether to stop.")
