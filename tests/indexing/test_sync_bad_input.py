@@ -11,6 +11,8 @@ import sys
 import threading
 import time
 import unicodedata
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ import pytest
 
 from spolia.errors import FolderError
 from spolia.indexing.sync import files
-from spolia.indexing.sync.report import SyncReport
+from spolia.indexing.sync.report import Progress, SyncReport
 from spolia.indexing.sync.sync import sync
 from spolia.stores.corpus import Corpus
 from tests.indexing.making import locked_pdf, pdf_of
@@ -234,21 +236,115 @@ def test_a_file_that_cannot_be_opened_keeps_what_was_known(
     assert texts(corpus) == {"good.txt": "Another text."}
 
 
-def test_a_file_that_vanishes_between_listing_and_reading(
-    folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (folder / "gone.txt").write_text("Gone.")
+def before_each_read(monkeypatch: pytest.MonkeyPatch, happens: Callable[[str], None]) -> None:
     load = files.load
 
     def late(path: str, *, follow: bool = False, spool: Path | None = None) -> files.Loaded:
-        if path.endswith("gone.txt"):
-            Path(path).unlink(missing_ok=True)
+        happens(path)
         return load(path, follow=follow, spool=spool)
 
     monkeypatch.setattr("spolia.indexing.sync.files.load", late)
-    assert sync(folder, corpus).failed == (("gone.txt", "It cannot be read: No such file or directory."),)
-    assert sync(folder, corpus).removed == 1
+
+
+def test_a_new_file_that_is_deleted_before_it_is_read_counts_as_never_listed(
+    folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "sub").mkdir()
+    for name in ("gone.txt", "sub/gone.txt"):
+        (folder / name).write_text("Gone.")
+    (folder / "last.txt").write_text("Last.")
+    told: list[Progress] = []
+
+    def deleted(path: str) -> None:
+        if path.endswith("gone.txt"):
+            Path(path).unlink(missing_ok=True)
+
+    before_each_read(monkeypatch, deleted)
+    report = sync(folder, corpus, progress=told.append)
+    assert (report.failed, report.added, report.removed) == ((), 2, 0)
+    assert (told[-1].done, told[-1].total) == (2, 2)
+    assert set(corpus.snapshot().sources()) == {"good.txt", "last.txt"}
+
+
+def test_stored_files_that_are_deleted_before_they_are_read_are_removed_with_what_is_in_them(
+    folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "sub").mkdir()
+    (folder / "sub" / "a.txt").write_text("Inside.")
+    shutil.make_archive(str(folder / "box"), "zip", folder, "sub")
+    sync(folder, corpus)
+    assert {"good.txt", "sub/a.txt", "box.zip", "box.zip/sub/a.txt"} <= corpus.snapshot().sources().keys()
+    for name in ("sub/a.txt", "box.zip"):
+        os.utime(folder / name, (1, 1))
+
+    def deleted(path: str) -> None:
+        shutil.rmtree(folder / "sub", ignore_errors=True)
+        (folder / "box.zip").unlink(missing_ok=True)
+
+    before_each_read(monkeypatch, deleted)
+    report = sync(folder, corpus)
+    assert (report.failed, report.removed, report.unchanged) == ((), 3, 1)
     assert set(corpus.snapshot().sources()) == {"good.txt"}
+
+
+@pytest.mark.parametrize("mountpoint_stays", [False, True])
+def test_a_folder_that_vanishes_as_a_whole_takes_no_document_with_it(
+    folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch, mountpoint_stays: bool
+) -> None:
+    sync(folder, corpus)
+    os.utime(folder / "good.txt", (1, 1))
+
+    def unmounted(path: str) -> None:
+        folder.rename(folder.parent / "elsewhere")
+        if mountpoint_stays:
+            folder.mkdir()
+
+    before_each_read(monkeypatch, unmounted)
+    assert sync(folder, corpus).failed == (("good.txt", "It cannot be read: No such file or directory."),)
+    assert texts(corpus) == {"good.txt": GOOD}
+
+
+def test_a_folder_or_file_that_is_deleted_while_the_folder_is_listed_counts_as_never_listed(
+    folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "sub").mkdir()
+    for name in ("gone.txt", "sub/a.txt"):
+        (folder / name).write_text("Gone.")
+    sync(folder, corpus)
+    listed = files._listed
+
+    @contextmanager
+    def late(path: str) -> Iterator[tuple[os.stat_result, list[os.DirEntry[str]]]]:
+        with listed(path) as found:
+            (folder / "gone.txt").unlink(missing_ok=True)
+            shutil.rmtree(folder / "sub", ignore_errors=True)
+            yield found
+
+    monkeypatch.setattr(files, "_listed", late)
+    report = sync(folder, corpus)
+    assert (report.skipped, report.failed, report.removed) == ((), (), 2)
+    assert set(corpus.snapshot().sources()) == {"good.txt"}
+
+
+def test_a_folder_that_vanishes_as_a_whole_while_it_is_listed_takes_nothing_in_its_folders_with_it(
+    folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "sub").mkdir()
+    (folder / "sub" / "a.txt").write_text("Inside.")
+    sync(folder, corpus)
+    listed = files._listed
+
+    @contextmanager
+    def late(path: str) -> Iterator[tuple[os.stat_result, list[os.DirEntry[str]]]]:
+        with listed(path) as found:
+            yield found
+            folder.rename(folder.parent / "elsewhere")
+            folder.mkdir()
+
+    monkeypatch.setattr(files, "_listed", late)
+    report = sync(folder, corpus)
+    assert (reasons(report), report.removed) == ({"sub/": "It cannot be listed: No such file or directory."}, 0)
+    assert texts(corpus) == {"good.txt": GOOD, "sub/a.txt": "Inside."}
 
 
 @pytest.mark.slow

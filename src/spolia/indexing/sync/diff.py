@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -75,11 +75,9 @@ class SourceDiff:
         self.unlike |= {uri: found.files[uri] for uri in lacking if uri in found.files}
         self.rows = writer.sources(looked_at if all else [*self.unlike, *gone, *self._broken, *lacking])
         self.rows |= {uri: self.rows[uri].but(status=LACKING) for uri in lacking}
-        self.gone = {uri: self.rows[uri] for uri in gone if found.misses(uri) or container_of(self.rows[uri])}
+        self.gone: dict[str, SourceRow] = {}
         self._gone_with: dict[str, list[str]] = {}
-        for uri, row in self.gone.items():
-            if row.status == "indexed":
-                self._gone_with.setdefault(row.content_hash, []).append(uri)
+        self._note_gone(uri for uri in gone if found.misses(uri) or container_of(self.rows[uri]))
         self.reopened: set[str] = set()
         for uri in (uri for uri in lacking if uri not in found.files):
             self.reopen(uri)
@@ -149,6 +147,18 @@ class SourceDiff:
         outer = [uri for uri in above(part) if uri in self._stamps and uri not in self.reopened]
         self.reopened.update(outer)
         self.rows |= self._writer.sources([uri for uri in outer if uri not in self.rows])
+
+    def lose(self, uri: str) -> None:
+        """A file was deleted since it was listed: it counts as gone, with what is in it."""
+        parts = self.fetch(uri)
+        del self._found.files.kept[uri]
+        self._note_gone(one for one in (uri, *parts) if one in self.rows)
+
+    def _note_gone(self, uris: Iterable[str]) -> None:
+        for uri in uris:
+            row = self.gone[uri] = self.rows[uri]
+            if row.status == "indexed":
+                self._gone_with.setdefault(row.content_hash, []).append(uri)
 
     def gone_with(self, content_hash: str) -> Iterator[SourceRow]:
         """What is gone and held the same."""

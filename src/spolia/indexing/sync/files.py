@@ -139,6 +139,7 @@ class FileListing:
         source: where it is from, by the name under which a store remembers that.
         cursors: how far it was read with this, by what that is said of; an empty one is forgotten.
         folder: as the caller named it; empty where this is not all of a folder.
+        folders: device and inode of each folder that was listed.
     """
 
     files: Files
@@ -149,6 +150,7 @@ class FileListing:
     cursors: Mapping[str, str] = field(default_factory=dict)
     unknown: set[str] = field(default_factory=set, kw_only=True)
     folder: str = field(default="", kw_only=True)
+    folders: set[tuple[int, int]] = field(default_factory=set, kw_only=True)
 
     @property
     def uris(self) -> Collection[str] | None:
@@ -162,6 +164,21 @@ class FileListing:
     def misses(self, uri: str) -> bool:
         """Whether what was there is gone."""
         return uri not in self.files and self.concerns(uri)
+
+    def is_deleted(self, path: str) -> bool:
+        """Whether what was listed was deleted since, or a folder above it: the next one above is as it was listed.
+
+        If the whole folder vanished, or a network folder in it, the next one above is none that was listed.
+        """
+        for at in () if os.path.lexists(path) else (Path(path), *Path(path).parents):
+            try:
+                there = at.stat()
+            except OSError as error:
+                if not isinstance(error, FileNotFoundError) or at.is_symlink():
+                    return False
+            else:
+                return (there.st_dev, there.st_ino) in self.folders
+        return False
 
 
 @dataclass
@@ -287,7 +304,6 @@ class _Walk:
         self.readers, self.follow_links = readers, follow_links
         cursors = {ROOT: os.path.realpath(base)}
         self.found = FileListing(Files(readers), source=FOLDER, cursors=cursors, folder=name)
-        self._seen: set[tuple[int, int]] = set()
         for path in given:
             name = os.path.relpath(path, base)
             if not os.path.isdir(path):  # it was named itself, hidden or a link or not
@@ -305,10 +321,10 @@ class _Walk:
         within = os.path.join(path, "")
         try:
             with _listed(path) as (there, entries):
-                if (there.st_dev, there.st_ino) in self._seen:
+                if (there.st_dev, there.st_ino) in self.found.folders:
                     self._skip(prefix, "It is a link to a folder that is read anyway.")
                     return
-                self._seen.add((there.st_dev, there.st_ino))
+                self.found.folders.add((there.st_dev, there.st_ino))
                 while entries:
                     entry = entries.pop()  # let go with what the system said of it: there are many
                     if not (name := entry.name).startswith(HIDDEN):
@@ -316,8 +332,9 @@ class _Walk:
         except OSError as error:
             if not prefix:
                 raise FolderError(f"{path} cannot be listed: {error.strerror}. Change its permissions.") from error
-            self.found.closed += (_uri(prefix),)
-            self._skip(prefix, f"It cannot be listed: {error.strerror}.")
+            if not self.found.is_deleted(path):
+                self.found.closed += (_uri(prefix),)
+                self._skip(prefix, f"It cannot be listed: {error.strerror}.")
         self._todo += reversed(below)
 
     def _note(self, entry: os.DirEntry[str], path: str, name: str, below: list[tuple[str, str]]) -> None:
@@ -331,7 +348,8 @@ class _Walk:
             elif not _is_store(path):
                 below.append((path, f"{name}/"))
         except OSError as error:
-            self._skip(name, f"It cannot be looked at: {error.strerror}.")
+            if not self.found.is_deleted(path):
+                self._skip(name, f"It cannot be looked at: {error.strerror}.")
 
     def _take(self, path: str, name: str, look: Callable[[], os.stat_result], is_link: bool) -> None:
         if name[name.rfind(".") :] not in self.readers and reader_of(name, self.readers) is None:

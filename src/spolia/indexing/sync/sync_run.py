@@ -99,7 +99,8 @@ def only(found: FileListing, uris: Set[str]) -> SourceChanges:
     """Some of the sources that were found, each with the container that it is in."""
     outermost = {next((one for one in (*above(uri), uri) if one in found.files), uri) for uri in uris}
     files = found.files.only(uri for uri in found.files if uri in outermost)
-    return SourceChanges(files, source=found.source, cursors=found.cursors, gone=frozenset(outermost - files.keys()))
+    gone = frozenset(outermost - files.keys())
+    return SourceChanges(files, source=found.source, cursors=found.cursors, gone=gone, folders=found.folders)
 
 
 def _not_wider(labels: DocumentLabels, there: Mapping[str, tuple[str, ...]]) -> DocumentLabels:
@@ -275,8 +276,12 @@ class SyncRun:
             opened = self._open(taken, before, contents, depth + 1)
             self._keep(taken, before, opened, within)
         except Unreadable as failure:
-            self._leave_unseen(taken.uri, contents)
-            self._fail(failure, taken.reader.name, within)
+            if not within and (path := self.found.files[taken.uri].path) and self.found.is_deleted(path):
+                self.tally.total -= 1
+                self.diff.lose(taken.uri)
+            else:
+                self._leave_unseen(taken.uri, contents)
+                self._fail(failure, taken.reader.name, within)
         except DocumentError as error:  # by what the caller says of it
             row = before or SourceRow(taken.uri)
             row = row.but(size=taken.row.size, mtime_ns=taken.row.mtime_ns, reader=taken.row.reader)
