@@ -55,6 +55,14 @@ def test_people_read_what_would_change(spolia: Spolia, notes: Path, store: Path)
     assert set(Corpus(str(store)).latest().sources()) == {"salt.txt", "tides.md"}
 
 
+def test_a_file_that_cannot_be_read_is_listed_with_the_reason(spolia: Spolia, notes: Path, tmp_path: Path) -> None:
+    (notes / "bad.json").write_bytes(bytes(range(128, 168)))
+    options = (notes, "--store", tmp_path / "n.spolia", "--no-vectors")
+    ran, plan = spolia("plan", *options), spolia("plan", *options, "--json").json
+    assert plan["failed"] == spolia("sync", *options, "--json").json["failed"]
+    assert "  failed   bad.json: its encoding cannot be told: it is not UTF-8" in ran.out
+
+
 def test_vectors_can_come_later(spolia: Spolia, notes: Path, store: Path) -> None:
     ran = spolia("plan", notes, "--store", store, "--vectors")
     assert "group chunk  embedded  0 passages to cut, 2 texts to embed" in ran.out

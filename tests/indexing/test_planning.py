@@ -91,8 +91,12 @@ def test_a_plan_says_what_sync_then_does_and_writes_nothing(folder: Path, corpus
     plan = planned(folder, corpus, embedder=EMBEDDER)
     assert (files(corpus), corpus.latest().generation) == (before, generation)
     assert (plan.new, plan.changed, plan.moved) == (("new.txt",), ("1.txt",), ("two.txt",))
-    assert (plan.gone, plan.failed, plan.unchanged, plan.rebuild) == (("3.txt",), ("broken.pdf",), 5, False)
+    assert (plan.gone, plan.unchanged, plan.rebuild) == (("3.txt",), 5, False)
     report = sync(folder, corpus, embedder=EMBEDDER)
+    assert plan.failed == report.failed
+    ((uri, reason),) = plan.failed
+    assert uri == "broken.pdf"
+    assert "is no PDF that can be read" in reason
     assert (report.added, report.changed, report.moved, report.removed, report.unchanged) == (1, 1, 1, 1, 5)
     chunk, sentence = plan.groups
     assert (chunk.change, chunk.nodes, chunk.texts, chunk.known) == ("kept", report.chunks, report.embedded, 0)

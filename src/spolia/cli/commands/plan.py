@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
+from spolia.cli.commands.index import without_name
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import AsJson, option
 from spolia.cli.screen import Renderable, Screen, one_line, text
@@ -42,7 +43,10 @@ def plan(
         found = planned(**given, corpus=corpus, progress=progress, rebuild=rebuild, fast=fast, timed=True)
     screen.say(chosen)
     advice = command("sync", making) + (" --rebuild" if rebuild or _needs_rebuild(found) else "")
-    screen.give(folder=", ".join(making.sources or ()), store=making.store, command=advice, **asdict(found))
+    failed = [{"uri": uri, "reason": reason} for uri, reason in found.failed]
+    screen.give(
+        folder=", ".join(making.sources or ()), store=making.store, command=advice, **asdict(found) | {"failed": failed}
+    )
     screen.show(*_report(found, making.store))
     files = (found.new, found.changed, found.moved, found.gone, found.again)
     if any(files) or any(one.change != "kept" or one.nodes or one.texts or one.pictures for one in found.groups):
@@ -55,7 +59,8 @@ def _needs_rebuild(found: SyncPlan) -> bool:
 
 
 def _report(found: SyncPlan, store: str) -> list[Renderable]:
-    named = [(name, getattr(found, name)) for name in ("new", "changed", "moved", "gone", "failed")]
+    named = [(name, getattr(found, name)) for name in ("new", "changed", "moved", "gone")]
+    named.append(("failed", [f"{uri}: {one_line(without_name(uri, reason), 300)}" for uri, reason in found.failed]))
     counts = [f"{len(uris)} {name}" for name, uris in named if uris]
     also = (("made again", found.again), ("unchanged", found.unchanged))
     counts += [f"{count} {name}" for name, count in also if count]

@@ -82,7 +82,7 @@ class SyncPlan(Value):
     Args:
         rebuild: the main group is built anew, for which `sync` has to be told `rebuild=True`.
         moved: files that are elsewhere now, by their new names.
-        failed: files that cannot be read, and sources that could not be asked, by their names.
+        failed: files that cannot be read, and sources that could not be asked, each with the reason.
         unasked: sources beside folders that were not asked (`fast`), by their names.
         again: number of files that are as they were, and are cut or embedded again because of a rebuild.
         groups: each after those that it is made from.
@@ -96,7 +96,7 @@ class SyncPlan(Value):
     changed: tuple[str, ...] = ()
     moved: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
-    failed: tuple[str, ...] = ()
+    failed: tuple[tuple[str, str], ...] = ()
     unasked: tuple[str, ...] = ()
     again: int = 0
     unchanged: int = 0
@@ -184,7 +184,7 @@ def planned(
         return SyncPlan(
             renews,
             **{name: tuple(uris) for name, uris in changes.by_kind.items()},
-            failed=tuple(uri for uri, _ in report.failed),
+            failed=report.failed,
             unasked=tuple(one.id for one in told_apart(sources)[1]) if fast else (),
             again=report.unchanged if renews else 0,
             unchanged=0 if renews else report.unchanged,
