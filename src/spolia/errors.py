@@ -189,7 +189,12 @@ class StoreTooNew(StoreError):
 
 
 class StoreCorrupt(StoreError):
-    """Rows and index disagree, or a file of the store is damaged."""
+    """Rows and index disagree, or a file of the store is damaged.
+
+    `cause`: what is damaged, without what to do about it; empty where that is not told apart.
+    """
+
+    cause: str = ""
 
 
 class ManifestMismatch(StoreError):

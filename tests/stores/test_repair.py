@@ -341,3 +341,23 @@ def test_a_store_is_ours_by_its_tables_or_folders_if_its_header_is_damaged(tmp_p
     with pytest.raises(StoreCorrupt, match="restored from a backup"):
         repair(Corpus(tmp_path / "p"))
     assert not list(path.parent.glob("corpus.db.*"))
+
+
+@pytest.mark.parametrize("damage", ["changed", "cut", "gone"])
+def test_a_repair_says_that_vectors_were_dropped_and_made_again(tmp_path: Path, damage: str) -> None:
+    corpus = Corpus(tmp_path / "p")
+    groups = [corpus.group("near", Definition(Whole(), embeddings=(Embedding(EMBEDDER),)))]
+    add_texts(corpus, {"a": "Salt is dug in mines.", "b": "The moon causes the tides."}, groups=groups)
+    (segment,) = (tmp_path / "p" / "vectors").rglob("*.seg")
+    content = segment.read_bytes()
+    segment.write_bytes(content[:100] + b"XXXX" + content[104:] if damage == "changed" else content[:50])
+    if damage == "gone":
+        segment.unlink()
+    (found,) = [said for said in corpus.latest().check() if "vector segment" in said]
+    assert "Write" not in found
+    report = repair(corpus, groups=groups)
+    cause, made = report.repaired
+    assert cause.startswith(f"The vector segment {segment} ")
+    assert cause.endswith(". Its 2 vectors were dropped.")
+    assert made == "Group 'near': 2 vectors were made again."
+    assert (report.left, "STORE" in cause, cause.count(str(segment))) == ((), False, 1)

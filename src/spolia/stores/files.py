@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
-from spolia.errors import StoreError
+from spolia.errors import StoreCorrupt, StoreError
 
 if TYPE_CHECKING:
     from spolia.stores.backends.backend import Backend
@@ -135,6 +135,13 @@ def fsync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def corrupt(path: Path, cause: str, remedy: str) -> StoreCorrupt:
+    """The error for a derived file, which is two folders below its store."""
+    error = StoreCorrupt(f"{cause}. {remedy.format(store=path.parents[2])}")
+    error.cause = cause
+    return error
 
 
 def size_of(folder: Path) -> int:

@@ -103,7 +103,7 @@ def _segment_problem(connection: Connection, path: Path, embedder: str, number: 
     try:
         segment = open_any(path)
     except StoreCorrupt as error:
-        return str(error)
+        return error.cause
     except OSError as error:
         return f"The vector segment {path} cannot be read: {error.strerror}"
     sizes = [dimension_of(content_of(segment)), len(segment.hashes), path.stat().st_size]

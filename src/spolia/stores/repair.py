@@ -80,7 +80,9 @@ def mend(
         found.said += [said for said in writer.repair() if said not in found.said]
         writer.publish(embedded=False)
     compact(backend, writer.manifests, wait_s)
-    found.left += remake(corpus, given, known, wait_s)
+    made, left = remake(corpus, given, known, wait_s)
+    found.said += made
+    found.left += left
     return found
 
 

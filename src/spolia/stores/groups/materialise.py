@@ -119,27 +119,33 @@ def materialise(
 
 def remake(
     corpus: Corpus, given: Mapping[str, Definition], known: Sequence[Operator[Any, Any] | type], wait_s: float
-) -> list[str]:
-    """Make and embed what the groups of a store lack; why some could not be, in words.
+) -> tuple[list[str], list[str]]:
+    """Make and embed what the groups of a store lack; in words, what was embedded, and why some could not be.
 
     `given`: definitions of groups, by name, where the store does not say all of them.
     """
+    made: list[str] = []
     said: list[str] = []
     failed: set[str] = set()
     for manifest in _lacking(corpus.latest()):
         try:
             if failed.isdisjoint((manifest.parent, manifest.ref)):
+                counts: list[int] = []
                 with builder(corpus, wait_s) as staging:
                     wanted = [corpus.group(manifest.group)]
-                    building = Building(staging, wanted, False, known, given, tell=lambda *progress: None)
+                    building = Building(
+                        staging, wanted, False, known, given, tell=lambda *told, counts=counts: counts.append(told[-1])
+                    )
                     building.to_embed = building._builds([manifest.group])
                     building.make_up()
                     building.embed()
                     staging.publish(building.complete)
+                if count := sum(counts):
+                    made.append(f"Group {manifest.group!r}: {count} vectors were made again.")
         except (GroupError, ModelError) as error:
             failed.add(manifest.group)
             said.append(str(error))
-    return said
+    return made, said
 
 
 def _lacking(snapshot: "Snapshot") -> list[Manifest]:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spolia.errors import StoreCorrupt
-from spolia.stores.files import fail_point, fsync
+from spolia.stores.files import corrupt, fail_point, fsync
 
 MAGIC = b"SPLVEC01"
 HASH_BYTES = 16
@@ -139,7 +139,7 @@ def _header(path: Path, data: npt.NDArray[np.uint8], magic: bytes) -> tuple[dict
 
 
 def _damaged(path: Path, why: str) -> StoreCorrupt:
-    return StoreCorrupt(
-        f"The vector segment {path} is damaged: {why}. Write spolia repair --store STORE, or "
-        "writer.repair(): what it held is embedded again."
-    )
+    return corrupt(path, f"The vector segment {path} is damaged: {why}", EMBED_AGAIN)
+
+
+EMBED_AGAIN = "Write spolia repair --store {store}, or writer.repair(): what it held is embedded again."

@@ -27,7 +27,7 @@ import numpy.typing as npt
 from spolia.core.run_context import check_cancelled
 from spolia.errors import StoreCorrupt, installed
 from spolia.stores.definition import Metric
-from spolia.stores.files import GRAPHS, VECTORS, fail_point, fsync, graph_folder, segment_path
+from spolia.stores.files import GRAPHS, VECTORS, corrupt, fail_point, fsync, graph_folder, segment_path
 from spolia.stores.indexes import HNSW
 from spolia.stores.vectors.dense import Vectors, VectorSegment, checksum_of, open_segment
 
@@ -226,10 +226,8 @@ def _usearch() -> Any:
 
 
 def _damaged(path: Path, why: str) -> StoreCorrupt:
-    return StoreCorrupt(
-        f"The graph {path} is damaged: {why}. Searches go on without it, slower. Write "
-        "spolia repair --store STORE: it is built again."
-    )
+    remedy = "Searches go on without it, slower. Write spolia repair --store {store}: it is built again."
+    return corrupt(path, f"The graph {path} is damaged: {why}", remedy)
 
 
 NOT_AVAILABLE = "usearch is not installed: vectors are searched without a graph, with the same results, slower."
@@ -252,7 +250,7 @@ def damaged_graphs(store: Path) -> dict[Path, str]:
             try:
                 VectorGraph(path, segment)
             except StoreCorrupt as error:
-                found[path] = str(error)
+                found[path] = error.cause
     return found
 
 

@@ -14,11 +14,11 @@ from spolia.core.run_context import note
 from spolia.errors import MissingExtra, StoreCorrupt, StoreError, pip_install
 from spolia.stores.access.allowed_nodes import Allowed, Keys, Mask
 from spolia.stores.definition import Metric
-from spolia.stores.files import graph_folder, segment_path
+from spolia.stores.files import corrupt, graph_folder, segment_path
 from spolia.stores.indexes import HNSW, IndexSettings
 from spolia.stores.open_store import OpenStore
 from spolia.stores.snapshot.hit_order import Ids
-from spolia.stores.vectors.dense import Vectors, VectorSegment, checksum_of
+from spolia.stores.vectors.dense import EMBED_AGAIN, Vectors, VectorSegment, checksum_of
 from spolia.stores.vectors.graphs import NOT_AVAILABLE, VectorGraph, graph_path
 from spolia.stores.vectors.placement import LACKING, PlacedVectors, Rows, VectorPlaces, together
 from spolia.stores.vectors.search import DenseSearch, Found, questions, rough, slack
@@ -270,10 +270,8 @@ def _located(snapshot: Snapshot, group: str, embedder: str) -> tuple[Keys, Rows,
         else:
             snapshot.open.places[key] = places
             return found
-    raise StoreCorrupt(
-        f"The vector segment {missing.filename} is not there. Write spolia repair --store STORE, or "
-        "writer.repair(): what it held is embedded again."
-    ) from missing
+    path = Path(missing.filename)
+    raise corrupt(path, f"The vector segment {path} is not there", EMBED_AGAIN) from missing
 
 
 def _opened(snapshot: Snapshot, places: VectorPlaces) -> tuple[Keys, Rows, dict[int, AnySegment]]:

@@ -236,12 +236,11 @@ class FolderBackend:
 
             for path, wrong in damaged_graphs(self.folder).items():
                 path.unlink()
-                said.append(wrong)
+                said.append(f"{wrong}. It is built again.")
             if beside := self._beside(connection, manifests):
                 said += beside.distrusted()
         if segments := damaged_segments(self.folder, connection):
             said += forget(self.folder, connection, segments)
-            adopt(connection, [path for path in segments if path.exists()])
         return said
 
     def salvage(self, timeout_s: float) -> tuple[list[str], bool]:
@@ -311,9 +310,13 @@ def _sweep_segments(store: Path, connection: Connection) -> list[str]:
     known = {segment_path(store, name, number): size for name, number, _, _, size in connection.execute(sql.SEGMENTS)}
     if there == known:
         return []
-    lost = {path: f"it should have {size} bytes" for path, size in known.items() if there.get(path) != size}
+    lost = {
+        path: f"The vector segment {path} has {there.get(path, 0)} bytes, and {size} were written"
+        for path, size in known.items()
+        if there.get(path) != size
+    }
     said = forget(store, connection, lost) if lost else []
-    return said + adopt(connection, [path for path in there if path not in known or path in lost])
+    return said + adopt(connection, [path for path in there if path not in known])
 
 
 def adopt(connection: Connection, unknown: Iterable[Path]) -> list[str]:
@@ -350,8 +353,11 @@ def _register(connection: Connection, path: Path) -> bool:
 
 
 def forget(store: Path, connection: Connection, damaged: Mapping[Path, str]) -> list[str]:
-    """Drop the vectors of damaged segments from the database, so that their texts count as not embedded; in words."""
-    said = []
+    """Drop the vectors of damaged segments from the database, so that their texts count as not embedded; in words.
+
+    A segment that can be read is taken over again: then it was the database that was wrong.
+    """
+    counts = {}
     connection.execute(sql.BEGIN)
     for embedder, number, _, count, _ in connection.execute(sql.SEGMENTS).fetchall():
         path = segment_path(store, embedder, number)
@@ -359,10 +365,11 @@ def forget(store: Path, connection: Connection, damaged: Mapping[Path, str]) -> 
             fail_point("forget.write")
             connection.execute(sql.DROP_VECTORS, (embedder, number))
             connection.execute(sql.DROP_SEGMENT, (embedder, number))
-            said.append(
-                f"The vector segment {path} was damaged ({damaged[path]}); its {count} vectors have to be made again: "
-                "index again."
-            )
+            counts[path] = count
     fail_point("forget.commit")
     connection.execute(sql.COMMIT)
-    return said
+    adopt(connection, [path for path in counts if path.exists()])
+    return [
+        f"{damaged[path]}. Its {count} vectors were {'read from it again' if path.exists() else 'dropped'}."
+        for path, count in counts.items()
+    ]
