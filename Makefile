@@ -17,12 +17,13 @@ export PYTHONDONTWRITEBYTECODE :=  # hundreds of processes are started: none of 
 demo: $(VENV)/demo.stamp
 	@$(BIN)/python -m spolia.cli.demo $(DIR)
 
+# A third of a test's time is waiting, for processes and servers: three run on two cores.
 test: $(VENV)/test.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 	$(BIN)/python benchmarks/install.py --check
 
 check: $(VENV)/test.stamp
@@ -30,7 +31,7 @@ check: $(VENV)/test.stamp
 	$(BIN)/ruff check --fix .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -m "not slow" -x -n 2 --dist worksteal
+	$(BIN)/python -m pytest -m "not slow" -x -n 3 --dist worksteal
 
 bench: $(VENV)/test.stamp
 	$(BIN)/python benchmarks/run.py

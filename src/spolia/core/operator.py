@@ -559,6 +559,7 @@ def _refuse_undeclared(op: Operator[Any, Any]) -> None:
     for name, address in _references(op):
         if not op.declares(address):
             own = name.rpartition(".")[2].lower()
+            own = own if own.isidentifier() else type(address).__name__.lower()
             raise WiringError(
                 f"{op.short} is cached and reaches {name}, {address!r:.80}, which is in none of its fields: the cache "
                 "could not tell who asks there, or what is there now. Make it a keyword argument of the @step "

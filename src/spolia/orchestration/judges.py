@@ -53,6 +53,8 @@ class StopWhen(Operator[State, Verdict]):
 
     def beyond(self, steps: int, state: Any) -> str:
         """Why a loop of so many steps never waits for it, or over a `Chain` ends at its cap; empty where it may."""
+        if not math.isfinite(self.at_least):
+            return f"StopWhen waits for {self.at_least}, which never comes. Write a number."
         is_known = isinstance(state, type) and issubclass(state, State) and state is not State
         held = dict(declared_fields(state)).get(self.field, Any) if is_known else Any
         if self.at_least <= 0 and not fits(float, held, {}):  # a number may be below 0, a number of entries not
