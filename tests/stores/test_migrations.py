@@ -14,6 +14,7 @@ import pytest
 from spolia import Corpus, add_texts, sync
 from spolia.errors import StoreError
 from spolia.filters import Field
+from spolia.indexing.sync.repair import repair
 from spolia.stores import files
 from spolia.stores.backends import sql
 from spolia.stores.backends.sqlite import connection as migrations
@@ -111,6 +112,11 @@ def test_a_store_that_was_brought_up_to_date_has_the_tables_of_a_new_one(earlier
             names = [row[0] for row in connection.execute("SELECT name FROM sqlite_schema ORDER BY name")]
             tables.append({name: connection.execute(f"PRAGMA table_xinfo({name})").fetchall() for name in names})
     assert tables[0] == tables[1]
+
+
+def test_a_repair_brings_it_up_to_date_and_finds_nothing_damaged(earlier: Corpus) -> None:
+    assert repair(earlier).repaired == ()
+    test_everything_is_there(earlier)
 
 
 def test_a_migration_that_fails_changes_nothing(earlier: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,7 @@ def connect(store: Path, *, writing: bool) -> "SqliteSession":
             # disk is full, it can still read a database that has nothing ahead and is promised not to change.
             found = _connected(store, writing, "mode=ro&immutable=1")
         try:
-            if _is_earlier(found, store):
+            if is_earlier_store(found, store):
                 _bring_up_to_date(store, is_writable=writable and not isinstance(found, Immutable))
         except BaseException:
             found.close()
@@ -118,7 +118,7 @@ def _kind_of(path: Path) -> str:
     return "another application's SQLite database" if is_database else "a file, and a store is a folder"
 
 
-def _is_earlier(connection: SqliteSession, store: Path) -> bool:
+def is_earlier_store(connection: SqliteSession, store: Path) -> bool:
     version = connection.execute(sql.VERSION).fetchone()[0]
     return is_earlier(store, version, f"rm -r {store}, then spolia index FOLDER --store {store}")
 
@@ -188,7 +188,7 @@ def _bring_up_to_date(store: Path, *, is_writable: bool) -> None:
         )
     with closing(_connected(store, True, "mode=rw")) as connection:  # closing takes back what was not committed
         connection.execute(sql.BEGIN)
-        if _is_earlier(connection, store):
+        if is_earlier_store(connection, store):
             migrate(connection, connection.execute(sql.VERSION).fetchone()[0])
             connection.execute(sql.SET_VERSION)
         connection.execute(sql.COMMIT)

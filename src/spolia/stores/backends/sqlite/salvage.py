@@ -13,7 +13,14 @@ from typing import Any
 from spolia.errors import NotAStore, StoreCorrupt
 from spolia.stores.backends import sql
 from spolia.stores.backends.rows import NOT_YET, legible, row_digest, store_digest, unmade_row
-from spolia.stores.backends.sqlite.connection import MAGIC, SqliteSession, begin, make_tables, refuse_other_things
+from spolia.stores.backends.sqlite.connection import (
+    MAGIC,
+    SqliteSession,
+    begin,
+    is_earlier_store,
+    make_tables,
+    refuse_other_things,
+)
 from spolia.stores.files import DATABASE, LEXICAL, PINS, VECTORS, fsync
 
 
@@ -42,7 +49,7 @@ def salvaged(store: Path) -> list[str]:
     """
     path, fresh = store / DATABASE, store / f"{DATABASE}.new"
     with closing(_opened(path)) as found:
-        if not (said := _structure(found)):
+        if _has_earlier_schema(found, store) or not (said := _structure(found)):
             return []
     try:
         with closing(_opened(_with_tables(path))) as damaged:
@@ -60,6 +67,17 @@ def salvaged(store: Path) -> list[str]:
         for left in (fresh, Path(f"{path}.old")):
             left.unlink(missing_ok=True)
     return [f"{path} was damaged ({said}); it was written anew from the rows that could be read."]
+
+
+def _has_earlier_schema(found: SqliteSession, store: Path) -> bool:
+    """Whether it is brought up to date, and not damaged; StoreTooNew if a newer version wrote it.
+
+    Where the number of the schema changed by damage, the tables are those of today.
+    """
+    with suppress(sqlite3.Error, ValueError):
+        there = {text for (text,) in found.execute(sql.TABLES)}
+        return not there.issuperset(_TABLES) and is_earlier_store(found, store)
+    return False
 
 
 def _opened(path: Path) -> SqliteSession:
