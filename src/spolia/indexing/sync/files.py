@@ -301,7 +301,7 @@ class _Walk:
     def __init__(
         self, given: Sequence[str], base: str, name: str, readers: Mapping[str, FileReader], follow_links: bool
     ) -> None:
-        self.readers, self.follow_links = readers, follow_links
+        self.readers, self.follow_links, self._suffixes = readers, follow_links, frozenset(readers)
         cursors = {ROOT: os.path.realpath(base)}
         self.found = FileListing(Files(readers), source=FOLDER, cursors=cursors, folder=name)
         for path in given:
@@ -352,7 +352,7 @@ class _Walk:
                 self._skip(name, f"It cannot be looked at: {error.strerror}.")
 
     def _take(self, path: str, name: str, look: Callable[[], os.stat_result], is_link: bool) -> None:
-        if name[name.rfind(".") :] not in self.readers and reader_of(name, self.readers) is None:
+        if name[name.rfind(".") :] not in self._suffixes and reader_of(name, self.readers) is None:
             self.found.unread[splitext(name)[1].lower()] += 1
             self.found.unknown.add(_uri(name))
             return

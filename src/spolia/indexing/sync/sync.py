@@ -180,7 +180,7 @@ def lots(
             failed.append((source.id, str(error)))
 
 
-SHARE = 500
+SHARE = 100
 """Documents, and nodes, whose digests are compared when a run ends: some milliseconds."""
 
 
