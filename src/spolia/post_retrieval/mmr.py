@@ -1,4 +1,4 @@
-"""How alike hits are to each other and to the query: by vectors, or by words."""
+"""Maximal marginal relevance, and how alike hits are to each other and to the query: by vectors, or by words."""
 
 from __future__ import annotations
 

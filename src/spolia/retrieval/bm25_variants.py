@@ -1,4 +1,4 @@
-"""The formulas that are called BM25: how rare a term is, and how often it stands in a node of some length."""
+"""BM25 by a formula of choice, and BM25 over fields: how rare a term is, how often it stands in a node."""
 
 from __future__ import annotations
 

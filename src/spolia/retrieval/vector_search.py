@@ -1,4 +1,4 @@
-"""Queries as vectors of an embedder, and whether a group was embedded by it."""
+"""The base of searches by the vectors of an embedder, and whether a group was embedded by it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the server of `spolia.testing.server` replies beside chats: simple, and the same for the same request."""
+"""A server that speaks the OpenAI protocol, for tests: simple, and the same for the same request."""
 
 import hashlib
 import json

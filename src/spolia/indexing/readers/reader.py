@@ -1,4 +1,4 @@
-"""What a blob is by its first bytes, whatever its name says."""
+"""What readers take and give: blobs and what their first bytes are, readings, containers, the reader of a name."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""From bytes to characters. What is not UTF-8 is guessed, and the guess is said."""
+"""Plain text: from bytes to characters. What is not UTF-8 is guessed, and the reading says so."""
 
 import codecs
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""What is read out of replies about a text. Each parser reads `none` as nothing."""
+"""The base of transforms that ask a language model, and the parsers of its replies about a text."""
 
 import re
 from abc import abstractmethod

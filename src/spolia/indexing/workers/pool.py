@@ -1,4 +1,4 @@
-"""The other side of a worker: its process, what it is asked, and what is made of its end."""
+"""Worker processes that read files: started, asked, limited, and what is made of their end."""
 
 from __future__ import annotations
 

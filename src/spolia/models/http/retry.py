@@ -1,4 +1,4 @@
-"""Asking a model's server: whose settings name it, so that it may be anywhere, and whose failures are a model's."""
+"""Asking a model's server again: waiting, rates, limits of attempts, and errors without keys."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""How a language model goes from token to token: one that goes on with the prompt, or one that reads it apart."""
+"""Language models on this machine: causal ones and encoder-decoders, token by token."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

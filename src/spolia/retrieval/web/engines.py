@@ -1,4 +1,4 @@
-"""Plain text of what engines quote: without markup, however much of it there is."""
+"""Search engines of the web: their APIs, and what they quote as plain text."""
 
 import html
 import json

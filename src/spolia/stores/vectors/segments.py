@@ -1,4 +1,4 @@
-"""What vectors a store takes: rows of one length, of finite numbers."""
+"""Segments of vectors: files of rows of one length, written, opened and joined."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a form had no place for: a data set beside itself as it is read again from what was written."""
+"""The forms in which data sets are written: finding, reading and writing them, and what a form has no place for."""
 
 from abc import ABC, abstractmethod
 from collections import Counter

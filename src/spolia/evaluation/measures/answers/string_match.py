@@ -1,4 +1,4 @@
-"""Exact match."""
+"""Answers compared with accepted ones as strings: EM, accuracy, F1, PrefRAG-Avg, AnswerHit."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""XLS files that would have the library fill the memory, found before it opens them ([MS-CFB], [MS-XLS])."""
+"""XLSX, XLSM, XLS: the cells of each sheet; files that would fill the memory are refused ([MS-CFB], [MS-XLS])."""
 
 import io
 import re

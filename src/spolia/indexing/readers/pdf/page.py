@@ -1,4 +1,4 @@
-"""What was written onto a page after it was made: filled fields of a form, comments."""
+"""A page of a PDF: its text with places, tables and pictures, and what was written onto it later."""
 
 from bisect import bisect_left
 from collections import Counter
