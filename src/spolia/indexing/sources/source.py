@@ -224,8 +224,11 @@ class Items(Files):
         reader, get = self._ways[uri]
         return Given(uri, path, size, mtime_ns, reader, get=get)
 
-    def reader_version(self, uri: str) -> str:
-        return versioned(self._ways[uri][0])
+    def unlike(self, known: Mapping[str, Stamp]) -> dict[str, File]:
+        stamps = (
+            (uri, (size, at, "indexed", versioned(self._ways[uri][0]))) for uri, (size, at, *_) in self.kept.items()
+        )
+        return {uri: self[uri] for uri, stamp in stamps if known.get(uri) != stamp}
 
     def list(self, uri: str, size: int, mtime_ns: int, reader: FileReader, get: Load) -> None:
         """What is fetched only if it has changed."""

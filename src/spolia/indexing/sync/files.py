@@ -65,7 +65,6 @@ class Files(Mapping[str, File]):
         self.readers = readers
         self.kept: dict[str, tuple[int, int, str, bool]] = {}
         self._data: dict[str, bytes] = {}
-        self._versions: dict[str, str] = {}
 
     def __len__(self) -> int:
         return len(self.kept)
@@ -96,19 +95,17 @@ class Files(Mapping[str, File]):
 
     def unlike(self, known: Mapping[str, Stamp]) -> dict[str, File]:
         """Those of another size, time of change or reader than when they were indexed, and those that were not."""
-        kept, reader = self.kept.items(), self.reader_version
-        return {
-            uri: self[uri] for uri, (size, at, _, _) in kept if known.get(uri) != (size, at, "indexed", reader(uri))
-        }
-
-    def reader_version(self, uri: str) -> str:
-        """The reader of a file with its version, without making a `File`, as far as the end of the name decides."""
-        dot = uri.rfind(".")
-        suffix = uri[dot:] if dot > 0 and uri[dot - 1] != "/" else ""
-        if (found := self._versions.get(suffix)) is None:
-            found = versioned(self[uri].reader)
-            if suffix in self._deciding:
-                self._versions[suffix] = found
+        found: dict[str, File] = {}
+        versions: dict[str, str] = {}  # of readers by suffix, where the end of a name decides: no `File` is made for it
+        for uri, (size, at, _, _) in self.kept.items():
+            dot = uri.rfind(".")
+            suffix = uri[dot:] if dot > 0 and uri[dot - 1] != "/" else ""
+            if (reader := versions.get(suffix)) is None:
+                reader = versioned(self[uri].reader)
+                if suffix in self._deciding:
+                    versions[suffix] = reader
+            if known.get(uri) != (size, at, "indexed", reader):
+                found[uri] = self[uri]
         return found
 
     @cached_property
