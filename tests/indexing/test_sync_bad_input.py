@@ -314,7 +314,7 @@ def test_a_folder_or_file_that_is_deleted_while_the_folder_is_listed_counts_as_n
     listed = files._listed
 
     @contextmanager
-    def late(path: str) -> Iterator[tuple[os.stat_result, list[os.DirEntry[str]]]]:
+    def late(path: str) -> Iterator[tuple[int, list[str]]]:
         with listed(path) as found:
             (folder / "gone.txt").unlink(missing_ok=True)
             shutil.rmtree(folder / "sub", ignore_errors=True)
@@ -335,7 +335,7 @@ def test_a_folder_that_vanishes_as_a_whole_while_it_is_listed_takes_nothing_in_i
     listed = files._listed
 
     @contextmanager
-    def late(path: str) -> Iterator[tuple[os.stat_result, list[os.DirEntry[str]]]]:
+    def late(path: str) -> Iterator[tuple[int, list[str]]]:
         with listed(path) as found:
             yield found
             folder.rename(folder.parent / "elsewhere")

@@ -104,7 +104,7 @@ class Staging(Draft):
 
     def _begin(self) -> None:
         self.conflicts: set[str] = set()
-        self._has_committed = False
+        self._has_committed = self._is_scattered = False
         self.embedded_to: dict[tuple[str, str], int] = {}
         self.made: Counter[str] = Counter()
         self._births: dict[str, int | None] = {}
@@ -457,8 +457,9 @@ class Staging(Draft):
         """Join what the commits of this run left in small pieces; lexical indexes only if nobody else writes."""
         if self._has_committed:
             moved = self.store.compact(self.manifests, ended=True, waits=True)
-            with suppress(StoreBusy), closing(Writer(self.store, self.timeout_s if moved else 0)) as writer:
-                self.generation = writer.merge(moved=moved)
+            if moved or self._is_scattered:
+                with suppress(StoreBusy), closing(Writer(self.store, self.timeout_s if moved else 0)) as writer:
+                    self.generation = writer.merge(moved=moved)
         return self.generation
 
     def _prepare(self, complete: "Callable[[AnyWriter], None]") -> tuple[int, set[object]]:
@@ -513,7 +514,7 @@ class Staging(Draft):
         births = dict(writer.born())
         self.generation = writer.publish(embedded=embedded)
         self._published = dict(writer.manifests)
-        self._has_committed = True
+        self._has_committed, self._is_scattered = True, writer.is_scattered
         self._is_damaged = False
         self._births |= births
         for uri, row in self._staged.rows.items():

@@ -442,10 +442,15 @@ class Writer(Draft):
     def merge(self, *, moved: bool = False) -> int:
         """Merge scattered lexical indexes, and publish that, or that vectors have `moved`; returns the generation."""
         self._transaction.refuse_if_ended()
-        folders = (self.store.published_index(group, at) for group, (at, _) in self.indexes.items())
-        if moved or any(folder is not None and is_scattered(folder) for folder in folders):
+        if moved or self.is_scattered:
             self._publish(embedded=False, merged=True)
         return self.generation
+
+    @property
+    def is_scattered(self) -> bool:
+        """Whether a lexical index is to be merged."""
+        folders = (self.store.published_index(group, at) for group, (at, _) in self.indexes.items())
+        return any(folder is not None and is_scattered(folder) for folder in folders)
 
     def _publish(self, *, embedded: bool, merged: bool = False) -> None:
         self._transaction.begin()

@@ -34,6 +34,8 @@ from spolia.stores.backends.rows import SourceRow, Stamp
 from spolia.stores.staging import AnyWriter
 from spolia.types import Region
 
+Reports = Sequence[tuple[str, DocumentReport]]
+
 LACKING = "lacking"
 """The status of a source here that is read again though it has not changed."""
 
@@ -57,7 +59,7 @@ class SourceDiff:
         self.unlike: dict[str, File] = found.files.unlike(stamps)
         self.parts: dict[str, list[str]] = {}
         gone = []
-        others = sorted(uri for uri in stamps if uri not in found.files.kept)
+        others = sorted(stamps.keys() - found.files.kept.keys())
         if found.uris is None:
             others = [uri for uri in others if not is_elsewhere(uri)]
         pages = {uri for uri, row in writer.sources(filter(is_elsewhere, others)).items() if not container_of(row)}
@@ -70,7 +72,8 @@ class SourceDiff:
                 gone.append(uri)
         self._broken = [uri for parts in self.parts.values() for uri in parts if stamps[uri][2] == "failed"]
         looked_at = None if found.uris is None else list(stamps)  # of a lot, the rows of all that it is about
-        again = (*self._readable_now(looked_at), *self._seen_otherwise(looked_at, linked), *self._read_otherwise())
+        dependent = [(uri, DocumentReport.of(report)) for uri, report in writer.dependent(looked_at)]
+        again = (*self._readable_now(dependent), *self._seen_otherwise(dependent, linked), *self._read_otherwise())
         lacking = list(dict.fromkeys(again))
         self.unlike |= {uri: found.files[uri] for uri in lacking if uri in found.files}
         self.rows = writer.sources(looked_at if all else [*self.unlike, *gone, *self._broken, *lacking])
@@ -82,10 +85,10 @@ class SourceDiff:
         for uri in (uri for uri in lacking if uri not in found.files):
             self.reopen(uri)
 
-    def _readable_now(self, looked_at: Sequence[str] | None) -> Iterator[str]:
+    def _readable_now(self, dependent: Reports) -> Iterator[str]:
         """What lacked a program when it was read, and has the same bytes, where that program is there now."""
         equipped: dict[FileReader | None, bool] = {}
-        for uri in self._writer.lacking(looked_at):
+        for uri in (uri for uri, report in dependent if report.lacks):
             file = self._found.files.get(uri)
             reader = file.reader if file is not None else reader_of(uri, self._found.files.readers)
             if reader not in equipped:
@@ -93,10 +96,10 @@ class SourceDiff:
             if equipped[reader] and (uri in self._found.files or self._container(uri)):
                 yield uri
 
-    def _seen_otherwise(self, looked_at: Sequence[str] | None, linked: LinkedImages) -> Iterator[str]:
+    def _seen_otherwise(self, dependent: Reports, linked: LinkedImages) -> Iterator[str]:
         """What shows pictures that stand beside it, and are others by now."""
-        for uri, report in self._writer.showing(looked_at):
-            if (uri in self._found.files or self._container(uri)) and linked.differs(uri, DocumentReport.of(report)):
+        for uri, report in dependent:
+            if linked.differs(uri, report) and (uri in self._found.files or self._container(uri)):
                 yield uri
 
     def _read_otherwise(self) -> Iterator[str]:

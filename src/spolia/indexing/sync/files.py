@@ -8,12 +8,11 @@ import shutil
 import stat
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field
-from functools import cached_property, partial
-from operator import attrgetter
+from functools import cached_property
 from os.path import splitext
 from pathlib import Path
 from tempfile import mkstemp
@@ -305,7 +304,7 @@ class _Walk:
             name = os.path.relpath(path, base)
             if not os.path.isdir(path):  # it was named itself, hidden or a link or not
                 if _uri(name) not in self.found.files:
-                    self._take(path, name, partial(os.stat, path), os.path.islink(path))
+                    self._take(path, name, os.stat(path), os.path.islink(path))
                 continue
             self.root = os.path.realpath(path)
             self._todo = [(path, "" if name == os.curdir else f"{name}/")]
@@ -317,15 +316,15 @@ class _Walk:
         below: list[tuple[str, str]] = []
         within = os.path.join(path, "")
         try:
-            with _listed(path) as (there, entries):
+            with _listed(path) as (folder, names):
+                there = os.fstat(folder)
                 if (there.st_dev, there.st_ino) in self.found.folders:
                     self._skip(prefix, "It is a link to a folder that is read anyway.")
                     return
                 self.found.folders.add((there.st_dev, there.st_ino))
-                while entries:
-                    entry = entries.pop()  # let go with what the system said of it: there are many
-                    if not (name := entry.name).startswith(HIDDEN):
-                        self._note(entry, within + name, prefix + name, below)
+                for name in names:
+                    if not name.startswith(HIDDEN):
+                        self._note(folder, name, within + name, prefix + name, below)
         except OSError as error:
             if not prefix:
                 raise FolderError(f"{path} cannot be listed: {error.strerror}. Change its permissions.") from error
@@ -334,26 +333,28 @@ class _Walk:
                 self._skip(prefix, f"It cannot be listed: {error.strerror}.")
         self._todo += reversed(below)
 
-    def _note(self, entry: os.DirEntry[str], path: str, name: str, below: list[tuple[str, str]]) -> None:
+    def _note(self, folder: int, last: str, path: str, name: str, below: list[tuple[str, str]]) -> None:
         try:
-            if entry.is_file(follow_symlinks=False):  # as most are
-                self._take(path, name, entry.stat, False)
-            elif (is_link := entry.is_symlink()) and (reason := _refused_link(path, self.root, self.follow_links)):
-                self._skip(name, reason)
-            elif not entry.is_dir():
-                self._take(path, name, entry.stat, is_link)
+            there = os.lstat(last, dir_fd=folder)
+            if is_link := stat.S_ISLNK(there.st_mode):
+                if reason := _refused_link(path, self.root, self.follow_links):
+                    self._skip(name, reason)
+                    return
+                there = os.stat(last, dir_fd=folder)
+            if not stat.S_ISDIR(there.st_mode):
+                self._take(path, name, there, is_link)
             elif not _is_store(path):
                 below.append((path, f"{name}/"))
         except OSError as error:
             if not self.found.is_deleted(path):
                 self._skip(name, f"It cannot be looked at: {error.strerror}.")
 
-    def _take(self, path: str, name: str, look: Callable[[], os.stat_result], is_link: bool) -> None:
+    def _take(self, path: str, name: str, there: os.stat_result, is_link: bool) -> None:
         if name[name.rfind(".") :] not in self._suffixes and reader_of(name, self.readers) is None:
             self.found.unread[splitext(name)[1].lower()] += 1
             self.found.unknown.add(_uri(name))
             return
-        there, uri, kept = look(), _uri(name), self.found.files.kept
+        uri, kept = _uri(name), self.found.files.kept
         mtime_ns = there.st_mtime_ns
         if not stat.S_ISREG(there.st_mode):
             self._skip(uri, "It is no file but a device, a pipe or a socket.")
@@ -369,12 +370,11 @@ class _Walk:
 
 
 @contextmanager
-def _listed(path: str) -> Iterator[tuple[os.stat_result, list[os.DirEntry[str]]]]:
-    """A folder and what is in it, the last name first; while it is open, nobody has to go the way to it again."""
+def _listed(path: str) -> Iterator[tuple[int, list[str]]]:
+    """A folder and the names in it; while it is open, nobody has to go the way to it again."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with os.scandir(descriptor) as found:
-            yield os.fstat(descriptor), sorted(found, key=attrgetter("name"), reverse=True)
+        yield descriptor, sorted(os.listdir(descriptor))
     finally:
         os.close(descriptor)
 

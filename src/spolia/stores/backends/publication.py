@@ -169,13 +169,9 @@ class Draft:
     def _one(self, statement: str, values: Any = ()) -> Any:
         return self._connection.execute(statement, values).fetchone()
 
-    def lacking(self, uris: Iterable[str] | None = None) -> list[str]:
-        """The uris of sources whose report says that something was missing to read all of them."""
-        return [uri for (uri,) in self._rows(sql.SOURCES_LACKING, sql.SOURCES_LACKING_OF_URIS, uris)]
-
-    def showing(self, uris: Iterable[str] | None = None) -> list[tuple[str, str]]:
-        """The uris and reports of sources whose report says that they name pictures beside them."""
-        return self._rows(sql.SOURCES_SHOWING, sql.SOURCES_SHOWING_OF_URIS, uris)
+    def dependent(self, uris: Iterable[str] | None = None) -> list[tuple[str, str]]:
+        """The uris and reports of sources of which more than their bytes tells how they are read."""
+        return sorted(self._rows(sql.SOURCES_DEPENDENT, sql.SOURCES_DEPENDENT_OF_URIS, uris))
 
     def readers(self, uris: Iterable[str] | None = None) -> dict[str, tuple[str, ...]]:
         """Who may read what each source, and what is in it, holds, by its uri; with what was changed."""

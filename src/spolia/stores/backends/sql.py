@@ -184,14 +184,9 @@ SET_SOURCE = f"""UPDATE sources SET size = ?, mtime_ns = ?, content_hash = ?, st
     created_ns = ?, accessed_ns = ?, reader = ?, digest = ? WHERE uri = ? AND birth = ? AND death = {ALIVE}"""
 UNSAY_SOURCE = f"DELETE FROM sources WHERE uri = :uri AND birth = :next AND death = {ALIVE}"
 END_SOURCE = f"UPDATE sources SET death = :next WHERE uri = :uri AND death = {ALIVE}"
-SOURCES_LACKING = f"""SELECT uri FROM sources WHERE status = 'indexed' AND report LIKE '%"lacks":%' AND death = {ALIVE}
-    ORDER BY uri"""
-SOURCES_LACKING_OF_URIS = f"""SELECT s.uri FROM {_WANTED}
-    WHERE s.status = 'indexed' AND s.report LIKE '%"lacks":%' AND s.death = {ALIVE} ORDER BY s.uri"""
-SOURCES_SHOWING = SOURCES_LACKING.replace("SELECT uri", "SELECT uri, report").replace('"lacks":', '"beside":')
-SOURCES_SHOWING_OF_URIS = SOURCES_LACKING_OF_URIS.replace("SELECT s.uri", "SELECT s.uri, s.report").replace(
-    '"lacks":', '"beside":'
-)
+_DEPENDENT = """status = 'indexed' AND (report LIKE '%"lacks":%' OR report LIKE '%"beside":%')"""
+SOURCES_DEPENDENT = f"SELECT uri, report FROM sources WHERE {_DEPENDENT} AND death = {ALIVE}"
+SOURCES_DEPENDENT_OF_URIS = f"SELECT s.uri, s.report FROM {_WANTED} WHERE {_DEPENDENT} AND s.death = {ALIVE}"
 READERS_OF_SOURCES = f"""SELECT s.uri, d.audience FROM sources s JOIN documents d ON d.key = s.document
     WHERE s.death = {ALIVE}"""
 READERS_OF_URIS = f"""SELECT s.uri, d.audience FROM {_WANTED} JOIN documents d ON d.key = s.document
