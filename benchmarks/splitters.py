@@ -4,8 +4,8 @@
 
 Prose are passages of MuSiQue as Markdown, each below its title; records are the same passages as JSON Lines and as CSV,
 pages the same as HTML, code is this project's own. One process, all its threads; the best of the rounds counts.
-`SemanticBreaks` runs with vectors that cost nothing, so that what is measured is the splitter. Data: `SPOLIA_DATASETS`,
-else `../shared/datasets` beside the checkout.
+`SemanticBreaks` and `Topics` run with vectors that cost nothing, so that what is measured is the splitter. Data:
+`SPOLIA_DATASETS`, else `../shared/datasets` beside the checkout.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from spolia.indexing.splitters.markup import HTMLSections
 from spolia.indexing.splitters.rows import CSVRows, JSONRows, TableAware
 from spolia.indexing.splitters.sized_splitter import SlidingWindow, TokenWindow
 from spolia.indexing.splitters.text_units import SemanticBreaks
+from spolia.indexing.structure.topics import Topics
 from spolia.models.onnx.tokenizer import WordPiece
 from spolia.stores.definition import Part, Splitter
 from spolia.types import Document, Node, Span, Value
@@ -69,6 +70,7 @@ class Free(Value):
 
 NEEDED: dict[type[Splitter], dict[str, Any]] = {
     SemanticBreaks: {"embedder": Free()},
+    Topics: {"embedder": Free()},
     TableAware: {"rest": SlidingWindow()},
 }
 FORMS: dict[type[Splitter], str] = {

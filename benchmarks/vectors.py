@@ -46,7 +46,7 @@ from spolia.stores.vectors.graphs import (  # noqa: E402
     graph_path,
 )
 from spolia.stores.vectors.placement import PlacedVectors  # noqa: E402
-from spolia.stores.vectors.search import VectorSearch  # noqa: E402
+from spolia.stores.vectors.search import Search  # noqa: E402
 from spolia.stores.vectors.segment_search import ExactSearch, GraphSearch  # noqa: E402
 from spolia.stores.vectors.segments import FROZEN_ROWS  # noqa: E402
 
@@ -114,11 +114,11 @@ def quantiles(found: Sequence[float]) -> dict[str, float]:
     return {"p50": round(statistics.median(found), 3), "p95": round(statistics.quantiles(found, n=20)[-1], 3)}
 
 
-def measured(search: VectorSearch, queries: Vectors, allowed: Allowed, rounds: int) -> dict[str, Any]:
+def measured(search: Search[Vectors], queries: Vectors, allowed: Allowed, rounds: int) -> dict[str, Any]:
     return timed(lambda at: search.search(queries[at : at + 1], TOP_K, allowed), rounds, len(queries))
 
 
-def recall(search: VectorSearch, exact: VectorSearch, queries: Vectors, allowed: Allowed) -> float:
+def recall(search: Search[Vectors], exact: Search[Vectors], queries: Vectors, allowed: Allowed) -> float:
     found, right = search.search(queries, TOP_K, allowed), exact.search(queries, TOP_K, allowed)
     pairs = list(zip(found, right, strict=True))
     held = sum(len(dict(a).keys() & dict(b).keys()) for a, b in pairs)

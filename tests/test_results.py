@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import sys
 from importlib import import_module
@@ -50,3 +51,12 @@ def test_a_limit_is_reached_at_its_bound_and_not_beyond(benchmark: Any) -> None:
     assert said["limit"] == {"fast": {"at_most": 5}, "right": {"at_least": 0.98}}
     assert results.told({**numbers, "fast": (5.01, results.most(5))})["reached"] is False
     assert results.told({"noted": (7, None)})["reached"] is None
+
+
+@pytest.mark.parametrize("path", sorted(BENCHMARKS.glob("*.py")), ids=lambda path: path.stem)
+def test_what_a_script_imports_of_the_package_is_there(path: Path) -> None:
+    for one in ast.walk(ast.parse(path.read_text())):
+        if isinstance(one, ast.ImportFrom) and one.module and one.module.split(".")[0] == "spolia":
+            module = import_module(one.module)
+            for alias in one.names:
+                assert hasattr(module, alias.name) or import_module(f"{one.module}.{alias.name}")
