@@ -60,6 +60,27 @@ def test_a_file_for_a_folder(folder: Path, corpus: Corpus) -> None:
         sync(folder / "good.txt", corpus)
 
 
+def test_what_cannot_be_looked_at_is_not_taken_for_gone(
+    folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "sub" / "below").mkdir(parents=True)
+    for name in ("sub/a.txt", "sub/below/b.txt"):
+        (folder / name).write_text("Still there.")
+    sync(folder, corpus)
+    look = os.lstat
+
+    def refused(path: Any, *, dir_fd: int | None = None) -> os.stat_result:
+        if path in ("a.txt", "below"):  # as of a folder that may be listed, and not searched
+            raise PermissionError(13, "Permission denied")
+        return look(path, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "lstat", refused)
+    report = sync(folder, corpus)
+    said = "It cannot be looked at: Permission denied."
+    assert (reasons(report), report.removed) == ({"sub/a.txt": said, "sub/below": said}, 0)
+    assert set(corpus.snapshot().sources()) == {"good.txt", "sub/a.txt", "sub/below/b.txt"}
+
+
 @pytest.mark.slow
 def test_a_broken_file_is_not_read_for_ever(folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "broken.pdf").write_bytes(b"%PDF-1.4 nothing")

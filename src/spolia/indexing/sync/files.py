@@ -131,7 +131,8 @@ class FileListing:
     Attributes:
         unread: number of files that no reader knows, by suffix.
         unknown: their uris: what another reader made of them before is kept.
-        closed: folders that could not be listed, as uris with `/` at the end; what is in them is not known.
+        closed: folders that could not be listed, or hold what could not be looked at, as uris with `/` at the end, the
+            whole folder as an empty one; what is in them is not known.
         source: where it is from, by the name under which a store remembers that.
         cursors: how far it was read with this, by what that is said of; an empty one is forgotten.
         folder: as the caller named it; empty where this is not all of a folder.
@@ -348,6 +349,8 @@ class _Walk:
         except OSError as error:
             if not self.found.is_deleted(path):
                 self._skip(name, f"It cannot be looked at: {error.strerror}.")
+                if (folder_uri := _uri(name.removesuffix(last))) not in self.found.closed[-1:]:
+                    self.found.closed += (folder_uri,)
 
     def _take(self, path: str, name: str, there: os.stat_result, is_link: bool) -> None:
         if name[name.rfind(".") :] not in self._suffixes and reader_of(name, self.readers) is None:
