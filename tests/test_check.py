@@ -220,3 +220,14 @@ def test_a_bound_over_too_many_combinations_is_unknown() -> None:
     wide = ASK.vary(temperature=tuple(map(float, range(50))), words=tuple((str(n),) for n in range(50)))
     assert check(wide).calls is None
     assert check(Then(KEEP)).calls == 0
+
+
+def test_samples_that_come_out_equal_are_told_whatever_merges_and_reads_them() -> None:
+    @step
+    def longest(query: Query) -> float:
+        return float(len(query.text))
+
+    drawn = Samples[Query](3) >> Each(KEEP) >> Best(longest) >> Rewrite(LLM, 0.7)
+    assert "The 3 samples come out equal" in str(check(drawn, takes=Query))
+    varied = Samples[Query](3) >> Each(Rewrite(LLM, 0.7)) >> Best(longest)
+    assert "come out equal" not in str(check(varied, takes=Query))

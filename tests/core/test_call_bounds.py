@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
+from functools import partial, singledispatch
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -307,6 +307,59 @@ def through_an_enum(query: Query) -> Query:
 
 def with_a_word(query: Query) -> Query:
     return query.rewritten(Words.WHY.value)
+
+
+@dataclass(frozen=True)
+class Held(State):
+    """A state that does not say what its fields hold."""
+
+    models: tuple = ()  # type: ignore[type-arg]
+
+
+def through_a_state(state: Held) -> Held:
+    return state.but(stop=state.models[0].generate(Prompt((Message("user", "?"),))).text)
+
+
+def through_a_list_of_anything(models: list) -> Query:  # type: ignore[type-arg]
+    return Query(models[0].generate(Prompt((Message("user", "?"),))).text)
+
+
+@singledispatch
+def said_of(value: object) -> str:
+    return called(str(value))
+
+
+def through_a_dispatch(query: Query) -> Query:
+    return query.rewritten(said_of(query.text))
+
+
+@dataclass(frozen=True)
+class WithClient(Operator[Query, Query]):
+    """Keeps its model beside its fields."""
+
+    style: str = "short"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "client", MODEL)
+
+    def apply(self, value: Query, /) -> Query:
+        client: Any = vars(self)["client"]
+        return value.rewritten(client.generate(Prompt((Message("user", value.text),))).text)
+
+
+LATE: Any = None
+
+
+def through_what_is_given_later(query: Query) -> Query:
+    return LATE.generate(query) if LATE else query
+
+
+@pytest.mark.parametrize(
+    "function", [through_a_state, through_a_list_of_anything, through_a_dispatch, through_what_is_given_later]
+)
+def test_what_does_not_say_what_it_holds_or_runs_may_hold_a_model(function: Callable[..., Any]) -> None:
+    assert step(function).calls() is None
+    assert WithClient().calls() is None
 
 
 def test_models_that_a_class_of_the_users_holds_count() -> None:

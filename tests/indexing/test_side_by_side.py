@@ -11,11 +11,13 @@ from itertools import count
 from pathlib import Path
 from threading import Event, Semaphore
 from typing import Any, ClassVar
+from zipfile import ZipFile
 
 import pytest
 
 from spolia.errors import StoreBusy
 from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.readers.registry import READERS
 from spolia.indexing.splitters.text_units import Paragraphs, Sentences
 from spolia.indexing.sync.report import SyncReport
 from spolia.indexing.sync.sync import sync
@@ -497,3 +499,26 @@ def test_a_kill_loses_at_most_256_vectors(folder: Path, corpus: Corpus) -> None:
     ((_, kept),) = corpus.latest().opened.rows("SELECT embedder, count(*) FROM vectors GROUP BY embedder", ())
     assert kept >= 12 * 64 - 256 + 64
     assert sync(folder, corpus, embedder=HashingEmbedder(), workers=0).embedded <= 800 - kept
+
+
+def test_a_part_of_an_archive_that_another_sync_has_removed_meanwhile_is_gone_for_both(
+    folder: Path, corpus: Corpus
+) -> None:
+    def packed(*names: str) -> None:
+        with ZipFile(folder / "seals.zip", "w") as archive:
+            for name in names:
+                archive.writestr(name, f"Of whales, {name}.")
+
+    packed("a.note", "b.note", "c.note")
+    sync(folder, corpus, readers=[*READERS, Slow()], workers=0)
+    (folder / "krill.note").write_text("Changed.")
+    packed("a.note")
+    others: list[SyncReport] = []
+
+    def other(progress: object) -> None:
+        if not others:
+            others.append(sync(folder, corpus, readers=[*READERS, Slow()], workers=0))
+
+    sync(folder, corpus, readers=[*READERS, Slow()], workers=0, batch=1, progress=other)
+    assert others[0].removed == 2
+    assert {uri for uri in corpus.snapshot().sources() if ".zip/" in uri} == {"seals.zip/a.note"}

@@ -473,3 +473,16 @@ def test_a_step_that_stops_awaiting_a_step_goes_on() -> None:
         began = time.monotonic()
         assert impatient(1) == "CancelledError CancelledError CancelledError"
         assert time.monotonic() - began < 4
+
+
+def test_a_step_that_asks_an_empty_iterator_for_its_next_item_fails_and_does_not_hang() -> None:
+    @step
+    def first(query: Query) -> Query:
+        return next(iter(()))
+
+    async def asked() -> Any:
+        with Run():
+            return await asyncio.wait_for(first.acall(Query("q")), 10)
+
+    with pytest.raises(RuntimeError, match=r"A step raised StopIteration\(\)\.\n(?s:.*)In the step first"):
+        asyncio.run(asked())

@@ -230,6 +230,29 @@ def test_a_cached_step_that_names_a_model_beside_its_fields_is_refused() -> None
 MODEL = ScriptedModel(("Yes.",))
 
 
+class OwnModel:
+    """A model that is compared by identity."""
+
+    scoped = False
+
+    def fingerprint(self) -> str:
+        return "own"
+
+    def generate(self, prompt: Prompt, **more: Any) -> Any:
+        return MODEL.generate(prompt)
+
+
+NAMELESS = OwnModel()
+
+
+def test_a_cached_step_that_names_an_object_without_content_is_refused_in_words() -> None:
+    with pytest.raises(WiringError, match=r"is cached and reaches NAMELESS, .*Make it a keyword argument"):
+
+        @step(cached=True)
+        def said(query: Query) -> str:
+            return str(NAMELESS.generate(Prompt((Message("user", query.text),))).text)
+
+
 # ---------------------------------------------------------------------------------- seen only when it runs
 
 

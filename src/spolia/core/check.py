@@ -4,12 +4,13 @@ import builtins
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import takewhile
 from typing import Any, Literal, get_args, get_origin
 
 from spolia import errors
 from spolia.core.codec import plan_of
 from spolia.core.codec.shape import EncodeContext
-from spolia.core.combinators import Branch, Choice, Each, Guard, Identity, Loop, Route, Samples, Stopped, places
+from spolia.core.combinators import Best, Branch, Choice, Each, Guard, Identity, Loop, Route, Samples, Stopped, places
 from spolia.core.combinators.space import under
 from spolia.core.operator import Operator, Then, Vary
 from spolia.core.sweepable import Rearrangement
@@ -284,7 +285,7 @@ def _sources(op: Operator[Any, Any], before: frozenset[str] | None) -> frozenset
 def _samples(op: Then[Any, Any]) -> Iterator[Problem]:
     """Draws of what gives the same each time."""
     for index, one in enumerate(op.steps):
-        after = op.steps[index + 1 :]
+        after = list(takewhile(lambda step: not isinstance(step, Best), op.steps[index + 1 :]))
         if isinstance(one, Samples) and one.n > 1 and after and not any(map(_may_vary, after)):
             yield Problem(
                 f"steps.{index}",

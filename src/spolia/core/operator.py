@@ -6,6 +6,7 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, partial, wraps
 from typing import Any, ClassVar, Generic, NoReturn, Self, TypeAlias, TypeVar, final
@@ -313,8 +314,9 @@ class Operator(ABC, Generic[In, Out]):
 
     def declares(self, address: Addressed) -> bool:
         """Whether an address is among its resources: itself, all that it consists of, or one with the same content."""
-        if digest_of(address) in self.declared:
-            return True
+        with suppress(TypeError):  # of an object that is compared by identity there is none
+            if digest_of(address) in self.declared:
+                return True
         if parts := parts_of(address):
             return all(map(self.declares, parts))
         known = None if address.scoped else address.fingerprint()
@@ -521,7 +523,7 @@ def _calls_of_users(self: Operator[Any, Any], rows: int | None = None, /) -> int
     cls = type(self)
     if "_is_silent" not in cls.__dict__:
         cls._is_silent = asks_no_model(cls, self.takes(), next(base for base in cls.__mro__ if _is_ours(base)))
-    held = [getattr(self, f.name) for f in fields(self)]  # type: ignore[arg-type]
+    held = [value for name, value in vars(self).items() if not hasattr(Operator, name)]
     is_silent = cls._is_silent and all(map(_is_mute, held)) and not any(map(_asks, self._builders()))
     return 0 if is_silent else None
 
@@ -659,7 +661,9 @@ class Then(Operator[In, Out]):
 
 
 def _ended(found: Any, reason: str) -> Any:
-    """An answer with the reason for which the loop before it ended."""
+    """An answer, or each of several, with the reason for which the loop before it ended."""
+    if reason and type(found) is tuple:
+        return tuple(_ended(one, reason) for one in found)
     if reason and isinstance(found, Answer) and found.stop_reason == "answered":
         return found.but(stop_reason=reason)
     return found

@@ -27,6 +27,8 @@ async def awaited(frame: Frame, work: Callable[[Frame], T]) -> T:
         frame.scope.adopt(scope)
         try:
             return work(frame.aside(scope))
+        except StopIteration as error:  # which no future can carry
+            raise RuntimeError("\n".join((f"A step raised {error!r}.", *getattr(error, "__notes__", ())))) from error
         finally:
             scope.cancel()  # it is empty now, and the outer scope drops it
 

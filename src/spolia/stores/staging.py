@@ -574,7 +574,9 @@ class Staging(Draft):
             change.apply(writer, *change.given)
 
     def _is_obsolete(self, writer: Writer, change: _Change) -> bool:
-        """Whether another one has built a group in the same way meanwhile, or there are conflicts with a change."""
+        """Whether another one has done the same meanwhile, to a group or a source, or there are conflicts with it."""
+        if change.apply is Writer.remove:
+            return not writer.births(change.uris)
         if change.apply is Writer.redefine:
             group, manifest, _ = change.given
             return bool(self._published.get(group) != manifest == writer.manifests.get(group))

@@ -1,6 +1,7 @@
 """What code refers to: stores and models beside its fields, and whether it can call a language model at all."""
 
 import builtins
+import functools
 import sys
 from abc import ABC
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -31,6 +32,8 @@ OPEN = frozenset((
     "__subclasses__", "__closure__",
 ))  # fmt: skip
 """Names by which code can reach what it does not name."""
+CONTAINERS = (tuple, list, dict, set, frozenset)
+"""Types of which nothing is known until it is said, or seen, what is in them."""
 _BUILTINS = frozenset(dir(builtins))
 
 Reference = tuple[str, Addressed]  # how the code writes it, and what it is
@@ -168,8 +171,9 @@ class _Proof:
         if isinstance(value, (tuple, frozenset)):
             return all(map(self.holds_for, value))
         if isinstance(value, FunctionType):
+            is_wrapper = value.__closure__ is not None and value.__module__ == functools.__name__  # of what is wrapped
             own = is_own(value.__module__ or "", self.home)
-            return _is_pure(value.__module__) or (own and self._of_function(value))
+            return (_is_pure(value.__module__) and not is_wrapper) or (own and self._of_function(value))
         if isinstance(value, BuiltinFunctionType):
             return _is_pure(value.__module__) and value.__name__ not in OPEN
         return self.holds_for_type(type(value) if isinstance(value, Enum) else value)
@@ -177,11 +181,11 @@ class _Proof:
     def holds_for_type(self, kind: Any) -> bool:
         """Whether the methods of a type, and the values in its fields, call no language model."""
         if args := get_args(kind):
-            known = get_origin(kind) in (Union, UnionType) or self.holds_for_type(get_origin(kind))
+            known = get_origin(kind) in (Union, UnionType, *CONTAINERS) or self.holds_for_type(get_origin(kind))
             return get_origin(kind) is Literal or (known and all(map(self.holds_for_type, args)))
         if kind is None or kind is Ellipsis or any(kind is one for one in self.assumed):
             return True
-        if not isinstance(kind, type) or kind in (object, type, Any):
+        if not isinstance(kind, type) or kind in (object, type, Any, *CONTAINERS):
             return False
         if kind.__module__ in ("collections.abc", "typing", "abc"):
             return kind in (Sequence, Mapping, Set, Generic, ABC)
@@ -219,6 +223,8 @@ class _Proof:
         if chain[0] not in names:
             return chain[0] in _BUILTINS
         value = names[chain[0]]
+        if value is None:  # it is given later
+            return False
         for attribute in chain[1:]:
             if not isinstance(value, ModuleType):
                 break
