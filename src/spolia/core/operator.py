@@ -584,11 +584,12 @@ def _references(op: Operator[Any, Any]) -> Iterator[Reference]:
 class Then(Operator[In, Out]):
     """Steps one after the other: what `>>` makes. Chains are flat: `(a >> b) >> c == a >> (b >> c)`.
 
-    An answer that a chain makes of a loop's state tells in `stop_reason` why the loop ended, unless a step has written
-    another reason there than `answered`.
+    An answer that a chain makes of a loop's state, or each of several, tells in `stop_reason` why the loop ended, unless
+    a step has written another reason there than `answered`.
     """
 
     steps: tuple[Operator[Any, Any], ...]
+    version: ClassVar[int] = 2
     variadic: ClassVar[str] = "steps"
     composes: ClassVar[bool] = True
 
