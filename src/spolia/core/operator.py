@@ -584,12 +584,11 @@ def _references(op: Operator[Any, Any]) -> Iterator[Reference]:
 class Then(Operator[In, Out]):
     """Steps one after the other: what `>>` makes. Chains are flat: `(a >> b) >> c == a >> (b >> c)`.
 
-    An answer that a chain makes of a loop's state, or each of several, tells in `stop_reason` why the loop ended, unless
-    a step has written another reason there than `answered`.
+    An answer that a chain makes of a loop's state tells in `stop_reason` why the loop ended, unless a step has written
+    another reason there than `answered`.
     """
 
     steps: tuple[Operator[Any, Any], ...]
-    version: ClassVar[int] = 2
     variadic: ClassVar[str] = "steps"
     composes: ClassVar[bool] = True
 
@@ -662,9 +661,7 @@ class Then(Operator[In, Out]):
 
 
 def _ended(found: Any, reason: str) -> Any:
-    """An answer, or each of several, with the reason for which the loop before it ended."""
-    if reason and type(found) is tuple:
-        return tuple(_ended(one, reason) for one in found)
+    """An answer with the reason for which the loop before it ended."""
     if reason and isinstance(found, Answer) and found.stop_reason == "answered":
         return found.but(stop_reason=reason)
     return found
