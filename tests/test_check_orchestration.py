@@ -12,9 +12,11 @@ from spolia.core.combinators import Branch, Choice, Guard, Identity, Loop, Route
 from spolia.core.function import step
 from spolia.core.operator import Operator
 from spolia.errors import WiringError
+from spolia.models.parsers import OneOf
+from spolia.models.prompting.role import Role
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.orchestration.arm_choice import Blend, Exceeds, PickArm
-from spolia.orchestration.judges import StopOn, StopWhen
+from spolia.orchestration.judges import StopOn, StopWhen, Sufficient
 from spolia.orchestration.llm_router import ByLabel
 from spolia.orchestration.rank_fusion import ConvexCombination, ReciprocalRankFusion
 from spolia.orchestration.similarity_router import ByKeywords, ByMeaning
@@ -95,8 +97,15 @@ def test_a_rule_beyond_the_cap_is_told() -> None:
     assert "until: StopWhen waits for 4 in 'pairs', and the loop takes 3 steps" in problems(
         Loop(hop, StopWhen("pairs", 4), max_steps=3)
     )
+    assert "waits for 4" in problems(Loop(hop, Guard(StopWhen("pairs", 4), max_calls=1), max_steps=3))
     varied = problems(Loop(hop, StopWhen("pairs", 2).vary(at_least=(2, 4, 5)), max_steps=3))
     assert ["waits for 2" in varied, "waits for 4" in varied, "waits for 5" in varied] == [False, True, True]
+
+
+def test_a_judge_whose_labels_lack_the_one_that_stops_is_refused_while_building() -> None:
+    role = Role("{{question}} {{passages}}", OneOf(("enough", "more")), default="more")
+    with pytest.raises(WiringError, match=r"Sufficient stops at 'sufficient'; the role names enough, more\."):
+        Sufficient(ScriptedModel(("enough",)), role=role)
 
 
 def test_a_rule_that_always_holds_is_told() -> None:

@@ -223,7 +223,7 @@ def _loop(op: Loop[Any]) -> Iterator[Problem]:
             "This loop cannot end before its cap: the body changes nothing, and only the body could stop it. "
             "Give another body, or a judge: until=...",
         )
-    for judge in (op.until, *_options(op.until)):
+    for judge in _receivers(op.until):
         if (beyond := getattr(judge, "beyond", None)) is not None and (why := beyond(op.max_steps, op.takes())):
             yield Problem("until", why)
 

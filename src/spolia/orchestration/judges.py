@@ -237,6 +237,11 @@ class Sufficient(Operator[Ranking, Verdict]):
     def __post_init__(self) -> None:
         super().__post_init__()
         refuse_counts(self, "passages", "characters", "max_tokens")
+        labels = self.role.parser.options if isinstance(self.role.parser, OneOf) else ("sufficient",)
+        if "sufficient" not in labels:
+            raise WiringError(
+                f"Sufficient stops at 'sufficient'; the role names {', '.join(labels)}. Write that label."
+            )
 
     def apply(self, value: Ranking, /) -> Verdict:
         if not value.hits:
