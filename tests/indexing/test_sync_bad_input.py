@@ -60,6 +60,16 @@ def test_a_file_for_a_folder(folder: Path, corpus: Corpus) -> None:
         sync(folder / "good.txt", corpus)
 
 
+def test_a_folder_that_vanishes_before_it_is_listed_is_an_error_that_takes_nothing(
+    folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync(folder, corpus)
+    monkeypatch.setattr(files, "_refuse_no_folder", shutil.rmtree)
+    with pytest.raises(FolderError, match=r"There is no folder or file .* any more: No such file or directory"):
+        sync(folder, corpus)
+    assert set(corpus.snapshot().sources()) == {"good.txt"}
+
+
 def test_what_cannot_be_looked_at_is_not_taken_for_gone(
     folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -305,7 +305,7 @@ class _Walk:
             name = os.path.relpath(path, base)
             if not os.path.isdir(path):  # it was named itself, hidden or a link or not
                 if _uri(name) not in self.found.files:
-                    self._take(path, name, os.stat(path), os.path.islink(path))
+                    self._take(path, name, _seen(path), os.path.islink(path))
                 continue
             self.root = os.path.realpath(path)
             self._todo = [(path, "" if name == os.curdir else f"{name}/")]
@@ -370,6 +370,13 @@ class _Walk:
 
     def _skip(self, name: str, reason: str) -> None:
         self.found.skipped.append(Skipped(_uri(name), reason))
+
+
+def _seen(path: str) -> os.stat_result:
+    try:
+        return os.stat(path)
+    except OSError as error:
+        raise FolderError(f"There is no folder or file {path} any more: {error.strerror}. Put it back.") from error
 
 
 @contextmanager
