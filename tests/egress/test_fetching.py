@@ -53,9 +53,9 @@ def says(
         for name, value in headers.items():
             request.send_header(name.replace("_", "-"), value)
         request.send_header("Content-Length", str(len(body) if stated is None else stated))
+        request.send_header("Connection", "close")  # else a client may use it again that moment
         request.end_headers()
         request.wfile.write(body)
-        request.close_connection = True
 
     return answer
 
