@@ -14,6 +14,7 @@ from spolia.cli.commands.docs import docs
 from spolia.cli.commands.doctor import doctor, fail_points
 from spolia.cli.commands.eval import evaluate
 from spolia.cli.commands.export import export, import_
+from spolia.cli.commands.flows import flows
 from spolia.cli.commands.gate import gate
 from spolia.cli.commands.groups import groups
 from spolia.cli.commands.index import SYNC, index
@@ -23,6 +24,7 @@ from spolia.cli.commands.repair import repair
 from spolia.cli.commands.search import search
 from spolia.cli.commands.show import show
 from spolia.cli.commands.trace import trace
+from spolia.cli.commands.world import world
 from spolia.cli.exit_codes import MEANING, Exit, guarded
 from spolia.cli.options import spread
 from spolia.cli.screen import Screen
@@ -48,8 +50,8 @@ COMMANDS: dict[str, Any] = {
     "index": spread(index), "sync": spread(index), "plan": spread(plan), "docs": docs, "groups": groups,
     "export": export, "import": import_, "search": spread(search), "ask": spread(ask), "eval": spread(evaluate),
     "gate": spread(gate),
-    "calibrate": calibrate, "data": data, "check": check, "show": show, "prompts": prompts, "trace": trace,
-    "doctor": doctor, "repair": repair,
+    "calibrate": calibrate, "data": data, "world": world, "flows": flows, "check": check, "show": show,
+    "prompts": prompts, "trace": trace, "doctor": doctor, "repair": repair,
 }  # fmt: skip
 """As help lists the commands: how a store is made, then how it is used."""
 

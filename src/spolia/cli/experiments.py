@@ -30,7 +30,10 @@ from spolia.evaluation.measures.measure import SetMeasure
 from spolia.evaluation.measures.registry import parse_measures
 from spolia.evaluation.plurals import several
 from spolia.evaluation.report.html import Traces
+from spolia.evaluation.simulation.profile import profile_named
+from spolia.evaluation.simulation.reader import SimulatedReader
 from spolia.flow_files.built_in import SAMPLE, bm25, covers, named
+from spolia.flows.published import MODULES
 from spolia.journal import Journal
 from spolia.models.onnx.minilm import MiniLM
 from spolia.models.protocols import Embedder, LanguageModel
@@ -51,6 +54,9 @@ class EvaluationSetup:
     chosen: Sequence[str]
 
 
+SIMULATED = "simulated"
+
+
 @dataclass(frozen=True)
 class EvaluationRun:
     """Flows asked the questions of a data set, as the options of `spolia eval` and `spolia gate` say."""
@@ -62,7 +68,8 @@ class EvaluationRun:
     def ready(self, names: Sequence[str], measures: str) -> EvaluationSetup:
         """The flows of these names, over the data set's passages or the store, and the questions to ask them."""
         given, mine = self.given, own(self.given.known)
-        source, reader = DataSet(str(self.data), given.split), model_at(given.llm, given.model)
+        source = DataSet(str(self.data), given.split)
+        reader = None if given.llm == SIMULATED else model_at(given.llm, given.model)
         wanted = parse_measures(measures, llm=judging(reader), embedder=MiniLM(given.weights), own=mine.measures)
         if source.columns:
             self.screen.say(source.columns)
@@ -71,12 +78,16 @@ class EvaluationRun:
         if not items:
             part = f" of the part {given.split}, and {len(every):,} of others. Name another one" if every else ""
             raise DataError(f"{source.path} has no questions{part or '. Write at least one'}.")
+        if given.llm == SIMULATED:
+            reader = SimulatedReader.of(source, items, profile_named(given.profile), given.seed)
         if given.store is None:
             with self.screen.progress(f"indexing {source.name}") as told:
-                parts, unsuited = parts_over(source, names, given.weights, reader, told, mine.operators)
+                parts, unsuited = parts_over(
+                    source, names, given.weights, reader, told, mine.operators, given.retriever
+                )
         else:
             parts, unsuited = parts_of(given.store, given.weights, reader).but(known=mine.operators), ""
-        parts = parts.but(prompts=given.prompts)
+        parts = parts.but(prompts=given.prompts, retriever=given.retriever)
         if given.prompts is not None and (judges := given.prompts / "evaluation").is_dir():
             self.screen.say(
                 f"{judges} is not used: a judge's prompt is a part of its measure. Write it in --measures, for example "
@@ -92,7 +103,7 @@ class EvaluationRun:
     ) -> tuple[Report, Sequence[str], Traces | None]:
         """Ask flows by name: the report, what was chosen for each, and where their steps are."""
         ready = self.ready(names, measures)
-        experiment = Experiment(ready.flows, ready.items, ready.measures, data=ready.data.name, **how)
+        experiment = Experiment(ready.flows, ready.items, ready.measures, data=self._about(ready), **how)
         with self._asking(ready, anew=again) as (run, told):
             found = experiment.run(
                 run=run, path=save or kept_in(), again=again, usage_log=self._usage_log(ready), told=told
@@ -124,7 +135,7 @@ class EvaluationRun:
         ready = self.ready([name], measures)
         refuse_what_decides_nothing(ready.measures, **decides)
         how: dict[str, Any] = {"by": (), "overlap": overlap, "degraded": self.given.degraded}
-        experiment = Experiment(ready.flows, ready.items, ready.measures, data=ready.data.name, **how)
+        experiment = Experiment(ready.flows, ready.items, ready.measures, data=self._about(ready), **how)
         with self._asking(ready) as (run, told):
             found, written = gate.recorded(
                 experiment, run=run, path=kept_in(), told=told, usage_log=self._usage_log(ready)
@@ -142,9 +153,17 @@ class EvaluationRun:
         ) and not before.command.get("limit"):
             said = f"{several(more, 'question')} of {ready.data.name} not in the baseline"
             self.screen.say(f"{said}, and not asked.")
-        experiment = Experiment(ready.flows, items, ready.measures, data=ready.data.name, degraded=self.given.degraded)
+        experiment = Experiment(
+            ready.flows, items, ready.measures, data=self._about(ready), degraded=self.given.degraded
+        )
         with self._asking(ready) as (run, told):
             return gate.gate(experiment, before, **how, run=run, path=kept_in(), told=told)
+
+    def _about(self, ready: EvaluationSetup) -> str:
+        """What a report is about."""
+        if self.given.llm != SIMULATED:
+            return ready.data.name
+        return f"{ready.data.name} (simulated reader, {self.given.profile}, gold planner)"
 
     def _usage_log(self, ready: EvaluationSetup) -> UsageLog:
         return UsageLog.of_data(self.data, kept_in(), ready.marks, self.given.split)
@@ -207,20 +226,25 @@ def parts_over(
     llm: LanguageModel | None,
     told: Callable[[int, int], None],
     known: tuple[Operator[Any, Any] | type, ...] = (),
+    retriever: str = "default",
 ) -> tuple[Parts, str]:
     """The parts for running flows over a data set, indexed where it is not yet: with vectors where a flow has a use for
     them; and why the embedder is not used, where only flows that choose would use it."""
-    embedder, wanted = MiniLM(weights), [flow for flow in flows if embeds(flow, known)]
-    why = unsuited(data, embedder) if wanted and all(flow in CHOOSING for flow in wanted) else ""
+    embedder, wanted = MiniLM(weights), [flow for flow in flows if embeds(flow, known, retriever)]
+    why = (
+        unsuited(data, embedder)
+        if wanted and all(flow in CHOOSING and retriever == "default" for flow in wanted)
+        else ""
+    )
     if why or not wanted:
-        return Parts(indexed(data, told=told), None, llm, known), why
-    return Parts(indexed(data, embedder, told=told), embedder, llm, known), ""
+        return Parts(indexed(data, told=told), None, llm, known=known), why
+    return Parts(indexed(data, embedder, told=told), embedder, llm, known=known), ""
 
 
-def embeds(flow: str, known: tuple[Operator[Any, Any] | type, ...] = ()) -> bool:
+def embeds(flow: str, known: tuple[Operator[Any, Any] | type, ...] = (), retriever: str = "default") -> bool:
     """Whether a flow embeds questions, so that its passages need vectors; raises when there is no such flow."""
     if not is_file(flow):
-        return named(flow) is not bm25
+        return named(retriever if flow in MODULES else flow) is not bm25
     return any(isinstance(part, Embedder) for part in from_file(flow, STAND_IN.but(known=known)).resources)
 
 

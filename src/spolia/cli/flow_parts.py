@@ -10,15 +10,18 @@ from spolia.cli.node_groups import refuse_unknown
 from spolia.cli.options import MAIN
 from spolia.cli.user_modules import own
 from spolia.core.environment import unused
-from spolia.core.operator import Operator
+from spolia.core.operator import Operator, Retriever
 from spolia.core.wiring import fits, name_of
 from spolia.errors import FlowFileError, QueryError, WiringError
-from spolia.flow_files.built_in import BUILT_IN, choose, hybrid, named
+from spolia.flow_files.built_in import BUILT_IN, choose, from_paper, hybrid, named
+from spolia.flows.published import MODULES, flow_named
 from spolia.generation.extract import Extract
 from spolia.generation.reader import Reader
 from spolia.models.http.chat import ChatModel
+from spolia.models.http.reranking import RerankModel
 from spolia.models.onnx.minilm import MiniLM
-from spolia.models.protocols import NEXT_TOKENS, Embedder, LanguageModel
+from spolia.models.protocols import NEXT_TOKENS, Embedder, LanguageModel, Scorer
+from spolia.retrieval.bm25 import BM25
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.types import Answer, Query, Ranking, Value
 
@@ -36,17 +39,28 @@ IN_PYTHON = {
 
 @dataclass(frozen=True)
 class Parts(Value):
-    """What a flow file may use by name: `{use: chunks}`, `{use: corpus}`, `{use: embedder}`, `{use: llm}`."""
+    """What a flow file may use by name: `{use: chunks}`, `{use: corpus}`, `{use: embedder}`, `{use: llm}`, and where
+    they are given `{use: web}`, a second retriever, and `{use: scorer}`.
+    """
 
     chunks: NodeGroup
     embedder: Embedder | None = None
     llm: LanguageModel | None = None
+    web: Retriever | None = None
+    scorer: Scorer | None = None
+    retriever: str = "default"
     known: tuple[Operator[Any, Any] | type, ...] = ()
     prompts: Path | None = None
 
     def given(self) -> dict[str, Any]:
         """By name, as far as they are there."""
-        every = {"chunks": self.chunks, "corpus": self.chunks.corpus, "embedder": self.embedder, "llm": self.llm}
+        every: dict[str, Any] = {
+            "chunks": self.chunks,
+            "corpus": self.chunks.corpus,
+            "embedder": self.embedder,
+            "llm": self.llm,
+        }
+        every |= {"web": self.web, "scorer": self.scorer}
         return {name: part for name, part in every.items() if part is not None}
 
 
@@ -62,7 +76,9 @@ def parts_of(
     corpus, mine = Corpus(str(store)), own(known)
     if group != MAIN:
         refuse_unknown(corpus, [group], mine)
-    return Parts(corpus.group(group, mine.groups.get(group)), MiniLM(weights), llm, mine.operators, prompts)
+    return Parts(
+        corpus.group(group, mine.groups.get(group)), MiniLM(weights), llm, known=mine.operators, prompts=prompts
+    )
 
 
 def query_of(question: str, where: Sequence[str] | None, parts: Parts) -> Query:
@@ -100,9 +116,11 @@ def flow_of(name: str, parts: Parts, top_k: int | None = None) -> tuple[Operator
     how_many = {} if top_k is None else {"top_k": top_k}
     if name == "default":
         return choose(parts.chunks, parts.embedder, **how_many)
-    flow = named(name)(parts.chunks, parts.embedder, parts.llm, **how_many)
+    more: dict[str, Any] = {"retriever": parts.retriever} if name in MODULES else {}
+    more |= {"web": parts.web, "scorer": parts.scorer} if name != "naive" and more else {}
+    flow = named(name)(parts.chunks, parts.embedder, parts.llm, **how_many, **more)
     flow = with_prompts(flow, parts.prompts)
-    return flow, choose(parts.chunks, parts.embedder)[1] if name in CHOOSING else ""
+    return flow, choose(parts.chunks, parts.embedder)[1] if name in CHOOSING and parts.retriever == "default" else ""
 
 
 def with_prompts(flow: Operator[Any, Any], folder: Path | None) -> Operator[Any, Any]:
@@ -162,7 +180,11 @@ def ranked(result: object) -> Ranking:
     raise WiringError(f"The flow gave a {type(result).__name__}; to search, it must give a Ranking or an Answer.")
 
 
-STAND_IN = Parts(Corpus("store.spolia").group(), MiniLM(), ChatModel("model", "http://127.0.0.1:8000/v1"))
+_SERVER = "http://127.0.0.1:8000/v1"
+_CHUNKS = Corpus("store.spolia").group()
+STAND_IN = Parts(
+    _CHUNKS, MiniLM(), ChatModel("model", _SERVER), BM25(_CHUNKS, 5, "web"), RerankModel("reranker", _SERVER)
+)
 
 
 def looked_at(store: str | None, known: Sequence[str] | None = None, prompts: Path | None = None) -> Parts:
@@ -180,5 +202,9 @@ def described(name: str, parts: Parts = STAND_IN) -> Operator[Query, Any]:
     if parts.chunks == STAND_IN.chunks and name in CHOOSING:
         found = hybrid(parts.chunks, parts.embedder, top_k=10 if name == "default" else 5)
         return found if name == "default" else found >> Extract(parts.embedder)
+    if parts.chunks == STAND_IN.chunks and name in MODULES:
+        search = hybrid(parts.chunks, parts.embedder, top_k=flow_named(name).top_k)
+        more: dict[str, Any] = {"search": search, "web": parts.web, "scorer": parts.scorer}
+        return with_prompts(from_paper(name, parts.chunks, parts.embedder, parts.llm, **more), parts.prompts)
     with unused():
         return flow_of(name, parts.but(llm=None) if name in CHOOSING else parts)[0]

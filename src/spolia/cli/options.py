@@ -133,8 +133,21 @@ class MeasuringOptions:
             "--store STORE", "The store to ask, whose documents the gold names; by default the data's own passages."
         ),
     ] = None
-    llm: ModelUrl = ""
+    llm: Annotated[
+        str,
+        option(
+            "--llm URL",
+            "Base URL of an OpenAI-compatible API; its key is read from OPENAI_API_KEY. `simulated`: a reader that "
+            "answers from the gold as far as its prompts hold it, to measure retrieval and orchestration.",
+        ),
+    ] = ""
     model: ModelName = ""
+    profile: Annotated[
+        str, option("--profile NAME", "How often the simulated reader errs: `ideal` (never) or `noisy`.")
+    ] = "ideal"
+    retriever: Annotated[
+        str, option("--retriever FLOW", "What published flows search with: bm25, dense, hybrid or default.")
+    ] = "default"
     prompts: OwnPrompts = None
     weights: Weights = ""
     degraded: Annotated[

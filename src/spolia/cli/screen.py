@@ -6,7 +6,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -149,6 +149,13 @@ class Screen:
 
     def give(self, **result: Any) -> None:
         """Print the result for programs; nothing without `--json`."""
+        self._give(result)
+
+    def give_rows(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Print a list for programs; nothing without `--json`."""
+        self._give(list(rows))
+
+    def _give(self, result: Any) -> None:
         if self.json:
             unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
             sys.stdout.write(json_text(result, ascii_only=not unicode) + "\n")

@@ -2,10 +2,11 @@
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, get_type_hints, overload
 
+from spolia.core.call_bounds import Bound, times, total
 from spolia.core.fingerprint.digest import code_digest, source_of
 from spolia.core.operator import In, Operator, Out
 from spolia.core.validation import fulfils
@@ -17,6 +18,7 @@ A = TypeVar("A")
 B = TypeVar("B")
 P = ParamSpec("P")
 LAMBDA = "<lambda>"
+FLOWS = "spolia.flows"
 
 
 @dataclass(frozen=True, repr=False)
@@ -105,6 +107,12 @@ class Function(Operator[In, Out]):
     def _declared(cls) -> tuple[Any, Any]:
         return cls.types
 
+    @classmethod
+    def type_id(cls) -> str:
+        """As of every operator; of a step of a published flow with the flow's module: `corag.hop`."""
+        package, _, module = cls.__module__.rpartition(".")
+        return f"{module}.{cls.__qualname__}" if package == FLOWS else super().type_id()
+
     def gives(self, taken: Any, /) -> Any:
         self._refuse_missing()
         return super().gives(taken)
@@ -140,7 +148,7 @@ def _keywords(function: Callable[..., Any]) -> tuple[str, ...]:
 def step(function: Callable[Concatenate[A, P], B], /) -> Operator[A, B]: ...
 @overload
 def step(
-    *, version: int = 1, cached: bool = False, waits: bool = False, calls: int | None = None
+    *, version: int = 1, cached: bool = False, waits: bool = False, calls: int | Mapping[str, int] | None = None
 ) -> Callable[[Callable[Concatenate[A, P], B]], Operator[A, B]]: ...
 def step(
     function: Callable[[Any], Any] | None = None,
@@ -149,7 +157,7 @@ def step(
     version: int = 1,
     cached: bool = False,
     waits: bool = False,
-    calls: int | None = None,
+    calls: int | Mapping[str, int] | None = None,
 ) -> Any:
     """Make a plain function of one value an operator that has a name and a version.
 
@@ -161,7 +169,8 @@ def step(
             (`spolia.core.fingerprint`); both are part of the cache key.
         cached: keep its results.
         waits: it waits for a server or a disk.
-        calls: calls to language models at most; None for what its code shows: none, or that nothing is known.
+        calls: calls to language models at most; or for each keyword argument that holds operators, how often these are
+            called at most: `{"ask": 1, "search": 1}`. None for what its code shows: none, or that nothing is known.
 
     >>> from spolia.types import Query
     >>> @step
@@ -185,12 +194,23 @@ def step(
             takes = f"{name} takes {len(names)} values; an operator takes one, and else keyword arguments"
             raise WiringError(f"{takes}. Write def {name}({names[0] if names else 'value'}{rest}): ...")
         types = (hints.get(names[0], Any), hints.get("return", Any))
-        said = {} if calls is None else {"calls": lambda self, rows=None, /: calls}
+        said = {} if calls is None else {"calls": _bound(calls)}
         keywords = {name: kind for name, kind in hints.items() if name in _keywords(function)}
         attributes = {"version": version, "cached": cached, "waits": waits, "keywords": keywords, "required": required}
         return Function.of(function, types, **attributes, **said)
 
     return made if function is None else made(function)
+
+
+def _bound(calls: int | Mapping[str, int]) -> Callable[..., Bound]:
+    """The method `calls` of a step."""
+
+    def bound(self: Function[Any, Any], rows: int | None = None, /) -> Bound:
+        if isinstance(calls, int):
+            return calls
+        return total(times(calls.get(place.split(".")[1]), op.calls()) for place, op in self.inner())
+
+    return bound
 
 
 def untold(function: Callable[..., Any]) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from spolia import types
 from spolia.core.codec import type_id
+from spolia.core.function import FLOWS
 from spolia.core.operator import Operator
 from spolia.core.public_names import MODULE_OF
 from spolia.errors import CodecError
@@ -43,6 +44,9 @@ BUILT_IN: Mapping[str, str] = {
 """Ids of flow files, with the module of each."""
 
 
+_FLOWS = frozenset(module for module in MODULE_OF.values() if module.startswith(f"{FLOWS}."))
+
+
 class Catalogue(Mapping[str, Any]):
     """Operators, addresses and values by id: what is passed, built in, or installed under the entry point `GROUP`."""
 
@@ -57,6 +61,8 @@ class Catalogue(Mapping[str, Any]):
             return NOUNS[name]
         if name in BUILT_IN:
             return getattr(import_module(BUILT_IN[name]), name)
+        if (module := f"{FLOWS}.{name.partition('.')[0]}") in _FLOWS:  # a step of a published flow: `corag.hop`
+            return type(getattr(import_module(module), name.partition(".")[2]))
         if ":" in name and (offered := _installed().get(name)) is not None:
             return _loaded(name, offered)
         raise KeyError(name)

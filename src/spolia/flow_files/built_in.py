@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from spolia.core.combinators.branch import Branch
 from spolia.core.operator import Operator
 from spolia.core.run_context import access
 from spolia.errors import MissingExtra, WeightsError, WiringError
+from spolia.flows.published import MODULES, flow_named
 from spolia.generation.extract import Extract
 from spolia.generation.reader import Reader
 from spolia.models.protocols import Embedder, LanguageModel
@@ -140,7 +142,7 @@ class Builder(Protocol):
         corpus: Corpus | NodeGroup,
         embedder: Embedder | None = None,
         llm: LanguageModel | None = None,
-        top_k: int = 10,
+        top_k: int = ...,
     ) -> Operator[Query, Any]: ...
 
 
@@ -152,10 +154,20 @@ def default(
 
 
 def naive(
-    corpus: Corpus | NodeGroup, embedder: Embedder | None = None, llm: LanguageModel | None = None, top_k: int = 5
+    corpus: Corpus | NodeGroup,
+    embedder: Embedder | None = None,
+    llm: LanguageModel | None = None,
+    top_k: int = 5,
+    retriever: str = "default",
 ) -> Operator[Query, Answer]:
-    """Retrieve by `default`, then answer: by the language model, or by quoting sentences where there is none."""
-    found, _ = choose(corpus, embedder, top_k)
+    """Retrieve, then answer: by the language model, or by quoting where there is none.
+
+    Args:
+        embedder: for the retrieval, and to choose what to quote where that is hybrid.
+        llm: writes the answer; None quotes sentences.
+        retriever: the flow that finds the passages.
+    """
+    found = BUILT_IN[retriever](corpus, embedder, None, top_k)
     if llm is not None:
         return found >> Reader(llm, max_passages=top_k)
     group = group_of(corpus)
@@ -164,7 +176,42 @@ def naive(
     return found >> Extract(judge, passages=top_k, analyzer=analyzer)
 
 
-BUILT_IN: Mapping[str, Builder] = {"bm25": bm25, "dense": dense, "hybrid": hybrid, "default": default, "naive": naive}
+def from_paper(
+    name: str,
+    corpus: Corpus | NodeGroup,
+    embedder: Embedder | None = None,
+    llm: LanguageModel | None = None,
+    top_k: int = 0,
+    retriever: str = "default",
+    **others: Any,
+) -> Operator[Query, Answer]:
+    """A published flow (`spolia.flows`) over what another flow finds.
+
+    Args:
+        top_k: passages of each search; 0 for as many as the method takes.
+        retriever: the name of that flow.
+        others: its further parts: `web`, a second retriever; `scorer`; `search` in place of the first.
+
+    >>> from spolia.models import ScriptedModel
+    >>> from_paper("ircot", Corpus("notes.spolia"), llm=ScriptedModel(("Nokia.",))).calls()
+    21
+    """
+    flow = flow_named(name)
+    group = group_of(corpus)
+    parts = {"group": group, "embedder": embedder, "llm": llm, **others}
+    if "search" in flow.needs and parts.get("search") is None:
+        parts["search"] = BUILT_IN[retriever](group, embedder, None, top_k or flow.top_k)
+    return flow.made(parts)
+
+
+BUILT_IN: Mapping[str, Builder] = {
+    **{name: partial(from_paper, name) for name in MODULES},
+    "bm25": bm25,
+    "dense": dense,
+    "hybrid": hybrid,
+    "default": default,
+    "naive": naive,
+}
 
 
 def named(name: str) -> Builder:

@@ -110,7 +110,7 @@ class Reader(Prompted, Operator[Ranking, Answer]):
             "question": shown.query.question,
             "abstention": Setting(self.abstention),
         }
-        return Prompt(self.template(shown.query.question).filled(parts), self._sample(shown))
+        return Prompt(self.template(shown.query.question).filled(parts), self._sample(shown), self.prompt_file)
 
     @property
     def prompt_file(self) -> str:

@@ -10,10 +10,11 @@ from spolia.types.value import Value
 
 @dataclass(frozen=True)
 class Prompt(Value):
-    """What is sent to a language model. `sample` numbers the random draw."""
+    """What is sent to a language model. `sample` numbers the random draw; `role` names the prompt file, if any."""
 
     messages: tuple[Message, ...]
     sample: int = 0
+    role: str = field(default="", compare=False)
 
     @property
     def text(self) -> str:

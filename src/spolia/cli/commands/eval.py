@@ -104,8 +104,11 @@ def evaluate(
     for path in report or ():
         reports.write_report(found, path, traces)
     alone = found.flows[0].json() if len(found.flows) == 1 else {}  # then what is said of it stands at the top
+    simulated = {"simulated": True, "planner": "gold"} if given.llm == "simulated" else {}
     screen.give(
-        **alone | found.json() | alone, chosen=chosen[0] if len(chosen) == 1 else dict(zip(flows, chosen, strict=True))
+        **simulated,
+        **alone | found.json() | alone,
+        chosen=chosen[0] if len(chosen) == 1 else dict(zip(flows, chosen, strict=True)),
     )
     reports.show_report(screen, found)
     partly = any(one.failures or (one.never_worked and given.degraded != "ok") for one in found.flows)

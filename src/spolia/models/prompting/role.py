@@ -209,7 +209,7 @@ class Role(Value, Generic[T]):
 
     def prompt_for(self, values: Filling, *, sample: int = 0) -> Prompt:
         """The prompt file with texts at its places; several texts become numbered blocks."""
-        return Prompt(template.chosen(self.prompt, values, self.language).filled(values), sample)
+        return Prompt(template.chosen(self.prompt, values, self.language).filled(values), sample, self.title)
 
     def ask(
         self,

@@ -86,6 +86,13 @@ class ScriptedModel(Value):
         tokens = tuple(Token(word, self.logprob) for word in words) if logprobs else ()
         return Generation("".join(words), finish_reason, tokens)
 
+    def _charged(self, prompt: Prompt, tokens: int) -> None:
+        """Count a call that is no chat."""
+        reach(self)
+        sent = sum(len(message.content.split()) for message in prompt.messages)
+        with reserve(Usage(calls=1, input_tokens=sent, output_tokens=tokens)) as held:
+            held.settle(Usage(calls=1, input_tokens=sent, output_tokens=tokens))
+
     def _reply(self, prompt: Prompt) -> str:
         text = prompt.text
         for row in self._rows():

@@ -1,0 +1,35 @@
+"""Adaptive-RAG: no retrieval, one, or several, as the question is judged to need."""
+
+from spolia.core.combinators import Route
+from spolia.core.operator import Operator, Retriever
+from spolia.flows.ircot import ircot
+from spolia.flows.published import published
+from spolia.generation.reader import ClosedBook, Reader
+from spolia.models.protocols import LanguageModel
+from spolia.orchestration.llm_router import ByLabel
+from spolia.post_retrieval.selection import Cut
+from spolia.types import Answer, Query
+
+ARMS = (
+    ("none", "a question that needs no document"),
+    ("one", "a question that one document answers"),
+    ("several", "a question whose answer is put together from several documents"),
+)
+
+
+@published(
+    'Jeong et al., "Adaptive-RAG: Learning to adapt through question complexity", NAACL 2024',
+    "answered",
+    "abstained",
+    "empty",
+    "cap",
+    top_k=15,
+)
+def adaptive_rag(llm: LanguageModel, search: Retriever) -> Operator[Query, Answer]:
+    """A question that the model does not judge clearly is searched once."""
+    arms = {
+        "none": ClosedBook(llm),
+        "one": search >> Reader(llm, max_passages=15),
+        "several": ircot(llm, search >> Cut(6)),
+    }
+    return Route(ByLabel(llm, ARMS, otherwise="one"), arms, "one")

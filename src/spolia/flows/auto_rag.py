@@ -1,0 +1,86 @@
+"""Auto-RAG: the model decides in a dialogue what to search for next, and when it knows enough."""
+
+from dataclasses import dataclass
+
+from spolia.core.combinators import Loop
+from spolia.core.function import step
+from spolia.core.operator import Operator, Retriever
+from spolia.flows.evidence import Places, citing, nothing, shown
+from spolia.flows.published import published
+from spolia.models.parsers import Tags, Text
+from spolia.models.prompting.role import Ask, Role
+from spolia.models.protocols import LanguageModel
+from spolia.types import Answer, Query, Ranking, State
+
+DECIDE = Role(
+    "spolia:flows/prompts/auto_rag_decide.txt",
+    Tags(("thought",), ("search", "answer")),
+    default="<thought>none</thought>",
+)
+IMAGINE = Role("spolia:flows/prompts/auto_rag_imagine.txt", Text(), default="Nothing is known.")
+
+
+@dataclass(frozen=True)
+class Dialogue(State):
+    """What has been searched, found and imagined."""
+
+    found: Ranking
+    log: tuple[str, ...] = ()
+    wanted: str = ""
+    answer: str = ""
+
+    def decided(self, ask: Ask) -> "Dialogue":
+        """What the model wants next; a search counts before an answer, and the last search where neither is there."""
+        places: Places = {"question": self.found.query.question, "log": self.log, "passages": shown(self.found)}
+        said = ask.reply(self.sample, **places)
+        if said.get("answer") and not said.get("search"):
+            return self.but(answer=said["answer"], stop="answered")
+        return self.but(wanted=said.get("search") or self.wanted or self.found.query.question)
+
+
+@step
+def begin(query: Query) -> Dialogue:
+    return Dialogue(nothing(query), sample=query.sample)
+
+
+@step(calls={"ask": 1, "search": 1})
+def decide(state: Dialogue, *, ask: Ask, search: Retriever, new: int = 2) -> Dialogue:
+    """Decide; the first passages that were not shown before are added."""
+    state = state.decided(ask)
+    if state.stop:
+        return state
+    known = {node.id for node in state.found.nodes}
+    found = search(state.found.query.asking(state.wanted))
+    fresh = found.but(hits=tuple(hit for hit in found.hits if hit.node.id not in known)[:new])
+    said = f"search: {state.wanted}\n{len(fresh)} new passages"
+    return state.but(found=state.found.extended(fresh), log=(*state.log, said))
+
+
+@step
+def reopen(state: Dialogue) -> Dialogue:
+    """Go on without searching where the cap has ended the dialogue."""
+    return state.but(stop="") if state.stop == "cap" else state
+
+
+@step(calls={"ask": 1, "imagine": 1})
+def recall(state: Dialogue, *, ask: Ask, imagine: Ask) -> Dialogue:
+    """Decide again; what is still wanted, the model itself writes."""
+    state = state.decided(ask)
+    if state.stop:
+        return state
+    said = imagine.reply(state.sample, question=state.wanted)
+    return state.but(log=(*state.log, f"{state.wanted}\n{said}"))
+
+
+@step
+def finish(state: Dialogue) -> Answer:
+    return citing(state.answer or "I do not know.", state.found)
+
+
+@published('Yu et al., "Auto-RAG: Autonomous retrieval-augmented generation", 2024', "answered", "cap")
+def auto_rag(llm: LanguageModel, search: Retriever, turns: int = 10, recalls: int = 6) -> Operator[Query, Answer]:
+    """Ten turns with a search each; then one answer more, and up to five texts that the model imagines."""
+    ask = Ask(llm, DECIDE, 200)
+    searching = Loop(decide.but(ask=ask, search=search), max_steps=turns)
+    recalling = Loop(recall.but(ask=ask, imagine=Ask(llm, IMAGINE, 150)), max_steps=recalls)
+    return begin >> searching >> reopen >> recalling >> finish

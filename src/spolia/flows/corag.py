@@ -1,0 +1,116 @@
+"""CoRAG: a chain of sub-questions, each answered from what is found for it; greedy, or the best of several chains.
+
+L bounds the steps of a chain, C its pairs of question and answer.
+"""
+
+from dataclasses import dataclass, field
+from math import fsum
+from typing import Any
+
+from spolia.core.combinators import Best, Each, Loop, Samples, Stopped
+from spolia.core.function import step
+from spolia.core.operator import Operator, Retriever
+from spolia.flows.evidence import citing, shown
+from spolia.flows.published import published
+from spolia.models.parsers import Text
+from spolia.models.prompting.likelihood import Continuation, Likelihood
+from spolia.models.prompting.role import Ask, Role
+from spolia.models.protocols import LanguageModel, ScoresContinuations
+from spolia.pre_retrieval.query_llm import OneText, alike
+from spolia.types import Answer, Chain, Query, Ranking, Verdict
+
+NOTHING = "No relevant information found."
+NEXT = Role("spolia:flows/prompts/corag_next.txt", OneText(), default="none")
+REPLY = Role("spolia:flows/prompts/corag_reply.txt", Text(), default=NOTHING)
+FINAL = Role("spolia:flows/prompts/corag_final.txt", Text(), default="I do not know.")
+WARM, CHARACTERS = 0.7, 8000
+SOURCE = 'Wang et al., "Chain-of-retrieval augmented generation", 2025 (arXiv 2501.14342)'
+Judge = Operator[Any, Verdict]
+
+
+@dataclass(frozen=True)
+class Searched(Chain):
+    """A chain, and the passages that its answers are from."""
+
+    found: tuple[Ranking, ...] = field(default=(), compare=False)
+
+
+@step
+def begin(query: Query) -> Searched:
+    return Searched(query, sample=query.sample)
+
+
+@step(calls={"ask": 1, "again": 3, "reply": 1, "search": 1})
+def hop(chain: Searched, *, ask: Ask, again: Ask, reply: Ask, search: Retriever, pairs: int = 6) -> Searched:
+    """Ask a new sub-question and answer it. One that was asked before is drawn again, up to three times, warmer.
+
+    Of several samples of a chain the first one begins with the most probable question, the others are drawn.
+    """
+    if len(chain.pairs) >= pairs:
+        return chain.but(stop="pairs")
+    known = {alike(question) for question, _ in chain.pairs}
+    for draw in range(4):
+        drawing = again if draw or chain.sample else ask
+        question = drawing.reply(4 * chain.sample + draw, chain=chain.written(CHARACTERS))
+        if question and alike(question) not in known:
+            return answered(chain, question, reply, search)
+    return chain.but(stop="repeated")
+
+
+def answered(chain: Searched, question: str, reply: Ask, search: Retriever) -> Searched:
+    """The chain with one more pair; the model reads the best passage last."""
+    found = search(chain.query.asking(question))
+    passages = shown(found, best_last=True)
+    said = reply.reply(chain.sample, question=question, passages=passages) if passages else NOTHING
+    return chain.but(pairs=(*chain.pairs, (question, said)), found=(*chain.found, found))
+
+
+@step(calls={"final": 1, "search": 1})
+def conclude(chain: Searched, *, final: Ask, search: Retriever) -> Answer:
+    """Answer from the chain, and from what is found for the question itself."""
+    found = evidence = search(chain.query)
+    said = final.reply(chain.sample, chain=chain.written(CHARACTERS), passages=shown(found, best_last=True))
+    for one in chain.found:
+        evidence = evidence.extended(one)
+    return citing(said, found).but(evidence=evidence)
+
+
+@step(calls={"likelihood": 1})
+def promise(chain: Searched, *, likelihood: Operator[Continuation, Any]) -> float:
+    """How unlikely it is that the chain says nothing: −mean ln p(`NOTHING` | question, chain)."""
+    tokens = likelihood(Continuation.of(NOTHING, chain.query.question, *(f"{q}\n{a}" for q, a in chain.pairs)))
+    return -fsum(token.logprob for token in tokens) / max(1, len(tokens))
+
+
+def hops(llm: LanguageModel, search: Retriever, pairs: int) -> Operator[Searched, Searched]:
+    """The step of a chain of at most so many pairs."""
+    ask = Ask(llm, NEXT, 64)
+    return hop.but(ask=ask, again=ask.but(temperature=WARM), reply=Ask(llm, REPLY, 128), search=search, pairs=pairs)
+
+
+def final(llm: LanguageModel, search: Retriever) -> Operator[Searched, Answer]:
+    return conclude.but(final=Ask(llm, FINAL, 128), search=search)
+
+
+def greedy(
+    llm: LanguageModel, search: Retriever, until: Judge, steps: int, pairs: int | None
+) -> Operator[Query, Answer]:
+    """One chain that ends where a judge says so."""
+    chain = Loop(hops(llm, search, steps if pairs is None else pairs), until, steps)
+    return begin >> chain >> final(llm, search)
+
+
+def best_of(llm: ScoresContinuations, search: Retriever, until: Judge, steps: int, n: int) -> Operator[Query, Answer]:
+    """The most promising of n chains, of which the first is greedy."""
+    chains = Each(Loop(hops(llm, search, steps), until, steps))
+    return begin >> Samples(n) >> chains >> Best(promise.but(likelihood=Likelihood(llm))) >> final(llm, search)
+
+
+@published(SOURCE, "cap", "pairs", "repeated")
+def corag(llm: LanguageModel, search: Retriever, steps: int = 6, pairs: int | None = None) -> Operator[Query, Answer]:
+    return greedy(llm, search, Stopped(), steps, pairs)
+
+
+@published(SOURCE, "cap", "pairs", "repeated")
+def corag_best_of_n(llm: ScoresContinuations, search: Retriever, steps: int = 6, n: int = 4) -> Operator[Query, Answer]:
+    return best_of(llm, search, Stopped(), steps, n)

@@ -1,0 +1,56 @@
+"""CoRAG with a classifier outside the model, which ends the chain where it suffices."""
+
+from spolia.core.function import step
+from spolia.core.operator import Operator, Retriever
+from spolia.flows.corag import CHARACTERS, best_of, greedy
+from spolia.flows.corag_tree import tree
+from spolia.flows.published import published
+from spolia.models.parsers import YesNo
+from spolia.models.prompting.role import Ask, Role
+from spolia.models.protocols import LanguageModel, Scorer, ScoresContinuations
+from spolia.orchestration.judges import Classified
+from spolia.types import Answer, Chain, Query, Verdict
+
+ENOUGH = Role("spolia:flows/prompts/corag_enough.txt", YesNo(), default="no")
+SOURCE = 'Yeom et al., "Chain of retrieval with an external sufficiency classifier", 2025'
+
+
+@step(calls={"enough": 1})
+def judged(chain: Chain, *, enough: Ask) -> Verdict:
+    """Whether a model finds that the chain answers the question."""
+    return Verdict(enough.reply(chain=chain.written(CHARACTERS)), "sufficient")
+
+
+@published(SOURCE, "sufficient", "cap", "pairs", "repeated")
+def corag_classifier(
+    llm: LanguageModel,
+    search: Retriever,
+    scorer: Scorer,
+    steps: int = 6,
+    pairs: int | None = None,
+    threshold: float = 0.5,
+) -> Operator[Query, Answer]:
+    """Stop where a trained classifier gives question and chain at least a score."""
+    return greedy(llm, search, Classified(scorer, threshold), steps, pairs)
+
+
+@published(SOURCE, "sufficient", "cap", "pairs", "repeated")
+def corag_classifier_best_of_n(
+    llm: ScoresContinuations, search: Retriever, scorer: Scorer, steps: int = 6, n: int = 4
+) -> Operator[Query, Answer]:
+    return best_of(llm, search, Classified(scorer), steps, n)
+
+
+@published(SOURCE, "sufficient", "cap", "pairs", "repeated", "exhausted")
+def corag_classifier_tree(
+    llm: ScoresContinuations, search: Retriever, scorer: Scorer, steps: int = 6
+) -> Operator[Query, Answer]:
+    return tree(llm, search, Classified(scorer), steps)
+
+
+@published(SOURCE, "sufficient", "cap", "pairs", "repeated")
+def corag_oracle(
+    llm: LanguageModel, search: Retriever, steps: int = 6, pairs: int | None = None
+) -> Operator[Query, Answer]:
+    """Stop where the model itself finds that the chain suffices; the simulated reader knows, every other one judges."""
+    return greedy(llm, search, judged.but(enough=Ask(llm, ENOUGH, 16)), steps, pairs)

@@ -1,0 +1,62 @@
+"""CoRAG as a tree: several sub-questions at each step, of which the one that leads furthest is kept."""
+
+from collections.abc import Sequence
+from math import fsum
+
+from spolia.core.combinators import Each, Explore, Loop, Samples, Stopped
+from spolia.core.function import step
+from spolia.core.operator import Operator, Retriever
+from spolia.flows.corag import (
+    CHARACTERS,
+    NEXT,
+    REPLY,
+    SOURCE,
+    WARM,
+    Judge,
+    Searched,
+    answered,
+    begin,
+    final,
+    hops,
+    promise,
+)
+from spolia.flows.published import published
+from spolia.models.prompting.likelihood import Likelihood
+from spolia.models.prompting.role import Ask, Brief, replies
+from spolia.models.protocols import ScoresContinuations
+from spolia.pre_retrieval.query_llm import alike
+from spolia.types import Answer, Query
+
+
+@step(calls={"ask": 6, "reply": 4, "search": 4})
+def branch(chain: Searched, *, ask: Ask, reply: Ask, search: Retriever, width: int = 4) -> tuple[Searched, ...]:
+    """The chain with each of some different sub-questions, of six that are drawn."""
+    drawn = replies(ask, [Brief.of(draw, chain=chain.written(CHARACTERS)) for draw in range(6)])
+    known = {alike(question) for question, _ in chain.pairs}
+    new = {alike(one): one for one in reversed(drawn) if isinstance(one, str) and alike(one) not in known | {""}}
+    return tuple(answered(chain, question, reply, search) for question in list(new.values())[::-1][:width])
+
+
+@step
+def mean(scores: Sequence[float]) -> float:
+    return fsum(scores) / len(scores)
+
+
+@step
+def first(chains: Sequence[Searched]) -> Searched:
+    return chains[0]
+
+
+def tree(llm: ScoresContinuations, search: Retriever, until: Judge, steps: int) -> Operator[Query, Answer]:
+    """A beam of width 1; a chain is worth the mean of two rollouts of two more steps."""
+    grow = branch.but(ask=Ask(llm, NEXT, 64, WARM), reply=Ask(llm, REPLY, 128), search=search)
+    ahead = Loop(hops(llm, search, steps), until, max_steps=2) >> promise.but(likelihood=Likelihood(llm))
+    twice: Operator[Searched, tuple[Searched, ...]] = Samples(2)
+    score = twice >> Each(ahead) >> mean
+    chains = Explore(grow, steps, score=score, width=1)
+    return begin >> chains >> first >> final(llm, search)
+
+
+@published(SOURCE, "cap", "pairs", "repeated", "exhausted")
+def corag_tree(llm: ScoresContinuations, search: Retriever, steps: int = 6) -> Operator[Query, Answer]:
+    return tree(llm, search, Stopped(), steps)

@@ -1,0 +1,100 @@
+"""CRAG: grade what was found, and correct it: by its best strips, by the web, or by both."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from spolia.core.combinators import Branch, Route
+from spolia.core.function import step
+from spolia.core.operator import Operator, Retriever
+from spolia.core.sentences import sentences
+from spolia.flows.published import published
+from spolia.generation.reader import Reader
+from spolia.models.prompting.role import Ask, Role
+from spolia.models.protocols import LanguageModel, Scorer
+from spolia.post_retrieval.context_window import showing
+from spolia.post_retrieval.rerankers import Critique, CrossEncoder
+from spolia.pre_retrieval.query_llm import OneText
+from spolia.pre_retrieval.rewrite import Rewrite
+from spolia.types import Answer, Hit, Query, Ranking
+
+KEYWORDS = Role("spolia:flows/prompts/crag_keywords.txt", OneText(), default="none")
+Action = Literal["correct", "incorrect", "ambiguous"]
+SOURCE = 'Yan et al., "Corrective retrieval augmented generation", 2024'
+
+
+@step
+def action(graded: Ranking, *, upper: float = 0.592, lower: float = -0.995) -> Action:
+    """Correct where a passage scores at least `upper`, incorrect where all are below `lower`, else ambiguous."""
+    scores = [hit.score for hit in graded.hits]
+    if any(score >= upper for score in scores):
+        return "correct"
+    return "incorrect" if all(score < lower for score in scores) else "ambiguous"
+
+
+@step
+def refined(found: Ranking, *, scorer: Scorer, size: int = 3, at_least: float = -0.5, keep: int = 5) -> Ranking:
+    """The best strips of the passages, each of `size` sentences, in the place of the passages."""
+    strips = [strip for hit in found.hits for strip in cut(hit, size)]
+    scores = scorer.scores(found.query.question, [strip.node.text for strip in strips]) if strips else ()
+    ranked = sorted(zip(scores, range(len(strips)), strict=True), key=lambda pair: -pair[0])
+    return found.but(hits=tuple(strips[at].but(score=score) for score, at in ranked[:keep] if score >= at_least))
+
+
+def cut(hit: Hit, size: int) -> list[Hit]:
+    """A hit for each strip of at least four words."""
+    text = hit.node.text
+    spans = list(sentences(text))
+    ends = [(spans[at][0], spans[min(at + size, len(spans)) - 1][1]) for at in range(0, len(spans), size)]
+    strips = [text[start:end] for start, end in ends if len(text[start:end].split()) > 3 or not text.isascii()]
+    return [
+        showing(hit, strip).but(node=hit.node.but(id=f"{hit.node.id}/{at}", text=strip, search_text=""))
+        for at, strip in enumerate(strips)
+    ]
+
+
+@step(calls={"ask": 1, "web": 1})
+def looked_up(found: Ranking, *, ask: Ask, web: Retriever) -> Ranking:
+    """What the web finds for at most three keywords of the question."""
+    words = ask.reply(found.query.sample, question=found.query.question)
+    return web(found.query.rewritten(words or found.query.question))
+
+
+@step
+def joined(rankings: Sequence[Ranking]) -> Ranking:
+    """All hits, those of the first ranking before the others."""
+    first, *others = rankings
+    for other in others:
+        first = first.extended(other)
+    return first
+
+
+@step(calls={"critique": 10, "rewrite": 1, "web": 1})
+def corrected(
+    found: Ranking, *, critique: Operator[Ranking, Ranking], rewrite: Operator[Query, Query], web: Retriever
+) -> Ranking:
+    """The relevant hits; where one is not, also what the web finds for the question in other words."""
+    kept = critique(found)
+    return kept if found.hits and len(kept) == len(found) else kept.extended(web(rewrite(found.query)))
+
+
+@published(SOURCE, "answered", "abstained", top_k=10)
+def crag(
+    llm: LanguageModel, search: Retriever, web: Retriever, scorer: Scorer, upper: float = 0.592, lower: float = -0.995
+) -> Operator[Query, Answer]:
+    """Graded by a trained evaluator, whose scores lie between −1 and 1."""
+    strips = refined.but(scorer=scorer)
+    from_web = looked_up.but(ask=Ask(llm, KEYWORDS, 32), web=web) >> strips
+    arms = {"correct": strips, "incorrect": from_web, "ambiguous": Branch(strips, from_web) >> joined}
+    graded = CrossEncoder(scorer, top_k=10)
+    return (
+        search
+        >> graded
+        >> Route(action.but(upper=upper, lower=lower), arms, "ambiguous")
+        >> Reader(llm, max_passages=10)
+    )
+
+
+@published(SOURCE + "; graded by a language model, yes or no", "answered", "abstained")
+def crag_grader(llm: LanguageModel, search: Retriever, web: Retriever) -> Operator[Query, Answer]:
+    body = corrected.but(critique=Critique(llm), rewrite=Rewrite(llm), web=web)
+    return search >> body >> Reader(llm, max_passages=10)

@@ -1,0 +1,42 @@
+"""DR-RAG: each passage that was found is searched with, too; a classifier keeps the passages that help each other."""
+
+from spolia.core.function import step
+from spolia.core.operator import Operator, Retriever
+from spolia.core.run_context import degrade
+from spolia.errors import ModelError
+from spolia.flows.published import published
+from spolia.generation.reader import Reader
+from spolia.models.protocols import LanguageModel, Scorer
+from spolia.types import Answer, Query, Ranking
+
+
+@step(calls={"search": 5})
+def dynamic(found: Ranking, *, search: Retriever, more: int = 5, characters: int = 1000) -> Ranking:
+    """Add the first passages that are found for the question joined with each passage: at most `more`."""
+    query, whole = found.query, found
+    for text in found.texts:
+        whole = whole.extended(search(query.rewritten(f"{query.question} {text[:characters]}")))
+    return whole.cut(len(found) + more)
+
+
+@step
+def selected(found: Ranking, *, scorer: Scorer, threshold: float = 0.5, keep: int = 10) -> Ranking:
+    """The passages that a classifier of (question, two passages) finds of use beside at least one other."""
+    texts, question = found.texts, found.query.question
+    pairs = [(a, b) for a in range(len(texts)) for b in range(a + 1, len(texts))]
+    try:
+        scores = scorer.scores(question, [f"{texts[a]}\n\n{texts[b]}" for a, b in pairs]) if pairs else ()
+    except ModelError as error:
+        degrade(f"The classifier failed, and all passages are kept: {error}")
+        return found.cut(keep)
+    useful = {at for pair, score in zip(pairs, scores, strict=True) if score >= threshold for at in pair}
+    return found.but(hits=tuple(hit for at, hit in enumerate(found.hits) if at in useful or not pairs)).cut(keep)
+
+
+@published('Hei et al., "DR-RAG: Applying dynamic document relevance", 2024', "answered", "abstained")
+def dr_rag(
+    llm: LanguageModel, search: Retriever, scorer: Scorer, more: int = 5, threshold: float = 0.5
+) -> Operator[Query, Answer]:
+    """Inverse selection: 1 + k searches, one call."""
+    chosen = selected.but(scorer=scorer, threshold=threshold)
+    return search >> dynamic.but(search=search, more=more) >> chosen >> Reader(llm, max_passages=10)

@@ -1,0 +1,102 @@
+"""FLARE: write ahead, and search where a token is not certain."""
+
+import re
+from dataclasses import dataclass
+from math import exp
+
+from spolia.core.combinators import Loop
+from spolia.core.function import step
+from spolia.core.operator import Operator, Retriever
+from spolia.core.sentences import sentences
+from spolia.flows.evidence import citing, shown
+from spolia.flows.published import published
+from spolia.generation.prompt import Generate
+from spolia.models.parsers import Text
+from spolia.models.prompting.role import Role
+from spolia.models.protocols import StatesLogprobs
+from spolia.types import Answer, Generation, Prompt, Query, Ranking, State, Token
+
+GO_ON = Role("spolia:flows/prompts/flare_go_on.txt", Text())
+
+
+@dataclass(frozen=True)
+class Writing(State):
+    """The answer as far as it is written, and the passages of the last search."""
+
+    found: Ranking
+    text: str = ""
+    tokens: int = 0
+
+
+@step
+def begin(found: Ranking) -> Writing:
+    return Writing(found, sample=found.query.sample)
+
+
+@step(calls={"generate": 2, "search": 1})
+def write(
+    state: Writing,
+    *,
+    generate: Operator[Prompt, Generation],
+    search: Retriever,
+    role: Role[str] = GO_ON,
+    certain: float = 0.8,
+    shown_from: float = 0.4,
+    max_tokens: int = 128,
+) -> Writing:
+    """Write a sentence; where a token has p ≤ `certain`, search with those above `shown_from` and write it again."""
+    ahead = sentence(generate(prompted(state, role)))
+    if ahead and any(exp(token.logprob) <= certain for token in ahead):
+        query = state.found.query
+        sure = "".join(token.text for token in ahead if exp(token.logprob) > shown_from).strip()
+        state = state.but(found=search(query.rewritten(sure or query.question)))
+        ahead = sentence(generate(prompted(state, role)))
+    said = "".join(token.text for token in ahead)
+    if not said.strip() or said.strip() in state.text:
+        return state.but(stop="answered" if state.text else "empty")
+    state = state.but(text=f"{state.text} {said.strip()}".strip(), tokens=state.tokens + len(ahead))
+    return state.but(stop="cap") if state.tokens >= max_tokens else state
+
+
+def prompted(state: Writing, role: Role[str]) -> Prompt:
+    places = {"question": state.found.query.question, "text": state.text, "passages": shown(state.found)}
+    return role.prompt_for(places, sample=state.sample)
+
+
+def sentence(generation: Generation) -> tuple[Token, ...]:
+    """The tokens of the first sentence; none where the reply says that the answer is complete."""
+    text = "".join(token.text for token in generation.tokens)
+    if not text.strip() or text.strip().upper().startswith("[END]"):
+        return ()
+    end, at, found = sentences(text)[0][1], 0, list[Token]()
+    for token in generation.tokens:
+        if at >= end:
+            break
+        found.append(token)
+        at += len(token.text)
+    return tuple(found)
+
+
+_CONCLUDED = re.compile(r"(?:answer is|答案是|정답은)\s*[:：]?\s*(.+?)[.。]?\s*$", re.IGNORECASE)
+
+
+@step
+def finish(state: Writing) -> Answer:
+    """What is written, or no more than the answer where it says which that is."""
+    concluded = _CONCLUDED.search(state.text)
+    return citing(concluded[1] if concluded else state.text or "I do not know.", state.found)
+
+
+@published(
+    'Jiang et al., "Active retrieval augmented generation", EMNLP 2023, FLARE direct',
+    "answered",
+    "empty",
+    "cap",
+    top_k=2,
+)
+def flare(
+    llm: StatesLogprobs, search: Retriever, certain: float = 0.8, max_tokens: int = 128
+) -> Operator[Query, Answer]:
+    generate = Generate(llm, max_tokens=64, logprobs=True)
+    body = write.but(generate=generate, search=search, certain=certain, max_tokens=max_tokens)
+    return search >> begin >> Loop(body, max_steps=max_tokens) >> finish

@@ -1,0 +1,73 @@
+"""IRCoT: each sentence of a chain of thought is what is searched for next."""
+
+import re
+from dataclasses import dataclass
+
+from spolia.core.combinators import Get, Loop
+from spolia.core.function import step
+from spolia.core.operator import Operator, Retriever
+from spolia.core.sentences import sentences
+from spolia.flows.evidence import shown
+from spolia.flows.published import published
+from spolia.generation.reader import Reader
+from spolia.models.prompting.role import Ask, Role
+from spolia.models.protocols import LanguageModel
+from spolia.pre_retrieval.query_llm import OneText
+from spolia.types import Answer, Query, Ranking, State
+
+THOUGHT = Role("spolia:flows/prompts/ircot_thought.txt", OneText(), default="none")
+_ASKING = re.compile(r"\b(?:who|what|when|where|why|which|how|does|is)\b", re.IGNORECASE)
+_REASONING = re.compile(
+    r"(?:thus|so|therefore|hence|that is)\b|.*\d\s*[-+*/=]\s*\d|因此|所以|따라서|그러므로", re.IGNORECASE
+)
+_ANSWERED = re.compile(r"answer is|答案是|정답은|답은", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Thoughts(State):
+    """What has been found, and the sentences of the chain of thought."""
+
+    found: Ranking
+    sentences: tuple[str, ...] = ()
+
+
+@step
+def words_to_find(query: Query) -> Query:
+    """The question without the words that ask."""
+    return query.rewritten(" ".join(_ASKING.sub(" ", query.text).split()) or query.text)
+
+
+@step
+def begin(found: Ranking) -> Thoughts:
+    return Thoughts(found, sample=found.query.sample)
+
+
+@step(calls={"think": 1, "search": 1})
+def think_on(state: Thoughts, *, think: Ask, search: Retriever, max_passages: int = 15) -> Thoughts:
+    """Write the next sentence; search with the last one that states a fact, unless it is the answer."""
+    query, so_far = state.found.query, " ".join(state.sentences)
+    said = think.reply(state.sample, question=query.question, thoughts=so_far, passages=shown(state.found))
+    if not said:
+        return state.but(stop="empty")
+    start, end = sentences(said)[0]
+    state = state.but(sentences=(*state.sentences, said[start:end]))
+    if _ANSWERED.search(state.sentences[-1]):
+        return state.but(stop="answered")
+    facts = [sentence for sentence in state.sentences if not _REASONING.match(sentence)]
+    more = search(query.rewritten(facts[-1]) if facts else query)
+    return state.but(found=state.found.extended(more).cut(max_passages))
+
+
+@published(
+    'Trivedi et al., "Interleaving retrieval with chain-of-thought reasoning", ACL 2023',
+    "answered",
+    "empty",
+    "cap",
+    top_k=6,
+)
+def ircot(
+    llm: LanguageModel, search: Retriever, max_sentences: int = 10, max_passages: int = 15
+) -> Operator[Query, Answer]:
+    body = think_on.but(think=Ask(llm, THOUGHT, max_tokens=100), search=search, max_passages=max_passages)
+    read = Reader(llm, prompt="brief", max_passages=max_passages)
+    return words_to_find >> search >> begin >> Loop(body, max_steps=max_sentences) >> Get("found") >> read

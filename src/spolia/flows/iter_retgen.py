@@ -1,0 +1,37 @@
+"""ITER-RETGEN: search with the question and the last answer, then answer again."""
+
+from dataclasses import dataclass
+
+from spolia.core.combinators import Get, Loop
+from spolia.core.function import step
+from spolia.core.operator import Operator, Retriever
+from spolia.flows.published import published
+from spolia.generation.reader import Reader
+from spolia.models.protocols import LanguageModel
+from spolia.types import Answer, Query, Ranking, State
+
+
+@dataclass(frozen=True)
+class LastAnswer(State):
+    """A question with its last answer."""
+
+    query: Query
+    answer: Answer | None = None
+
+
+@step
+def begin(query: Query) -> LastAnswer:
+    return LastAnswer(query, sample=query.sample)
+
+
+@step(calls={"search": 1, "read": 1})
+def iteration(state: LastAnswer, *, search: Retriever, read: Operator[Ranking, Answer], characters: int = 1000) -> LastAnswer:
+    """Passages for the question joined with the last answer replace those before; the model answers from them."""
+    said = state.answer.text[:characters] if state.answer and not state.answer.abstained else ""
+    return state.but(answer=read(search(state.query.rewritten(f"{state.query.question} {said}".strip()))))
+
+
+@published('Shao et al., "Iterative retrieval-generation synergy", Findings of EMNLP 2023', "cap")
+def iter_retgen(llm: LanguageModel, search: Retriever, iterations: int = 3, top_k: int = 5) -> Operator[Query, Answer]:
+    body = iteration.but(search=search, read=Reader(llm, prompt="brief", max_passages=top_k))
+    return begin >> Loop(body, max_steps=iterations) >> Get("answer")

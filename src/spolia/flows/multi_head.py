@@ -1,0 +1,16 @@
+"""Multi-head RAG: the heads of a vector vote for passages, so that a question of several aspects finds all of them."""
+
+from spolia.core.operator import Operator
+from spolia.flows.published import published
+from spolia.generation.reader import Reader
+from spolia.models.protocols import Embedder, LanguageModel
+from spolia.retrieval.multi_head import MultiHead
+from spolia.stores.corpus import NodeGroup
+from spolia.types import Answer, Query
+
+
+@published('Besta et al., "Multi-head RAG", 2024', "answered", "abstained")
+def multi_head(
+    llm: LanguageModel, group: NodeGroup, embedder: Embedder, heads: int = 32, top_k: int = 5
+) -> Operator[Query, Answer]:
+    return MultiHead(group, embedder, heads, top_k=top_k) >> Reader(llm, max_passages=top_k)

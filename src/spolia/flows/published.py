@@ -1,0 +1,106 @@
+"""What is known of a published method beside its flow, and all of them by name."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from inspect import signature
+from typing import Any, TypeVar
+
+from spolia.core.function import FLOWS
+from spolia.core.operator import Operator
+from spolia.core.public_names import MODULE_OF
+from spolia.errors import WiringError
+from spolia.types import Answer, Query
+
+F = TypeVar("F", bound=Callable[..., Operator[Query, Answer]])
+
+MODULES: Mapping[str, str] = {
+    name.replace("_", "-"): module for name, module in MODULE_OF.items() if module.startswith(f"{FLOWS}.")
+}
+"""The module of each published flow, which is imported when the flow is looked up."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """A published method.
+
+    Args:
+        name: by which commands and files call it.
+        source: the paper.
+        stop_reasons: what `Answer.stop_reason` may be, beside `budget`.
+        top_k: passages of each search.
+        build: makes the flow of what its parameters name (`PARTS`); its other parameters have defaults.
+    """
+
+    name: str
+    source: str
+    stop_reasons: tuple[str, ...]
+    top_k: int
+    build: Callable[..., Operator[Query, Answer]]
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The parts that it cannot do without."""
+        return tuple(name for name, given in signature(self.build).parameters.items() if given.default is given.empty)
+
+    def made(self, parts: Mapping[str, Any]) -> Operator[Query, Answer]:
+        """The flow of some parts by name, of which it takes those that it knows.
+
+        Raises:
+            WiringError: and which part it lacks.
+        """
+        if missing := [name for name in self.needs if parts.get(name) is None]:
+            raise WiringError(f"The flow {self.name!r} needs {PARTS[missing[0]]}")
+        known = signature(self.build).parameters
+        return self.build(**{name: part for name, part in parts.items() if name in known and part is not None})
+
+
+PARTS: Mapping[str, str] = {
+    "llm": "a language model: --llm URL --model NAME.",
+    "search": "a retriever.",
+    "web": "a second source: --web FLOW.",
+    "scorer": "a reranker or classifier: --reranker URL --rerank-model NAME.",
+    "group": "a node group.",
+    "embedder": "an embedder.",
+}
+"""What flows are made of, by the name of the parameter, and how the command line gives it."""
+
+
+def published(source: str, *stop_reasons: str, top_k: int = 5) -> Callable[[F], F]:
+    """Say where the function below is published, and why its answers may end; it makes the flow of its own name.
+
+    Args:
+        source: authors, title, where and when.
+        stop_reasons: beside `budget` and the reader's own.
+        top_k: passages of each search.
+    """
+
+    def noted(build: F) -> F:
+        name = build.__name__.replace("_", "-")
+        build.published = Published(name, source, stop_reasons, top_k, build)  # type: ignore[attr-defined]
+        return build
+
+    return noted
+
+
+def flow_named(name: str) -> Published:
+    """The published flow of a name.
+
+    Raises:
+        WiringError: there is none.
+
+    >>> flow_named("corag").needs
+    ('llm', 'search')
+    """
+    if name not in MODULES:
+        raise WiringError(f"There is no published flow {name!r}. Write one of {', '.join(MODULES)}.")
+    build = getattr(import_module(MODULES[name]), name.replace("-", "_"))
+    return build.published  # type: ignore[no-any-return]
+
+
+def every_flow() -> Iterator[Published]:
+    """All published flows; their modules are imported."""
+    return map(flow_named, MODULES)
+
+
+__all__ = ["MODULES", "PARTS", "Published", "every_flow", "flow_named", "published"]

@@ -1,0 +1,15 @@
+"""RA-DIT at the time of questions: a tuned reader answers from each passage alone, weighed by a tuned retriever.
+
+What is trained, the reader's weights and the encoder of queries, is given as `llm` and in `search`.
+"""
+
+from spolia.core.operator import Operator, Retriever
+from spolia.flows.published import published
+from spolia.generation.ensemble import AnswerEnsemble
+from spolia.models.protocols import StatesLogprobs
+from spolia.types import Answer, Query
+
+
+@published('Lin et al., "RA-DIT", ICLR 2024', "answered", "abstained", top_k=10)
+def ra_dit(llm: StatesLogprobs, search: Retriever) -> Operator[Query, Answer]:
+    return search >> AnswerEnsemble(llm)

@@ -1,0 +1,13 @@
+"""Rewrite, retrieve, read."""
+
+from spolia.core.operator import Operator, Retriever
+from spolia.flows.published import published
+from spolia.generation.reader import Reader
+from spolia.models.protocols import LanguageModel
+from spolia.pre_retrieval.rewrite import Rewrite
+from spolia.types import Answer, Query
+
+
+@published('Ma et al., "Query rewriting for retrieval-augmented LLMs", EMNLP 2023', "answered", "abstained")
+def rrr(llm: LanguageModel, search: Retriever) -> Operator[Query, Answer]:
+    return Rewrite(llm) >> search >> Reader(llm)

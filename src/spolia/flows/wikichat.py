@@ -1,0 +1,29 @@
+"""WikiChat: what is found and what the model knows, of which only what passages support is kept."""
+
+from spolia.core.combinators import Branch
+from spolia.core.function import step
+from spolia.core.operator import Operator, Retriever
+from spolia.flows.evidence import nothing
+from spolia.flows.published import published
+from spolia.generation.reader import ClosedBook, Reader
+from spolia.generation.verification import VerifyClaims
+from spolia.models.protocols import LanguageModel
+from spolia.orchestration.answer_fusion import LLMFusion
+from spolia.types import Answer, Query
+
+
+@step(calls={"answer": 1})
+def drafted(query: Query, *, answer: Operator[Query, Answer]) -> Answer:
+    """The model's own draft, which remembers who asked for what."""
+    return answer(query).but(evidence=nothing(query))
+
+
+@published(
+    'Semnani et al., "WikiChat: Stopping the hallucination of chatbots", Findings of EMNLP 2023',
+    "answered",
+    "abstained",
+)
+def wikichat(llm: LanguageModel, search: Retriever) -> Operator[Query, Answer]:
+    """Two arms, found and verified, and one answer of both."""
+    verified = drafted.but(answer=ClosedBook(llm)) >> VerifyClaims(llm, search)
+    return Branch(search >> Reader(llm), verified) >> LLMFusion(llm)

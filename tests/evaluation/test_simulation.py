@@ -1,0 +1,146 @@
+"""The simulated reader says only what its prompts hold; invented worlds are the same for the same seed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from spolia import Answer, Hit, Node, Query, Ranking, Run, step
+from spolia.core.operator import Operator
+from spolia.evaluation import DataSet
+from spolia.evaluation.measures.answers.answer_text import normalised
+from spolia.evaluation.simulation.gold_hops import plain
+from spolia.evaluation.simulation.profile import PROFILES, Profile
+from spolia.evaluation.simulation.reader import SimulatedReader
+from spolia.evaluation.simulation.world import FictionalWorld
+from spolia.flows.published import flow_named
+from spolia.types import Item
+
+CHAINED = ("1-hop", "2-hop", "3-hop", "4-hop")
+READING = ("naive", "rrr", "hyde", "advanced", "iter-retgen", "ircot", "corag", "corag-oracle", "prefrag", "react",
+           "auto-rag", "planrag", "crag-grader")  # fmt: skip
+
+
+class World:
+    """A data set of a small world, with its passages by id."""
+
+    def __init__(self, folder: Path, **more: Any) -> None:
+        FictionalWorld(7, people=60, questions=39, **more).write(folder)
+        self.data = DataSet(str(folder))
+        self.items = list(self.data.items())
+        self.texts = {passage.id: passage.text for passage in self.data.passages()}
+
+    def gold(self, item: Item) -> tuple[str, ...]:
+        return tuple(self.texts[id] for id in sorted(item.documents))
+
+    def others(self, item: Item, count: int = 5) -> tuple[str, ...]:
+        pool = sorted(self.texts.keys() - item.documents)
+        return tuple(self.texts[id] for id in Random(item.id).sample(pool, count))
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return World(tmp_path_factory.mktemp("world"))
+
+
+@step
+def fixed(query: Query, *, texts: tuple[str, ...], prefix: str = "n") -> Ranking:
+    return Ranking(query, tuple(Hit(Node(f"{prefix}{at}", text), 1.0) for at, text in enumerate(texts)), "local")
+
+
+def flow(name: str, reader: SimulatedReader, texts: tuple[str, ...], prefix: str = "n") -> Operator[Query, Answer]:
+    search = fixed.but(texts=texts, prefix=prefix)
+    return flow_named(name).made({"llm": reader, "search": search, "web": search})
+
+
+def is_right(answer: Answer, item: Item) -> bool:
+    return any(normalised(answer.text.partition(" [")[0]) == normalised(one) for one in item.answers)
+
+
+@pytest.mark.parametrize("name", READING)
+def test_all_that_is_needed_is_enough_for_every_flow(world: World, name: str) -> None:
+    reader = SimulatedReader.of(world.data, world.items)
+    for item in (one for one in world.items if one.type in CHAINED):
+        assert is_right(flow(name, reader, world.gold(item))(Query(item.question)), item), (item.question, item.type)
+
+
+@pytest.mark.parametrize("name", READING)
+def test_what_is_not_needed_is_never_enough(world: World, name: str) -> None:
+    reader = SimulatedReader.of(world.data, world.items)
+    for item in (one for one in world.items if one.type in CHAINED):
+        assert not is_right(flow(name, reader, world.others(item))(Query(item.question)), item)
+        assert not is_right(flow(name, reader, ())(Query(item.question)), item)
+
+
+@pytest.mark.parametrize("name", ["ircot", "corag", "prefrag", "react", "planrag"])
+def test_no_query_holds_an_answer_that_was_not_found_before(world: World, name: str) -> None:
+    reader = SimulatedReader.of(world.data, world.items)
+    for item in (one for one in world.items if one.type in CHAINED):
+        with Run() as run, run.lane() as lane:
+            flow(name, reader, world.others(item))(Query(item.question))
+        asked = plain(item.question)
+        for hop in item.decomposition:
+            if plain(hop.answer) not in asked:
+                assert all(plain(hop.answer) not in plain(ranking.query.text) for ranking in lane.retrievals)
+
+
+def test_the_names_of_passages_mean_nothing(world: World) -> None:
+    reader = SimulatedReader.of(world.data, world.items)
+    for item in world.items[:13]:
+        said = {flow("corag", reader, world.gold(item), prefix)(Query(item.question)).text for prefix in ("n", "zz")}
+        assert len(said) == 1
+
+
+def test_more_that_is_needed_never_makes_an_answer_worse(world: World) -> None:
+    reader = SimulatedReader.of(world.data, world.items)
+    for item in (one for one in world.items if one.type in CHAINED):
+        texts = world.others(item, 2) + world.gold(item)
+        right = [is_right(flow("naive", reader, texts[:count])(Query(item.question)), item) for count in range(6)]
+        assert right == sorted(right)
+
+
+def test_a_noisy_reader_errs_the_same_way_twice_and_differently_for_another_seed(world: World) -> None:
+    def said(seed: int) -> list[str]:
+        reader = SimulatedReader.of(world.data, world.items, PROFILES["noisy"], seed)
+        return [flow("corag", reader, world.gold(item))(Query(item.question)).text for item in world.items[:13]]
+
+    assert said(1) == said(1)
+    assert said(1) != said(2)
+
+
+def test_a_reader_that_knows_everything_needs_no_passage(world: World) -> None:
+    reader = SimulatedReader.of(world.data, world.items, Profile(know=1.0))
+    item = next(one for one in world.items if one.type == "3-hop")
+    assert is_right(flow("closed-book", reader, ())(Query(item.question)), item)
+
+
+def test_a_world_is_the_same_for_the_same_seed(tmp_path: Path) -> None:
+    digests = [
+        FictionalWorld(seed, people=40, questions=13).write(tmp_path / str(at)) for at, seed in enumerate((3, 3, 4))
+    ]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_each_step_of_a_question_stands_in_its_gold_passage(world: World) -> None:
+    types = {item.type for item in world.items}
+    assert types >= {"1-hop", "6-hop", "comparison", "intersection", "aggregation", "yes-no", "unanswerable"}
+    for item in world.items:
+        for hop in item.decomposition:
+            held = world.texts[hop.gold_id] + next(p.title for p in world.data.passages() if p.id == hop.gold_id)
+            assert plain(hop.answer) in plain(held), (item.question, hop)
+
+
+def test_the_sources_of_a_contradicting_world_disagree(tmp_path: Path) -> None:
+    world = World(tmp_path, variant="contradicting")
+    chained = [item for item in world.items if item.type in CHAINED]
+    assert all(dict(item.meta).get("web_answer") for item in chained)
+    assert sum(dict(item.meta)["web_answer"] != item.answers[0] for item in chained) > len(chained) / 2
+
+
+def test_the_documents_of_a_split_world_are_in_one_source_each(tmp_path: Path) -> None:
+    world = World(tmp_path, variant="split")
+    sources = [dict(passage.meta)["source"] for passage in world.data.passages()]
+    assert 0.3 < sources.count("web") / len(sources) < 0.7

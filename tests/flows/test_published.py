@@ -1,0 +1,351 @@
+"""The published flows: calls, searches and stop reasons as the papers have them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from spolia import Answer, Budget, Hit, Node, Query, Ranking, Run, ScriptedModel, check, step
+from spolia.core.operator import Operator
+from spolia.core.run_context import reserve
+from spolia.flows.published import flow_named
+from spolia.types import Prompt, Token, Usage, Value
+
+ASKED = Query("Where has the employer of Olsen its headquarters?")
+TEXTS = ("Olsen worked for Nokia.", "Nokia has its headquarters in Espoo.", "Salt is dug in mines.")
+EVERY = frozenset(("chat", "stream", "logprobs", "scores", "next_tokens"))
+
+
+@dataclass(frozen=True)
+class Model(ScriptedModel):
+    """A scripted model that also scores what it is given."""
+
+    capabilities: frozenset[str] = EVERY
+
+    def continuation(self, prompt: Prompt, text: str) -> tuple[Token, ...]:
+        with reserve(Usage(calls=1)) as held:
+            held.settle(Usage(calls=1))
+        return (Token(text, -0.5),)
+
+
+@dataclass(frozen=True)
+class Scores(Value):
+    """A scorer of fixed scores: of a text that holds a word, else `otherwise`."""
+
+    rows: tuple[tuple[str, float], ...] = ()
+    otherwise: float = 0.0
+    name: str = "fixed"
+    waits = False
+    scoped = False
+
+    def fingerprint(self) -> str:
+        return self.digest.hex()
+
+    def scores(self, query: str, texts: Sequence[str]) -> tuple[float, ...]:
+        return tuple(next((score for word, score in self.rows if word in text), self.otherwise) for text in texts)
+
+
+def found(query: Query, source: str, texts: Sequence[str]) -> Ranking:
+    hits = tuple(Hit(Node(f"{source}{at}", text), 1.0 / (at + 1)) for at, text in enumerate(texts))
+    return Ranking(query, hits, source)
+
+
+@step
+def local(query: Query) -> Ranking:
+    return found(query, "local", TEXTS)
+
+
+@step
+def web(query: Query) -> Ranking:
+    return found(query, "web", TEXTS[:2])
+
+
+@step
+def nowhere(query: Query) -> Ranking:
+    return Ranking(query, (), "local")
+
+
+def ran(name: str, llm: Any, *, search: Any = local, given: Any = None, **parts: Any) -> tuple[Answer, int, list[str]]:
+    """The answer, calls to the model, and the sources that were searched."""
+    flow = made(name, llm, search=search, **parts)
+    assert check(flow, takes=Query, gives=Answer).problems == ()
+    with Run(**(given or {})) as run, run.lane() as lane:
+        answer = flow(ASKED)
+    bound = flow.calls()
+    assert bound is None or lane.usage.calls <= bound
+    return answer, lane.usage.calls, [ranking.source for ranking in lane.retrievals]
+
+
+def made(name: str, llm: Any, **parts: Any) -> Operator[Query, Answer]:
+    return flow_named(name).made({"llm": llm, "search": local, "web": web, "scorer": Scores(), **parts})
+
+
+READS = Model(("Espoo [1].",))
+
+
+@pytest.mark.parametrize(
+    ("name", "calls", "searches"),
+    [
+        ("closed-book", 1, []), ("naive", 1, ["local"]), ("naive-web", 1, ["web"]), ("naive-both", 1, ["local", "web"]),
+        ("rrr", 2, ["local"]), ("hyde", 2, ["local"]), ("step-back", 2, ["local"] * 2), ("advanced", 3, ["local"]),
+        ("replug", 3, ["local"]), ("ra-dit", 3, ["local"]), ("iter-retgen", 3, ["local"] * 3),
+        ("dr-rag", 1, ["local"] * 4),
+    ],
+)  # fmt: skip
+def test_a_flow_takes_as_many_calls_and_searches_as_published(name: str, calls: int, searches: list[str]) -> None:
+    rows = (("best first", "[1] > [2] > [3]"), ("", "Espoo [1]."))
+    answer, asked, sources = ran(name, Model(rows), scorer=Scores(otherwise=1.0))
+    assert (asked, sources) == (calls, searches)
+    assert answer.stop_reason in flow_named(name).stop_reasons
+
+
+# ------------------------------------------------------------------------------------------------------------- IRCoT
+
+
+def thinker(sentences: int) -> Model:
+    """Thinks so many sentences, the last of which is the answer, and reads."""
+    thought = [rf"<thoughts>(?:Olsen went on\. ?){{{n}}}</thoughts>" for n in range(sentences)]
+    said = ["Olsen went on. And more."] * (sentences - 1) + ["So the answer is: Espoo. Surely."]
+    return Model((*zip(thought, said, strict=True), ("step by step", "Olsen went on."), ("", "Espoo [1].")))
+
+
+@pytest.mark.parametrize("sentences", [1, 2, 4])
+def test_ircot_takes_a_call_a_sentence_and_one_to_read(sentences: int) -> None:
+    answer, calls, searches = ran("ircot", thinker(sentences))
+    assert (calls, len(searches), answer.stop_reason) == (sentences + 1, sentences, "answered")
+
+
+def test_ircot_ends_at_ten_sentences_an_empty_one_or_with_the_budget() -> None:
+    assert ran("ircot", thinker(12))[::2][0].stop_reason == "cap"
+    assert ran("ircot", thinker(12))[1] == 10 + 1
+    assert ran("ircot", Model((("step by step", "none"), ("", "Espoo."))))[0].stop_reason == "empty"
+    answer, calls, _ = ran("ircot", thinker(9), given={"per_question": Budget(calls=3)})
+    assert (answer.stop_reason, calls) == ("budget", 3)
+
+
+# ------------------------------------------------------------------------------------------------------------- CoRAG
+
+
+def hopper(*questions: str, enough: str = "no") -> Model:
+    """Asks these sub-questions one after the other, each sample in other words."""
+    drawn = [
+        (rf"chain of simpler[\s\S]*?<chain>(?:(?!Q: )[\s\S])*(?:Q: (?:(?!Q: )[\s\S])*){{{n}}}</chain>",
+         *(question if draw == 0 else f"{question} {draw}" for draw in range(16)))
+        for n, question in enumerate(questions)
+    ]  # fmt: skip
+    return Model((("Is what the chain says", enough), *drawn, ("a few words. If", "Nokia."), ("", "Espoo [1]")))
+
+
+def test_corag_takes_two_calls_a_step_and_one_to_answer() -> None:
+    answer, calls, searches = ran("corag", hopper(*"abcdef"))
+    assert (calls, len(searches), answer.stop_reason) == (12 + 1, 6 + 1, "cap")
+    assert answer.citations[0].node == "local0"
+
+
+def test_corag_of_a_model_that_repeats_itself_is_one_pair_long() -> None:
+    answer, calls, searches = ran("corag", Model((("chain of simpler", "a"), ("", "Nokia"))))
+    assert (calls, len(searches), answer.stop_reason) == ((1 + 1) + 4 + 1, 1 + 1, "repeated")
+
+
+def test_corag_bounds_steps_and_pairs_apart() -> None:
+    assert ran("corag", hopper(*"abcdef"), steps=3)[1:] == (6 + 1, ["local"] * 4)
+    answer, calls, _ = ran("corag", hopper(*"abcdef"), pairs=2)
+    assert (calls, answer.stop_reason) == (4 + 1, "pairs")
+    answer, calls, searches = ran("corag", hopper(*"abcdef"), pairs=0)
+    assert (calls, searches) == (1, ["local"])  # plain retrieval and reading
+
+
+def test_corag_best_of_four_takes_as_many_calls_as_published() -> None:
+    _, calls, searches = ran("corag-best-of-n", hopper(*"abcdef"))
+    assert (calls, len(searches)) == (24 + 24 + 4 + 1, 24 + 1)
+
+
+def test_corag_tree_takes_as_many_calls_as_published_with_each_draw_a_call() -> None:
+    _, calls, searches = ran("corag-tree", hopper(*"abcdef"))
+    assert (calls, len(searches)) == (6 * 6 + 72 + 96 + 48 + 1, 96 + 1)
+
+
+@pytest.mark.parametrize("pairs", [1, 3, 6])
+def test_corag_with_a_classifier_stops_at_the_first_chain_that_suffices(pairs: int) -> None:
+    scorer = Scores(((f"Q: {'abcdef'[pairs - 1]}", 0.9),), otherwise=0.1)
+    answer, calls, searches = ran("corag-classifier", hopper(*"abcdef"), scorer=scorer)
+    assert (calls, len(searches), answer.stop_reason) == (2 * pairs + 1, pairs + 1, "sufficient")
+
+
+def test_corag_with_a_judge_asks_it_after_each_pair() -> None:
+    answer, calls, _ = ran("corag-oracle", hopper(*"abcdef", enough="yes"))
+    assert (calls, answer.stop_reason) == (2 + 1 + 1, "sufficient")
+    answer, calls, _ = ran("corag-oracle", hopper(*"abcdef"))
+    assert (calls, answer.stop_reason) == (12 + 6 + 1, "cap")
+
+
+# ----------------------------------------------------------------------------------------------------------- PrefRAG
+
+LOOK = "<thought>?</thought><source>web</source><search>employer of Olsen</search>"
+
+
+def said(answer: str, evaluation: str) -> str:
+    return f"<thought>!</thought><answer>{answer}</answer><evaluation>{evaluation}</evaluation>"
+
+
+def preferring(*turns: tuple[str, str], helps: str = "no") -> Model:
+    shown = ((f"one search at a time[\\s\\S]*{pattern}", reply) for pattern, reply in turns)
+    return Model((*shown, ("Compare the new", helps), ("best\\s+answer that they allow", "Forced.")))
+
+
+def test_prefrag_that_never_answers_takes_four_turns_three_comparisons_and_a_forced_answer() -> None:
+    answer, calls, sources = ran("prefrag", preferring(("", LOOK)))
+    assert (calls, sources) == (4 + 3 + 1, ["local", *["local", "web"] * 3])
+    assert (answer.text, answer.stop_reason) == ("Forced.", "forced")
+
+
+def test_prefrag_at_worst_takes_six_turns_five_comparisons_and_a_forced_answer() -> None:
+    turns = (("<log", LOOK), ("", said("Salo", "INCORRECT")))
+    answer, calls, sources = ran("prefrag", preferring(*turns))
+    assert calls == 6 + 5 + 1
+    assert (sources.count("local"), sources.count("web")) == (6, 6)
+    assert answer.stop_reason == "forced"
+
+
+def test_prefrag_stays_with_the_preferred_source_where_it_helps_or_the_comparison_cannot_be_read() -> None:
+    for helps in ("yes", "perhaps"):
+        assert ran("prefrag", preferring(("", LOOK), helps=helps))[2] == ["local"] * 4
+
+
+def test_prefrag_takes_a_correct_answer_and_doubts_another_one_once() -> None:
+    answer, calls, sources = ran("prefrag", preferring(("", said("Espoo", "CORRECT"))))
+    assert (answer.text, answer.stop_reason, calls, sources) == ("Espoo", "answered", 1, [])
+    answer, calls, sources = ran("prefrag", preferring(("", said("Espoo", "PARTIALLY CORRECT"))))
+    assert (answer.text, answer.stop_reason, calls, sources) == ("Espoo", "answered", 2, ["local", "web"])
+    answer, calls, sources = ran("prefrag-no-reflection", preferring(("", said("Espoo", "INCORRECT"))))
+    assert (answer.text, calls, sources) == ("Espoo", 1, [])
+
+
+def test_prefrag_forces_an_answer_at_once_where_nothing_is_asked_for() -> None:
+    answer, calls, _ = ran("prefrag", preferring(("", "<thought>Hm.</thought>")))
+    assert (answer.stop_reason, calls) == ("forced", 2)
+
+
+def test_prefrag_without_comparison_searches_what_the_model_names_or_both() -> None:
+    assert ran("prefrag-prompt", preferring(("", LOOK)))[1:] == (4 + 1, ["web"] * 4)
+    assert ran("prefrag-no-preference", preferring(("", LOOK)))[2] == ["local", "web"] * 4
+
+
+def test_prefrag_of_three_sources_goes_to_the_one_that_the_model_names() -> None:
+    @step
+    def archive(query: Query) -> Ranking:
+        return found(query, "archive", TEXTS[:1])
+
+    named = LOOK.replace("web", "archive")
+    assert ran("prefrag", preferring(("", named)), more=(("archive", archive),))[2][:3] == ["local", "local", "archive"]
+    preferred = LOOK.replace("web", "local")
+    assert ran("prefrag", preferring(("", preferred)))[2][:3] == ["local", "local", "web"]
+
+
+# ----------------------------------------------------------------------------------------------- FLARE, CRAG, ReAct …
+
+
+def test_flare_writes_a_sentence_again_where_a_token_is_not_certain() -> None:
+    rows = ((r"<text></text>", "Nokia employed Olsen. It grew."), (r"Olsen\.</text>", "It is in Espoo."), ("", "[END]"))
+    answer, calls, searches = ran("flare", Model(rows))
+    assert (calls, len(searches), answer.text) == (3, 1, "Nokia employed Olsen. It is in Espoo.")
+    _, calls, searches = ran("flare", Model(rows, logprob=-0.5))  # p = 0.61
+    assert (calls, len(searches)) == (2 + 2 + 1, 1 + 2)
+
+
+def test_flare_ends_where_its_tokens_do() -> None:
+    answer, _, _ = ran("flare", Model(((r"<text></text>", "One two three."), ("", "Four five six."))), max_tokens=5)
+    assert answer.stop_reason == "cap"
+
+
+@pytest.mark.parametrize(
+    ("score", "calls", "sources"), [(0.9, 1, ["local"]), (-1.0, 2, ["local", "web"]), (0.0, 2, ["local", "web"])]
+)
+def test_crag_corrects_what_its_evaluator_does_not_find_correct(score: float, calls: int, sources: list[str]) -> None:
+    @step
+    def pages(query: Query) -> Ranking:
+        return found(query, "web", ("A page says that it is in Espoo.",))
+
+    scorer = Scores((("A page", 0.9),), otherwise=score)
+    _, asked, searched = ran("crag", READS, web=pages, scorer=scorer)
+    assert (asked, searched) == (calls, sources)
+
+
+def test_crag_with_a_grader_searches_the_web_where_one_passage_is_not_relevant() -> None:
+    graded = Model((("<passage>[\\s\\S]*Salt", "no"), ("<passage>", "yes"), ("", "Espoo [1].")))
+    _, calls, sources = ran("crag-grader", graded)
+    assert (calls, sources) == (3 + 1 + 1, ["local", "web"])
+
+
+def test_react_acts_until_it_answers_or_seven_turns_are_over() -> None:
+    turns = (
+        ("thinking and acting[\\s\\S]*lookup:", "<thought>d</thought><answer>Espoo [2]</answer>"),
+        ("thinking and acting[\\s\\S]*search:", "<thought>c</thought><lookup>headquarters</lookup>"),
+        ("thinking and acting", "<thought>b</thought><source>web</source><search>Olsen</search>"),
+    )
+    answer, calls, sources = ran("react", Model(turns))
+    assert (answer.text, answer.stop_reason, calls, sources) == ("Espoo [2]", "answered", 3, ["web"])
+    assert answer.citations[0].quote == TEXTS[1]
+    stubborn = Model((("thinking and acting", "<thought>b</thought><search>Olsen</search>"), ("", "Forced")))
+    answer, calls, sources = ran("react", stubborn)
+    assert (answer.text, answer.stop_reason, calls, sources) == ("Forced", "cap", 7 + 1, ["local"] * 7)
+    assert ran("react-concat", stubborn)[2] == ["local", "web"] * 7
+
+
+@pytest.mark.parametrize(("arm", "calls", "searches"), [("none", 2, 0), ("one", 2, 1), ("several", 3, 1)])
+def test_adaptive_rag_searches_as_often_as_the_question_needs(arm: str, calls: int, searches: int) -> None:
+    rows = (("several: a question", arm), ("step by step", "So the answer is: Espoo."), ("", "Espoo."))
+    _, asked, sources = ran("adaptive-rag", Model(rows))
+    assert (asked, len(sources)) == (calls, searches)
+
+
+def test_auto_rag_searches_ten_times_then_remembers_five() -> None:
+    keen = Model((("as often as you need", "<thought>!</thought><search>more</search>"), ("", "A passage.")))
+    answer, calls, sources = ran("auto-rag", keen)
+    assert (answer.stop_reason, calls, sources) == ("cap", 10 + 1 + 2 * 5 + 1, ["local"] * 10)
+    done = Model((("new passages", "<thought>!</thought><answer>Espoo</answer>"), *keen.replies))
+    answer, calls, _ = ran("auto-rag", done)
+    assert (answer.text, answer.stop_reason, calls) == ("Espoo", "answered", 2)
+
+
+def test_planrag_plans_again_where_it_has_to_and_keeps_what_it_gathered() -> None:
+    rows = (
+        ("has to be changed", "yes"),
+        ("by a plan. Write in[\\s\\S]*<log[\\s\\S]*3 passages", "<thought>!</thought><answer>Espoo [1]</answer>"),
+        ("by a plan. Write in", "<thought>!</thought><search>Olsen</search>"),
+        ("", "1. Find the employer."),
+    )
+    answer, calls, sources = ran("planrag", Model(rows))
+    assert (answer.text, answer.stop_reason, calls, sources) == ("Espoo [1]", "answered", 1 + 3 + 1, ["local"])
+
+
+def test_planrag_ends_after_fifteen_turns() -> None:
+    rows = (
+        ("has to be changed", "no"),
+        ("by a plan. Write in", "<thought>!</thought><search>Olsen</search>"),
+        ("", "x"),
+    )
+    answer, calls, _ = ran("planrag", Model(rows))
+    assert (answer.stop_reason, calls) == ("cap", 1 + 2 * 15 + 1)
+
+
+def test_a_tree_of_clarifications_keeps_what_a_passage_confirms() -> None:
+    rows = (("may mean several", "Which town? | Espoo\nWhich country? | Finland"), ("confirm the answer", "yes"))
+    answer, calls, _ = ran("tree-of-clarifications", Model((*rows, ("", "Espoo, in Finland [2]."))))
+    assert answer.text == "Espoo, in Finland [2]."
+    assert answer.stop_reason in ("exhausted", "cap")
+    assert calls <= 15 + 2 + 1
+
+
+def test_a_flow_without_a_part_says_how_to_give_it() -> None:
+    with pytest.raises(Exception, match="'crag' needs a reranker"):
+        flow_named("crag").made({"llm": READS, "search": local, "web": web})
+
+
+@pytest.mark.parametrize("name", ["naive", "rrr", "iter-retgen", "ircot", "corag", "prefrag", "react", "auto-rag"])
+def test_a_flow_that_finds_nothing_says_so_and_ends(name: str) -> None:
+    answer, _, _ = ran(name, Model(("none",)), search=nowhere, web=nowhere)
+    assert isinstance(answer.text, str)
