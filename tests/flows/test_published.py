@@ -30,6 +30,11 @@ class Model(ScriptedModel):
             held.settle(Usage(calls=1))
         return (Token(text, -0.5),)
 
+    def next_tokens(self, prompt: Prompt, *, top: int = 5) -> tuple[Token, ...]:
+        with reserve(Usage(calls=1)) as held:
+            held.settle(Usage(calls=1))
+        return (Token(self._reply(prompt), -0.1),)
+
 
 @dataclass(frozen=True)
 class Scores(Value):
@@ -278,6 +283,22 @@ def test_crag_with_a_grader_searches_the_web_where_one_passage_is_not_relevant()
     graded = Model((("<passage>[\\s\\S]*Salt", "no"), ("<passage>", "yes"), ("", "Espoo [1].")))
     _, calls, sources = ran("crag-grader", graded)
     assert (calls, sources) == (3 + 1 + 1, ["local", "web"])
+
+
+def test_self_rag_retrieves_where_the_model_wants_to_and_keeps_the_answer_that_it_judges_best() -> None:
+    def judging(retrieves: str) -> Model:
+        rows = (
+            ("which kind a question", retrieves), (r"Salt[\s\S]*\[Relevant\]", "Salo"),
+            (r"\[Fully supported\]$", "[Utility:5]"), (r"\[Relevant\]Espoo$", "[Fully supported]"),
+            (r"Espoo[\s\S]*\[Relevant\]$", "Espoo"), (r"\[Relevant\]$", "unclear"), ("what you know", "Salo"),
+            ("Espoo", "[Relevant]"), ("", "[Irrelevant]"),
+        )  # fmt: skip
+        return Model(rows)
+
+    answer, calls, searches = ran("self-rag", judging("[Retrieval]"))
+    assert (answer.text, calls, searches) == ("Espoo [2]", 1 + 4 * 3, ["local"])
+    answer, calls, searches = ran("self-rag", judging("[No Retrieval]"))
+    assert (answer.text, calls, searches) == ("Salo", 2, [])
 
 
 def test_react_acts_until_it_answers_or_seven_turns_are_over() -> None:

@@ -25,7 +25,9 @@ def begin(query: Query) -> LastAnswer:
 
 
 @step(calls={"search": 1, "read": 1})
-def iteration(state: LastAnswer, *, search: Retriever, read: Operator[Ranking, Answer], characters: int = 1000) -> LastAnswer:
+def iteration(
+    state: LastAnswer, *, search: Retriever, read: Operator[Ranking, Answer], characters: int = 1000
+) -> LastAnswer:
     """Passages for the question joined with the last answer replace those before; the model answers from them."""
     said = state.answer.text[:characters] if state.answer and not state.answer.abstained else ""
     return state.but(answer=read(search(state.query.rewritten(f"{state.query.question} {said}".strip()))))

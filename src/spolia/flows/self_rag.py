@@ -1,0 +1,95 @@
+"""Self-RAG, short form: retrieve where the model wants to, answer from each passage, keep the answer it judges best.
+
+A model that was trained to writes its judgements as tokens (`[Relevant]`, `[Fully supported]`, `[Utility:5]`). Servers
+state the probabilities of the next token only, so each judgement is a call of its own.
+"""
+
+from collections.abc import Mapping
+from math import exp, fsum
+from typing import Any
+
+from spolia.core.combinators import Route
+from spolia.core.function import step
+from spolia.core.operator import Operator, Retriever
+from spolia.flows.evidence import citing, nothing
+from spolia.flows.published import published
+from spolia.generation.prompt import Generate, numbered
+from spolia.models.parsers import Text, without_tokens
+from spolia.models.prompting.likelihood import FirstTokens
+from spolia.models.prompting.role import Role
+from spolia.models.protocols import ForetellsTokens
+from spolia.orchestration.arm_choice import Exceeds
+from spolia.orchestration.llm_router import ByNextToken
+from spolia.types import Answer, Generation, Message, Prompt, Query, Ranking, Token
+
+READ = Role("spolia:flows/prompts/self_rag_read.txt", Text())
+RECALL = Role("spolia:flows/prompts/self_rag_recall.txt", Text())
+RELEVANT = {"[Relevant]": 1.0, "[Irrelevant]": 0.0}
+SUPPORTED = {"[Fully supported]": 1.0, "[Partially supported]": 0.5, "[No support / Contradictory]": 0.0}
+USEFUL = {"[Utility:1]": -1.0, "[Utility:2]": -0.5, "[Utility:3]": 0.0, "[Utility:4]": 0.5, "[Utility:5]": 1.0}
+WORTH = (("retrieve", ("[Retrieval]",)), ("recall", ("[No Retrieval]",)))
+TOKENS = tuple(token.strip("[]") for token in (*RELEVANT, *SUPPORTED, *USEFUL, "[Retrieval]", "[No Retrieval]"))
+Judge = Operator[Prompt, tuple[Token, ...]]
+
+
+@step(calls={"generate": 10, "judge": 30})
+def read_each(
+    found: Ranking,
+    *,
+    generate: Operator[Prompt, Generation],
+    judge: Judge,
+    weights: tuple[float, float, float] = (1.0, 1.0, 0.5),
+) -> Answer:
+    """The answer whose passage, text and judgements score best: exp(mean ln p) + Σ_j w_j · Σ_t value(t) · P_j(t)."""
+    best, score = Answer("I do not know.", stop_reason="abstained", evidence=found), float("-inf")
+    for number, passage in enumerate(numbered(found, 8000)):
+        asked = READ.prompt_for({"question": found.query.question, "passages": (passage,)}, sample=found.query.sample)
+        relevant = expected(judge(asked), RELEVANT)
+        reply = generate(so_far(asked, "[Relevant]"))
+        said = without_tokens(reply.text, TOKENS)
+        written = f"[Relevant]{said}"
+        supported = expected(judge(so_far(asked, written)), SUPPORTED)
+        useful = expected(judge(so_far(asked, f"{written}[Fully supported]")), USEFUL)
+        sure = exp(fsum(token.logprob for token in reply.tokens) / max(1, len(reply.tokens)))
+        worth = sure + fsum(w * j for w, j in zip(weights, (relevant, supported, useful), strict=True))
+        if said and worth > score:
+            best, score = citing(f"{said} [{number + 1}]", found), worth
+    return best
+
+
+@step(calls={"generate": 1})
+def recall(query: Query, *, generate: Operator[Prompt, Generation]) -> Answer:
+    """The answer without any passage."""
+    reply = generate(RECALL.prompt_for({"question": query.question}, sample=query.sample))
+    return citing(without_tokens(reply.text, TOKENS) or "I do not know.", nothing(query))
+
+
+def so_far(prompt: Prompt, text: str) -> Prompt:
+    """The prompt, with the beginning of the reply."""
+    return prompt.but(messages=(*prompt.messages, Message("assistant", text)))
+
+
+def expected(tokens: tuple[Token, ...], values: Mapping[str, float]) -> float:
+    """Σ value(t) · P(t) over the tokens of one group, whose probabilities sum to 1; 0 where none of them is likely."""
+    known = {_plain(token): value for token, value in values.items()}
+    mass: dict[str, float] = {}
+    for token in tokens:
+        plain = _plain(token.text)
+        named = [one for one in known if plain and one.startswith(plain)]
+        if len(named) == 1:
+            mass[named[0]] = mass.get(named[0], 0.0) + exp(token.logprob)
+    whole = fsum(mass.values())
+    return fsum(known[one] * found for one, found in mass.items()) / whole if whole else 0.0
+
+
+def _plain(token: str) -> str:
+    return "".join(letter for letter in token.casefold() if letter.isalnum())
+
+
+@published('Asai et al., "Self-RAG", ICLR 2024, short form', "answered", "abstained")
+def self_rag(llm: ForetellsTokens, search: Retriever, threshold: float = 0.2) -> Operator[Query, Answer]:
+    """Retrieve where P(Retrieval) among the two tokens exceeds a threshold."""
+    generate: Any = Generate(llm, max_tokens=100, logprobs=True)
+    reading = search >> read_each.but(generate=generate, judge=FirstTokens(llm))
+    arms = {"retrieve": reading, "recall": recall.but(generate=generate)}
+    return Route(ByNextToken(llm, WORTH) >> Exceeds("retrieve", "recall", threshold), arms, "recall")
