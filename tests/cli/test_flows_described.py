@@ -9,6 +9,7 @@ import pytest
 
 from spolia.cli.options import FLOWS
 from spolia.flow_files.built_in import BUILT_IN
+from spolia.flows.published import MODULES
 from spolia.indexing.sync.sync import sync
 from spolia.stores.corpus import Corpus
 
@@ -106,5 +107,8 @@ def test_to_show_nothing_is_told_what_to_write(spolia: Spolia) -> None:
     assert "spolia show hybrid" in ran.err
 
 
-def test_help_lists_the_built_in_flows(spolia: Spolia) -> None:
-    assert ", ".join(BUILT_IN) in FLOWS
+def test_help_names_the_first_built_in_flows_and_the_command_that_lists_the_others() -> None:
+    first, published = list(BUILT_IN)[:5], set(BUILT_IN) - {"bm25", "dense", "hybrid", "default"}
+    assert ", ".join(first) in FLOWS
+    assert "`spolia flows`" in FLOWS
+    assert published == set(MODULES)

@@ -18,9 +18,10 @@ from spolia.flows.published import MODULES, flow_named
 from spolia.generation.extract import Extract
 from spolia.generation.reader import Reader
 from spolia.models.http.chat import ChatModel
+from spolia.models.http.completions import CompletionModel
 from spolia.models.http.reranking import RerankModel
 from spolia.models.onnx.minilm import MiniLM
-from spolia.models.protocols import NEXT_TOKENS, Embedder, LanguageModel, Scorer
+from spolia.models.protocols import NEXT_TOKENS, SCORES, Embedder, LanguageModel, Scorer
 from spolia.retrieval.bm25 import BM25
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.types import Answer, Query, Ranking, Value
@@ -107,6 +108,17 @@ def judging(llm: LanguageModel | None) -> LanguageModel | None:
     return llm.but(capabilities=llm.capabilities | {NEXT_TOKENS}) if isinstance(llm, ChatModel) else llm
 
 
+def able(llm: LanguageModel | None, flow: str) -> LanguageModel | None:
+    """The model with what a published flow needs of it, by the protocol that has it; whether its server can do it is
+    seen when it is asked."""
+    if not isinstance(llm, ChatModel) or flow not in MODULES:
+        return llm
+    needed = flow_named(flow).capabilities
+    if SCORES in needed:
+        return CompletionModel(llm.model, llm.base_url)
+    return llm.but(capabilities=llm.capabilities | needed)
+
+
 def flow_of(name: str, parts: Parts, top_k: int | None = None) -> tuple[Operator[Query, Any], str]:
     """A flow by its name or file, and in one line what was chosen, where there was a choice."""
     if is_file(name):
@@ -118,7 +130,7 @@ def flow_of(name: str, parts: Parts, top_k: int | None = None) -> tuple[Operator
         return choose(parts.chunks, parts.embedder, **how_many)
     more: dict[str, Any] = {"retriever": parts.retriever} if name in MODULES else {}
     more |= {"web": parts.web, "scorer": parts.scorer} if name != "naive" and more else {}
-    flow = named(name)(parts.chunks, parts.embedder, parts.llm, **how_many, **more)
+    flow = named(name)(parts.chunks, parts.embedder, able(parts.llm, name), **how_many, **more)
     flow = with_prompts(flow, parts.prompts)
     return flow, choose(parts.chunks, parts.embedder)[1] if name in CHOOSING and parts.retriever == "default" else ""
 
@@ -205,6 +217,8 @@ def described(name: str, parts: Parts = STAND_IN) -> Operator[Query, Any]:
     if parts.chunks == STAND_IN.chunks and name in MODULES:
         search = hybrid(parts.chunks, parts.embedder, top_k=flow_named(name).top_k)
         more: dict[str, Any] = {"search": search, "web": parts.web, "scorer": parts.scorer}
-        return with_prompts(from_paper(name, parts.chunks, parts.embedder, parts.llm, **more), parts.prompts)
+        return with_prompts(
+            from_paper(name, parts.chunks, parts.embedder, able(parts.llm, name), **more), parts.prompts
+        )
     with unused():
         return flow_of(name, parts.but(llm=None) if name in CHOOSING else parts)[0]

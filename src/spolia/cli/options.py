@@ -13,7 +13,9 @@ from spolia.cli.exit_codes import Exit
 from spolia.core.environment import allow_env
 from spolia.errors import VariableRefused
 
-FLOWS = "A built-in flow (bm25, dense, hybrid, default, naive), or a YAML file with one."
+FLOWS = (
+    "A built-in flow (bm25, dense, hybrid, default, naive, or one that `spolia flows` lists), or a YAML file with one."
+)
 MAIN = "chunk"
 """The group that every store has."""
 STORES = "The store: a folder that `spolia index` makes, or postgresql://USER@HOST/DATABASE?schema=NAME."

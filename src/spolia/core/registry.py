@@ -22,10 +22,10 @@ GROUP = "spolia.operators"
 
 PYTHON_ONLY = frozenset((
     "APIItems", "Brief", "Budget", "Cache", "DataSet", "Done", "Embedder", "Emitted", "Executor", "Experiment",
-    "Field", "ForetellsTokens", "ImageEmbedder", "InProcess", "LanguageModel", "Operator", "Parser", "Prepared",
-    "RemoteFiles", "Retracted", "Retriever", "Run", "Runs", "SQLRows", "Scorer", "ScoresContinuations", "Setting",
-    "Space", "SparseEmbedder", "SplitPlan", "Splitter", "StatesDistributions", "StatesHidden", "StatesLogprobs",
-    "TokenEmbedder", "WebPages", "WorkerLimits", "WorkerProcesses",
+    "FictionalWorld", "Field", "ForetellsTokens", "ImageEmbedder", "InProcess", "LanguageModel", "Operator", "Parser",
+    "Prepared", "RemoteFiles", "Retracted", "Retriever", "Run", "Runs", "SQLRows", "Scorer", "ScoresContinuations",
+    "Setting", "Space", "SparseEmbedder", "SplitPlan", "Splitter", "StatesDistributions", "StatesHidden",
+    "StatesLogprobs", "TokenEmbedder", "WebPages", "WorkerLimits", "WorkerProcesses",
 ))  # fmt: skip
 """Classes that no flow file holds."""
 

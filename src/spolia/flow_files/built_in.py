@@ -205,12 +205,12 @@ def from_paper(
 
 
 BUILT_IN: Mapping[str, Builder] = {
-    **{name: partial(from_paper, name) for name in MODULES},
     "bm25": bm25,
     "dense": dense,
     "hybrid": hybrid,
     "default": default,
     "naive": naive,
+    **{name: partial(from_paper, name) for name in MODULES if name != "naive"},
 }
 
 

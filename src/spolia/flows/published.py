@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from spolia.core.function import FLOWS
 from spolia.core.operator import Operator
 from spolia.core.public_names import MODULE_OF
+from spolia.core.validation import capabilities_of
 from spolia.errors import WiringError
 from spolia.types import Answer, Query
 
@@ -42,6 +43,11 @@ class Published:
     def needs(self) -> tuple[str, ...]:
         """The parts that it cannot do without."""
         return tuple(name for name, given in signature(self.build).parameters.items() if given.default is given.empty)
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """What the language model must be able to do, as `logprobs`; its steps may need more."""
+        return capabilities_of(signature(self.build, eval_str=True).parameters["llm"].annotation)
 
     def made(self, parts: Mapping[str, Any]) -> Operator[Query, Answer]:
         """The flow of some parts by name, of which it takes those that it knows.
