@@ -5,8 +5,6 @@ from spolia.evaluation.measures.judged.judge import Decisions as Decisions
 from spolia.evaluation.measures.judged.judge import OrUndetermined as OrUndetermined
 from spolia.evaluation.measures.judged.judge import Statements as Statements
 from spolia.evaluation.measures.registry import parse_measures as parse_measures
-from spolia.evaluation.simulation.gold_hops import GoldChain as GoldChain
-from spolia.evaluation.simulation.gold_hops import Hop as Hop
 from spolia.evaluation.simulation.profile import Profile as Profile
 from spolia.evaluation.simulation.reader import SimulatedReader as SimulatedReader
 from spolia.evaluation.simulation.world import FictionalWorld as FictionalWorld
