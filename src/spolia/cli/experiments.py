@@ -10,8 +10,10 @@ from typing import Any, Self
 
 from spolia.cli import runs
 from spolia.cli.destinations import tell_of_measured
-from spolia.cli.flow_parts import CHOOSING, STAND_IN, Parts, flow_of, from_file, is_file, judging, model_at, parts_of
-from spolia.cli.options import MeasuringOptions
+from spolia.cli.flow_parts import CHOOSING, STAND_IN, Parts, flow_of, from_file, is_file, judging, parts_of
+from spolia.cli.model_profile import profile_of
+from spolia.cli.models import embedder_for, model_at, scorer_for
+from spolia.cli.options import MAIN, MeasuringOptions
 from spolia.cli.screen import Screen
 from spolia.cli.user_modules import own
 from spolia.core.operator import Operator
@@ -69,7 +71,7 @@ class EvaluationRun:
         """The flows of these names, over the data set's passages or the store, and the questions to ask them."""
         given, mine = self.given, own(self.given.known)
         source = DataSet(str(self.data), given.split)
-        reader = None if given.llm == SIMULATED else model_at(given.llm, given.model)
+        reader = None if given.llm == SIMULATED else model_at(given.llm, given.model, profile_of(given.profile_file))
         wanted = parse_measures(measures, llm=judging(reader), embedder=MiniLM(given.weights), own=mine.measures)
         if source.columns:
             self.screen.say(source.columns)
@@ -82,11 +84,9 @@ class EvaluationRun:
             reader = SimulatedReader.of(source, items, profile_named(given.profile), given.seed)
         if given.store is None:
             with self.screen.progress(f"indexing {source.name}") as told:
-                parts, unsuited = parts_over(
-                    source, names, given.weights, reader, told, mine.operators, given.retriever
-                )
+                parts, unsuited = parts_over(source, names, given, reader, told, mine.operators)
         else:
-            parts, unsuited = parts_of(given.store, given.weights, reader).but(known=mine.operators), ""
+            parts, unsuited = parts_of(given.store, given, reader).but(known=mine.operators), ""
         parts = parts.but(prompts=given.prompts, retriever=given.retriever)
         if given.prompts is not None and (judges := given.prompts / "evaluation").is_dir():
             self.screen.say(
@@ -222,23 +222,22 @@ def _traces(run: Run) -> Traces | None:
 def parts_over(
     data: DataSet,
     flows: Sequence[str],
-    weights: str,
+    given: MeasuringOptions,
     llm: LanguageModel | None,
     told: Callable[[int, int], None],
     known: tuple[Operator[Any, Any] | type, ...] = (),
-    retriever: str = "default",
 ) -> tuple[Parts, str]:
     """The parts for running flows over a data set, indexed where it is not yet: with vectors where a flow has a use for
     them; and why the embedder is not used, where only flows that choose would use it."""
-    embedder, wanted = MiniLM(weights), [flow for flow in flows if embeds(flow, known, retriever)]
-    why = (
-        unsuited(data, embedder)
-        if wanted and all(flow in CHOOSING and retriever == "default" for flow in wanted)
-        else ""
-    )
-    if why or not wanted:
-        return Parts(indexed(data, told=told), None, llm, known=known), why
-    return Parts(indexed(data, embedder, told=told), embedder, llm, known=known), ""
+    parts = Parts(STAND_IN.chunks, None, llm, scorer=scorer_for(given), known=known)
+    wanted = [flow for flow in flows if embeds(flow, known, given.retriever)]
+    if not wanted:
+        return parts.but(chunks=indexed(data, told=told)), ""
+    embedder = embedder_for(given, None, MAIN)
+    chooses = all(flow in CHOOSING and given.retriever == "default" for flow in wanted)
+    if why := unsuited(data, embedder) if chooses else "":
+        return parts.but(chunks=indexed(data, told=told)), why
+    return parts.but(chunks=indexed(data, embedder, told=told), embedder=embedder), ""
 
 
 def embeds(flow: str, known: tuple[Operator[Any, Any] | type, ...] = (), retriever: str = "default") -> bool:

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from spolia.cli.models import embedder_for, embedding_of, scorer_for
 from spolia.cli.node_groups import refuse_unknown
-from spolia.cli.options import MAIN
+from spolia.cli.options import MAIN, RerankOptions
 from spolia.cli.user_modules import own
 from spolia.core.environment import unused
 from spolia.core.operator import Operator, Retriever
 from spolia.core.wiring import fits, name_of
-from spolia.errors import FlowFileError, QueryError, WiringError
-from spolia.flow_files.built_in import BUILT_IN, choose, from_paper, hybrid, named
+from spolia.errors import FlowFileError, GroupError, ManifestMismatch, ModelError, StoreError, WiringError
+from spolia.flow_files.built_in import BUILT_IN, RETRIEVERS, choose, found_by, from_paper, hybrid, named
 from spolia.flows.published import MODULES, flow_named
 from spolia.generation.extract import Extract
 from spolia.generation.reader import Reader
@@ -26,6 +27,7 @@ from spolia.retrieval.bm25 import BM25
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.types import Answer, Query, Ranking, Value
 
+NO_MODELS = RerankOptions()
 CHOOSING = ("default", "naive")
 SUFFIXES = (".yaml", ".yml", ".json")
 _OWN = "If it is your own, write --known FILE.py, or its module's name."
@@ -52,6 +54,7 @@ class Parts(Value):
     retriever: str = "default"
     known: tuple[Operator[Any, Any] | type, ...] = ()
     prompts: Path | None = None
+    without: str = ""
 
     def given(self) -> dict[str, Any]:
         """By name, as far as they are there."""
@@ -67,19 +70,28 @@ class Parts(Value):
 
 def parts_of(
     store: str,
-    weights: str = "",
+    models: RerankOptions = NO_MODELS,
     llm: LanguageModel | None = None,
     group: str = MAIN,
     known: Sequence[str] | None = None,
     prompts: Path | None = None,
 ) -> Parts:
-    """The parts for searching a group of a store, with the user's own modules and prompts."""
+    """The parts for searching a group of a store, with the user's own modules and prompts.
+
+    Of an embedder that cannot be made or asked, `without` says why: flows that need none run without it.
+    """
     corpus, mine = Corpus(str(store)), own(known)
     if group != MAIN:
         refuse_unknown(corpus, [group], mine)
-    return Parts(
-        corpus.group(group, mine.groups.get(group)), MiniLM(weights), llm, known=mine.operators, prompts=prompts
-    )
+    searched = corpus.group(group, mine.groups.get(group))
+    parts = Parts(searched, None, llm, scorer=scorer_for(models), known=mine.operators, prompts=prompts)
+    built = embedding_of(corpus, group) or (None if group == MAIN else embedding_of(corpus, MAIN))
+    try:
+        return parts.but(embedder=embedder_for(models, built, group))
+    except ManifestMismatch:
+        raise
+    except (StoreError, GroupError, ModelError, WiringError) as error:
+        return parts.but(without=str(error))
 
 
 def query_of(question: str, where: Sequence[str] | None, parts: Parts) -> Query:
@@ -88,18 +100,6 @@ def query_of(question: str, where: Sequence[str] | None, parts: Parts) -> Query:
 
     searched = parts.chunks if parts.chunks.name != MAIN else parts.chunks.corpus
     return Query(question, filter=condition_of(where or (), searched.snapshot().schema))
-
-
-def model_at(url: str, model: str) -> LanguageModel | None:
-    """The language model that the options name; None when they name none."""
-    if not url and not model:
-        return None
-    if not (url and model):
-        raise QueryError(
-            "A language model needs both --llm URL and --model NAME, for example "
-            "--llm http://127.0.0.1:8000/v1 --model qwen3. Its key is read from OPENAI_API_KEY."
-        )
-    return ChatModel(model, url)
 
 
 def judging(llm: LanguageModel | None) -> LanguageModel | None:
@@ -127,12 +127,27 @@ def flow_of(name: str, parts: Parts, top_k: int | None = None) -> tuple[Operator
         return flow, ""
     how_many = {} if top_k is None else {"top_k": top_k}
     if name == "default":
-        return choose(parts.chunks, parts.embedder, **how_many)
+        return found_by(name, parts.chunks, parts.embedder, top_k or 10, parts.scorer), _chosen(parts)
     more: dict[str, Any] = {"retriever": parts.retriever} if name in MODULES else {}
     more |= {"web": parts.web, "scorer": parts.scorer} if name != "naive" and more else {}
-    flow = named(name)(parts.chunks, parts.embedder, able(parts.llm, name), **how_many, **more)
+    try:
+        if name == "naive":
+            more["scorer"] = parts.scorer
+        if name in RETRIEVERS:
+            flow = found_by(name, parts.chunks, parts.embedder, top_k or 10, parts.scorer)
+        else:
+            flow = named(name)(parts.chunks, parts.embedder, able(parts.llm, name), **how_many, **more)
+    except WiringError as error:
+        if parts.without:
+            error.add_note(parts.without)
+        raise
     flow = with_prompts(flow, parts.prompts)
-    return flow, choose(parts.chunks, parts.embedder)[1] if name in CHOOSING and parts.retriever == "default" else ""
+    return flow, _chosen(parts) if name in CHOOSING and parts.retriever == "default" else ""
+
+
+def _chosen(parts: Parts) -> str:
+    """In one line, why the flow `default` searches as it does."""
+    return f"bm25: {parts.without}" if parts.without else choose(parts.chunks, parts.embedder)[1]
 
 
 def with_prompts(flow: Operator[Any, Any], folder: Path | None) -> Operator[Any, Any]:
@@ -203,7 +218,8 @@ def looked_at(store: str | None, known: Sequence[str] | None = None, prompts: Pa
     """The parts of a store, or what stands in for them; with a model that is never asked."""
     if store is None:
         return STAND_IN.but(known=own(known).operators, prompts=prompts)
-    return parts_of(store, known=known, prompts=prompts).but(llm=STAND_IN.llm)
+    with unused():
+        return parts_of(store, known=known, prompts=prompts).but(llm=STAND_IN.llm)
 
 
 def described(name: str, parts: Parts = STAND_IN) -> Operator[Query, Any]:

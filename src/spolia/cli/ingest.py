@@ -156,7 +156,8 @@ def command(name: str, making: StoreOptions) -> str:
 
 def parts(screen: Screen, making: StoreOptions, corpus: Corpus, *, rebuild: bool) -> tuple[dict[str, Any], str]:
     """What `sync` and `planned` take, and in one line why there are vectors or none."""
-    places, embedder, mine = making.places(), making.embedder(), own(making.known)
+    places, mine = making.places(), own(making.known)
+    embedder = making.embeds_by(corpus, rebuild=rebuild)
     defined = {**mine.groups, **making.definitions(embedder, mine.operators)}
     main = defined.pop(MAIN, None)
     given = {**defined, **({MAIN: main} if main else {})}
@@ -198,13 +199,17 @@ def _only_embedder(main: Definition, making: StoreOptions) -> Embedder | SparseE
     return first.embedder
 
 
-def why_none(corpus: Corpus, given: Mapping[str, Any], embedder: MiniLM, making: StoreOptions, *, rebuild: bool) -> str:
+def why_none(
+    corpus: Corpus, given: Mapping[str, Any], embedder: Embedder, making: StoreOptions, *, rebuild: bool
+) -> str:
     """Why nothing is to be embedded; nothing when it is. Of sources that are no folders nothing is known before."""
     if making.vectors is False:
         return "as asked for"
     if not rebuild and (built := _built(corpus)) is not None:
         how = f"with {built.embedder}" if built.embedder else "without"
         return "" if built.embedder == embedder.name else f"the store was built {how}"
+    if making.embedder or not isinstance(embedder, MiniLM):
+        return ""
     try:
         find(making.weights)
         return covers(texts, embedder) if (texts := list(_samples(given["sources"], given["readers"]))) else ""

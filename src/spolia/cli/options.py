@@ -11,7 +11,7 @@ from typer.models import ArgumentInfo, OptionInfo
 
 from spolia.cli.exit_codes import Exit
 from spolia.core.environment import allow_env
-from spolia.errors import VariableRefused
+from spolia.errors import QueryError, VariableRefused
 
 FLOWS = (
     "A built-in flow (bm25, dense, hybrid, default, naive, or one that `spolia flows` lists), or a YAML file with one."
@@ -98,11 +98,71 @@ BudgetUsd: TypeAlias = Annotated[
 Estimated: TypeAlias = Annotated[bool, option("--estimate", "Say what it would cost, and ask no language model.")]
 FlowArgument: TypeAlias = Annotated[str, argument("FLOW", FLOWS)]
 WAIT_S = 10.0
+
+
+def _profiled(context: typer.Context, file: Path | None) -> Path | None:
+    """Take what the profile says for the options that are not written."""
+    if file is not None or Path("spolia.toml").is_file():
+        from spolia.cli.model_profile import profile_of
+
+        try:
+            profile = profile_of(file)
+        except QueryError as error:
+            raise typer.BadParameter(str(error)) from error
+        context.default_map = {**(context.default_map or {}), **profile.options()}
+        needs_store = any(one.name == "store" and one.required for one in context.command.params)
+        if profile.store and needs_store:
+            context.default_map["store"] = profile.store
+    return file
+
+
+ProfileFile: TypeAlias = Annotated[
+    Path | None,
+    option(
+        "--profile-file FILE",
+        "TOML file with models, store and who asks; by default spolia.toml in the working directory.",
+        callback=_profiled,
+        is_eager=True,
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """What all commands take alike that embed."""
+
+    embedder: Annotated[
+        str,
+        option(
+            "--embedder URL",
+            "Base URL of a server that embeds, or a folder with a model. By default the store's own embedder.",
+        ),
+    ] = ""
+    embed_model: Annotated[str, option("--embed-model NAME", "The embedder's name on that server.")] = ""
+    profile_file: ProfileFile = None
+    weights: Weights = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RerankOptions(ModelOptions):
+    """What all commands take alike that search."""
+
+    reranker: Annotated[
+        str,
+        option("--reranker URL", "Base URL of a server that reranks, or a folder with a cross-encoder."),
+    ] = ""
+    rerank_model: Annotated[str, option("--rerank-model NAME", "The reranker's name on that server.")] = ""
+    rerank_form: Annotated[
+        str,
+        option("--rerank-form NAME", "How it is asked: cohere, jina, voyage, vllm, tei; by default by the address."),
+    ] = ""
+
+
 Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for another writer.")]
 
 
 @dataclass(frozen=True)
-class SearchOptions:
+class SearchOptions(RerankOptions):
     """What `spolia search` and `spolia ask` take alike."""
 
     question: Annotated[str, argument("QUESTION", "What to look for, in quotes.")]
@@ -114,12 +174,11 @@ class SearchOptions:
     known: Known = None
     allow_env: AllowEnv = None
     prompts: OwnPrompts = None
-    weights: Weights = ""
     json: AsJson = False
 
 
 @dataclass(frozen=True)
-class MeasuringOptions:
+class MeasuringOptions(RerankOptions):
     """What `spolia eval` and `spolia gate` take alike."""
 
     split: Annotated[
@@ -151,7 +210,6 @@ class MeasuringOptions:
         str, option("--retriever FLOW", "What published flows search with: bm25, dense, hybrid or default.")
     ] = "default"
     prompts: OwnPrompts = None
-    weights: Weights = ""
     degraded: Annotated[
         str,
         option(

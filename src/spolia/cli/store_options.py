@@ -8,17 +8,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spolia.cli.options import AllowEnv, Known, ModelName, ModelUrl, Readers, StorePath, Weights, argument, option
+from spolia.cli.options import (
+    MAIN,
+    AllowEnv,
+    Known,
+    ModelName,
+    ModelOptions,
+    ModelUrl,
+    Readers,
+    StorePath,
+    argument,
+    option,
+)
 
 if TYPE_CHECKING:
     from spolia.indexing.sources.source import Source
     from spolia.indexing.workers.protocol import WorkerLimits
-    from spolia.models.onnx.minilm import MiniLM
+    from spolia.models.protocols import Embedder
+    from spolia.stores.corpus import Corpus
     from spolia.stores.definition import Definition
 
 
 @dataclass(frozen=True)
-class StoreOptions:
+class StoreOptions(ModelOptions):
     """The options."""
 
     store: StorePath
@@ -41,7 +53,6 @@ class StoreOptions:
         list[str] | None,
         option("--field NAME:KIND=DEFAULT", "Field to filter by: author, year:int, year:int=0; repeat it."),
     ] = None
-    weights: Weights = ""
     llm: ModelUrl = ""
     model: ModelName = ""
     threads: Annotated[int, typer.Option("--threads", min=1, help="CPU threads for the embedder.")] = 1
@@ -68,18 +79,22 @@ class StoreOptions:
 
         return named_sources(self.sources or (), self.more)
 
-    def embedder(self) -> MiniLM:
-        from spolia.models.onnx.minilm import MiniLM
+    def embeds_by(self, corpus: Corpus, *, rebuild: bool = False) -> Embedder:
+        """The embedder that is named, else the one that the store was indexed with, else MiniLM."""
+        from spolia.cli.models import embedder_for, embedding_of
 
-        return MiniLM(self.weights, self.threads)
+        built = None if rebuild else embedding_of(corpus, MAIN)
+        return embedder_for(self, built, MAIN, self.threads)
 
-    def definitions(self, embedder: MiniLM, known: tuple[Any, ...]) -> dict[str, Definition]:
+    def definitions(self, embedder: Embedder, known: tuple[Any, ...]) -> dict[str, Definition]:
         if self.groups is None:
             return {}
-        from spolia.cli.flow_parts import in_words_of_the_command_line, model_at
+        from spolia.cli.flow_parts import in_words_of_the_command_line
+        from spolia.cli.model_profile import profile_of
+        from spolia.cli.models import model_at
         from spolia.flow_files.files import load_definitions
 
-        llm = model_at(self.llm, self.model)
+        llm = model_at(self.llm, self.model, profile_of(self.profile_file))
         given = {"embedder": embedder} | ({} if llm is None else {"llm": llm})
         with in_words_of_the_command_line():
             return load_definitions(self.groups, given, known)

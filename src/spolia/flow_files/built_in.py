@@ -12,8 +12,9 @@ from spolia.errors import MissingExtra, WeightsError, WiringError
 from spolia.flows.published import MODULES, flow_named
 from spolia.generation.extract import Extract
 from spolia.generation.reader import Reader
-from spolia.models.protocols import Embedder, LanguageModel
+from spolia.models.protocols import Embedder, LanguageModel, Scorer
 from spolia.orchestration.rank_fusion import ConvexCombination
+from spolia.post_retrieval.rerankers import CrossEncoder
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
 from spolia.stores.corpus import Corpus, NodeGroup, refuse_no_corpus
@@ -119,6 +120,8 @@ def suits(corpus: Corpus | NodeGroup, embedder: Embedder | None) -> str:
 
 def covers(texts: Sequence[str], embedder: Embedder) -> str:
     """Why an embedder does not know the language of some texts well enough; nothing when it does."""
+    if not getattr(embedder, "counts_tokens", True):  # an estimate says nothing of the language
+        return ""
     text = "\n".join(texts)
     known = embedder.covers(text)
     if known < KNOWN:
@@ -159,6 +162,7 @@ def naive(
     llm: LanguageModel | None = None,
     top_k: int = 5,
     retriever: str = "default",
+    scorer: Scorer | None = None,
 ) -> Operator[Query, Answer]:
     """Retrieve, then answer: by the language model, or by quoting where there is none.
 
@@ -166,14 +170,43 @@ def naive(
         embedder: for the retrieval, and to choose what to quote where that is hybrid.
         llm: writes the answer; None quotes sentences.
         retriever: the flow that finds the passages.
+        scorer: reranks them.
     """
-    found = BUILT_IN[retriever](corpus, embedder, None, top_k)
+    found = found_by(retriever, corpus, embedder, top_k, scorer)
     if llm is not None:
         return found >> Reader(llm, max_passages=top_k)
     group = group_of(corpus)
     judge = None if suits(group, embedder) else embedder
     analyzer = group.corpus.snapshot().manifest(group.name).analyzer
     return found >> Extract(judge, passages=top_k, analyzer=analyzer)
+
+
+RETRIEVERS = ("bm25", "dense", "hybrid", "default")
+RERANKED = 50
+"""Hits that a reranker judges."""
+
+
+def found_by(
+    retriever: str,
+    corpus: Corpus | NodeGroup,
+    embedder: Embedder | None = None,
+    top_k: int = 10,
+    scorer: Scorer | None = None,
+) -> Operator[Query, Ranking]:
+    """The passages that a built-in flow finds, reranked where there is a reranker.
+
+    Args:
+        retriever: the name of that flow.
+        scorer: judges the best 50 hits, or `top_k` where that is more.
+
+    >>> from spolia.models import RerankModel
+    >>> found_by("bm25", Corpus("notes.spolia"), scorer=RerankModel("bge", "http://127.0.0.1:8080")).steps[1].judged
+    50
+    """
+    if scorer is None:
+        return BUILT_IN[retriever](corpus, embedder, None, top_k)
+    depth = max(RERANKED, top_k)
+    return BUILT_IN[retriever](corpus, embedder, None, depth) >> CrossEncoder(scorer, top_k, depth)
 
 
 def from_paper(

@@ -36,22 +36,25 @@ def ask(
     """
     from spolia.cli import results, runs
     from spolia.cli.destinations import tell_of_models
-    from spolia.cli.flow_parts import answering, flow_of, model_at, parts_of, query_of
+    from spolia.cli.flow_parts import answering, flow_of, parts_of, query_of
+    from spolia.cli.model_profile import profile_of
+    from spolia.cli.models import model_at
     from spolia.run.lane import FORCED
 
-    screen, reader, partly = Screen(json=given.json), model_at(llm, model), False
-    at = store or (runs.store_for(folder) if folder is not None else None)
-    if at is None:
+    profile = profile_of(given.profile_file)
+    screen, reader, partly = Screen(json=given.json), model_at(llm, model, profile), False
+    at = store or (runs.store_for(folder) if folder is not None else profile.store)
+    if not at:
         raise QueryError("Nothing to ask: name a store with --store PATH, or a folder: spolia ask QUESTION DIR.")
     if folder is not None and not folder.exists():
         raise QueryError(
             f"There is no folder {str(folder)!r}. Write the path of one; and a question of several words in quotes."
         )
     if folder is not None:
-        partly = _indexed(screen, folder, at, given.weights)
+        partly = _indexed(screen, folder, at, given)
     limit = runs.budget_of(budget_calls, budget_tokens, budget_usd)
     with runs.recorded(at, screen, given.access, budget=limit) as run:
-        parts = parts_of(at, given.weights, reader, given.group, given.known, given.prompts)
+        parts = parts_of(at, given, reader, given.group, given.known, given.prompts)
         first = results.FirstUses(parts.chunks.corpus)
         query = query_of(given.question, given.where, parts)
         running, chosen = flow_of(flow, parts)
@@ -83,12 +86,13 @@ def ask(
     return Exit.PARTLY if partly or first.unmade else Exit.DONE
 
 
-def _indexed(screen: Screen, folder: Path, store: str, weights: str) -> bool:
+def _indexed(screen: Screen, folder: Path, store: str, models: options.ModelOptions) -> bool:
     """Bring the store in step with the folder, and say what happened; whether documents failed that had not before."""
     from spolia.cli.ingest import index_folder
 
     before = _failures(store)
-    report, chosen = index_folder(screen, StoreOptions(store, [str(folder)], weights=weights))
+    named = {name: getattr(models, name) for name in ("embedder", "embed_model", "profile_file", "weights")}
+    report, chosen = index_folder(screen, StoreOptions(store, [str(folder)], **named))
     new = report.added + report.changed + report.moved + report.removed
     screen.say(f"{folder} is indexed in {store}: {new} file{'' if new == 1 else 's'} new or changed, {chosen}")
     for uri, reason in report.failed:

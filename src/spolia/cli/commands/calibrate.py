@@ -49,7 +49,8 @@ def calibrate(
     """
     from spolia.cli.destinations import tell_of_measured
     from spolia.cli.experiments import kept_in
-    from spolia.cli.flow_parts import judging, model_at
+    from spolia.cli.flow_parts import judging
+    from spolia.cli.models import model_at
     from spolia.evaluation.measures.judged.calibration import calibrated, read_labelled_answers
     from spolia.evaluation.measures.registry import parse_measures
     from spolia.journal import Runs

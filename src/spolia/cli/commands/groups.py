@@ -11,6 +11,7 @@ from spolia.cli.options import (
     Known,
     ModelName,
     ModelUrl,
+    RerankOptions,
     StorePath,
     Wait,
     Weights,
@@ -101,14 +102,17 @@ def add(
     Of a file with several groups by name, as for `spolia sync --groups`, the one of this name is taken.
     """
     from spolia.cli import node_groups
-    from spolia.cli.flow_parts import in_words_of_the_command_line, model_at, parts_of
+    from spolia.cli.flow_parts import in_words_of_the_command_line, parts_of
+    from spolia.cli.models import model_at
     from spolia.cli.user_modules import own
     from spolia.flow_files.files import load_named
     from spolia.stores.corpus import Corpus
 
     screen, mine = Screen(json=json), own(known)
     with in_words_of_the_command_line():
-        definition = load_named(name, file, parts_of(store, weights, model_at(llm, model)).given(), mine.operators)
+        definition = load_named(
+            name, file, parts_of(store, RerankOptions(weights=weights), model_at(llm, model)).given(), mine.operators
+        )
     return node_groups.build_groups(screen, [Corpus(store, wait).group(name, definition)], rebuild, mine)
 
 

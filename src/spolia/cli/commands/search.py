@@ -22,7 +22,7 @@ def search(
     from spolia.cli.runs import recorded
 
     screen = Screen(json=given.json)
-    parts = parts_of(store, given.weights, None, given.group, given.known, given.prompts)
+    parts = parts_of(store, given, None, given.group, given.known, given.prompts)
     with recorded(store, screen, given.access) as run:
         first = FirstUses(parts.chunks.corpus)
         query = query_of(given.question, given.where, parts)

@@ -65,7 +65,9 @@ def indexed(
         analyzer = analyzer_for(passage.text for passage in islice(data.passages(), SAMPLED))
     embeddings = (GroupEmbedding(embedder.name, embedder.dimension),) if embedder is not None else ()
     manifest = Manifest(GROUP, "one node for each passage", f"data set, form {FORM}", analyzer, embeddings)
-    key = digest_of((data.content_hash(), manifest)).hex()[:16]
+    said = embedder.fingerprint() if embedder is not None else None
+    settings = (said,) if said and embedder is not None and said != embedder.name else ()  # as prefixes, and the server
+    key = digest_of((data.content_hash(), manifest, *settings)).hex()[:16]
     root = folder if folder is not None else cache_folder() / "datasets"
     corpus = Corpus(str(root / f"{data.name}-{key}.spolia"))
     if not _is_whole(corpus):

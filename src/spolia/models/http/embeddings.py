@@ -6,7 +6,7 @@ import base64
 import binascii
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from spolia.errors import ModelError, ModelRejected
 from spolia.models.http.remote import Remote
@@ -43,6 +43,9 @@ class EmbeddingModel(Remote):
     batch_tokens: int = 100_000
     shortened: bool = False
 
+    counts_tokens: ClassVar[bool] = False
+    """`tokens` estimates."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("dimension", "window", "batch_texts", "batch_tokens"):
@@ -69,6 +72,19 @@ class EmbeddingModel(Remote):
             found[first : first + len(batch)] = self._embedded(batch)
             first += len(batch)
         return found
+
+    def measured(self) -> Self:
+        """The same address, with the dimension of the vector that its server gives for one text.
+
+        >>> from spolia.testing import OpenAIServer
+        >>> with OpenAIServer() as server:
+        ...     EmbeddingModel("any", server.url).measured().dimension
+        8
+        """
+        from spolia.models.http.request import Posting
+
+        body = {"model": self.model, "input": ["dimension"], "encoding_format": "float"}
+        return self.but(dimension=Posting(self, "embeddings", body, Usage(embedded=1, input_tokens=3), _size).persist())
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
         """Length of each text in tokens: an estimate that is rather too high, since only the server could count."""
@@ -118,6 +134,16 @@ class EmbeddingModel(Remote):
             raise ModelRejected("it gave a vector with NaN, infinity or nothing but zeros. Check the model's weights.")
         scaled: Vectors = (found / lengths).astype(np.float32)
         return scaled
+
+
+def _size(reply: Mapping[str, Any]) -> int:
+    """The dimension of the one vector of a reply."""
+    data = reply.get("data")
+    found = mapping(data[0]).get("embedding") if isinstance(data, list) and data else None
+    size = len(found) * 3 // 16 if isinstance(found, str) else len(found) if isinstance(found, list) else 0
+    if not size:
+        raise ModelRejected("it gave no vector. Check that model embeds, and that base_url is where its API begins.")
+    return size
 
 
 def _vector(found: object, dimension: int) -> Vectors:

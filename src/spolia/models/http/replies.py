@@ -222,14 +222,20 @@ def refused_setting(status: int, text: str) -> str:
     return named[0] if named else ""
 
 
-def parsed(data: str) -> Mapping[str, Any]:
-    """The JSON object that a server sent; `ModelRejected` where it is none."""
+def parsed(data: str, array: str = "") -> Mapping[str, Any]:
+    """The JSON object that a server sent; `ModelRejected` where it is none.
+
+    Args:
+        array: a bare array is the object that has it under this name; empty to refuse one.
+    """
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):
         raise ModelRejected(
             f"it sent no valid JSON but {_short(data)!r}. Check that base_url is an OpenAI API."
         ) from None
+    if array and isinstance(found, list):
+        return {array: found}
     if not isinstance(found, dict):
         raise ModelRejected(f"it sent {_short(data)!r}, not a JSON object. Check that base_url is an OpenAI API.")
     return found

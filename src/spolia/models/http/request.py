@@ -17,13 +17,18 @@ if TYPE_CHECKING:
 
 @dataclass
 class Posting(Attempts[Out]):
-    """A request whose reply is one JSON object; `read` says what that means, or raises `ModelRejected`."""
+    """A request whose reply is one JSON object; `read` says what that means, or raises `ModelRejected`.
+
+    Args:
+        array: under which name a reply that is a bare array is read; empty to refuse one.
+    """
 
     model: Remote
     path: str
     body: Mapping[str, Any]
     bound: Usage
     read: Callable[[Mapping[str, Any]], Out]
+    array: str = ""
 
     def __post_init__(self) -> None:
         self.bound = self.model.priced(self.bound)
@@ -31,7 +36,7 @@ class Posting(Attempts[Out]):
     def exchange(self, limits: RequestLimits) -> Out:
         self._spent = Usage(calls=self.bound.calls)
         with self.told(self.path, self.body, limits) as (response, key):
-            reply = parsed(content(response, key))
+            reply = parsed(content(response, key), self.array)
         self._spent = _stated(reply, self.bound)
         return self.read(reply)
 

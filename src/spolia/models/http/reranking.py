@@ -1,14 +1,69 @@
-"""Scores from a server with a reranker: Jina, Cohere, Voyage, vLLM and TEI speak about the same protocol."""
+"""Scores from a server with a reranker: Cohere, Jina, Voyage, vLLM, TEI, which name the same things differently."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
+from typing import Any, Literal, TypeAlias
+from urllib.parse import urlsplit
 
 from spolia.errors import ModelError, ModelRejected
 from spolia.models.http.remote import Remote
 from spolia.models.http.replies import estimated_tokens, mapping
-from spolia.types import Usage
+from spolia.types import Usage, Value
+
+RerankForm: TypeAlias = Literal["", "cohere", "jina", "voyage", "vllm", "tei"]
+
+
+@dataclass(frozen=True)
+class RequestForm(Value):
+    """How a reranker wants to be asked.
+
+    Args:
+        host: whose API it is; empty for servers of one's own.
+        texts: what it calls the texts.
+        top: what it calls the number of scores to return; empty where it returns all.
+        settings: what is sent beside them.
+        most: texts in one request, at most.
+        has_model: whether it wants the name of the model.
+    """
+
+    host: str = ""
+    texts: str = "documents"
+    top: str = "top_n"
+    settings: tuple[tuple[str, bool], ...] = ()
+    most: int = 1_000
+    has_model: bool = True
+
+    def body(self, model: str, query: str, texts: Sequence[str]) -> dict[str, Any]:
+        found: dict[str, Any] = {"model": model} if self.has_model else {}
+        found |= {"query": query, self.texts: list(texts)} | ({self.top: len(texts)} if self.top else {})
+        return found | dict(self.settings)
+
+
+FORMS: Mapping[RerankForm, RequestForm] = {
+    "": RequestForm(settings=(("return_documents", False),)),
+    "cohere": RequestForm("api.cohere.com"),  # https://docs.cohere.com/reference/rerank (v2)
+    "jina": RequestForm("api.jina.ai", settings=(("return_documents", False),)),  # https://jina.ai/reranker
+    "voyage": RequestForm(
+        "api.voyageai.com", top="top_k", settings=(("return_documents", False), ("truncation", True))
+    ),  # https://docs.voyageai.com/reference/reranker-api
+    "vllm": RequestForm(),  # https://docs.vllm.ai, Re-rank API
+    "tei": RequestForm(
+        texts="texts", top="", settings=(("raw_scores", False), ("return_text", False), ("truncate", True)), most=32,
+        has_model=False,
+    ),  # https://huggingface.github.io/text-embeddings-inference, /rerank; 32 is its --max-client-batch-size
+}  # fmt: skip
+"""By name. What replies have in common is read alike of all of them."""
+
+
+def form_of(base_url: str, form: RerankForm) -> RequestForm:
+    """The form of this name, or without one that of the API at this address.
+
+    >>> form_of("https://api.voyageai.com/v1", "").top
+    'top_k'
+    """
+    host = urlsplit(base_url).hostname
+    return FORMS[form] if form else next((one for one in FORMS.values() if one.host == host), FORMS[""])
 
 
 @dataclass(frozen=True)
@@ -18,6 +73,8 @@ class RerankModel(Remote):
     Args:
         window: longest text in tokens. Of a text that is surely longer, the beginning is sent.
         batch_texts: the most texts in one request; texts are scored one by one, so that batches do not matter.
+        form: whose protocol the server speaks: `cohere`, `jina`, `voyage`, `vllm`, `tei` (whose base_url has no `/v1`,
+            and which needs no model's name). Empty: that of the host, else what most servers of your own understand.
         usd_per_request: price of one request, for hosts that charge for searches.
 
     >>> from spolia.testing import OpenAIServer
@@ -29,12 +86,15 @@ class RerankModel(Remote):
     window: int = 8192
     batch_texts: int = 100
     usd_per_request: float = 0.0
+    form: RerankForm = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("window", "batch_texts"):
             if getattr(self, name) < 1:
                 raise ModelError(f"RerankModel got {name}={getattr(self, name)}. Write a number of at least 1.")
+        if self.form not in FORMS:
+            raise ModelError(f"RerankModel got form={self.form!r}. Write one of: {', '.join(filter(None, FORMS))}.")
 
     def fingerprint(self) -> str:
         return f"{super().fingerprint()}|{self.window}"
@@ -47,10 +107,9 @@ class RerankModel(Remote):
             ModelRejected: it will not: refused, a text without a score, a score that is no number.
             BudgetSpent: refused before it was sent.
         """
-        starts = range(0, len(texts), self.batch_texts)
-        return tuple(
-            score for start in starts for score in self._scored(query, texts[start : start + self.batch_texts])
-        )
+        size = min(self.batch_texts, form_of(self.base_url, self.form).most)
+        starts = range(0, len(texts), size)
+        return tuple(score for start in starts for score in self._scored(query, texts[start : start + size]))
 
     def priced(self, usage: Usage) -> Usage:
         found = super().priced(usage)
@@ -61,9 +120,9 @@ class RerankModel(Remote):
 
         sent = [sendable(text, self.window) for text in texts]
         asked = sendable(query, self.window)
-        body = {"model": self.model, "query": asked, "documents": sent, "top_n": len(sent), "return_documents": False}
+        body = form_of(self.base_url, self.form).body(self.model, asked, sent)
         bound = Usage(input_tokens=sum(map(estimated_tokens, sent)) + len(sent) * estimated_tokens(asked))
-        return Posting(self, "rerank", body, bound, lambda reply: _read(reply, len(sent))).persist()
+        return Posting(self, "rerank", body, bound, lambda reply: _read(reply, len(sent)), "results").persist()
 
 
 def _read(reply: Mapping[str, Any], count: int) -> list[float]:

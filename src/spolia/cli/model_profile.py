@@ -1,0 +1,160 @@
+"""`spolia.toml`: the models, the store and who asks, so that they need not be written with every command."""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from spolia.core.environment import refuse_env
+from spolia.errors import ModelError, QueryError, SpoliaError, VariableRefused
+from spolia.models.http.chat import ChatModel
+from spolia.models.http.embeddings import EmbeddingModel
+from spolia.models.http.remote import Remote
+from spolia.models.http.reranking import RerankModel
+from spolia.types import Value
+
+FILE = "spolia.toml"
+"""Looked for in the working directory."""
+KEY = "api_key_env"
+TABLES: Mapping[str, tuple[type[Remote], str, str]] = {
+    "llm": (ChatModel, "llm", "model"),
+    "embedder": (EmbeddingModel, "embedder", "embed_model"),
+    "reranker": (RerankModel, "reranker", "rerank_model"),
+}
+"""By table: the kind of model, and the options that its `url` and `model` stand for."""
+_SECRET = re.compile(r"key|token|secret|password|credential|authorization", re.I)
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
+M = TypeVar("M", bound=Remote)
+
+
+@dataclass(frozen=True)
+class ModelProfile(Value):
+    """What a profile says.
+
+    Args:
+        path: of the file; empty for none.
+        is_named: the caller named the file; one that merely lies in the working directory may come from somebody else,
+            so that its variables have to be allowed (`spolia.core.environment`).
+        store: the store to search, or to index into.
+        access: who asks.
+        tables: the settings of each model, by table.
+    """
+
+    path: str = ""
+    is_named: bool = False
+    store: str = ""
+    access: tuple[str, ...] = ()
+    tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def options(self) -> dict[str, Any]:
+        """What it says, as options by the names of their parameters."""
+        found: dict[str, Any] = {"access": list(self.access)} if self.access else {}
+        for table, settings in self.tables.items():
+            _, url, model = TABLES[table]
+            found |= {url: settings["url"]} | ({model: settings["model"]} if settings.get("model") else {})
+        return found
+
+    def model(self, table: str, url: str, name: str, **more: Any) -> Any:
+        """The model of this name at this address. The settings of the profile hold for its own address alone, so that
+        no key goes to another server.
+
+        Raises:
+            VariableRefused: the profile was not named by the caller, and names a variable that is not allowed.
+        """
+        kind, known = TABLES[table][0], self.tables.get(table, {})
+        is_its_own = known.get("url") == url
+        said = {name: value for name, value in known.items() if name not in ("url", "model")} if is_its_own else {}
+        if said and known.get("model", name) != name:
+            said = {KEY: said[KEY]} if KEY in said else {}
+        found = kind(name, url, **{KEY: usual_key(url), **said, **more})
+        if is_its_own and not self.is_named:
+            try:
+                refuse_env(found)
+            except VariableRefused as error:
+                raise VariableRefused(
+                    f"{self.path}: {error.reason} Or name the file: --profile-file {self.path}"
+                ) from error
+        return found
+
+
+KEYS = {
+    "api-version=": "AZURE_OPENAI_API_KEY",
+    "//api.cohere.com": "COHERE_API_KEY",
+    "//api.jina.ai": "JINA_API_KEY",
+    "//api.voyageai.com": "VOYAGE_API_KEY",
+}
+"""The variable that a key is in, by a part of the address."""
+
+
+def usual_key(url: str) -> str:
+    """The variable with the key of a server, where nothing else is said.
+
+    >>> usual_key("https://api.jina.ai/v1"), usual_key("http://127.0.0.1:8000/v1")
+    ('JINA_API_KEY', 'OPENAI_API_KEY')
+    """
+    return next((name for part, name in KEYS.items() if part in url), "OPENAI_API_KEY")
+
+
+def profile_of(file: Path | None) -> ModelProfile:
+    """The profile of a file, or of `spolia.toml` in the working directory; an empty one where there is none.
+
+    Raises:
+        QueryError: it cannot be read, or says what is not known, or holds a secret; the value is not repeated.
+    """
+    path = file or Path(FILE)
+    if file is None and not path.is_file():
+        return ModelProfile()
+    try:
+        said = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise QueryError(f"The profile {path} cannot be read: {error}. Name a text file in TOML.") from error
+    except tomllib.TOMLDecodeError as error:
+        raise QueryError(f"The profile {path} is not valid TOML: {error}.") from error
+    if unknown := sorted(said.keys() - {"store", "access", *TABLES}):
+        _refuse_secret(path, said, "")
+        raise QueryError(f"{path}: {unknown[0]!r} is not known. Write some of: store, access, [{'], ['.join(TABLES)}].")
+    access, store = said.get("access", []), said.get("store", "")
+    if not isinstance(store, str) or not isinstance(access, list) or not all(isinstance(one, str) for one in access):
+        raise QueryError(f'{path}: store is a text, access a list of texts. Write access = ["ann", "staff"].')
+    tables = {name: _settings(path, name, said[name]) for name in TABLES if name in said}
+    return ModelProfile(str(path), file is not None, store, tuple(access), tables)
+
+
+def _settings(path: Path, table: str, said: Any) -> dict[str, Any]:
+    if not isinstance(said, dict) or not isinstance(said.get("url"), str):
+        raise QueryError(f'{path}: [{table}] has no url. Write url = "http://127.0.0.1:8000/v1" below it.')
+    kind: Any = TABLES[table][0]
+    known = {one.name for one in fields(kind)} - {"base_url"} | {"url"}
+    _refuse_secret(path, {name: value for name, value in said.items() if name not in known}, f"[{table}] ")
+    if unknown := sorted(said.keys() - known):
+        raise QueryError(
+            f"{path}: [{table}] has {unknown[0]!r}, which is no setting. Write some of: {', '.join(sorted(known))}."
+        )
+    variable = said.get(KEY, "")
+    if not isinstance(variable, str) or (variable and not _VARIABLE.fullmatch(variable)):
+        raise QueryError(
+            f"{path}: {KEY} of [{table}] is no name of an environment variable. Write the name, as OPENAI_API_KEY, and "
+            "put the key into that variable; a key itself is never stored."
+        )
+    found = {name: tuple(value) if isinstance(value, list) else value for name, value in said.items()}
+    try:
+        kind(str(found.get("model", "")), found["url"], **{n: v for n, v in found.items() if n not in ("url", "model")})
+    except ModelError as error:
+        raise QueryError(f"{path}: [{table}] {error}") from error
+    except (TypeError, SpoliaError) as error:
+        raise QueryError(
+            f"{path}: [{table}] has a value of another type than its setting. See docs/models.md."
+        ) from error
+    return found
+
+
+def _refuse_secret(path: Path, said: Mapping[str, Any], where: str) -> None:
+    """Refuse what looks like a secret, without repeating it."""
+    for name in said:
+        if _SECRET.search(name):
+            raise QueryError(
+                f"{path}: {where}{name} would be a secret in a file. Take it out, put it into an environment variable, "
+                f'and write the variable\'s name in the table of the model: {KEY} = "MY_KEY".'
+            )

@@ -1,0 +1,115 @@
+"""Models as the options name them: the language model, the embedder, the reranker."""
+
+import json
+from contextlib import suppress
+
+from spolia.cli.model_profile import ModelProfile, profile_of
+from spolia.cli.options import ModelOptions, RerankOptions
+from spolia.core.codec import decode
+from spolia.core.registry import Catalogue
+from spolia.errors import ManifestMismatch, QueryError, SpoliaError, WiringError
+from spolia.models.http.embeddings import EmbeddingModel
+from spolia.models.onnx.minilm import MiniLM
+from spolia.models.protocols import Embedder, LanguageModel, Scorer
+from spolia.stores.corpus import Corpus
+from spolia.stores.manifest import GroupEmbedding, embedder_of, refuse_other_embedder
+
+NEEDS_BOTH = (
+    "A language model needs both --llm URL and --model NAME, for example "
+    "--llm http://127.0.0.1:8000/v1 --model qwen3. Its key is read from OPENAI_API_KEY."
+)
+
+
+def model_at(url: str, model: str, profile: ModelProfile | None = None) -> LanguageModel | None:
+    """The language model that the options name; None when they name none."""
+    if not url and not model:
+        return None
+    if not (url and model):
+        raise QueryError(NEEDS_BOTH)
+    found: LanguageModel = (profile or ModelProfile()).model("llm", url, model)
+    return found
+
+
+def embedding_of(corpus: Corpus, group: str) -> GroupEmbedding | None:
+    """How a group of a store was embedded first; None where it was not, or there is no store."""
+    manifest = corpus.snapshot().manifests.get(group) if corpus.exists() else None
+    return manifest.embeddings[0] if manifest is not None and manifest.embeddings else None
+
+
+def embedder_for(given: ModelOptions, built: GroupEmbedding | None, group: str, threads: int = 1) -> Embedder:
+    """The embedder that the options name, else the one that a group was embedded with, else MiniLM.
+
+    A server's dimension is that of the store, or found out by asking it once.
+
+    Raises:
+        ManifestMismatch: the group was embedded with another one than the options name.
+        ModelError: the server was asked, and gave no vector.
+        StoreError, GroupError: the store does not say how to make its embedder, or names a key that is not allowed.
+    """
+    minilm = MiniLM(given.weights, threads)
+    if given.embedder:
+        found = _named(given, built)
+        if built is not None and built.embedder != found.name:
+            raise ManifestMismatch(
+                f"Group {group!r} was embedded with {built.embedder}, and --embedder and --embed-model name "
+                f"{found.name}. Leave them out to search with what is there, or embed again: spolia index --rebuild."
+            )
+        if built is not None:
+            refuse_other_embedder(built, group, found)
+        return found
+    if built is None or built.embedder == minilm.name:
+        return minilm
+    stored = embedder_of(built, group)
+    if not isinstance(stored, Embedder):
+        raise WiringError(f"Group {group!r} has sparse vectors only, of {built.embedder}. Search it by a flow file.")
+    return stored
+
+
+def _named(given: ModelOptions, built: GroupEmbedding | None) -> Embedder:
+    if "://" not in given.embedder:
+        from spolia.models.local.embedders import LocalEmbedder
+
+        return LocalEmbedder(*_folder_or_commit(given.embedder))
+    if not given.embed_model:
+        raise QueryError("An embedder on a server needs its name too: --embedder URL --embed-model NAME.")
+    profile = profile_of(given.profile_file)
+    found: EmbeddingModel = profile.model("embedder", given.embedder, given.embed_model)
+    said = profile.tables.get("embedder", {})
+    if built is None or built.embedder != found.name:
+        return found if "dimension" in said and said["url"] == given.embedder else found.measured()
+    stored = _stored(built)
+    if isinstance(stored, EmbeddingModel) and stored.base_url == found.base_url and said.get("url") != given.embedder:
+        return stored.but(api_key_env=found.api_key_env)
+    return found.but(dimension=built.dimension)
+
+
+def _stored(built: GroupEmbedding) -> object:
+    """The embedder as the store has it, to be looked at; None where it cannot be made here."""
+    with suppress(SpoliaError):
+        return decode(json.loads(built.plain), known=Catalogue()) if built.plain else None
+    return None
+
+
+def scorer_for(given: RerankOptions) -> Scorer | None:
+    """The reranker that the options name; None when they name none."""
+    if not given.reranker:
+        return None
+    if "://" not in given.reranker:
+        from spolia.models.local.embedders import LocalCrossEncoder
+
+        return LocalCrossEncoder(*_folder_or_commit(given.reranker))
+    profile = profile_of(given.profile_file)
+    form = given.rerank_form or ("" if given.rerank_model else "tei")  # the only one that needs no name
+    more = {"form": form} if given.rerank_form or "form" not in profile.tables.get("reranker", {}) else {}
+    found: Scorer = profile.model("reranker", given.reranker, given.rerank_model, **more)
+    return found
+
+
+def _folder_or_commit(named: str) -> tuple[str, str]:
+    """A folder with weights, or `acme/model@COMMIT`.
+
+    >>> _folder_or_commit("models/bge"), _folder_or_commit("acme/bge@" + "0" * 40)[0]
+    (('models/bge', ''), 'acme/bge')
+    """
+    name, mark, commit = named.rpartition("@")
+    return (name, commit) if mark and len(commit) == 40 else (named, "")

@@ -1,0 +1,244 @@
+"""The user's own models on the command line: one line each, and a profile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spolia.stores.corpus import Corpus
+
+from .conftest import Spolia
+from .model_servers import SERVERS, TEXT, ModelServer
+
+pytestmark = pytest.mark.slow
+KEY = "sk-secret-0123456789"
+
+
+@pytest.fixture(autouse=True)
+def nothing_around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SPOLIA_CACHE", str(tmp_path / "cache"))
+    for name in ("OPENAI_API_KEY", "AZURE_OPENAI_API_KEY", "SPOLIA_ALLOW_ENV", "SPOLIA_WEIGHTS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "tides.md").write_text("# Tides\n\nThe tide is caused by the pull of the moon.\n")
+    (folder / "salt.txt").write_text("Salt is dug in mines near the border.")
+    (folder / "owls.txt").write_text("Owls hunt by night and sleep by day.")
+    return folder
+
+
+def embedder_in(store: Path) -> tuple[str, int]:
+    (how,) = Corpus(str(store)).snapshot().manifests["chunk"].embeddings
+    return how.embedder, how.dimension
+
+
+@pytest.mark.parametrize("product", SERVERS)
+def test_one_line_indexes_by_the_servers_embedder_and_finds_its_dimension_out(
+    spolia: Spolia, notes: Path, tmp_path: Path, product: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY" if product == "Azure" else "OPENAI_API_KEY", KEY)
+    store = tmp_path / "n.spolia"
+    with ModelServer(product) as server:
+        ran = spolia("index", notes, "--store", store, "--embedder", server.url, "--embed-model", "m", "--json")
+        assert ran.code == 0, ran.err
+        assert ran.json["embedded"] == 3
+        assert embedder_in(store) == ("m", 12)
+        assert [len(asked["input"]) for _, asked in server.asked][:1] == [1]  # one call finds the dimension out
+        before = len(server.asked)
+        options = ("--embedder", server.url, "--embed-model", "m", "--flow", "dense", "--json")
+        found = spolia("search", "What causes the tide?", "--store", store, *options)
+        assert found.code == 0, found.err
+        assert len(found.json["hits"]) == 3
+        assert len(server.asked) == before + 1  # the store knows the dimension: only the question is embedded
+    assert KEY not in ran.out + ran.err + found.out + found.err
+    assert set(server.keys) == {KEY if product == "Azure" else f"Bearer {KEY}"}
+
+
+@pytest.mark.parametrize("product", [name for name, one in SERVERS.items() if one.chat])
+def test_one_line_asks_the_servers_language_model(
+    spolia: Spolia, notes: Path, tmp_path: Path, product: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY" if product == "Azure" else "OPENAI_API_KEY", KEY)
+    with ModelServer(product) as server:
+        ran = spolia("ask", "What causes the tide?", notes, "--llm", server.url, "--model", "m", "--json")
+    assert ran.code == 0, ran.err
+    assert ran.json["answer"] == TEXT
+    assert [one["uri"] for one in ran.json["citations"]] == ["tides.md"]
+    assert KEY not in ran.out + ran.err
+
+
+def test_built_in_flows_use_the_embedder_that_the_store_was_indexed_with(
+    spolia: Spolia, notes: Path, tmp_path: Path
+) -> None:
+    store = tmp_path / "n.spolia"
+    with ModelServer("Ollama") as server:
+        named = ("--embedder", server.url, "--embed-model", "nomic-embed-text")
+        assert spolia("index", notes, "--store", store, *named).code == 0
+        server.asked.clear()
+        for flow in ("dense", "hybrid", "default"):
+            ran = spolia("search", "tide", "--store", store, "--flow", flow, "--json")
+            assert ran.code == 0, ran.err
+        assert ran.json["chosen"].startswith("hybrid: nomic-embed-text")
+        assert {text for _, asked in server.asked for text in asked["input"]} == {"tide"}
+        (notes / "bees.txt").write_text("Bees dance to tell where the flowers are.")
+        again = spolia("sync", notes, "--store", store, "--json")
+        assert (again.json["added"], again.json["embedded"]) == (1, 1)
+    assert embedder_in(store) == ("nomic-embed-text", 12)
+
+
+def test_a_store_may_not_send_a_key_that_was_not_allowed_and_words_still_find(
+    spolia: Spolia, notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = tmp_path / "n.spolia"
+    with ModelServer("OpenAI") as server:
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        assert spolia("index", notes, "--store", store, "--embedder", server.url, "--embed-model", "m").code == 0
+        server.asked.clear()
+        words = spolia("search", "tide", "--store", store, "--json")
+        dense = spolia("search", "tide", "--store", store, "--flow", "dense")
+        assert server.asked == []
+        allowed = spolia("search", "tide", "--store", store, "--flow", "dense", "--allow-env", "OPENAI_API_KEY")
+    assert words.code == 0
+    assert words.json["chosen"].startswith("bm25: ")
+    assert "--allow-env OPENAI_API_KEY" in words.json["chosen"]
+    assert dense.code == 2
+    assert "--allow-env OPENAI_API_KEY" in dense.err
+    assert allowed.code == 0, allowed.err
+
+
+def test_another_embedder_than_the_stores_is_refused_and_a_rebuild_takes_it(
+    spolia: Spolia, notes: Path, tmp_path: Path
+) -> None:
+    store = tmp_path / "n.spolia"
+    with ModelServer("vLLM") as server:
+        spolia("index", notes, "--store", store, "--embedder", server.url, "--embed-model", "one")
+        other = ("--embedder", server.url, "--embed-model", "two")
+        searched = spolia("search", "tide", "--store", store, *other)
+        refused = spolia("index", notes, "--store", store, *other)
+        rebuilt = spolia("index", notes, "--store", store, "--rebuild", *other)
+    for ran in (searched, refused):
+        assert ran.code == 3
+        assert "embedded with one" in ran.err
+        assert "--rebuild" in ran.err
+    assert rebuilt.code == 0, rebuilt.err
+    assert embedder_in(store) == ("two", 12)
+
+
+def test_a_reranker_orders_what_a_built_in_flow_found(spolia: Spolia, notes: Path, tmp_path: Path) -> None:
+    store = tmp_path / "n.spolia"
+    spolia("index", notes, "--store", store, "--no-vectors")
+    with ModelServer("tei") as server:
+        found = spolia(
+            "search", "owls mines by night", "--store", store, "--flow", "bm25", "--reranker", server.url, "--json"
+        )
+        answered = spolia("ask", "What do owls do by night?", "--store", store, "--reranker", server.url, "--json")
+    assert found.code == 0, found.err
+    assert [round(hit["score"], 2) for hit in found.json["hits"]] == [0.75, 0.25, 0.25]
+    assert answered.code == 0, answered.err
+    assert [path for path, _ in server.asked] == ["/rerank"] * 2
+    assert set(server.asked[0][1]) == {"query", "texts", "raw_scores", "return_text", "truncate"}
+
+
+def test_an_evaluation_takes_the_embedder_and_other_settings_have_other_vectors(spolia: Spolia, tmp_path: Path) -> None:
+    data = tmp_path / "small"
+    data.mkdir()
+    (data / "corpus.jsonl").write_text('{"id": "p1", "text": "The moon pulls the sea."}\n{"id": "p2", "text": "Salt."}')
+    (data / "questions.jsonl").write_text('{"id": "q", "question": "moon?", "gold_ids": ["p1"]}')
+    profile = tmp_path / "p.toml"
+    with ModelServer("Ollama") as server:
+        named = ("--embedder", server.url, "--embed-model", "m")
+        ran = spolia("eval", "dense", "--data", data, "--measures", "R@5", "--json", *named)
+        assert ran.code == 0, ran.err
+        assert ran.json["measures"]["R@5"]["mean"] == 1.0
+        server.asked.clear()
+        profile.write_text(f'[embedder]\nurl = "{server.url}"\nmodel = "m"\npassage_prefix = "passage: "\n')
+        spolia("eval", "dense", "--data", data, "--measures", "R@5", "--profile-file", profile)
+    sent = [text for _, asked in server.asked for text in asked["input"]]
+    assert "passage: Salt." in sent
+
+
+# ------------------------------------------------------------------------------------------------------------ profile
+
+
+def test_a_profile_in_the_working_directory_holds_models_store_and_who_asks(
+    spolia: Spolia, notes: Path, tmp_path: Path
+) -> None:
+    readers = tmp_path / "readers"
+    readers.write_text("tides.md = ann\n* = everybody\n")
+    with ModelServer("llama.cpp") as server:
+        (tmp_path / "spolia.toml").write_text(
+            f'store = "n.spolia"\naccess = ["ann"]\n'
+            f'[llm]\nurl = "{server.url}"\nmodel = "qwen3"\napi_key_env = ""\n'
+            f'[embedder]\nurl = "{server.url}"\nmodel = "e5"\nquery_prefix = "query: "\napi_key_env = ""\n'
+        )
+        indexed = spolia("index", notes, "--readers", readers)
+        assert indexed.code == 0, indexed.err
+        assert embedder_in(tmp_path / "n.spolia") == ("e5", 12)
+        ran = spolia("ask", "What causes the tide?", "--json")
+        assert ran.code == 0, ran.err
+        assert ran.json["answer"] == TEXT
+        ann = spolia("search", "tide", "--flow", "bm25", "--json")
+        assert [hit["uri"] for hit in ann.json["hits"]] == ["tides.md"]
+        assert ["query: What causes the tide?"] in [asked.get("input") for _, asked in server.asked]
+        bob = spolia("search", "tide", "--access", "bob", "--flow", "bm25")  # what is written goes first
+    assert bob.code == 6
+
+
+def test_a_profile_that_nobody_named_may_not_send_a_key_unless_it_is_allowed(
+    spolia: Spolia, notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THEIR_KEY", KEY)
+    with ModelServer("OpenAI") as server:
+        (tmp_path / "spolia.toml").write_text(f'[llm]\nurl = "{server.url}"\nmodel = "m"\napi_key_env = "THEIR_KEY"\n')
+        refused = spolia("ask", "What causes the tide?", notes)
+        assert server.asked == []
+        allowed = spolia("ask", "What causes the tide?", notes, "--allow-env", "THEIR_KEY")
+        named = spolia("ask", "What causes the tide?", notes, "--profile-file", "spolia.toml")
+    assert refused.code == 2
+    assert "--allow-env THEIR_KEY" in refused.err
+    assert "--profile-file spolia.toml" in refused.err
+    assert (allowed.code, named.code) == (0, 0), allowed.err + named.err
+    assert KEY not in refused.err + allowed.err + named.err
+
+
+def test_settings_of_a_profile_hold_for_its_own_server_alone(
+    spolia: Spolia, notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THEIR_KEY", KEY)
+    with ModelServer("OpenAI") as theirs, ModelServer("Ollama") as other:
+        (tmp_path / "p.toml").write_text(f'[llm]\nurl = "{theirs.url}"\nmodel = "m"\napi_key_env = "THEIR_KEY"\n')
+        ran = spolia("ask", "What causes the tide?", notes, "--profile-file", "p.toml", "--llm", other.url)
+    assert ran.code == 0, ran.err
+    assert (theirs.asked, set(other.keys)) == ([], {""})
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (f'[llm]\nurl = "http://x/v1"\nmodel = "m"\napi_key = "{KEY}"', "api_key would be a secret"),
+        (f'[llm]\nurl = "http://x/v1"\nmodel = "m"\napi_key_env = "{KEY}"', "no name of an environment variable"),
+        (f'openai_key = "{KEY}"', "openai_key would be a secret"),
+        (f'[llm]\nurl = "http://u:{KEY}@x/v1"\nmodel = "m"', "holds more than an address"),
+        ('[llm]\nurl = "http://x/v1"\nmodel = "m"\ntimeout = 3', "'timeout', which is no setting"),
+        ('[llm]\nurl = "http://x/v1"\nmodel = "m"\ntimeout_s = "long"', "of another type"),
+        ('[llm]\nmodel = "m"', "has no url"),
+        ("llm = 3", "has no url"),
+        ('access = "ann"', "access a list of texts"),
+        ('stores = "n.spolia"', "'stores' is not known"),
+        ("[llm", "not valid TOML"),
+    ],
+)
+def test_a_profile_with_a_secret_or_an_odd_setting_is_refused_and_the_value_is_not_repeated(
+    spolia: Spolia, notes: Path, tmp_path: Path, said: str, expected: str
+) -> None:
+    (tmp_path / "spolia.toml").write_text(said)
+    ran = spolia("ask", "What causes the tide?", notes, "--json")
+    assert ran.code == 2
+    assert expected in ran.json["error"]["message"]
+    assert KEY not in ran.err + ran.out

@@ -1,0 +1,45 @@
+"""Rerankers by their published forms of request and reply."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from spolia.errors import ModelError, ModelRejected
+from spolia.models.http.reranking import FORMS, RerankModel, form_of
+from tests.cli.model_servers import RERANKERS, ModelServer
+
+TEXTS = ["a blue sea", "red stones", "a red sea"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", RERANKERS)
+def test_each_form_is_understood_by_its_server(form: Any) -> None:
+    with ModelServer(form) as server:
+        found = RerankModel("m", server.url, form=form, api_key_env="").scores("red stones", TEXTS)
+    assert found == (0.0, 1.0, 0.5)
+    assert [path for path, _ in server.asked] == [RERANKERS[form][1]]
+
+
+@pytest.mark.slow
+def test_tei_is_sent_no_more_texts_than_it_takes() -> None:
+    with ModelServer("tei") as server:
+        found = RerankModel("", server.url, form="tei", api_key_env="").scores("red", ["red"] * 70)
+    assert found == (1.0,) * 70
+    assert [len(asked["texts"]) for _, asked in server.asked] == [32, 32, 6]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("product", "form"), [("tei", "vllm"), ("voyage", "cohere"), ("cohere", "voyage")])
+def test_another_form_than_the_servers_is_an_error(product: str, form: Any) -> None:
+    with ModelServer(product) as server, pytest.raises(ModelRejected, match="m at http"):
+        RerankModel("m", server.url, form=form, api_key_env="").scores("red", TEXTS)
+
+
+def test_a_known_host_has_its_form_and_a_form_that_is_none_is_refused() -> None:
+    assert form_of("https://api.cohere.com/v2", "") is FORMS["cohere"]
+    assert form_of("https://api.jina.ai/v1", "") is FORMS["jina"]
+    assert form_of("http://127.0.0.1:8000/v1", "") is FORMS[""]
+    with pytest.raises(ModelError, match="Write one of: cohere, jina, voyage, vllm, tei"):
+        RerankModel("m", "http://127.0.0.1:1", form="TEI")  # type: ignore[arg-type]
