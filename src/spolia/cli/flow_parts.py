@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from spolia.generation.extract import Extract
 from spolia.generation.reader import Reader
 from spolia.models.http.chat import ChatModel
 from spolia.models.http.completions import CompletionModel
+from spolia.models.http.remote import Remote
 from spolia.models.http.reranking import RerankModel
 from spolia.models.onnx.minilm import MiniLM
 from spolia.models.protocols import NEXT_TOKENS, SCORES, Embedder, LanguageModel, Scorer
@@ -115,7 +116,7 @@ def able(llm: LanguageModel | None, flow: str) -> LanguageModel | None:
         return llm
     needed = flow_named(flow).capabilities
     if SCORES in needed:
-        return CompletionModel(llm.model, llm.base_url)
+        return CompletionModel(**{one.name: getattr(llm, one.name) for one in fields(Remote)})
     return llm.but(capabilities=llm.capabilities | needed)
 
 
@@ -142,7 +143,8 @@ def flow_of(name: str, parts: Parts, top_k: int | None = None) -> tuple[Operator
             error.add_note(parts.without)
         raise
     flow = with_prompts(flow, parts.prompts)
-    return flow, _chosen(parts) if name in CHOOSING and parts.retriever == "default" else ""
+    has_choice = parts.retriever == "default" and (name in CHOOSING or (name in MODULES and bool(parts.without)))
+    return flow, _chosen(parts) if has_choice else ""
 
 
 def _chosen(parts: Parts) -> str:
