@@ -15,8 +15,12 @@ from spolia.types import Answer, Query
 
 F = TypeVar("F", bound=Callable[..., Operator[Query, Answer]])
 
+PATTERNS = f"{FLOWS}.patterns"
+"""Templates: functions of any operators, which are no flows yet."""
 MODULES: Mapping[str, str] = {
-    name.replace("_", "-"): module for name, module in MODULE_OF.items() if module.startswith(f"{FLOWS}.")
+    name.replace("_", "-"): module
+    for name, module in MODULE_OF.items()
+    if module.startswith(f"{FLOWS}.") and module != PATTERNS
 }
 """The module of each published flow, which is imported when the flow is looked up."""
 
