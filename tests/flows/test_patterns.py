@@ -12,7 +12,7 @@ from spolia import Answer, Hit, Node, Query, Ranking, Run, Runs, check, dump, lo
 from spolia.core.operator import Operator
 from spolia.flows.patterns import (
     Action,
-    Turns,
+    Rounds,
     adaptive,
     conditional,
     iterative,
@@ -64,18 +64,18 @@ def greet(query: Query) -> Answer:
 
 
 @step(calls=0)
-def enough(turns: Turns) -> bool:
-    return len(turns.answers) == 2
+def enough(rounds: Rounds) -> bool:
+    return len(rounds.answers) == 2
 
 
 @step(calls=0)
-def never(turns: Turns) -> bool:
+def never(rounds: Rounds) -> bool:
     return False
 
 
 @step(calls=0)
-def first_time(turns: Turns) -> Action:
-    return "answer" if turns.found.hits else "retrieve"
+def first_time(rounds: Rounds) -> Action:
+    return "answer" if rounds.found.hits else "retrieve"
 
 
 @step(calls=0)

@@ -57,7 +57,7 @@ def apart(found: Ranking) -> tuple[Ranking, ...]:
 
 
 @dataclass(frozen=True)
-class Turns(State):
+class Rounds(State):
     """A question with the passages that were found last and the answers so far, the last one last."""
 
     query: Query
@@ -71,30 +71,30 @@ class Turns(State):
 
 
 @step
-def begin(query: Query) -> Turns:
-    return Turns(query, nothing(query), sample=query.sample)
+def begin(query: Query) -> Rounds:
+    return Rounds(query, nothing(query), sample=query.sample)
 
 
 @step(calls={"search": 1, "read": 1})
-def iterate(state: Turns, *, search: Retriever, read: Read) -> Turns:
+def iterate(state: Rounds, *, search: Retriever, read: Read) -> Rounds:
     """Search with the question and the last answer, and answer again."""
     found = search(state.wanted())
     return state.but(found=found, answers=(*state.answers, read(found)))
 
 
 @step
-def last_answer(state: Turns) -> Answer:
+def last_answer(state: Rounds) -> Answer:
     """The best that there is: an abstention where a budget ended before the first answer."""
     return state.answers[-1] if state.answers else Answer("I do not know.", evidence=state.found)
 
 
 def iterative(search: Retriever, read: Read, until: Judge | None = None, max_steps: int = 3) -> Flow:
-    """Algorithm 5: retrieve and answer in turn, so often or until a judge of the `Turns` accepts."""
+    """Algorithm 5: retrieve and answer in turn, so often or until a judge of the `Rounds` accepts."""
     return begin >> Loop(iterate.but(search=search, read=read), until or Stopped(), max_steps) >> last_answer
 
 
 @dataclass(frozen=True)
-class Asked(State):
+class DerivedQuery(State):
     """A query at some depth, from 1, and its answer once it has stopped. The same words are the same query."""
 
     words: str
@@ -104,29 +104,29 @@ class Asked(State):
 
 
 @step
-def root(query: Query) -> Asked:
-    return Asked(alike(query.text), query, sample=query.sample)
+def root(query: Query) -> DerivedQuery:
+    return DerivedQuery(alike(query.text), query, sample=query.sample)
 
 
 @step(calls={"search": 1, "read": 1, "derive": 1})
 def descend(
-    state: Asked,
+    state: DerivedQuery,
     *,
     search: Retriever,
     read: Read,
     derive: Operator[Answer, Sequence[Query]],
     max_depth: int = 2,
     width: int = 3,
-) -> tuple[Asked, ...]:
+) -> tuple[DerivedQuery, ...]:
     """The answer of a query, and the first queries that follow from it."""
     answer = read(search(state.query))
     new = derive(answer)[:width] if state.depth < max_depth else ()
-    below = (Asked(alike(query.text), query, state.depth + 1, sample=state.sample) for query in new)
+    below = (DerivedQuery(alike(query.text), query, state.depth + 1, sample=state.sample) for query in new)
     return (state.but(answer=answer, stop="answered"), *below)
 
 
 @step
-def every_answer(asked: Sequence[Asked]) -> tuple[Answer, ...]:
+def every_answer(asked: Sequence[DerivedQuery]) -> tuple[Answer, ...]:
     """The answers in the order of the queries."""
     return tuple(one.answer for one in asked if one.answer is not None)
 
@@ -149,12 +149,12 @@ Action = Literal["retrieve", "answer"]
 
 
 @step(calls={"policy": 1, "search": 1, "read": 1})
-def act(state: Turns, *, policy: Operator[Turns, Action], search: Retriever, read: Read) -> Turns:
+def act(state: Rounds, *, policy: Operator[Rounds, Action], search: Retriever, read: Read) -> Rounds:
     """Retrieve where the policy says so, and answer from what was found last."""
     found = search(state.wanted()) if policy(state) == "retrieve" else state.found
     return state.but(found=found, answers=(*state.answers, read(found)))
 
 
-def adaptive(policy: Operator[Turns, Action], search: Retriever, read: Read, until: Judge, max_steps: int = 5) -> Flow:
-    """Algorithm 7: a policy decides at each turn whether to retrieve; a judge of the `Turns` ends it by accepting."""
+def adaptive(policy: Operator[Rounds, Action], search: Retriever, read: Read, until: Judge, max_steps: int = 5) -> Flow:
+    """Algorithm 7: a policy decides at each turn whether to retrieve; a judge of the `Rounds` ends it by accepting."""
     return begin >> Loop(act.but(policy=policy, search=search, read=read), until, max_steps) >> last_answer
