@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from spolia.errors import BudgetSpent, DegradedWarning
-from spolia.types import Addressed, Failure, Filter, Usage, Value
+from spolia.types import Addressed, Failure, Filter, Prompt, Usage, Value
 
 if TYPE_CHECKING:
     from spolia.core.operator import Operator
@@ -54,6 +54,7 @@ class RunContext(Protocol):
     def retract(self) -> None: ...
     def degrade(self, reason: str, row: int | None, error: Exception | None = None, partly: bool = False) -> bool: ...
     def note(self, remark: str, row: int | None, counted: bool = False) -> None: ...
+    def exchanged(self, model: str, prompt: Prompt, reply: Any) -> None: ...
     def check(self) -> None: ...
     def on_cancel(self, close: Callable[[], None]) -> AbstractContextManager[None]: ...
     def pin(self, key: object, open: Callable[[], T], serves: Callable[[T], bool]) -> T: ...
@@ -157,6 +158,12 @@ def note(remark: str, *, row: int | None = None, counted: bool = False) -> None:
     """Record something out of order that the same input would give again; `counted`: reports count it by step."""
     if (context := current_context.get()) is not None:
         context.note(remark, row, counted)
+
+
+def exchanged(model: str, prompt: Prompt, reply: Any) -> None:
+    """Tell the run what a language model was sent and what it replied, for the journal."""
+    if (context := current_context.get()) is not None:
+        context.exchanged(model, prompt, reply)
 
 
 def check_cancelled() -> None:

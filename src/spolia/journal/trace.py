@@ -8,12 +8,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
+from json.encoder import encode_basestring_ascii as quoted
 from pathlib import Path
 from typing import Any, Self
 
 from spolia.journal.cache import Cache
-from spolia.journal.database import JournalFile
-from spolia.types import Answer, Failure, Generation, Query, Ranking, Usage, Value
+from spolia.journal.database import VALUES, JournalFile, statements
+from spolia.journal.values import (
+    MOST_BYTES,
+    MOST_VALUE_BYTES,
+    PRUNE_VALUES,
+    PUT_DETAIL,
+    PUT_RUN,
+    PUT_VALUE,
+    Batch,
+    Detail,
+    Memory,
+    Redaction,
+    secrets,
+)
+from spolia.types import Answer, Failure, Generation, Hit, Query, Ranking, Usage, Value
 
 INSERT = "INSERT OR REPLACE INTO spans VALUES "
 ROW = "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
@@ -54,17 +68,56 @@ class TraceSpan(Value):
     result: str
 
 
+@dataclass(frozen=True)
+class SpanDetail(Value):
+    """What is kept of a span beside it, by hash (`spolia.journal.values.ValueReader`); empty where it is not kept.
+
+    Args:
+        operator: the step with its fields.
+        exchanges: what language models were sent and replied in it.
+        principals: who asked in the run. Whoever acts for all of them may read what the step read.
+    """
+
+    span: int
+    operator: str
+    input: str
+    output: str
+    exchanges: str
+    principals: tuple[str, ...]
+
+
 class Journal:
-    """Where spans go: steps append them to a list of `buffer` at most, and another thread writes them."""
+    """Where spans go: steps append them to a list of `buffer` at most, and another thread writes them.
 
-    def __init__(self, database: JournalFile, *, buffer: int = 512) -> None:
-        self.database, self.buffer = database, buffer
-        self._rows: deque[tuple[Any, ...]] = deque()
+    Args:
+        values: keep what every step took and gave, the step itself and what models were sent and replied. Each value is
+            stored once. These are texts of your documents.
+        redact: changes each text before it is written; by default the values of environment variables whose names end
+            in KEY, TOKEN, SECRET, PASSWORD or CREDENTIALS are replaced by those names.
+        max_value_bytes: of a longer value only the beginning is kept.
+        max_bytes: of all values; those that were written first are dropped.
+    """
+
+    def __init__(
+        self,
+        database: JournalFile,
+        *,
+        buffer: int = 512,
+        values: bool = False,
+        redact: Redaction | None = None,
+        max_value_bytes: int = MOST_VALUE_BYTES,
+        max_bytes: int = MOST_BYTES,
+    ) -> None:
+        self.database, self.buffer, self.values, self.redact = database, buffer, values, redact
+        self.max_value_bytes, self.max_bytes = max_value_bytes, max_bytes
+        self._rows: deque[tuple[tuple[Any, ...], Detail | None]] = deque()
         self._taking = threading.Lock()
+        self._memory: Memory | None = None
+        self._dropped = 0
 
-    def record(self, row: tuple[Any, ...]) -> None:
+    def record(self, row: tuple[Any, ...], detail: Detail | None = None) -> None:
         """Keep a span; its last field is the result itself, summarised by the writer thread."""
-        self._rows.append(row)
+        self._rows.append((row, detail))
         if len(self._rows) >= self.buffer:
             self.hand_over()
 
@@ -77,9 +130,31 @@ class Journal:
         """Give what is kept to the writer."""
         with self._taking:  # steps append meanwhile; what is here now is taken
             rows = [self._rows.popleft() for _ in range(len(self._rows))]
+        redact = self.redact or secrets()
+        redact = self.redact or secrets()
         for start in range(0, len(rows), AT_ONCE):
             part = rows[start : start + AT_ONCE]
-            self.database.write(INSERT + ",".join([ROW] * len(part)), partial(_values, part), len(part))
+            spans = partial(_values, [row for row, _ in part], redact=redact)
+            is_queued = self.database.write(INSERT + ",".join([ROW] * len(part)), spans, len(part))
+            if is_queued and (kept := [(row, detail) for row, detail in part if detail is not None]):
+                self._keep(kept, redact)
+
+    def _keep(self, spans: list[tuple[tuple[Any, ...], Detail]], redact: Redaction | None) -> None:
+        """Hand over what is kept beside spans."""
+        memory = self._memory
+        if memory is None or self.database.dropped != self._dropped:  # what was thought to be written may not be
+            self._memory, self._dropped = (memory := Memory()), self.database.dropped
+            for statement in statements(VALUES):
+                self.database.write(statement, lambda: [()], 0)
+        batch = Batch(spans, memory, redact, self.max_value_bytes)
+        self.database.write(PUT_VALUE, batch.values, 0)
+        self.database.write(PUT_DETAIL, lambda: batch.details, 0)
+        self.database.write(PUT_RUN, batch.runs, 0)
+        if memory.bytes > self.max_bytes // 8:
+            memory.bytes = 0
+            memory.written.clear()
+            memory.operators.clear()
+            self.database.write(PRUNE_VALUES, lambda: [(self.max_bytes,)], 0)
 
     def flush(self) -> bool:
         """Hand everything over and wait until it is written."""
@@ -91,6 +166,14 @@ class Journal:
         statement = """DELETE FROM spans WHERE run NOT IN (
             SELECT run FROM spans GROUP BY run ORDER BY min(started) DESC LIMIT ?)"""
         self.database.write(statement, lambda: [(runs,)])
+        if self._has_values():
+            for table in ("trace_details", "trace_runs"):
+                self.database.write(f"DELETE FROM {table} WHERE run NOT IN (SELECT run FROM spans)", lambda: [()])
+            self.database.write(PRUNE_VALUES, lambda: [(self.max_bytes // 2,)])
+
+    def _has_values(self) -> bool:
+        """Whether the file has the tables of values; files of before have none."""
+        return bool(self.database.read("SELECT 1 FROM sqlite_master WHERE name = 'trace_runs'"))
 
     def runs(self, limit: int = 20) -> list[tuple[str, float, int]]:
         """The newest runs: id, start, number of questions."""
@@ -115,19 +198,49 @@ class Journal:
         rows = self.database.read(f"SELECT {COLUMNS} FROM spans WHERE run = ? ORDER BY span", (run,))
         return [_span(row) for row in rows]
 
+    def details(self, run: str) -> dict[int, SpanDetail]:
+        """What is kept beside the spans of a run, by their numbers; empty for a run without values."""
+        if not self._has_values():
+            return {}
+        who = self.database.read("SELECT principals FROM trace_runs WHERE run = ?", (run,))
+        rows = self.database.read(
+            "SELECT span, operator, input, output, exchanges FROM trace_details WHERE run = ?", (run,)
+        )
+        principals = tuple(json.loads(who[0][0])) if who else ()
+        return {
+            span: SpanDetail(span, operator, given, out, exchanges, principals)
+            for span, operator, given, out, exchanges in rows
+            if who
+        }
 
-def _values(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
+    def exchanges_of(self, operator: str, input: str, principals: frozenset[str]) -> str:
+        """The hash of what models were sent and replied when an equal step was computed, by one of whom all may be
+        read by these principals; empty if that is not kept."""
+        if not self._has_values():
+            return ""
+        rows = self.database.read(
+            "SELECT exchanges, principals FROM trace_details JOIN trace_runs USING (run) "
+            "WHERE operator = ? AND input = ? AND exchanges != ''",
+            (operator, input),
+        )
+        return next((found for found, who in rows if principals.issuperset(json.loads(who))), "")
+
+
+def _values(rows: Sequence[tuple[Any, ...]], redact: Redaction | None = None) -> list[list[Any]]:
     """The values of all rows in a row: one statement for all lets other threads go on once, not once a row."""
-    return [[value for row in rows for value in _columns(*row)]]
+    hits: dict[int, str] = {}
+    return [[value for row in rows for value in _columns(redact, hits, *row)]]
 
 
-def _columns(*row: Any) -> tuple[Any, ...]:
+def _columns(redact: Redaction | None, hits: dict[int, str], *row: Any) -> tuple[Any, ...]:
     """A span as it is written. One that cannot be described must not take the others with it."""
     *rest, error, notes, out = row
     try:
-        said = summary(out)
+        said = summary(out, hits)
     except Exception as problem:
         said = json.dumps(f"{type(out).__name__}, which cannot be shown: {type(problem).__name__}")
+    if redact is not None:
+        error, notes, said = redact(error), redact(notes), redact(said)
     return (*rest, error and error.encode("utf-8", "replace").decode(), notes, said)
 
 
@@ -153,15 +266,23 @@ def _span(row: Sequence[Any]) -> TraceSpan:
     return TraceSpan(run, span, parent, lane, step, started, seconds, bool(cached), usage, row[13], notes, row[15])
 
 
-def summary(value: Any) -> str:
+def _hit(hit: Hit) -> str:
+    return f"[{quoted(hit.node.id)},{hit.score:.6g}]"
+
+
+def summary(value: Any, known: dict[int, str] | None = None) -> str:
     """What a step gave, in short, as JSON.
+
+    Args:
+        known: what hits look like, by their ids: most pass through several steps.
 
     >>> summary(Query("why?"))
     '{"query": "why?"}'
     """
     if isinstance(value, Ranking):
-        hits = ",".join(f"[{json.dumps(hit.node.id)},{hit.score:.6g}]" for hit in value.hits)
-        return f'{{"query": {json.dumps(value.query.text[:1000])}, "hits": [{hits}]}}'
+        seen = {} if known is None else known
+        hits = [seen.get(id(hit)) or seen.setdefault(id(hit), _hit(hit)) for hit in value.hits]
+        return f'{{"query": {quoted(value.query.text[:1000])}, "hits": [{",".join(hits)}]}}'
     if isinstance(value, Answer):
         cited = [citation.node for citation in value.citations]
         return json.dumps({"answer": value.text[:4000], "cited": cited, "stop_reason": value.stop_reason})
@@ -172,7 +293,7 @@ def summary(value: Any) -> str:
     if isinstance(value, Failure):
         return json.dumps({"failure": value.kind, "message": value.message[:1000]})
     if isinstance(value, tuple):
-        return f"[{', '.join(summary(item) for item in value[:20])}]"
+        return f"[{', '.join(summary(item, known) for item in value[:20])}]"
     return json.dumps(repr(value)[:1000])
 
 
@@ -182,6 +303,7 @@ class Runs:
     Args:
         path: the file; made when it is not there.
         max_bytes: when more is in the file on closing, the older half of the cache's room and all but 1000 runs go.
+        values: keep what steps took and gave too; see `Journal`, as for `redact`.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, Runs(Path(folder) / "runs.db") as runs:
@@ -189,9 +311,17 @@ class Runs:
     []
     """
 
-    def __init__(self, path: str | Path, *, max_bytes: int = 1 << 30) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        max_bytes: int = 1 << 30,
+        values: bool = False,
+        redact: Redaction | None = None,
+    ) -> None:
         self.database, self.max_bytes = JournalFile(Path(path)), max_bytes
-        self.journal = Journal(self.database)
+        most = min(MOST_BYTES, max_bytes // 4)
+        self.journal = Journal(self.database, values=values, redact=redact, max_bytes=most)
         self.cache = Cache(self.database)
 
     def __enter__(self) -> Self:

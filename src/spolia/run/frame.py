@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from spolia.core.operator import Operator, located
 from spolia.core.run_context import Began, Emitted, Event, Reservation, Retracted, attempt, current_context
 from spolia.errors import BudgetSpent, Cancelled
+from spolia.journal.cache import unshared
+from spolia.journal.values import Detail, Exchange
 from spolia.run.budget import NO_COST, Budget, Limiter, split
 from spolia.run.lane import FORCED
 from spolia.run.recall import shared, window
 from spolia.run.stream import Scope, Sink, streamed
-from spolia.types import Addressed, Answer, Failure, Filter, Query, Ranking, State, Usage
+from spolia.types import Addressed, Answer, Failure, Filter, Prompt, Query, Ranking, State, Usage
 
 if TYPE_CHECKING:
     from spolia.run.lane import Lane
@@ -37,9 +39,9 @@ class Frame:
     """The run context of one step; implements `spolia.core.run_context.RunContext`."""
 
     __slots__ = (
-        "account", "claimed", "emitted", "error", "failed", "final", "found", "from_cache", "helped", "in_vain",
-        "inner_errors", "keeping", "lane", "lender", "limiters", "logical", "notes", "op", "optional", "parent",
-        "remarks", "rows", "run", "scope", "searched", "sink", "span", "spent", "undeclared",
+        "account", "claimed", "emitted", "error", "exchanges", "failed", "final", "found", "from_cache", "helped",
+        "in_vain", "inner_errors", "keeping", "lane", "lender", "limiters", "logical", "notes", "op", "optional",
+        "parent", "remarks", "rows", "run", "scope", "searched", "sink", "span", "spent", "undeclared",
     )  # fmt: skip
     claimed: bytes
     lender: ThreadPoolExecutor
@@ -52,6 +54,7 @@ class Frame:
         self.run, self.parent, self.op = run, parent, op
         self.span = 0
         self.logical = self.spent = self.rows = None
+        self.exchanges: list[Exchange] | None = None
         self.notes: list[str] | None = None
         self.remarks: list[str] | None = None
         self.error = ""
@@ -104,6 +107,7 @@ class Frame:
             finally:
                 current_context.reset(token)
         frame.span = next(run.numbers)
+        given = unshared(value) if run.journal.values else None
         started, out = perf_counter(), None
         try:
             out = frame._result(op, value)
@@ -115,7 +119,7 @@ class Frame:
             raise
         finally:
             current_context.reset(token)
-            frame.record(perf_counter() - started, out)
+            frame.record(perf_counter() - started, given, out)
 
     def _result(self, op: Operator[A, B], value: A) -> B:
         run, found = self.run, None
@@ -175,7 +179,7 @@ class Frame:
         account.opened(frame)
         return frame
 
-    def record(self, seconds: float, out: Any) -> None:
+    def record(self, seconds: float, given: Any, out: Any) -> None:
         journal, op, parent = self.run.journal, self.op, self.parent
         if journal is None or op is None:
             return
@@ -183,11 +187,15 @@ class Frame:
             self.account.number = self.span
         used = self.logical or NO_COST
         notes = json.dumps([*(self.notes or ()), *(self.remarks or ())]) if self.notes or self.remarks else ""
-        journal.record((
+        detail = None
+        if journal.values:
+            detail, out = Detail(op, given, self.run.principals, self.exchanges or ()), unshared(out)
+        row = (
             self.run.id, self.span, 0 if parent is None else parent.span, self.lane.span, _type_id(type(op)),
             now() - seconds, seconds, self.from_cache, used.calls, used.input_tokens, used.output_tokens, used.embedded,
             used.cost_usd, self.error, notes, out,
-        ))  # fmt: skip
+        )  # fmt: skip
+        journal.record(row, detail)
 
     def batch(self, op: Operator[A, B], values: Sequence[A], rows: Sequence[int] | None) -> list[B | Failure]:
         if self.op is None and self.rows is None:
@@ -284,6 +292,11 @@ class Frame:
             frame.remarks = [*(frame.remarks or ()), remark]
             if counted:
                 frame.count(remark)
+
+    def exchanged(self, model: str, prompt: Prompt, reply: Any) -> None:
+        if self.run.journal is not None and self.run.journal.values:
+            for frame in (self,) if self.rows is None else self.rows:
+                frame.exchanges = [*(frame.exchanges or ()), Exchange(model, prompt, reply)]
 
     def count(self, reason: str, *, is_degraded: bool = False, failed: bool = False) -> None:
         """Put on the account that a call was out of order: of the innermost step around it that the flow names."""

@@ -310,13 +310,15 @@ def window(around: Frame, op: Operator[A, B], values: Sequence[A], above: Sequen
     if run.journal is not None:
         for frame in frames:
             frame.span = next(run.numbers)
+    keeps = run.journal is not None and run.journal.values
+    taken = [unshared(value) for value in values] if keeps else values
     started = perf_counter()
     if run.results is not None and not op.composes and not around.keeping:
         results = CachedRows(run.results, around, op, values, frames, kept_rows).recalled()
     else:
         results = kept_rows(around, op, values, frames)
     seconds = (perf_counter() - started) / max(1, len(values))
-    for frame, value, result in zip(frames, values, results, strict=True):
+    for frame, value, given, result in zip(frames, values, taken, results, strict=True):
         if isinstance(result, Failure):
             frame.error = f"{result.kind}: {result.message}"
             if frame.account is not None:
@@ -324,7 +326,7 @@ def window(around: Frame, op: Operator[A, B], values: Sequence[A], above: Sequen
                 frame.count_failure(result.error, f"{result.kind}: {result.message}")
         else:
             frame.gave(value, result)
-        frame.record(seconds, result)
+        frame.record(seconds, given, result)
     return results
 
 

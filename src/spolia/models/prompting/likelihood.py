@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from spolia.core.operator import Operator
-from spolia.core.run_context import degrade
+from spolia.core.run_context import degrade, exchanged
 from spolia.errors import WiringError
 from spolia.models.prompting.role import Brief, Role
 from spolia.models.protocols import ForetellsTokens, ScoresContinuations, able_to
@@ -38,7 +38,10 @@ class FirstTokens(Operator[Brief | Prompt, tuple[Token, ...]]):
     cached: ClassVar[bool] = True
 
     def apply(self, value: Brief | Prompt, /) -> tuple[Token, ...]:
-        return able_to(self.llm, ForetellsTokens).next_tokens(self.reads(value), top=self.top)
+        prompt = self.reads(value)
+        found = able_to(self.llm, ForetellsTokens).next_tokens(prompt, top=self.top)
+        exchanged(self.llm.name, prompt, found)
+        return found
 
     def reads(self, value: Brief | Prompt, /) -> Prompt:
         if isinstance(value, Prompt):
@@ -103,7 +106,9 @@ class Likelihood(Operator[Continuation, tuple[Token, ...]]):
     def apply(self, value: Continuation, /) -> tuple[Token, ...]:
         if not value.text:
             return ()
-        return able_to(self.llm, ScoresContinuations).continuation(value.prompt, value.text)
+        found = able_to(self.llm, ScoresContinuations).continuation(value.prompt, value.text)
+        exchanged(self.llm.name, value.prompt, found)
+        return found
 
 
 @dataclass(frozen=True)

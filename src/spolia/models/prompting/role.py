@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from spolia.core.operator import Operator
-from spolia.core.run_context import degrade, emit, is_streamed, note, retract
+from spolia.core.run_context import degrade, emit, exchanged, is_streamed, note, retract
 from spolia.core.validation import validate
 from spolia.errors import ModelError, ModelRejected, ModelUnavailable
 from spolia.models.marks import without_marks
@@ -94,6 +94,7 @@ def generated(
         found = llm.structured(prompt, schema, **settings)
     else:
         found = llm.generate(prompt, **settings)
+    exchanged(llm.name, prompt, found)
     if found.finish_reason == "length":
         note(f"The reply{f' to {to}' if to else ''} was cut off at max_tokens={max_tokens}.", counted=True)
     return found
