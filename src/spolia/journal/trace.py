@@ -21,9 +21,9 @@ from spolia.journal.values import (
     PUT_DETAIL,
     PUT_RUN,
     PUT_VALUE,
-    Batch,
     Detail,
-    Memory,
+    DetailRows,
+    KnownHashes,
     Redaction,
     secrets,
 )
@@ -112,7 +112,7 @@ class Journal:
         self.max_value_bytes, self.max_bytes = max_value_bytes, max_bytes
         self._rows: deque[tuple[tuple[Any, ...], Detail | None]] = deque()
         self._taking = threading.Lock()
-        self._memory: Memory | None = None
+        self._memory: KnownHashes | None = None
         self._dropped = 0
 
     def record(self, row: tuple[Any, ...], detail: Detail | None = None) -> None:
@@ -143,10 +143,10 @@ class Journal:
         """Hand over what is kept beside spans."""
         memory = self._memory
         if memory is None or self.database.dropped != self._dropped:  # what was thought to be written may not be
-            self._memory, self._dropped = (memory := Memory()), self.database.dropped
+            self._memory, self._dropped = (memory := KnownHashes()), self.database.dropped
             for statement in statements(VALUES):
                 self.database.write(statement, lambda: [()], 0)
-        batch = Batch(spans, memory, redact, self.max_value_bytes)
+        batch = DetailRows(spans, memory, redact, self.max_value_bytes)
         self.database.write(PUT_VALUE, batch.values, 0)
         self.database.write(PUT_DETAIL, lambda: batch.details, 0)
         self.database.write(PUT_RUN, batch.runs, 0)

@@ -87,7 +87,7 @@ def secrets() -> Redaction | None:
 class _References(EncodeContext):
     """Nodes, queries and rankings inside a value are written as `{use: hash}`."""
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: DetailRows) -> None:
         super().__init__(plan_of, {"": None})
         self.batch = batch
 
@@ -96,7 +96,7 @@ class _References(EncodeContext):
 
 
 @dataclass
-class Memory:
+class KnownHashes:
     """What a journal knows to be written already."""
 
     written: dict[str, None] = field(default_factory=dict)
@@ -114,11 +114,11 @@ class Memory:
         return True
 
 
-class Batch:
+class DetailRows:
     """The rows of some spans. It is filled by the writer thread; a value that cannot be written says so in its row."""
 
     def __init__(
-        self, spans: Sequence[tuple[tuple[Any, ...], Detail]], memory: Memory, redact: Redaction | None, most: int
+        self, spans: Sequence[tuple[tuple[Any, ...], Detail]], memory: KnownHashes, redact: Redaction | None, most: int
     ) -> None:
         self.spans, self.memory, self.redact, self.most = spans, memory, redact, most
         self._rows: list[tuple[str, bytes, float, int]] = []
