@@ -10,7 +10,18 @@ from typing import Any, Self
 
 from spolia.cli import runs
 from spolia.cli.destinations import tell_of_measured
-from spolia.cli.flow_parts import CHOOSING, STAND_IN, Parts, flow_of, from_file, is_file, judging, parts_of
+from spolia.cli.flow_parts import (
+    CHOOSING,
+    STAND_IN,
+    Parts,
+    flow_of,
+    from_file,
+    is_file,
+    judging,
+    parts_of,
+    with_sources,
+)
+from spolia.cli.metadata import named_fields
 from spolia.cli.model_profile import profile_of
 from spolia.cli.models import embedder_for, model_at, scorer_for
 from spolia.cli.options import MAIN, MeasuringOptions
@@ -87,7 +98,7 @@ class EvaluationRun:
                 parts, unsuited = parts_over(source, names, given, reader, told, mine.operators)
         else:
             parts, unsuited = parts_of(given.store, given, reader).but(known=mine.operators), ""
-        parts = parts.but(prompts=given.prompts, retriever=given.retriever)
+        parts = with_sources(parts.but(prompts=given.prompts, retriever=given.retriever), given.web)
         if given.prompts is not None and (judges := given.prompts / "evaluation").is_dir():
             self.screen.say(
                 f"{judges} is not used: a judge's prompt is a part of its measure. Write it in --measures, for example "
@@ -230,14 +241,15 @@ def parts_over(
     """The parts for running flows over a data set, indexed where it is not yet: with vectors where a flow has a use for
     them; and why the embedder is not used, where only flows that choose would use it."""
     parts = Parts(STAND_IN.chunks, None, llm, scorer=scorer_for(given), known=known)
+    fields = named_fields(given.web or ())
     wanted = [flow for flow in flows if embeds(flow, known, given.retriever)]
     if not wanted:
-        return parts.but(chunks=indexed(data, told=told)), ""
+        return parts.but(chunks=indexed(data, told=told, fields=fields)), ""
     embedder = embedder_for(given, None, MAIN)
     chooses = all(flow in CHOOSING and given.retriever == "default" for flow in wanted)
     if why := unsuited(data, embedder) if chooses else "":
-        return parts.but(chunks=indexed(data, told=told)), why
-    return parts.but(chunks=indexed(data, embedder, told=told), embedder=embedder), ""
+        return parts.but(chunks=indexed(data, told=told, fields=fields)), why
+    return parts.but(chunks=indexed(data, embedder, told=told, fields=fields), embedder=embedder), ""
 
 
 def embeds(flow: str, known: tuple[Operator[Any, Any] | type, ...] = (), retriever: str = "default") -> bool:
@@ -270,6 +282,7 @@ class GateOptions(Value):
     rule: str = ""
     known: tuple[str, ...] = ()
     prompts: str = ""
+    web: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, command: Mapping[str, str | list[str]], baseline: Path) -> Self:

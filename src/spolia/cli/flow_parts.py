@@ -14,7 +14,8 @@ from spolia.core.environment import unused
 from spolia.core.operator import Operator, Retriever
 from spolia.core.wiring import fits, name_of
 from spolia.errors import FlowFileError, GroupError, ManifestMismatch, ModelError, StoreError, WiringError
-from spolia.flow_files.built_in import BUILT_IN, RETRIEVERS, choose, found_by, from_paper, hybrid, named
+from spolia.filters import Condition, Field, Not, Schema
+from spolia.flow_files.built_in import BUILT_IN, RETRIEVERS, choose, found_by, from_paper, hybrid, named, within
 from spolia.flows.published import MODULES, flow_named
 from spolia.generation.extract import Extract
 from spolia.generation.reader import Reader
@@ -56,6 +57,7 @@ class Parts(Value):
     known: tuple[Operator[Any, Any] | type, ...] = ()
     prompts: Path | None = None
     without: str = ""
+    second: Condition | None = None
 
     def given(self) -> dict[str, Any]:
         """By name, as far as they are there."""
@@ -95,6 +97,36 @@ def parts_of(
         return parts.but(without=str(error))
 
 
+def with_sources(parts: Parts, web: Sequence[str] | None) -> Parts:
+    """The parts with a condition on the documents that are the second source; the others are the first one.
+
+    Without a store nothing is known of its fields: they are taken for texts.
+    """
+    from spolia.cli.metadata import condition_of, named_fields
+
+    if not web:
+        return parts
+    is_known = parts.chunks != STAND_IN.chunks
+    schema = parts.chunks.snapshot().schema if is_known else Schema(map(Field, named_fields(web)))
+    condition = condition_of(web, schema)
+    assert condition is not None
+    return parts.but(second=condition, web=_second(parts.but(second=condition)))
+
+
+def _second(parts: Parts, top_k: int = 5) -> Retriever | None:
+    """What searches the second source; it stands beside the store where no condition says which documents it is."""
+    if parts.second is None:
+        return parts.web
+    if parts.chunks == STAND_IN.chunks:
+        return within(hybrid(parts.chunks, parts.embedder, top_k=top_k), parts.second)
+    return within(found_by(parts.retriever, parts.chunks, parts.embedder, top_k), parts.second)
+
+
+def _first(flow: Operator[Query, Any], parts: Parts) -> Operator[Query, Any]:
+    """The flow whose other searches find the first source alone, where there are two."""
+    return flow if parts.second is None else within(flow, Not(parts.second))
+
+
 def query_of(question: str, where: Sequence[str] | None, parts: Parts) -> Query:
     """A question with its conditions; a group that the store lacks is built first."""
     from spolia.cli.metadata import condition_of
@@ -130,10 +162,11 @@ def flow_of(name: str, parts: Parts, top_k: int | None = None) -> tuple[Operator
     if name == "default":
         return found_by(name, parts.chunks, parts.embedder, top_k or 10, parts.scorer), _chosen(parts)
     more: dict[str, Any] = {"retriever": parts.retriever} if name in MODULES else {}
-    more |= {"web": parts.web, "scorer": parts.scorer} if name != "naive" and more else {}
+    if name in MODULES:
+        more["scorer"] = parts.scorer
     try:
-        if name == "naive":
-            more["scorer"] = parts.scorer
+        if name in MODULES and name != "naive":
+            more["web"] = _second(parts, top_k or flow_named(name).top_k)
         if name in RETRIEVERS:
             flow = found_by(name, parts.chunks, parts.embedder, top_k or 10, parts.scorer)
         else:
@@ -142,7 +175,7 @@ def flow_of(name: str, parts: Parts, top_k: int | None = None) -> tuple[Operator
         if parts.without:
             error.add_note(parts.without)
         raise
-    flow = with_prompts(flow, parts.prompts)
+    flow = with_prompts(_first(flow, parts) if name in MODULES else flow, parts.prompts)
     has_choice = parts.retriever == "default" and (name in CHOOSING or (name in MODULES and bool(parts.without)))
     return flow, _chosen(parts) if has_choice else ""
 
@@ -216,12 +249,17 @@ STAND_IN = Parts(
 )
 
 
-def looked_at(store: str | None, known: Sequence[str] | None = None, prompts: Path | None = None) -> Parts:
+def looked_at(
+    store: str | None,
+    known: Sequence[str] | None = None,
+    prompts: Path | None = None,
+    web: Sequence[str] | None = None,
+) -> Parts:
     """The parts of a store, or what stands in for them; with a model that is never asked."""
     if store is None:
-        return STAND_IN.but(known=own(known).operators, prompts=prompts)
+        return with_sources(STAND_IN.but(known=own(known).operators, prompts=prompts), web)
     with unused():
-        return parts_of(store, known=known, prompts=prompts).but(llm=STAND_IN.llm)
+        return with_sources(parts_of(store, known=known, prompts=prompts).but(llm=STAND_IN.llm), web)
 
 
 def described(name: str, parts: Parts = STAND_IN) -> Operator[Query, Any]:
@@ -231,12 +269,14 @@ def described(name: str, parts: Parts = STAND_IN) -> Operator[Query, Any]:
     """
     if parts.chunks == STAND_IN.chunks and name in CHOOSING:
         found = hybrid(parts.chunks, parts.embedder, top_k=10 if name == "default" else 5)
-        return found if name == "default" else found >> Extract(parts.embedder)
+        return found if name == "default" else _first(found >> Extract(parts.embedder), parts)
     if parts.chunks == STAND_IN.chunks and name in MODULES:
-        search = hybrid(parts.chunks, parts.embedder, top_k=flow_named(name).top_k)
-        more: dict[str, Any] = {"search": search, "web": parts.web, "scorer": parts.scorer}
-        return with_prompts(
-            from_paper(name, parts.chunks, parts.embedder, able(parts.llm, name), **more), parts.prompts
-        )
+        top_k = flow_named(name).top_k
+        search = hybrid(parts.chunks, parts.embedder, top_k=top_k)
+        more: dict[str, Any] = {"search": search, "web": _second(parts, top_k), "scorer": parts.scorer}
+        flow = from_paper(name, parts.chunks, parts.embedder, able(parts.llm, name), **more)
+        return with_prompts(_first(flow, parts), parts.prompts)
+    if name in MODULES and "scorer" in flow_named(name).needs:
+        parts = parts.but(scorer=parts.scorer or STAND_IN.scorer)
     with unused():
         return flow_of(name, parts.but(llm=None) if name in CHOOSING else parts)[0]

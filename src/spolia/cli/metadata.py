@@ -35,6 +35,15 @@ def condition_of(written: Sequence[str], schema: Schema) -> Condition | None:
     return None if not found else found[0] if len(found) == 1 else And(tuple(found))
 
 
+def named_fields(written: Sequence[str]) -> tuple[str, ...]:
+    """The fields that conditions name, each once.
+
+    >>> named_fields(["source=web", "year>=2020", "source!=mail"])
+    ('source', 'year')
+    """
+    return tuple(dict.fromkeys(parts.group(1) for parts in map(WRITTEN.fullmatch, written) if parts is not None))
+
+
 def _condition(text: str, schema: Schema) -> Condition:
     parts = WRITTEN.fullmatch(text)
     if parts is None:

@@ -79,6 +79,14 @@ Where: TypeAlias = Annotated[
         "--where CONDITION", "A filter: year=2020, 'tag in a,b', 'year>=2020', kind!=draft, 'file_modified>2026-01-31'."
     ),
 ]
+Web: TypeAlias = Annotated[
+    list[str] | None,
+    option(
+        "--web CONDITION",
+        "The documents that are the second source of a published flow, as source=web; repeat it. The others are its "
+        "first source.",
+    ),
+]
 FlowName: TypeAlias = Annotated[str, typer.Option("--flow", metavar="FLOW", help=FLOWS)]
 AsJson: TypeAlias = Annotated[bool, option("--json", "One JSON object on stdout, messages on stderr.")]
 Weights: TypeAlias = Annotated[str, option("--weights DIR", "Folder with the embedder's weights.")]
@@ -209,6 +217,7 @@ class MeasuringOptions(RerankOptions):
     retriever: Annotated[
         str, option("--retriever FLOW", "What published flows search with: bm25, dense, hybrid or default.")
     ] = "default"
+    web: Web = None
     prompts: OwnPrompts = None
     degraded: Annotated[
         str,

@@ -3,20 +3,23 @@
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from spolia.core.combinators.branch import Branch
 from spolia.core.operator import Operator
 from spolia.core.run_context import access
 from spolia.errors import MissingExtra, WeightsError, WiringError
+from spolia.filters import Condition
 from spolia.flows.published import MODULES, flow_named
 from spolia.generation.extract import Extract
 from spolia.generation.reader import Reader
+from spolia.models.prompting.stand_in_models import replaced
 from spolia.models.protocols import Embedder, LanguageModel, Scorer
 from spolia.orchestration.rank_fusion import ConvexCombination
 from spolia.post_retrieval.rerankers import CrossEncoder
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
+from spolia.retrieval.group_search import GroupSearch
 from spolia.stores.corpus import Corpus, NodeGroup, refuse_no_corpus
 from spolia.stores.lexical.analysis import in_words
 from spolia.stores.manifest import built_in
@@ -207,6 +210,24 @@ def found_by(
         return BUILT_IN[retriever](corpus, embedder, None, top_k)
     depth = max(RERANKED, top_k)
     return BUILT_IN[retriever](corpus, embedder, None, depth) >> CrossEncoder(scorer, top_k, depth)
+
+
+F = TypeVar("F", bound=Operator[Any, Any])
+
+
+def within(flow: F, condition: Condition) -> F:
+    """The flow, in which every search that has no filter finds only what fulfils a condition.
+
+    >>> from spolia.filters import where
+    >>> within(BM25(Corpus("notes.spolia").group()), where(source="web")).filter
+    AnyOf(field='source', values=('web',))
+    """
+
+    def change(value: Any) -> Any:
+        return value.but(filter=condition) if isinstance(value, GroupSearch) and value.filter is None else value
+
+    found: F = replaced(flow, change)
+    return found
 
 
 def from_paper(

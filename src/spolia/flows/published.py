@@ -68,7 +68,7 @@ class Published:
 PARTS: Mapping[str, str] = {
     "llm": "a language model: --llm URL --model NAME.",
     "search": "a retriever.",
-    "web": "a second source: --web FLOW.",
+    "web": "a second source: --web CONDITION, as --web source=web.",
     "scorer": "a reranker or classifier: --reranker URL --rerank-model NAME.",
     "group": "a node group.",
     "embedder": "an embedder.",

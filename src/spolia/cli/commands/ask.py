@@ -23,6 +23,7 @@ def ask(
     folder: Folder = None,
     store: options.MaybeStore = None,
     flow: options.FlowName = "naive",
+    web: options.Web = None,
     llm: options.ModelUrl = "",
     model: options.ModelName = "",
     budget_calls: options.BudgetCalls = None,
@@ -36,7 +37,7 @@ def ask(
     """
     from spolia.cli import results, runs
     from spolia.cli.destinations import tell_of_models
-    from spolia.cli.flow_parts import answering, flow_of, parts_of, query_of
+    from spolia.cli.flow_parts import answering, flow_of, parts_of, query_of, with_sources
     from spolia.cli.model_profile import profile_of
     from spolia.cli.models import model_at
     from spolia.run.lane import FORCED
@@ -54,7 +55,7 @@ def ask(
         partly = _indexed(screen, folder, at, given)
     limit = runs.budget_of(budget_calls, budget_tokens, budget_usd)
     with runs.recorded(at, screen, given.access, budget=limit) as run:
-        parts = parts_of(at, given, reader, given.group, given.known, given.prompts)
+        parts = with_sources(parts_of(at, given, reader, given.group, given.known, given.prompts), web)
         first = results.FirstUses(parts.chunks.corpus)
         query = query_of(given.question, given.where, parts)
         running, chosen = flow_of(flow, parts)

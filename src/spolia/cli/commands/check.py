@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import AllowEnv, AsJson, FlowArgument, Known, MaybeStore, OwnPrompts
+from spolia.cli.options import AllowEnv, AsJson, FlowArgument, Known, MaybeStore, OwnPrompts, Web
 from spolia.cli.screen import Renderable, Screen, text, visible
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ def check(
     known: Known = None,
     allow_env: AllowEnv = None,
     prompts: OwnPrompts = None,
+    web: Web = None,
     json: AsJson = False,
 ) -> Exit:
     """Look for what would go wrong in a flow: wiring, arms that never run, loops without end, missing capabilities."""
@@ -25,7 +26,7 @@ def check(
     from spolia.core.check import check as look
     from spolia.types import Query
 
-    screen, parts = Screen(json=json), looked_at(store, known, prompts)
+    screen, parts = Screen(json=json), looked_at(store, known, prompts, web)
     looked = described(flow, parts)
     found, sends = look(looked, takes=Query), list(sent_by(looked, parts.given().values()))
     screen.give(

@@ -68,7 +68,7 @@ def gate(
             "--write."
         )
     which = given.split, str(given.limit or ""), str(given.seed or ""), tuple(tolerance or ()), rule
-    how = tuple(given.known or ()), str(given.prompts or "")
+    how = tuple(given.known or ()), str(given.prompts or ""), tuple(given.web or ())
     said = GateOptions(flow or "", str(data or ""), given.store or "", *which, *how)
     if before is not None:
         said = said.over(GateOptions.read(before.command, baseline))
@@ -81,6 +81,7 @@ def gate(
         limit=int(said.limit) if said.limit and write else None,
         seed=int(said.seed or 0),
         known=list(said.known),
+        web=list(said.web),
         store=said.store or None,
         prompts=Path(said.prompts) if said.prompts else None,
     )

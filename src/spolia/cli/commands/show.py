@@ -4,7 +4,7 @@ from json import dumps
 from typing import TYPE_CHECKING, Annotated
 
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import FLOWS, AllowEnv, AsJson, Known, MaybeStore, OwnPrompts, argument, option
+from spolia.cli.options import FLOWS, AllowEnv, AsJson, Known, MaybeStore, OwnPrompts, Web, argument, option
 from spolia.cli.screen import Screen
 from spolia.errors import QueryError
 
@@ -18,6 +18,7 @@ def show(
     known: Known = None,
     allow_env: AllowEnv = None,
     prompts: OwnPrompts = None,
+    web: Web = None,
     mermaid: Annotated[bool, option("--mermaid", "As a Mermaid flowchart, for Markdown pages.")] = False,
     yaml: Annotated[bool, option("--yaml", "As a flow file, to be changed and given to --flow.")] = False,
     schema: Annotated[bool, option("--schema", "Instead, the JSON schema of flow files, for editors.")] = False,
@@ -31,7 +32,7 @@ def show(
         raise QueryError("No flow to show. Write for example: spolia show hybrid; or: spolia show --schema.")
     from spolia.cli.flow_parts import looked_at
 
-    return _show_flow(screen, flow, looked_at(store, known, prompts), mermaid, yaml)
+    return _show_flow(screen, flow, looked_at(store, known, prompts, web), mermaid, yaml)
 
 
 def _show_flow(screen: Screen, flow: str, parts: "Parts", mermaid: bool, yaml: bool) -> Exit:

@@ -2,12 +2,15 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from spolia.errors import FilterError
 from spolia.evaluation.data.dataset import DataSet
+from spolia.filters import Field
+from spolia.filters.fields import Kind
 from spolia.models.protocols import Embedder
 from spolia.stores.backends import sql
 from spolia.stores.backends.rows import SourceRow, in_batches
@@ -50,6 +53,7 @@ def indexed(
     analyzer: Analyzer | None = None,
     folder: Path | None = None,
     told: Told = lambda done, total: None,
+    fields: Sequence[str] = (),
 ) -> NodeGroup:
     """The passages of a data set, one node each, searchable: from the cache when they were indexed before.
 
@@ -60,21 +64,42 @@ def indexed(
         embedder: gives the vectors for dense search; without one only words can be searched.
         analyzer: makes the terms; by default one for the language of the first passages, as when a folder is indexed.
         folder: where stores are kept; by default in `cache_folder()`.
+        fields: of the passages' metadata, to filter by; each is of the kind that its values have.
     """
+    declared = tuple(_field(data, name) for name in fields)
     if analyzer is None:
         analyzer = analyzer_for(passage.text for passage in islice(data.passages(), SAMPLED))
     embeddings = (GroupEmbedding(embedder.name, embedder.dimension),) if embedder is not None else ()
     manifest = Manifest(GROUP, "one node for each passage", f"data set, form {FORM}", analyzer, embeddings)
     said = embedder.fingerprint() if embedder is not None else None
     settings = (said,) if said and embedder is not None and said != embedder.name else ()  # as prefixes, and the server
-    key = digest_of((data.content_hash(), manifest, *settings)).hex()[:16]
+    key = digest_of((data.content_hash(), manifest, *settings, *declared)).hex()[:16]
     root = folder if folder is not None else cache_folder() / "datasets"
     corpus = Corpus(str(root / f"{data.name}-{key}.spolia"))
     if not _is_whole(corpus):
         with corpus.create().writer(timeout_s=BUSY_S) as writer:
             if not writer.generation or writer.cursor(*UNFINISHED):  # another process may have written it meanwhile
+                writer.declare(declared)
                 _write(writer, data, embedder, manifest, told)
     return corpus.group(GROUP)
+
+
+def _field(data: DataSet, name: str) -> Field:
+    """A metadata field of the passages, of the kind that its values have: `float` for both kinds of numbers, else `str`.
+
+    Raises:
+        FilterError: no passage has it.
+    """
+    kinds = {type(value) for passage in data.passages() for own, value in passage.meta if own == name}
+    if not kinds:
+        named = sorted({own for passage in data.passages() for own, _ in passage.meta})
+        raise FilterError(
+            f"No passage of {data.name} has {name!r} in its metadata. Write one of: {', '.join(named) or 'none'}."
+        )
+    by_type: dict[type, Kind] = {bool: "bool", int: "int", float: "float"}
+    if kinds == {int, float}:
+        return Field(name, "float")
+    return Field(name, by_type.get(kinds.pop(), "str") if len(kinds) == 1 else "str")
 
 
 def _is_whole(corpus: Corpus) -> bool:

@@ -1,0 +1,90 @@
+"""`--web`: which documents of a store are the second source of a flow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spolia.testing import OpenAIServer, ServedReply
+
+from .conftest import Spolia
+
+pytestmark = pytest.mark.slow
+SIMULATED = ("--llm", "simulated", "--profile", "ideal", "--retriever", "bm25", "--json")
+
+
+@pytest.fixture
+def split(spolia: Spolia, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SPOLIA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    world = tmp_path / "world"
+    ran = spolia("world", world, "--seed", 7, "--people", 40, "--questions", 30, "--variant", "split", "--json")
+    assert ran.code == 0, ran.err
+    return world
+
+
+@pytest.fixture
+def store(spolia: Spolia, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SPOLIA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    folder, path = tmp_path / "notes", tmp_path / "n.spolia"
+    folder.mkdir()
+    (folder / "here.md").write_text("---\nsource: local\n---\nThe tide is caused by the pull of the moon.\n")
+    (folder / "there.md").write_text("---\nsource: web\n---\nThe tide is caused by wind, says the web.\n")
+    assert spolia("index", folder, "--store", path, "--no-vectors", "--field", "source").code == 0
+    return path
+
+
+def test_flows_with_two_sources_find_more_than_those_with_one_of_them(spolia: Spolia, split: Path) -> None:
+    flows = ("naive", "naive-web", "naive-both", "prefrag")
+    ran = spolia("eval", *flows, "--data", split, "--web", "source=web", "--measures", "R@10,EM", *SIMULATED)
+    assert ran.code == 0, ran.err
+    report = ran.json
+    recall = {one["flow"]: one["measures"]["R@10"]["mean"] for one in report["flows"]}
+    exact = {one["flow"]: one["measures"]["EM"]["mean"] for one in report["flows"]}
+    assert 0 < recall["naive"] < recall["naive-both"]
+    assert 0 < recall["naive-web"] < recall["naive-both"]
+    assert exact["prefrag"] > max(exact["naive"], exact["naive-web"])
+
+
+def test_without_the_option_a_flow_that_needs_a_second_source_says_what_to_write(spolia: Spolia, split: Path) -> None:
+    ran = spolia("eval", "prefrag", "--data", split, *SIMULATED)
+    assert ran.code == 2
+    assert "--web source=web" in ran.json["error"]["message"]
+    odd = spolia("eval", "prefrag", "--data", split, "--web", "origin=web", *SIMULATED)
+    assert odd.code == 2
+    assert "'origin' in its metadata. Write one of: kind, source" in odd.json["error"]["message"]
+
+
+def test_each_source_is_searched_where_the_flow_says(spolia: Spolia, store: Path) -> None:
+    def shown(flow: str) -> str:
+        with OpenAIServer(ServedReply("The moon [1].")) as server:
+            model = ("--llm", server.url, "--model", "m", "--web", "source=web", "--flow", flow)
+            ran = spolia("ask", "What causes the tide?", "--store", store, *model)
+            assert ran.code == 0, ran.err
+            return str([request.body["messages"] for request in server.requests])
+
+    assert ("pull of the moon" in shown("naive"), "says the web" in shown("naive")) == (True, False)
+    assert ("pull of the moon" in shown("naive-web"), "says the web" in shown("naive-web")) == (False, True)
+    assert ("pull of the moon" in shown("naive-both"), "says the web" in shown("naive-both")) == (True, True)
+
+
+@pytest.mark.parametrize("flow", ["prefrag", "prefrag-no-preference", "crag-grader", "react-concat", "multi-head"])
+def test_a_drawn_flow_says_which_documents_each_search_finds(spolia: Spolia, store: Path, flow: str) -> None:
+    web = ("--web", "source=web")
+    for more in ((), ("--store", store)):
+        drawn = spolia("show", flow, "--yaml", *web, *more)
+        checked = spolia("check", flow, "--json", *web, *more)
+        assert drawn.code == 0, drawn.err
+        assert "source" in drawn.out
+        assert "Not" in drawn.out
+        assert checked.json["ok"], checked.json
+
+
+def test_a_gates_baseline_keeps_the_second_source(spolia: Spolia, split: Path, tmp_path: Path) -> None:
+    first = ("gate", "naive-both", "--data", split, "--baseline", tmp_path / "b.json", "--limit", 5)
+    written = spolia(*first, "--write", "--measures", "R@10", "--web", "source=web", *SIMULATED)
+    assert written.code == 0, written.err
+    again = spolia("gate", "--baseline", tmp_path / "b.json", *SIMULATED)
+    assert again.code == 0, again.err
