@@ -85,7 +85,7 @@ def indexed(
 
 
 def _field(data: DataSet, name: str) -> Field:
-    """A metadata field of the passages, of the kind that its values have: `float` for both kinds of numbers, else `str`.
+    """A metadata field of the passages, of the kind that its values have: `float` for numbers of both kinds, or `str`.
 
     Raises:
         FilterError: no passage has it.
