@@ -8,6 +8,7 @@ from spolia.models.local.embedders import LocalCrossEncoder as LocalCrossEncoder
 from spolia.models.local.embedders import LocalEmbedder as LocalEmbedder
 from spolia.models.local.embedders import LocalEncoder as LocalEncoder
 from spolia.models.local.embedders import LocalImageEmbedder as LocalImageEmbedder
+from spolia.models.local.embedders import LocalLLMReranker as LocalLLMReranker
 from spolia.models.local.embedders import LocalSparseEmbedder as LocalSparseEmbedder
 from spolia.models.local.embedders import LocalTokenEmbedder as LocalTokenEmbedder
 from spolia.models.local.language_model import LocalModel as LocalModel

@@ -19,6 +19,7 @@ from spolia.models.local.embedders import (
     LocalCrossEncoder,
     LocalEmbedder,
     LocalImageEmbedder,
+    LocalLLMReranker,
     LocalSparseEmbedder,
     LocalTokenEmbedder,
 )
@@ -398,3 +399,55 @@ def test_code_that_comes_with_a_model_is_never_run(folders: Path) -> None:
     with pytest.raises(WeightsError, match="cannot be opened as AutoModel"):
         LocalEmbedder(str(folders)).embed(["salt"], kind="query")
     assert not (folders / "ran").exists()
+
+
+# ------------------------------------------------------------------------------------- language models that rerank
+
+INSTRUCTION = (
+    "Given a query A and a passage B, determine whether the passage contains an answer to the query by providing a "
+    "prediction of either 'Yes' or 'No'."
+)
+
+
+def flag_embedding(folder: str, model: Any, query: str, text: str, max_length: int) -> float:
+    """The published scoring, written down from FlagEmbedding: inputs and the logit of "Yes" at the last position."""
+    import torch
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+
+    def ids(said: str) -> list[int]:
+        return list(tokenizer(said, add_special_tokens=False)["input_ids"])
+
+    query_ids = ids(f"A: {query}")[: max_length * 3 // 4]
+    first = ([] if tokenizer.bos_token_id is None else [tokenizer.bos_token_id]) + query_ids
+    second = ids("\n") + ids(f"B: {text}")
+    whole = first + second[: max_length - len(first)] + ids("\n") + ids(INSTRUCTION)
+    with torch.no_grad():
+        return float(model(input_ids=torch.tensor([whole])).logits[:, -1, ids("Yes")[0]])
+
+
+@pytest.mark.parametrize("window", [600, 24])
+def test_a_language_model_that_reranks_gives_the_raw_logit_of_yes(tmp_path: Path, window: int) -> None:
+    model = tiny.llama(tmp_path)
+    scorer = LocalLLMReranker(str(tmp_path), window=window)
+    assert isinstance(scorer, Scorer)
+    found = scorer.scores("Who employed Olsen in the year of the tide?", TEXTS)
+    expected = [
+        flag_embedding(str(tmp_path), model, "Who employed Olsen in the year of the tide?", text, window)
+        for text in TEXTS
+    ]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert len(set(found)) > 1
+    assert scorer.scores("?", ()) == ()
+
+
+def test_what_such_a_model_says_of_a_text_does_not_depend_on_the_texts_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny.llama(tmp_path)
+    scorer = LocalLLMReranker(str(tmp_path), window=600)
+    alone = [scorer.scores("salt?", [text])[0] for text in TEXTS]
+    assert list(scorer.scores("salt?", TEXTS)) == alone
+    monkeypatch.setattr(LocalLLMReranker, "_one_by_one", False)  # as on an accelerator, with padding at the end
+    np.testing.assert_allclose(scorer.scores("salt?", TEXTS), alone, atol=1e-5)

@@ -308,6 +308,72 @@ class LocalCrossEncoder(Local):
 
 
 @dataclass(frozen=True)
+class LocalLLMReranker(Local):
+    """The address of a language model that was trained to rerank (a `Scorer`), as `BAAI/bge-reranker-v2-gemma`.
+
+    score(q, d) = the raw logit of `yes` as the next token after
+
+        [BOS] A: q ⏎ B: d ⏎ instruction
+
+    with no probability made of it. Its other settings are those of every `Local`.
+
+    Args:
+        window: tokens of question and text together; the text is cut, and a question beyond three quarters of it. The
+            instruction comes after that.
+        instruction: what the model was trained with.
+        yes: the word whose first token is scored.
+
+    Source: Li et al., "Making large language models a better foundation for dense retrieval", 2023; the scoring of
+    `FlagLLMReranker` in FlagEmbedding.
+
+    >>> LocalLLMReranker("models/bge-reranker-v2-gemma").yes
+    'Yes'
+    """
+
+    window: int = 1024
+    instruction: str = (
+        "Given a query A and a passage B, determine whether the passage contains an answer to the query by providing a "
+        "prediction of either 'Yes' or 'No'."
+    )
+    yes: str = "Yes"
+
+    head: ClassVar[str] = "AutoModelForCausalLM"
+
+    def scores(self, query: str, texts: Sequence[str]) -> tuple[float, ...]:
+        """One score for each text, in their order; higher is better.
+
+        Raises:
+            ModelRejected: a score is no finite number.
+        """
+        if not len(texts):
+            return ()
+        opened = self.opened()
+        (yes, *_) = self._read(opened, self.yes)
+        rows = [self._row(opened, query, text) for text in texts]
+        found: dict[int, float] = {}
+        for batch, given in self.in_batches(rows):
+            logits = opened.run(**given).logits
+            found |= {number: float(logits[at, len(rows[number]) - 1, yes]) for at, number in enumerate(batch)}
+            charge(Usage(embedded=len(batch)))
+        if not all(map(isfinite, found.values())):
+            raise ModelRejected(f"{self.name} gave a score that is no finite number. Check the weights, or the dtype.")
+        return tuple(found[number] for number in range(len(texts)))
+
+    def _row(self, opened: ModelSession, query: str, text: str) -> list[int]:
+        """The tokens of one question and text, as the model was trained with them."""
+        begin, newline = opened.tokenizer.bos_token_id, self._read(opened, "\n")
+        first = [] if begin is None else [int(begin)]
+        first += self._read(opened, f"A: {query}")[: self.window * 3 // 4]
+        second = [*newline, *self._read(opened, f"B: {text}")]
+        return [*first, *second[: self.window - len(first)], *newline, *self._read(opened, self.instruction)]
+
+    @staticmethod
+    def _read(opened: ModelSession, text: str) -> list[int]:
+        found: list[int] = opened.read(text, add_special_tokens=False)["input_ids"]
+        return found
+
+
+@dataclass(frozen=True)
 class LocalImageEmbedder(LocalEncoder):
     """The address of a model that embeds pictures and texts (an `ImageEmbedder`).
 
