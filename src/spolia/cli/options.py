@@ -182,6 +182,13 @@ class SearchOptions(RerankOptions):
     known: Known = None
     allow_env: AllowEnv = None
     prompts: OwnPrompts = None
+    keep_values: Annotated[
+        bool,
+        option(
+            "--keep-values/--no-keep-values",
+            "Keep what each step took and gave, and the prompts, for `spolia trace`; on by default.",
+        ),
+    ] = True
     json: AsJson = False
 
 

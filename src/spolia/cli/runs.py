@@ -26,7 +26,13 @@ SILENCE = "none"
 
 @contextmanager
 def recorded(
-    store: str, screen: Screen, access: Sequence[str] | None = None, *, anew: bool = False, budget: Budget | None = None
+    store: str,
+    screen: Screen,
+    access: Sequence[str] | None = None,
+    *,
+    anew: bool = False,
+    budget: Budget | None = None,
+    values: bool = False,
 ) -> Iterator[Run]:
     """Run with journal and cache in the store's `runs.db`; without them, and say so, if it cannot be written."""
     corpus, who = Corpus(str(store)), tuple(access or ())
@@ -34,7 +40,7 @@ def recorded(
     try:
         folder = corpus.backend.folder
         folder.mkdir(0o700, parents=True, exist_ok=True)  # of a store in a database it may not be there yet
-        runs = Runs(folder / RUNS)
+        runs = Runs(folder / RUNS, values=values)
     except (StoreError, OSError) as error:
         screen.say(f"Nothing is recorded of this run: {error}", "yellow")
         with Run(groups=who, budget=budget) as run:

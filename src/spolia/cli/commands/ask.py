@@ -54,7 +54,7 @@ def ask(
     if folder is not None:
         partly = _indexed(screen, folder, at, given)
     limit = runs.budget_of(budget_calls, budget_tokens, budget_usd)
-    with runs.recorded(at, screen, given.access, budget=limit) as run:
+    with runs.recorded(at, screen, given.access, budget=limit, values=given.keep_values) as run:
         parts = with_sources(parts_of(at, given, reader, given.group, given.known, given.prompts), web)
         first = results.FirstUses(parts.chunks.corpus)
         query = query_of(given.question, given.where, parts)

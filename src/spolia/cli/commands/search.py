@@ -23,7 +23,7 @@ def search(
 
     screen = Screen(json=given.json)
     parts = parts_of(store, given, None, given.group, given.known, given.prompts)
-    with recorded(store, screen, given.access) as run:
+    with recorded(store, screen, given.access, values=given.keep_values) as run:
         first = FirstUses(parts.chunks.corpus)
         query = query_of(given.question, given.where, parts)
         searching, chosen = flow_of(flow, parts, top_k)

@@ -4,45 +4,100 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import datetime
-from json import loads
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import AsJson, StorePath, argument
-from spolia.cli.screen import Renderable, Screen, one_line, table, text
+from spolia.cli.options import AllowEnv, AsJson, Known, MaybeStore, argument, option
+from spolia.cli.screen import Screen, one_line, table
 from spolia.errors import QueryError, StoreError
 
 if TYPE_CHECKING:
-    from spolia.journal import Journal, TraceSpan
+    from spolia.cli.run_view import RunView
+    from spolia.journal import Journal
 
 LATEST = "last"
 
 
 def trace(
-    store: StorePath,
     run: Annotated[str, argument("RUN", "Id of a run, its beginning, or `last`.")] = "",
+    store: MaybeStore = None,
+    journal: Annotated[Path | None, option("--journal FILE", "Instead of a store: any file of traces.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="How many runs, or questions of a run, to show.")] = 20,
+    documents: Annotated[
+        int, typer.Option("--documents", min=0, help="How many passages to show of each step, with how they moved.")
+    ] = 5,
+    html: Annotated[Path | None, option("--html FILE", "Write the run as one page that needs nothing else.")] = None,
+    diff: Annotated[str, option("--diff RUN", "Show how the run differs from this one.")] = "",
+    replay: Annotated[
+        int | None, option("--replay STEP", "Run this step again, by its number (#3), with what it took then.", min=1)
+    ] = None,
+    given: Annotated[
+        str,
+        option(
+            "--input TEXT", "For --replay: another input, as a question, or as JSON (or a .json file) like `input`."
+        ),
+    ] = "",
+    access: Annotated[
+        list[str] | None,
+        option("--access PRINCIPAL", "The user or group who looks; repeat it. Values need all for whom the run asked."),
+    ] = None,
+    known: Known = None,
+    allow_env: AllowEnv = None,
     json: AsJson = False,
 ) -> Exit:
-    """Show the latest runs, or the steps of one: time, cost, what came out."""
+    """Show the latest runs, or the steps of one: passages before and after, time, cost, prompts, what came out.
+
+    Inputs, operators' fields and prompts are shown if the run kept them, and to those only who may read what the asker
+    could (`--access`).
+    """
+    from spolia.cli.run_view import viewed
     from spolia.journal import Runs
+
+    screen, path = Screen(json=json), journal_at(store, journal)
+    if not run and (html or diff or replay is not None):
+        raise QueryError("No run is named. Write its id, or `last`: spolia trace last --html run.html.")
+    if given and replay is None:
+        raise QueryError("--input is the input of a step. Name the step too: --replay 3.")
+    with Runs(path) as runs:
+        if not run:
+            return _list_runs(screen, runs.journal, limit, store)
+        who = frozenset(access or ())
+        view = viewed(runs.journal, _full_id(runs.journal, run), who)
+        if diff:
+            return _show_difference(screen, viewed(runs.journal, _full_id(runs.journal, diff), who), view)
+        if replay is not None:
+            from spolia.cli.replay import replayed
+
+            return replayed(screen, runs.journal, view, replay, given, access or (), known)
+        if html is not None:
+            return _write_page(screen, view, html)
+        return _show_run(screen, view, limit, documents)
+
+
+def journal_at(store: str | None, journal: Path | None) -> Path:
+    """The file of traces that the options name; raises if there is none."""
     from spolia.stores.corpus import Corpus
 
-    screen, corpus = Screen(json=json), Corpus(store)
+    if (store is None) == (journal is None):
+        raise QueryError("Name a store with --store PATH, or a file of traces with --journal FILE, and not both.")
+    if journal is not None:
+        if not journal.is_file():
+            raise StoreError(f"Journal not found: {journal} does not exist.")
+        return journal
+    corpus = Corpus(str(store))
     path = corpus.backend.folder / "runs.db"
     if not path.is_file():
         there = "it has no runs.db yet. Search or ask first." if corpus.exists() else "there is no such store."
         raise StoreError(f"No runs are recorded in {store}: {there}")
-    with Runs(path) as runs:
-        if not run:
-            return _list_runs(screen, runs.journal, limit, store)
-        return _show_run(screen, runs.journal.spans(_full_id(runs.journal, run)), limit)
+    return path
 
 
-def _list_runs(screen: Screen, journal: Journal, limit: int, store: str) -> Exit:
+def _list_runs(screen: Screen, journal: Journal, limit: int, store: str | None) -> Exit:
     found = [
         {"run": run, "started": began, "questions": lanes, "question": journal.question(run)}
         for run, began, lanes in journal.runs(limit)
@@ -52,7 +107,8 @@ def _list_runs(screen: Screen, journal: Journal, limit: int, store: str) -> Exit
         screen.say("No runs are recorded yet. Search or ask first.")
         return Exit.NOTHING
     screen.show(table(map(_run_row, found), "run", "started", "questions", "the first"))
-    screen.say(f"The latest in full: spolia trace last --store {shlex.quote(str(store))}")
+    where = f"--store {shlex.quote(store)}" if store else f"--journal {shlex.quote(str(journal.database.path))}"
+    screen.say(f"The latest in full: spolia trace last {where}")
     return Exit.DONE
 
 
@@ -65,79 +121,65 @@ def _full_id(journal: Journal, given: str) -> str:
     raise QueryError(f"No run {given!r}: {there}. Write `spolia trace` without a run to see their ids.")
 
 
-def _show_run(screen: Screen, spans: Sequence[TraceSpan], limit: int) -> Exit:
-    asked = _questions(spans)
-    screen.give(run=spans[0].run, questions=list(asked.values()), spans=[_plain(span) for span in spans])
-    if not screen.json:
-        roots = [span for span in spans if not span.parent]
-        for root in roots[:limit]:
-            if root.lane in asked:
-                screen.show(f"“{one_line(asked[root.lane], 300)}”")
-            screen.show(_tree(root, spans))
-        if len(roots) > limit:
-            screen.say(f"... and {len(roots) - limit} more questions; --limit {len(roots)} shows them all.")
+def _show_run(screen: Screen, view: RunView, limit: int, documents: int) -> Exit:
+    from spolia.cli.run_text import tree
+
+    asked, roots = view.questions, view.roots
+    screen.give(
+        run=view.run, questions=list(asked.values()), lost=view.lost, spans=[step.plain() for step in view.steps]
+    )
+    for root in [] if screen.json else roots[:limit]:
+        if root.span.lane in asked:
+            screen.show(f"“{one_line(asked[root.span.lane], 300)}”")
+        screen.show(tree(root, documents))
+    if len(roots) > limit:
+        screen.say(f"... and {len(roots) - limit} more questions; --limit {len(roots)} shows them all.")
+    if view.lost:
+        screen.say(view.lost)
     return Exit.DONE
 
 
-def _questions(spans: Sequence[TraceSpan]) -> dict[int, str]:
-    """What was asked, by the lane in which it was answered: it stands beside the rankings that were made for it."""
-    found: dict[int, str] = {}
-    for span in spans:
-        result = loads(span.result) if span.result else None
-        if isinstance(result, dict) and "query" in result:
-            found.setdefault(span.lane, result["query"])
-    return found
+def _write_page(screen: Screen, view: RunView, path: Path) -> Exit:
+    from spolia.cli.run_html import page
+
+    path.write_text(page(view), "utf-8")
+    screen.give(run=view.run, html=str(path), lost=view.lost)
+    screen.say(f"Written: {path}")
+    if view.lost:
+        screen.say(view.lost)
+    return Exit.DONE
 
 
-def _plain(span: TraceSpan) -> dict[str, Any]:
-    usage = {name: getattr(span.usage, name) for name in type(span.usage).__dataclass_fields__}
-    names = ("span", "parent", "lane", "step", "started", "seconds", "cached", "error", "notes")
-    return {name: getattr(span, name) for name in names} | {"usage": usage, "result": loads(span.result)}
+def _show_difference(screen: Screen, before: RunView, after: RunView) -> Exit:
+    from spolia.cli.run_text import difference_lines
+    from spolia.cli.run_view import difference
+
+    found = difference(before, after)
+    sums = {view.run: _sums(view) for view in (before, after)}
+    lost = " ".join(dict.fromkeys(filter(None, (before.lost, after.lost))))
+    screen.give(before=before.run, after=after.run, steps=found, totals=sums, lost=lost)
+    names = ("run", "steps", "calls", "tokens", "USD", "ms", "cached")
+    screen.show(table([(run, *(f"{one:.6g}" for one in row.values())) for run, row in sums.items()], *names))
+    screen.show(*difference_lines(found))
+    if not found:
+        screen.say("The steps, what they gave and what they cost are the same.")
+    if lost:
+        screen.say(lost)
+    return Exit.DONE
+
+
+def _sums(view: RunView) -> dict[str, Any]:
+    roots: Sequence[dict[str, Any]] = [asdict(step.span.usage) for step in view.roots]
+    return {
+        "steps": len(view.steps),
+        "calls": sum(one["calls"] for one in roots),
+        "tokens": sum(one["input_tokens"] + one["output_tokens"] for one in roots),
+        "cost_usd": sum(one["cost_usd"] for one in roots),
+        "ms": sum(step.span.seconds for step in view.roots) * 1000,
+        "cached": sum(step.span.cached for step in view.steps),
+    }
 
 
 def _run_row(row: dict[str, Any]) -> tuple[str, ...]:
     began = datetime.fromtimestamp(row["started"]).strftime("%Y-%m-%d %H:%M:%S")
     return row["run"], began, str(row["questions"]), one_line(row["question"], 80)
-
-
-def _tree(root: TraceSpan, spans: Sequence[TraceSpan]) -> Renderable:
-    from rich.tree import Tree
-
-    below: dict[int, list[TraceSpan]] = {}
-    for span in spans:
-        below.setdefault(span.parent, []).append(span)
-
-    def label(span: TraceSpan) -> Renderable:
-        found = text(span.step, "bold")
-        found.append(f"  {span.seconds * 1000:.1f} ms", style="not bold cyan")
-        for part in _remarks(span):
-            found.append(f"  {part}", style="not bold dim")
-        for note in span.notes:
-            found.append(f"\n{one_line(note, 200)}", style="not bold yellow")
-        if span.error:
-            found.append(f"\n{one_line(span.error, 200)}", style="not bold red")
-        return found
-
-    def grow(tree: Tree, span: TraceSpan) -> Renderable:
-        for inner in below.get(span.span, ()):
-            grow(tree.add(label(inner)), inner)
-        return tree
-
-    return grow(Tree(label(root), guide_style="dim"), root)
-
-
-def _remarks(span: TraceSpan) -> list[str]:
-    usage, result = span.usage, loads(span.result) if span.result else None
-    counts = [
-        (usage.calls, "calls"),
-        (usage.input_tokens + usage.output_tokens, "tokens"),
-        (usage.embedded, "embedded"),
-    ]
-    found = [f"{count} {name}" for count, name in counts if count]
-    if span.cached:  # what it cost when it was computed, and now did not
-        found = [f"cached ({', '.join(found)})" if found else "cached"]
-    if isinstance(result, dict) and "hits" in result:
-        found.append(f"{len(result['hits'])} hits")
-    if isinstance(result, dict) and "answer" in result:
-        found.append(f"“{one_line(result['answer'], 60)}”")
-    return found

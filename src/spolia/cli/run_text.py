@@ -1,0 +1,127 @@
+"""A recorded run as a tree of text, and how two runs differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from json import dumps
+from typing import TYPE_CHECKING, Any
+
+from spolia.cli.run_view import Shown, StepView, messages
+from spolia.cli.screen import Renderable, one_line, text, visible
+
+if TYPE_CHECKING:
+    from rich.text import Text
+    from rich.tree import Tree
+
+
+def tree(root: StepView, documents: int) -> Renderable:
+    """A step with the steps inside it.
+
+    Args:
+        documents: how many passages of each step to show.
+    """
+    from rich.tree import Tree
+
+    def grow(into: Tree, step: StepView) -> Renderable:
+        for inner in step.inner:
+            grow(into.add(_label(inner, documents)), inner)
+        return into
+
+    return grow(Tree(_label(root, documents), guide_style="dim"), root)
+
+
+def _label(step: StepView, documents: int) -> Text:
+    span = step.span
+    found = text(one_line(step.name, 100), "bold")
+    found.append(f"  {span.seconds * 1000:.1f} ms", style="not bold cyan")
+    found.append(f"  #{span.span}", style="not bold dim")
+    for part in remarks(step):
+        found.append(f"  {part}", style="not bold dim")
+    for note in span.notes:
+        found.append(f"\n{one_line(note, 200)}", style="not bold yellow")
+    if span.error:
+        found.append(f"\n{one_line(span.error, 200)}", style="not bold red")
+    if documents and step.gives_passages:
+        for one in step.after[:documents]:
+            found.append(f"\n{one.rank:>3}  {move(one, step):<5}{one.score:<8.4g} ", style="not bold dim")
+            found.append(one_line(one.name, 100), style="not bold")
+        if len(step.after) > documents:
+            found.append(f"\n     and {len(step.after) - documents} more", style="not bold dim")
+        if step.dropped:
+            names = ", ".join(f"{one_line(one.name, 60)} (was {one.rank})" for one in step.dropped[:documents])
+            more = f" and {len(step.dropped) - documents} more" if len(step.dropped) > documents else ""
+            found.append(f"\n     dropped: {names}{more}", style="not bold dim")
+    for exchange in step.exchanges:
+        asked = "was sent before, and the result kept" if span.cached else "was sent"
+        found.append(f"\n{one_line(str(exchange.get('model', 'model')), 80)} {asked}:", style="not bold magenta")
+        for role, said in messages(exchange):
+            found.append(f"\n{role}: ", style="not bold dim")
+            found.append(visible(said), style="not bold")
+    for lost in step.lost:
+        found.append(f"\n{one_line(lost, 200)}", style="not bold yellow")
+    return found
+
+
+def move(one: Shown, step: StepView) -> str:
+    """How a passage moved among those that the step took; nothing where it took none.
+
+    >>> from spolia.journal import TraceSpan
+    >>> from spolia.types import Usage
+    >>> span = TraceSpan("r", 1, 0, 1, "Cut", 0.0, 0.0, False, Usage(), "", (), "")
+    >>> step = StepView(span, before=(Shown("a", "a", 1.0, "", 1), Shown("b", "b", 0.5, "", 2)))
+    >>> move(Shown("b", "b", 2.0, "", 1, 2), step), move(Shown("c", "c", 1.0, "", 2), step)
+    ('↑1', 'new')
+    """
+    if not step.before:
+        return ""
+    if one.before is None:
+        return "new"
+    moved = one.before - one.rank
+    return f"↑{moved}" if moved > 0 else f"↓{-moved}" if moved < 0 else "="
+
+
+def remarks(step: StepView) -> list[str]:
+    """What a step cost and gave, in a few words."""
+    usage, result = step.span.usage, step.result
+    counts = [
+        (usage.calls, "calls"),
+        (usage.input_tokens + usage.output_tokens, "tokens"),
+        (usage.embedded, "embedded"),
+    ]
+    found = [f"{count} {name}" for count, name in counts if count]
+    if usage.cost_usd:
+        found.append(f"${usage.cost_usd:.4g}")
+    if step.span.cached:  # what it cost when it was computed, and now did not
+        found = [f"cached ({', '.join(found)})" if found else "cached"]
+    if isinstance(result, dict) and "hits" in result:
+        taken = f"{len(step.before)} → " if step.before else ""
+        found.append(f"{taken}{len(result['hits'])} hits")
+    if isinstance(result, dict) and "answer" in result:
+        found.append(f"“{one_line(result['answer'], 60)}”")
+        found.append(f"ended by {result['stop_reason']!r}" if result.get("stop_reason") else "")
+    return [part for part in found if part]
+
+
+def difference_lines(found: Sequence[Mapping[str, Any]]) -> list[Renderable]:
+    """How two runs differ, a paragraph for each step that is not the same."""
+    lines: list[Renderable] = []
+    for one in found:
+        head = text(" / ".join(one_line(part, 60) for part in one["place"]), "bold")
+        if one["before"] is None:
+            head.append("  only in the second", style="not bold green")
+        elif one["after"] is None:
+            head.append("  only in the first", style="not bold red")
+        lines.append(head)
+        for name, change in one["changes"].items():
+            lines += _change(name, change)
+    return lines
+
+
+def _change(name: str, change: Any) -> list[Renderable]:
+    if name == "documents":
+        told = [f"   new: {', '.join(map(one_line, change['new']))}"] if change["new"] else []
+        told += [f"  gone: {', '.join(map(one_line, change['gone']))}"] if change["gone"] else []
+        moves = (f"{one_line(which)} {was} → {now}" for which, was, now in change["moved"])
+        return [text(line) for line in (*told, *([f" moved: {', '.join(moves)}"] if change["moved"] else []))]
+    old, new = (one if isinstance(one, str) else dumps(one, ensure_ascii=False) for one in change)
+    return [text(f"  {name}"), text(f"  - {visible(old)}", "red"), text(f"  + {visible(new)}", "green")]

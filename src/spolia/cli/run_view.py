@@ -1,0 +1,292 @@
+"""A recorded run as plain data, for the tree, the page and the comparison, as far as the asker may see it.
+
+Nothing is decoded into objects here: a journal can be read whatever classes there are today.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from json import loads
+from typing import Any
+
+from spolia.journal import Journal, SpanDetail, TraceSpan, ValueLost, ValueReader
+
+NOT_KEPT = "This run kept no values: inputs, operators' fields and prompts are not there."
+OF_OTHERS = "Values are shown to those who may read what the asker could: write --access with the asker's names."
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A passage as a step gave it.
+
+    Args:
+        rank: counted from 1.
+        before: its rank in what the step took; None if it was not there, or if that is not known.
+    """
+
+    id: str
+    name: str
+    score: float
+    text: str
+    rank: int
+    before: int | None = None
+
+
+@dataclass
+class StepView:
+    """A step of a run.
+
+    Args:
+        operator: the step with its fields, plain; None where it is not kept.
+        before: the passages in what it took; None where that is not kept.
+        after: the passages in what it gave.
+        exchanges: what models were sent and replied, plain; of an earlier run if the result came from the cache.
+        lost: what cannot be shown, and why.
+    """
+
+    span: TraceSpan
+    operator: Any = None
+    given: Any = None
+    gave: Any = None
+    before: tuple[Shown, ...] | None = None
+    after: tuple[Shown, ...] = ()
+    exchanges: list[dict[str, Any]] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    inner: list[StepView] = field(default_factory=list)
+
+    @property
+    def result(self) -> Any:
+        """The summary of what it gave."""
+        return loads(self.span.result) if self.span.result else None
+
+    @property
+    def name(self) -> str:
+        """The step with those of its fields that are texts and numbers."""
+        if not isinstance(self.operator, dict) or len(self.operator) != 1:
+            return self.span.step
+        ((name, fields),) = self.operator.items()
+        if not isinstance(fields, dict):
+            return str(name)
+        plain = [f"{key}={one!r:.40}" for key, one in fields.items() if isinstance(one, (str, int, float))]
+        return f"{name}({', '.join(plain)})" if plain else str(name)
+
+    @property
+    def dropped(self) -> tuple[Shown, ...]:
+        """The passages that it took and did not give; only of a step that gave passages."""
+        left = {one.id for one in self.after}
+        return tuple(one for one in self.before or () if one.id not in left) if self.gives_passages else ()
+
+    @property
+    def gives_passages(self) -> bool:
+        """Whether what it gave is a ranking."""
+        return bool(self.after) or (isinstance(self.result, dict) and "hits" in self.result)
+
+    def plain(self) -> dict[str, Any]:
+        span = self.span
+        names = ("span", "parent", "lane", "step", "started", "seconds", "cached", "error", "notes")
+        found = {name: getattr(span, name) for name in names} | {"usage": asdict(span.usage), "result": self.result}
+        return found | {
+            "operator": self.operator,
+            "input": self.given,
+            "output": self.gave,
+            "before": None if self.before is None else [asdict(one) for one in self.before],
+            "after": [asdict(one) for one in self.after],
+            "exchanges": self.exchanges,
+            "lost": self.lost,
+        }
+
+
+@dataclass
+class RunView:
+    """All steps of a run in the order in which they began, and those that have none around them."""
+
+    run: str
+    steps: list[StepView]
+    lost: str = ""
+
+    @property
+    def roots(self) -> list[StepView]:
+        return [step for step in self.steps if not step.span.parent]
+
+    @property
+    def questions(self) -> dict[int, str]:
+        """What was asked, by the lane in which it was answered: it stands beside the rankings that were made for it."""
+        found: dict[int, str] = {}
+        for step in self.steps:
+            if isinstance(step.result, dict) and "query" in step.result:
+                found.setdefault(step.span.lane, step.result["query"])
+        return found
+
+
+def viewed(journal: Journal, run: str, principals: frozenset[str] = frozenset()) -> RunView:
+    """A run as these principals may see it: values only if they act for everybody for whom it was asked."""
+    values, details = ValueReader(journal.database), journal.details(run)
+    found = RunView(run, [StepView(span) for span in journal.spans(run)])
+    by_number = {step.span.span: step for step in found.steps}
+    is_open = all(principals.issuperset(one.principals) for one in details.values())
+    found.lost = NOT_KEPT if not details else "" if is_open else OF_OTHERS
+    for step in found.steps:
+        if (around := by_number.get(step.span.parent)) is not None:
+            around.inner.append(step)
+        detail = details.get(step.span.span)
+        if detail is not None and is_open:
+            _fill(step, detail, values, journal, principals)
+        if not step.after and isinstance(step.result, dict):
+            hits = enumerate(step.result.get("hits", ()), 1)
+            step.after = _with_ranks(tuple(Shown(id, id, score, "", rank) for rank, (id, score) in hits), step.before)
+    return found
+
+
+def _fill(
+    step: StepView, detail: SpanDetail, values: ValueReader, journal: Journal, principals: frozenset[str]
+) -> None:
+    step.operator = _read(step, "operator", detail.operator, values)
+    step.given = _read(step, "input", detail.input, values)
+    step.before = tuple(passages(step.given, values)) if step.given is not None else None
+    if detail.output:
+        step.gave = _read(step, "output", detail.output, values)
+        step.after = _with_ranks(tuple(passages(step.gave, values)), step.before)
+    exchanges = detail.exchanges
+    if step.span.cached and not exchanges:
+        exchanges = journal.exchanges_of(detail.operator, detail.input, principals)
+    for one in (_read(step, "prompts", exchanges, values) if exchanges else None) or ():
+        step.exchanges.append(one.get("Exchange", one) if isinstance(one, dict) else {"reply": one})
+
+
+def _read(step: StepView, what: str, hash: str, values: ValueReader) -> Any:
+    try:
+        return values.plain(hash)
+    except ValueLost as lost:
+        step.lost.append(f"{what}: {lost}")
+        return None
+
+
+def _with_ranks(after: tuple[Shown, ...], before: Sequence[Shown] | None) -> tuple[Shown, ...]:
+    ranks = {one.id: one.rank for one in before or ()}
+    return tuple(Shown(o.id, o.name, o.score, o.text, o.rank, ranks.get(o.id)) for o in after)
+
+
+def passages(plain: Any, values: ValueReader) -> Iterator[Shown]:
+    """The passages in a value, of all rankings in it, each once."""
+    seen: set[str] = set()
+    for node, score in _hits(plain, values, 0):
+        if node.get("id") not in seen:
+            seen.add(id := str(node.get("id")))
+            yield Shown(id, node.get("uri") or node.get("document") or id, score, node.get("text", ""), len(seen))
+
+
+def _hits(plain: Any, values: ValueReader, depth: int) -> Iterator[tuple[Mapping[str, Any], float]]:
+    """Nodes with scores, wherever rankings stand in a value."""
+    if depth > 8:
+        return
+    if isinstance(plain, list):
+        for item in plain:
+            yield from _hits(item, values, depth + 1)
+    elif isinstance(plain, dict):
+        if set(plain) == {"use"} and isinstance(plain["use"], str):
+            yield from _hits(_resolved(plain, values), values, depth + 1)
+        elif isinstance(ranking := plain.get("Ranking"), dict):
+            for hit in ranking.get("hits", ()):
+                node = _resolved(hit.get("node"), values)
+                if isinstance(node, dict):
+                    yield node.get("Node", node), hit.get("score", 0.0)
+        else:
+            for item in plain.values():
+                yield from _hits(item, values, depth + 1)
+
+
+def _resolved(plain: Any, values: ValueReader) -> Any:
+    if not (isinstance(plain, dict) and set(plain) == {"use"}):
+        return plain
+    try:
+        return values.plain(plain["use"])
+    except ValueLost:
+        return None
+
+
+def difference(before: RunView, after: RunView) -> list[dict[str, Any]]:
+    """How two runs differ, step by step: steps of one alone, and of both what is not the same.
+
+    Steps are taken for the same that stand at the same place: of one class, below the same steps, the nth of their kind
+    there. Times always differ and are not compared.
+    """
+    old, new = dict(_places(before.roots)), dict(_places(after.roots))
+    found: list[dict[str, Any]] = []
+    for place in [*new, *(place for place in old if place not in new)]:
+        where: dict[str, Any] = {"place": list(place), "before": None, "after": None}
+        if place in old:
+            where["before"] = old[place].span.span
+        if place in new:
+            where["after"] = new[place].span.span
+        changes = {} if where["before"] is None or where["after"] is None else _changes(old[place], new[place])
+        if changes or where["before"] is None or where["after"] is None:
+            found.append(where | {"changes": changes})
+    return found
+
+
+def _places(steps: Sequence[StepView], around: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], StepView]]:
+    numbers: dict[str, int] = {}
+    for step in steps:
+        number = numbers[step.span.step] = numbers.get(step.span.step, 0) + 1
+        place = (*around, f"{step.span.step} {number}" if number > 1 else step.span.step)
+        yield place, step
+        yield from _places(step.inner, place)
+
+
+def _changes(old: StepView, new: StepView) -> dict[str, Any]:
+    """What differs, each as before and after; of passages which came, went and moved."""
+    pairs: dict[str, tuple[Any, Any]] = {
+        "operator": (old.operator, new.operator) if old.operator and new.operator else (None, None),
+        "question": (_of(old, "query"), _of(new, "query")),
+        "answer": (_of(old, "answer"), _of(new, "answer")),
+        "text": (_of(old, "text"), _of(new, "text")),
+        "result": (old.result, new.result) if not isinstance(new.result, dict) else (None, None),
+        "stop_reason": (_of(old, "stop_reason"), _of(new, "stop_reason")),
+        "cached": (old.span.cached, new.span.cached),
+        "calls": (old.span.usage.calls, new.span.usage.calls),
+        "tokens": (_tokens(old), _tokens(new)),
+        "cost_usd": (old.span.usage.cost_usd, new.span.usage.cost_usd),
+        "error": (old.span.error, new.span.error),
+        "prompts": (_sent(old), _sent(new)) if old.exchanges and new.exchanges else (None, None),
+    }
+    found: dict[str, Any] = {name: list(pair) for name, pair in pairs.items() if pair[0] != pair[1]}
+    was, now = {one.id: one for one in old.after}, {one.id: one for one in new.after}
+    moved = [[now[id].name, was[id].rank, now[id].rank] for id in now if id in was and was[id].rank != now[id].rank]
+    documents = {
+        "new": [one.name for id, one in now.items() if id not in was],
+        "gone": [one.name for id, one in was.items() if id not in now],
+        "moved": moved,
+    }
+    return found | ({"documents": documents} if any(documents.values()) else {})
+
+
+def _of(step: StepView, name: str) -> Any:
+    return step.result.get(name) if isinstance(step.result, dict) else None
+
+
+def _tokens(step: StepView) -> int:
+    return step.span.usage.input_tokens + step.span.usage.output_tokens
+
+
+def _sent(step: StepView) -> list[Any]:
+    return [one.get("prompt") for one in step.exchanges]
+
+
+def messages(exchange: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The messages that a model was sent, each with its role, and last its reply."""
+    for one in (exchange.get("prompt") or {}).get("messages", ()) if isinstance(exchange.get("prompt"), dict) else ():
+        yield str(one.get("role", "")), str(one.get("content", ""))
+    reply = exchange.get("reply")
+    if isinstance(reply, dict) and isinstance(reply.get("Generation"), dict):
+        yield "reply", str(reply["Generation"].get("text", ""))
+    else:
+        yield "reply", _tokens_in(reply)
+
+
+def _tokens_in(reply: Any) -> str:
+    """Tokens with their log-probabilities, as text."""
+    if not isinstance(reply, list):
+        return str(reply)
+    every = [one.get("Token", one) if isinstance(one, dict) else {"text": one} for one in reply]
+    return ", ".join(f"{one.get('text', '')!r} {one.get('logprob', 0):.3g}" for one in every)
