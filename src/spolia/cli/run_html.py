@@ -7,7 +7,7 @@ from html import escape
 from json import dumps
 
 from spolia.cli.run_text import move, remarks
-from spolia.cli.run_view import RunView, Shown, StepView, messages
+from spolia.cli.run_view import RankedPassage, RunView, StepView, messages
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; color: #222; }
@@ -69,7 +69,7 @@ def _passages(step: StepView) -> str:
     return f"<table>{head}{''.join((*rows, *_gone(step.dropped)))}</table>"
 
 
-def _row(one: Shown, rank: str, moved: str, kind: str = "") -> str:
+def _row(one: RankedPassage, rank: str, moved: str, kind: str = "") -> str:
     before = f"{one.before} {moved}" if one.before is not None else moved
     text = f'<div class="soft">{escape(one.text[:300])}{"…" if len(one.text) > 300 else ""}</div>' if one.text else ""
     return (
@@ -78,7 +78,7 @@ def _row(one: Shown, rank: str, moved: str, kind: str = "") -> str:
     )
 
 
-def _gone(dropped: Sequence[Shown]) -> list[str]:
+def _gone(dropped: Sequence[RankedPassage]) -> list[str]:
     return [
         f'<tr class="gone"><td></td><td>{one.rank}</td><td>{one.score:.4g}</td><td>{escape(one.name)}</td></tr>'
         for one in dropped

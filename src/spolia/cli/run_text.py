@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from json import dumps
 from typing import TYPE_CHECKING, Any
 
-from spolia.cli.run_view import Shown, StepView, messages
+from spolia.cli.run_view import RankedPassage, StepView, messages
 from spolia.cli.screen import Renderable, one_line, text, visible
 
 if TYPE_CHECKING:
@@ -62,14 +62,14 @@ def _label(step: StepView, documents: int) -> Text:
     return found
 
 
-def move(one: Shown, step: StepView) -> str:
+def move(one: RankedPassage, step: StepView) -> str:
     """How a passage moved among those that the step took; nothing where it took none.
 
     >>> from spolia.journal import TraceSpan
     >>> from spolia.types import Usage
     >>> span = TraceSpan("r", 1, 0, 1, "Cut", 0.0, 0.0, False, Usage(), "", (), "")
-    >>> step = StepView(span, before=(Shown("a", "a", 1.0, "", 1), Shown("b", "b", 0.5, "", 2)))
-    >>> move(Shown("b", "b", 2.0, "", 1, 2), step), move(Shown("c", "c", 1.0, "", 2), step)
+    >>> step = StepView(span, before=(RankedPassage("a", "a", 1.0, "", 1), RankedPassage("b", "b", 0.5, "", 2)))
+    >>> move(RankedPassage("b", "b", 2.0, "", 1, 2), step), move(RankedPassage("c", "c", 1.0, "", 2), step)
     ('↑1', 'new')
     """
     if not step.before:

@@ -17,7 +17,7 @@ OF_OTHERS = "Values are shown to those who may read what the asker could: write 
 
 
 @dataclass(frozen=True)
-class Shown:
+class RankedPassage:
     """A passage as a step gave it.
 
     Args:
@@ -49,8 +49,8 @@ class StepView:
     operator: Any = None
     given: Any = None
     gave: Any = None
-    before: tuple[Shown, ...] | None = None
-    after: tuple[Shown, ...] = ()
+    before: tuple[RankedPassage, ...] | None = None
+    after: tuple[RankedPassage, ...] = ()
     exchanges: list[dict[str, Any]] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     inner: list[StepView] = field(default_factory=list)
@@ -72,7 +72,7 @@ class StepView:
         return f"{name}({', '.join(plain)})" if plain else str(name)
 
     @property
-    def dropped(self) -> tuple[Shown, ...]:
+    def dropped(self) -> tuple[RankedPassage, ...]:
         """The passages that it took and did not give; only of a step that gave passages."""
         left = {one.id for one in self.after}
         return tuple(one for one in self.before or () if one.id not in left) if self.gives_passages else ()
@@ -134,7 +134,9 @@ def viewed(journal: Journal, run: str, principals: frozenset[str] = frozenset())
             _fill(step, detail, values, journal, principals)
         if not step.after and isinstance(step.result, dict):
             hits = enumerate(step.result.get("hits", ()), 1)
-            step.after = _with_ranks(tuple(Shown(id, id, score, "", rank) for rank, (id, score) in hits), step.before)
+            step.after = _with_ranks(
+                tuple(RankedPassage(id, id, score, "", rank) for rank, (id, score) in hits), step.before
+            )
     return found
 
 
@@ -162,18 +164,20 @@ def _read(step: StepView, what: str, hash: str, values: ValueReader) -> Any:
         return None
 
 
-def _with_ranks(after: tuple[Shown, ...], before: Sequence[Shown] | None) -> tuple[Shown, ...]:
+def _with_ranks(after: tuple[RankedPassage, ...], before: Sequence[RankedPassage] | None) -> tuple[RankedPassage, ...]:
     ranks = {one.id: one.rank for one in before or ()}
-    return tuple(Shown(o.id, o.name, o.score, o.text, o.rank, ranks.get(o.id)) for o in after)
+    return tuple(RankedPassage(o.id, o.name, o.score, o.text, o.rank, ranks.get(o.id)) for o in after)
 
 
-def passages(plain: Any, values: ValueReader) -> Iterator[Shown]:
+def passages(plain: Any, values: ValueReader) -> Iterator[RankedPassage]:
     """The passages in a value, of all rankings in it, each once."""
     seen: set[str] = set()
     for node, score in _hits(plain, values, 0):
         if node.get("id") not in seen:
             seen.add(id := str(node.get("id")))
-            yield Shown(id, node.get("uri") or node.get("document") or id, score, node.get("text", ""), len(seen))
+            yield RankedPassage(
+                id, node.get("uri") or node.get("document") or id, score, node.get("text", ""), len(seen)
+            )
 
 
 def _hits(plain: Any, values: ValueReader, depth: int) -> Iterator[tuple[Mapping[str, Any], float]]:
