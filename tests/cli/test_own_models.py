@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from spolia.stores.corpus import Corpus
+from tests.models.test_onnx_cross_encoder import counted
 
 from .conftest import Spolia
 from .model_servers import SERVERS, TEXT, ModelServer
@@ -143,6 +144,18 @@ def test_a_reranker_orders_what_a_built_in_flow_found(spolia: Spolia, notes: Pat
     assert answered.code == 0, answered.err
     assert [path for path, _ in server.asked] == ["/rerank"] * 2
     assert set(server.asked[0][1]) == {"query", "texts", "raw_scores", "return_text", "truncate"}
+
+
+def test_a_folder_with_an_onnx_file_reranks_without_torch(spolia: Spolia, notes: Path, tmp_path: Path) -> None:
+    store, model = tmp_path / "n.spolia", tmp_path / "model"
+    model.mkdir()
+    counted(model)
+    spolia("index", notes, "--store", store, "--no-vectors")
+    found = spolia("search", "the owls", "--store", store, "--flow", "bm25", "--reranker", model, "--json")
+    assert found.code == 0, found.err
+    scores = [hit["score"] for hit in found.json["hits"]]
+    assert scores == sorted(scores, reverse=True)
+    assert min(scores) >= 2 + 3 + 3  # the numbers of [CLS] and [SEP]
 
 
 def test_an_evaluation_takes_the_embedder_and_other_settings_have_other_vectors(spolia: Spolia, tmp_path: Path) -> None:

@@ -96,8 +96,10 @@ def scorer_for(given: RerankOptions) -> Scorer | None:
         return None
     if "://" not in given.reranker:
         from spolia.models.local.embedders import LocalCrossEncoder
+        from spolia.models.onnx.cross_encoder import OnnxCrossEncoder
 
-        return LocalCrossEncoder(*_folder_or_commit(given.reranker))
+        in_onnx = OnnxCrossEncoder(given.reranker)
+        return in_onnx if in_onnx.is_there() else LocalCrossEncoder(*_folder_or_commit(given.reranker))
     profile = profile_of(given.profile_file)
     form = given.rerank_form or ("" if given.rerank_model else "tei")  # the only one that needs no name
     more = {"form": form} if given.rerank_form or "form" not in profile.tables.get("reranker", {}) else {}

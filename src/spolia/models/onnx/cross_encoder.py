@@ -1,0 +1,179 @@
+"""Cross-encoders on onnxruntime, without torch."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from math import isfinite
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from spolia.core.run_context import charge, check_cancelled, reach
+from spolia.errors import ModelError, ModelRejected, WeightsError, installed
+from spolia.models.file_hash import hash_of
+from spolia.types import Usage, Value
+
+GRAPHS = ("model.onnx", "onnx/model.onnx")
+"""Where repositories of such models keep the graph with its weights."""
+TOKENIZER = "tokenizer.json"
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+
+
+@dataclass(frozen=True)
+class OnnxCrossEncoder(Value):
+    """The address of a cross-encoder in the ONNX format (a `Scorer`); opened on first use, once per process.
+
+    Each text is run alone, so that a score does not depend on the texts beside it, to the last bit.
+
+    Args:
+        model: folder with `tokenizer.json` and `model.onnx`, or `onnx/model.onnx`.
+        file: another graph in that folder, as `onnx/model_quint8_avx2.onnx`.
+        window: tokens of question and text together; of what is too long, the longer is cut.
+        label: which of the model's classes says that the text answers. Its score is the logit where there is one class,
+            else the natural log-probability of this one.
+        threads: CPU threads for one call.
+
+    Raises:
+        WeightsError: on first use, when the files are not there or are no such model.
+        MissingExtra: on first use, when onnxruntime or tokenizers is not installed.
+
+    >>> OnnxCrossEncoder("models/ms-marco-MiniLM-L6-v2").window
+    512
+    """
+
+    model: str
+    file: str = ""
+    window: int = 512
+    label: int = -1
+    threads: int = 1
+
+    waits: ClassVar[bool] = False
+    scoped: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        for name in ("window", "threads"):
+            if getattr(self, name) < 1:
+                raise ModelError(f"OnnxCrossEncoder got {name}={getattr(self, name)}. Write a number of at least 1.")
+        if Path(self.file).is_absolute() or ".." in Path(self.file).parts:
+            raise ModelError(f"OnnxCrossEncoder got file={self.file!r}. Write a path within the folder {self.model}.")
+
+    @property
+    def name(self) -> str:
+        known = self.fingerprint()
+        own = Path(self.model).name
+        return f"{own}@{blake2b(known.encode(), digest_size=4).hexdigest()}" if known else own
+
+    def is_there(self) -> bool:
+        """Whether the folder has such files; they are not opened."""
+        try:
+            return bool(self._files())
+        except WeightsError:
+            return False
+
+    def fingerprint(self) -> str | None:
+        """Of its files and settings; None where there are no files."""
+        if not self.is_there():
+            return None
+        graph, tokenizer = self._files()
+        return f"{hash_of(graph)}|{hash_of(tokenizer)}|{self.window}|{self.label}"
+
+    def scores(self, query: str, texts: Sequence[str]) -> tuple[float, ...]:
+        """One score for each text, in their order; higher is better.
+
+        Raises:
+            ModelError: there is no such label.
+            ModelRejected: a score is no finite number.
+        """
+        if not len(texts):
+            return ()
+        reach(self)
+        opened, found = self._opened(), []
+        for text in texts:
+            check_cancelled()
+            found.append(self._score(opened, *(one.encode("utf-8", "replace").decode() for one in (query, text))))
+            charge(Usage(embedded=1))
+        if not all(map(isfinite, found)):
+            raise ModelRejected(f"{self.name} gave a score that is no finite number. Check the weights.")
+        return tuple(found)
+
+    def _score(self, opened: _Opened, query: str, text: str) -> float:
+        import numpy as np
+
+        read = opened.tokenizer.encode(query, text)
+        rows = dict(zip(INPUTS, (read.ids, read.attention_mask, read.type_ids), strict=True))
+        given = {name: np.array([rows[name]], np.int64) for name in opened.inputs}
+        logits = np.asarray(opened.session.run(None, given)[0], np.float64).reshape(-1)
+        if not -len(logits) <= self.label < len(logits):
+            raise ModelError(f"{self.name} has {len(logits)} classes, not {self.label}. Write a smaller label.")
+        if len(logits) == 1:
+            return float(logits[0])
+        most = logits.max()
+        return float(logits[self.label] - most - np.log(np.exp(logits - most).sum()))
+
+    def _files(self) -> tuple[Path, Path]:
+        folder = Path(self.model).expanduser()
+        graph = next((folder / one for one in ([self.file] if self.file else GRAPHS) if (folder / one).is_file()), None)
+        if graph is None or not (folder / TOKENIZER).is_file():
+            raise WeightsError(
+                f"{self.model!r} is no folder with {TOKENIZER} and {self.file or ' or '.join(GRAPHS)}. Write the path "
+                "of a cross-encoder in the ONNX format."
+            )
+        return graph, folder / TOKENIZER
+
+    def _opened(self) -> _Opened:
+        graph, tokenizer = self._files()
+        key = (graph, tokenizer, self.window, self.threads)
+        with _opening:
+            if key not in _open:
+                _open[key] = _Opened.of(*key)
+            return _open[key]
+
+
+class _Opened(NamedTuple):
+    """A session, what it is given, and the tokenizer."""
+
+    session: Any
+    inputs: tuple[str, ...]
+    tokenizer: Any
+
+    @classmethod
+    def of(cls, graph: Path, words: Path, window: int, threads: int) -> _Opened:
+        with installed("embeddings", "onnxruntime", "Reranking by an ONNX model"):
+            import onnxruntime
+        with installed("embeddings", "tokenizers", "Reranking by an ONNX model"):
+            from tokenizers import Tokenizer
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        try:
+            session = onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
+            tokenizer = Tokenizer.from_file(str(words))
+        except Exception as error:  # both raise their own kinds
+            raise WeightsError(
+                f"{graph} or {words} cannot be opened: {str(error).strip().splitlines()[0]:.300}"
+            ) from error
+        inputs = tuple(one.name for one in session.get_inputs())
+        if unknown := [name for name in inputs if name not in INPUTS]:
+            raise WeightsError(f"{graph} wants {unknown[0]!r}, and a cross-encoder is given {', '.join(INPUTS)}.")
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(window, strategy="longest_first")
+        tokenizer.encode_special_tokens = True  # a [SEP] in a text is text
+        return cls(session, inputs, tokenizer)
+
+
+_open: dict[tuple[Path, Path, int, int], _Opened] = {}
+_opening = threading.Lock()
+_left_behind: list[object] = []
+
+
+def _forget() -> None:
+    """A session does not survive a fork: its threads are gone, and to free it would wait for them without end."""
+    global _open, _opening
+    _left_behind.append(_open)
+    _open, _opening = {}, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget)
