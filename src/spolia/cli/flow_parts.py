@@ -271,12 +271,16 @@ def described(name: str, parts: Parts = STAND_IN) -> Operator[Query, Any]:
         found = hybrid(parts.chunks, parts.embedder, top_k=10 if name == "default" else 5)
         return found if name == "default" else _first(found >> Extract(parts.embedder), parts)
     if parts.chunks == STAND_IN.chunks and name in MODULES:
-        top_k = flow_named(name).top_k
-        search = hybrid(parts.chunks, parts.embedder, top_k=top_k)
-        more: dict[str, Any] = {"search": search, "web": _second(parts, top_k), "scorer": parts.scorer}
-        flow = from_paper(name, parts.chunks, parts.embedder, able(parts.llm, name), **more)
-        return with_prompts(_first(flow, parts), parts.prompts)
+        return with_prompts(_first(as_published(name, parts), parts), parts.prompts)
     if name in MODULES and "scorer" in flow_named(name).needs:
         parts = parts.but(scorer=parts.scorer or STAND_IN.scorer)
     with unused():
         return flow_of(name, parts.but(llm=None) if name in CHOOSING else parts)[0]
+
+
+def as_published(name: str, parts: Parts = STAND_IN) -> Operator[Query, Any]:
+    """A published flow, only to be looked at."""
+    top_k = flow_named(name).top_k
+    search = hybrid(parts.chunks, parts.embedder, top_k=top_k)
+    more: dict[str, Any] = {"search": search, "web": _second(parts, top_k), "scorer": parts.scorer}
+    return from_paper(name, parts.chunks, parts.embedder, able(parts.llm, name), **more)

@@ -9,15 +9,18 @@ from spolia.core.operator import Operator, Retriever
 from spolia.core.sentences import sentences
 from spolia.flows.published import published
 from spolia.generation.reader import Reader
-from spolia.models.prompting.role import Ask, Role
+from spolia.models.prompting.role import Ask, Brief, Role, replies
+from spolia.models.prompting.template import shortened
 from spolia.models.protocols import LanguageModel, Scorer
 from spolia.post_retrieval.context_window import showing
-from spolia.post_retrieval.rerankers import Critique, CrossEncoder
+from spolia.post_retrieval.rerankers import USEFUL, CrossEncoder
 from spolia.pre_retrieval.query_llm import OneText
 from spolia.pre_retrieval.rewrite import Rewrite
 from spolia.types import Answer, Hit, Query, Ranking
 
 KEYWORDS = Role("spolia:flows/prompts/crag_keywords.txt", OneText(), default="none")
+CHARACTERS = 8000
+"""Of a passage that is graded."""
 Action = Literal["correct", "incorrect", "ambiguous"]
 SOURCE = 'Yan et al., "Corrective retrieval augmented generation", 2024'
 
@@ -68,13 +71,19 @@ def joined(rankings: Sequence[Ranking]) -> Ranking:
     return first
 
 
-@step(calls={"critique": 10, "rewrite": 1, "web": 1})
+@step(calls={"grade": 10, "rewrite": 1, "web": 1})
 def corrected(
-    found: Ranking, *, critique: Operator[Ranking, Ranking], rewrite: Operator[Query, Query], web: Retriever
+    found: Ranking, *, grade: Ask, rewrite: Operator[Query, Query], web: Retriever, most: int = 10
 ) -> Ranking:
     """The relevant hits; where one is not, also what the web finds for the question in other words."""
-    kept = critique(found)
-    return kept if found.hits and len(kept) == len(found) else kept.extended(web(rewrite(found.query)))
+    found, asked = found.cut(most), found.query
+    briefs = [
+        Brief.of(asked.sample, question=asked.question, passage=shortened(node.shown_text, CHARACTERS))
+        for node in found.nodes
+    ]
+    graded = zip(found.hits, replies(grade, briefs), strict=True)
+    kept = found.but(hits=tuple(hit for hit, is_relevant in graded if is_relevant is not False))
+    return kept if found.hits and len(kept) == len(found) else kept.extended(web(rewrite(asked)))
 
 
 @published(SOURCE, "answered", "abstained", top_k=10)
@@ -96,5 +105,5 @@ def crag(
 
 @published(SOURCE + "; graded by a language model, yes or no", "answered", "abstained")
 def crag_grader(llm: LanguageModel, search: Retriever, web: Retriever) -> Operator[Query, Answer]:
-    body = corrected.but(critique=Critique(llm), rewrite=Rewrite(llm), web=web)
+    body = corrected.but(grade=Ask(llm, USEFUL, 64), rewrite=Rewrite(llm), web=web)
     return search >> body >> Reader(llm, max_passages=10)

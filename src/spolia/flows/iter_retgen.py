@@ -2,13 +2,17 @@
 
 from dataclasses import dataclass
 
-from spolia.core.combinators import Get, Loop
+from spolia.core.combinators import Loop
 from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
+from spolia.core.run_context import degrade
+from spolia.errors import ModelRejected
 from spolia.flows.published import published
 from spolia.generation.reader import Reader
 from spolia.models.protocols import LanguageModel
 from spolia.types import Answer, Query, Ranking, State
+
+UNKNOWN = "I do not know."
 
 
 @dataclass(frozen=True)
@@ -30,10 +34,22 @@ def iteration(
 ) -> LastAnswer:
     """Passages for the question joined with the last answer replace those before; the model answers from them."""
     said = state.answer.text[:characters] if state.answer and not state.answer.abstained else ""
-    return state.but(answer=read(search(state.query.rewritten(f"{state.query.question} {said}".strip()))))
+    found = search(state.query.rewritten(f"{state.query.question} {said}".strip()))
+    try:
+        return state.but(answer=read(found))
+    except ModelRejected as error:  # an empty reply: the question alone is searched for next
+        degrade(str(error))
+        return state.but(answer=Answer(UNKNOWN, stop_reason="abstained", evidence=found))
+
+
+@step(calls={"search": 1, "read": 1})
+def finish(state: LastAnswer, *, search: Retriever, read: Operator[Ranking, Answer]) -> Answer:
+    """The last answer; where a budget left no room for one, that of the question alone."""
+    return state.answer or read(search(state.query))
 
 
 @published('Shao et al., "Iterative retrieval-generation synergy", Findings of EMNLP 2023', "cap")
 def iter_retgen(llm: LanguageModel, search: Retriever, iterations: int = 3, top_k: int = 5) -> Operator[Query, Answer]:
-    body = iteration.but(search=search, read=Reader(llm, prompt="brief", max_passages=top_k))
-    return begin >> Loop(body, max_steps=iterations) >> Get("answer")
+    read = Reader(llm, prompt="brief", max_passages=top_k)
+    loop = Loop(iteration.but(search=search, read=read), max_steps=iterations)
+    return begin >> loop >> finish.but(search=search, read=read)

@@ -82,15 +82,16 @@ def iterate(state: Rounds, *, search: Retriever, read: Read) -> Rounds:
     return state.but(found=found, answers=(*state.answers, read(found)))
 
 
-@step
-def last_answer(state: Rounds) -> Answer:
-    """The best that there is: an abstention where a budget ended before the first answer."""
-    return state.answers[-1] if state.answers else Answer("I do not know.", evidence=state.found)
+@step(calls={"search": 1, "read": 1})
+def last_answer(state: Rounds, *, search: Retriever, read: Read) -> Answer:
+    """The last answer; where a budget left no room for one, that of the question alone."""
+    return state.answers[-1] if state.answers else read(search(state.query))
 
 
 def iterative(search: Retriever, read: Read, until: Judge | None = None, max_steps: int = 3) -> Flow:
     """Algorithm 5: retrieve and answer in turn, so often or until a judge of the `Rounds` accepts."""
-    return begin >> Loop(iterate.but(search=search, read=read), until or Stopped(), max_steps) >> last_answer
+    loop = Loop(iterate.but(search=search, read=read), until or Stopped(), max_steps)
+    return begin >> loop >> last_answer.but(search=search, read=read)
 
 
 @dataclass(frozen=True)
@@ -157,4 +158,5 @@ def act(state: Rounds, *, policy: Operator[Rounds, Action], search: Retriever, r
 
 def adaptive(policy: Operator[Rounds, Action], search: Retriever, read: Read, until: Judge, max_steps: int = 5) -> Flow:
     """Algorithm 7: a policy decides at each turn whether to retrieve; a judge of the `Rounds` ends it by accepting."""
-    return begin >> Loop(act.but(policy=policy, search=search, read=read), until, max_steps) >> last_answer
+    loop = Loop(act.but(policy=policy, search=search, read=read), until, max_steps)
+    return begin >> loop >> last_answer.but(search=search, read=read)

@@ -116,7 +116,7 @@ class AnswerEnsemble(Prompted, Operator[Ranking, Answer]):
         reader = Reader(self.llm, self.prompt, 1, self.max_characters, self.max_tokens, abstention=self.abstention)
         generation = Generate(self.llm, self.max_tokens, logprobs=True)(reader.prompted(one))
         mean = math.fsum(token.logprob for token in generation.tokens) / max(1, len(generation.tokens))
-        if not generation.tokens or not mean <= 0:
+        if generation.text and (not generation.tokens or not mean <= 0):
             raise ModelRejected(
                 f"{self.llm.name} states no log-probabilities. Take 'logprobs' out of its capabilities."
             )

@@ -2,15 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import nan
 from typing import Any, ClassVar, TypeVar
 
 from spolia.core.call_bounds import times
 from spolia.core.combinators.branch import survivors
 from spolia.core.combinators.each import element
 from spolia.core.operator import Operator, checked_operator
+from spolia.core.run_context import degrade
 from spolia.core.wiring import fits, name_of
-from spolia.errors import StepFailed, WiringError
+from spolia.errors import BudgetSpent, StepFailed, WiringError
 from spolia.ranking.fusion import falling
+from spolia.types import Failure
 
 T = TypeVar("T")
 
@@ -18,6 +21,8 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class Best(Operator[Sequence[T], T]):
     """Give the value with the highest score; of equal scores the first. One that is NaN is of the lowest.
+
+    Where a budget ends, what has no score counts as NaN; one call is left over for an answer after it.
 
     Args:
         score: how good a value is, higher is better.
@@ -35,7 +40,8 @@ class Best(Operator[Sequence[T], T]):
 
     score: Operator[T, float]
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
+    optional: ClassVar[bool] = True
     composes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -44,7 +50,11 @@ class Best(Operator[Sequence[T], T]):
     def apply(self, value: Sequence[T], /) -> T:
         if not value:
             raise StepFailed("Best was given 0 values, it needs at least 1.")
-        scores = survivors(self.score.batch(value), None, "score", self.short)
+        found = self.score.batch(value)
+        spent = [one for one in found if isinstance(one, Failure) and isinstance(one.error, BudgetSpent)]
+        if spent:
+            degrade(spent[0].message, partly=True)
+        scores = survivors([nan if one in spent else one for one in found], None, "score", self.short)
         return value[min(range(len(value)), key=lambda index: falling(scores[index]))]
 
     def takes(self) -> Any:

@@ -4,6 +4,7 @@ import re
 import unicodedata
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from spolia.models.marks import THOUGHTS, spelt
@@ -11,9 +12,6 @@ from spolia.types import Value
 
 Out = TypeVar("Out", covariant=True)
 
-_THOUGHTS = spelt(THOUGHTS)
-_THOUGHT = re.compile(rf"<({_THOUGHTS})>.*?(?:</\1\s*>|\Z)", re.IGNORECASE | re.DOTALL)
-_THOUGHT_END = re.compile(rf"</(?:{_THOUGHTS})\s*>", re.IGNORECASE)
 _SPECIAL = re.compile(r"<\|\w{1,30}\|>|</?s>|[\u200b\u2060\ufeff]")
 
 
@@ -43,14 +41,28 @@ class Parser(ABC, Value, Generic[Out]):
         """
 
 
-def spoken(reply: str) -> str:
+@lru_cache
+def _thoughts(names: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """A thought between tags of these names, and the end of one."""
+    written = spelt(names)
+    whole = re.compile(rf"<({written})>.*?(?:</\1\s*>|\Z)", re.IGNORECASE | re.DOTALL)
+    return whole, re.compile(rf"</(?:{written})\s*>", re.IGNORECASE)
+
+
+def spoken(reply: str, asked_for: tuple[str, ...] = ()) -> str:
     """What a model says, without what it thinks before (`<think>`), marks of its chat format and invisible characters.
+
+    Args:
+        asked_for: tags of thoughts that the prompt asks for, which are part of what is said.
 
     >>> spoken("<think>yes? no</think> No.<|im_end|>")
     'No.'
+    >>> spoken("<think>yes?</think><thought>No.</thought>", ("thought",))
+    '<thought>No.</thought>'
     """
-    said = _THOUGHT.sub(" ", reply)
-    *before, last = _THOUGHT_END.split(said)  # the opening mark is often part of the prompt
+    whole, end = _thoughts(tuple(name for name in THOUGHTS if name not in asked_for))
+    said = whole.sub(" ", reply)
+    *before, last = end.split(said)  # the opening mark is often part of the prompt
     if not last.strip() and before:
         last = before[-1]
     return _SPECIAL.sub("", last).strip()

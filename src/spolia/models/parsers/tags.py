@@ -51,8 +51,8 @@ class Tags(Parser[dict[str, str]]):
 
 
 def _shown(reply: str, names: tuple[str, ...]) -> str:
-    """What was said, with tags in one form; thoughts are left out unless they are one of the tags."""
-    said = reply if any(plain_name(name) in THOUGHTS for name in names) else spoken(reply)
+    """What was said, with tags in one form; thoughts are left out, but for those that are one of the tags."""
+    said = spoken(reply, tuple(name for name in THOUGHTS if name in map(plain_name, names)))
     if "<" not in said and "＜" not in said:
         said = said.replace("&lt;", "<").replace("&gt;", ">")
     return said.replace("＜", "<").replace("＞", ">").replace("／", "/").replace("\\<", "<").replace("\\>", ">")

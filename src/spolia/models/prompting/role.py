@@ -13,7 +13,7 @@ from spolia.models.parsers import Parser
 from spolia.models.prompting import template
 from spolia.models.prompting.template import Filling, Template
 from spolia.models.protocols import STRUCTURED, KeepsSchemas, LanguageModel
-from spolia.types import Addressed, Failure, Generation, Message, Prompt, Value, kept
+from spolia.types import Addressed, Failure, Generation, Message, Prompt, Token, Value, kept
 
 T = TypeVar("T")
 
@@ -124,7 +124,19 @@ def spoken_reply(
     if said is None and not found.text.lstrip().startswith(_OPENING):
         said = found.text
         on_text(said)
-    return found.but(text=said or "")
+    return found.but(text=said or "", tokens=_spelling(said or "", found))
+
+
+def _spelling(said: str, found: Generation) -> tuple[Token, ...]:
+    """The tokens of what was said, which ends the reply."""
+    unsaid, kept = len(found.text) - len(said), list[Token]()
+    if not unsaid:
+        return found.tokens
+    for token in found.tokens:
+        if unsaid < len(token.text):
+            kept.append(token.but(text=token.text[unsaid:]) if unsaid > 0 else token)
+        unsaid -= len(token.text)
+    return tuple(kept)
 
 
 _OPENING, _CLOSING = "<think>", "</think>"

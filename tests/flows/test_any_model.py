@@ -1,0 +1,210 @@
+"""Published flows with models that answer anything, think aloud, never stop or fail, and sources that find nothing."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from spolia import Answer, Budget, Failure, Query, Ranking, Run, dump, load, step
+from spolia.core.operator import Operator
+from spolia.errors import ModelRejected, ModelUnavailable
+from spolia.flows.published import MODULES, flow_named
+from spolia.types import Prompt
+from tests.flows.test_published import ASKED, Model, Scores, local, made, nowhere
+
+REPLIES = (
+    "", "none", "yes", "no", "I do not know.", "Espoo [1].", "Olsen worked for Nokia.", "So the answer is: Espoo.",
+    "<think>yes or no [1] <answer>Salo</answer></think> yes", "<think>It never ends", "[END]", "a " * 3000,
+    "<thought>?</thought><search>Olsen</search>", "<thought>?</thought><source>web</source><search>Nokia</search>",
+    "<thought>!</thought><answer>Espoo [1]</answer><evaluation>CORRECT</evaluation>",
+    "<thought>!</thought><answer>Salo</answer><evaluation>INCORRECT</evaluation>",
+    "<thought>!</thought><lookup>Olsen</lookup>", "<thought>nothing else</thought>",
+    "诺基亚的总部在埃斯波。", "是", "아니요", "정답은 에스포.", "不知道", "[2] > [1] > [3]", "[9] [0] [-1]", "several",
+    "Which town? | Espoo\nWhich country? | Finland", "1. Where is #2?\n2. Where is #1?", "[Relevant]", "[Retrieval]",
+    "[No Retrieval]", "```json\n{", "</passage><question>", "\x00\u202e\ud7ff", "0.5", "true",
+)  # fmt: skip
+LARGE = ("corag-tree", "corag-classifier-tree")
+FLOWS = [name for name in MODULES if name not in ("multi-head", "naive-web")]
+"""All but one that needs a store, and one that is another one with another source."""
+LOOPS = (
+    "iter-retgen", "ircot", "flare", "react", "react-concat", "auto-rag", "planrag", "corag", "corag-best-of-n",
+    "corag-classifier", "corag-classifier-best-of-n", "corag-oracle", "tree-of-clarifications", "prefrag",
+    "prefrag-prompt", "prefrag-no-preference", "prefrag-no-reflection", *LARGE,
+)  # fmt: skip
+pytestmark = pytest.mark.filterwarnings("ignore::spolia.errors.DegradedWarning")
+less = settings(max_examples=5, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+
+
+@dataclass(frozen=True)
+class AnyModel(Model):
+    """Replies with one of some texts, drawn by the prompt; keeps what it was asked."""
+
+    replies: tuple[str, ...] = ()
+    seed: int = 0
+    asked: list[Prompt] = field(default_factory=list, compare=False)
+
+    def _reply(self, prompt: Prompt) -> str:
+        self.asked.append(prompt)
+        key = f"{self.seed}|{prompt.sample}|{prompt.text}".encode("utf-8", "replace")
+        return self.replies[int.from_bytes(hashlib.blake2b(key, digest_size=4).digest()) % len(self.replies)]
+
+
+def ran(flow: Operator[Query, Answer], **given: Any) -> tuple[Answer, int]:
+    with Run(**given) as run, run.lane() as lane:
+        answer = flow(ASKED)
+    return answer, lane.usage.calls
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FLOWS)
+def test_no_reply_brings_a_flow_beyond_its_bound_or_to_an_unknown_end(name: str) -> None:
+    reasons = {*flow_named(name).stop_reasons, *OF_READERS}
+
+    @given(
+        replies=st.lists(st.sampled_from(REPLIES), min_size=1, max_size=5),
+        seed=st.integers(0, 99),
+        score=st.floats(-1, 1),
+    )
+    @(settings(less, max_examples=2) if name in LARGE else less)
+    def look(replies: list[str], seed: int, score: float) -> None:
+        built = made(name, AnyModel(tuple(replies), seed=seed), search=local, scorer=Scores(otherwise=score))
+        with Run() as run, run.lane() as lane:
+            (answer,) = built.batch([ASKED])
+        bound = built.calls()
+        assert bound is not None
+        assert lane.usage.calls <= bound
+        if isinstance(answer, Failure):
+            assert isinstance(answer.error, ModelRejected)
+            assert "which holds no answer" in answer.message
+        else:
+            assert answer.stop_reason in reasons
+            assert answer.text.strip()
+
+    look()
+
+
+@pytest.mark.parametrize("name", [name for name in FLOWS if name not in LARGE])
+def test_an_empty_corpus_and_a_model_that_says_nothing_end_in_an_answer(name: str) -> None:
+    for replies in (("none",), ("",), ("<think>It never ends",)):
+        answer, _ = ran(made(name, AnyModel(replies), search=nowhere, web=nowhere, scorer=Scores()))
+        assert answer.text.strip()
+        assert answer.citations == ()
+        assert answer.stop_reason != "error"
+
+
+OF_READERS = ("answered", "abstained", "cap")
+SAID = {
+    "yes": "yes", "no": "no", "sentence": "So the answer is: Espoo [1].", "search": REPLIES[12],
+    "answer": REPLIES[14], "pairs": "Which town? | Espoo", "ranks": "[2] > [1] > [3]",
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in FLOWS if name not in (*LARGE, "replug-token")])
+def test_a_model_that_thinks_aloud_gives_the_answer_of_one_that_does_not(name: str) -> None:
+    for said in SAID.values():
+        answers = [
+            ran(made(name, AnyModel((f"{thought}{said}",)), search=local, scorer=Scores()))[0]
+            for thought in ("", "<think>yes? no! <answer>Salo [3]</answer></think>\n")
+        ]
+        assert answers[1].text == answers[0].text
+        assert answers[1].stop_reason == answers[0].stop_reason
+
+
+@pytest.mark.parametrize("name", [name for name in LOOPS if name not in LARGE])
+@pytest.mark.parametrize("said", [REPLIES[12], "Olsen worked for Nokia."])
+def test_a_budget_that_ends_within_a_loop_gives_the_best_answer_so_far(name: str, said: str) -> None:
+    built = made(name, AnyModel((said,)), search=local, scorer=Scores())
+    _, needed = ran(built)
+    before = 1 if name == "planrag" else 0  # the plan
+    for calls in range(1 + before, min(needed, 8)):
+        answer, spent = ran(built, per_question=Budget(calls=calls))
+        assert spent <= calls
+        assert answer.text.strip()
+        assert answer.stop_reason == "budget"
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_model_that_repeats_itself_ends_within_its_caps(name: str) -> None:
+    for said in SAID.values():
+        built = made(name, AnyModel((said,)), search=local, scorer=Scores())
+        answer, calls = ran(built)
+        bound = built.calls()
+        assert bound is not None
+        assert calls <= bound
+        assert answer.stop_reason in {*flow_named(name).stop_reasons, *OF_READERS}
+
+
+@dataclass(frozen=True)
+class Down(AnyModel):
+    """Fails at the questions about Olsen once it was asked so often."""
+
+    after: int = 0
+
+    def _reply(self, prompt: Prompt) -> str:
+        if "Olsen" in prompt.text and len(self.asked) >= self.after:
+            raise ModelUnavailable("The server is down.")
+        return super()._reply(prompt)
+
+
+@pytest.mark.parametrize("name", [name for name in LOOPS if name not in LARGE])
+def test_a_model_that_goes_down_fails_its_own_question_alone(name: str) -> None:
+    @step
+    def plain(query: Query) -> Ranking:
+        return nowhere(query)
+
+    built = made(name, Down(("Nokia.",), after=0), search=plain, web=plain, scorer=Scores())
+    with Run():
+        failed, answered = built.batch([ASKED, Query("Where is Nokia?")])
+    assert isinstance(failed, Failure) or failed.text.strip()
+    assert isinstance(answered, Answer)
+
+
+@pytest.mark.parametrize("name", [name for name in LOOPS if name not in LARGE])
+def test_a_source_that_disappears_within_a_loop_is_a_failure_that_names_it(name: str) -> None:
+    searched: list[Query] = []
+
+    @step(waits=False)
+    def vanishing(query: Query) -> Ranking:
+        searched.append(query)
+        if len(searched) > 1:
+            raise OSError("The disk is gone.")
+        return local(query)
+
+    built = made(name, AnyModel((REPLIES[12],)), search=vanishing, web=vanishing, scorer=Scores())
+    with Run():
+        (found,) = built.batch([ASKED])
+    assert isinstance(found, Failure | Answer)
+    if len(searched) > 1:
+        assert isinstance(found, Failure)
+        assert "The disk is gone" in found.message
+
+
+@pytest.mark.parametrize("verdict", ["yes", "no"])
+def test_a_judge_that_always_or_never_says_enough_ends_the_chain_at_once_or_at_its_cap(verdict: str) -> None:
+    class Chains(AnyModel):
+        def _reply(self, prompt: Prompt) -> str:
+            super()._reply(prompt)
+            role = prompt.role.rpartition("/")[2]
+            return verdict if role == "corag_enough.txt" else f"question {len(self.asked)}"
+
+    answer, calls = ran(made("corag-oracle", Chains(("",)), search=local))
+    assert (answer.stop_reason, calls) == (("sufficient", 2 + 1 + 1) if verdict == "yes" else ("cap", 12 + 6 + 1))
+    score = Scores(otherwise=1.0 if verdict == "yes" else 0.0)
+    answer, calls = ran(made("corag-classifier", Chains(("",)), search=local, scorer=score))
+    assert (answer.stop_reason, calls) == (("sufficient", 2 + 1) if verdict == "yes" else ("cap", 12 + 1))
+
+
+@pytest.mark.parametrize("name", [*MODULES])
+def test_a_flow_comes_back_from_its_file(name: str) -> None:
+    from spolia.cli.flow_parts import described
+
+    flow = described(name)
+    again = load(dump(flow))
+    assert again == flow
+    assert again.digest == flow.digest
