@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 from spolia.core.combinators import Branch, Choice, Each, Explore, Guard, Identity, Loop, Route, Samples
-from spolia.core.draw import escaped, id_of, mermaid, title, tree
+from spolia.core.draw import drawn, escaped, id_of, mermaid, title, tree
+from spolia.core.draw_svg import svg
 from spolia.core.function import step
 from spolia.core.operator import Operator
 from spolia.types import Query, State, Value
@@ -153,6 +156,49 @@ def _reached(start: str, edges: list[tuple[str, str]]) -> set[str]:
                 found.add(b)
                 open_.append(b)
     return found
+
+
+SPACE = "{http://www.w3.org/2000/svg}"
+
+
+def _boxes(picture: str, kind: str) -> list[tuple[float, float, float, float]]:
+    found = [
+        one
+        for one in ElementTree.fromstring(picture).iter(f"{SPACE}rect")
+        if (one.get("class") == "frame") == (kind == "frame")
+    ]
+    return [tuple(float(one.get(name, "")) for name in ("x", "y", "width", "height")) for one in found]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: type(flow).__name__)
+def test_the_picture_draws_what_the_diagram_draws_without_overlaps(flow: Operator[Any, Any]) -> None:
+    picture, graph = svg(flow), drawn(flow)
+    nodes, frames, root = _boxes(picture, "node"), _boxes(picture, "frame"), ElementTree.fromstring(picture)
+    assert len(nodes) == len(graph.nodes)
+    assert len(frames) == mermaid(flow).count("subgraph")
+    assert len([one for one in root.iter(f"{SPACE}path") if one.get("class")]) == len(graph.edges)
+    width, height = float(root.get("width", "")), float(root.get("height", ""))
+    for x, y, w, h in (*nodes, *frames):
+        assert x >= 0 <= y
+        assert x + w <= width
+        assert y + h <= height
+    for one, other in combinations(nodes, 2):
+        assert _apart(one, other)
+    for frame in frames:  # a node is in a frame or beside it
+        for node in nodes:
+            inside = frame[0] <= node[0] and node[0] + node[2] <= frame[0] + frame[2]
+            assert _apart(node, frame) or (inside and frame[1] <= node[1] and node[1] + node[3] <= frame[1] + frame[3])
+
+
+def _apart(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
+    (x, y, w, h), (a, b, c, d) = one, other
+    return x + w <= a or a + c <= x or y + h <= b or b + d <= y
+
+
+def test_a_title_cannot_act_in_a_picture() -> None:
+    picture = svg(Search(5, ("</text><script>alert(1)</script>",)))
+    assert "<script" not in picture
+    assert "\x1b" not in svg(Hold(text="\x1b[31m"))
 
 
 def test_ids_stay_when_other_parts_change_and_differ_between_places() -> None:

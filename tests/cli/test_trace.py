@@ -220,6 +220,7 @@ def test_options_that_do_not_fit_are_refused(
     assert said in ran.err
 
 
-@pytest.mark.skip
 def test_a_flow_is_drawn_as_svg(spolia: Spolia) -> None:
-    ElementTree.fromstring(spolia("show", "hybrid", "--svg").out)
+    root = ElementTree.fromstring(spolia("show", "corag", "--svg").out)
+    assert root.tag.endswith("svg")
+    assert spolia("show", "hybrid", "--json").json["svg"].startswith("<svg")

@@ -1,6 +1,7 @@
-"""A flow as a tree of text and as a diagram."""
+"""A flow as a tree of text, as a Mermaid diagram, and as the graph behind pictures."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any, TypeVar
 
@@ -114,9 +115,40 @@ def _handed(op: Operator[Any, Any], part: Operator[Any, Any], taken: Any) -> Any
 
 
 @dataclass
+class Block:
+    """Nodes, by their ids, and blocks: below each other, or beside each other in a `row`; with a title in a frame.
+
+    `aside`: a step and, below it on the right, what it holds, so that the way on is free.
+    """
+
+    row: bool = False
+    aside: bool = False
+    title: str | None = None
+    parts: list["Block | str"] = field(default_factory=list)
+
+
+@dataclass
 class Drawing:
+    """The graph of a flow: as lines of Mermaid, and as nodes, edges and blocks for pictures."""
+
     lines: list[str] = field(default_factory=list)
     depth: int = 1
+    nodes: dict[str, tuple[str, str]] = field(default_factory=dict)  # by id: label and shape
+    edges: list[tuple[str, str, str, bool]] = field(default_factory=list)  # from, to, label, whether it is dotted
+    whole: Block = field(default_factory=Block)
+
+    def __post_init__(self) -> None:
+        self._block = self.whole
+
+    @contextmanager
+    def block(self, *, row: bool = False, aside: bool = False, title: str | None = None) -> Iterator[None]:
+        """What is drawn inside stands in a block of its own."""
+        around, self._block = self._block, Block(row, aside, title)
+        around.parts.append(self._block)
+        try:
+            yield
+        finally:
+            self._block = around
 
     def add(self, line: str) -> None:
         self.lines.append("  " * self.depth + line)
@@ -124,10 +156,16 @@ class Drawing:
     def node(self, place: str, text: str, shape: tuple[str, str] = ("[", "]")) -> str:
         """A node; its id is its place in the flow, so that it stays when other parts change."""
         name = id_of(place)
-        self.add(f'{name}{shape[0]}"{escaped(text)}"{shape[1]}')
+        self.named(name, text, shape)
         return name
 
+    def named(self, name: str, text: str, shape: tuple[str, str]) -> None:
+        self.add(f'{name}{shape[0]}"{escaped(text)}"{shape[1]}')
+        self.nodes[name] = text, shape[0]
+        self._block.parts.append(name)
+
     def edge(self, start: str, end: str, label: str = "", dotted: bool = False) -> None:
+        self.edges.append((start, end, label, dotted))
         arrow = "-.->" if dotted else "-->"
         self.add(f"{start} {arrow}{f'|{chr(34)}{escaped(label)}{chr(34)}|' if label else ''} {end}")
 
@@ -146,14 +184,18 @@ def mermaid(flow: Operator[Any, Any]) -> str:
       given(["tuple[anything, ...]"])
       n_steps_1 --> given
     """
-    drawing = Drawing(["flowchart TD"])
-    taken = _taken(flow)
-    drawing.add(f'taken(["{escaped(_name(taken))}"])')
+    return "\n".join(drawn(flow).lines)
+
+
+def drawn(flow: Operator[Any, Any]) -> Drawing:
+    """The graph of a flow, from what it takes to what it gives."""
+    drawing, taken = Drawing(["flowchart TD"]), _taken(flow)
+    drawing.named("taken", _name(taken), ("([", "])"))
     ends = _draw(drawing, flow, "", [("taken", "")])
-    drawing.add(f'given(["{escaped(_name(_given(flow, taken)))}"])')
+    drawing.named("given", _name(_given(flow, taken)), ("([", "])"))
     for end, label in ends:
         drawing.edge(end, "given", label)
-    return "\n".join(drawing.lines)
+    return drawing
 
 
 Ends = list[tuple[str, str]]
@@ -171,9 +213,12 @@ def _draw(drawing: Drawing, op: Operator[Any, Any], place: str, starts: Ends) ->
         return _route(drawing, op, place, starts)
     if isinstance(op, (Loop, Each, Explore, Guard, Vary)):
         return _box(drawing, op, place, starts)
-    name = _joined(drawing, drawing.node(place, title(op)), starts)
-    for inner_place, part in op.inner():
-        _draw(drawing, part, under(place, inner_place), [(name, inner_place)])
+    with drawing.block(aside=True):
+        name = _joined(drawing, drawing.node(place, title(op)), starts)
+        with drawing.block(row=True):
+            for inner_place, part in op.inner():
+                with drawing.block():
+                    _draw(drawing, part, under(place, inner_place), [(name, inner_place)])
     return [(name, "")]
 
 
@@ -181,9 +226,11 @@ def _fork(drawing: Drawing, op: Operator[Any, Any], place: str, starts: Ends) ->
     """A node from which every inner operator begins."""
     fork = _joined(drawing, drawing.node(place, title(op), ("{{", "}}")), starts)
     ends: Ends = []
-    for inner_place, arm in op.inner():
-        label = "" if isinstance(op, Branch) else inner_place
-        ends += _draw(drawing, arm, under(place, inner_place), [(fork, label)])
+    with drawing.block(row=True):
+        for inner_place, arm in op.inner():
+            label = "" if isinstance(op, Branch) else inner_place
+            with drawing.block():
+                ends += _draw(drawing, arm, under(place, inner_place), [(fork, label)])
     return ends
 
 
@@ -191,9 +238,11 @@ def _route(drawing: Drawing, op: Route[Any, Any], place: str, starts: Ends) -> E
     asked = _draw(drawing, op.router, under(place, "router"), starts)
     fork = _joined(drawing, drawing.node(place, "Route", ("{", "}")), asked)
     ends: Ends = []
-    for name, arm in op.arms:
-        label = f"{name} (default)" if name == op.default else name
-        ends += _draw(drawing, arm, under(place, f"arms.{name}"), [(fork, label)])
+    with drawing.block(row=True):
+        for name, arm in op.arms:
+            label = f"{name} (default)" if name == op.default else name
+            with drawing.block():
+                ends += _draw(drawing, arm, under(place, f"arms.{name}"), [(fork, label)])
     return ends
 
 
@@ -201,10 +250,11 @@ def _box(drawing: Drawing, op: Operator[Any, Any], place: str, starts: Ends) -> 
     """A frame around inner operators that are run several times or under a limit."""
     drawing.add(f'subgraph {id_of(place)}["{escaped(title(op))}"]')
     drawing.depth += 1
-    entry = drawing.node(under(place, "begin"), " ", ("((", "))"))
-    ends: Ends = [(entry, "")]
-    for inner_place, part in op.inner():
-        ends = _draw(drawing, part, under(place, inner_place), [(end, label or inner_place) for end, label in ends])
+    with drawing.block(title=title(op)):
+        entry = drawing.node(under(place, "begin"), " ", ("((", "))"))
+        ends: Ends = [(entry, "")]
+        for inner_place, part in op.inner():
+            ends = _draw(drawing, part, under(place, inner_place), [(end, label or inner_place) for end, label in ends])
     if isinstance(op, (Loop, Explore)):
         for end, _ in ends:
             drawing.edge(end, entry, "again", dotted=True)

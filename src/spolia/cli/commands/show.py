@@ -20,6 +20,7 @@ def show(
     prompts: OwnPrompts = None,
     web: Web = None,
     mermaid: Annotated[bool, option("--mermaid", "As a Mermaid flowchart, for Markdown pages.")] = False,
+    svg: Annotated[bool, option("--svg", "As an SVG picture, for a browser or a page.")] = False,
     yaml: Annotated[bool, option("--yaml", "As a flow file, to be changed and given to --flow.")] = False,
     schema: Annotated[bool, option("--schema", "Instead, the JSON schema of flow files, for editors.")] = False,
     json: AsJson = False,
@@ -32,22 +33,27 @@ def show(
         raise QueryError("No flow to show. Write for example: spolia show hybrid; or: spolia show --schema.")
     from spolia.cli.flow_parts import looked_at
 
-    return _show_flow(screen, flow, looked_at(store, known, prompts, web), mermaid, yaml)
+    return _show_flow(screen, flow, looked_at(store, known, prompts, web), mermaid, svg, yaml)
 
 
-def _show_flow(screen: Screen, flow: str, parts: "Parts", mermaid: bool, yaml: bool) -> Exit:
+def _show_flow(screen: Screen, flow: str, parts: "Parts", mermaid: bool, svg: bool, yaml: bool) -> Exit:
     from spolia.cli.destinations import sent_by, sent_lines
     from spolia.cli.flow_parts import described
     from spolia.core.draw import mermaid as flowchart
     from spolia.core.draw import tree
+    from spolia.core.draw_svg import svg as picture
     from spolia.flow_files.files import dump
 
     found = described(flow, parts)
     sends = list(sent_by(found, parts.given().values()))
     if screen.json:
-        screen.give(flow=flow, tree=tree(found), mermaid=flowchart(found), yaml=dump(found, parts.given()), sends=sends)
+        drawn = {"tree": tree(found), "mermaid": flowchart(found), "svg": picture(found)}
+        screen.give(flow=flow, **drawn, yaml=dump(found, parts.given()), sends=sends)
     for line in sent_lines(sends):
         screen.say(line)
+    if svg:
+        screen.write(picture(found))
+        return Exit.DONE
     screen.write(flowchart(found) if mermaid else dump(found, parts.given()) if yaml else tree(found))
     return Exit.DONE
 
