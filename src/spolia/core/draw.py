@@ -115,7 +115,7 @@ def _handed(op: Operator[Any, Any], part: Operator[Any, Any], taken: Any) -> Any
 
 
 @dataclass
-class Block:
+class DrawnBlock:
     """Nodes, by their ids, and blocks: below each other, or beside each other in a `row`; with a title in a frame.
 
     `aside`: a step and, below it on the right, what it holds, so that the way on is free.
@@ -124,7 +124,7 @@ class Block:
     row: bool = False
     aside: bool = False
     title: str | None = None
-    parts: list["Block | str"] = field(default_factory=list)
+    parts: list["DrawnBlock | str"] = field(default_factory=list)
 
 
 @dataclass
@@ -135,7 +135,7 @@ class Drawing:
     depth: int = 1
     nodes: dict[str, tuple[str, str]] = field(default_factory=dict)  # by id: label and shape
     edges: list[tuple[str, str, str, bool]] = field(default_factory=list)  # from, to, label, whether it is dotted
-    whole: Block = field(default_factory=Block)
+    whole: DrawnBlock = field(default_factory=DrawnBlock)
 
     def __post_init__(self) -> None:
         self._block = self.whole
@@ -143,7 +143,7 @@ class Drawing:
     @contextmanager
     def block(self, *, row: bool = False, aside: bool = False, title: str | None = None) -> Iterator[None]:
         """What is drawn inside stands in a block of its own."""
-        around, self._block = self._block, Block(row, aside, title)
+        around, self._block = self._block, DrawnBlock(row, aside, title)
         around.parts.append(self._block)
         try:
             yield

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from html import escape
 from typing import Any, TypeAlias
 
-from spolia.core.draw import Block, drawn
+from spolia.core.draw import DrawnBlock, drawn
 from spolia.core.operator import Operator
 
 LETTER, LINE, PAD, GAP, ARM_GAP, FRAME = 7.0, 17.0, 11.0, 34.0, 26.0, 16.0
@@ -78,7 +78,7 @@ def _size(lines: list[str]) -> tuple[float, float]:
     return max(24.0, longest * LETTER + 2 * PAD), len(lines) * LINE + PAD
 
 
-def _measured(block: Block, sizes: dict[str, tuple[float, float]]) -> tuple[float, float]:
+def _measured(block: DrawnBlock, sizes: dict[str, tuple[float, float]]) -> tuple[float, float]:
     """Width and height of a block."""
     inner = [sizes[part] if isinstance(part, str) else _measured(part, sizes) for part in block.parts]
     widths, heights = [w for w, _ in inner] or [0.0], [h for _, h in inner] or [0.0]
@@ -95,7 +95,7 @@ def _measured(block: Block, sizes: dict[str, tuple[float, float]]) -> tuple[floa
 
 
 def _set(
-    block: Block,
+    block: DrawnBlock,
     left: float,
     top: float,
     width: float,
