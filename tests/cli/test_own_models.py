@@ -113,6 +113,44 @@ def test_a_store_may_not_send_a_key_that_was_not_allowed_and_words_still_find(
     assert allowed.code == 0, allowed.err
 
 
+OWN = """
+from dataclasses import dataclass
+import numpy as np
+from spolia.indexing import Sentences
+from spolia.stores.definition import Definition, Embedding
+from spolia.types import Value
+
+@dataclass(frozen=True)
+class Letters(Value):
+    window: int = 512
+    name = "letters"
+    dimension = 4
+    scoped = False
+    def fingerprint(self): return "letters"
+    def embed(self, texts, *, kind): return np.eye(4, dtype=np.float32)[[len(text) % 4 for text in texts]]
+    def tokens(self, texts): return [len(text.split()) for text in texts]
+    def covers(self, text): return 1.0
+
+chunk = Definition(Sentences(), embeddings=(Embedding(Letters()),))
+"""
+
+
+def test_an_embedder_that_only_the_users_module_has_goes_on_being_used(
+    spolia: Spolia, notes: Path, tmp_path: Path
+) -> None:
+    store = tmp_path / "n.spolia"
+    (tmp_path / "own_letters.py").write_text(OWN)
+    made = ("--store", store, "--known", tmp_path / "own_letters.py")
+    assert spolia("index", notes, *made).code == 0
+    (notes / "bees.txt").write_text("Bees dance.")
+    again = spolia("index", notes, *made, "--json")
+    assert again.code == 0, again.err
+    assert (again.json["added"], again.json["embedded"]) == (1, 1)
+    words = spolia("search", "bees", "--store", store, "--json")
+    assert words.json["chosen"].startswith("bm25: ")
+    assert embedder_in(store) == ("letters", 4)
+
+
 def test_another_embedder_than_the_stores_is_refused_and_a_rebuild_takes_it(
     spolia: Spolia, notes: Path, tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ from spolia.cli.options import (
     argument,
     option,
 )
+from spolia.errors import GroupError, WiringError
 
 if TYPE_CHECKING:
     from spolia.indexing.sources.source import Source
@@ -80,11 +81,19 @@ class StoreOptions(ModelOptions):
         return named_sources(self.sources or (), self.more)
 
     def embeds_by(self, corpus: Corpus, *, rebuild: bool = False) -> Embedder:
-        """The embedder that is named, else the one that the store was indexed with, else MiniLM."""
+        """The embedder that is named, else the one that the store was indexed with, else MiniLM.
+
+        A file of groups may say itself how passages are embedded, with classes that only `known` has.
+        """
         from spolia.cli.models import embedder_for, embedding_of
 
         built = None if rebuild else embedding_of(corpus, MAIN)
-        return embedder_for(self, built, MAIN, self.threads)
+        try:
+            return embedder_for(self, built, MAIN, self.threads)
+        except (GroupError, WiringError):
+            if self.groups is None and not self.known:
+                raise
+            return embedder_for(self, None, MAIN, self.threads)
 
     def definitions(self, embedder: Embedder, known: tuple[Any, ...]) -> dict[str, Definition]:
         if self.groups is None:

@@ -25,6 +25,7 @@ class RequestForm(Value):
         settings: what is sent beside them.
         most: texts in one request, at most.
         has_model: whether it wants the name of the model.
+        is_bare: whether its reply is a bare array.
     """
 
     host: str = ""
@@ -33,6 +34,7 @@ class RequestForm(Value):
     settings: tuple[tuple[str, bool], ...] = ()
     most: int = 1_000
     has_model: bool = True
+    is_bare: bool = False
 
     def body(self, model: str, query: str, texts: Sequence[str]) -> dict[str, Any]:
         found: dict[str, Any] = {"model": model} if self.has_model else {}
@@ -50,7 +52,7 @@ FORMS: Mapping[RerankForm, RequestForm] = {
     "vllm": RequestForm(),  # https://docs.vllm.ai, Re-rank API
     "tei": RequestForm(
         texts="texts", top="", settings=(("raw_scores", False), ("return_text", False), ("truncate", True)), most=32,
-        has_model=False,
+        has_model=False, is_bare=True,
     ),  # https://huggingface.github.io/text-embeddings-inference, /rerank; 32 is its --max-client-batch-size
 }  # fmt: skip
 """By name. What replies have in common is read alike of all of them."""
@@ -120,9 +122,10 @@ class RerankModel(Remote):
 
         sent = [sendable(text, self.window) for text in texts]
         asked = sendable(query, self.window)
-        body = form_of(self.base_url, self.form).body(self.model, asked, sent)
+        form = form_of(self.base_url, self.form)
+        body, array = form.body(self.model, asked, sent), "results" if form.is_bare else ""
         bound = Usage(input_tokens=sum(map(estimated_tokens, sent)) + len(sent) * estimated_tokens(asked))
-        return Posting(self, "rerank", body, bound, lambda reply: _read(reply, len(sent)), "results").persist()
+        return Posting(self, "rerank", body, bound, lambda reply: _read(reply, len(sent)), array).persist()
 
 
 def _read(reply: Mapping[str, Any], count: int) -> list[float]:
