@@ -208,3 +208,32 @@ def test_a_flow_comes_back_from_its_file(name: str) -> None:
     again = load(dump(flow))
     assert again == flow
     assert again.digest == flow.digest
+
+
+ENDS = (
+    AnyModel(("Espoo [1].",)), AnyModel(("I do not know.",)), AnyModel(("none",)), AnyModel(("[END]",)),
+    AnyModel(("a " * 3000,)), AnyModel((REPLIES[12],)), AnyModel((REPLIES[14],)),
+    AnyModel(("So the answer is: Espoo.",)), AnyModel(tuple(f"{one} {'word ' * 70}" for one in range(40))),
+    Model((("several: a question", "several"), ("", "none"))), Model((("Espoo$", ""), ("", "Espoo"))),
+    Model((("which kind a question", "[Retrieval]"), ("", ""))),
+    Model((("may mean several", "\n".join(f"Where is {one}? | {one}" for one in range(10))), ("", "yes"))),
+    AnyModel(("Which town? | Espoo\nWhich country? | Finland", "yes")),
+    AnyModel(tuple(f"{number}. Where is {number}?" for number in range(40))),
+    AnyModel(tuple(f"Where is {one}? | {one}" for one in range(40))), AnyModel(("several",)), AnyModel(("[Relevant]",)),
+    AnyModel(("yes", "a question", "another question", "no")), AnyModel(("One fact.", "Two facts.", "[END]")),
+)  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in FLOWS if name not in LARGE])
+def test_a_flow_ends_for_each_of_its_reasons_and_for_no_other(name: str) -> None:
+    published, reached = flow_named(name), set[str]()
+    for model in ENDS:
+        for found, score in ((local, 0.1), (local, 0.9), (nowhere, 0.1)):
+            for more in ({}, {"pairs": 1}) if "pairs" in published.stop_reasons else ({},):
+                if more and "best" in name:
+                    continue
+                built = made(name, model, search=found, web=found, scorer=Scores(otherwise=score), **more)
+                reached |= {one.stop_reason for one in built.batch([ASKED]) if isinstance(one, Answer)}
+    assert reached - {*published.stop_reasons} <= {*OF_READERS}
+    assert {*published.stop_reasons} - reached == set()

@@ -173,6 +173,15 @@ def test_corag_tree_takes_as_many_calls_as_published_with_each_draw_a_call() -> 
     assert (calls, len(searches)) == (6 * 6 + 72 + 96 + 48 + 1, 96 + 1)
 
 
+@pytest.mark.parametrize("name", ["corag-classifier-best-of-n", "corag-classifier-tree"])
+def test_corag_of_several_chains_ends_where_the_classifier_finds_that_one_suffices(name: str) -> None:
+    answer, _, searches = ran(name, hopper(*"abcdef"), scorer=Scores((("Q: a", 0.9),), otherwise=0.1))
+    assert answer.stop_reason == "sufficient"
+    assert len(searches) == 4 * 1 + 1 if name.endswith("n") else len(searches) <= 4 + 1
+    answer, _, _ = ran(name, hopper(*"abcdef"), scorer=Scores(otherwise=0.1))
+    assert answer.stop_reason == "cap"
+
+
 @pytest.mark.parametrize("pairs", [1, 3, 6])
 def test_corag_with_a_classifier_stops_at_the_first_chain_that_suffices(pairs: int) -> None:
     scorer = Scores(((f"Q: {'abcdef'[pairs - 1]}", 0.9),), otherwise=0.1)

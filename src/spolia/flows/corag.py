@@ -111,6 +111,6 @@ def corag(llm: LanguageModel, search: Retriever, steps: int = 6, pairs: int | No
     return greedy(llm, search, Stopped(), steps, pairs)
 
 
-@published(SOURCE, "cap", "pairs", "repeated")
+@published(SOURCE, "cap", "repeated")
 def corag_best_of_n(llm: ScoresContinuations, search: Retriever, steps: int = 6, n: int = 4) -> Operator[Query, Answer]:
     return best_of(llm, search, Stopped(), steps, n)

@@ -34,14 +34,14 @@ def corag_classifier(
     return greedy(llm, search, Classified(scorer, threshold), steps, pairs)
 
 
-@published(SOURCE, "sufficient", "cap", "pairs", "repeated")
+@published(SOURCE, "sufficient", "cap", "repeated")
 def corag_classifier_best_of_n(
     llm: ScoresContinuations, search: Retriever, scorer: Scorer, steps: int = 6, n: int = 4
 ) -> Operator[Query, Answer]:
     return best_of(llm, search, Classified(scorer), steps, n)
 
 
-@published(SOURCE, "sufficient", "cap", "pairs", "repeated", "exhausted")
+@published(SOURCE, "sufficient", "cap", "exhausted")
 def corag_classifier_tree(
     llm: ScoresContinuations, search: Retriever, scorer: Scorer, steps: int = 6
 ) -> Operator[Query, Answer]:

@@ -28,13 +28,17 @@ from spolia.pre_retrieval.query_llm import alike
 from spolia.types import Answer, Query
 
 
-@step(calls={"ask": 6, "reply": 4, "search": 4})
-def branch(chain: Searched, *, ask: Ask, reply: Ask, search: Retriever, width: int = 4) -> tuple[Searched, ...]:
-    """The chain with each of some different sub-questions, of six that are drawn."""
+@step(calls={"ask": 6, "reply": 4, "search": 4, "until": 4})
+def branch(
+    chain: Searched, *, ask: Ask, reply: Ask, search: Retriever, until: Judge, width: int = 4
+) -> tuple[Searched, ...]:
+    """The chain with each of some different sub-questions, of six drawn; one that suffices grows no further."""
     drawn = replies(ask, [Brief.of(draw, chain=chain.written(CHARACTERS)) for draw in range(6)])
     known = {alike(question) for question, _ in chain.pairs}
     new = {alike(one): one for one in reversed(drawn) if isinstance(one, str) and alike(one) not in known | {""}}
-    return tuple(answered(chain, question, reply, search) for question in list(new.values())[::-1][:width])
+    grown = [answered(chain, question, reply, search) for question in list(new.values())[::-1][:width]]
+    verdicts = [until(one) for one in grown]
+    return tuple(one.but(stop=said.reason) if said.stop else one for one, said in zip(grown, verdicts, strict=True))
 
 
 @step
@@ -49,7 +53,7 @@ def first(chains: Sequence[Searched]) -> Searched:
 
 def tree(llm: ScoresContinuations, search: Retriever, until: Judge, steps: int) -> Operator[Query, Answer]:
     """A beam of width 1; a chain is worth the mean of two rollouts of two more steps."""
-    grow = branch.but(ask=Ask(llm, NEXT, 64, WARM), reply=Ask(llm, REPLY, 128), search=search)
+    grow = branch.but(ask=Ask(llm, NEXT, 64, WARM), reply=Ask(llm, REPLY, 128), search=search, until=until)
     ahead = Loop(hops(llm, search, steps), until, max_steps=2) >> promise.but(likelihood=Likelihood(llm))
     twice: Operator[Searched, tuple[Searched, ...]] = Samples(2)
     score = twice >> Each(ahead) >> mean
@@ -57,6 +61,6 @@ def tree(llm: ScoresContinuations, search: Retriever, until: Judge, steps: int) 
     return begin >> chains >> first >> final(llm, search)
 
 
-@published(SOURCE, "cap", "pairs", "repeated", "exhausted")
+@published(SOURCE, "cap", "exhausted")
 def corag_tree(llm: ScoresContinuations, search: Retriever, steps: int = 6) -> Operator[Query, Answer]:
     return tree(llm, search, Stopped(), steps)

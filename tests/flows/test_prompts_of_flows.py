@@ -1,0 +1,129 @@
+"""What each step of a published flow shows to the model, and what it keeps from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from spolia import Query, Ranking, Run, step
+from spolia.types import Prompt, Token
+from tests.flows.test_published import ASKED, Model, Scores, found, hopper, made, preferring
+
+EMPLOYER, TOWN, MINES, PAGE = (
+    "Olsen worked for Nokia.", "Nokia has its headquarters in Espoo.", "Salt is dug in mines.", "A page of the web.",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Listening(Model):
+    """Keeps the prompts that it is sent."""
+
+    asked: list[Prompt] = field(default_factory=list, compare=False)
+
+    def _reply(self, prompt: Prompt) -> str:
+        self.asked.append(prompt)
+        return super()._reply(prompt)
+
+    def continuation(self, prompt: Prompt, text: str) -> tuple[Token, ...]:
+        self.asked.append(prompt)
+        return super().continuation(prompt, text)
+
+
+@step
+def local(query: Query) -> Ranking:
+    """What a question about Olsen, or else about Nokia, finds first."""
+    first = EMPLOYER if "Olsen" in query.text else TOWN
+    return found(query, f"local {first[:2]} ", (first, MINES))
+
+
+@step
+def web(query: Query) -> Ranking:
+    return found(query, "web", (PAGE,))
+
+
+def prompts(name: str, model: Model, **parts: Any) -> dict[str, list[str]]:
+    """The prompts of a flow by the name of the prompt file, in the order in which they were sent."""
+    listening = Listening(model.replies)
+    with Run():
+        made(name, listening, **{"search": local, "web": web, "scorer": Scores(), **parts})(ASKED)
+    sent: dict[str, list[str]] = {}
+    for prompt in listening.asked:
+        role = prompt.role.rpartition("/")[2].partition(".")[0]
+        sent.setdefault(role, []).append("\n".join(one.content for one in prompt.messages if one.role != "system"))
+    return sent
+
+
+THINKS = Model((
+    ("step by step[\\s\\S]*<thoughts>.+</thoughts>", "So the answer is: Espoo."),
+    ("step by step", "Nokia was it."), ("", "Espoo [1]."),
+))  # fmt: skip
+LOOK = "<thought>My thought.</thought><source>web</source><search>Nokia</search>"
+ACTS = Model((("<log", "<thought>!</thought><answer>Espoo</answer>"), ("has to be changed", "no"), ("", LOOK)))
+Q, FIRST, SECOND = ASKED.question, "Who employed Olsen?", "Where is Nokia?"
+CASES: tuple[tuple[str, Model, str, int, tuple[str, ...], tuple[str, ...]], ...] = (
+    ("closed-book", Model(("Espoo",)), "", 0, (Q,), (EMPLOYER, TOWN)),
+    ("naive", Model(("Espoo",)), "", 0, (Q, EMPLOYER, MINES), (PAGE,)),
+    ("naive-web", Model(("Espoo",)), "", 0, (Q, PAGE), (EMPLOYER,)),
+    ("naive-both", Model(("Espoo",)), "", 0, (Q, PAGE, EMPLOYER), ()),
+    ("rrr", Model(("Nokia town",)), "", -1, (Q, TOWN), (EMPLOYER,)),
+    ("hyde", Model(("Nokia drafted.",)), "", -1, (Q,), ("Nokia drafted.",)),
+    ("step-back", Model(("Nokia town",)), "", -1, (Q, EMPLOYER, TOWN), ()),
+    ("iter-retgen", Model(("Espoo",)), "", 1, (Q, EMPLOYER), ("<answer",)),
+    ("ircot", THINKS, "ircot_thought", 0, (Q, "<thoughts></thoughts>"), ("Nokia was it.", TOWN)),
+    ("ircot", THINKS, "ircot_thought", 1, (Q, "Nokia was it.", EMPLOYER, TOWN), ()),
+    ("corag", hopper(FIRST, SECOND), "corag_next", 0, (Q,), (EMPLOYER, TOWN, FIRST)),
+    ("corag", hopper(FIRST, SECOND), "corag_next", 1, (Q, FIRST, "Nokia."), (EMPLOYER, TOWN)),
+    ("corag", hopper(FIRST, SECOND), "corag_reply", 0, (FIRST, EMPLOYER), (Q, TOWN, SECOND)),
+    ("corag", hopper(FIRST, SECOND), "corag_reply", 1, (SECOND, TOWN), (Q, EMPLOYER, FIRST)),
+    ("corag", hopper(FIRST, SECOND), "corag_final", 0, (Q, FIRST, SECOND, EMPLOYER), (PAGE,)),
+    ("corag-oracle", hopper(FIRST, SECOND), "corag_enough", 0, (Q, FIRST), (EMPLOYER, SECOND)),
+    ("prefrag", preferring(("", LOOK), helps="yes"), "prefrag_turn", 1, (Q, TOWN), (PAGE, EMPLOYER)),
+    ("prefrag", preferring(("", LOOK), helps="yes"), "prefrag_forced", 0, (Q, TOWN), (PAGE,)),
+    ("prefrag", preferring(("", LOOK), helps="no"), "prefrag_helps", 0, (Q, TOWN), (PAGE,)),
+    ("prefrag", preferring(("", LOOK), helps="no"), "prefrag_turn", 2, (Q, TOWN, PAGE), ()),
+    ("prefrag-prompt", preferring(("", LOOK)), "prefrag_turn", 1, (Q, PAGE), (TOWN, EMPLOYER)),
+    ("prefrag-no-preference", preferring(("", LOOK)), "prefrag_turn", 1, (Q, PAGE, TOWN), (EMPLOYER,)),
+    ("react", ACTS, "react_turn", 0, (Q,), (PAGE, TOWN, "My thought.")),
+    ("react", ACTS, "react_turn", 1, (Q, PAGE, "My thought.", "search: Nokia"), (TOWN,)),
+    ("react-concat", ACTS, "react_turn", 1, (Q, PAGE, TOWN), ()),
+    ("auto-rag", ACTS, "auto_rag_decide", 1, (Q, TOWN, "search: Nokia"), (PAGE, EMPLOYER)),
+    ("planrag", ACTS, "planrag_plan", 0, (Q,), (TOWN, EMPLOYER)),
+    ("planrag", ACTS, "planrag_act", 0, (Q, "<plan>"), (TOWN, "My thought.")),
+    ("planrag", ACTS, "planrag_again", 0, (Q, TOWN, "<plan>", "My thought."), (PAGE,)),
+    ("crag", Model(("Nokia",)), "crag_keywords", 0, (Q,), (EMPLOYER, TOWN)),
+    ("crag-grader", Model(("no",)), "", -1, (Q, PAGE), (EMPLOYER, MINES)),
+    ("replug", Model(("Espoo",)), "", 0, (Q, EMPLOYER), (MINES,)),
+    ("replug", Model(("Espoo",)), "", 1, (Q, MINES), (EMPLOYER,)),
+    ("self-rag", Model((("which kind", "[Retrieval]"), "Espoo")), "self_rag_read", 0, (Q, EMPLOYER), (MINES,)),
+    ("self-rag", Model((("which kind", "[No Retrieval]"), "Espoo")), "self_rag_recall", 0, (Q,), (EMPLOYER,)),
+    ("flare", Model((("<text></text>", "One fact."), ("", "[END]"))), "flare_go_on", 1, (Q, "One fact."), ()),
+    (
+        "tree-of-clarifications", Model((("may mean", "Which town? | Espoo"), ("", "yes"))), "toc_holds", 0,
+        (Q, "Which town?", "Espoo"), (MINES,),
+    ),
+    ("adaptive-rag", Model(("none",)), "label", 0, (Q,), (EMPLOYER, MINES)),
+    ("wikichat", Model(("Espoo",)), "closed_book", 0, (Q,), (EMPLOYER, MINES)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "role", "at", "holds", "lacks"), CASES, ids=[f"{one[0]} {one[2]} {one[3]}" for one in CASES]
+)
+@pytest.mark.filterwarnings("ignore::spolia.errors.DegradedWarning")
+def test_a_step_shows_what_it_needs_and_nothing_else(
+    name: str, model: Model, role: str, at: int, holds: tuple[str, ...], lacks: tuple[str, ...]
+) -> None:
+    sent = prompts(name, model)
+    every = [prompt for prompts in sent.values() for prompt in prompts]
+    shown = (sent[role] if role else every)[at]
+    assert [one for one in holds if one not in shown] == []
+    assert [one for one in lacks if one in shown] == []
+
+
+@pytest.mark.parametrize(("name", "role"), [("crag-grader", "useful"), ("self-rag", "self_rag_read")])
+def test_each_passage_is_judged_alone(name: str, role: str) -> None:
+    shown = prompts(name, Model((("which kind", "[Retrieval]"), "no")))[role]
+    assert all((EMPLOYER in prompt) + (MINES in prompt) == 1 for prompt in shown)
+    assert {EMPLOYER in prompt for prompt in shown} == {True, False}
