@@ -49,6 +49,7 @@ def test_one_line_indexes_by_the_servers_embedder_and_finds_its_dimension_out(
         ran = spolia("index", notes, "--store", store, "--embedder", server.url, "--embed-model", "m", "--json")
         assert ran.code == 0, ran.err
         assert ran.json["embedded"] == 3
+        assert f"Passages to be embedded go to {server.url} (m), with the key in " in ran.err
         assert embedder_in(store) == ("m", 12)
         assert [len(asked["input"]) for _, asked in server.asked][:1] == [1]  # one call finds the dimension out
         before = len(server.asked)
@@ -207,6 +208,7 @@ def test_an_evaluation_takes_the_embedder_and_other_settings_have_other_vectors(
         ran = spolia("eval", "dense", "--data", data, "--measures", "R@5", "--json", *named)
         assert ran.code == 0, ran.err
         assert ran.json["measures"]["R@5"]["mean"] == 1.0
+        assert f"Passages to be embedded go to {server.url} (m)" in ran.err
         server.asked.clear()
         profile.write_text(f'[embedder]\nurl = "{server.url}"\nmodel = "m"\npassage_prefix = "passage: "\n')
         spolia("eval", "dense", "--data", data, "--measures", "R@5", "--profile-file", profile)

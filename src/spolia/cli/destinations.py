@@ -17,6 +17,7 @@ from spolia.stores.definition import Definition
 from spolia.stores.manifest import Manifest, asked_by
 
 SENT = "Questions and passages"
+TEXTS = "Passages to be embedded"
 JUDGED = "To be judged, questions, answers and passages"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from spolia.cli import runs
-from spolia.cli.destinations import tell_of_measured
+from spolia.cli.destinations import TEXTS, destination, tell_of_measured
 from spolia.cli.flow_parts import (
     CHOOSING,
     STAND_IN,
@@ -48,6 +48,7 @@ from spolia.evaluation.simulation.reader import SimulatedReader
 from spolia.flow_files.built_in import SAMPLE, bm25, covers, named
 from spolia.flows.published import MODULES
 from spolia.journal import Journal
+from spolia.models.http.remote import Remote
 from spolia.models.onnx.minilm import MiniLM
 from spolia.models.protocols import Embedder, LanguageModel
 from spolia.run import Run
@@ -95,7 +96,7 @@ class EvaluationRun:
             reader = SimulatedReader.of(source, items, profile_named(given.profile), given.seed)
         if given.store is None:
             with self.screen.progress(f"indexing {source.name}") as told:
-                parts, unsuited = parts_over(source, names, given, reader, told, mine.operators)
+                parts, unsuited = parts_over(source, names, given, reader, told, mine.operators, self.screen.say)
         else:
             parts, unsuited = parts_of(given.store, given, reader).but(known=mine.operators), ""
         parts = with_sources(parts.but(prompts=given.prompts, retriever=given.retriever), given.web)
@@ -237,6 +238,7 @@ def parts_over(
     llm: LanguageModel | None,
     told: Callable[[int, int], None],
     known: tuple[Operator[Any, Any] | type, ...] = (),
+    say: Callable[[str], object] = lambda told: None,
 ) -> tuple[Parts, str]:
     """The parts for running flows over a data set, indexed where it is not yet: with vectors where a flow has a use for
     them; and why the embedder is not used, where only flows that choose would use it."""
@@ -249,6 +251,8 @@ def parts_over(
     chooses = all(flow in CHOOSING and given.retriever == "default" for flow in wanted)
     if why := unsuited(data, embedder) if chooses else "":
         return parts.but(chunks=indexed(data, told=told, fields=fields)), why
+    if isinstance(embedder, Remote):
+        say(destination(embedder, TEXTS))
     return parts.but(chunks=indexed(data, embedder, told=told, fields=fields), embedder=embedder), ""
 
 

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
 from spolia.cli.commands.index import unmade_data, without_name
-from spolia.cli.destinations import tell_of_groups
+from spolia.cli.destinations import TEXTS, destination, tell_of_groups
 from spolia.cli.metadata import fields_of
 from spolia.cli.options import MAIN, written
 from spolia.cli.screen import Renderable, Screen, one_line, text
@@ -30,6 +30,7 @@ from spolia.indexing.sync.groups import main_definition, samples
 from spolia.indexing.sync.prefetch import open_prefetch
 from spolia.indexing.sync.report import DocumentReport, Progress, SyncReport, reports
 from spolia.indexing.sync.sync import sync
+from spolia.models.http.remote import Remote
 from spolia.models.onnx.minilm import MiniLM
 from spolia.models.onnx.weights import find
 from spolia.models.protocols import Embedder, SparseEmbedder
@@ -183,6 +184,8 @@ def parts(screen: Screen, making: StoreOptions, corpus: Corpus, *, rebuild: bool
         return found, f"with vectors of {found['embedder'].name}"
     why = "" if making.vectors else why_none(corpus, found, embedder, making, rebuild=rebuild)
     found["embedder"] = None if why else embedder
+    if isinstance(found["embedder"], Remote) and (rebuild or MAIN not in stored):  # of a stored one it was said above
+        screen.say(destination(found["embedder"], TEXTS))
     if main is None and not rebuild:
         found["splitter"] = _splitter_of(corpus, found["embedder"], mine.operators)
     return found, f"without vectors: {why}" if why else f"with vectors of {embedder.name}"
