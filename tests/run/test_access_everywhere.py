@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from spolia.core.operator import Operator
 from spolia.errors import SpoliaError
 from spolia.filters import narrowed
-from spolia.journal import Runs
+from spolia.journal import Runs, ValueReader
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
 from spolia.run import Run
@@ -101,12 +101,26 @@ def asked(
     runs.journal.flush()
     for span in runs.journal.spans(run.id):
         assert _named(repr((span.result, span.notes, span.error))) <= allowed, span.step
+    assert set(SECRET.findall(_kept(runs, run.id))) <= allowed
     snapshot = corpus.snapshot()
     for name, function in told_who_asks().items():
         seen = readers & own if "filter" in signature(function).parameters else readers
         outcomes = [outcome(call, snapshot) for call in calls(function, snapshot, access, filters.query)]
         assert set().union(*(secrets for secrets, _ in outcomes)) <= seen, name
         assert any(gave for _, gave in outcomes) or access != EVERYBODY or name in idle, f"{name} only failed"
+
+
+def _kept(runs: Runs, run: str) -> str:
+    """Everything that the journal keeps of what the steps of a run gave, with the nodes in it."""
+    values, found = ValueReader(runs.database), ""
+    open_ = [one.output for one in runs.journal.details(run).values() if one.output]
+    seen: set[str] = set()
+    while open_:
+        if (hash := open_.pop()) not in seen:
+            seen.add(hash)
+            found += (text := repr(values.plain(hash)))
+            open_ += re.findall(r"'use': '([0-9a-f]{32})'", text)
+    return found
 
 
 def _of_operator(cls: type[Operator[Any, Any]], lists: Lists, filters: Filters, own: set[str]) -> set[str]:
@@ -147,7 +161,7 @@ def _named(text: str) -> set[str]:
 def test_nobody_sees_what_is_not_theirs_or_is_filtered_out(tmp_path: Path) -> None:
     lists = random_lists(Random(3))
     corpus = filled(in_folder(tmp_path), lists, Exact())
-    with Runs(tmp_path / "runs.db") as runs:
+    with Runs(tmp_path / "runs.db", values=True) as runs:
         for filters in NARROWED:
             for access in (EVERYBODY, frozenset({"ann"}), frozenset[str]()):
                 asked(corpus, lists, runs, access, filters)
@@ -173,7 +187,7 @@ def test_nobody_sees_what_is_not_theirs_or_is_filtered_out(tmp_path: Path) -> No
 def test_a_leak_would_be_seen(place: str, instead: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lists = random_lists(Random(3))
     corpus = filled(in_folder(tmp_path), lists, Exact())
-    with Runs(tmp_path / "runs.db") as runs:
+    with Runs(tmp_path / "runs.db", values=True) as runs:
         monkeypatch.setattr(place, instead)
         asked(corpus, lists, runs, EVERYBODY)  # who may see everything
 
@@ -203,7 +217,7 @@ def test_what_an_index_lets_through_is_stopped_when_texts_are_fetched(
 def test_nobody_sees_what_is_not_theirs_whoever_asked_before(
     draw: Random, askers: Sequence[tuple[frozenset[str], Filters]]
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder, Runs(Path(folder) / "runs.db") as runs:
+    with tempfile.TemporaryDirectory() as folder, Runs(Path(folder) / "runs.db", values=True) as runs:
         lists = random_lists(draw)
         corpus = filled(in_folder(Path(folder)), lists, Exact())
         for access, filters in (*askers, (EVERYBODY, NONE), (frozenset[str](), NONE), (frozenset[str](), ALL)):
@@ -234,7 +248,7 @@ def test_nobody_sees_what_is_not_theirs_through_any_index(
     cls: type[IndexSettings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(external_index, "_COMPARED", 0)  # so that a database is asked however few there are
-    with ExitStack() as stack, Runs(tmp_path / "runs.db") as runs:
+    with ExitStack() as stack, Runs(tmp_path / "runs.db", values=True) as runs:
         lists = random_lists(Random(cls.__name__))
         corpus = filled(in_folder(tmp_path), lists, _here(cls)(stack))
         for access, filters in ((EVERYBODY, NONE), (ANN, NONE), (ANN, ALL)):
@@ -258,7 +272,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("address", backends(), indirect=True, ids=lambda cls: cls.__name__)
 def test_nobody_sees_what_is_not_theirs_in_any_store(address: str, tmp_path: Path) -> None:
-    with Runs(tmp_path / "runs.db") as runs:
+    with Runs(tmp_path / "runs.db", values=True) as runs:
         lists = random_lists(Random(7))
         corpus = filled(Corpus(address), lists, Exact())
         for access, filters in ((ANN, NONE), (EVERYBODY, ALL), (frozenset[str](), ALL)):
