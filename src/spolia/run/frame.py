@@ -107,7 +107,7 @@ class Frame:
             finally:
                 current_context.reset(token)
         frame.span = next(run.numbers)
-        given = unshared(value) if run.journal.values else None
+        given = unshared(value) if run.keeps_values else None
         started, out = perf_counter(), None
         try:
             out = frame._result(op, value)
@@ -187,15 +187,17 @@ class Frame:
             self.account.number = self.span
         used = self.logical or NO_COST
         notes = json.dumps([*(self.notes or ()), *(self.remarks or ())]) if self.notes or self.remarks else ""
-        detail = None
-        if journal.values:
-            detail, out = Detail(op, given, self.run.principals, self.exchanges or ()), unshared(out)
+        keeps = self.run.keeps_values
+        out = unshared(out) if keeps else out
         row = (
             self.run.id, self.span, 0 if parent is None else parent.span, self.lane.span, _type_id(type(op)),
             now() - seconds, seconds, self.from_cache, used.calls, used.input_tokens, used.output_tokens, used.embedded,
             used.cost_usd, self.error, notes, out,
         )  # fmt: skip
-        journal.record(row, detail)
+        if keeps:
+            journal.record(row, Detail(op, given, self.run.principals, self.exchanges or ()))
+        else:
+            journal.record(row)
 
     def batch(self, op: Operator[A, B], values: Sequence[A], rows: Sequence[int] | None) -> list[B | Failure]:
         if self.op is None and self.rows is None:
@@ -294,7 +296,7 @@ class Frame:
                 frame.count(remark)
 
     def exchanged(self, model: str, prompt: Prompt, reply: Any) -> None:
-        if self.run.journal is not None and self.run.journal.values:
+        if self.run.keeps_values:
             for frame in (self,) if self.rows is None else self.rows:
                 frame.exchanges = [*(frame.exchanges or ()), Exchange(model, prompt, reply)]
 

@@ -310,8 +310,7 @@ def window(around: Frame, op: Operator[A, B], values: Sequence[A], above: Sequen
     if run.journal is not None:
         for frame in frames:
             frame.span = next(run.numbers)
-    keeps = run.journal is not None and run.journal.values
-    taken = [unshared(value) for value in values] if keeps else values
+    taken = [unshared(value) for value in values] if run.keeps_values else values
     started = perf_counter()
     if run.results is not None and not op.composes and not around.keeping:
         results = CachedRows(run.results, around, op, values, frames, kept_rows).recalled()

@@ -106,6 +106,7 @@ class Run:
         self.principals = frozenset((principal, *groups)) - {""}
         self.filter = filter
         self.per_question, self.journal, self.cache = per_question, journal, cache
+        self.keeps_values: bool = getattr(journal, "values", False)
         self.results = None if share is False else SharedResults(MOST_BYTES if share is True else share)
         self.threads, self.window = max(1, threads), max(1, window)
         self.lock = threading.RLock()
