@@ -12,12 +12,12 @@ from spolia import Answer, Hit, Node, Query, Ranking, Run, step
 from spolia.core.operator import Operator
 from spolia.evaluation import DataSet
 from spolia.evaluation.measures.answers.answer_text import normalised
-from spolia.evaluation.simulation.gold_hops import plain
+from spolia.evaluation.simulation.gold_hops import GoldChain, plain
 from spolia.evaluation.simulation.profile import PROFILES, Profile
 from spolia.evaluation.simulation.reader import SimulatedReader
 from spolia.evaluation.simulation.world import FictionalWorld
 from spolia.flows.published import flow_named
-from spolia.types import Item
+from spolia.types import Item, SubQuestion
 
 CHAINED = ("1-hop", "2-hop", "3-hop", "4-hop")
 READING = ("naive", "rrr", "hyde", "advanced", "iter-retgen", "ircot", "corag", "corag-oracle", "prefrag", "react",
@@ -115,6 +115,33 @@ def test_a_reader_that_knows_everything_needs_no_passage(world: World) -> None:
     reader = SimulatedReader.of(world.data, world.items, Profile(know=1.0))
     item = next(one for one in world.items if one.type == "3-hop")
     assert is_right(flow("closed-book", reader, ())(Query(item.question)), item)
+
+
+def test_a_step_that_names_an_earlier_answer_waits_for_it() -> None:
+    """As the triples of 2WikiMultihopQA name it, some without a gold passage of their own."""
+    steps = (
+        SubQuestion("James Stanley >> father", "Thomas Stanley, 1st Earl of Derby", "a"),
+        SubQuestion("Thomas Stanley >> place of death", "Lancashire"),
+    )
+    item = Item("q", "Where did James Stanley's father die?", ("Lancashire",), (("a",), ("b",)), decomposition=steps)
+    texts = {
+        "a": ("James Stanley", "His father was Thomas Stanley, 1st Earl of Derby."),
+        "b": ("T", "He died in Lancashire."),
+    }
+    chain = GoldChain.of(item, texts)
+    assert [hop.question for hop in chain.hops] == ["James Stanley >> father", "#1 >> place of death"]
+    assert chain.answered((), [texts["b"][1]]) == {}
+    assert chain.is_resolved(chain.answered((), [text for _, text in texts.values()]))
+
+
+def test_a_paraphrase_names_no_word_that_its_document_says(world: World) -> None:
+    asked = [item for item in world.items if item.type == "paraphrase"]
+    assert asked
+    for item in asked:
+        (text,) = world.gold(item)
+        told = next(sentence for sentence in text.split(".") if "tells of" in sentence)
+        words = set(plain(told).split()) & set(plain(item.question).split())
+        assert words <= {"a", "an", "the", "of", "who", "is", "in", "by", "from", "with", "on"}, (told, item.question)
 
 
 def test_a_world_is_the_same_for_the_same_seed(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from spolia.core.sentences import sentences
 from spolia.pre_retrieval.query_llm import alike
-from spolia.types import Item, Value
+from spolia.types import Item, SubQuestion, Value
 
 _WORD = re.compile(r"\w+")
 _REFERENCE = re.compile(r"#(\d{1,2})(?!\d)")
@@ -88,12 +88,16 @@ class GoldChain(Value):
         Args:
             texts: title and text of the gold passages, by id.
         """
+        held = {one: texts[one] for group in item.gold for one in group[:1] if isinstance(one, str) and one in texts}
+        gold = list(held.values())
         if item.decomposition:
+            free = [held[one] for one in held if all(one != hop.gold_id for hop in item.decomposition)]
+            answers = [one.answer for one in item.decomposition]
             hops = tuple(
-                _hop(one.question, one.answer, texts.get(one.gold_id, ("", ""))[1]) for one in item.decomposition
+                _hop(_referring(one.question, item.question, answers[:at]), one.answer, _passage(one, texts, free))
+                for at, one in enumerate(item.decomposition)
             )
             return cls(item, hops)
-        gold = [texts[one] for group in item.gold for one in group[:1] if isinstance(one, str) and one in texts]
         answer = item.answers[0] if item.answers else ""
         if len(gold) < 2:
             return cls(item, (_hop(item.question, answer, gold[0][1] if gold else ""),))
@@ -118,6 +122,30 @@ class GoldChain(Value):
     def is_resolved(self, found: Mapping[int, str]) -> bool:
         """Whether each hop has its gold answer."""
         return all(plain(found.get(number, "")) == plain(hop.answer) for number, hop in enumerate(self.hops, 1))
+
+
+def _passage(hop: SubQuestion, texts: Mapping[str, tuple[str, str]], free: Sequence[tuple[str, str]]) -> str:
+    """The gold passage of a hop; of one that names none, the gold passage of no other hop that holds its answer."""
+    if hop.gold_id:
+        return texts.get(hop.gold_id, ("", ""))[1]
+    wanted = plain(hop.answer)
+    return next((text for _, text in free if wanted in plain(text)), free[0][1] if free else "")
+
+
+def _referring(hop: str, question: str, answers: Sequence[str]) -> str:
+    """A hop's question with `#1` for the first answer where it names that, and the whole question does not.
+
+    Decompositions that are triples name the answers that lead to them: "Denys Desjardins >> place of birth".
+
+    >>> _referring("Denys Desjardins >> place of birth", "Where was its director born?", ["Denys Desjardins"])
+    '#1 >> place of birth'
+    """
+    subject, arrow, relation = hop.partition(" >> ")
+    if not arrow or plain(subject) in plain(question):
+        return hop
+    words = set(plain(subject).split())
+    shares = [len(words & set(plain(answer).split())) for answer in answers]
+    return f"#{shares.index(max(shares)) + 1}{arrow}{relation}" if any(shares) else hop
 
 
 def _hop(question: str, answer: str, passage: str) -> Hop:

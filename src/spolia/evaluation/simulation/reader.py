@@ -1,6 +1,7 @@
 """A reader that answers from gold annotations, as far as the prompt that it is sent states them."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -19,6 +20,8 @@ from spolia.types import Generation, Item, Prompt, Token, kept
 
 UNKNOWN = "I do not know."
 NOTHING = "No relevant information found."
+GUESS = ", which is probably"
+"""What follows is not certain."""
 _TAG = re.compile(r"<(\w+)(?: number=\"\d+\")?>\n?(.*?)\n?</\1>", re.DOTALL)
 _PAIR = re.compile(r"^Q: (.*)\nA: (.*)$", re.MULTILINE)
 _SEARCHED = re.compile(r"^(?:\w+: |search: )(.*)$", re.MULTILINE)
@@ -142,8 +145,10 @@ class SimulatedReader(ScriptedModel):
         found = super().generate(prompt, **settings)
         if not logprobs:
             return found
-        sure = log(0.2 if "probably" in found.text else 0.95)
-        return found.but(tokens=tuple(Token(word, sure) for word in re.findall(r"\s*\S+\s*|\s+", found.text)))
+        unsure = 0.05 if found.text == UNKNOWN else 0.2
+        start = 0 if found.text == UNKNOWN else found.text.find(GUESS) % (len(found.text) + 1)
+        words = re.finditer(r"\s*\S+\s*|\s+", found.text)
+        return found.but(tokens=tuple(Token(w[0], log(0.95 if w.end() <= start else unsure)) for w in words))
 
     def continuation(self, prompt: Prompt, text: str) -> tuple[Token, ...]:
         """How likely `text` is: that nothing was found, the less likely the more hops the prompt resolves."""
@@ -157,13 +162,39 @@ class SimulatedReader(ScriptedModel):
         return (Token(text, log(0.9 - 0.8 * share)),)
 
     def next_tokens(self, prompt: Prompt, *, top: int = 5) -> tuple[Token, ...]:
-        """The next word of what it would write, with 0.8, and the word for nothing with the rest."""
-        said = self._reply(prompt)
+        """The next word of what it would write, with 0.8, or with 0.05 where that is that it knows nothing.
+
+        Of Self-RAG's tokens it is the one that holds: retrieve, relevant, supported, useful.
+        """
         written = prompt.messages[-1].content if prompt.messages[-1].role == "assistant" else ""
-        rest = said[len(written) :] if said.startswith(written) else said
+        said = self._reply(prompt)
+        if judged := self._critique(prompt, written, said):
+            self._charged(prompt, 1)
+            return (Token(judged, log(0.8)),)
         self._charged(prompt, 1)
-        word = re.match(r"\s*\S+", rest)
-        return (Token(word[0] if word else "\n", log(0.8)), Token(" unknown", log(0.1)))[:top]
+        if not said.startswith(written):  # another prompt's answer, which this one does not go on with
+            return (Token("\n", log(0.8)),)
+        word = re.match(r"\s*\S+", said[len(written) :])
+        sure = 0.05 if said.startswith(UNKNOWN) else 0.8
+        return (Token(word[0] if word else "\n", log(sure)),)
+
+    def _critique(self, prompt: Prompt, written: str, said: str) -> str:
+        """The token of Self-RAG that comes next; empty in the prompts of others."""
+        if "No Retrieval]" in prompt.text:
+            return "[Retrieval]"
+        if PurePosixPath(prompt.role).name.partition(".")[0] != "self_rag_read":
+            return ""
+        if written.endswith("[Fully supported]"):
+            return "[Utility:1]" if UNKNOWN in written else "[Utility:5]"
+        asked = prompt.but(messages=tuple(one for one in prompt.messages if one.role != "assistant"))
+        if written:
+            said = self._reply(asked).partition(" [")[0]
+            holds = said != UNKNOWN and said in written
+            return "[Fully supported]" if holds else "[No support / Contradictory]"
+        passages = _TAG.findall(asked.text)
+        chain = next((self._chain({"question": [text]}, "") for place, text in passages if place == "question"), None)
+        seen = [text for place, text in passages if place == "passages"]
+        return "[Relevant]" if chain and any(hop.is_visible(seen) for hop in chain.hops) else "[Irrelevant]"
 
     # What it says.
 
@@ -242,25 +273,33 @@ class SimulatedReader(ScriptedModel):
         """The first hop that is not resolved; the question itself where all are, or one before is missing."""
         return self._wanted(shown, self.resolved(shown), [asked for asked, _ in shown.pairs])
 
-    def _wanted(self, shown: Shown, found: Mapping[int, str], before: Sequence[str]) -> str:
+    def _wanted(self, shown: Shown, found: Mapping[int, str], before: Sequence[str], times: int = 1) -> str:
+        """What to ask next.
+
+        Args:
+            times: how often a sub-question is asked before another one takes its place.
+        """
         question = shown.chain.item.question
         if self.profile.happens("drift", "drift", shown.key):
             return question
         if before and self.profile.happens("dup", "dup", shown.key):
             return before[int(draw("dup of", shown.key) * len(before))]
-        asked = {alike(one) for one in before}
+        asked = Counter(map(alike, before))
         for number, hop in enumerate(shown.chain.hops, 1):
             if (
                 number not in found
                 and all(needed in found for needed in hop.needs)
-                and alike(hop.asked(found)) not in asked
+                and asked[alike(hop.asked(found))] < times
             ):
                 return hop.asked(found)
         words = _keywords(question)
         return next((one for one in (question, words) if alike(one) not in asked), f"{words} {len(before)}")
 
     def act(self, shown: Shown) -> str:
-        """A thought, then the next search; the answer and its evaluation once all hops are resolved."""
+        """A thought, then the next search; the answer and its evaluation once all hops are resolved.
+
+        What was not found is searched once more, in the second source where the flow lets the model choose.
+        """
         found = self.resolved(shown)
         is_done = shown.chain.is_resolved(found)
         if is_done or self.profile.happens("over", "over", shown.key):
@@ -270,14 +309,9 @@ class SimulatedReader(ScriptedModel):
                 f"<thought>Known.</thought><answer>{self.answer(shown)}</answer><evaluation>{evaluation}</evaluation>"
             )
         before = [one for text in shown.texts("log") for one in _SEARCHED.findall(text)]
-        return f"<thought>Missing.</thought><source>web</source><search>{self._wanted(shown, found, before)}</search>"
-
-    def source(self, shown: Shown) -> str:
-        """As `act`, with the first source until it has been asked for the same thing."""
-        said = self.act(shown)
-        wanted = re.search(r"<search>(.*)</search>", said)
-        is_new = wanted is None or not any(wanted[1] in text for text in shown.texts("log"))
-        return said.replace("<source>web</source>", "") if is_new else said
+        wanted = self._wanted(shown, found, before, times=2)
+        named = "<source>web</source>" if alike(wanted) in map(alike, before) else ""
+        return f"<thought>Missing.</thought>{named}<search>{wanted}</search>"
 
     def judge(self, shown: Shown) -> str:
         """Whether all hops are resolved."""
@@ -339,16 +373,21 @@ class SimulatedReader(ScriptedModel):
             sentence = _stating(shown.chain.hops[number - 1], shown.passages)
             if sentence and not self.profile.happens("miss", "miss", sentence, shown.key):
                 return sentence
-        if shown.chain.is_resolved(told):
-            return f"So the answer is: {shown.chain.hops[-1].answer}."
+        if shown.chain.is_resolved(told) and shown.chain.item.answers:
+            return f"So the answer is: {shown.chain.item.answers[0]}."
         return f"The question is about {_keywords(shown.chain.item.question)}."
 
     def go_on(self, shown: Shown) -> str:
-        """As `thought`; a guess has a word that is not certain."""
+        """As `thought`; where that says nothing, the next sub-question with a guess, which is not certain."""
         said = self.thought(shown)
         if said.startswith("So the answer is") and any("answer is" in text for text in shown.texts("text")):
             return "[END]"
-        return said.replace("The question is about", "It is probably about")
+        if not said.startswith("The question is about"):
+            return said
+        told = shown.chain.answered((), shown.texts("text"))
+        open_hops = (hop for number, hop in enumerate(shown.chain.hops, 1) if number not in told)
+        asked = next((hop.asked(told) for hop in open_hops if told.keys() >= set(hop.needs)), shown.chain.item.question)
+        return f"{_keywords(asked)}{GUESS} something else."
 
     def label(self, shown: Shown) -> str:
         """How many searches a question needs."""
@@ -397,7 +436,7 @@ Handler = Callable[[SimulatedReader, Shown], str]
 ROLES: Mapping[str, Handler] = {
     "corag_next": SimulatedReader.next_question,
     "corag_enough": SimulatedReader.judge, "sufficient": SimulatedReader.judge, "planrag_again": lambda *_: "no",
-    "react_turn": SimulatedReader.source, "prefrag_turn": SimulatedReader.act,
+    "react_turn": SimulatedReader.act, "prefrag_turn": SimulatedReader.act,
     "auto_rag_decide": SimulatedReader.act, "planrag_act": SimulatedReader.act,
     "prefrag_helps": SimulatedReader.helps,
     "rewrite": SimulatedReader.rewrite, "crag_keywords": SimulatedReader.rewrite,

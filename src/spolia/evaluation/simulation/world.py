@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any, Literal, TypeAlias
@@ -78,7 +79,33 @@ FILLER = (
     "The archives say little else of it.", "Local papers mention it now and then.", "Few visitors know the story.",
     "A short note in the register repeats this.", "Nobody has written a longer account.", "The winters there are mild.",
 )  # fmt: skip
-LONGEST = 6
+HEROES = (
+    ("a lighthouse keeper", "the guardian of a beacon"), ("a doctor", "a physician"), ("a thief", "a burglar"),
+    ("a sailor", "a mariner"), ("a teacher", "a school instructor"), ("a soldier", "an infantryman"),
+    ("a farmer", "somebody who tills the soil"), ("a judge", "a magistrate"), ("a cook", "a chef"),
+    ("a priest", "a clergyman"), ("a painter", "an artist with brush and canvas"), ("a lawyer", "an attorney"),
+    ("a beggar", "somebody who asks for alms"), ("a king", "a monarch"), ("a policeman", "a constable"),
+    ("a blacksmith", "somebody who forges iron"), ("a pilot", "an aviator"), ("a singer", "a vocalist"),
+    ("a carpenter", "a woodworker"), ("an actress", "a stage performer"), ("a baker", "somebody who makes bread"),
+    ("a widow", "somebody whose husband has died"), ("an orphan", "a child without parents"),
+    ("a spy", "a secret agent"), ("a gardener", "somebody who tends flower beds"),
+)  # fmt: skip
+PLOTS = (
+    ("goes blind", "loses the sense of sight"), ("finds buried treasure", "digs up hidden gold"),
+    ("falls in love", "becomes enamoured"), ("escapes from jail", "breaks out of prison"),
+    ("inherits a castle", "is left a fortress by a relative"), ("adopts a stray dog", "takes in a homeless puppy"),
+    ("survives a shipwreck", "lives through the sinking of a boat"), ("learns to fly", "takes lessons in aviation"),
+    ("is falsely accused of murder", "gets blamed for a killing by mistake"),
+    ("wins the lottery", "hits the jackpot in a draw"), ("climbs a mountain", "scales a high peak"),
+    ("loses all memory", "suffers from amnesia"), ("builds a bridge", "constructs a river crossing"),
+    ("opens a restaurant", "starts an eatery"), ("hears the voices of ghosts", "is spoken to by spirits of the dead"),
+    ("crosses the desert on foot", "walks through endless sands"), ("forges banknotes", "counterfeits money"),
+    ("is struck by lightning", "gets hit by a thunderbolt"), ("raises twins", "brings up two siblings of one birth"),
+    ("returns from war", "comes home after a military campaign"),
+)  # fmt: skip
+"""What works tell of, as their documents say it and as it is asked for, without a content word in common."""
+TRIES = 30
+"""To make a question of a kind, before one of the next kind is made."""
 _SYLLABLES = [
     "ba",
     "bel",
@@ -136,7 +163,7 @@ class FictionalWorld(Value):
         questions: how many are drawn.
         variant: `split` puts each document into one of two sources, `local` and `web`, as its metadata say;
             `contradicting` has every document in both, with other facts in `web`: the answers are those of `local`, and
-            the metadata of a question hold what `web` says.
+            the metadata of a question hold answer and steps of `web`.
 
     Raises:
         WiringError: too few people for the questions of several hops.
@@ -171,14 +198,16 @@ class FictionalWorld(Value):
         random = Random(f"questions {self.seed}")
         makers: list[Callable[[Random], dict[str, Any] | None]] = [
             *(lambda random, hops=hops: self._chained(random, hops) for hops in (1, 2, 2, 3, 3, 4, 5, 6)),
-            self._compared, self._intersected, self._counted, self._yes_or_no, self._unanswerable,
+            self._compared, self._intersected, self._counted, self._yes_or_no, self._unanswerable, self._paraphrased,
         ]  # fmt: skip
-        asked, made, tries = set[str](), 0, 0
+        asked, made, tries, at = set[str](), 0, 0, 0
         while made < self.questions and tries < 50 * self.questions + 100:
             tries += 1
-            found = makers[made % len(makers)](random)
+            found = makers[at // TRIES % len(makers)](random)
             if found is None or found["question"] in asked:
+                at += 1
                 continue
+            at += TRIES - at % TRIES
             asked.add(found["question"])
             yield {"id": f"w{self.seed}-{made:06}", **found}
             made += 1
@@ -268,6 +297,12 @@ class FictionalWorld(Value):
             found.setdefault(self._facts[one, "author"], []).append(one)
         return found
 
+    @kept
+    def _plots(self) -> dict[int, tuple[int, int]]:
+        """What works tell of, as the numbers of a hero and a plot; each pair is told once, others tell nothing."""
+        pairs = list(product(range(len(HEROES)), range(len(PLOTS))))
+        return dict(zip(self._of_kind["work"], Random(f"plots {self.seed}").sample(pairs, len(pairs)), strict=False))
+
     def _source(self, number: int) -> str:
         return "web" if self.variant == "split" and Random(f"source {self.seed} {number}").random() < 0.5 else "local"
 
@@ -283,14 +318,16 @@ class FictionalWorld(Value):
         began = {"person": "was born", "company": "was founded", "work": "was published"}.get(
             thing.kind, "was chartered"
         )
+        if number in self._plots:
+            hero, plot = self._plots[number]
+            said.append(f"{thing.name} tells of {HEROES[hero][0]} who {PLOTS[plot][0]}.")
         sentences = [*said, f"{thing.name} {began} in {thing.year}.", *random.sample(FILLER, 2)]
         random.shuffle(sentences)
-        id = f"{source[0]}{number:06}" if self.variant == "contradicting" else f"d{number:06}"
         meta = {"kind": thing.kind, "source": source}
-        return {"id": id, "title": thing.name, "text": " ".join(sentences), "meta": meta}
+        return {"id": self._id(number, source), "title": thing.name, "text": " ".join(sentences), "meta": meta}
 
-    def _id(self, number: int) -> str:
-        return f"l{number:06}" if self.variant == "contradicting" else f"d{number:06}"
+    def _id(self, number: int, source: str = "local") -> str:
+        return f"{source[0]}{number:06}" if self.variant == "contradicting" else f"d{number:06}"
 
     # What is asked.
 
@@ -319,26 +356,36 @@ class FictionalWorld(Value):
         return self._item(f"{hops}-hop", _asked(relations, self._things[start].name), self._things[reached[-1]].name,
                           self._steps(start, relations, reached), web=self._on_the_web(start, relations))  # fmt: skip
 
-    def _on_the_web(self, start: int, relations: Sequence[FactKind]) -> str:
-        """What the web's facts lead to."""
-        at = start
+    def _on_the_web(self, start: int, relations: Sequence[FactKind]) -> Sequence[dict[str, str]]:
+        """The steps by the web's facts, where it has others."""
+        at, reached = start, []
         for relation in relations if self.variant == "contradicting" else ():
             at = self._other_facts[at, relation.name]
-        return self._things[at].name if self.variant == "contradicting" else ""
+            reached.append(at)
+        return self._steps(start, relations, reached, "web") if reached else ()
 
-    def _steps(self, start: int, relations: Sequence[FactKind], reached: Sequence[int]) -> list[dict[str, str]]:
+    def _steps(
+        self, start: int, relations: Sequence[FactKind], reached: Sequence[int], source: str = "local"
+    ) -> list[dict[str, str]]:
         told, steps = start, []
         for number, (relation, to) in enumerate(zip(relations, reached, strict=True)):
             about = self._things[start].name if number == 0 else f"#{number}"
-            steps.append(_step(relation.asked.format(a=about), self._things[to].name, self._id(told)))
+            steps.append(_step(relation.asked.format(a=about), self._things[to].name, self._id(told, source)))
             told = to
         return steps
 
     def _item(
-        self, type: str, question: str, answer: str, steps: Sequence[dict[str, str]], *, web: str = ""
+        self,
+        type: str,
+        question: str,
+        answer: str,
+        steps: Sequence[dict[str, str]],
+        *,
+        web: Sequence[dict[str, str]] = (),
     ) -> dict[str, Any]:
         gold = list(dict.fromkeys(step["gold_id"] for step in steps))
-        meta: dict[str, Any] = {"hops": len(steps)} | ({"web_answer": web} if web else {})
+        meta: dict[str, Any] = {"hops": len(steps)}
+        meta |= {"web_answer": web[-1]["answer"], "web_decomposition": list(web)} if web else {}
         return {"question": question, "answers": [answer] if answer else [], "type": type, "gold_ids": gold,
                 "decomposition": list(steps), "meta": meta}  # fmt: skip
 
@@ -381,6 +428,13 @@ class FictionalWorld(Value):
                  for name, town, at in zip(names, towns, (one, other), strict=True)]  # fmt: skip
         said = "yes" if towns[0] == towns[1] else "no"
         return self._item("yes-no", f"Were {names[0]} and {names[1]} born in the same town?", said, steps)
+
+    def _paraphrased(self, random: Random) -> dict[str, Any]:
+        """A question in other words than the document's, which names nothing."""
+        work = random.choice(list(self._plots))
+        hero, plot = self._plots[work]
+        name, asked = self._things[work].name, f"Which story is about {HEROES[hero][1]} who {PLOTS[plot][1]}?"
+        return self._item("paraphrase", asked, name, [_step(asked, name, self._id(work))])
 
     def _unanswerable(self, random: Random) -> dict[str, Any] | None:
         relation = random.choice(RELATIONS)
