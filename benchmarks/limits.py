@@ -283,6 +283,27 @@ def _fuzz(result: Result) -> Judged:
     }
 
 
+def _flows(result: Result) -> Judged:
+    recall = result["calibration"]["R@5 on the world"]
+    words = 100 * recall["bm25"]["all"]["mean"]
+    found: dict[str, Any] = {
+        "cpu_minutes": (result["cpu_minutes"], most(60)),
+        "world, BM25's R@5, at least": (words, least(45)),
+        "world, BM25's R@5, at most": (words, most(75)),
+    }
+    if "dense" in recall:
+        apart = 100 * (recall["dense"]["paraphrase"]["mean"] - recall["bm25"]["paraphrase"]["mean"])
+        found["world, dense above BM25 on paraphrases, points"] = (apart, least(0.1))
+    for data, taus in result["calibration"]["Kendall's tau, EM on the world against"].items():
+        wanted = least(0.6) if data in ("musique", "2wikimultihopqa") else None
+        found |= {f"tau, world and {data}, {name}": (tau, wanted) for name, tau in taus.items()}
+    for one in result["corag that stops"]:
+        if one["profile"] == "ideal":
+            said = f"{one['data']}, {one['retriever']}"
+            found[f"corag-oracle, share of tokens, {said}"] = (one["share"], None)
+    return found
+
+
 JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "shape": _shape,
     "steps": _steps,
@@ -296,6 +317,7 @@ JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "splitters": _splitters,
     "embedding": _embedding,
     "retrieval": _retrieval,
+    "flows": _flows,
     "extract": _extract,
     "extract_fit": _extract_fit,
     "access": _access,

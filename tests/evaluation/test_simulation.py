@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -73,6 +74,34 @@ def test_what_is_not_needed_is_never_enough(world: World, name: str) -> None:
     for item in (one for one in world.items if one.type in CHAINED):
         assert not is_right(flow(name, reader, world.others(item))(Query(item.question)), item)
         assert not is_right(flow(name, reader, ())(Query(item.question)), item)
+
+
+@pytest.mark.parametrize("name", ["self-rag", "replug", "replug-token", "ra-dit", "flare"])
+def test_a_passage_that_states_the_answer_is_enough_among_others_that_do_not(world: World, name: str) -> None:
+    """Whatever such a flow makes of probabilities: one that abstains is less sure than one that found something."""
+    reader = SimulatedReader.of(world.data, world.items)
+    for item in (one for one in world.items if one.type == "1-hop"):
+        texts = (*world.gold(item), *world.others(item, 4))
+        assert is_right(flow(name, reader, texts)(Query(item.question)), item), item.question
+
+
+@pytest.mark.parametrize("name", ["react", "prefrag", "prefrag-prompt"])
+def test_what_the_first_source_lacks_is_searched_in_the_second(world: World, name: str) -> None:
+    reader = SimulatedReader.of(world.data, world.items)
+    for item in (one for one in world.items if one.type in ("1-hop", "2-hop")):
+        first, second = fixed.but(texts=world.others(item)), fixed.but(texts=world.gold(item), prefix="w")
+        answer = flow_named(name).made({"llm": reader, "search": first, "web": second})(Query(item.question))
+        assert is_right(answer, item), (item.question, answer)
+
+
+def test_flare_asks_for_the_next_hop_with_the_answer_that_it_wrote(world: World) -> None:
+    """It searches with the words that are certain, and the guess is not."""
+    reader = SimulatedReader.of(world.data, world.items)
+    item = next(one for one in world.items if one.type == "2-hop")
+    with Run() as run, run.lane() as lane:
+        flow("flare", reader, (world.texts[item.decomposition[0].gold_id],))(Query(item.question))
+    assert plain(item.decomposition[0].answer) in plain(lane.retrievals[-1].query.text)
+    assert "something else" not in lane.retrievals[-1].query.text
 
 
 @pytest.mark.parametrize("name", ["ircot", "corag", "prefrag", "react", "planrag"])
@@ -164,6 +193,9 @@ def test_the_sources_of_a_contradicting_world_disagree(tmp_path: Path) -> None:
     world = World(tmp_path, variant="contradicting")
     chained = [item for item in world.items if item.type in CHAINED]
     assert all(dict(item.meta).get("web_answer") for item in chained)
+    for item in chained:
+        for hop in json.loads(str(dict(item.meta)["web_decomposition"])):
+            assert plain(hop["answer"]) in plain(world.texts[hop["gold_id"]])
     assert sum(dict(item.meta)["web_answer"] != item.answers[0] for item in chained) > len(chained) / 2
 
 

@@ -173,7 +173,7 @@ class SimulatedReader(ScriptedModel):
             return (Token(judged, log(0.8)),)
         self._charged(prompt, 1)
         if not said.startswith(written):  # another prompt's answer, which this one does not go on with
-            return (Token("\n", log(0.8)),)
+            return (Token("\n", log(0.05)),)
         word = re.match(r"\s*\S+", said[len(written) :])
         sure = 0.05 if said.startswith(UNKNOWN) else 0.8
         return (Token(word[0] if word else "\n", log(sure)),)

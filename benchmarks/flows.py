@@ -1,0 +1,578 @@
+"""Every published flow with the simulated reader: what it finds, answers and costs, by data set and retriever.
+
+    python benchmarks/flows.py [--quick] [--questions N] [--seeds N] [--out FILE] [--kept FOLDER] [--measured] [SET ...]
+
+Data: `SPOLIA_DATASETS`, else `../shared/datasets` beside the checkout, and an invented world. The ideal reader asks
+with bm25, dense (all-MiniLM-L6-v2) and hybrid; the noisy one with hybrid alone, once for each seed. A cell is one flow
+on a block of questions with one retriever, profile and seed. It is kept in `--kept` as it ends, so that a run that was
+killed goes on; cells of earlier code are measured again. Writes the numbers as JSON, and beside them a page.
+
+`QUESTIONS` of each set are drawn, one block of them for the flows that take about a hundred calls a question
+(`MANY_CALLS`). More of them (`--questions`, `--seeds`) measures only what is new. `--quick` takes a small world, few
+questions and bm25 alone.
+
+No language model is asked: the reader knows the gold and says what its prompts state. It plans with gold sub-questions,
+so flows that ask sub-questions look better than they are beside those that rewrite a question. The numbers do not
+compare with those of a language model.
+
+Flows of one source search the whole corpus. For flows of two sources it is halved, by a hash of the document's id:
+`local` is one half, `web` the other. A source takes from the ranking of the whole corpus what lies in its half.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import combinations
+from math import fsum, sqrt
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from flows_page import page
+from results import publish
+from retrieval import DATA, HERE
+
+from spolia.core.function import step
+from spolia.core.operator import Operator, Retriever
+from spolia.errors import SpoliaError
+from spolia.evaluation.data.dataset import DataSet
+from spolia.evaluation.data.passage_store import cache_folder, indexed
+from spolia.evaluation.measures.costs import AverageTokens, DocumentsShown, RetrievalCalls, UsedCalls
+from spolia.evaluation.measures.measure import Case
+from spolia.evaluation.measures.registry import parse_measures
+from spolia.evaluation.simulation.profile import profile_named
+from spolia.evaluation.simulation.reader import SimulatedReader
+from spolia.evaluation.simulation.world import FictionalWorld
+from spolia.evaluation.statistics.sample import difference, interval
+from spolia.flow_files.built_in import BUILT_IN
+from spolia.flows.published import Published, every_flow
+from spolia.models.onnx.minilm import MiniLM
+from spolia.run import Run
+from spolia.types import Answer, Failure, Item, Prompt, Query, Ranking, SubQuestion
+
+SETS = ("musique", "hotpotqa", "2wikimultihopqa", "world")
+RETRIEVERS = ("bm25", "dense", "hybrid")
+QUESTIONS, SEEDS, DRAWN_WITH = 40, 3, 0
+"""Questions of each set and seeds of the noisy reader. A question of a flow costs about 30 ms of CPU, and there are
+four sets, 38 rows and, with three seeds, six conditions: 40 questions take about 20 minutes."""
+BLOCK = 20
+"""Questions of a cell."""
+MANY_CALLS = ("corag-tree", "corag-best-of-n", "tree-of-clarifications")
+DEPTHS = (3, 5, 7)
+"""Passages of a search, for the flows `DEEPENED`."""
+DEEPENED = ("naive", "prefrag")
+PLACES = 40
+"""Places of a ranking from which a half takes its own."""
+WORLD = FictionalWorld(7)
+SMALL = FictionalWorld(7, people=60, questions=39)
+SIMULATED = {"simulated": True, "planner": "gold"}
+SOURCES = ("local", "web")
+EM, F1 = parse_measures("EM, F1")
+
+
+def in_local(document: str) -> bool:
+    """Whether a document lies in the half that is called `local`."""
+    return hashlib.blake2b(document.encode(), digest_size=1).digest()[0] < 128
+
+
+class Rankings:
+    """What a retriever has found for each query, so that a query of several flows is searched once."""
+
+    def __init__(self, search: Retriever, is_local: Callable[[str], bool] = in_local) -> None:
+        self.search, self.is_local = search, is_local
+        self.found: dict[Query, Ranking] = {}
+
+    def of(self, query: Query) -> Ranking:
+        """The ranking; searched in another thread, outside of the question's account."""
+        key = query.but(question=query.text, sample=0, weight=1.0, history=(), origin=None)
+        if key not in self.found:
+            self.found[key] = OUTSIDE.submit(self.search, key).result()
+        return self.found[key]
+
+
+OUTSIDE = ThreadPoolExecutor(1)
+RANKINGS: dict[str, Rankings] = {}
+"""By data set and retriever."""
+
+
+@step
+def source(query: Query, *, retriever: str, name: str, top_k: int) -> Ranking:
+    """The best passages of a source: of the whole corpus, or of the half that is called so."""
+    rankings = RANKINGS[retriever]
+    hits = rankings.of(query).hits
+    if name in SOURCES:
+        hits = tuple(hit for hit in hits if rankings.is_local(hit.node.document) is (name == "local"))
+    return Ranking(query, hits[:top_k], name)
+
+
+JUDGED: Counter[str] = Counter()
+"""Tokens of judges of sufficiency, in the question that is asked."""
+
+
+class CountingReader(SimulatedReader):
+    """Counts what judging costs."""
+
+    def _reply(self, prompt: Prompt) -> str:
+        said = super()._reply(prompt)
+        if PurePosixPath(prompt.role).name.startswith("corag_enough"):
+            sent = sum(len(message.content.split()) for message in prompt.messages)
+            JUDGED["tokens"] += sent + len(said.split())
+        return said
+
+
+@dataclass(frozen=True)
+class Row:
+    """A flow of the table.
+
+    Args:
+        name: as the table has it.
+        flow: what is published.
+        halves: whether it searches two halves.
+        top_k: passages of a search.
+        settings: of the flow.
+    """
+
+    name: str
+    flow: Published
+    halves: bool
+    top_k: int
+    settings: tuple[tuple[str, Any], ...] = ()
+
+    def made(self, llm: SimulatedReader, retriever: str, chunks: Any, embedder: Any) -> Operator[Query, Answer]:
+        search = source.but(retriever=retriever, name="local" if self.halves else "all", top_k=self.top_k)
+        parts = {"llm": llm, "search": search, "group": chunks, "embedder": embedder, **dict(self.settings)}
+        return self.flow.made(parts | ({"web": search.but(name="web")} if self.halves else {}))
+
+
+def rows() -> Iterator[Row]:
+    """What is measured: every flow that needs no trained scorer, and some at several depths."""
+    for flow in every_flow():
+        if "scorer" in flow.needs:
+            continue
+        halves = "web" in flow.needs or flow.name == "react"
+        yield Row(flow.name, flow, halves, flow.top_k)
+        if flow.name == "naive":
+            yield Row("naive, local half", flow, True, flow.top_k)
+        for depth in DEPTHS if flow.name in DEEPENED else ():
+            if depth != flow.top_k:
+                settings = (("top_k", depth),) if flow.name == "naive" else ()
+                yield Row(f"{flow.name}, k = {depth}", flow, halves, depth, settings)
+
+
+def without() -> dict[str, str]:
+    """Flows that are not measured, and why."""
+    return {flow.name: "needs a trained scorer" for flow in every_flow() if "scorer" in flow.needs}
+
+
+# One cell: a flow on a block of a set's questions with a retriever, a profile and a seed.
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A data set that is ready to be asked."""
+
+    name: str
+    data: DataSet
+    items: Sequence[Item]
+    chunks: Any
+    embedder: Any
+
+    @classmethod
+    def of(cls, name: str, retrievers: Sequence[str], embedder: Any, world: FictionalWorld) -> Bench:
+        data = DataSet(str(DATA / name))
+        if name in ("world", "contradicting"):
+            variant: Any = "" if name == "world" else name
+            folder = cache_folder() / "worlds" / f"{name}-{world.seed}-{world.people}-{world.questions}"
+            world.but(variant=variant).write(folder)
+            data = DataSet(str(folder))
+        chunks = indexed(data, embedder)
+        is_local = (lambda document: document.startswith("l")) if name == "contradicting" else in_local
+        for retriever in retrievers:
+            search = BUILT_IN[retriever](chunks, embedder, None, PLACES)
+            RANKINGS[f"{name} {retriever}"] = Rankings(search, is_local)
+        items = [item for item in data.items() if item.gold and item.answers]
+        random.Random(DRAWN_WITH).shuffle(items)
+        return cls(name, data, items, chunks, embedder)
+
+    def block(self, number: int, questions: int) -> Sequence[Item]:
+        """The questions of a block, of so many in all."""
+        return self.items[: min(questions, len(self.items))][number * BLOCK : (number + 1) * BLOCK]
+
+    def measured(self, row: Row, retriever: str, profile: str, seed: int, items: Sequence[Item]) -> dict[str, Any]:
+        """What came of each question, and the CPU time of all."""
+        reader = CountingReader.of(self.data, items, profile_named(profile), seed)
+        return self.ran(row.made(reader, f"{self.name} {retriever}", self.chunks, self.embedder), items)
+
+    def ran(self, flow: Operator[Query, Answer], items: Sequence[Item]) -> dict[str, Any]:
+        started = time.process_time()
+        with Run() as run:
+            asked = [_asked(flow, item, run) for item in items]
+        return {"questions": asked, "cpu_s": round(time.process_time() - started, 2)}
+
+
+COSTS = {
+    "tokens": AverageTokens(),
+    **{f"searches, {name}": RetrievalCalls(source=name) for name in ("all", *SOURCES)},
+    **{f"used, {name}": UsedCalls(source=name) for name in ("all", *SOURCES)},
+    **{f"shown, {name}": DocumentsShown(source=name) for name in ("all", *SOURCES)},
+}
+
+
+def _asked(flow: Operator[Query, Answer], item: Item, run: Run) -> dict[str, Any]:
+    """One question: its scores, what it cost, and why it ended."""
+    JUDGED.clear()
+    with run.lane() as lane:
+        try:
+            found: Answer | Failure = flow(Query(item.question))
+        except SpoliaError as error:
+            found = Failure.of(error)
+    case = Case(item, found, lane.usage, tuple(lane.retrievals))
+    answer = found if isinstance(found, Answer) else None
+    shown = {hit.node.document for hit in answer.evidence.hits} if answer and answer.evidence else set()
+    return {
+        "id": item.id,
+        "EM": EM.score(answer, item) if answer else 0.0,
+        "F1": F1.score(answer, item) if answer else 0.0,
+        "all gold": float(all(shown & set(map(str, group)) for group in item.gold)),
+        "calls": lane.usage.calls,
+        "judging": JUDGED["tokens"],
+        "answer": answer.text if answer else "",
+        "stop": answer.stop_reason if answer else "failed",
+        **{name: measure.cost(case) for name, measure in COSTS.items()},
+    }
+
+
+class Kept:
+    """Cells in a file, one a line, of this code."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path = folder / "cells.jsonl"
+        source = HERE.parent / "src" / "spolia"
+        parts = (*(source / "flows").rglob("*"), *(source / "evaluation" / "simulation").glob("*.py"))
+        digest = hashlib.blake2b(digest_size=8)
+        for path in sorted(one for one in parts if one.suffix in (".py", ".txt")):
+            digest.update(path.read_bytes())
+        self.code = digest.hexdigest()
+        self.cells: dict[str, dict[str, Any]] = {}
+        for line in self.path.read_text().splitlines() if self.path.exists() else ():
+            try:
+                self.cells |= json.loads(line)
+            except ValueError:
+                continue  # the line that a kill cut short
+
+    def key(self, *of: object) -> str:
+        return " | ".join(map(str, (*of, self.code)))
+
+    def keep(self, key: str, cell: dict[str, Any]) -> None:
+        self.cells[key] = cell
+        with self.path.open("a") as file:
+            file.write(f"\n{json.dumps({key: cell})}\n")
+
+
+# All cells.
+
+
+def conditions(seeds: int, retrievers: Sequence[str]) -> list[tuple[str, str, int]]:
+    """Retriever, profile and seed."""
+    return [(one, "ideal", 0) for one in retrievers] + [(retrievers[-1], "noisy", seed) for seed in range(seeds)]
+
+
+def fill(kept: Kept, benches: Sequence[Bench], questions: int, seeds: int, retrievers: Sequence[str]) -> None:
+    """Measure the cells that are not kept, the first block of everything first, and say how many are left."""
+    todo = []
+    for number in range(-(-questions // BLOCK)):
+        for bench in benches:
+            items = bench.block(number, questions)
+            for retriever, profile, seed in conditions(seeds, retrievers) if items else ():
+                for row in rows():
+                    if (number and row.name in MANY_CALLS) or (row.name == "multi-head" and bench.embedder is None):
+                        continue
+                    key = kept.key(bench.name, row.name, retriever, profile, seed, number, len(items))
+                    if key not in kept.cells:
+                        todo.append((key, bench, row, retriever, profile, seed, items))
+    last = None
+    for at, (key, bench, row, *of, items) in enumerate(todo):
+        if (bench.name, *of) != last:
+            last = (bench.name, *of)
+            print(f"{' '.join(map(str, last))}: {len(todo) - at} cells left", flush=True)
+        if at and todo[at - 1][1] is not bench:
+            for rankings in RANKINGS.values():
+                rankings.found.clear()
+        kept.keep(key, bench.measured(row, *of, items))
+
+
+def found(
+    kept: Kept, benches: Sequence[Bench], questions: int, seeds: int, retrievers: Sequence[str]
+) -> dict[tuple[str, str, str, str], list[list[dict[str, Any]]]]:
+    """By set, row, retriever and profile: the questions of each seed."""
+    every: dict[tuple[str, str, str, str], list[list[dict[str, Any]]]] = {}
+    for bench in benches:
+        for row in rows():
+            for retriever, profile, seed in conditions(seeds, retrievers):
+                blocks = []
+                for number in range(-(-questions // BLOCK)):
+                    items = bench.block(number, questions)
+                    cell = kept.cells.get(kept.key(bench.name, row.name, retriever, profile, seed, number, len(items)))
+                    blocks += cell["questions"] if cell else []
+                if blocks:
+                    every.setdefault((bench.name, row.name, retriever, profile), []).append(blocks)
+    return every
+
+
+# What the cells say.
+
+Cells = Mapping[tuple[str, str, str, str], Sequence[Sequence[Mapping[str, Any]]]]
+SINGLE_SHOT = "naive"
+ITERATIVE = ("iter-retgen", "ircot", "flare", "adaptive-rag", "auto-rag", "planrag", "corag", "corag-oracle")
+R5 = parse_measures("R@5")[0]
+
+
+def mean(numbers: Sequence[float]) -> float:
+    return fsum(numbers) / len(numbers) if numbers else 0.0
+
+
+def by_question(cell: Sequence[Sequence[Mapping[str, Any]]], name: str) -> dict[str, float]:
+    """A number of each question, the mean of the seeds."""
+    several: dict[str, list[float]] = {}
+    for asked in cell:
+        for one in asked:
+            several.setdefault(one["id"], []).append(one[name])
+    return {id: mean(numbers) for id, numbers in several.items()}
+
+
+def summary(of: tuple[str, str, str, str], cell: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+    """A row of the table."""
+    scores = {name: interval(list(by_question(cell, name).values())).json() for name in ("EM", "F1", "all gold")}
+    stops = Counter(one["stop"] for asked in cell for one in asked)
+    costs = {name: round(mean(list(by_question(cell, name).values())), 2) for name in ("calls", "judging", *COSTS)}
+    rounded = {f"sim_{name}": _rounded(score) for name, score in scores.items()}
+    whole = sum(stops.values())
+    return {
+        **dict(zip(("data", "flow", "retriever", "profile"), of, strict=True)),
+        **SIMULATED,
+        "seeds": len(cell),
+        **rounded,
+        **{name: cost for name, cost in costs.items() if cost or name in ("calls", "tokens")},
+        "stops": {name: round(count / whole, 3) for name, count in stops.most_common()},
+    }
+
+
+def _rounded(one: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: round(number, 4) if isinstance(number, float) else number for name, number in one.items()}
+
+
+def kendall(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """Kendall's tau-b of two lists of scores of the same flows.
+
+    >>> kendall([1, 2, 3], [1, 3, 2])
+    0.3333333333333333
+    """
+    pairs = [(_sign(a - c), _sign(b - d)) for (a, b), (c, d) in combinations(list(zip(ours, theirs, strict=True)), 2)]
+    apart = sqrt(sum(x * x for x, _ in pairs) * sum(y * y for _, y in pairs))
+    return sum(x * y for x, y in pairs) / apart if apart else 0.0
+
+
+def _sign(number: float) -> int:
+    return (number > 0) - (number < 0)
+
+
+def calibration(world: Bench, cells: Cells, retrievers: Sequence[str]) -> dict[str, Any]:
+    """How hard the world is to search, and whether flows stand in the same order on it as on public sets."""
+    recall: dict[str, Any] = {}
+    for retriever in retrievers:
+        search = BUILT_IN[retriever](world.chunks, world.embedder, None, 5)
+        kinds: dict[str, list[float]] = {"all": []}
+        for item in world.items:
+            score = R5.score(search(Query(item.question)), item) or 0.0
+            kinds["all"].append(score)
+            kinds.setdefault(item.type, []).append(score)
+        recall[retriever] = {kind: _rounded(interval(scores).json()) for kind, scores in sorted(kinds.items())}
+    return {"R@5 on the world": recall, "Kendall's tau, EM on the world against": orders(cells, retrievers)}
+
+
+def orders(cells: Cells, retrievers: Sequence[str]) -> dict[str, dict[str, float]]:
+    """By set and retriever: tau of the flows' EM against the world, over questions of at least two hops there."""
+    found: dict[str, dict[str, float]] = {}
+    for data in (one for one in SETS if one != "world" and any(of[0] == one for of in cells)):
+        for retriever in retrievers:
+            names = sorted({of[1] for of in cells if "k =" not in of[1]})
+            keys = [[(one, name, retriever, "ideal") for name in names] for one in (data, "world")]
+            both = [at for at in range(len(names)) if all(key[at] in cells for key in keys)]
+            ours, theirs = ([mean(list(by_question(cells[key[at]], "EM").values())) for at in both] for key in keys)
+            found.setdefault(data, {})[retriever] = round(kendall(ours, theirs), 3)
+    return found
+
+
+def hops_of(item: Item) -> int:
+    """Hops of the decomposition; 2 where there is none, as of HotpotQA."""
+    return len(item.decomposition) or 2
+
+
+def deeper(benches: Sequence[Bench], cells: Cells, retriever: str) -> list[dict[str, Any]]:
+    """What iterative flows score above the single-shot one, by hops, over the questions of all sets."""
+    hops = {item.id: hops_of(item) for bench in benches for item in bench.items}
+    found = []
+    for name in ITERATIVE:
+        ours, theirs = (_pooled(benches, cells, one, retriever) for one in (name, SINGLE_SHOT))
+        for count in (2, 3, 4):
+            ids = [id for id in ours.keys() & theirs.keys() if hops[id] == count]
+            if ids:
+                apart = difference([ours[id] for id in ids], [theirs[id] for id in ids])
+                single = round(mean([theirs[id] for id in ids]), 4)
+                found.append({"flow": name, "hops": count, "single-shot": single, "more EM": _rounded(apart.json())})
+    return found
+
+
+def _pooled(benches: Sequence[Bench], cells: Cells, name: str, retriever: str) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for bench in benches:
+        if cell := cells.get((bench.name, name, retriever, "ideal")):
+            found |= by_question(cell, "EM")
+    return found
+
+
+def stopping(cells: Cells) -> list[dict[str, Any]]:
+    """What CoRAG spends that stops where the oracle says so, as a share of the tokens of L = 6."""
+    found = []
+    for (data, name, retriever, profile), whole in cells.items():
+        if name != "corag":
+            continue
+        if (data, "corag-oracle", retriever, profile) not in cells:
+            continue
+        stopped = cells[data, "corag-oracle", retriever, profile]
+        ours, theirs = (list(by_question(cell, "EM").values()) for cell in (stopped, whole))
+        tokens, judging = (mean(list(by_question(stopped, of).values())) for of in ("tokens", "judging"))
+        every = mean(list(by_question(whole, "tokens").values()))
+        found.append({
+            "data": data, "retriever": retriever, "profile": profile, "L = 6": round(every),
+            "share": round((tokens - judging) / every, 3), "share with the judge": round(tokens / every, 3),
+            "more EM": _rounded(difference(ours, theirs).json()),
+        })  # fmt: skip
+    return found
+
+
+def exposure(benches: Sequence[Bench], cells: Cells, retriever: str) -> list[dict[str, Any]]:
+    """How often PrefRAG asks the web and shows it, where the gold is in the local half and where it is not."""
+    found = []
+    for bench in benches:
+        local = {item.id for item in bench.items if all(any(map(in_local, map(str, one))) for one in item.gold)}
+        for name in ("prefrag", "prefrag-prompt", "prefrag-no-preference", "react", "react-concat"):
+            if (bench.name, name, retriever, "ideal") not in cells:
+                continue
+            (asked,) = cells[bench.name, name, retriever, "ideal"]
+            for suffices in (True, False):
+                rows = [one for one in asked if (one["id"] in local) is suffices]
+                if not rows:
+                    continue
+                counts = {of: round(mean([one[of] for one in rows]), 2) for of in ("searches, web", "shown, web")}
+                web = round(mean([float(one["shown, web"] > 0) for one in rows]), 3)
+                found.append({"data": bench.name, "flow": name, "local suffices": suffices, "n": len(rows),
+                              "questions with web shown": web, **counts})  # fmt: skip
+    return found
+
+
+# A world whose two sources contradict each other.
+
+
+@dataclass(frozen=True)
+class BelievesBoth(CountingReader):
+    """Believes what it is shown: the local facts or those of the web, whichever resolve more of the question."""
+
+    other: SimulatedReader | None = None
+
+    def _reply(self, prompt: Prompt) -> str:
+        assert self.other is not None
+        ours, theirs = super()._reply(prompt), self.other._reply(prompt)
+        if PurePosixPath(prompt.role).name.startswith("prefrag_helps"):
+            return max(ours, theirs)  # yes, where one says so
+        return theirs if _resolves(self.other, prompt) > _resolves(self, prompt) else ours
+
+
+def _resolves(reader: SimulatedReader, prompt: Prompt) -> int:
+    chain = next(one for one in reader.chains if one.item.question in prompt.text)
+    return len(chain.answered((), [prompt.text]))
+
+
+def contradictions(kept: Kept, bench: Bench, retriever: str, questions: int) -> list[dict[str, Any]]:
+    """Whose facts PrefRAG answers with, where one source or the other is preferred."""
+    items = [item for item in bench.items if dict(item.meta).get("web_answer") not in (None, *item.answers)]
+    items = [item for item in items if hops_of(item) <= 4][:questions]
+    told = [dict(item.meta) for item in items]
+    webs = [item.but(answers=(str(meta["web_answer"]),),
+                     decomposition=tuple(SubQuestion(**one) for one in json.loads(str(meta["web_decomposition"]))))
+            for item, meta in zip(items, told, strict=True)]  # fmt: skip
+    reader = BelievesBoth.of(bench.data, items).but(other=CountingReader.of(bench.data, webs))
+    found = []
+    for preferred in SOURCES:
+        key = kept.key(bench.name, preferred, retriever, len(items))
+        if key not in kept.cells:
+            row = next(one for one in rows() if one.name == "prefrag")
+            search = source.but(retriever=f"{bench.name} {retriever}", top_k=row.top_k)
+            first, second = (
+                search.but(name=name) for name in (preferred, *(one for one in SOURCES if one != preferred))
+            )
+            kept.keep(key, bench.ran(row.flow.made({"llm": reader, "search": first, "web": second}), items))
+        asked = kept.cells[key]["questions"]
+        said = [Answer(one["answer"].partition(" [")[0]) for one in asked]
+        says = {name: [EM.score(one, item) or 0.0 for one, item in zip(said, of, strict=True)]
+                for name, of in (("local", items), ("web", webs))}  # fmt: skip
+        found.append({
+            "preferred": preferred, "n": len(items),
+            **{f"answers of {name}": _rounded(interval(scores).json()) for name, scores in says.items()},
+            **{f"shown, {name}": round(mean([one[f"shown, {name}"] for one in asked]), 2) for name in SOURCES},
+        })  # fmt: skip
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=HERE / "results" / "flows.json")
+    parser.add_argument("--kept", type=Path, default=cache_folder() / "flows")
+    parser.add_argument("--questions", type=int, default=QUESTIONS, help="of each set")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="of the noisy reader")
+    parser.add_argument("--quick", action="store_true", help="a small world, 4 questions, bm25")
+    parser.add_argument("sets", nargs="*", default=SETS, metavar="SET")
+    parser.add_argument("--measured", action="store_true", help="measure nothing, write what is kept so far")
+    given = parser.parse_args()
+    sets, retrievers, world = (("world",), ("bm25",), SMALL) if given.quick else (given.sets, RETRIEVERS, WORLD)
+    questions, seeds = (4, 1) if given.quick else (given.questions, given.seeds)
+    embedder = None if given.quick else MiniLM(threads=1)
+    kept, last = Kept(given.kept), retrievers[-1]
+    benches = [
+        Bench.of(name, *((retrievers, embedder) if name == "world" or not given.measured else (("bm25",), None)), world)
+        for name in sets
+    ]
+    if not given.measured:
+        fill(kept, benches, questions, seeds, retrievers)
+    cells = found(kept, benches, questions, seeds, retrievers)
+    apart = Bench.of("contradicting", ("bm25",), None, world)
+    result = {
+        **SIMULATED,
+        "questions": {bench.name: min(questions, len(bench.items)) for bench in benches},
+        "cells": len(cells),
+        "of flows with many calls": {"questions": min(BLOCK, questions), "flows": MANY_CALLS},
+        "seeds of the noisy reader": seeds,
+        "pseudo-decomposed": {"hotpotqa": "all", "others": "none"},
+        "cpu_minutes": round(sum(cell["cpu_s"] for cell in kept.cells.values()) / 60, 1),
+        "not measured": without(),
+        "calibration": calibration(next(one for one in benches if one.name == "world"), cells, retrievers),
+        "iterative against single-shot": deeper(benches, cells, retrievers[0]),
+        "corag that stops": stopping(cells),
+        "prefrag and the web": exposure(benches, cells, retrievers[0]),
+        "prefrag and contradicting sources": contradictions(kept, apart, "bm25", questions),
+        "table": [summary(of, cell) for of, cell in cells.items()],
+    }  # fmt: skip
+    publish("flows", result, given.out)
+    given.out.with_suffix(".md").write_text(page(json.loads(given.out.read_text())))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""The page of the table of flows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+HEAD = """# Published flows with a simulated reader
+
+`"simulated": true, "planner": "gold"`. No language model was asked. The reader knows the gold of each question, and
+says only what the prompt that it is sent states. Scores tell of retrieval and orchestration, never of language. They do
+not compare with published scores or with those of a language model. The reader plans with gold sub-questions, so flows
+that ask sub-questions look better than they are beside flows that rewrite the question (`rrr`, `hyde`, `step-back`,
+`advanced`), of which nothing is claimed here. The noisy reader drifts from its plan in three of ten sub-questions.
+
+Flows of one source search the whole corpus. Flows of two sources (marked ½) search two halves, `local` and `web`.
+EM, F1 and all-gold recall are times 100, with 95 % intervals. Tokens are words.
+"""
+HALVES = "½"
+
+
+def page(result: Mapping[str, Any]) -> str:
+    """The page of a result, as the JSON file has it."""
+    lines = [HEAD, _run(result), "## Calibration of the world", "", *_calibration(result["calibration"])]
+    lines += ["", "## Do iterative flows beat single-shot retrieval?", "", *_deeper(result)]
+    lines += ["", "## What does CoRAG save that stops where its chain suffices?", "", *_stopping(result)]
+    lines += ["", "## Does PrefRAG keep the web out?", "", *_exposure(result)]
+    lines += ["", "## Does PrefRAG follow its preference where sources contradict each other?", "", *_both(result)]
+    for data in dict.fromkeys(row["data"] for row in result["table"]):
+        lines += ["", f"## {data}", "", *_set([row for row in result["table"] if row["data"] == data])]
+    return "\n".join([*lines, ""])
+
+
+def _run(result: Mapping[str, Any]) -> str:
+    asked = ", ".join(f"{count} of {data}" for data, count in result["questions"].items())
+    few = result["of flows with many calls"]
+    left = ", ".join(f"`{name}`" for name in result["not measured"])
+    return (
+        f"Questions: {asked}; {few['questions']} of each set for {', '.join(few['flows'])}. Seeds of the noisy reader: "
+        f"{result['seeds of the noisy reader']}. All cells together took {result['cpu_minutes']} CPU-minutes. HotpotQA "
+        f"has no decompositions, so its hops are made of its gold passages. Not measured, since they need a trained "
+        f"scorer: {left}. Bamboogle has no corpus and is left out.\n"
+    )
+
+
+def _calibration(found: Mapping[str, Any]) -> Iterable[str]:
+    recall = found["R@5 on the world"]
+    kinds = list(next(iter(recall.values())))
+    yield from _table(["R@5", *kinds], [[name, *(_score(of[kind]) for kind in kinds)] for name, of in recall.items()])
+    yield ""
+    orders = found["Kendall's tau, EM on the world against"]
+    if not orders:
+        return
+    names = list(next(iter(orders.values())))
+    yield "Kendall's tau between the order of flows by EM on the world and on a public set; 0.6 is the aim:"
+    yield ""
+    yield from _table(["set", *names], [[data, *(f"{of[name]:.2f}" for name in names)] for data, of in orders.items()])
+
+
+def _deeper(result: Mapping[str, Any]) -> Iterable[str]:
+    found = result["iterative against single-shot"]
+    shown = [one for one in found if one["more EM"]["low"] > 0]
+    worse = [one for one in found if one["more EM"]["high"] < 0]
+    yield (
+        f"EM above `naive`, paired, all sets together, the ideal reader: {len(shown)} of {len(found)} differences are "
+        f"shown to be above 0, {len(worse)} below. In brackets the EM of `naive`."
+    )
+    yield ""
+    hops = sorted({one["hops"] for one in found})
+    at = {(one["flow"], one["hops"]): one for one in found}
+    rows = []
+    for flow in dict.fromkeys(one["flow"] for one in found):
+        cells = [at.get((flow, count)) for count in hops]
+        rows.append(
+            [flow, *(f"{_apart(one['more EM'])} ({100 * one['single-shot']:.0f})" if one else "" for one in cells)]
+        )
+    yield from _table(["flow", *(f"{count} hops" for count in hops)], rows)
+    yield ""
+    yield ITERATIVE
+
+
+def _stopping(result: Mapping[str, Any]) -> Iterable[str]:
+    rows = [
+        [one["data"], one["retriever"], one["profile"], f"{one['L = 6']:,}", f"{100 * one['share']:.0f} %",
+         f"{100 * one['share with the judge']:.0f} %", _apart(one["more EM"])]
+        for one in result["corag that stops"]
+    ]  # fmt: skip
+    heads = ["set", "retriever", "reader", "tokens of L = 6", "share", "with the judge's tokens", "EM more than L = 6"]
+    yield from _table(heads, rows)
+    yield ""
+    yield STOPPING
+
+
+def _exposure(result: Mapping[str, Any]) -> Iterable[str]:
+    rows = [
+        [one["data"], one["flow"], "yes" if one["local suffices"] else "no", str(one["n"]),
+         f"{100 * one['questions with web shown']:.0f} %", f"{one['searches, web']:.2f}", f"{one['shown, web']:.2f}"]
+        for one in result["prefrag and the web"]
+    ]  # fmt: skip
+    heads = ["set", "flow", "all gold is local", "n", "questions with web shown", "web searches", "web passages shown"]
+    yield from _table(heads, rows)
+    yield ""
+    yield EXPOSURE
+
+
+def _both(result: Mapping[str, Any]) -> Iterable[str]:
+    rows = [
+        [one["preferred"], str(one["n"]), _score(one["answers of local"]), _score(one["answers of web"]),
+         f"{one['shown, local']:.1f}", f"{one['shown, web']:.1f}"]
+        for one in result["prefrag and contradicting sources"]
+    ]  # fmt: skip
+    heads = ["preferred", "n", "EM, local facts", "EM, web facts", "local passages shown", "web passages shown"]
+    yield from _table(heads, rows)
+    yield ""
+    yield BOTH
+
+
+def _set(rows: Sequence[Mapping[str, Any]]) -> Iterable[str]:
+    at = {(row["flow"], row["retriever"], row["profile"]): row for row in rows}
+    names = list(dict.fromkeys(row["retriever"] for row in rows if row["profile"] == "ideal"))
+    last = names[-1]
+    heads = ["flow", *(f"EM, {name}" for name in names), f"EM, {last}, noisy", f"F1, {last}", f"all gold, {last}",
+             "calls", "ATC", "searches", "used", "shown", "stops"]  # fmt: skip
+    table = []
+    for flow in dict.fromkeys(row["flow"] for row in rows):
+        of = {name: at.get((flow, name, "ideal")) for name in names}
+        one, noisy = of[last], at.get((flow, last, "noisy"))
+        if one is None:
+            continue
+        halves = "shown, local" in one or "shown, web" in one or "searches, web" in one or "searches, local" in one
+        table.append([
+            flow + (f" {HALVES}" if halves else ""),
+            *(_score(row["sim_EM"]) if row else "" for row in of.values()), _score(noisy["sim_EM"]) if noisy else "",
+            _score(one["sim_F1"]), _score(one["sim_all gold"]), f"{one['calls']:.1f}", f"{one['tokens']:,.0f}",
+            *(_sources(one, what) for what in ("searches", "used", "shown")),
+            ", ".join(f"{name or 'none'} {100 * share:.0f} %" for name, share in one["stops"].items()),
+        ])  # fmt: skip
+    yield f"Costs and stops are those of {last} and the ideal reader; of two sources: local + web."
+    yield ""
+    yield from _table(heads, table)
+
+
+def _sources(row: Mapping[str, Any], what: str) -> str:
+    local, web, every = (row.get(f"{what}, {name}", 0.0) for name in ("local", "web", "all"))
+    return f"{local:.1f} + {web:.1f}" if local or web else f"{every:.1f}"
+
+
+def _score(one: Mapping[str, float]) -> str:
+    return f"{100 * one['mean']:.0f} [{100 * one['low']:.0f}, {100 * one['high']:.0f}]"
+
+
+def _apart(one: Mapping[str, float]) -> str:
+    return f"{100 * one['mean']:+.0f} [{100 * one['low']:.0f}, {100 * one['high']:.0f}]"
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterable[str]:
+    yield f"| {' | '.join(heads)} |"
+    yield f"|{' --- |' * len(heads)}"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+
+
+ITERATIVE = ""
+STOPPING = ""
+EXPOSURE = ""
+BOTH = ""
+"""What the tables above say."""
