@@ -47,6 +47,7 @@ from spolia.evaluation.data.passage_store import cache_folder, indexed
 from spolia.evaluation.measures.costs import AverageTokens, DocumentsShown, RetrievalCalls, UsedCalls
 from spolia.evaluation.measures.measure import Case
 from spolia.evaluation.measures.registry import parse_measures
+from spolia.evaluation.simulation.gold_hops import GoldChain
 from spolia.evaluation.simulation.profile import profile_named
 from spolia.evaluation.simulation.reader import SimulatedReader
 from spolia.evaluation.simulation.world import FictionalWorld
@@ -406,6 +407,8 @@ def orders(cells: Cells, retrievers: Sequence[str]) -> dict[str, dict[str, float
             names = sorted({of[1] for of in cells if "k =" not in of[1]})
             keys = [[(one, name, retriever, "ideal") for name in names] for one in (data, "world")]
             both = [at for at in range(len(names)) if all(key[at] in cells for key in keys)]
+            if len(both) < 10:
+                continue
             ours, theirs = ([mean(list(by_question(cells[key[at]], "EM").values())) for at in both] for key in keys)
             found.setdefault(data, {})[retriever] = round(kendall(ours, theirs), 3)
     return found
@@ -460,16 +463,21 @@ def stopping(cells: Cells) -> list[dict[str, Any]]:
 
 
 def exposure(benches: Sequence[Bench], cells: Cells, retriever: str) -> list[dict[str, Any]]:
-    """How often PrefRAG asks the web and shows it, where the gold is in the local half and where it is not."""
+    """How often PrefRAG asks the web and shows it, where the local half suffices and where it does not.
+
+    It suffices where the local passages that are found for each gold sub-question state its answer.
+    """
     found = []
     for bench in benches:
-        local = {item.id for item in bench.items if all(any(map(in_local, map(str, one))) for one in item.gold)}
         for name in ("prefrag", "prefrag-prompt", "prefrag-no-preference", "react", "react-concat"):
             if (bench.name, name, retriever, "ideal") not in cells:
                 continue
             (asked,) = cells[bench.name, name, retriever, "ideal"]
+            items = {item.id: item for item in bench.items}
+            reader = SimulatedReader.of(bench.data, [items[one["id"]] for one in asked])
+            enough = {chain.item.id for chain in reader.chains if local_suffices(chain, f"{bench.name} {retriever}")}
             for suffices in (True, False):
-                rows = [one for one in asked if (one["id"] in local) is suffices]
+                rows = [one for one in asked if (one["id"] in enough) is suffices]
                 if not rows:
                     continue
                 counts = {of: round(mean([one[of] for one in rows]), 2) for of in ("searches, web", "shown, web")}
@@ -477,6 +485,13 @@ def exposure(benches: Sequence[Bench], cells: Cells, retriever: str) -> list[dic
                 found.append({"data": bench.name, "flow": name, "local suffices": suffices, "n": len(rows),
                               "questions with web shown": web, **counts})  # fmt: skip
     return found
+
+
+def local_suffices(chain: GoldChain, retriever: str) -> bool:
+    """Whether the local half's own ranking answers each sub-question, asked with the gold answers before it."""
+    gold = {number: hop.answer for number, hop in enumerate(chain.hops, 1)}
+    local = source.but(retriever=retriever, name="local", top_k=5)
+    return all(hop.is_visible(local(Query(hop.asked(gold))).texts) for hop in chain.hops)
 
 
 # A world whose two sources contradict each other.
@@ -545,7 +560,7 @@ def main() -> None:
     sets, retrievers, world = (("world",), ("bm25",), SMALL) if given.quick else (given.sets, RETRIEVERS, WORLD)
     questions, seeds = (4, 1) if given.quick else (given.questions, given.seeds)
     embedder = None if given.quick else MiniLM(threads=1)
-    kept, last = Kept(given.kept), retrievers[-1]
+    kept = Kept(given.kept)
     benches = [
         Bench.of(name, *((retrievers, embedder) if name == "world" or not given.measured else (("bm25",), None)), world)
         for name in sets
