@@ -54,9 +54,15 @@ def _run(result: Mapping[str, Any]) -> str:
     asked = ", ".join(f"{count} of {data}" for data, count in result["questions"].items())
     few = result["of flows with many calls"]
     left = ", ".join(f"`{name}`" for name in result["not measured"])
+    by_set: dict[str, list[str]] = {}
+    for row in result["table"]:
+        seeds = f"noisy, {row['seeds']} seeds" if row["profile"] == "noisy" else "ideal"
+        if row["flow"] == "corag":
+            by_set.setdefault(row["data"], []).append(f"{row['retriever']} {seeds}")
+    measured = "; ".join(f"{data} with {', '.join(how)}" for data, how in by_set.items())
     return (
-        f"Questions: {asked}; {few['questions']} of each set for {', '.join(few['flows'])}. Seeds of the noisy reader: "
-        f"{result['seeds of the noisy reader']}. All cells together took {result['cpu_minutes']} CPU-minutes. HotpotQA "
+        f"Questions: {asked}; {few['questions']} of each set for {', '.join(few['flows'])}. "
+        f"Measured: {measured}. All cells together took {result['cpu_minutes']} CPU-minutes. HotpotQA "
         f"has no decompositions, so its hops are made of its gold passages. Not measured, since they need a trained "
         f"scorer: {left}. Bamboogle has no corpus and is left out.\n"
     )
