@@ -94,8 +94,6 @@ CASES: tuple[tuple[str, Model, str, int, tuple[str, ...], tuple[str, ...]], ...]
     ("planrag", ACTS, "planrag_again", 0, (Q, TOWN, "<plan>", "My thought."), (PAGE,)),
     ("crag", Model(("Nokia",)), "crag_keywords", 0, (Q,), (EMPLOYER, TOWN)),
     ("crag-grader", Model(("no",)), "", -1, (Q, PAGE), (EMPLOYER, MINES)),
-    ("replug", Model(("Espoo",)), "", 0, (Q, EMPLOYER), (MINES,)),
-    ("replug", Model(("Espoo",)), "", 1, (Q, MINES), (EMPLOYER,)),
     ("self-rag", Model((("which kind", "[Retrieval]"), "Espoo")), "self_rag_read", 0, (Q, EMPLOYER), (MINES,)),
     ("self-rag", Model((("which kind", "[No Retrieval]"), "Espoo")), "self_rag_recall", 0, (Q,), (EMPLOYER,)),
     ("flare", Model((("<text></text>", "One fact."), ("", "[END]"))), "flare_go_on", 1, (Q, "One fact."), ()),
@@ -122,7 +120,9 @@ def test_a_step_shows_what_it_needs_and_nothing_else(
     assert [one for one in lacks if one in shown] == []
 
 
-@pytest.mark.parametrize(("name", "role"), [("crag-grader", "useful"), ("self-rag", "self_rag_read")])
+@pytest.mark.parametrize(
+    ("name", "role"), [("crag-grader", "useful"), ("self-rag", "self_rag_read"), ("replug", "brief")]
+)
 def test_each_passage_is_judged_alone(name: str, role: str) -> None:
     shown = prompts(name, Model((("which kind", "[Retrieval]"), "no")))[role]
     assert all((EMPLOYER in prompt) + (MINES in prompt) == 1 for prompt in shown)
