@@ -24,7 +24,7 @@ NODES = [Node(f"n{i}", f"text {i}", meta=(("year", 2000 + i),)) for i in range(4
 
 
 @dataclass(frozen=True)
-class Top(Operator[Ranking, Ranking]):
+class FirstOfAll(Operator[Ranking, Ranking]):
     top_k: int = 2
 
     def apply(self, value: Ranking, /) -> Ranking:
@@ -32,7 +32,7 @@ class Top(Operator[Ranking, Ranking]):
 
 
 @dataclass(frozen=True)
-class Grow(Operator[list[int], list[int]]):
+class AppendsOne(Operator[list[int], list[int]]):
     def apply(self, value: list[int], /) -> list[int]:
         value.append(1)
         return value
@@ -61,16 +61,16 @@ def count(runs: Runs, table: str) -> int:
 
 def test_a_span_knows_its_operator_its_input_and_its_output(tmp_path: Path) -> None:
     with Runs(tmp_path / "runs.db", values=True) as runs:
-        whole, first, second = traced(runs.journal, Top(3) >> Top(1), ranking(0, 1, 2, 3))
-        assert kept(runs.journal, whole) == (Top(3) >> Top(1), ranking(0, 1, 2, 3), ranking(0))
-        assert kept(runs.journal, first) == (Top(3), ranking(0, 1, 2, 3), ranking(0, 1, 2))
-        assert kept(runs.journal, second) == (Top(1), ranking(0, 1, 2), ranking(0))
+        whole, first, second = traced(runs.journal, FirstOfAll(3) >> FirstOfAll(1), ranking(0, 1, 2, 3))
+        assert kept(runs.journal, whole) == (FirstOfAll(3) >> FirstOfAll(1), ranking(0, 1, 2, 3), ranking(0))
+        assert kept(runs.journal, first) == (FirstOfAll(3), ranking(0, 1, 2, 3), ranking(0, 1, 2))
+        assert kept(runs.journal, second) == (FirstOfAll(1), ranking(0, 1, 2), ranking(0))
 
 
 def test_a_value_is_stored_once_however_often_it_passes(tmp_path: Path) -> None:
     with Runs(tmp_path / "runs.db", values=True) as runs:
         for _ in range(3):
-            spans = traced(runs.journal, Top(2) >> Top(1), ranking(0, 1, 2))
+            spans = traced(runs.journal, FirstOfAll(2) >> FirstOfAll(1), ranking(0, 1, 2))
         details = runs.journal.details(spans[0].run)
         assert details[1].input == details[2].input
         assert details[2].output == details[3].input
@@ -79,26 +79,26 @@ def test_a_value_is_stored_once_however_often_it_passes(tmp_path: Path) -> None:
         assert count(runs, "trace_values") == 3 + 3 + 1 + 3
         before = count(runs, "trace_values")
     with Runs(tmp_path / "runs.db", values=True) as again:  # nor by another process
-        traced(again.journal, Top(2) >> Top(1), ranking(0, 1, 2))
+        traced(again.journal, FirstOfAll(2) >> FirstOfAll(1), ranking(0, 1, 2))
         assert count(again, "trace_values") == before
 
 
 def test_nothing_is_kept_of_values_unless_it_is_switched_on(tmp_path: Path) -> None:
     with Runs(tmp_path / "runs.db") as runs:
-        (span,) = traced(runs.journal, Top(), ranking(0))
+        (span,) = traced(runs.journal, FirstOfAll(), ranking(0))
         assert runs.journal.details(span.run) == {}
 
 
 def test_an_input_is_kept_as_the_step_was_given_it(tmp_path: Path) -> None:
     with Runs(tmp_path / "runs.db", values=True) as runs:
-        _, first, second = traced(runs.journal, Grow() >> Grow(), [0])
+        _, first, second = traced(runs.journal, AppendsOne() >> AppendsOne(), [0])
         assert kept(runs.journal, first)[1:] == ([0], [0, 1])
         assert kept(runs.journal, second)[1:] == ([0, 1], [0, 1, 1])
 
 
 def test_rows_of_a_batch_have_their_own_values(tmp_path: Path) -> None:
     @dataclass(frozen=True)
-    class Double(Operator[int, int]):
+    class DoublesRows(Operator[int, int]):
         def apply(self, value: int, /) -> int:
             return 2 * value
 
@@ -107,7 +107,7 @@ def test_rows_of_a_batch_have_their_own_values(tmp_path: Path) -> None:
 
     with Runs(tmp_path / "runs.db", values=True) as runs:
         with Run(journal=runs.journal) as run:
-            Double().batch([1, 2])
+            DoublesRows().batch([1, 2])
         runs.journal.flush()
         values, details = ValueReader(runs.database), runs.journal.details(run.id)
         assert [(values[one.input], values[one.output]) for one in details.values()] == [(1, 2), (2, 4)]
@@ -115,13 +115,13 @@ def test_rows_of_a_batch_have_their_own_values(tmp_path: Path) -> None:
 
 def test_a_failed_step_has_an_input_and_no_output(tmp_path: Path) -> None:
     @dataclass(frozen=True)
-    class Fails(Operator[int, int]):
+    class AlwaysFails(Operator[int, int]):
         def apply(self, value: int, /) -> int:
             raise ValueError("no")
 
     with Runs(tmp_path / "runs.db", values=True) as runs:
         with Run(journal=runs.journal) as run, pytest.raises(ValueError, match="no"):
-            Fails()(7)
+            AlwaysFails()(7)
         runs.journal.flush()
         (detail,) = runs.journal.details(run.id).values()
         assert ValueReader(runs.database)[detail.input] == 7
@@ -174,7 +174,7 @@ def test_secrets_of_the_environment_are_never_written(tmp_path: Path, monkeypatc
         raise ValueError('refused: sk-1234"5678')
 
     with Runs(tmp_path / "runs.db", values=True) as runs:
-        traced(runs.journal, Top(), ranking(0, text='key sk-1234"5678 and hunter2-hunter2'))
+        traced(runs.journal, FirstOfAll(), ranking(0, text='key sk-1234"5678 and hunter2-hunter2'))
         with Run(journal=runs.journal), pytest.raises(ValueError, match="refused"):
             leak(Query("hunter2-hunter2"))
     raw = written(tmp_path / "runs.db")
@@ -186,7 +186,7 @@ def test_secrets_of_the_environment_are_never_written(tmp_path: Path, monkeypatc
 
 def test_texts_are_redacted_before_they_are_written(tmp_path: Path) -> None:
     with Runs(tmp_path / "runs.db", values=True, redact=lambda text: text.replace("Olsen", "[name]")) as runs:
-        (span,) = traced(runs.journal, Top(), ranking(0, text="Who is Olsen?"))
+        (span,) = traced(runs.journal, FirstOfAll(), ranking(0, text="Who is Olsen?"))
         assert kept(runs.journal, span)[1].query.text == "Who is [name]?"
     assert b"Olsen" not in written(tmp_path / "runs.db")
 
@@ -194,7 +194,7 @@ def test_texts_are_redacted_before_they_are_written(tmp_path: Path) -> None:
 def test_of_a_long_value_the_beginning_is_kept_and_the_rest_is_said_to_be_lost(tmp_path: Path) -> None:
     with Runs(tmp_path / "runs.db", values=True) as runs:
         runs.journal.max_value_bytes = 1000
-        (span,) = traced(runs.journal, Top(), ranking(0, text="long " * 300))
+        (span,) = traced(runs.journal, FirstOfAll(), ranking(0, text="long " * 300))
         values, detail = ValueReader(runs.database), runs.journal.details(span.run)[1]
         query = values.plain(detail.input)["Ranking"]["query"]["use"]
         with pytest.raises(ValueLost, match="1,000 are kept") as lost:
@@ -220,7 +220,7 @@ def test_values_that_were_written_first_are_dropped_when_there_are_too_many(tmp_
     with Runs(tmp_path / "runs.db", values=True) as runs:
         runs.journal.max_bytes = 20_000
         for number in range(40):
-            (span,) = traced(runs.journal, Top(), ranking(0, text=f"{number} " * 500))
+            (span,) = traced(runs.journal, FirstOfAll(), ranking(0, text=f"{number} " * 500))
         ((size,),) = runs.database.read("SELECT sum(size) FROM trace_values")
         assert size <= 20_000 * 9 / 8 + 2000
         assert kept(runs.journal, span)[1].query.text.startswith("39 ")
@@ -229,7 +229,7 @@ def test_values_that_were_written_first_are_dropped_when_there_are_too_many(tmp_
 def test_details_go_with_their_runs(tmp_path: Path) -> None:
     with Runs(tmp_path / "runs.db", values=True) as runs:
         for _ in range(3):
-            (span,) = traced(runs.journal, Top(), ranking(0))
+            (span,) = traced(runs.journal, FirstOfAll(), ranking(0))
         runs.journal.prune(1)
         assert runs.journal.flush()
         assert (count(runs, "trace_details"), count(runs, "trace_runs")) == (1, 1)
@@ -239,13 +239,13 @@ def test_details_go_with_their_runs(tmp_path: Path) -> None:
 def test_a_file_of_before_is_read_and_gets_the_tables_with_the_first_value(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     with Runs(path) as runs:
-        traced(runs.journal, Top(), ranking(0))
+        traced(runs.journal, FirstOfAll(), ranking(0))
         run = runs.journal.runs()[0][0]
     assert not sqlite3.connect(path).execute("SELECT 1 FROM sqlite_master WHERE name LIKE 'trace%'").fetchall()
     with Runs(path, values=True) as again:
         assert again.journal.details(run) == {}
         assert again.journal.exchanges_of("a", "b", frozenset()) == ""
-        (span,) = traced(again.journal, Top(), ranking(1))
+        (span,) = traced(again.journal, FirstOfAll(), ranking(1))
         assert kept(again.journal, span)[1] == ranking(1)
         again.journal.prune(0)
     assert VALUES.count("IF NOT EXISTS") == 3
@@ -253,7 +253,7 @@ def test_a_file_of_before_is_read_and_gets_the_tables_with_the_first_value(tmp_p
 
 def test_a_value_that_was_changed_in_the_file_is_not_taken(tmp_path: Path) -> None:
     with Runs(tmp_path / "runs.db", values=True) as runs:
-        (span,) = traced(runs.journal, Top(), ranking(0))
+        (span,) = traced(runs.journal, FirstOfAll(), ranking(0))
         runs.database.write("UPDATE trace_values SET value = ?", lambda: [(b'{"Query":{"text":"other"}}',)])
         runs.journal.flush()
         with pytest.raises(ValueLost, match="not as it was written"):
@@ -261,7 +261,7 @@ def test_a_value_that_was_changed_in_the_file_is_not_taken(tmp_path: Path) -> No
 
 
 @dataclass(frozen=True)
-class Pair(Value):
+class LeftAndRight(Value):
     left: Any
     right: tuple[Ranking, ...] = ()
 
@@ -270,11 +270,13 @@ TEXTS = st.text(max_size=20)
 HITS = st.builds(Hit, st.builds(Node, TEXTS, TEXTS), st.floats(allow_nan=False, allow_infinity=False))
 RANKINGS = st.builds(Ranking, st.builds(Query, TEXTS), st.lists(HITS, max_size=3).map(tuple), TEXTS)
 SCALARS = TEXTS | st.integers() | st.booleans() | st.none() | st.floats(allow_nan=False, allow_infinity=False)
-VALUES_OF_STEPS = SCALARS | RANKINGS | st.tuples(SCALARS, RANKINGS) | st.builds(Pair, SCALARS, st.tuples(RANKINGS))
+VALUES_OF_STEPS = (
+    SCALARS | RANKINGS | st.tuples(SCALARS, RANKINGS) | st.builds(LeftAndRight, SCALARS, st.tuples(RANKINGS))
+)
 
 
 @dataclass(frozen=True)
-class Same(Operator[Any, Any]):
+class GivesBack(Operator[Any, Any]):
     def apply(self, value: Any, /) -> Any:
         return value
 
@@ -283,5 +285,5 @@ class Same(Operator[Any, Any]):
 @given(value=VALUES_OF_STEPS)
 def test_what_is_kept_reads_back_as_what_was_given(value: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
     with Runs(tmp_path_factory.mktemp("runs") / "runs.db", values=True) as runs:
-        (span,) = traced(runs.journal, Same(), value)
-        assert kept(runs.journal, span) == (Same(), value, value)
+        (span,) = traced(runs.journal, GivesBack(), value)
+        assert kept(runs.journal, span) == (GivesBack(), value, value)
