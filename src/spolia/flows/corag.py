@@ -1,21 +1,19 @@
-"""CoRAG: a chain of sub-questions, each answered from what is found for it; greedy, or the best of several chains.
+"""CoRAG: a chain of sub-questions, each answered from what is found for it.
 
 L bounds the steps of a chain, C its pairs of question and answer.
 """
 
 from dataclasses import dataclass, field
-from math import fsum
 from typing import Any
 
-from spolia.core.combinators import Best, Each, Loop, Samples, Stopped
+from spolia.core.combinators import Loop, Stopped
 from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
 from spolia.flows.evidence import citing, shown
 from spolia.flows.published import published
 from spolia.models.parsers import Text
-from spolia.models.prompting.likelihood import Continuation, Likelihood
 from spolia.models.prompting.role import Ask, Role
-from spolia.models.protocols import LanguageModel, ScoresContinuations
+from spolia.models.protocols import LanguageModel
 from spolia.pre_retrieval.query_llm import OneText, alike
 from spolia.types import Answer, Chain, Query, Ranking, Verdict
 
@@ -75,13 +73,6 @@ def conclude(chain: Searched, *, final: Ask, search: Retriever) -> Answer:
     return citing(said, found).but(evidence=evidence)
 
 
-@step(calls={"likelihood": 1})
-def promise(chain: Searched, *, likelihood: Operator[Continuation, Any]) -> float:
-    """How unlikely it is that the chain says nothing: −mean ln p(`NOTHING` | question, chain)."""
-    tokens = likelihood(Continuation.of(NOTHING, chain.query.question, *(f"{q}\n{a}" for q, a in chain.pairs)))
-    return -fsum(token.logprob for token in tokens) / max(1, len(tokens))
-
-
 def hops(llm: LanguageModel, search: Retriever, pairs: int) -> Operator[Searched, Searched]:
     """The step of a chain of at most so many pairs."""
     ask = Ask(llm, NEXT, 64)
@@ -100,17 +91,6 @@ def greedy(
     return begin >> chain >> final(llm, search)
 
 
-def best_of(llm: ScoresContinuations, search: Retriever, until: Judge, steps: int, n: int) -> Operator[Query, Answer]:
-    """The most promising of n chains, of which the first is greedy."""
-    chains = Each(Loop(hops(llm, search, steps), until, steps))
-    return begin >> Samples(n) >> chains >> Best(promise.but(likelihood=Likelihood(llm))) >> final(llm, search)
-
-
 @published(SOURCE, "cap", "pairs", "repeated")
 def corag(llm: LanguageModel, search: Retriever, steps: int = 6, pairs: int | None = None) -> Operator[Query, Answer]:
     return greedy(llm, search, Stopped(), steps, pairs)
-
-
-@published(SOURCE, "cap", "repeated")
-def corag_best_of_n(llm: ScoresContinuations, search: Retriever, steps: int = 6, n: int = 4) -> Operator[Query, Answer]:
-    return best_of(llm, search, Stopped(), steps, n)

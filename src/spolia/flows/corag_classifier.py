@@ -2,7 +2,8 @@
 
 from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
-from spolia.flows.corag import CHARACTERS, best_of, greedy
+from spolia.flows.corag import CHARACTERS, greedy
+from spolia.flows.corag_best_of_n import best_of
 from spolia.flows.corag_tree import tree
 from spolia.flows.published import published
 from spolia.models.parsers import YesNo

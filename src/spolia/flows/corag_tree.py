@@ -18,8 +18,8 @@ from spolia.flows.corag import (
     begin,
     final,
     hops,
-    promise,
 )
+from spolia.flows.corag_best_of_n import promise
 from spolia.flows.published import published
 from spolia.models.prompting.likelihood import Likelihood
 from spolia.models.prompting.role import Ask, Brief, replies

@@ -93,7 +93,7 @@ def begin(query: Query, *, turns: int = 4, reflections: int = 1) -> SourceSearch
     return SourceSearch(nothing(query), turns, reflections, sample=query.sample)
 
 
-def _flow(
+def flow_of(
     llm: LanguageModel, sources: Sources, turns: int, reflections: int, compares: bool = True
 ) -> Operator[Query, Answer]:
     body = turn.but(ask=Ask(llm, TURN), sources=sources, helps=Ask(llm, HELPS, 256) if compares else None)
@@ -106,34 +106,4 @@ def prefrag(
     llm: LanguageModel, search: Retriever, web: Retriever, turns: int = 4, reflections: int = 1, more: Sources = ()
 ) -> Operator[Query, Answer]:
     """Prefer `search`; `web` and `more` are other sources."""
-    return _flow(llm, (("local", search), ("web", web), *more), turns, reflections)
-
-
-@published(SOURCE + ", prompt only", "answered", "forced")
-def prefrag_prompt(
-    llm: LanguageModel, search: Retriever, web: Retriever, turns: int = 4, reflections: int = 1
-) -> Operator[Query, Answer]:
-    """The prompt alone asks to prefer the first source; the model chooses."""
-    return _flow(llm, (("local", search), ("web", web)), turns, reflections, compares=False)
-
-
-@published(SOURCE + ", without preference", "answered", "forced")
-def prefrag_no_preference(
-    llm: LanguageModel, search: Retriever, web: Retriever, turns: int = 4, reflections: int = 1
-) -> Operator[Query, Answer]:
-    """Both sources are read at once."""
-    from_both = (("both", naive_union.but(first=search, second=web)),)
-    return _flow(llm, from_both, turns, reflections, compares=False)
-
-
-@published(SOURCE + ", without self-reflection", "answered", "forced")
-def prefrag_no_reflection(
-    llm: LanguageModel, search: Retriever, web: Retriever, turns: int = 4
-) -> Operator[Query, Answer]:
-    return _flow(llm, (("local", search), ("web", web)), turns, reflections=0)
-
-
-@step
-def naive_union(query: Query, *, first: Retriever, second: Retriever) -> Ranking:
-    """What both sources find, the first one's before."""
-    return first(query).extended(second(query)).but(source="both")
+    return flow_of(llm, (("local", search), ("web", web), *more), turns, reflections)

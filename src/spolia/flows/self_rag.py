@@ -16,14 +16,16 @@ from spolia.flows.published import published
 from spolia.generation.prompt import Generate, numbered
 from spolia.models.parsers import Text, without_tokens
 from spolia.models.prompting.likelihood import FirstTokens
-from spolia.models.prompting.role import Role
+from spolia.models.prompting.role import Role, continued
+from spolia.models.prompting.template import Setting
 from spolia.models.protocols import ForetellsTokens
 from spolia.orchestration.arm_choice import Exceeds
 from spolia.orchestration.llm_router import ByNextToken
-from spolia.types import Answer, Generation, Message, Prompt, Query, Ranking, Token
+from spolia.types import Answer, Generation, Prompt, Query, Ranking, Token
 
 READ = Role("spolia:flows/prompts/self_rag_read.txt", Text())
 RECALL = Role("spolia:flows/prompts/self_rag_recall.txt", Text())
+RIGHT = Setting("[Relevant]")
 RELEVANT = {"[Relevant]": 1.0, "[Irrelevant]": 0.0}
 SUPPORTED = {"[Fully supported]": 1.0, "[Partially supported]": 0.5, "[No support / Contradictory]": 0.0}
 USEFUL = {"[Utility:1]": -1.0, "[Utility:2]": -0.5, "[Utility:3]": 0.0, "[Utility:4]": 0.5, "[Utility:5]": 1.0}
@@ -45,11 +47,10 @@ def read_each(
     for number, passage in enumerate(numbered(found, 8000)):
         asked = READ.prompt_for({"question": found.query.question, "passages": (passage,)}, sample=found.query.sample)
         relevant = expected(judge(asked), RELEVANT)
-        reply = generate(so_far(asked, "[Relevant]"))
+        reply = generate(continued(asked, RIGHT))
         said = without_tokens(reply.text, TOKENS)
-        written = f"[Relevant]{said}"
-        supported = expected(judge(so_far(asked, written)), SUPPORTED)
-        useful = expected(judge(so_far(asked, f"{written}[Fully supported]")), USEFUL)
+        supported = expected(judge(continued(asked, RIGHT, said)), SUPPORTED)
+        useful = expected(judge(continued(asked, RIGHT, said, Setting("[Fully supported]"))), USEFUL)
         sure = exp(fsum(token.logprob for token in reply.tokens) / max(1, len(reply.tokens)))
         worth = sure + fsum(w * j for w, j in zip(weights, (relevant, supported, useful), strict=True))
         if said and worth > score:
@@ -62,11 +63,6 @@ def recall(query: Query, *, generate: Operator[Prompt, Generation]) -> Answer:
     """The answer without any passage."""
     reply = generate(RECALL.prompt_for({"question": query.question}, sample=query.sample))
     return citing(without_tokens(reply.text, TOKENS) or "I do not know.", nothing(query))
-
-
-def so_far(prompt: Prompt, text: str) -> Prompt:
-    """The prompt, with the beginning of the reply."""
-    return prompt.but(messages=(*prompt.messages, Message("assistant", text)))
 
 
 def expected(tokens: tuple[Token, ...], values: Mapping[str, float]) -> float:

@@ -13,13 +13,12 @@ from spolia.core.wiring import refuse_counts, refuse_numbers
 from spolia.errors import ModelRejected
 from spolia.generation.prompt import Generate, citations
 from spolia.generation.reader import Reader
-from spolia.models.marks import without_marks
 from spolia.models.parsers.parser import plain_words
 from spolia.models.parsers.tags import Markers
 from spolia.models.prompting.likelihood import FirstTokens
-from spolia.models.prompting.role import Prompted, passed_over
+from spolia.models.prompting.role import Prompted, continued, passed_over
 from spolia.models.protocols import ForetellsTokens, StatesLogprobs
-from spolia.types import Answer, Failure, Message, Prompt, Ranking, Token
+from spolia.types import Answer, Failure, Prompt, Ranking, Token
 
 
 def weights(scores: Sequence[float], temperature: float = 1.0) -> list[float]:
@@ -245,8 +244,7 @@ class TokenEnsemble(Prompted, Operator[Ranking, Answer]):
         return [None if isinstance(one, Failure) else one for one in found]
 
     def _next(self, prompt: Prompt, text: str) -> tuple[Token, ...]:
-        written = Message("assistant", without_marks(text))
-        told = FirstTokens(self.llm, top=self.top)(prompt.but(messages=(*prompt.messages, written)))
+        told = FirstTokens(self.llm, top=self.top)(continued(prompt, text))
         known = tuple(token for token in told if token.logprob <= 0)  # NaN is not
         if not known:
             raise ModelRejected(f"{self.llm.name} foretells no token with a log-probability. Ask another model.")

@@ -11,7 +11,7 @@ from spolia.errors import ModelError, ModelRejected, ModelUnavailable
 from spolia.models.marks import without_marks
 from spolia.models.parsers import Parser
 from spolia.models.prompting import template
-from spolia.models.prompting.template import Filling, Template
+from spolia.models.prompting.template import Filling, Setting, Template
 from spolia.models.protocols import STRUCTURED, KeepsSchemas, LanguageModel
 from spolia.types import Addressed, Failure, Generation, Message, Prompt, Token, Value, kept
 
@@ -262,11 +262,27 @@ class Role(Value, Generic[T]):
             if not may_repair:
                 break
             asked_again = template.chosen(self.repair, values, self.language).filled({"reason": reason})
-            prompt = prompt.but(messages=(*prompt.messages, Message("assistant", without_marks(reply)), *asked_again))
+            prompt = continued(prompt, reply)
+            prompt = prompt.but(messages=(*prompt.messages, *asked_again))
         if self.default is None:
             raise ModelRejected(f"{llm.name} replied to {self.title} what cannot be read: {reason}. It has no default.")
         degrade(f"The reply to {self.title} could not be read ({reason}); its default {self.default!r} holds.")
         return self.parser.parse(self.default)
+
+
+def continued(prompt: Prompt, *written: str) -> Prompt:
+    """The prompt, with the beginning of the reply, whose end is asked for.
+
+    Args:
+        written: what follows each other; marks are left in a `Setting` only.
+
+    >>> from spolia.types import Message
+    >>> asked = Prompt((Message("user", "Who employed Olsen?"),))
+    >>> continued(asked, Setting("[Relevant]"), "Nokia [Relevant]").messages[-1].content
+    '[Relevant]Nokia ⟦Relevant]'
+    """
+    text = "".join(part if isinstance(part, Setting) else without_marks(part) for part in written)
+    return prompt.but(messages=(*prompt.messages, Message("assistant", text)))
 
 
 @dataclass(frozen=True)

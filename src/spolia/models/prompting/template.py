@@ -126,6 +126,8 @@ class Template(Value):
                     )
 
     def _rendered(self, name: str, found: str | Sequence[str]) -> str:
+        if isinstance(found, Setting):
+            return str(found)  # may name control tokens
         if isinstance(found, str):
             return without_marks(found, self.tags)
         inside = [without_marks(text, self.tags) for text in found]

@@ -1,0 +1,38 @@
+"""PrefRAG with a part taken out: the comparison of sources, the preference, the look back at the answer."""
+
+from spolia.core.function import step
+from spolia.core.operator import Operator, Retriever
+from spolia.flows.prefrag import SOURCE, flow_of
+from spolia.flows.published import published
+from spolia.models.protocols import LanguageModel
+from spolia.types import Answer, Query, Ranking
+
+
+@step
+def union(query: Query, *, first: Retriever, second: Retriever) -> Ranking:
+    """What both sources find, the first one's before."""
+    return first(query).extended(second(query)).but(source="both")
+
+
+@published(SOURCE + ", prompt only", "answered", "forced")
+def prefrag_prompt(
+    llm: LanguageModel, search: Retriever, web: Retriever, turns: int = 4, reflections: int = 1
+) -> Operator[Query, Answer]:
+    """The prompt alone asks to prefer the first source; the model chooses."""
+    return flow_of(llm, (("local", search), ("web", web)), turns, reflections, compares=False)
+
+
+@published(SOURCE + ", without preference", "answered", "forced")
+def prefrag_no_preference(
+    llm: LanguageModel, search: Retriever, web: Retriever, turns: int = 4, reflections: int = 1
+) -> Operator[Query, Answer]:
+    """Both sources are read at once."""
+    from_both = (("both", union.but(first=search, second=web)),)
+    return flow_of(llm, from_both, turns, reflections, compares=False)
+
+
+@published(SOURCE + ", without self-reflection", "answered", "forced")
+def prefrag_no_reflection(
+    llm: LanguageModel, search: Retriever, web: Retriever, turns: int = 4
+) -> Operator[Query, Answer]:
+    return flow_of(llm, (("local", search), ("web", web)), turns, reflections=0)
