@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import copy
+import gc
+import pickle
 import warnings
+from collections.abc import Iterator
 
 import pytest
 
 from spolia.core.combinators import Branch, Guard, Loop
 from spolia.core.function import step
-from spolia.core.operator import Operator
+from spolia.core.operator import Operator, inside
 from spolia.core.run_context import charge, degrade, overhearing
 from spolia.errors import DegradedWarning, QueryError
 from spolia.journal import Cache, Runs
 from spolia.orchestration.rank_fusion import ReciprocalRankFusion
 from spolia.run import Run
+from spolia.run import lane as lane_module
 from spolia.run.lane import step_names
 from spolia.types import Answer, Chain, Hit, Node, Query, Ranking, Usage
 
@@ -213,6 +218,34 @@ def test_two_steps_of_one_class_are_told_apart() -> None:
     same = Branch(shout, shout.but(), min_arms=1)
     assert list(step_names(flow).values()) == ["Branch", "ReciprocalRankFusion 1", "ReciprocalRankFusion 2"]
     assert list(step_names(same).values()) == ["Branch", "shout 1", "shout 2"]
+
+
+def test_a_flow_is_walked_through_once_and_forgotten_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    walked: list[int] = []
+
+    def noted(flow: object) -> Iterator[object]:
+        walked.append(id(flow))
+        return inside(flow)
+
+    monkeypatch.setattr(lane_module, "inside", noted)
+    flow, before = calls_local.but() >> read, len(lane_module._WRITTEN)
+    with Run() as run, run.lane() as lane:
+        flow(Query("q"))
+        flow(Query("another"))
+    with Run() as run, run.lane() as lane:
+        flow(Query("q"))
+    assert walked == [id(flow)]
+    del flow, run, lane
+    gc.collect()
+    assert len(lane_module._WRITTEN) <= before
+
+
+def test_a_copy_of_a_flow_has_steps_of_its_own() -> None:
+    flow = calls_local.but() >> read
+    for one in (flow, pickle.loads(pickle.dumps(flow)), copy.copy(flow)):
+        with Run() as run, run.lane() as lane:
+            one(Query("q"))
+        assert [(of.step, of.calls) for of in lane.steps(one)] == [("Then", 1), ("calls_local", 1), ("read", 1)]
 
 
 def test_why_a_loop_ended_before_its_judge_was_content_is_counted() -> None:

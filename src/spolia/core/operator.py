@@ -452,13 +452,16 @@ def _operators(value: object, place: str, found: list[tuple[str, Operator[Any, A
                 _operators(item, f"{place}.{index}", found)
 
 
+_SCALARS = frozenset((str, int, float, bool, bytes, type(None)))
+
+
 def inside(value: object) -> Iterator[Any]:
     """A value and all values, operators, stores and models among its fields."""
     if isinstance(value, (Value, Operator)):
         yield value
         own: Any = fields(value) if is_dataclass(value) else ()
         value = tuple(getattr(value, f.name) for f in own)
-    elif isinstance(value, Addressed):
+    elif type(value) not in _SCALARS and isinstance(value, Addressed):  # the check of a protocol takes long
         yield value
     if isinstance(value, (tuple, frozenset, Mapping)):
         for item in value.values() if isinstance(value, Mapping) else value:

@@ -39,13 +39,14 @@ def spelt(names: tuple[str, ...]) -> str:
     return "|".join(names)
 
 
-class _Folds(dict[str, str]):
-    """Of each character what a model reads: its base letter in lower case, nothing for what nobody sees."""
+class _Folds(dict[int, str]):
+    """Of each code point what a model reads: its base letter in lower case, nothing for what nobody sees."""
 
-    def __missing__(self, character: str) -> str:
+    def __missing__(self, point: int) -> str:
+        character = chr(point)
         parts = character if "\u2e80" <= character <= "\ud7ff" else unicodedata.normalize("NFKD", character)
         seen = "".join(part for part in parts if unicodedata.category(part) not in ("Mn", "Me", "Cf"))
-        self[character] = found = seen.casefold()
+        self[point] = found = seen.casefold()
         return found
 
 
@@ -53,17 +54,16 @@ _FOLDS = _Folds()
 _OPENING = pattern(r"[<＜﹤\[［【:：﹕]")
 
 
-def _read(text: str) -> tuple[str, list[int] | range]:
-    """The text as a model may read it, and where each of its characters stands in the text."""
+def _read(text: str) -> str:
+    """The text as a model may read it."""
+    return text.lower() if text.isascii() else text.translate(_FOLDS)
+
+
+def _places(text: str) -> Sequence[int]:
+    """Where each character of what is read stands in the text; only a text with a mark in it needs them."""
     if text.isascii():
-        return text.lower(), range(len(text))
-    read: list[str] = []
-    at: list[int] = []
-    for place, character in enumerate(text):
-        for one in _FOLDS[character]:
-            read.append(one)
-            at.append(place)
-    return "".join(read), at
+        return range(len(text))
+    return [place for place, character in enumerate(text) for _ in _FOLDS[ord(character)]]
 
 
 _SPEAKER = pattern(rf"({spelt(_SPEAKERS)})[^\S\n]?:")
@@ -72,7 +72,7 @@ _SPEAKER = pattern(rf"({spelt(_SPEAKERS)})[^\S\n]?:")
 @lru_cache(maxsize=256)
 def _marks(tags: frozenset[str]) -> re.Pattern[str]:
     """Where a mark begins, or one of these tags."""
-    names = sorted({"".join(map(_FOLDS.__getitem__, tag)) for tag in tags} | {*THOUGHTS, *_TOOLS, *_TOKENS}, key=len)
+    names = sorted({tag.translate(_FOLDS) for tag in tags} | {*THOUGHTS, *_TOOLS, *_TOKENS}, key=len)
     written = spelt(tuple(map(re.escape, reversed(names))))
     return re.compile(
         rf"[<\[](?:(?<=<)(?=\s*+[/∕⁄\\]?\s*+(?:{written})(?!\w)|\|[^<>|\n]{{1,40}}\|>|</?sys>>)"
@@ -96,20 +96,24 @@ def without_marks(text: str, tags: Set[str] = _NO_TAGS) -> str:
     """
     if _OPENING.search(text) is None:
         return text
-    read, at = _read(text)
+    read = _read(text)
     places = [mark.start() for mark in _marks(frozenset(tags)).finditer(read)]
-    for mark in _SPEAKER.finditer(read):
-        line = read.rfind("\n", 0, mark.start()) + 1
-        if text[at[mark.start()]].isupper() and not read[line : mark.start()].strip():  # not `user: ann` of settings
-            places.append(mark.end() - 1)
-    return _changed(text, read, at, places)
+    heads = [mark for mark in _SPEAKER.finditer(read) if _is_first(read, mark.start())]
+    at = _places(text) if heads else ()
+    places += [mark.end() - 1 for mark in heads if text[at[mark.start()]].isupper()]  # not `user: ann` of settings
+    return _changed(text, read, places)
 
 
-def _changed(text: str, read: str, at: Sequence[int], places: Sequence[int]) -> str:
+def _is_first(read: str, place: int) -> bool:
+    """Whether nothing stands before a place on its line."""
+    return not read[read.rfind("\n", 0, place) + 1 : place].strip()
+
+
+def _changed(text: str, read: str, places: Sequence[int]) -> str:
     """The text with other characters at some places of what is read of it."""
     if not places:
         return text
-    found = list(text)
+    found, at = list(text), _places(text)
     for place in places:
         found[at[place]] = _SHUT[read[place]]
     return "".join(found)
@@ -129,6 +133,6 @@ def without_citations(text: str) -> str:
     """
     if _OPENING.search(text) is None:
         return text
-    read, at = _read(text)
+    read = _read(text)
     marks = _CITATION.finditer(read)
-    return _changed(text, read, at, [place for mark in marks for place in (mark.start(), mark.end() - 1)])
+    return _changed(text, read, [place for mark in marks for place in (mark.start(), mark.end() - 1)])

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from spolia.core.operator import Operator, inside
 from spolia.types import Ranking, Usage, Value
@@ -45,7 +46,7 @@ class Lane:
     """
 
     __slots__ = (
-        "_frame", "_named", "cached", "calls", "forced", "interrupted", "number", "reasons", "retrievals", "why",
+        "_frame", "cached", "calls", "forced", "interrupted", "number", "reasons", "retrievals", "why",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -60,7 +61,6 @@ class Lane:
         self.reasons: list[tuple[Operator[Any, Any] | None, str, bool]] = []
         self.forced: set[str] = set()  # of these, why a loop or an answer ended before it was sufficient
         self._frame: Frame | None = None
-        self._named: dict[int, tuple[Operator[Any, Any] | None, frozenset[int]]] = {}  # which keeps them: ids recur
 
     def opened(self, frame: "Frame") -> None:
         """Everything inside this frame is on the account."""
@@ -90,10 +90,8 @@ class Lane:
             above = above.parent
         if not around:
             return None
-        flow = around[-1].op
-        if id(flow) not in self._named:
-            self._named[id(flow)] = flow, frozenset(map(id, inside(flow)))
-        return next(one for one in around if id(one.op) in self._named[id(flow)][1])
+        written = _written(around[-1].op)
+        return next(one for one in around if id(one.op) in written)
 
     def steps(self, flow: Operator[Any, Any]) -> tuple[StepCalls, ...]:
         """How often each step of a flow was called, in the order in which they are written; only those that were."""
@@ -116,6 +114,19 @@ class Lane:
             for at, name in names.items()
             if at in calls
         )
+
+
+_WRITTEN: dict[int, tuple[ref[Any], frozenset[int]]] = {}
+"""By the `id` of each flow that lives."""
+
+
+def _written(flow: Any) -> frozenset[int]:
+    """The `id` of each operator that is written in a flow, which is walked through once, not for each question."""
+    kept, steps = _WRITTEN.get(id(flow), (None, frozenset[int]()))
+    if kept is None or kept() is not flow:
+        at, steps = id(flow), frozenset(id(one) for one in inside(flow) if isinstance(one, Operator))
+        _WRITTEN[at] = ref(flow, lambda _: _WRITTEN.pop(at, None)), steps
+    return steps
 
 
 def step_names(flow: Operator[Any, Any]) -> dict[int, str]:
