@@ -15,7 +15,7 @@ from spolia.evaluation import DataSet
 from spolia.evaluation.measures.answers.answer_text import normalised
 from spolia.evaluation.simulation.gold_hops import GoldChain, plain
 from spolia.evaluation.simulation.profile import PROFILES, Profile
-from spolia.evaluation.simulation.reader import SimulatedReader
+from spolia.evaluation.simulation.reader import Shown, SimulatedReader
 from spolia.evaluation.simulation.world import FictionalWorld
 from spolia.flows.published import flow_named
 from spolia.types import Item, SubQuestion
@@ -161,6 +161,65 @@ def test_a_step_that_names_an_earlier_answer_waits_for_it() -> None:
     assert [hop.question for hop in chain.hops] == ["James Stanley >> father", "#1 >> place of death"]
     assert chain.answered((), [texts["b"][1]]) == {}
     assert chain.is_resolved(chain.answered((), [text for _, text in texts.values()]))
+
+
+PAGES = {
+    "a": ("Lilu (mythology)", "Lilu is a demon of old tales. It was feared by Ada Olsen."),
+    "b": ("Ada Olsen", "Ada Olsen was a sailor. Her ship was the Nokia."),
+    "c": ("The Old Harbour", "The Old Harbour is a port. The Nokia sank there."),
+}
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "gold", "hops"),
+    [
+        ("Which is older, Lilu or Ada Olsen?", "Lilu", "ab", ["Lilu", "Ada Olsen"]),
+        ("What was the ship of her who feared Lilu?", "Nokia", "ab",
+         ["What was the ship of her who feared Lilu?", "What was the ship of her who feared Lilu? #1"]),
+        ("Where did the ship of the sailor sink?", "The Old Harbour", "bc", ["Where did the ship of the sailor sink?"]),
+    ],
+)  # fmt: skip
+def test_a_hop_made_of_gold_passages_names_what_the_question_or_an_earlier_answer_does(
+    question: str, answer: str, gold: str, hops: list[str]
+) -> None:
+    item = Item("q", question, (answer,), tuple((one,) for one in gold))
+    chain = GoldChain.of(item, PAGES)
+    assert [hop.question for hop in chain.hops] == hops
+    assert chain.is_resolved(chain.answered((), [PAGES[one][1] for one in gold]))
+    for one in gold:
+        assert not chain.is_resolved(chain.answered((), [PAGES[one][1]]))
+
+
+@pytest.mark.parametrize("name", READING)
+def test_passages_that_answer_together_are_enough_for_every_flow(name: str) -> None:
+    item = Item("q", "Where did the ship of the sailor sink?", ("The Old Harbour",), (("b",), ("c",)))
+    reader = SimulatedReader(chains=(GoldChain.of(item, PAGES),))
+    gold = tuple(PAGES[one][1] for one in "bc")
+    assert is_right(flow(name, reader, gold)(Query(item.question)), item)
+    assert not is_right(flow(name, reader, gold[:1])(Query(item.question)), item)
+    assert not is_right(flow(name, reader, gold[1:])(Query(item.question)), item)
+
+
+def test_no_reader_knows_that_a_question_has_no_answer(world: World) -> None:
+    """It goes on searching until a cap ends it, and never says that its chain suffices."""
+    reader = SimulatedReader.of(world.data, world.items)
+    item = next(one for one in world.items if one.type == "unanswerable")
+    with Run() as run, run.lane() as lane:
+        answer = flow("react", reader, world.others(item))(Query(item.question))
+    assert (answer.text, answer.stop_reason, len(lane.retrievals)) == ("I do not know.", "cap", 7)
+    assert flow("corag-oracle", reader, world.others(item))(Query(item.question)).stop_reason == "cap"
+
+
+def test_a_reader_that_remembers_a_hop_still_sees_that_new_passages_help(world: World) -> None:
+    item = next(one for one in world.items if one.type == "2-hop")
+    chain = next(one for one in SimulatedReader.of(world.data, world.items).chains if one.item == item)
+    knows = next(
+        reader
+        for reader in (SimulatedReader(chains=(chain,), profile=Profile(know=0.5), seed=seed) for seed in range(99))
+        if set(reader.resolved(Shown("", chain, {}, ""))) == {1}
+    )
+    new = {"new": [chain.hops[1].passage]}
+    assert knows.helps(Shown("prefrag_helps", chain, new, "")) == "yes"
 
 
 def test_a_paraphrase_names_no_word_that_its_document_says(world: World) -> None:

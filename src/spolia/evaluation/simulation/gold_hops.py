@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -12,6 +12,7 @@ from spolia.types import Item, SubQuestion, Value
 
 _WORD = re.compile(r"\w+")
 _REFERENCE = re.compile(r"#(\d{1,2})(?!\d)")
+_QUALIFIER = re.compile(r"\s*\([^()]*\)$")
 
 
 @lru_cache(maxsize=1 << 16)
@@ -33,12 +34,14 @@ class Hop(Value):
         answer: what it is answered by.
         stated: sentences of its gold passage, any of which states the answer, as `plain` has them.
         passage: its gold passage.
+        beside: what else has to be stated, where several passages together answer it.
     """
 
     question: str
     answer: str
     stated: tuple[str, ...] = ()
     passage: str = ""
+    beside: "tuple[Hop, ...]" = ()
 
     @property
     def needs(self) -> tuple[int, ...]:
@@ -50,18 +53,32 @@ class Hop(Value):
         return _REFERENCE.sub(lambda found: answers.get(int(found[1]), found[0]), self.question)
 
     def is_visible(self, passages: Iterable[str], *, strict: bool = True) -> bool:
-        """Whether a passage states the answer.
+        """Whether a passage states the answer, and passages state what is needed beside it.
 
         Args:
             strict: in the words of the gold passage; else a passage that holds the answer and half of the other words
                 of a sentence that states it will do.
         """
-        for passage in map(plain, passages):
-            if any(sentence in passage for sentence in self.stated):
-                return True
-            if not strict and plain(self.answer) in passage and any(_overlaps(one, passage) for one in self.stated):
-                return True
-        return False
+        texts = list(passages)
+        return any(self.is_stated_in(text, strict=strict) for text in texts) and all(
+            one.is_visible(texts, strict=strict) for one in self.beside
+        )
+
+    @property
+    def parts(self) -> "tuple[Hop, ...]":
+        """What has to be stated, each by a passage of its own."""
+        return (*self.beside, self)
+
+    def is_supported(self, passage: str) -> bool:
+        """Whether a passage states at least a part of it."""
+        return any(one.is_stated_in(passage) for one in self.parts)
+
+    def is_stated_in(self, passage: str, *, strict: bool = True) -> bool:
+        """Whether one passage states the answer."""
+        text = plain(passage)
+        if any(sentence in text for sentence in self.stated):
+            return True
+        return not strict and plain(self.answer) in text and any(_overlaps(one, text) for one in self.stated)
 
 
 def _overlaps(sentence: str, passage: str) -> bool:
@@ -101,27 +118,37 @@ class GoldChain(Value):
         answer = item.answers[0] if item.answers else ""
         if len(gold) < 2:
             return cls(item, (_hop(item.question, answer, gold[0][1] if gold else ""),))
-        return cls(item, _bridge(item.question, answer, gold) or tuple(map(_alone, gold)), pseudo=True)
+        return cls(item, _pseudo_hops(item.question, answer, gold), pseudo=True)
 
-    def answered(self, chain: Sequence[tuple[str, str]], passages: Sequence[str]) -> dict[int, str]:
-        """Answers of the hops that are resolved, by number: said in the chain, or visible with all that they need."""
+    def answered(
+        self, chain: Sequence[tuple[str, str]], passages: Sequence[str], known: Collection[int] = ()
+    ) -> dict[int, str]:
+        """Answers of the hops that are resolved, by number: said in the chain, or visible with all that they need.
+
+        Args:
+            known: numbers of the hops that need no passage, nor any other hop.
+        """
         said = {alike(question): answer for question, answer in chain}
         found: dict[int, str] = {}
         for number, hop in enumerate(self.hops, 1):
             if any(needed not in found for needed in hop.needs):
+                if number in known:
+                    found[number] = hop.answer
                 continue
             asked = alike(hop.asked(found))
             if asked in said:
                 found[number] = said[asked]
-            elif all(found[needed] == self.hops[needed - 1].answer for needed in hop.needs) and hop.is_visible(
-                passages
+            elif number in known or (
+                all(found[needed] == self.hops[needed - 1].answer for needed in hop.needs) and hop.is_visible(passages)
             ):
                 found[number] = hop.answer
         return found
 
     def is_resolved(self, found: Mapping[int, str]) -> bool:
         """Whether each hop has its gold answer."""
-        return all(plain(found.get(number, "")) == plain(hop.answer) for number, hop in enumerate(self.hops, 1))
+        return all(
+            number in found and plain(found[number]) == plain(hop.answer) for number, hop in enumerate(self.hops, 1)
+        )
 
 
 def _passage(hop: SubQuestion, texts: Mapping[str, tuple[str, str]], free: Sequence[tuple[str, str]]) -> str:
@@ -154,19 +181,48 @@ def _hop(question: str, answer: str, passage: str) -> Hop:
     return Hop(question, answer, stated or ((plain(passage),) if passage else ()), passage)
 
 
-def _alone(gold: tuple[str, str]) -> Hop:
+def _pseudo_hops(question: str, answer: str, gold: Sequence[tuple[str, str]]) -> tuple[Hop, ...]:
+    """Hops of a question without a decomposition.
+
+    Each passage by itself, where the question names all of their titles; a bridge from one passage to the other; else
+    one hop that needs all of them. So no hop asks for a name that neither the question nor an earlier answer holds.
+    """
+    asked = plain(question)
+    if all(title and plain(_bare(title)) in asked for title, _ in gold):
+        return tuple(_alone(_bare(title), text) for title, text in gold)
+    return _bridge(question, answer, gold) or (_joint(question, answer, gold),)
+
+
+def _bare(title: str) -> str:
+    """A title without what tells it apart from others of its name: "Lilu (mythology)" is "Lilu"."""
+    return _QUALIFIER.sub("", title) or title
+
+
+def _alone(question: str, text: str) -> Hop:
     """A passage that is needed for itself: what it says first is its answer."""
-    title, text = gold
     start, end = next(iter(sentences(text)), (0, len(text)))
-    return _hop(title, text[start:end], text)
+    return _hop(question, text[start:end], text)
 
 
 def _bridge(question: str, answer: str, gold: Sequence[tuple[str, str]]) -> tuple[Hop, ...]:
     """Two hops, where one of two passages names the other's title; else none."""
     for (_, first), (title, second) in ((gold[0], gold[1]), (gold[1], gold[0])) if len(gold) == 2 else ():
-        if title and plain(title) in plain(first) and plain(answer) in plain(second):
-            return (_hop(question, title, first), _hop(f"{question} #1", answer, second))
+        name = _bare(title)
+        is_new = name and plain(name) not in plain(question)
+        if is_new and plain(name) in plain(first) and plain(answer) in plain(second):
+            return (_hop(question, name, first), _hop(f"{question} #1", answer, second))
     return ()
+
+
+def _joint(question: str, answer: str, gold: Sequence[tuple[str, str]]) -> Hop:
+    """The question itself, which its passages answer together."""
+    texts = [text for _, text in gold]
+    last = next((at for at, text in enumerate(texts) if plain(answer) in plain(text)), len(texts) - 1)
+    beside = tuple(_alone(question, text) for at, text in enumerate(texts) if at != last)
+    stating = (
+        _hop(question, answer, texts[last]) if plain(answer) in plain(texts[last]) else _alone(question, texts[last])
+    )
+    return Hop(question, answer, stating.stated, texts[last], beside)
 
 
 __all__ = ["GoldChain", "Hop", "plain"]

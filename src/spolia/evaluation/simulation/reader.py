@@ -194,7 +194,7 @@ class SimulatedReader(ScriptedModel):
         passages = _TAG.findall(asked.text)
         chain = next((self._chain({"question": [text]}, "") for place, text in passages if place == "question"), None)
         seen = [text for place, text in passages if place == "passages"]
-        return "[Relevant]" if chain and any(hop.is_visible(seen) for hop in chain.hops) else "[Irrelevant]"
+        return "[Relevant]" if chain and _supports(chain, seen) else "[Irrelevant]"
 
     # What it says.
 
@@ -253,18 +253,19 @@ class SimulatedReader(ScriptedModel):
         seen = shown.passages
         if self.profile.miss:
             seen = [text for text in seen if not self.profile.happens("miss", "miss", text, shown.key)]
-        found = shown.chain.answered(shown.pairs, seen)
-        for number, hop in enumerate(shown.chain.hops, 1):
-            if number not in found and self.profile.happens("know", "know", hop.question, hop.answer, self.seed):
-                found[number] = hop.answer
-        return found
+        known = [
+            number
+            for number, hop in enumerate(shown.chain.hops, 1)
+            if self.profile.happens("know", "know", hop.question, hop.answer, self.seed)
+        ]
+        return shown.chain.answered(shown.pairs, seen, known)
 
     def answer(self, shown: Shown) -> str:
         """The gold answer where each hop is resolved, with a mark of the passage that states the last one."""
         found = self.resolved(shown)
         if shown.chain.is_resolved(found) and shown.chain.item.answers:
             last = shown.chain.hops[-1]
-            stating = (number for number, text in _numbered(shown.passages) if last.is_visible([text]))
+            stating = (number for number, text in _numbered(shown.passages) if last.is_supported(text))
             mark = next((f" [{number}]" for number in stating), "")
             return f"{shown.chain.item.answers[0]}{mark}"
         return self._lured(shown.passages, shown.key) or UNKNOWN
@@ -319,14 +320,13 @@ class SimulatedReader(ScriptedModel):
 
     def helps(self, shown: Shown) -> str:
         """Whether new passages resolve a hop that was not."""
-        before = self.resolved(shown)
-        after = shown.chain.answered(shown.pairs, [*shown.passages, *shown.texts("new")])
-        return self._verdict(len(after) > len(before), shown)
+        every = {**shown.places, "passages": [*shown.passages, *shown.texts("new")]}
+        after = self.resolved(Shown(shown.role, shown.chain, every, shown.key))
+        return self._verdict(len(after) > len(self.resolved(shown)), shown)
 
     def relevant(self, shown: Shown) -> str:
         """Whether a passage states the answer of a hop."""
-        seen = shown.passages
-        return self._verdict(any(hop.is_visible(seen) for hop in shown.chain.hops), shown)
+        return self._verdict(_supports(shown.chain, shown.passages), shown)
 
     def _verdict(self, holds: bool, shown: Shown) -> str:
         wrong = self.profile.happens("judge_fn" if holds else "judge_fp", "judge", shown.key)
@@ -342,7 +342,7 @@ class SimulatedReader(ScriptedModel):
     def rank(self, shown: Shown) -> str:
         """Passages that state the answer of a hop before the others."""
         numbered = _numbered(shown.passages)
-        stating = [number for number, text in numbered if any(hop.is_visible([text]) for hop in shown.chain.hops)]
+        stating = [number for number, text in numbered if _supports(shown.chain, [text])]
         others = [number for number, _ in numbered if number not in stating]
         return " > ".join(f"[{number}]" for number in (*stating, *others))
 
@@ -369,8 +369,9 @@ class SimulatedReader(ScriptedModel):
         so_far = shown.texts("thoughts", "text")
         told = shown.chain.answered((), so_far)
         found = shown.chain.answered((), [*shown.passages, *so_far])
-        for number in sorted(found.keys() - told.keys()):
-            sentence = _stating(shown.chain.hops[number - 1], shown.passages)
+        parts = (part for number in sorted(found.keys() - told.keys()) for part in shown.chain.hops[number - 1].parts)
+        for part in parts:
+            sentence = "" if part.is_stated_in(" ".join(so_far)) else _stating(part, shown.passages)
             if sentence and not self.profile.happens("miss", "miss", sentence, shown.key):
                 return sentence
         if shown.chain.is_resolved(told) and shown.chain.item.answers:
@@ -417,6 +418,11 @@ def _numbered(passages: Sequence[str]) -> list[tuple[int, str]]:
     """Passages with the numbers that they are shown with."""
     found = [(re.match(r"\[(\d+)\]", text), text) for text in passages]
     return [(int(mark[1]) if mark else at, text) for at, (mark, text) in enumerate(found, 1)]
+
+
+def _supports(chain: GoldChain, passages: Sequence[str]) -> bool:
+    """Whether a passage states something that the question needs."""
+    return any(hop.is_supported(text) for hop in chain.hops for text in passages)
 
 
 def _stating(hop: Hop, passages: Sequence[str]) -> str:
