@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from spolia.models.local import embedders
 from spolia.stores.corpus import Corpus
+from tests.models.local import tiny
 from tests.models.test_onnx_cross_encoder import counted
 
 from .conftest import Spolia
@@ -195,6 +197,38 @@ def test_a_folder_with_an_onnx_file_reranks_without_torch(spolia: Spolia, notes:
     scores = [hit["score"] for hit in found.json["hits"]]
     assert scores == sorted(scores, reverse=True)
     assert min(scores) >= 2 + 3 + 3  # the numbers of [CLS] and [SEP]
+
+
+@pytest.mark.skipif(not tiny.installed(), reason="the extra local is not installed")
+@pytest.mark.parametrize(
+    ("made", "scorer"),
+    [("llama", "LocalLLMReranker"), ("bert", "LocalCrossEncoder")],
+    ids=["language model", "encoder"],
+)
+def test_a_folder_with_weights_reranks_as_its_config_says(
+    spolia: Spolia, notes: Path, tmp_path: Path, made: str, scorer: str
+) -> None:
+    store, model = tmp_path / "n.spolia", tmp_path / "model"
+    model.mkdir()
+    if made == "llama":
+        tiny.llama(model, positions=2048)
+    else:
+        tiny.bert(model, "BertForSequenceClassification", num_labels=1)
+    spolia("index", notes, "--store", store, "--no-vectors")
+    found = spolia("search", "the owls", "--store", store, "--flow", "bm25", "--reranker", model, "--json")
+    assert found.code == 0, found.err
+    hits = [(hit["text"], hit["score"]) for hit in found.json["hits"] if hit["uri"].endswith(".txt")]  # no headings
+    assert len(hits) == 2
+    asked = getattr(embedders, scorer)(str(model)).scores("the owls", [text for text, _ in hits])
+    assert [score for _, score in hits] == pytest.approx(asked, abs=1e-4)
+
+
+def test_a_folder_without_a_reranker_is_an_error(spolia: Spolia, notes: Path, tmp_path: Path) -> None:
+    store = tmp_path / "n.spolia"
+    spolia("index", notes, "--store", store, "--no-vectors")
+    found = spolia("search", "the owls", "--store", store, "--flow", "bm25", "--reranker", tmp_path)
+    assert found.code != 0
+    assert "is no folder with a config.json" in found.err
 
 
 def test_an_evaluation_takes_the_embedder_and_other_settings_have_other_vectors(spolia: Spolia, tmp_path: Path) -> None:

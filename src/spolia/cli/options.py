@@ -157,7 +157,7 @@ class RerankOptions(ModelOptions):
 
     reranker: Annotated[
         str,
-        option("--reranker URL", "Base URL of a server that reranks, or a folder with a cross-encoder."),
+        option("--reranker URL", "Base URL of a server that reranks, or a folder with a model."),
     ] = ""
     rerank_model: Annotated[str, option("--rerank-model NAME", "The reranker's name on that server.")] = ""
     rerank_form: Annotated[

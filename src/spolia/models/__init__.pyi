@@ -4,6 +4,7 @@ from spolia.models.http.embeddings import EmbeddingModel as EmbeddingModel
 from spolia.models.http.remote import Remote as Remote
 from spolia.models.http.reranking import RerankModel as RerankModel
 from spolia.models.local.address import Local as Local
+from spolia.models.local.colbert import LocalColBERT as LocalColBERT
 from spolia.models.local.embedders import LocalCrossEncoder as LocalCrossEncoder
 from spolia.models.local.embedders import LocalEmbedder as LocalEmbedder
 from spolia.models.local.embedders import LocalEncoder as LocalEncoder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,11 @@ def installed() -> bool:
     return bool(find_spec("torch") and find_spec("transformers"))
 
 
-def word_pieces(folder: Path) -> Any:
-    """A tokenizer of words in lower case, with [CLS] before and [SEP] after, and [UNK] for what it does not know."""
+def word_pieces(folder: Path, more: Sequence[str] = ()) -> Any:
+    """A tokenizer of words in lower case, with [CLS] before and [SEP] after, and [UNK] for what it does not know.
+
+    `more` are tokens beside these, as the [unused0] of BERT.
+    """
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -32,7 +36,7 @@ def word_pieces(folder: Path) -> Any:
     made.normalizer = normalizers.BertNormalizer(lowercase=True)
     made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    made.train_from_iterator(TEXTS, trainers.WordPieceTrainer(vocab_size=200, special_tokens=specials))
+    made.train_from_iterator(TEXTS, trainers.WordPieceTrainer(vocab_size=200, special_tokens=[*specials, *more]))
     made.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     named = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), specials, strict=True))
     found = PreTrainedTokenizerFast(tokenizer_object=made, **named)
@@ -73,22 +77,22 @@ def saved(folder: Path, kind: str, config: Any, seed: int = 0) -> Any:
     return model
 
 
-def bert(folder: Path, kind: str = "BertModel", seed: int = 0, **more: Any) -> Any:
-    """An encoder of 16 numbers a token."""
+def bert(folder: Path, kind: str = "BertModel", seed: int = 0, tokens: Sequence[str] = (), **more: Any) -> Any:
+    """An encoder of 16 numbers a token; `tokens` are in its vocabulary beside those of words."""
     from transformers import BertConfig
 
-    tokenizer = word_pieces(folder)
+    tokenizer = word_pieces(folder, tokens)
     config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=512, pad_token_id=0, **SMALL, **more)
     return saved(folder, kind, config, seed)
 
 
-def llama(folder: Path, template: str = TEMPLATE, kind: str = "LlamaForCausalLM") -> Any:
+def llama(folder: Path, template: str = TEMPLATE, kind: str = "LlamaForCausalLM", positions: int = 1000) -> Any:
     """A decoder of 16 numbers a token."""
     from transformers import LlamaConfig
 
     tokenizer = bytes_of(folder, template)
     config = LlamaConfig(
-        vocab_size=len(tokenizer), max_position_embeddings=1000, eos_token_id=0, bos_token_id=None, pad_token_id=0,
+        vocab_size=len(tokenizer), max_position_embeddings=positions, eos_token_id=0, bos_token_id=None, pad_token_id=0,
         num_key_value_heads=1, **SMALL,
     )  # fmt: skip
     return saved(folder, kind, config)

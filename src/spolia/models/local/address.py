@@ -111,7 +111,7 @@ class Local(Value):
         return self.device == "cpu"
 
 
-KINDS = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja")
+KINDS = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.metadata")
 """What is read of a model; nothing else is fetched. Weights are safetensors alone, which hold no code."""
 _ENDINGS = tuple(kind.removeprefix("*") for kind in KINDS)
 _COMMIT = re.compile(r"[0-9a-f]{40}")

@@ -211,13 +211,15 @@ class LocalSparseEmbedder(LocalEncoder):
 
 @dataclass(frozen=True)
 class LocalTokenEmbedder(LocalEncoder):
-    """The address of a late-interaction model (a `TokenEmbedder`); its settings are those of every `LocalEncoder`.
+    """The address of any encoder as a late-interaction model (a `TokenEmbedder`); for ColBERT's files: `LocalColBERT`.
+
+    Its settings are those of every `LocalEncoder`. Every token counts; there are no markers and no [MASK].
 
     Args:
-        projection: name of the tensor float32[dimension, width] that maps hidden states to the vectors of tokens, as
-            `linear.weight` of ColBERT's files; empty to take the hidden states as they are.
+        projection: name of the tensor float32[dimension, width] that maps hidden states to the vectors of tokens; empty
+            to take the hidden states as they are.
 
-    >>> LocalTokenEmbedder("models/colbert", projection="linear.weight").projection
+    >>> LocalTokenEmbedder("models/late", projection="linear.weight").projection
     'linear.weight'
     """
 
