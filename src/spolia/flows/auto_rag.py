@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from spolia.core.combinators import Loop
 from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
-from spolia.flows.evidence import Places, citing, nothing, shown
+from spolia.flows.evidence import Gathered, citing, nothing
 from spolia.flows.published import published
 from spolia.models.parsers import Tags, Text
 from spolia.models.prompting.role import Ask, Role
 from spolia.models.protocols import LanguageModel
-from spolia.types import Answer, Query, Ranking, State
+from spolia.types import Answer, Query
 
 DECIDE = Role(
     "spolia:flows/prompts/auto_rag_decide.txt",
@@ -21,18 +21,14 @@ IMAGINE = Role("spolia:flows/prompts/auto_rag_imagine.txt", Text(), default="Not
 
 
 @dataclass(frozen=True)
-class Dialogue(State):
-    """What has been searched, found and imagined."""
+class Dialogue(Gathered):
+    """What has been searched, found and imagined, and what is to be searched next."""
 
-    found: Ranking
-    log: tuple[str, ...] = ()
     wanted: str = ""
-    answer: str = ""
 
     def decided(self, ask: Ask) -> "Dialogue":
         """What the model wants next; a search counts before an answer, and the last search where neither is there."""
-        places: Places = {"question": self.found.query.question, "log": self.log, "passages": shown(self.found)}
-        said = ask.reply(self.sample, **places)
+        said = ask.reply(self.sample, **self.shown())
         if said.get("answer") and not said.get("search"):
             return self.but(answer=said["answer"], stop="answered")
         return self.but(wanted=said.get("search") or self.wanted or self.found.query.question)
@@ -52,8 +48,7 @@ def decide(state: Dialogue, *, ask: Ask, search: Retriever, new: int = 2) -> Dia
     known = {node.id for node in state.found.nodes}
     found = search(state.found.query.asking(state.wanted))
     fresh = found.but(hits=tuple(hit for hit in found.hits if hit.node.id not in known)[:new])
-    said = f"search: {state.wanted}\n{len(fresh)} new passages"
-    return state.but(found=state.found.extended(fresh), log=(*state.log, said))
+    return state.noting(f"search: {state.wanted}\n{len(fresh)} new passages", fresh)
 
 
 @step
@@ -69,7 +64,7 @@ def recall(state: Dialogue, *, ask: Ask, imagine: Ask) -> Dialogue:
     if state.stop:
         return state
     said = imagine.reply(state.sample, question=state.wanted)
-    return state.but(log=(*state.log, f"{state.wanted}\n{said}"))
+    return state.noting(f"{state.wanted}\n{said}")
 
 
 @step

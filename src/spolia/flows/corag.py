@@ -1,15 +1,11 @@
-"""CoRAG: a chain of sub-questions, each answered from what is found for it.
-
-L bounds the steps of a chain, C its pairs of question and answer.
-"""
+"""CoRAG: a chain of sub-questions, each answered from what is found for it."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from spolia.core.combinators import Loop, Stopped
 from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
-from spolia.flows.evidence import citing, shown
+from spolia.flows.evidence import citing, shown, together
 from spolia.flows.published import published
 from spolia.models.parsers import Text
 from spolia.models.prompting.role import Ask, Role
@@ -23,7 +19,7 @@ REPLY = Role("spolia:flows/prompts/corag_reply.txt", Text(), default=NOTHING)
 FINAL = Role("spolia:flows/prompts/corag_final.txt", Text(), default="I do not know.")
 WARM, CHARACTERS = 0.7, 8000
 SOURCE = 'Wang et al., "Chain-of-retrieval augmented generation", 2025 (arXiv 2501.14342)'
-Judge = Operator[Any, Verdict]
+Judge = Operator[Chain, Verdict]
 
 
 @dataclass(frozen=True)
@@ -66,11 +62,9 @@ def answered(chain: Searched, question: str, reply: Ask, search: Retriever) -> S
 @step(calls={"final": 1, "search": 1})
 def conclude(chain: Searched, *, final: Ask, search: Retriever) -> Answer:
     """Answer from the chain, and from what is found for the question itself."""
-    found = evidence = search(chain.query)
+    found = search(chain.query)
     said = final.reply(chain.sample, chain=chain.written(CHARACTERS), passages=shown(found, best_last=True))
-    for one in chain.found:
-        evidence = evidence.extended(one)
-    return citing(said, found).but(evidence=evidence)
+    return citing(said, found).but(evidence=together((found, *chain.found)))
 
 
 def hops(llm: LanguageModel, search: Retriever, pairs: int) -> Operator[Searched, Searched]:
@@ -87,10 +81,10 @@ def greedy(
     llm: LanguageModel, search: Retriever, until: Judge, steps: int, pairs: int | None
 ) -> Operator[Query, Answer]:
     """One chain that ends where a judge says so."""
-    chain = Loop(hops(llm, search, steps if pairs is None else pairs), until, steps)
-    return begin >> chain >> final(llm, search)
+    return begin >> Loop(hops(llm, search, steps if pairs is None else pairs), until, steps) >> final(llm, search)
 
 
 @published(SOURCE, "cap", "pairs", "repeated")
 def corag(llm: LanguageModel, search: Retriever, steps: int = 6, pairs: int | None = None) -> Operator[Query, Answer]:
+    """At most `steps` steps (L), and at most `pairs` pairs of question and answer (C)."""
     return greedy(llm, search, Stopped(), steps, pairs)

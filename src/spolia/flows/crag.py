@@ -7,6 +7,7 @@ from spolia.core.combinators import Branch, Route
 from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
 from spolia.core.sentences import sentences
+from spolia.flows.evidence import together
 from spolia.flows.published import published
 from spolia.generation.reader import Reader
 from spolia.models.prompting.role import Ask, Brief, Role, replies
@@ -16,6 +17,7 @@ from spolia.post_retrieval.context_window import showing
 from spolia.post_retrieval.rerankers import USEFUL, CrossEncoder
 from spolia.pre_retrieval.query_llm import OneText
 from spolia.pre_retrieval.rewrite import Rewrite
+from spolia.retrieval.multi_source import Sources, reached
 from spolia.types import Answer, Hit, Query, Ranking
 
 KEYWORDS = Role("spolia:flows/prompts/crag_keywords.txt", OneText(), default="none")
@@ -23,6 +25,12 @@ CHARACTERS = 8000
 """Of a passage that is graded."""
 Action = Literal["correct", "incorrect", "ambiguous"]
 SOURCE = 'Yan et al., "Corrective retrieval augmented generation", 2024'
+
+
+@step(calls={"sources": 1})
+def either(query: Query, *, sources: Sources) -> Ranking:
+    """What the first source finds that does not fail."""
+    return next(reached(query, sources))[1]
 
 
 @step
@@ -57,18 +65,16 @@ def cut(hit: Hit, size: int) -> list[Hit]:
 
 @step(calls={"ask": 1, "web": 1})
 def looked_up(found: Ranking, *, ask: Ask, web: Retriever) -> Ranking:
-    """What the web finds for at most three keywords of the question."""
+    """What the web finds for at most three keywords of the question; what was found before where it fails."""
     words = ask.reply(found.query.sample, question=found.query.question)
-    return web(found.query.rewritten(words or found.query.question))
+    query = found.query.rewritten(words or found.query.question)
+    return next(reached(query, (("web", web),), needed=False), ("kept", found))[1]
 
 
 @step
 def joined(rankings: Sequence[Ranking]) -> Ranking:
     """All hits, those of the first ranking before the others."""
-    first, *others = rankings
-    for other in others:
-        first = first.extended(other)
-    return first
+    return together(rankings)
 
 
 @step(calls={"grade": 10, "rewrite": 1, "web": 1})
@@ -83,7 +89,9 @@ def corrected(
     ]
     graded = zip(found.hits, replies(grade, briefs), strict=True)
     kept = found.but(hits=tuple(hit for hit, is_relevant in graded if is_relevant is not False))
-    return kept if found.hits and len(kept) == len(found) else kept.extended(web(rewrite(asked)))
+    if found.hits and len(kept) == len(found):
+        return kept
+    return together((kept, *(more for _, more in reached(rewrite(asked), (("web", web),), needed=False))))
 
 
 @published(SOURCE, "answered", "abstained", top_k=10)
@@ -96,7 +104,7 @@ def crag(
     arms = {"correct": strips, "incorrect": from_web, "ambiguous": Branch(strips, from_web) >> joined}
     graded = CrossEncoder(scorer, top_k=10)
     return (
-        search
+        either.but(sources=(("local", search), ("web", web)))
         >> graded
         >> Route(action.but(upper=upper, lower=lower), arms, "ambiguous")
         >> Reader(llm, max_passages=10)
@@ -106,4 +114,4 @@ def crag(
 @published(SOURCE + "; graded by a language model, yes or no", "answered", "abstained")
 def crag_grader(llm: LanguageModel, search: Retriever, web: Retriever) -> Operator[Query, Answer]:
     body = corrected.but(grade=Ask(llm, USEFUL, 64), rewrite=Rewrite(llm), web=web)
-    return search >> body >> Reader(llm, max_passages=10)
+    return either.but(sources=(("local", search), ("web", web))) >> body >> Reader(llm, max_passages=10)

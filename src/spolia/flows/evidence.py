@@ -1,8 +1,17 @@
-"""How flows show passages to a model, and cite those that its reply names."""
+"""What flows gather: from which sources, how it is shown to a model, and how its reply cites it."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Self
+
+from spolia.core.operator import Retriever
+from spolia.core.run_context import note
 from spolia.generation.prompt import cited, fitting, numbered
 from spolia.models.parsers.tags import Markers
-from spolia.types import Answer, Query, Ranking
+from spolia.models.prompting.role import Ask
+from spolia.retrieval.multi_source import Sources, reached
+from spolia.types import Answer, Query, Ranking, State
 
 Places = dict[str, str | tuple[str, ...]]
 """What a prompt shows, by place."""
@@ -34,3 +43,49 @@ def citing(said: str, found: Ranking) -> Answer:
 def nothing(query: Query) -> Ranking:
     """No passage yet."""
     return Ranking(query, ())
+
+
+def together(rankings: Iterable[Ranking]) -> Ranking:
+    """All hits, those of the first ranking before the others."""
+    return reduce(Ranking.extended, rankings)
+
+
+def everywhere(query: Query, sources: Sources) -> Ranking:
+    """What all sources find, but for those that fail."""
+    return together(found for _, found in reached(query, sources))
+
+
+def instead_of(kept: tuple[str, Ranking], query: Query, source: tuple[str, Retriever]) -> tuple[str, Ranking]:
+    """What a source finds, with its name; what is kept where it fails or finds nothing, which is counted."""
+    name, new = next(reached(query, (source,), needed=False), kept)
+    if new.hits:
+        return name, new
+    note(f"{name} found nothing, and what {kept[0]} found is kept.", counted=True)
+    return kept
+
+
+def preferring(sources: Sources, name: str) -> Sources:
+    """The sources, the one of a name before the others."""
+    return tuple(sorted(sources, key=lambda source: source[0] != name.strip()))
+
+
+@dataclass(frozen=True)
+class Gathered(State):
+    """What has been found, and what was said, done and observed, oldest first."""
+
+    found: Ranking
+    log: tuple[str, ...] = ()
+    answer: str = ""
+
+    def shown(self) -> Places:
+        """What the model sees of it."""
+        return {"question": self.found.query.question, "log": self.log, "passages": shown(self.found)}
+
+    def noting(self, line: str, new: Ranking | None = None) -> Self:
+        """With one line more, and further passages."""
+        return self.but(log=(*self.log, line), found=self.found if new is None else self.found.extended(new))
+
+    def concluded(self, force: Ask) -> Answer:
+        """The answer that the model has given, else the one that it is made to give."""
+        said = self.answer if self.stop == "answered" else force.reply(self.sample, **self.shown())
+        return citing(said, self.found)

@@ -26,4 +26,4 @@ def naive_web(llm: LanguageModel, web: Retriever, top_k: int = 5) -> Operator[Qu
 @published(SOURCE, "answered", "abstained")
 def naive_both(llm: LanguageModel, search: Retriever, web: Retriever, top_k: int = 5) -> Operator[Query, Answer]:
     """Read what both sources find, as much of each."""
-    return Branch(search, web) >> EvenSplit(2 * top_k) >> Reader(llm, max_passages=2 * top_k)
+    return Branch(search, web, min_arms=1) >> EvenSplit(2 * top_k) >> Reader(llm, max_passages=2 * top_k)

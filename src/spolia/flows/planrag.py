@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from spolia.core.combinators import Loop
 from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
-from spolia.flows.evidence import Places, citing, nothing, shown
+from spolia.flows.evidence import Gathered, Places, nothing
 from spolia.flows.published import published
 from spolia.models.parsers import Lines, Tags, Text, YesNo
 from spolia.models.prompting.role import Ask, Role
 from spolia.models.protocols import LanguageModel
-from spolia.types import Answer, Query, Ranking, State
+from spolia.types import Answer, Query
 
 PLAN = Role("spolia:flows/prompts/planrag_plan.txt", Lines(8), default="none")
 ACT = Role(
@@ -21,51 +21,46 @@ FORCED = Role("spolia:flows/prompts/planrag_forced.txt", Text(), default="I do n
 
 
 @dataclass(frozen=True)
-class Planned(State):
+class Planned(Gathered):
     """The plan, and the data that were gathered; a new plan keeps them."""
 
-    found: Ranking
-    plan: tuple[str, ...] = ()
-    log: tuple[str, ...] = ()
-    answer: str = ""
+    plan: tuple[str, ...] | None = None
 
     def shown(self) -> Places:
-        seen: Places = {"question": self.found.query.question, "log": self.log, "passages": shown(self.found)}
-        return seen | {"plan": "\n".join(f"{number}. {one}" for number, one in enumerate(self.plan, 1))}
+        plan = "\n".join(f"{number}. {one}" for number, one in enumerate(self.plan or (), 1))
+        return super().shown() | {"plan": plan}
 
 
 @step(calls={"plan": 1})
-def begin(query: Query, *, plan: Ask) -> Planned:
+def begin(query: Query, *, plan: Ask | None = None) -> Planned:
+    """Without a plan, which is made in the first turn, or else by `plan`."""
     state = Planned(nothing(query), sample=query.sample)
-    return state.but(plan=plan.reply(query.sample, **state.shown()))
+    return state if plan is None else state.but(plan=plan.reply(query.sample, **state.shown()))
 
 
 @step(calls={"ask": 1, "again": 1, "plan": 1, "search": 1})
 def act(state: Planned, *, ask: Ask, again: Ask, plan: Ask, search: Retriever) -> Planned:
-    """Answer, or search for the next step and judge whether the plan still holds."""
+    """Plan where there is no plan; answer, or search for the next step and judge whether the plan still holds."""
+    if state.plan is None:
+        state = state.but(plan=plan.reply(state.sample, **state.shown()))
     said = ask.reply(state.sample, **state.shown())
     if answer := said.get("answer"):
         return state.but(answer=answer, stop="answered")
     if not said.get("search"):
-        return state.but(log=(*state.log, f"{said['thought']}\nInvalid action. Write search or answer."))
+        return state.noting(f"{said['thought']}\nInvalid action. Write search or answer.")
     new = search(state.found.query.asking(said["search"]))
-    log = (*state.log, f"{said['thought']}\nsearch: {said['search']}\n{len(new)} passages")
-    state = state.but(found=state.found.extended(new), log=log)
-    return (
-        state.but(plan=plan.reply(state.sample, **state.shown()))
-        if again.reply(state.sample, **state.shown())
-        else state
-    )
+    state = state.noting(f"{said['thought']}\nsearch: {said['search']}\n{len(new)} passages", new)
+    return state.but(plan=None) if again.reply(state.sample, **state.shown()) else state
 
 
 @step(calls={"force": 1})
 def finish(state: Planned, *, force: Ask) -> Answer:
-    said = state.answer if state.stop == "answered" else force.reply(state.sample, **state.shown())
-    return citing(said, state.found)
+    """The answer that was given, else one that the model is made to give."""
+    return state.concluded(force)
 
 
 @published('Lee et al., "PlanRAG: A plan-then-retrieval augmented generation", NAACL 2024', "answered", "cap")
 def planrag(llm: LanguageModel, search: Retriever, turns: int = 15) -> Operator[Query, Answer]:
-    plan = Ask(llm, PLAN, 256)
-    body = act.but(ask=Ask(llm, ACT, 256), again=Ask(llm, AGAIN, 64), plan=plan, search=search)
-    return begin.but(plan=plan) >> Loop(body, max_steps=turns) >> finish.but(force=Ask(llm, FORCED, 128))
+    plan, again = Ask(llm, PLAN, 256), Ask(llm, AGAIN, 64)
+    body = act.but(ask=Ask(llm, ACT, 256), again=again, plan=plan, search=search)
+    return begin >> Loop(body, max_steps=turns) >> finish.but(force=Ask(llm, FORCED, 128))

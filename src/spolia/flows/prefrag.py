@@ -1,96 +1,77 @@
 """PrefRAG: a preferred source, another where it does not help, and a look back at the answer."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from spolia.core.combinators import Loop
 from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
-from spolia.flows.evidence import CHARACTERS, citing, nothing, shown
+from spolia.flows.evidence import CHARACTERS, Gathered, everywhere, instead_of, nothing, preferring, shown
 from spolia.flows.published import published
 from spolia.models.parsers import Tags, Text, YesNo
 from spolia.models.prompting.role import Ask, Role
 from spolia.models.prompting.template import Setting
 from spolia.models.protocols import LanguageModel
-from spolia.types import Answer, Query, Ranking, State
+from spolia.retrieval.multi_source import Sources, reached
+from spolia.types import Answer, Query
 
-OPTIONAL = ("thought", "source", "search", "answer", "evaluation")
-TURN = Role(
-    "spolia:flows/prompts/prefrag_turn.txt", Tags(("thought",), OPTIONAL[1:]), default="<thought>none</thought>"
-)
+SAYS = ("source", "search", "answer", "evaluation")
+TURN = Role("spolia:flows/prompts/prefrag_turn.txt", Tags(("thought",), SAYS), default="<thought>none</thought>")
 HELPS = Role(
     "spolia:flows/prompts/prefrag_helps.txt", YesNo(), default="yes"
 )  # what cannot be read keeps the preference
 FORCED = Role("spolia:flows/prompts/prefrag_forced.txt", Text(), default="I do not know.")
-Sources = tuple[tuple[str, Retriever], ...]
 SOURCE = 'Zhao et al., "PrefRAG: preference-driven multi-source retrieval augmented generation", 2025'
 
 
 @dataclass(frozen=True)
-class SourceSearch(State):
-    """What has been found and said.
+class SourceSearch(Gathered):
+    """How many turns may follow, and how many answers may yet be doubted."""
 
-    Args:
-        log: what the model sees of the turns before, oldest first.
-        left: turns that may follow.
-        reflections: answers that may still be doubted.
-    """
-
-    found: Ranking
-    left: int
-    reflections: int
-    log: tuple[str, ...] = ()
-    answer: str = ""
-
-    def shown(self) -> dict[str, Any]:
-        return {"question": self.found.query.question, "log": self.log, "passages": shown(self.found)}
-
-    def seeing(self, new: Ranking, heading: str) -> "SourceSearch":
-        """With further passages, and a line that says what they were found for."""
-        return self.but(found=self.found.extended(new), log=(*self.log, heading))
+    left: int = 0
+    reflections: int = 0
 
 
-@step(calls={"ask": 1, "helps": 1, "sources": 3})
+@step(calls={"ask": 1, "helps": 1, "sources": 1})
 def turn(state: SourceSearch, *, ask: Ask, sources: Sources, helps: Ask | None = None) -> SourceSearch:
-    """Search the preferred source, and another where that does not help; or answer, and doubt it once."""
+    """Answer, or search once more."""
     names = Setting(", ".join(name for name, _ in sources))
     said = ask.reply(state.sample, sources=names, **state.shown())
-    state, query = state.but(left=state.left - 1), state.found.query
+    state = state.but(left=state.left - 1)
     if answer := said.get("answer"):
-        if state.reflections < 1 or said.get("evaluation", "CORRECT").strip().upper().startswith("CORRECT"):
-            return state.but(answer=answer, stop="answered")
-        both = nothing(query)
-        for _, source in sources:
-            both = both.extended(source(query))
-        doubted = f"{answer} ({said['evaluation']})"[:CHARACTERS]
-        return state.seeing(both, doubted).but(left=state.left + 2, reflections=state.reflections - 1)
-    if not said.get("search"):
-        return state.but(stop="forced")
-    by_name = dict(sources)
-    (preferred, first), wanted = sources[0], query.asking(said["search"])
-    if helps is None:  # the model's own choice
-        new = by_name.get(said.get("source", "").strip(), first)(wanted)
-    else:
-        new = first(wanted)
-        if state.log and not helps.reply(state.sample, new=shown(new), **state.shown()):
-            named = said.get("source", "").strip()
-            other = by_name[named] if named in by_name and named != preferred else sources[1][1]
-            found = other(wanted)
-            new = found if found.hits else new
-    state = state.seeing(new, f"{new.source}: {said['search']}")
-    return state if state.left > 0 else state.but(stop="forced")
+        return answered(state, answer, said.get("evaluation", "CORRECT"), sources)
+    if wanted := said.get("search"):
+        state = searched(state, wanted, said.get("source", ""), sources, helps)
+    return state if wanted and state.left > 0 else state.but(stop="forced")
+
+
+def answered(state: SourceSearch, answer: str, evaluation: str, sources: Sources) -> SourceSearch:
+    """Done, or doubted: then all sources are searched for the question itself, and a turn more is given."""
+    if state.reflections < 1 or evaluation.strip().upper().startswith("CORRECT"):
+        return state.but(answer=answer, stop="answered")
+    state = state.noting(f"{answer} ({evaluation})"[:CHARACTERS], everywhere(state.found.query, sources))
+    return state.but(left=state.left + 2, reflections=state.reflections - 1)
+
+
+def searched(state: SourceSearch, wanted: str, named: str, sources: Sources, helps: Ask | None) -> SourceSearch:
+    """Ask the preferred source, and the named one where it fails or does not help; without `helps` the named one."""
+    query, preferred = state.found.query.asking(wanted), sources[0][0]
+    by_name = preferring(sources, named)
+    order = preferring(by_name, preferred) if helps else by_name
+    name, new = next(reached(query, order))
+    if helps and name == preferred and state.log and not helps.reply(state.sample, new=shown(new), **state.shown()):
+        name, new = instead_of((name, new), query, order[1])
+    return state.noting(f"{name}: {wanted}", new)
 
 
 @step(calls={"force": 1})
 def finish(state: SourceSearch, *, force: Ask) -> Answer:
     """The answer that the model has given, else the one that it is made to give."""
-    said = state.answer if state.stop == "answered" else force.reply(state.sample, **state.shown())
-    return citing(said, state.found)
+    return state.concluded(force)
 
 
 @step
 def begin(query: Query, *, turns: int = 4, reflections: int = 1) -> SourceSearch:
-    return SourceSearch(nothing(query), turns, reflections, sample=query.sample)
+    return SourceSearch(nothing(query), sample=query.sample, left=turns, reflections=reflections)
 
 
 def flow_of(

@@ -2,6 +2,7 @@
 
 from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
+from spolia.flows.evidence import everywhere
 from spolia.flows.prefrag import SOURCE, flow_of
 from spolia.flows.published import published
 from spolia.models.protocols import LanguageModel
@@ -11,7 +12,7 @@ from spolia.types import Answer, Query, Ranking
 @step
 def union(query: Query, *, first: Retriever, second: Retriever) -> Ranking:
     """What both sources find, the first one's before."""
-    return first(query).extended(second(query)).but(source="both")
+    return everywhere(query, (("local", first), ("web", second))).but(source="both")
 
 
 @published(SOURCE + ", prompt only", "answered", "forced")
@@ -27,8 +28,8 @@ def prefrag_no_preference(
     llm: LanguageModel, search: Retriever, web: Retriever, turns: int = 4, reflections: int = 1
 ) -> Operator[Query, Answer]:
     """Both sources are read at once."""
-    from_both = (("both", union.but(first=search, second=web)),)
-    return flow_of(llm, from_both, turns, reflections, compares=False)
+    both = union.but(first=search, second=web)
+    return flow_of(llm, (("both", both),), turns, reflections, compares=False)
 
 
 @published(SOURCE + ", without self-reflection", "answered", "forced")

@@ -1,17 +1,44 @@
 """Several sources, the preferred one first."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from spolia.core.call_bounds import total
-from spolia.core.operator import Operator, checked_operator
+from spolia.core.operator import Operator, Retriever, checked_operator
 from spolia.core.run_context import attempt, degrade
 from spolia.core.wiring import fits, refuse_counts
 from spolia.errors import BudgetSpent, QueryError, UndecidedError, WiringError
 from spolia.types import Failure, Hit, Query, Ranking
 
+Sources = tuple[tuple[str, Retriever], ...]
+"""Retrievers by name, the preferred one first."""
 _MEANT = (BudgetSpent, QueryError, UndecidedError, WiringError)
 """What is wrong with the question or the flow, and not with a source."""
+
+
+def reached(
+    query: Query, sources: Sequence[tuple[str, Retriever]], *, needed: bool = True
+) -> Iterator[tuple[str, Ranking]]:
+    """What each source finds, with its name: one after the other, as far as they are wanted.
+
+    A source that fails is passed over, and that is recorded.
+
+    Args:
+        needed: raise what the first source raised, where all of them have failed.
+    """
+    failures: list[Failure] = []
+    for name, source in sources:
+        result = attempt(partial(source, query))
+        if not isinstance(result, Failure):
+            yield name, result
+            continue
+        if isinstance(result.error, _MEANT):
+            raise result.error
+        degrade(f"{name} failed and is passed over: {result.message}", error=result.error, partly=True)
+        failures.append(result)
+    if needed and failures and len(failures) == len(sources):
+        raise failures[0].raised()
 
 
 @dataclass(frozen=True)
@@ -66,22 +93,11 @@ class MultiSource(Operator[Query, Ranking]):
 
     def apply(self, value: Query, /) -> Ranking:
         found: dict[str, Hit] = {}
-        failures: list[Failure] = []
-        for source in self.sources:
-            result = attempt(partial(source, value))
-            if isinstance(result, Failure):
-                if isinstance(result.error, _MEANT):
-                    raise result.error
-                said = f"{source.short} failed and is passed over: {result.message}"
-                degrade(said, error=result.error, partly=True)
-                failures.append(result)
-                continue
+        for _, result in reached(value, [(source.short, source) for source in self.sources]):
             for hit in result.hits:
                 found.setdefault(hit.node.id, hit.but(parts=((result.source, hit.score),)))
             if self.enough is not None and len(found) >= self.enough:
                 break
-        if len(failures) == len(self.sources):
-            raise failures[0].raised()
         hits = tuple(hit.but(score=1 / rank) for rank, hit in enumerate(found.values(), 1))
         return Ranking(value, hits[: self.top_k], "several")
 

@@ -8,7 +8,7 @@ from spolia.core.call_bounds import total
 from spolia.core.operator import In, Operator, Out, checked_operator
 from spolia.core.run_context import degrade, gather
 from spolia.core.wiring import joined, name_of
-from spolia.errors import BudgetSpent, StepFailed, UndecidedError, WiringError
+from spolia.errors import BudgetSpent, QueryError, StepFailed, UndecidedError, WiringError
 from spolia.types import Failure
 
 R = TypeVar("R")
@@ -90,7 +90,7 @@ def survivors(
 ) -> tuple[R, ...]:
     """The results that are no failures, if there are enough; what was dropped is recorded."""
     for result in results:
-        if isinstance(result, Failure) and isinstance(result.error, UndecidedError):
+        if isinstance(result, Failure) and isinstance(result.error, (QueryError, UndecidedError, WiringError)):
             raise result.error
     failures = [(index, result) for index, result in enumerate(results) if isinstance(result, Failure)]
     kept = tuple(result for result in results if not isinstance(result, Failure))
