@@ -29,7 +29,8 @@ class Remote(Value):
         wait_s: about how long to wait before the second attempt; twice as long before each further one (between half
             and all of it, at random, so that callers spread). A server's `Retry-After` counts where it is longer.
         max_wait_s: the longest wait; where the server asks for more, the call fails at once.
-        max_concurrent: requests to this model at this address at a time, in this process.
+        max_concurrent: requests to this model at this address at a time, in this process; more than a run's threads
+            send are never under way. Write fewer for a server that cannot queue.
         requests_per_minute: of this model in this process, after a minute's worth at once; 0 for no limit.
         tokens_per_minute: likewise, of tokens sent and asked for, as they are estimated before they are sent.
         usd_per_million: price of a million tokens sent, and generated. Where both are 0, the price
@@ -45,7 +46,7 @@ class Remote(Value):
     retries: int = 3
     wait_s: float = 0.5
     max_wait_s: float = 30.0
-    max_concurrent: int = 8
+    max_concurrent: int = 256
     requests_per_minute: float = 0.0
     tokens_per_minute: float = 0.0
     usd_per_million: tuple[float, float] = (0.0, 0.0)
