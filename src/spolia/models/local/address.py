@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from hashlib import blake2b
@@ -235,9 +235,7 @@ class ModelSession:
 
     def unmarked(self, text: str) -> str:
         """The text without anything that is a special token to the model: of `<|end|>` stays `‹|end|>`."""
-        for mark in sorted(self._marks, key=len, reverse=True):
-            text = text.replace(mark, f"‹{mark[1:]}" if mark[0] == "<" else f"{mark[0]}\u200b{mark[1:]}")
-        return text
+        return without_marks(text, self._marks)
 
     def run(self, part: Any = None, /, **inputs: Any) -> Any:
         """What the model gives, or a part of it; `inputs` are tensors, or lists that become tensors."""
@@ -255,6 +253,17 @@ class ModelSession:
         ids = [[*row, *[self.padding] * (width - len(row))] for row in rows]
         mask = [[1] * len(row) + [0] * (width - len(row)) for row in rows]
         return {"input_ids": ids, "attention_mask": mask}
+
+
+def without_marks(text: str, marks: Iterable[str]) -> str:
+    """A text in which none of some marks is left.
+
+    >>> without_marks("a<|end|>b", ["<|end|>"])
+    'a‹|end|>b'
+    """
+    for mark in sorted(marks, key=len, reverse=True):
+        text = text.replace(mark, f"‹{mark[1:]}" if mark[0] == "<" else f"{mark[0]}\u200b{mark[1:]}")
+    return text
 
 
 def unicode(text: str) -> str:

@@ -119,6 +119,50 @@ class ReplyPieces:
 
 
 @dataclass(frozen=True)
+class Reply:
+    """What a model wrote: its pieces, with the log-probability of each token, and why it ended."""
+
+    pieces: ReplyPieces
+    chances: tuple[float, ...]
+    finish_reason: str
+
+    @property
+    def made(self) -> int:
+        """Tokens that were made, also those that do not stay."""
+        return len(self.chances)
+
+    def generation(self, whose: str, logprobs: bool) -> Generation:
+        """The reply. ModelRejected if it says nothing."""
+        if not self.pieces.text:
+            raise ModelRejected(f"{whose} ended its reply before it said anything. Ask otherwise.")
+        tokens = tuple(
+            Token(*one) for one in zip(self.pieces.texts, self.chances, strict=False)
+        )  # a cut text has fewer
+        return Generation(self.pieces.text, self.finish_reason, tokens if logprobs else ())
+
+
+def reply_of(
+    tokens: Iterator[tuple[int, float]],
+    is_end: Callable[[int], bool],
+    pieces: ReplyPieces,
+    on_text: Callable[[str], None] | None,
+) -> Reply:
+    """Tokens with their log-probabilities, until one ends the reply or the text that ends it is there."""
+    chances, finish_reason = list[float](), "length"
+    for token, logprob in tokens:
+        if is_end(token):
+            finish_reason = "stop"
+            break
+        chances.append(logprob)
+        _tell(on_text, pieces.take(token))
+        if pieces.is_stopped:
+            finish_reason = "stop"
+            break
+    _tell(on_text, pieces.rest())
+    return Reply(pieces, tuple(chances), finish_reason)
+
+
+@dataclass(frozen=True)
 class LocalModel(Local):
     """The address of a language model; its settings are those of every `Local`.
 
@@ -154,26 +198,13 @@ class LocalModel(Local):
         on_text: Callable[[str], None] | None = None,
     ) -> Generation:
         """The reply to a prompt."""
-        ids = self._ids(prompt)
-        opened, chances, finish_reason = self.opened(), list[float](), "length"
-        pieces = ReplyPieces(opened.tokenizer, stop)
+        opened, ids = self.opened(), self._ids(prompt)
         most = min(max_tokens, self.window - len(ids))
         with reserve(Usage(calls=1, input_tokens=len(ids), output_tokens=most)) as held:
-            for token, logprob in self._tokens(opened, ids, prompt.sample, temperature, most):
-                if token in self._ends(opened):
-                    finish_reason = "stop"
-                    break
-                chances.append(logprob)
-                _tell(on_text, pieces.take(token))
-                if pieces.is_stopped:
-                    finish_reason = "stop"
-                    break
-            held.settle(Usage(calls=1, input_tokens=len(ids), output_tokens=len(chances)))
-        _tell(on_text, pieces.rest())
-        if not pieces.text:
-            raise ModelRejected(f"{self.name} ended its reply before it said anything. Ask otherwise.")
-        tokens = tuple(Token(*one) for one in zip(pieces.texts, chances, strict=False))  # a cut text has fewer
-        return Generation(pieces.text, finish_reason, tokens if logprobs else ())
+            drawn = self._tokens(opened, ids, prompt.sample, temperature, most)
+            reply = reply_of(drawn, self._ends(opened).__contains__, ReplyPieces(opened.tokenizer, stop), on_text)
+            held.settle(Usage(calls=1, input_tokens=len(ids), output_tokens=reply.made))
+        return reply.generation(self.name, logprobs)
 
     def continuation(self, prompt: Prompt, text: str) -> tuple[Token, ...]:
         """The tokens of `text`, each with its log-probability after the prompt and those before it; Σ is log P(text).

@@ -1,0 +1,306 @@
+"""A file of GGUF that llama.cpp has opened in this process."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from ctypes import create_string_buffer
+from dataclasses import dataclass, fields
+from functools import cached_property, lru_cache
+from glob import escape
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from spolia.core.run_context import check_cancelled, reach
+from spolia.errors import ModelError, ModelRejected, WeightsError, installed
+from spolia.models.file_hash import hash_of
+from spolia.models.local.address import unicode
+from spolia.types import Value
+
+if TYPE_CHECKING:
+    from spolia.types.arrays import Numbers
+
+BATCH = 512
+"""Tokens that are run together; what a model gives depends on it in the last digits, so it is the same for all."""
+_PART = re.compile(r"(.*)-\d{5}-of-\d{5}\.gguf")
+
+
+@dataclass(frozen=True)
+class Gguf(Value):
+    """Base of the models in a file of GGUF; opened on first use, once per process, for one thread at a time.
+
+    Args:
+        model: the file, or a folder with one such file. Of a model in parts (`…-00001-of-00003.gguf`) the first.
+        window: longest text in tokens, special ones included.
+        threads: CPU threads for one call.
+        gpu_layers: layers that run on an accelerator, if llama.cpp was built for one; -1 for all.
+
+    Raises:
+        WeightsError: on first use, when there is no such file, or it holds another kind of model.
+        MissingExtra: on first use, when llama-cpp-python is not installed.
+    """
+
+    model: str
+    window: int = 512
+    threads: int = 1
+    gpu_layers: int = 0
+
+    indifferent: ClassVar[frozenset[str]] = frozenset(("model", "threads", "gpu_layers"))
+    """Fields that make no other results."""
+    waits: ClassVar[bool] = False
+    scoped: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not self.model:
+            raise ModelError(f"{type(self).__name__} names no file. Write the path of a file in GGUF.")
+        for name in ("window", "threads"):
+            if getattr(self, name) < 1:
+                raise ModelError(f"{type(self).__name__} got {name}={getattr(self, name)}. Write at least 1.")
+
+    @property
+    def name(self) -> str:
+        """The file's own name, and what tells it apart from others with other weights or settings."""
+        known = self.fingerprint()
+        own = (file_of(self.model) if known else Path(self.model)).name.removesuffix(".gguf")
+        return f"{own}@{blake2b(known.encode(), digest_size=4).hexdigest()}" if known else own
+
+    def fingerprint(self) -> str | None:
+        """Of its files and settings; None where there are no files."""
+        try:
+            content = _hashes(_states(file_of(self.model)))
+        except (WeightsError, OSError):
+            return None
+        said = [(f.name, getattr(self, f.name)) for f in fields(self) if f.name not in self.indifferent]
+        return f"{type(self).__name__}|{content}|{said}"
+
+    def opened(self) -> GgufSession:
+        """The model in this process."""
+        reach(self)
+        return _opened(self)
+
+
+def file_of(model: str) -> Path:
+    """The file at a path, or the only one in a folder; of a model in parts the first.
+
+    Raises:
+        WeightsError: there is none, or more than one.
+    """
+    path = Path(model).expanduser()
+    if not path.is_dir():
+        if not path.is_file():
+            raise WeightsError(f"Model file not found: {model}. Write the path of a file in GGUF.")
+        return path
+    first = {str(_parts(one)[0]): one for one in sorted(path.glob("*.gguf"))}
+    if len(first) != 1:
+        raise WeightsError(f"{model} has {len(first)} models in GGUF. Write the path of one file.")
+    return Path(next(iter(first)))
+
+
+def has_gguf(model: str) -> bool:
+    """Whether a path names a file in GGUF, or a folder with one and without a model for transformers."""
+    path = Path(model).expanduser()
+    return path.suffix == ".gguf" or (not (path / "config.json").is_file() and any(path.glob("*.gguf")))
+
+
+def _parts(path: Path) -> list[Path]:
+    found = _PART.fullmatch(path.name)
+    return sorted(path.parent.glob(f"{escape(found[1])}-?????-of-?????.gguf")) if found else [path]
+
+
+def _states(path: Path) -> tuple[tuple[str, int, int, int], ...]:
+    """The parts of a model, each with its size and times."""
+    found = [(str(one), one.stat()) for one in _parts(path)]
+    return tuple((one, held.st_size, held.st_mtime_ns, held.st_ctime_ns) for one, held in found)
+
+
+@lru_cache(maxsize=64)
+def _hashes(states: tuple[tuple[str, int, int, int], ...]) -> list[str]:
+    """Of the parts of a model, computed once for files of these sizes and times."""
+    return [hash_of(Path(path)) for path, *_ in states]
+
+
+class GgufSession:
+    """A model that llama.cpp has opened. It keeps what it has read: `alone` holds other threads off meanwhile.
+
+    What it gives for a text does not depend on what it was asked before, since it begins each time with nothing read.
+    """
+
+    def __init__(self, address: Gguf, pooling: str | None = None) -> None:
+        self.path = file_of(address.model)
+        with installed("gguf", "llama_cpp", "A model in GGUF"):
+            import llama_cpp
+        self.api: Any = llama_cpp
+        how: dict[str, Any] = {}
+        if pooling is not None:  # a text is read in one batch, since some of them read from both sides
+            known = {"mean": self.api.LLAMA_POOLING_TYPE_MEAN, "cls": self.api.LLAMA_POOLING_TYPE_CLS}
+            known |= {"last": self.api.LLAMA_POOLING_TYPE_LAST, "": self.api.LLAMA_POOLING_TYPE_UNSPECIFIED}
+            how = {"embedding": True, "pooling_type": known[pooling], "n_ubatch": address.window}
+        try:
+            self.llama = llama_cpp.Llama(
+                str(self.path),
+                n_ctx=address.window,
+                n_batch=address.window if how else min(BATCH, address.window),
+                n_threads=address.threads,
+                n_threads_batch=address.threads,
+                n_gpu_layers=address.gpu_layers,
+                verbose=False,
+                **how,
+            )
+        except (ValueError, RuntimeError) as error:  # what llama.cpp says goes to a log
+            raise WeightsError(
+                f"{self.path} cannot be opened by llama.cpp: {str(error).strip():.300} Write a whole file in GGUF, of "
+                "an architecture that this llama.cpp knows."
+            ) from error
+        self.facts: dict[str, str] = self.llama.metadata
+        self._vocabulary = self.api.llama_model_get_vocab(self.llama.model)
+        self._pieces: dict[tuple[int, bool], bytes] = {}
+        self._lock, self._read = threading.Lock(), 0
+        self._owner: int | None = None
+        self._refuse(address, bool(how))
+
+    def _refuse(self, address: Gguf, embeds: bool) -> None:
+        """Refuse a window beyond the model's positions, and a kind of model that was not asked for."""
+        family = self.facts.get("general.architecture", "")
+        made_for = int(self.facts.get(f"{family}.context_length", address.window))
+        if address.window > made_for:
+            raise WeightsError(
+                f"{address.model} was made for {made_for} tokens, and window is {address.window}. "
+                f"Write window={made_for}, or less."
+            )
+        if embeds and self.api.llama_pooling_type(self.llama.ctx) == self.api.LLAMA_POOLING_TYPE_NONE:
+            raise WeightsError(f"{self.path} does not say how it pools. Write pooling='mean', 'cls' or 'last'.")
+        reads_both_ways = self.facts.get(f"{family}.attention.causal") == "false"
+        if not embeds and (reads_both_ways or self.api.llama_model_has_encoder(self.llama.model)):
+            raise WeightsError(f"{self.path} ({family}) does not write from left to right. Write a causal model.")
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Whoever is within reads from the beginning, and is the only one."""
+        if self._owner == threading.get_ident():
+            raise ModelError(f"{self.path} is asked while it writes, by what listens to it. Ask when the reply ended.")
+        while not self._lock.acquire(timeout=0.1):
+            check_cancelled()
+        try:
+            self._owner, self._read = threading.get_ident(), 0
+            if memory := self.api.llama_get_memory(self.llama.ctx):  # those that read from both sides have none
+                self.api.llama_memory_clear(memory, True)
+            yield
+        finally:
+            self._owner = None
+            self._lock.release()
+
+    def ids(self, text: str, *, marks: bool = False, begins: bool = True) -> list[int]:
+        """Tokens of a text; with `begins`, with what the model puts around texts. With `marks`, what looks like a
+        special token is that token."""
+        found: list[int] = self.llama.tokenize(unicode(text).encode(), add_bos=begins, special=marks)
+        return found
+
+    @cached_property
+    def puts_space(self) -> bool:
+        """Whether the tokenizer puts a space before a text."""
+        return self.decode(self.ids("a", begins=False)) == " a"
+
+    @cached_property
+    def marks(self) -> frozenset[str]:
+        """Texts of the special tokens."""
+        api = self.api
+        special = api.LLAMA_TOKEN_ATTR_CONTROL | api.LLAMA_TOKEN_ATTR_USER_DEFINED | api.LLAMA_TOKEN_ATTR_UNKNOWN
+        found = (
+            api.llama_vocab_get_text(self._vocabulary, id).decode("utf-8", "replace")
+            for id in range(self.llama.n_vocab())
+            if api.llama_vocab_get_attr(self._vocabulary, id) & special
+        )
+        return frozenset(text for text in found if text.strip())
+
+    def is_end(self, id: int) -> bool:
+        """Whether a token ends a reply."""
+        return bool(self.api.llama_vocab_is_eog(self._vocabulary, id))
+
+    def is_unknown(self, id: int) -> bool:
+        """Whether a token stands for what is not known."""
+        return bool(self.api.llama_vocab_get_attr(self._vocabulary, id) & self.api.LLAMA_TOKEN_ATTR_UNKNOWN)
+
+    def piece(self, id: int, *, marks: bool = False) -> bytes:
+        """The bytes of a token; of a special one none, unless with `marks`."""
+        if (id, marks) not in self._pieces:
+            buffer = create_string_buffer(1024)
+            length = self.api.llama_token_to_piece(self._vocabulary, id, buffer, len(buffer), 0, marks)
+            self._pieces[id, marks] = buffer.raw[: max(0, length)]
+        return self._pieces[id, marks]
+
+    def decode(self, ids: Sequence[int], **how: Any) -> str:
+        """The text of tokens; a character that is not whole is U+FFFD."""
+        return b"".join(map(self.piece, ids)).decode("utf-8", "replace")
+
+    def after(self, ids: Sequence[int], places: int = 1) -> Numbers:
+        """float64[places, vocabulary]: reads more tokens, and gives the log-probabilities of what follows each of the
+        last ones."""
+        import numpy as np
+
+        rows, size = [], self.llama.n_vocab()
+        for start in range(0, len(ids), BATCH):
+            check_cancelled()
+            chunk = ids[start : start + BATCH]
+            for at in self._run(chunk, first=len(ids) - places - start):
+                row = np.ctypeslib.as_array(self.api.llama_get_logits_ith(self.llama.ctx, at), shape=(size,))
+                rows.append(row.astype(np.float64))
+        logits = np.stack(rows)
+        logits -= logits.max(axis=1, keepdims=True)
+        found: Numbers = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+        return found
+
+    def vector(self, ids: Sequence[int]) -> Numbers:
+        """float64[width], of a text."""
+        import numpy as np
+
+        self._run(ids, first=0)
+        held = self.api.llama_get_embeddings_seq(self.llama.ctx, 0)
+        return np.ctypeslib.as_array(held, shape=(self.llama.n_embd(),)).astype(np.float64)
+
+    def _run(self, ids: Sequence[int], first: int) -> range:
+        """Read tokens; llama.cpp then gives what follows from each, from the `first` on. Returns their places."""
+        batch = self.api.llama_batch_init(len(ids), 0, 1)
+        try:
+            batch.n_tokens = len(ids)
+            for at, id in enumerate(ids):
+                batch.token[at], batch.pos[at], batch.n_seq_id[at] = id, self._read + at, 1
+                batch.seq_id[at][0], batch.logits[at] = 0, at >= first
+            code = self.api.llama_decode(self.llama.ctx, batch)
+        finally:
+            self.api.llama_batch_free(batch)
+        if code:
+            raise ModelRejected(f"llama.cpp could not read {len(ids)} tokens with {self.path} (code {code}).")
+        self._read += len(ids)
+        return range(max(0, first), len(ids))
+
+
+def _opened(address: Gguf) -> GgufSession:
+    """The model at an address, opened once per process for all addresses that differ in nothing of it; again when its
+    file changed."""
+    pooling = getattr(address, "pooling", None)
+    path = file_of(address.model)
+    stamp, key = _states(path), (str(path.absolute()), address.window, address.threads, address.gpu_layers, pooling)
+    with _opening:
+        held = _open.get(key)
+        if held is None or held[0] != stamp:
+            held = _open[key] = (stamp, GgufSession(address, pooling))
+    return held[1]
+
+
+_open: dict[tuple[object, ...], tuple[object, GgufSession]] = {}
+_opening = threading.Lock()
+_left_behind: list[object] = []
+
+
+def _forget() -> None:
+    """Threads of llama.cpp do not survive a fork, and what would wait for them when it is freed is kept."""
+    global _open, _opening
+    _left_behind.append(_open)
+    _open, _opening = {}, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget)
