@@ -2,6 +2,7 @@
 
 import json
 from contextlib import suppress
+from pathlib import Path
 
 from spolia.cli.model_profile import ModelProfile, profile_of
 from spolia.cli.options import ModelOptions, RerankOptions
@@ -16,7 +17,8 @@ from spolia.stores.manifest import GroupEmbedding, embedder_of, refuse_other_emb
 
 NEEDS_BOTH = (
     "A language model needs both --llm URL and --model NAME, for example "
-    "--llm http://127.0.0.1:8000/v1 --model qwen3. Its key is read from OPENAI_API_KEY."
+    "--llm http://127.0.0.1:8000/v1 --model qwen3. Its key is read from OPENAI_API_KEY. A model on this machine needs "
+    "--llm alone, with a file in GGUF or a folder."
 )
 
 
@@ -24,10 +26,29 @@ def model_at(url: str, model: str, profile: ModelProfile | None = None) -> Langu
     """The language model that the options name; None when they name none."""
     if not url and not model:
         return None
+    if "://" not in url and not model and (url.endswith(".gguf") or Path(url).expanduser().exists()):
+        return _local_llm(url)
     if not (url and model):
         raise QueryError(NEEDS_BOTH)
     found: LanguageModel = (profile or ModelProfile()).model("llm", url, model)
     return found
+
+
+def _local_llm(path: str) -> LanguageModel:
+    """A model in GGUF for llama.cpp, else one in a folder for torch."""
+    if has_gguf(path):
+        from spolia.models.local.gguf import GgufModel
+
+        return GgufModel(path)
+    from spolia.models.local.language_model import LocalModel
+
+    return LocalModel(path)
+
+
+def has_gguf(path: str) -> bool:
+    """Whether a path names a file in GGUF, or a folder with one and without a model for torch."""
+    place = Path(path).expanduser()
+    return place.suffix == ".gguf" or (not (place / "config.json").is_file() and any(place.glob("*.gguf")))
 
 
 def embedding_of(corpus: Corpus, group: str) -> GroupEmbedding | None:
@@ -67,6 +88,10 @@ def embedder_for(given: ModelOptions, built: GroupEmbedding | None, group: str, 
 
 def _named(given: ModelOptions, built: GroupEmbedding | None) -> Embedder:
     if "://" not in given.embedder:
+        if has_gguf(given.embedder):
+            from spolia.models.local.gguf import GgufEmbedder
+
+            return GgufEmbedder(given.embedder)
         from spolia.models.local.embedders import LocalEmbedder
 
         return LocalEmbedder(*_folder_or_commit(given.embedder))

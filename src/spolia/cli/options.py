@@ -91,7 +91,11 @@ FlowName: TypeAlias = Annotated[str, typer.Option("--flow", metavar="FLOW", help
 AsJson: TypeAlias = Annotated[bool, option("--json", "One JSON object on stdout, messages on stderr.")]
 Weights: TypeAlias = Annotated[str, option("--weights DIR", "Folder with the embedder's weights.")]
 ModelUrl: TypeAlias = Annotated[
-    str, option("--llm URL", "Base URL of an OpenAI-compatible API; its key is read from OPENAI_API_KEY.")
+    str,
+    option(
+        "--llm URL",
+        "Base URL of an OpenAI-compatible API, whose key is read from OPENAI_API_KEY; or a file in GGUF, or a folder.",
+    ),
 ]
 ModelName: TypeAlias = Annotated[str, option("--model NAME", "The model's name on that server.")]
 BudgetCalls: TypeAlias = Annotated[

@@ -12,6 +12,8 @@ from spolia.models.local.embedders import LocalImageEmbedder as LocalImageEmbedd
 from spolia.models.local.embedders import LocalLLMReranker as LocalLLMReranker
 from spolia.models.local.embedders import LocalSparseEmbedder as LocalSparseEmbedder
 from spolia.models.local.embedders import LocalTokenEmbedder as LocalTokenEmbedder
+from spolia.models.local.gguf import GgufEmbedder as GgufEmbedder
+from spolia.models.local.gguf import GgufModel as GgufModel
 from spolia.models.local.language_model import LocalModel as LocalModel
 from spolia.models.local.language_model import LocalSeq2Seq as LocalSeq2Seq
 from spolia.models.onnx.cross_encoder import OnnxCrossEncoder as OnnxCrossEncoder

@@ -9,10 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from spolia.cli.models import embedder_for, model_at
+from spolia.cli.options import ModelOptions
 from spolia.core.codec import decode, encode
 from spolia.core.function import step
-from spolia.errors import Cancelled, MissingExtra, ModelError, ModelRejected, WeightsError
+from spolia.errors import Cancelled, MissingExtra, ModelError, ModelRejected, QueryError, WeightsError
 from spolia.models.local.gguf import GgufEmbedder, GgufModel, drawn_from
+from spolia.models.local.language_model import LocalModel
 from spolia.models.protocols import Embedder, ForetellsTokens, LanguageModel, ScoresContinuations, StatesDistributions
 from spolia.run import Budget, Run
 from spolia.testing import check_embedder, check_language_model
@@ -63,6 +66,18 @@ def test_the_fingerprint_is_of_all_parts_of_a_model_and_of_its_settings(tmp_path
     assert before not in (None, model.but(window=8).fingerprint())
     (tmp_path / "m-00002-of-00002.gguf").write_bytes(b"another")
     assert model.fingerprint() != before
+
+
+def test_options_take_a_file_in_gguf_or_a_folder_for_a_model_on_this_machine(tmp_path: Path) -> None:
+    (tmp_path / "g").mkdir()
+    (tmp_path / "g" / "m.gguf").write_bytes(b"GGUF")
+    for path in (str(tmp_path / "g"), str(tmp_path / "g" / "m.gguf")):
+        assert model_at(path, "") == GgufModel(path)
+        assert embedder_for(ModelOptions(embedder=path), None, "chunk") == GgufEmbedder(path)
+    assert model_at("gone.gguf", "") == GgufModel("gone.gguf")
+    assert model_at(str(tmp_path), "") == LocalModel(str(tmp_path))
+    with pytest.raises(QueryError, match="--llm alone, with a file in GGUF or a folder"):
+        model_at(str(tmp_path / "gone"), "")
 
 
 @pytest.fixture(scope="module")

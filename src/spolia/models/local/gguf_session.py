@@ -100,12 +100,6 @@ def file_of(model: str) -> Path:
     return Path(next(iter(first)))
 
 
-def has_gguf(model: str) -> bool:
-    """Whether a path names a file in GGUF, or a folder with one and without a model for transformers."""
-    path = Path(model).expanduser()
-    return path.suffix == ".gguf" or (not (path / "config.json").is_file() and any(path.glob("*.gguf")))
-
-
 def _parts(path: Path) -> list[Path]:
     found = _PART.fullmatch(path.name)
     return sorted(path.parent.glob(f"{escape(found[1])}-?????-of-?????.gguf")) if found else [path]

@@ -119,7 +119,7 @@ class ReplyPieces:
 
 
 @dataclass(frozen=True)
-class Reply:
+class LocalReply:
     """What a model wrote: its pieces, with the log-probability of each token, and why it ended."""
 
     pieces: ReplyPieces
@@ -146,7 +146,7 @@ def reply_of(
     is_end: Callable[[int], bool],
     pieces: ReplyPieces,
     on_text: Callable[[str], None] | None,
-) -> Reply:
+) -> LocalReply:
     """Tokens with their log-probabilities, until one ends the reply or the text that ends it is there."""
     chances, finish_reason = list[float](), "length"
     for token, logprob in tokens:
@@ -159,7 +159,7 @@ def reply_of(
             finish_reason = "stop"
             break
     _tell(on_text, pieces.rest())
-    return Reply(pieces, tuple(chances), finish_reason)
+    return LocalReply(pieces, tuple(chances), finish_reason)
 
 
 @dataclass(frozen=True)
