@@ -83,7 +83,7 @@ class Neo4jDatabase(Value):
             labels.setdefault(":".join(names), []).extend([name] if name else [])
         for kind, name in kinds:
             types.setdefault(str(kind).removeprefix(":").strip("`"), []).extend([name] if name else [])
-        lines = [f"(:{label} {{{', '.join(held)}}})" for label, held in sorted(labels.items())]
+        lines = [f"(:{label}{_held(held)})" for label, held in sorted(labels.items())]
         linked = sorted({(":".join(a), str(kind), ":".join(b)) for a, kind, b in links})
         lines += [f"(:{a})-[:{kind}{_held(types.get(kind, []))}]->(:{b})" for a, kind, b in linked]
         return "\n".join(lines[: 2 * _KINDS])

@@ -85,6 +85,23 @@ class TestOverBolt:
         assert found.rows == tuple((number,) for number in range(5))
         assert [held[0]["n"] for name, held in server.asked if name == "PULL"] == [6]
 
+    def test_a_graph_is_described_by_its_labels_their_properties_and_what_links_them(self) -> None:
+        with BoltServer([], []) as server:
+            server.by_word = {
+                "nodeTypeProperties": (
+                    ["nodeLabels", "propertyName"],
+                    [[["Person"], "name"], [["Person"], "born"], [["Firm"], None]],
+                ),
+                "relTypeProperties": (["relType", "propertyName"], [[":`WORKS_AT`", "since"]]),
+                "MATCH": (["a", "r", "b"], [[["Person"], "WORKS_AT", ["Firm"]]]),
+            }
+            found = Neo4jDatabase(server.url).described()
+        assert found.splitlines() == [
+            "(:Firm)",
+            "(:Person {name, born})",
+            "(:Person)-[:WORKS_AT {since}]->(:Firm)",
+        ]
+
     @pytest.mark.parametrize(
         ("code", "kind", "said"),
         [
