@@ -27,6 +27,7 @@ MODELS = (
     protocols.Scorer,
     protocols.Embedder,
     protocols.ImageEmbedder,
+    protocols.ImageScorer,
     protocols.SparseEmbedder,
     protocols.TokenEmbedder,
 )

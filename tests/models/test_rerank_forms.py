@@ -8,7 +8,9 @@ import pytest
 
 from spolia.errors import ModelError, ModelRejected
 from spolia.models.http.reranking import FORMS, RerankModel, form_of
+from spolia.models.protocols import ImageScorer
 from tests.cli.model_servers import RERANKERS, ModelServer
+from tests.stores.test_pictures import png
 
 TEXTS = ["a blue sea", "red stones", "a red sea"]
 
@@ -43,3 +45,20 @@ def test_a_known_host_has_its_form_and_a_form_that_is_none_is_refused() -> None:
     assert form_of("http://127.0.0.1:8000/v1", "") is FORMS[""]
     with pytest.raises(ModelError, match="Write one of: cohere, jina, voyage, vllm, tei"):
         RerankModel("m", "http://127.0.0.1:1", form="TEI")  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_pictures_beside_texts_are_sent_in_base64_as_jina_publishes_it() -> None:
+    with ModelServer("jina") as server:
+        model = RerankModel("jina-reranker-m0", server.url, form="jina", api_key_env="")
+        found = model.scores_of("red stones", [png("blue"), "red stones", png("red")])
+        assert isinstance(model, ImageScorer)
+    assert found == (0.0, 1.0, 0.5)
+    ((_, asked),) = server.asked
+    assert [sorted(one) for one in asked["documents"]] == [["image"], ["text"], ["image"]]
+
+
+@pytest.mark.parametrize("form", ["", "cohere", "voyage", "vllm", "tei"])
+def test_a_form_without_pictures_refuses_them_before_anything_is_sent(form: Any) -> None:
+    with pytest.raises(ModelError, match="in a form without pictures"):
+        RerankModel("m", "http://127.0.0.1:1", form=form).scores_of("red", [b"picture"])

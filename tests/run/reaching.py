@@ -10,9 +10,9 @@ import itertools
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache, partial
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 import pytest
 
@@ -20,7 +20,7 @@ from spolia.core.operator import Operator
 from spolia.errors import WiringError
 from spolia.filters import Condition
 from spolia.models.prompting.stand_in_models import ScriptedModel
-from spolia.models.protocols import Embedder, LanguageModel, SparseEmbedder, TokenEmbedder
+from spolia.models.protocols import Embedder, ImageScorer, LanguageModel, SparseEmbedder, TokenEmbedder
 from spolia.retrieval.graph.edges import Belonging, InOrder, SharedEntities, Similar
 from spolia.retrieval.graph.node_graph import NodeGraph
 from spolia.retrieval.similarity_search import Similarity, similarity
@@ -31,7 +31,7 @@ from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.indexes import IndexSettings
 from spolia.stores.snapshot.snapshot import Snapshot
 from spolia.testing.hash_embedder import HashingTokens
-from spolia.types import Filter, Node, Query, Ranking, Span
+from spolia.types import Filter, Node, Query, Ranking, Span, Value
 from tests.run.hiding import EMBEDDER, GROUPS, PICTURE, PRINCIPALS, QUERY, SECRET, SPARSE
 from tests.tree import classes, modules, operators
 
@@ -65,7 +65,24 @@ def product(query: Any, vectors: Any) -> Any:
     return vectors @ query
 
 
-COUNTS = {"top_k": 100, "heads": 4}
+@dataclass(frozen=True)
+class ByLength(Value):
+    """Judges texts and pictures by how long they are."""
+
+    name: str = "by length"
+    scoped: ClassVar[bool] = False
+
+    def fingerprint(self) -> str:
+        return self.name
+
+    def scores(self, query: str, texts: Sequence[str]) -> tuple[float, ...]:
+        return self.scores_of(query, texts)
+
+    def scores_of(self, query: str, passages: Sequence[str | bytes]) -> tuple[float, ...]:
+        return tuple(float(len(one)) for one in passages)
+
+
+COUNTS = {"top_k": 100, "judged": 100, "heads": 4}
 """Fields that are given a number: as many as find everything."""
 
 
@@ -128,6 +145,7 @@ def _choices(cls: type, name: str, hint: Any, corpus: Corpus, field: Any) -> Seq
         Embedder: [EMBEDDER],
         SparseEmbedder: [SPARSE],
         TokenEmbedder: [HashingTokens()],
+        ImageScorer: [ByLength()],
         LanguageModel: [ScriptedModel(("{}",))],
         Similarity: [length, product],
         tuple[NodeGroup, ...]: [tuple(groups[:2]), tuple(groups[:1])],

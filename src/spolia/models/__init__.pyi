@@ -41,6 +41,7 @@ from spolia.models.prompting.template import Setting as Setting
 from spolia.models.protocols import Embedder as Embedder
 from spolia.models.protocols import ForetellsTokens as ForetellsTokens
 from spolia.models.protocols import ImageEmbedder as ImageEmbedder
+from spolia.models.protocols import ImageScorer as ImageScorer
 from spolia.models.protocols import LanguageModel as LanguageModel
 from spolia.models.protocols import Scorer as Scorer
 from spolia.models.protocols import ScoresContinuations as ScoresContinuations

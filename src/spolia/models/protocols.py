@@ -205,6 +205,15 @@ class Scorer(AnyModel, Protocol):
         ...
 
 
+@runtime_checkable
+class ImageScorer(Scorer, Protocol):
+    """Judges how well texts and pictures answer a query, on one scale."""
+
+    def scores_of(self, query: str, passages: Sequence[str | bytes]) -> tuple[float, ...]:
+        """One finite score for each text, or picture (a file of PNG, JPEG …), in their order; higher is better."""
+        ...
+
+
 class ReadsTexts(AnyModel, Protocol):
     """Reads texts as tokens.
 

@@ -11,6 +11,7 @@ from spolia.post_retrieval.context_window import Neighbours as Neighbours
 from spolia.post_retrieval.context_window import SentenceWindow as SentenceWindow
 from spolia.post_retrieval.context_window import WindowReplacement as WindowReplacement
 from spolia.post_retrieval.mmr import MMR as MMR
+from spolia.post_retrieval.picture_reranker import PictureReranker as PictureReranker
 from spolia.post_retrieval.presentation import AsDicts as AsDicts
 from spolia.post_retrieval.presentation import AsNodes as AsNodes
 from spolia.post_retrieval.presentation import AsText as AsText

@@ -19,7 +19,7 @@ from spolia.models.prompting.likelihood import Continuation, FirstTokens, Likeli
 from spolia.models.prompting.role import Ask, Brief, Prompted, Role, replies
 from spolia.models.prompting.template import shortened
 from spolia.models.protocols import ForetellsTokens, LanguageModel, Scorer, ScoresContinuations, TokenEmbedder
-from spolia.types import Failure, Hit, Prompt, Ranking, Token
+from spolia.types import Failure, Hit, Node, Prompt, Ranking, Token
 from spolia.types.outcomes import successes
 
 
@@ -66,12 +66,16 @@ class Judging(Operator[Ranking, Ranking]):
     def scores(self, question: str, texts: Sequence[str], /) -> Sequence[float]:
         """A score for each text, in their order; higher is better, NaN where there is none."""
 
+    def scores_of(self, question: str, nodes: Sequence[Node], /) -> Sequence[float]:
+        """A score for each node: of what a reader is shown of it."""
+        return self.scores(question, [node.shown_text for node in nodes])
+
     def apply(self, value: Ranking, /) -> Ranking:
         best = value.cut(self.judged)
         if not best.hits:
             return best
         try:
-            scores = self.scores(value.query.question, [node.shown_text for node in best.nodes])
+            scores = self.scores_of(value.query.question, best.nodes)
         except (ModelUnavailable, ModelRejected) as error:
             if self.strict:
                 raise

@@ -1,5 +1,6 @@
 """Scores from a server with a reranker: Cohere, Jina, Voyage, vLLM, TEI, which name the same things differently."""
 
+import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
@@ -26,6 +27,7 @@ class RequestForm(Value):
         most: texts in one request, at most.
         has_model: whether it wants the name of the model.
         is_bare: whether its reply is a bare array.
+        has_pictures: whether it takes pictures beside texts.
     """
 
     host: str = ""
@@ -35,17 +37,25 @@ class RequestForm(Value):
     most: int = 1_000
     has_model: bool = True
     is_bare: bool = False
+    has_pictures: bool = False
 
-    def body(self, model: str, query: str, texts: Sequence[str]) -> dict[str, Any]:
+    def body(self, model: str, query: str, passages: Sequence[str | bytes]) -> dict[str, Any]:
         found: dict[str, Any] = {"model": model} if self.has_model else {}
-        found |= {"query": query, self.texts: list(texts)} | ({self.top: len(texts)} if self.top else {})
+        sent: list[Any] = list(passages)
+        if any(isinstance(one, bytes) for one in passages):
+            sent = [
+                {"image": base64.b64encode(one).decode()} if isinstance(one, bytes) else {"text": one}
+                for one in passages
+            ]
+        found |= {"query": query, self.texts: sent} | ({self.top: len(sent)} if self.top else {})
         return found | dict(self.settings)
 
 
 FORMS: Mapping[RerankForm, RequestForm] = {
     "": RequestForm(settings=(("return_documents", False),)),
     "cohere": RequestForm("api.cohere.com"),  # https://docs.cohere.com/reference/rerank (v2)
-    "jina": RequestForm("api.jina.ai", settings=(("return_documents", False),)),  # https://jina.ai/reranker
+    "jina": RequestForm("api.jina.ai", settings=(("return_documents", False),), has_pictures=True),
+    # https://jina.ai/reranker; jina-reranker-m0 reads pictures
     "voyage": RequestForm(
         "api.voyageai.com", top="top_k", settings=(("return_documents", False), ("truncation", True))
     ),  # https://docs.voyageai.com/reference/reranker-api
@@ -56,6 +66,10 @@ FORMS: Mapping[RerankForm, RequestForm] = {
     ),  # https://huggingface.github.io/text-embeddings-inference, /rerank; 32 is its --max-client-batch-size
 }  # fmt: skip
 """By name. What replies have in common is read alike of all of them."""
+
+
+PICTURE_TOKENS = 768
+"""The most that jina-reranker-m0 makes of a picture."""
 
 
 def form_of(base_url: str, form: RerankForm) -> RequestForm:
@@ -71,6 +85,8 @@ def form_of(base_url: str, form: RerankForm) -> RequestForm:
 @dataclass(frozen=True)
 class RerankModel(Remote):
     """The address of a reranker (a `Scorer`); its settings are those of every `Remote`.
+
+    With the form of Jina it judges pictures beside texts (an `ImageScorer`), if the model can: `jina-reranker-m0`.
 
     Args:
         window: longest text in tokens. Of a text that is surely longer, the beginning is sent.
@@ -109,22 +125,37 @@ class RerankModel(Remote):
             ModelRejected: it will not: refused, a text without a score, a score that is no number.
             BudgetSpent: refused before it was sent.
         """
-        size = min(self.batch_texts, form_of(self.base_url, self.form).most)
-        starts = range(0, len(texts), size)
-        return tuple(score for start in starts for score in self._scored(query, texts[start : start + size]))
+        return self.scores_of(query, texts)
+
+    def scores_of(self, query: str, passages: Sequence[str | bytes]) -> tuple[float, ...]:
+        """One score for each text or picture, in their order; higher is better. Errors are those of `scores`.
+
+        Raises:
+            ModelError: there is a picture, and the server's form takes none.
+        """
+        form = form_of(self.base_url, self.form)
+        if not form.has_pictures and any(isinstance(one, bytes) for one in passages):
+            raise ModelError(
+                f"{self.who} is asked in a form without pictures. Write form='jina' for a server that takes them as "
+                "Jina's does, or rerank by texts (CrossEncoder)."
+            )
+        size = min(self.batch_texts, form.most)
+        starts = range(0, len(passages), size)
+        return tuple(score for start in starts for score in self._scored(query, passages[start : start + size]))
 
     def priced(self, usage: Usage) -> Usage:
         found = super().priced(usage)
         return found.but(cost_usd=found.cost_usd + self.usd_per_request)
 
-    def _scored(self, query: str, texts: Sequence[str]) -> list[float]:
+    def _scored(self, query: str, passages: Sequence[str | bytes]) -> list[float]:
         from spolia.models.http.request import Posting, sendable  # urllib3 is only imported when a server is asked
 
-        sent = [sendable(text, self.window) for text in texts]
+        sent = [one if isinstance(one, bytes) else sendable(one, self.window) for one in passages]
         asked = sendable(query, self.window)
         form = form_of(self.base_url, self.form)
         body, array = form.body(self.model, asked, sent), "results" if form.is_bare else ""
-        bound = Usage(input_tokens=sum(map(estimated_tokens, sent)) + len(sent) * estimated_tokens(asked))
+        tokens = sum(PICTURE_TOKENS if isinstance(one, bytes) else estimated_tokens(one) for one in sent)
+        bound = Usage(input_tokens=tokens + len(sent) * estimated_tokens(asked))
         return Posting(self, "rerank", body, bound, lambda reply: _read(reply, len(sent)), array).persist()
 
 
