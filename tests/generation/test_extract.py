@@ -29,6 +29,7 @@ from spolia.generation.extract import (
     quotable,
 )
 from spolia.models.protocols import Kind
+from spolia.run import Run
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Hit, Node, Query, Ranking, Span, Value
 
@@ -66,6 +67,11 @@ class Letters(Value):
 
 
 calls: list[list[str]] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spolia.generation.extract._kept", {})
 
 
 def node(text: str, name: str = "d", start: int = 0, context: str = "", line: int | None = None) -> Node:
@@ -259,3 +265,18 @@ def test_a_single_sentence_is_enough_to_answer_from() -> None:
     answer = Extract()(Ranking(Query("Where do whelks live?"), (Hit(node, 1.0),)))
     assert answer.text == "Whelks live under the pier. [1]"
     assert Extract()(Ranking(Query("Who dug the salt mine?"), (Hit(node, 1.0),))).abstained
+
+
+def test_questions_about_the_same_passages_share_the_vectors_of_their_sentences() -> None:
+    from spolia.testing import HashingEmbedder
+
+    read = (node("The tide is caused by the moon. Ships wait for it."), node("Salt is dug in mines.", "s"))
+    asked = [found(f"What is {word}?", *read) for word in ("a tide", "a mine", "salt")]
+    fresh = [Extract(HashingEmbedder(8))(one) for one in asked]
+    with Run() as run:
+        again = [Extract(HashingEmbedder(8))(one) for one in asked]
+    assert again == fresh
+    assert run.usage.embedded == 3, "the questions, and no sentence again"
+    with Run() as run:
+        Extract(HashingEmbedder(16))(asked[0])
+    assert run.usage.embedded == 4, "of another embedder nothing is known yet"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from spolia.core.operator import Operator
 from spolia.core.patterns import pattern
@@ -17,6 +17,9 @@ from spolia.models.marks import without_citations
 from spolia.models.protocols import Embedder
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Answer, Citation, Ranking
+
+if TYPE_CHECKING:
+    from spolia.types.arrays import Vectors
 
 
 class Clues(NamedTuple):
@@ -349,14 +352,39 @@ class Extract(Operator[Ranking, Answer]):
 
 
 def cosines(reads: Sequence[PassageSentences], embedder: Embedder | None) -> list[list[float] | None]:
-    """Of each sentence with its question, or None without an embedder; each distinct text is embedded once."""
+    """Of each sentence with its question, or None without an embedder."""
     if embedder is None:
         return [None] * len(reads)
     questions = list(dict.fromkeys(read.question for read in reads))
     sentences = list(dict.fromkeys(sentence for read in reads for sentence in read.sentences))
     asked = dict(zip(questions, embedder.embed(questions, kind="query"), strict=True))
-    said = dict(zip(sentences, embedder.embed(sentences, kind="passage"), strict=True))
+    said = sentence_vectors(embedder, sentences)
     return [[float(said[sentence] @ asked[read.question]) for sentence in read.sentences] for read in reads]
+
+
+KEPT_SENTENCES = 20_000
+"""Vectors of sentences that a process keeps, of all embedders together: 31 MB at 384 numbers. Then it begins again."""
+_kept: "dict[tuple[str, str], Vectors]" = {}
+
+
+def sentence_vectors(embedder: Embedder, sentences: Sequence[str]) -> "dict[str, Vectors]":
+    """The vector of each sentence, which a process computes once: questions about the same passages share it.
+
+    Nothing is kept of an embedder without a fingerprint, or whose vectors depend on who asks.
+    """
+    content = None if embedder.scoped else embedder.fingerprint()
+    if content is None:
+        return dict(zip(sentences, embedder.embed(sentences, kind="passage"), strict=True))
+    whose = f"{type(embedder).__qualname__}|{embedder.name}|{content}"
+    known = {text: held for text in sentences if (held := _kept.get((whose, text))) is not None}
+    if missing := [text for text in sentences if text not in known]:
+        made = embedder.embed(missing, kind="passage")
+        fresh = {text: row.copy() for text, row in zip(missing, made, strict=True)}
+        if len(_kept) + len(fresh) > KEPT_SENTENCES:
+            _kept.clear()
+        _kept.update({(whose, text): row for text, row in fresh.items()})
+        known |= fresh
+    return known
 
 
 def price_of_a_word(words: int) -> float:
