@@ -97,6 +97,7 @@ def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
 def test_new_settings_leave_the_hash_of_a_model_without_them_as_it_was_and_change_it_where_they_are_given() -> None:
     plain = ChatModel("qwen3", "http://127.0.0.1:8000/v1")
     assert plain.digest.hex() == "54310c997f3a83bae91092e6bec032c9"
+    assert plain.digest != plain.but(max_concurrent=8).digest  # once the default, for which kept replies still count
     others = [plain.but(**one) for one in ({"top_p": 0.5}, {"thinking": True}, {"extra": "{}"}, {"thought_tokens": 1})]
     assert len({plain.digest, *(one.digest for one in others)}) == 5
     assert decode(encode(others[1])) == others[1]

@@ -41,6 +41,16 @@ def later(default: Any) -> Any:
     return field(default=default, metadata={"later": True})
 
 
+def moved(default: Any, before: Any) -> Any:
+    """A field that makes no other results and whose default was another: the two change places in the digest."""
+    return field(default=default, metadata={"moved": {default: before, before: default}})
+
+
+@cache
+def _moved_fields(cls: Any) -> Mapping[str, Mapping[Any, Any]]:
+    return {f.name: f.metadata["moved"] for f in fields(cls) if "moved" in f.metadata}
+
+
 @cache
 def _later_fields(cls: Any) -> Mapping[str, Any]:
     return {f.name: f.default for f in fields(cls) if "later" in f.metadata}
@@ -127,7 +137,9 @@ class Value:
     def digest(self) -> bytes:
         """Content hash over the identity, computed once."""
         cls: Any = type(self)
-        parts = b"".join(_encoded(getattr(self, name)) for name in identity_fields(cls))
+        given = {name: getattr(self, name) for name in identity_fields(cls)}
+        given |= {name: moved.get(given[name], given[name]) for name, moved in _moved_fields(cls).items()}
+        parts = b"".join(map(_encoded, given.values()))
         for name, default in _later_fields(cls).items():
             parts += b"" if (found := getattr(self, name)) == default else _encoded((name, found))
         return hashlib.blake2b(qualified(cls).encode() + b"|" + parts, digest_size=16).digest()

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from spolia.errors import ModelError
 from spolia.types import Usage, Value
+from spolia.types.value import moved
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Remote(Value):
     retries: int = 3
     wait_s: float = 0.5
     max_wait_s: float = 30.0
-    max_concurrent: int = 256
+    max_concurrent: int = moved(256, before=8)
     requests_per_minute: float = 0.0
     tokens_per_minute: float = 0.0
     usd_per_million: tuple[float, float] = (0.0, 0.0)
