@@ -1,15 +1,19 @@
 """Every published flow with the simulated reader: what it finds, answers and costs, by data set and retriever.
 
-    python benchmarks/flows.py [--quick] [--questions N] [--seeds N] [--out FILE] [--kept FOLDER] [--measured] [SET ...]
+    python benchmarks/flows.py [--quick] [--questions N] [--seeds N] [--out FILE] [--kept FOLDER]
+                               [--part | --measured] [SET ...]
 
-Data: `SPOLIA_DATASETS`, else `../shared/datasets` beside the checkout, and an invented world. The ideal reader asks
-with bm25, dense (all-MiniLM-L6-v2) and hybrid; the noisy one with hybrid alone, once for each seed. A cell is one flow
-on a block of questions with one retriever, profile and seed. It is kept in `--kept` as it ends, so that a run that was
-killed goes on; cells of earlier code are measured again. Writes the numbers as JSON, and beside them a page.
+Data: `SPOLIA_DATASETS`, else `../shared/datasets` beside the checkout, and an invented world. PubMedQA stands for
+BioASQ (yes, no, maybe). Bamboogle has no corpus, so only `closed-book` is asked. The ideal reader asks with bm25, dense
+(all-MiniLM-L6-v2) and hybrid, and once more with hybrid where a passage need not state a fact in the words of the gold
+passage (lenient). The noisy reader asks with hybrid alone, once for each seed. A trained scorer is simulated as well.
 
-`QUESTIONS` of each set are drawn, one block of them for the flows that take about a hundred calls a question
-(`MANY_CALLS`). More of them (`--questions`, `--seeds`) measures only what is new. `--quick` takes a small world, few
-questions and bm25 alone.
+A cell is one flow on a block of questions with one retriever, profile and seed. It is kept in `--kept` as it ends, so
+that a run that was killed goes on; cells of earlier code are measured again. Two processes may share the work
+(`--part SET ...`, which writes no page). `--measured` writes what is kept.
+
+`QUESTIONS` of each set are drawn, one block of them for the flows that take many calls (`MANY_CALLS`). `--quick` takes
+a small world, few questions and bm25 alone.
 
 No language model is asked: the reader knows the gold and says what its prompts state. It plans with gold sub-questions,
 so flows that ask sub-questions look better than they are beside those that rewrite a question. The numbers do not
@@ -25,15 +29,16 @@ import argparse
 import hashlib
 import json
 import random
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from math import fsum, sqrt
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, ClassVar
 
 from flows_page import page
 from results import publish
@@ -47,25 +52,33 @@ from spolia.evaluation.data.passage_store import cache_folder, indexed
 from spolia.evaluation.measures.costs import AverageTokens, DocumentsShown, RetrievalCalls, UsedCalls
 from spolia.evaluation.measures.measure import Case
 from spolia.evaluation.measures.registry import parse_measures
-from spolia.evaluation.simulation.gold_hops import GoldChain
-from spolia.evaluation.simulation.profile import profile_named
+from spolia.evaluation.simulation.gold_hops import GoldChain, Hop
+from spolia.evaluation.simulation.profile import PROFILES, Profile, profile_named
 from spolia.evaluation.simulation.reader import SimulatedReader
 from spolia.evaluation.simulation.world import FictionalWorld
 from spolia.evaluation.statistics.sample import difference, interval
 from spolia.flow_files.built_in import BUILT_IN
 from spolia.flows.published import Published, every_flow
 from spolia.models.onnx.minilm import MiniLM
+from spolia.pre_retrieval.query_llm import alike
 from spolia.run import Run
-from spolia.types import Answer, Failure, Item, Prompt, Query, Ranking, SubQuestion
+from spolia.types import Answer, Failure, Item, Prompt, Query, Ranking, SubQuestion, Value, kept
 
-SETS = ("musique", "hotpotqa", "2wikimultihopqa", "world")
+SETS = ("musique", "hotpotqa", "2wikimultihopqa", "world", "pubmedqa", "bamboogle")
 RETRIEVERS = ("bm25", "dense", "hybrid")
-QUESTIONS, SEEDS, DRAWN_WITH = 40, 3, 0
-"""Questions of each set and seeds of the noisy reader. A question of a flow costs about 30 ms of CPU, and there are
-four sets, 38 rows and, with three seeds, six conditions: 40 questions take about 20 minutes."""
-BLOCK = 20
+QUESTIONS, SEEDS, DRAWN_WITH = 200, 5, 0
+"""Questions of each set and seeds of the noisy reader. A question of a flow costs about 9 ms of CPU."""
+BLOCK = 60
 """Questions of a cell."""
-MANY_CALLS = ("corag-tree", "corag-best-of-n", "tree-of-clarifications")
+MANY_CALLS = (
+    "corag-tree",
+    "corag-best-of-n",
+    "corag-classifier-tree",
+    "corag-classifier-best-of-n",
+    "tree-of-clarifications",
+)
+NO_CORPUS = "none"
+"""The retriever of a set without a corpus."""
 DEPTHS = (3, 5, 7)
 """Passages of a search, for the flows `DEEPENED`."""
 DEEPENED = ("naive", "prefrag")
@@ -128,6 +141,57 @@ class CountingReader(SimulatedReader):
         return said
 
 
+_PAIR = re.compile(r"^Q: (.*)\nA: (.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class SimulatedScorer(Value):
+    """Stands for a trained scorer: 1 for a passage that states what the question needs, and for a chain that suffices.
+
+    Args:
+        chains: the questions with their hops.
+        profile: how often it errs, as a judge does.
+    """
+
+    chains: tuple[GoldChain, ...] = field(repr=False)
+    profile: Profile = PROFILES["ideal"]
+    seed: int = 0
+    name: str = "simulated"
+
+    scoped: ClassVar[bool] = False
+    waits: ClassVar[bool] = False
+
+    def fingerprint(self) -> str:
+        return self.digest.hex()
+
+    @kept
+    def _by_question(self) -> dict[str, GoldChain]:
+        return {alike(chain.item.question): chain for chain in self.chains}
+
+    def scores(self, query: str, texts: Sequence[str]) -> tuple[float, ...]:
+        chain = self._by_question.get(alike(query))
+        return tuple(1.0 if chain and self._holds(chain, text) else -1.0 for text in texts)
+
+    def _holds(self, chain: GoldChain, text: str) -> bool:
+        if pairs := _PAIR.findall(text):
+            holds = chain.is_resolved(chain.answered(pairs, ()))
+        else:
+            holds = any(hop.is_supported(text) for hop in chain.hops)
+        return holds is not self.profile.happens("judge_fn" if holds else "judge_fp", "scorer", self.seed, text)
+
+
+@dataclass(frozen=True)
+class LenientHop(Hop):
+    """Is stated by any passage that holds the answer and half of the words of a sentence that states it."""
+
+    def is_stated_in(self, passage: str, *, strict: bool = False) -> bool:
+        return super().is_stated_in(passage, strict=strict)
+
+
+def lenient(hop: Hop) -> Hop:
+    return LenientHop(hop.question, hop.answer, hop.stated, hop.passage, tuple(map(lenient, hop.beside)))
+
+
 @dataclass(frozen=True)
 class Row:
     """A flow of the table.
@@ -148,15 +212,15 @@ class Row:
 
     def made(self, llm: SimulatedReader, retriever: str, chunks: Any, embedder: Any) -> Operator[Query, Answer]:
         search = source.but(retriever=retriever, name="local" if self.halves else "all", top_k=self.top_k)
-        parts = {"llm": llm, "search": search, "group": chunks, "embedder": embedder, **dict(self.settings)}
+        scorer = SimulatedScorer(llm.chains, llm.profile, llm.seed)
+        parts = {"llm": llm, "search": search, "group": chunks, "embedder": embedder, "scorer": scorer}
+        parts |= dict(self.settings)
         return self.flow.made(parts | ({"web": search.but(name="web")} if self.halves else {}))
 
 
 def rows() -> Iterator[Row]:
-    """What is measured: every flow that needs no trained scorer, and some at several depths."""
+    """What is measured: every flow, and some at several depths."""
     for flow in every_flow():
-        if "scorer" in flow.needs:
-            continue
         halves = "web" in flow.needs or flow.name == "react"
         yield Row(flow.name, flow, halves, flow.top_k)
         if flow.name == "naive":
@@ -167,9 +231,9 @@ def rows() -> Iterator[Row]:
                 yield Row(f"{flow.name}, k = {depth}", flow, halves, depth, settings)
 
 
-def without() -> dict[str, str]:
-    """Flows that are not measured, and why."""
-    return {flow.name: "needs a trained scorer" for flow in every_flow() if "scorer" in flow.needs}
+def scored() -> list[str]:
+    """Flows that need a trained scorer, which is simulated."""
+    return [flow.name for flow in every_flow() if "scorer" in flow.needs]
 
 
 # One cell: a flow on a block of a set's questions with a retriever, a profile and a seed.
@@ -184,10 +248,14 @@ class Bench:
     items: Sequence[Item]
     chunks: Any
     embedder: Any
+    chains: Mapping[str, GoldChain]
 
     @classmethod
     def of(cls, name: str, retrievers: Sequence[str], embedder: Any, world: FictionalWorld) -> Bench:
         data = DataSet(str(DATA / name))
+        if name == "bamboogle":
+            items = [item for item in data.items() if item.answers]
+            return cls(name, data, items, None, None, {item.id: GoldChain.of(item, {}) for item in items})
         if name in ("world", "contradicting"):
             variant: Any = "" if name == "world" else name
             folder = cache_folder() / "worlds" / f"{name}-{world.seed}-{world.people}-{world.questions}"
@@ -200,24 +268,66 @@ class Bench:
             RANKINGS[f"{name} {retriever}"] = Rankings(search, is_local)
         items = [item for item in data.items() if item.gold and item.answers]
         random.Random(DRAWN_WITH).shuffle(items)
-        return cls(name, data, items, chunks, embedder)
+        chains = {chain.item.id: chain for chain in SimulatedReader.of(data, items).chains}
+        return cls(name, data, items, chunks, embedder, chains)
 
     def block(self, number: int, questions: int) -> Sequence[Item]:
         """The questions of a block, of so many in all."""
         return self.items[: min(questions, len(self.items))][number * BLOCK : (number + 1) * BLOCK]
 
+    def rows(self, retriever: str, number: int) -> Iterator[Row]:
+        """What is asked the questions of a block with a retriever."""
+        for row in rows():
+            if self.chunks is None:
+                is_asked = row.name == "closed-book"
+            elif row.name == "multi-head":  # which is a retriever itself
+                is_asked = self.embedder is not None and retriever == RETRIEVERS[-1]
+            else:
+                is_asked = not (number and row.name in MANY_CALLS)
+            if is_asked:
+                yield row
+
+    def conditions(self, seeds: int, retrievers: Sequence[str]) -> list[tuple[str, str, int]]:
+        """Retriever, profile and seed."""
+        if self.chunks is None:
+            retrievers = (NO_CORPUS,)
+        last = retrievers[-1]
+        noisy = [(last, "noisy", seed) for seed in range(seeds)]
+        more = [(last, "lenient", 0)] if self.chunks is not None else []
+        return [(one, "ideal", 0) for one in retrievers] + more + noisy
+
+    def reader(self, profile: str, seed: int, items: Sequence[Item]) -> CountingReader:
+        chains = tuple(self.chains[item.id] for item in items)
+        if profile == "lenient":
+            chains = tuple(chain.but(hops=tuple(map(lenient, chain.hops))) for chain in chains)
+        return CountingReader(
+            chains=chains, profile=profile_named("ideal" if profile == "lenient" else profile), seed=seed
+        )
+
     def measured(self, row: Row, retriever: str, profile: str, seed: int, items: Sequence[Item]) -> dict[str, Any]:
-        """What came of each question, and the CPU time of all."""
-        reader = CountingReader.of(self.data, items, profile_named(profile), seed)
+        """What came of each question, and the CPU time since the cell before."""
+        reader = self.reader(profile, seed, items)
         return self.ran(row.made(reader, f"{self.name} {retriever}", self.chunks, self.embedder), items)
 
     def ran(self, flow: Operator[Query, Answer], items: Sequence[Item]) -> dict[str, Any]:
-        started = time.process_time()
         with Run() as run:
             asked = [_asked(flow, item, run) for item in items]
-        return {"questions": asked, "cpu_s": round(time.process_time() - started, 2)}
+        return {"questions": asked, "cpu_s": SPENT.since()}
 
 
+class Spent:
+    """CPU time of this process: what was loaded, indexed and searched before a cell counts for it."""
+
+    def __init__(self) -> None:
+        self.counted = 0.0
+
+    def since(self) -> float:
+        """Seconds since it was asked before."""
+        before, self.counted = self.counted, time.process_time()
+        return round(self.counted - before, 3)
+
+
+SPENT = Spent()
 COSTS = {
     "tokens": AverageTokens(),
     **{f"searches, {name}": RetrievalCalls(source=name) for name in ("all", *SOURCES)},
@@ -241,11 +351,12 @@ def _asked(flow: Operator[Query, Answer], item: Item, run: Run) -> dict[str, Any
         "id": item.id,
         "EM": EM.score(answer, item) if answer else 0.0,
         "F1": F1.score(answer, item) if answer else 0.0,
-        "all gold": float(all(shown & set(map(str, group)) for group in item.gold)),
+        "all gold": float(bool(item.gold) and all(shown & set(map(str, group)) for group in item.gold)),
         "calls": lane.usage.calls,
         "judging": JUDGED["tokens"],
         "answer": answer.text if answer else "",
         "stop": answer.stop_reason if answer else "failed",
+        "sufficient": float(bool(answer and answer.stop_reason == "sufficient")),
         **{name: measure.cost(case) for name, measure in COSTS.items()},
     }
 
@@ -257,9 +368,10 @@ class Kept:
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / "cells.jsonl"
         source = HERE.parent / "src" / "spolia"
-        parts = (*(source / "flows").rglob("*"), *(source / "evaluation" / "simulation").glob("*.py"))
         digest = hashlib.blake2b(digest_size=8)
-        for path in sorted(one for one in parts if one.suffix in (".py", ".txt")):
+        for path in sorted(
+            one for one in source.rglob("*") if one.suffix in (".py", ".txt") and one.parent.name != "cli"
+        ):
             digest.update(path.read_bytes())
         self.code = digest.hexdigest()
         self.cells: dict[str, dict[str, Any]] = {}
@@ -281,21 +393,14 @@ class Kept:
 # All cells.
 
 
-def conditions(seeds: int, retrievers: Sequence[str]) -> list[tuple[str, str, int]]:
-    """Retriever, profile and seed."""
-    return [(one, "ideal", 0) for one in retrievers] + [(retrievers[-1], "noisy", seed) for seed in range(seeds)]
-
-
 def fill(kept: Kept, benches: Sequence[Bench], questions: int, seeds: int, retrievers: Sequence[str]) -> None:
     """Measure the cells that are not kept, the first block of everything first, and say how many are left."""
     todo = []
     for number in range(-(-questions // BLOCK)):
         for bench in benches:
             items = bench.block(number, questions)
-            for retriever, profile, seed in conditions(seeds, retrievers) if items else ():
-                for row in rows():
-                    if (number and row.name in MANY_CALLS) or (row.name == "multi-head" and bench.embedder is None):
-                        continue
+            for retriever, profile, seed in bench.conditions(seeds, retrievers) if items else ():
+                for row in bench.rows(retriever, number):
                     key = kept.key(bench.name, row.name, retriever, profile, seed, number, len(items))
                     if key not in kept.cells:
                         todo.append((key, bench, row, retriever, profile, seed, items))
@@ -317,7 +422,7 @@ def found(
     every: dict[tuple[str, str, str, str], list[list[dict[str, Any]]]] = {}
     for bench in benches:
         for row in rows():
-            for retriever, profile, seed in conditions(seeds, retrievers):
+            for retriever, profile, seed in bench.conditions(seeds, retrievers):
                 blocks = []
                 for number in range(-(-questions // BLOCK)):
                     items = bench.block(number, questions)
@@ -415,30 +520,32 @@ def orders(cells: Cells, retrievers: Sequence[str]) -> dict[str, dict[str, float
 
 
 def hops_of(item: Item) -> int:
-    """Hops of the decomposition; 2 where there is none, as of HotpotQA."""
-    return len(item.decomposition) or 2
+    """Hops of the decomposition; where there is none, as of HotpotQA, as many as there are gold passages, at most 2."""
+    return len(item.decomposition) or min(2, len(item.gold))
 
 
-def deeper(benches: Sequence[Bench], cells: Cells, retriever: str) -> list[dict[str, Any]]:
+def deeper(benches: Sequence[Bench], cells: Cells) -> list[dict[str, Any]]:
     """What iterative flows score above the single-shot one, by hops, over the questions of all sets."""
     hops = {item.id: hops_of(item) for bench in benches for item in bench.items}
     found = []
-    for name in ITERATIVE:
-        ours, theirs = (_pooled(benches, cells, one, retriever) for one in (name, SINGLE_SHOT))
-        for count in (2, 3, 4):
-            ids = [id for id in ours.keys() & theirs.keys() if hops[id] == count]
-            if ids:
-                apart = difference([ours[id] for id in ids], [theirs[id] for id in ids])
-                single = round(mean([theirs[id] for id in ids]), 4)
-                found.append({"flow": name, "hops": count, "single-shot": single, "more EM": _rounded(apart.json())})
+    for retriever, profile in dict.fromkeys(of[2:] for of in cells if of[2] != NO_CORPUS):
+        for name in ITERATIVE:
+            ours, theirs = (_pooled(benches, cells, (one, retriever, profile), "EM") for one in (name, SINGLE_SHOT))
+            for count in (2, 3, 4):
+                ids = [id for id in ours.keys() & theirs.keys() if hops[id] == count]
+                if ids:
+                    apart = difference([ours[id] for id in ids], [theirs[id] for id in ids])
+                    single = round(mean([theirs[id] for id in ids]), 4)
+                    found.append({"retriever": retriever, "profile": profile, "flow": name, "hops": count,
+                                  "single-shot": single, "more EM": _rounded(apart.json())})  # fmt: skip
     return found
 
 
-def _pooled(benches: Sequence[Bench], cells: Cells, name: str, retriever: str) -> dict[str, float]:
+def _pooled(benches: Sequence[Bench], cells: Cells, of: tuple[str, str, str], number: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for bench in benches:
-        if cell := cells.get((bench.name, name, retriever, "ideal")):
-            found |= by_question(cell, "EM")
+        if cell := cells.get((bench.name, *of)):
+            found |= by_question(cell, number)
     return found
 
 
@@ -446,9 +553,7 @@ def stopping(cells: Cells) -> list[dict[str, Any]]:
     """What CoRAG spends that stops where the oracle says so, as a share of the tokens of L = 6."""
     found = []
     for (data, name, retriever, profile), whole in cells.items():
-        if name != "corag":
-            continue
-        if (data, "corag-oracle", retriever, profile) not in cells:
+        if name != "corag" or (data, "corag-oracle", retriever, profile) not in cells:
             continue
         stopped = cells[data, "corag-oracle", retriever, profile]
         ours, theirs = (list(by_question(cell, "EM").values()) for cell in (stopped, whole))
@@ -462,28 +567,49 @@ def stopping(cells: Cells) -> list[dict[str, Any]]:
     return found
 
 
-def exposure(benches: Sequence[Bench], cells: Cells, retriever: str) -> list[dict[str, Any]]:
+def stopping_by_hops(benches: Sequence[Bench], cells: Cells) -> list[dict[str, Any]]:
+    """The same share by the hops of a question, and by whether the chain came to suffice, over all sets."""
+    hops = {item.id: hops_of(item) for bench in benches for item in bench.items}
+    found = []
+    for retriever, profile in dict.fromkeys(of[2:] for of in cells if of[2] != NO_CORPUS):
+        tokens, judging, resolved = (
+            _pooled(benches, cells, ("corag-oracle", retriever, profile), of)
+            for of in ("tokens", "judging", "sufficient")
+        )
+        every = _pooled(benches, cells, ("corag", retriever, profile), "tokens")
+        for count in sorted({hops[id] for id in tokens}):
+            for is_resolved in (True, False):
+                ids = [id for id in tokens if hops[id] == count and (resolved[id] > 0.5) is is_resolved]
+                if ids:
+                    spent = mean([tokens[id] - judging[id] for id in ids]) / mean([every[id] for id in ids])
+                    found.append({"retriever": retriever, "profile": profile, "hops": count, "n": len(ids),
+                                  "chain suffices": is_resolved, "share": round(spent, 3)})  # fmt: skip
+    return found
+
+
+def exposure(benches: Sequence[Bench], cells: Cells) -> list[dict[str, Any]]:
     """How often PrefRAG asks the web and shows it, where the local half suffices and where it does not.
 
     It suffices where the local passages that are found for each gold sub-question state its answer.
     """
     found = []
     for bench in benches:
-        for name in ("prefrag", "prefrag-prompt", "prefrag-no-preference", "react", "react-concat"):
-            if (bench.name, name, retriever, "ideal") not in cells:
-                continue
-            (asked,) = cells[bench.name, name, retriever, "ideal"]
-            items = {item.id: item for item in bench.items}
-            reader = SimulatedReader.of(bench.data, [items[one["id"]] for one in asked])
-            enough = {chain.item.id for chain in reader.chains if local_suffices(chain, f"{bench.name} {retriever}")}
-            for suffices in (True, False):
-                rows = [one for one in asked if (one["id"] in enough) is suffices]
-                if not rows:
-                    continue
-                counts = {of: round(mean([one[of] for one in rows]), 2) for of in ("searches, web", "shown, web")}
-                web = round(mean([float(one["shown, web"] > 0) for one in rows]), 3)
-                found.append({"data": bench.name, "flow": name, "local suffices": suffices, "n": len(rows),
-                              "questions with web shown": web, **counts})  # fmt: skip
+        for retriever, profile in dict.fromkeys(of[2:] for of in cells if of[0] == bench.name and of[2] != NO_CORPUS):
+            asked_of = {of[1]: [one for seed in cell for one in seed] for of, cell in cells.items()
+                        if (of[0], *of[2:]) == (bench.name, retriever, profile)}  # fmt: skip
+            ids = {one["id"] for one in asked_of.get("prefrag", ())}
+            enough = {id for id in ids if local_suffices(bench.chains[id], f"{bench.name} {retriever}")}
+            for name in ("prefrag", "prefrag-prompt", "prefrag-no-preference", "react", "react-concat"):
+                for suffices in (True, False):
+                    rows = [one for one in asked_of.get(name, ()) if (one["id"] in enough) is suffices]
+                    if rows:
+                        counts = {
+                            of: round(mean([one[of] for one in rows]), 2) for of in ("searches, web", "shown, web")
+                        }
+                        web = sum(one["shown, web"] > 0 for one in rows)
+                        found.append({"data": bench.name, "retriever": retriever, "profile": profile, "flow": name,
+                                      "local suffices": suffices, "n": len(rows),
+                                      "questions with web shown": web, **counts})  # fmt: skip
     return found
 
 
@@ -519,7 +645,7 @@ def _resolves(reader: SimulatedReader, prompt: Prompt) -> int:
 def contradictions(kept: Kept, bench: Bench, retriever: str, questions: int) -> list[dict[str, Any]]:
     """Whose facts PrefRAG answers with, where one source or the other is preferred."""
     items = [item for item in bench.items if dict(item.meta).get("web_answer") not in (None, *item.answers)]
-    items = [item for item in items if hops_of(item) <= 4][:questions]
+    items = [item for item in items if hops_of(item) <= 4][: min(questions, BLOCK)]
     told = [dict(item.meta) for item in items]
     webs = [item.but(answers=(str(meta["web_answer"]),),
                      decomposition=tuple(SubQuestion(**one) for one in json.loads(str(meta["web_decomposition"]))))
@@ -555,18 +681,18 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=SEEDS, help="of the noisy reader")
     parser.add_argument("--quick", action="store_true", help="a small world, 4 questions, bm25")
     parser.add_argument("sets", nargs="*", default=SETS, metavar="SET")
+    parser.add_argument("--part", action="store_true", help="measure these sets and write nothing else")
     parser.add_argument("--measured", action="store_true", help="measure nothing, write what is kept so far")
     given = parser.parse_args()
     sets, retrievers, world = (("world",), ("bm25",), SMALL) if given.quick else (given.sets, RETRIEVERS, WORLD)
     questions, seeds = (4, 1) if given.quick else (given.questions, given.seeds)
     embedder = None if given.quick else MiniLM(threads=1)
     kept = Kept(given.kept)
-    benches = [
-        Bench.of(name, *((retrievers, embedder) if name == "world" or not given.measured else (("bm25",), None)), world)
-        for name in sets
-    ]
+    benches = [Bench.of(name, retrievers, embedder, world) for name in sets]
     if not given.measured:
         fill(kept, benches, questions, seeds, retrievers)
+    if given.part:
+        return
     cells = found(kept, benches, questions, seeds, retrievers)
     apart = Bench.of("contradicting", ("bm25",), None, world)
     result = {
@@ -575,16 +701,20 @@ def main() -> None:
         "cells": len(cells),
         "of flows with many calls": {"questions": min(BLOCK, questions), "flows": MANY_CALLS},
         "seeds of the noisy reader": seeds,
-        "pseudo-decomposed": {"hotpotqa": "all", "others": "none"},
-        "cpu_minutes": round(sum(cell["cpu_s"] for cell in kept.cells.values()) / 60, 1),
-        "not measured": without(),
+        "pseudo-decomposed": {
+            bench.name: round(mean([float(chain.pseudo) for chain in bench.chains.values()]), 3) for bench in benches
+        },
+        "with a simulated scorer": scored(),
         "calibration": calibration(next(one for one in benches if one.name == "world"), cells, retrievers),
-        "iterative against single-shot": deeper(benches, cells, retrievers[0]),
+        "iterative against single-shot": deeper(benches, cells),
         "corag that stops": stopping(cells),
-        "prefrag and the web": exposure(benches, cells, retrievers[0]),
+        "corag that stops, by hops": stopping_by_hops(benches, cells),
+        "prefrag and the web": exposure(benches, cells),
         "prefrag and contradicting sources": contradictions(kept, apart, "bm25", questions),
         "table": [summary(of, cell) for of, cell in cells.items()],
     }  # fmt: skip
+    cpu_s = sum(cell["cpu_s"] for key, cell in kept.cells.items() if key.endswith(kept.code)) + SPENT.since()
+    result["cpu_minutes"] = round(cpu_s / 60, 1)
     publish("flows", result, given.out)
     given.out.with_suffix(".md").write_text(page(json.loads(given.out.read_text())))
 
