@@ -205,6 +205,35 @@ def test_a_step_that_never_worked_stops_with_code_5(spolia: Spolia, data: Path, 
         assert (passed.code, passed.json["never_worked"]) == (0, ["RankGPT"])
 
 
+@pytest.mark.slow
+def test_gate_and_eval_agree_where_a_step_failed_on_the_few_calls_there_were(
+    spolia: Spolia, data: Path, tmp_path: Path
+) -> None:
+    asked_3_times = "What makes the owls sleep by the sea?"
+    questions = [{"id": f"d{n}", "question": asked_3_times, "gold_ids": ["p3"]} for n in range(3)]
+    questions.append({"id": "d3", "question": "Zzyzx?", "gold_ids": ["p3"]})  # finds nothing, so nothing is reranked
+    (data / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))
+    flow = tmp_path / "reranked.yaml"
+    flow.write_text("- BM25: {group: {use: chunks}}\n- RankGPT: {llm: {use: llm}}\n")
+    baseline = tmp_path / "b.json"
+    with OpenAIServer(ServedReply(status=400)) as server:
+        asked = ("--data", data, "--llm", server.url, "--model", "m")
+        evaluated = spolia("eval", flow, *asked, "--measures", "R@1", "--json")
+        assert (evaluated.code, evaluated.json["never_worked"]) == (5, ["RankGPT"])
+        gate = ("gate", flow, *asked, "--baseline", baseline)
+        refused = spolia(*gate, "--write", "--measures", "R@1", "--json")
+        assert (refused.code, refused.json["never_worked"], baseline.exists()) == (5, ["RankGPT"], False)
+        assert spolia(*gate, "--write", "--measures", "R@1", "--degraded", "ok").code == 0
+        ran = spolia(*gate)
+        assert ran.code == 5
+        assert "does not pass on questions, 4 questions: RankGPT never worked" in ran.out.replace(
+            data.name, "questions"
+        )
+        found = spolia(*gate, "--json").json
+        assert (found["passed"], found["never_worked"]) == (False, ["RankGPT"])
+        assert spolia(*gate, "--degraded", "ok").code == 0
+
+
 def test_json_of_several_flows_has_an_entry_for_each(spolia: Spolia, data: Path, tmp_path: Path) -> None:
     (tmp_path / "one.yaml").write_text("BM25: {group: {use: chunks}, top_k: 1}")
     report = spolia("eval", "bm25", tmp_path / "one.yaml", "--data", data, "--json").json

@@ -142,7 +142,9 @@ class EvaluationRun:
         note = ["What judges cost is not in it; --budget-calls limits that too."] if judged else []
         runs.tell_estimates(self.screen, found, len(asked), note)
 
-    def baseline(self, name: str, measures: str, decides: Mapping[str, Any], *, overlap: bool = False) -> Baseline:
+    def baseline(
+        self, name: str, measures: str, decides: Mapping[str, Any], *, overlap: bool = False
+    ) -> tuple[Report, Baseline]:
         """What a flow makes of the questions now; what will decide is as for `gate`, and looked at first."""
         ready = self.ready([name], measures)
         refuse_what_decides_nothing(ready.measures, **decides)
@@ -154,7 +156,8 @@ class EvaluationRun:
             )
         for warning in found.warnings:
             self.screen.say(warning, "yellow")
-        return written
+        gate.refuse_idle(found, self.given.degraded)
+        return found, written
 
     def gated(self, name: str, before: Baseline, **how: Any) -> Gate:
         """A flow asked the questions of a baseline; what decides is as for `gate`."""

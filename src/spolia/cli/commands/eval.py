@@ -111,5 +111,4 @@ def evaluate(
         chosen=chosen[0] if len(chosen) == 1 else dict(zip(flows, chosen, strict=True)),
     )
     reports.show_report(screen, found)
-    partly = any(one.failures or (one.never_worked and given.degraded != "ok") for one in found.flows)
-    return Exit.PARTLY if partly else Exit.DONE
+    return Exit.PARTLY if found.is_partial(given.degraded) else Exit.DONE

@@ -51,9 +51,9 @@ def gate(
 
     Told apart are documents that changed, a corpus that was cut otherwise, a ranker that orders the same nodes
     otherwise, and other answers from the same passages. Exit code 0 if it passes, 1 if not, 2 if the two cannot be
-    compared. With `--write` the baseline is written instead: of `--measures`, `--split`, `--limit`. It keeps flow,
-    data, store, part, tolerances, rule, `--known` and `--prompts`, with paths from where it is; what is written here
-    goes first.
+    compared, 5 if a step failed on every call, or if it passes with questions that failed. With `--write` the baseline
+    is written instead: of `--measures`, `--split`, `--limit`. It keeps flow, data, store, part, tolerances, rule,
+    `--known` and `--prompts`, with paths from where it is; what is written here goes first.
     """
     from spolia.cli import reports
     from spolia.cli.experiments import EvaluationRun, GateOptions
@@ -88,9 +88,9 @@ def gate(
     asked = EvaluationRun(screen, Path(said.data), given)
     if write:
         wanted = measures or ",".join(before.measures if before is not None else ()) or MEASURES
-        written = asked.baseline(said.flow, wanted, decides, overlap=overlap).but(command=said.kept(baseline))
-        _write(screen, written, baseline)
-        return Exit.DONE
+        report, written = asked.baseline(said.flow, wanted, decides, overlap=overlap)
+        _write(screen, written.but(command=said.kept(baseline)), baseline)
+        return Exit.PARTLY if report.is_partial(given.degraded) else Exit.DONE
     assert before is not None
     found = asked.gated(said.flow, before, **decides)
     for path in report or ():
@@ -98,7 +98,9 @@ def gate(
         path.write_text(text, "utf-8", errors="backslashreplace")
     screen.give(**found.json())
     reports.show_gate(screen, found)
-    return Exit.DONE if found.passed else Exit.WORSE
+    if found.passed or found.idle:
+        return Exit.PARTLY if found.report.is_partial(given.degraded) else Exit.DONE
+    return Exit.WORSE
 
 
 def _before(path: Path, write: bool) -> "Baseline | None":

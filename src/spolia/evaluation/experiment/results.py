@@ -196,6 +196,10 @@ class Report(Value):
             found.append(f"{left} without gold {were(self.without_gold)} left out.")
         return (*found, *self.notes, *self.table.notes)
 
+    def is_partial(self, degraded: str = "stop") -> bool:
+        """Whether questions failed; or a step failed on every call, however few, unless that is `ok`."""
+        return any(one.failures or (one.never_worked and degraded != "ok") for one in self.flows)
+
     @property
     def about(self) -> str:
         """Which questions, in one line."""

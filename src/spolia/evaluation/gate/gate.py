@@ -8,7 +8,7 @@ from statistics import NormalDist
 from typing import Any, Literal, TypeAlias
 
 from spolia import __version__
-from spolia.errors import DataError
+from spolia.errors import DataError, NeverWorked
 from spolia.evaluation.data.usage_log import UsageLog
 from spolia.evaluation.experiment.comparison import ALPHA, Estimates, amount, number
 from spolia.evaluation.experiment.execution import Told
@@ -219,7 +219,8 @@ TOLERANCE = 0.05
 @dataclass(frozen=True)
 class Gate(Value):
     """A flow compared with its baseline: verdicts by measure, what differs of all that results depend on, the questions
-    that score otherwise (those that lost most first), and what would be the next baseline."""
+    that score otherwise (those that lost most first), and what would be the next baseline. `idle` are steps that failed
+    on every call, where that is not allowed: such a flow does not pass."""
 
     data: str
     flow: str
@@ -230,9 +231,12 @@ class Gate(Value):
     moved: tuple[Moved, ...]
     report: Report
     now: Baseline
+    idle: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
+        if self.idle:
+            return False
         outcomes = {one.outcome for one in self.verdicts}
         return outcomes == {"not worse"} if self.rule == "not-worse" else "worse" not in outcomes
 
@@ -260,7 +264,8 @@ class Gate(Value):
         said = "passes" if self.passed else "does not pass"
         caveat = f"; {self.report.flows[0].caveat}" if self.report.flows[0].caveat else ""
         which = f"{self.data or 'questions'}, {several(self.n, 'question')}"
-        return f"{self.flow} {said} on {which}: {RULES[self.rule]}{caveat}."
+        why = f"{', '.join(self.idle)} never worked" if self.idle else f"{RULES[self.rule]}{caveat}"
+        return f"{self.flow} {said} on {which}: {why}."
 
     def json(self) -> dict[str, Any]:
         found = {name: getattr(self, name) for name in ("passed", "data", "flow", "n", "rule", "why")}
@@ -304,6 +309,18 @@ def recorded(
         documents = held.among(wanted, also.documents if also is not None else {})
         signed = signature(flow, held, run)
         return report, Baseline(experiment.data, name, measured_by(experiment.measures), signed, documents, asked)
+
+
+def refuse_idle(report: Report, degraded: str) -> None:
+    """Raise `NeverWorked` where a baseline would be of a flow with a step that failed on every call, however few."""
+    found = report.flows[0]
+    if found.never_worked and degraded == "stop":
+        raise NeverWorked(
+            f"{found.caveat}: a baseline would be of a flow without that step, and is not written. Correct the cause, "
+            "or leave the step out. To write it as it is, write --degraded ok (in Python degraded='ok').",
+            found.never_worked,
+            counted_reasons(found.steps),
+        )
 
 
 def gate(
@@ -351,4 +368,5 @@ def gate(
         moved(report.items, scored, before, now),
         report,
         now,
+        report.flows[0].never_worked if experiment.degraded == "stop" else (),
     )
