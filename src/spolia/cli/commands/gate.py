@@ -88,9 +88,9 @@ def gate(
     asked = EvaluationRun(screen, Path(said.data), given)
     if write:
         wanted = measures or ",".join(before.measures if before is not None else ()) or MEASURES
-        report, written = asked.baseline(said.flow, wanted, decides, overlap=overlap)
+        measured, written = asked.baseline(said.flow, wanted, decides, overlap=overlap)
         _write(screen, written.but(command=said.kept(baseline)), baseline)
-        return Exit.PARTLY if report.is_partial(given.degraded) else Exit.DONE
+        return Exit.PARTLY if measured.is_partial(given.degraded) else Exit.DONE
     assert before is not None
     found = asked.gated(said.flow, before, **decides)
     for path in report or ():
