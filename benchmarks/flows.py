@@ -418,19 +418,38 @@ def fill(kept: Kept, benches: Sequence[Bench], questions: int, seeds: int, retri
 def found(
     kept: Kept, benches: Sequence[Bench], questions: int, seeds: int, retrievers: Sequence[str]
 ) -> dict[tuple[str, str, str, str], list[list[dict[str, Any]]]]:
-    """By set, row, retriever and profile: the questions of each seed."""
+    """By set, row, retriever and profile: the questions of each seed.
+
+    Of blocks that were measured whole: with every flow and seed, so that all flows are asked the same questions.
+    """
     every: dict[tuple[str, str, str, str], list[list[dict[str, Any]]]] = {}
     for bench in benches:
-        for row in rows():
-            for retriever, profile, seed in bench.conditions(seeds, retrievers):
-                blocks = []
-                for number in range(-(-questions // BLOCK)):
-                    items = bench.block(number, questions)
-                    cell = kept.cells.get(kept.key(bench.name, row.name, retriever, profile, seed, number, len(items)))
-                    blocks += cell["questions"] if cell else []
-                if blocks:
-                    every.setdefault((bench.name, row.name, retriever, profile), []).append(blocks)
+        conditions = bench.conditions(seeds, retrievers)
+        for number in range(-(-questions // BLOCK)):
+            items = bench.block(number, questions)
+            for retriever, profile in dict.fromkeys(one[:2] for one in conditions) if items else ():
+                several = [seed for *of, seed in conditions if of == [retriever, profile]]
+                cells = {
+                    (row.name, seed): kept.cells.get(
+                        kept.key(bench.name, row.name, retriever, profile, seed, number, len(items))
+                    )
+                    for row in bench.rows(retriever, number)
+                    for seed in several
+                }
+                for (name, seed), cell in cells.items() if None not in cells.values() else ():
+                    asked = every.setdefault((bench.name, name, retriever, profile), [[] for _ in several])
+                    asked[several.index(seed)] += cell["questions"] if cell else []
     return every
+
+
+def counts(cells: Mapping[tuple[str, str, str, str], Sequence[Sequence[Any]]]) -> dict[str, dict[str, int]]:
+    """By set and profile: how many questions most flows were asked with every retriever."""
+    found: dict[str, dict[str, int]] = {}
+    for (data, name, _, profile), asked in cells.items():
+        if name == "closed-book":
+            of = found.setdefault(data, {})
+            of[profile] = min(of.get(profile, len(asked[0])), len(asked[0]))
+    return found
 
 
 # What the cells say.
@@ -697,7 +716,7 @@ def main() -> None:
     apart = Bench.of("contradicting", ("bm25",), None, world)
     result = {
         **SIMULATED,
-        "questions": {bench.name: min(questions, len(bench.items)) for bench in benches},
+        "questions": counts(cells),
         "cells": len(cells),
         "of flows with many calls": {"questions": min(BLOCK, questions), "flows": MANY_CALLS},
         "seeds of the noisy reader": seeds,

@@ -55,18 +55,17 @@ def page(result: Mapping[str, Any]) -> str:
 
 
 def _run(result: Mapping[str, Any]) -> str:
-    asked = ", ".join(f"{count} of {data}" for data, count in result["questions"].items())
+    asked = "; ".join(
+        f"{data} {', '.join(f'{count} ({profile})' for profile, count in of.items())}"
+        for data, of in result["questions"].items()
+    )
     few = result["of flows with many calls"]
     scored = ", ".join(f"`{name}`" for name in result["with a simulated scorer"])
-    by_set: dict[str, list[str]] = {}
-    for row in result["table"]:
-        seeds = f"noisy, {row['seeds']} seeds" if row["profile"] == "noisy" else row["profile"]
-        if row["flow"] == "corag":
-            by_set.setdefault(row["data"], []).append(f"{row['retriever']} {seeds}")
-    measured = "; ".join(f"{data} with {', '.join(how)}" for data, how in by_set.items())
     return (
-        f"Questions: {asked}; {few['questions']} of each set for {', '.join(few['flows'])}. "
-        f"Measured: {measured}. All of it took {result['cpu_minutes']} CPU-minutes. HotpotQA has no decompositions, so "
+        f"Questions of each set and reader: {asked}; {few['questions']} for {', '.join(few['flows'])}. The ideal "
+        f"reader is asked with every retriever, the lenient and the noisy one "
+        f"({result['seeds of the noisy reader']} seeds) with the last. All of it took {result['cpu_minutes']} "
+        f"CPU-minutes. HotpotQA has no decompositions, so "
         f"its hops are made of its gold passages. The trained scorer of {scored} is simulated as well: it knows the "
         "gold. PubMedQA stands for BioASQ; its answers (yes, no, maybe) are right where the gold abstract is shown. "
         "Bamboogle has no corpus: `closed-book` alone is asked.\n"

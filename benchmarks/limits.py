@@ -20,6 +20,7 @@ FILTERED = {"recall": least(0.99), "p95_cpu_ms": most(5.0)}
 STEPS = {
     "no run, functions over texts": most(1.0),
     "a run for each question, functions over texts, journal on": most(12.0),
+    "run, journal on, inputs and outputs kept": most(40.0),
 }
 WEIGHTS = {"base": (24, 150.0), "[pdf,office,embeddings]": (44, 312.0)}
 
@@ -301,6 +302,15 @@ def _flows(result: Result) -> Judged:
     return found
 
 
+def _corag(result: Result) -> Judged:
+    limits = {"journal off": most(5.0)}
+    return {f"{way}, median cpu_ms": (of["median"], limits.get(way)) for way, of in result["cpu_ms"].items()}
+
+
+def _world(result: Result) -> Judged:
+    return {"documents": (result["documents"], least(100_000)), "cpu_s": (result["cpu_s"], most(60.0))}
+
+
 JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "shape": _shape,
     "steps": _steps,
@@ -333,5 +343,7 @@ JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "large": _large,
     "model_client": _model_client,
     "workers": _workers,
+    "corag": _corag,
+    "world": _world,
 }
 """By the name of the result."""

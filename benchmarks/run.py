@@ -42,6 +42,8 @@ NAMES = (
     "measures",
     "experiments",
     "score_rows",
+    "corag",
+    "world",
 )
 WITH_PEERS = ("steps", "imports", "bm25", "documents", "pdf")
 
