@@ -61,3 +61,11 @@ def test_a_sound_store_stays_as_it_is(spolia: Spolia, store: Path) -> None:
     ran = spolia("repair", "--store", store, "--json")
     assert (ran.code, ran.json["repaired"], ran.json["left"]) == (0, [], [])
     assert spolia("doctor", "--deep").code == 2
+
+
+def test_no_command_shows_a_password_that_stands_in_a_wrong_address(spolia: Spolia) -> None:
+    for store in ("postgresql:ann:hunter2@db/texts", "host=db password=hunter2"):
+        for command in (("doctor",), ("repair",), ("search", "owls"), ("groups", "list")):
+            ran = spolia(*command, "--store", store)
+            assert (ran.code, "hunter2" in ran.out + ran.err) == (3, False), command
+            assert "holds a password" in ran.out + ran.err

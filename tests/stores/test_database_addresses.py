@@ -31,13 +31,20 @@ PLACES: list[Callable[[str], object]] = [Corpus, PostgresDatabase, lambda url: S
         "postgresql://ann:hunter2@db/texts", "postgresql://ann:hun/ter2@db/texts", "postgresql://ann:hun#ter2@db/texts",
         "postgresql://ann:hun?ter2@db/texts", "postgresql://ann:hun[ter2@db/texts", "postgresql://ann:5/?a=ter2@db/texts",
         "postgresql://ann@db/texts?sslpassword=hunter2", "postgresql://ann@db/texts?sslpass%77ord=hunter2",
-        "postgres://ann:1/hunter2@db/texts",
+        "postgres://ann:1/hunter2@db/texts", "postgresql:ann:hunter2@db/texts", "Postgres:/ann:hunter2@db/texts",
+        " postgresql://ann:hunter2@db/texts", "host=db user=ann password=hunter2", "password='hunter2' host=db",
+        "postgresql://db/texts?options=-c password=hunter2", "postgresql://db/texts?options=-c%20app.secret%20%3Dhunter2",
     ],
 )  # fmt: skip
 def test_a_password_in_an_address_is_refused_and_not_shown(place: Callable[[str], object], address: str) -> None:
     with pytest.raises((StoreError, SourceError), match="holds a password") as refused:
         place(address)
     assert "ter2" not in str(refused.value)
+
+
+def test_a_folder_may_have_a_name_like_an_address() -> None:
+    for path in ("./postgresql:notes", "/srv/password=1.spolia", "postgres", "postgres.spolia", "a=b"):
+        assert Corpus(path).path == path
 
 
 @given(st.text(min_size=1))

@@ -15,7 +15,7 @@ from spolia.core.run_context import pin, reach
 from spolia.core.validation import validate
 from spolia.errors import GroupError, MissingExtra, StoreError
 from spolia.stores.backends.backend import Backend
-from spolia.stores.backends.postgres.address import address_of
+from spolia.stores.backends.postgres.address import address_of, is_meant
 from spolia.stores.definition import DOCUMENT, Definition
 from spolia.types import Value, kept
 
@@ -53,7 +53,7 @@ class Corpus(Value):
             object.__setattr__(self, "path", str(self.path))
         if not isinstance(self.path, str):
             raise StoreError(f"Corpus({self.path!r:.60}) is in no place. Write its folder: Corpus('notes.spolia').")
-        if self.path.startswith(POSTGRES):
+        if is_meant(self.path):
             address_of(self.path)
 
     @property
@@ -258,6 +258,8 @@ def backend_of(address: str) -> Backend:
         from spolia.stores.backends.postgres.server import postgres
 
         return postgres(address)
+    if is_meant(address):
+        address_of(address)
     if found := _OTHER.match(address):
         raise StoreError(
             f"No store can be kept at {found[0]}…: write the path of a folder, or the address of a database that "

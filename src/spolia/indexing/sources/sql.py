@@ -26,7 +26,7 @@ from spolia.indexing.sources.source import (
     without_secrets,
 )
 from spolia.indexing.sync.files import SourceChanges
-from spolia.stores.backends.postgres.address import holds_password
+from spolia.stores.backends.postgres.address import holds_password, is_meant
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -158,7 +158,8 @@ class SQLRows(Source):
 
     def __post_init__(self) -> None:
         refuse_name(self.name)
-        if "://" in self.url and not self.url.startswith("sqlite") and holds_password(_VARIABLE.sub("", self.url)):
+        is_address = is_meant(self.url) or ("://" in self.url and not self.url.startswith("sqlite"))
+        if is_address and holds_password(_VARIABLE.sub("", self.url)):
             raise SourceError(
                 "The address of the database holds a password. Set an environment variable, and name it: "
                 "postgresql://USER:${DB_PASSWORD}@HOST/DATABASE"

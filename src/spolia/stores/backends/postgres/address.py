@@ -47,6 +47,19 @@ _AUTHORITY = re.compile(
     r"[a-zA-Z][\w+.-]*://(?:[^:/?#@\[\]]*:?@)?(?:(?:\[[\w:.%]*\]|[^:/?#@,\[\]]*)(?::\d*)?(?:,|(?=[/?]|\Z)))+"
 )
 """User without a password, hosts and ports, up to the path."""
+_MEANT = re.compile(
+    r"\s*(?:postgres(?:ql)?(?:\+\w+)?:|(?:\w+\s*=.*\b)?(?:ssl)?password\s*=)", re.IGNORECASE | re.DOTALL
+)
+_SECRET = re.compile(r"(?:password|secret)[^\s=]*\s*=", re.IGNORECASE)
+
+
+def is_meant(text: str) -> bool:
+    """Whether a text is the address of a database in PostgreSQL, or was meant to be, and not the path of a folder.
+
+    >>> [is_meant(one) for one in ("postgresql://h/db", "postgresql:ann:p@h/db", "host=h password=p", "./postgres:p")]
+    [True, True, True, False]
+    """
+    return _MEANT.match(text) is not None
 
 
 def holds_password(address: str) -> bool:
@@ -58,13 +71,15 @@ def holds_password(address: str) -> bool:
     [False, False, True, True]
     >>> holds_password("postgresql://h/db?sslpassword=p"), holds_password("postgresql://h/db?password_env=NAME")
     (True, False)
+    >>> holds_password("postgresql://h/db?options=-c app.password=p"), holds_password("postgresql:ann:p@h/db")
+    (True, True)
     """
     found = _AUTHORITY.match(address)
     if found is None or "#" in address:
         return True
     path, _, query = address[found.end() :].partition("?")
-    names = [name for name, _ in parse_qsl(query, keep_blank_values=True) if name not in _OWN]
-    return "@" in path + query or any(word in name.lower() for name in names for word in ("password", "secret"))
+    pairs = [pair for pair in parse_qsl(query, keep_blank_values=True) if pair[0] not in _OWN]
+    return "@" in path + query or any(_SECRET.search("=".join(pair)) for pair in pairs)
 
 
 @lru_cache(maxsize=64)
