@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 from spolia.errors import DocumentError, EncryptedDocument, MissingExtra
-from spolia.indexing.readers.converters import DoclingReader, XbergReader
+from spolia.indexing.readers.converters import DoclingReader, PandocReader, XbergReader, pandoc_program
 from spolia.indexing.readers.reader import Blob, FileReader, reader_of
 from spolia.indexing.readers.registry import by_suffix
 from tests.indexing.readers.fixtures import FIXTURES
@@ -122,6 +123,71 @@ def test_xberg_itself(name: str) -> None:
     document = XbergReader().read(Blob(name, FIXTURES[name]())).document
     assert "Basalt is" in document.text
     assert document.regions[0].rows[1] == ("basalt", "3.0")
+
+
+# ------------------------------------------------------------------------------------------------------------ pandoc
+
+
+def play_pandoc(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str) -> None:
+    """A program on the PATH in place of pandoc."""
+    program = folder / "pandoc"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+
+@pytest.mark.slow
+def test_what_pandoc_writes_is_read_as_markdown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    page = "---\nauthor: Ann\ntitle: Old Stones\n---\n\n# Walls\n\n| stone | t |\n|---|---|\n| basalt | 3.0 |\n"
+    (tmp_path / "page.md").write_text(page)
+    play_pandoc(
+        monkeypatch, tmp_path, f'cat >/dev/null; echo "$@" >{tmp_path}/asked; echo careful >&2; cat {tmp_path}/page.md'
+    )
+    reading = PandocReader().read(Blob("in/a.TEX", b"x"))
+    document = reading.document
+    assert (document.title, document.meta, document.text) == ("Old Stones", (("author", "Ann"),), page)
+    assert [heading.text for heading in document.headings] == ["Walls"]
+    assert document.regions[0].rows == (("stone", "t"), ("basalt", "3.0"))
+    assert (document.id.endswith(".pandoc"), reading.warnings) == (True, ("pandoc: careful",))
+    asked = (tmp_path / "asked").read_text().split()
+    assert {"--sandbox", "--from=latex", "-M1024M"} <= set(asked)
+
+
+@pytest.mark.slow
+def test_what_pandoc_refuses_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    play_pandoc(monkeypatch, tmp_path, "cat >/dev/null; echo 'Error at line 2' >&2; exit 64")
+    with pytest.raises(DocumentError, match=r"a\.tex could not be read by pandoc: Error at line 2"):
+        PandocReader().read(Blob("a.tex", b"x"))
+    play_pandoc(monkeypatch, tmp_path, "exec sleep 9")
+    with pytest.raises(DocumentError, match=r"took more than 0\.1 s"):
+        PandocReader(timeout_s=0.1).read(Blob("a.tex", b"x"))
+    with pytest.raises(DocumentError, match=r"format='docbook'"):
+        PandocReader().read(Blob("a.xyz", b"x"))
+
+
+def test_pandoc_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("spolia.indexing.readers.converters.find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r"a\.tex needs the program pandoc.*spolia\[pandoc\]"):
+        PandocReader().read(Blob("a.tex", b"x"))
+
+
+@pytest.mark.slow
+def test_pandoc_itself() -> None:
+    try:
+        pandoc_program("This test")
+    except MissingExtra as error:
+        pytest.skip(str(error))
+    source = rb"""\newcommand{\acme}{ACME Corp}\title{The \acme{} report}\begin{document}\maketitle
+\section{Walls of \acme} \verb|50%| of \url{http://a.b/c%20d}, $x^2$.
+\iffalse never \fi \input{/etc/passwd}
+\begin{tabular}{ll} stone & t \\ \hline basalt & 3.0 \end{tabular} \end{document}"""
+    document = PandocReader().read(Blob("a.tex", source)).document
+    assert (document.title, [one.text for one in document.headings]) == ("The ACME Corp report", ["Walls of ACME Corp"])
+    assert "`50%` of <http://a.b/c%20d>, $x^2$." in document.text
+    assert "never" not in document.text
+    assert "root:" not in document.text
+    assert document.regions[0].rows[-1] == ("basalt", "3.0")
 
 
 @pytest.mark.parametrize(("reader", "extra"), [(XbergReader(), "xberg"), (DoclingReader(), "docling")])

@@ -1,17 +1,21 @@
-"""Readers on request: libraries that convert many formats to Markdown (Docling, Xberg), and a server that hears."""
+"""Readers on request: what converts many formats to Markdown (Docling, Xberg, pandoc), and a server that hears."""
 
 import asyncio
+import shutil
+import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib.util import find_spec
 from io import BytesIO
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
-from spolia.errors import DocumentError, EncryptedDocument, installed
+from spolia.errors import DocumentError, EncryptedDocument, MissingExtra, installed
 from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.layout import LINE, Layout
-from spolia.indexing.readers.markup.markdown import headings_of, regions_of
+from spolia.indexing.readers.markup.markdown import MarkdownReader, headings_of, regions_of
 from spolia.indexing.readers.reader import Blob, FileReader, Reading
 from spolia.models.http.transcriber import Transcriber
 from spolia.types import Meta, Value
@@ -148,6 +152,93 @@ class XbergReader(Value):
             why = "; ".join(one.message for one in result.errors) or "it found no document"
             raise _refused(blob, "Xberg", why, _XBERG_ADVICE)
         return result.results[0]
+
+
+_PANDOC_FORMATS = {
+    ".tex": "latex", ".latex": "latex", ".ltx": "latex", ".org": "org", ".typ": "typst", ".fb2": "fb2", ".wiki":
+    "mediawiki", ".textile": "textile", ".muse": "muse", ".t2t": "t2t", ".dj": "djot", ".bib": "bibtex", ".ris": "ris",
+    ".docx": "docx", ".odt": "odt", ".epub": "epub", ".rst": "rst", ".html": "html", ".opml": "opml",
+}  # fmt: skip
+_PANDOC_MARKDOWN = "-".join((
+    "markdown", "header_attributes", "link_attributes", "bracketed_spans", "raw_attribute", "fenced_code_attributes",
+    "inline_code_attributes", "simple_tables", "multiline_tables", "fenced_divs", "native_divs", "native_spans",
+    "raw_html", "smart", "implicit_figures",
+))  # fmt: skip
+"""What pandoc writes: Markdown without what only pandoc reads; a table that spans cells is drawn as a grid."""
+
+
+@dataclass(frozen=True)
+class PandocReader(Value):
+    """Reads what pandoc reads, as Markdown with its headings, tables, formulas and code; macros of LaTeX are expanded.
+
+    It is not among the built-in readers: `sync(..., readers={"*.tex": PandocReader()})`. It runs the program `pandoc`
+    (2.15 or later) from the PATH, else the one that the extra `pandoc` brings, in its sandbox: no file is read besides.
+
+    Args:
+        suffixes: that it reads where it is in a list of readers.
+        format: as pandoc names it (`pandoc --list-input-formats`); empty: by the suffix.
+        timeout_s: seconds for a file.
+        memory_mb: for a file.
+
+    Source: https://pandoc.org/MANUAL.html
+    """
+
+    suffixes: tuple[str, ...] = (".tex", ".latex", ".ltx", ".org", ".typ", ".fb2", ".wiki", ".textile", ".muse", ".t2t")
+    format: str = ""
+    timeout_s: float = 60.0
+    memory_mb: int = 1_024
+
+    name = "pandoc"
+    version = 1
+    media_type = "text/markdown"
+
+    def read(self, blob: Blob, /) -> Reading:
+        suffix = f".{blob.uri.rpartition('.')[2].lower()}"
+        written = self.format or _PANDOC_FORMATS.get(suffix)
+        if written is None:
+            raise DocumentError(
+                f"{blob.uri}: which format pandoc should read it as is not known from {suffix!r}. Write it: "
+                "PandocReader(format='docbook'); pandoc --list-input-formats lists them."
+            )
+        found, warnings = self._converted(blob, written)
+        reading = MarkdownReader().read(Blob(blob.uri, found))
+        document = reading.document.but(id=blob.document(self, "").id, media_type=self.media_type)
+        return reading.but(document=document, encoding="", warnings=(*warnings, *reading.warnings))
+
+    def _converted(self, blob: Blob, written: str) -> tuple[bytes, tuple[str, ...]]:
+        """Markdown, and what pandoc warned of."""
+        command = [
+            pandoc_program(f"Reading {blob.uri}"), "+RTS", f"-M{self.memory_mb}M", "-RTS", "--sandbox", "--standalone",
+            "--wrap=none", "--markdown-headings=atx", f"--from={written}", f"--to={_PANDOC_MARKDOWN}",
+        ]  # fmt: skip
+        try:
+            found = subprocess.run(
+                command, input=blob.data, capture_output=True, timeout=self.timeout_s, check=False, cwd="/"
+            )
+        except subprocess.TimeoutExpired as error:
+            why = f"it took more than {self.timeout_s:g} s"
+            raise _refused(blob, "pandoc", why, "PandocReader(timeout_s=...) allows more.") from error
+        except OSError as error:
+            raise _refused(blob, "pandoc", f"it could not be started: {error}", "Install it again.") from error
+        said = " ".join(found.stderr.decode("utf-8", "replace").split())
+        if found.returncode:
+            raise _refused(blob, "pandoc", said or f"it ended with {found.returncode}", "Correct it at that place.")
+        return found.stdout, (f"pandoc: {said:.300}",) if said else ()
+
+
+def pandoc_program(purpose: str) -> str:
+    """The program on the PATH, else the one that the extra brings.
+
+    Raises:
+        MissingExtra: neither is there.
+    """
+    if on_path := shutil.which("pandoc"):
+        return on_path
+    package = find_spec("pypandoc")
+    for folder in (package.submodule_search_locations or ()) if package else ():
+        if found := shutil.which("pandoc", path=str(Path(folder) / "files")):
+            return found
+    raise MissingExtra("pandoc", "the program pandoc", purpose)
 
 
 def _refused(blob: Blob, library: str, why: str, advice: str) -> DocumentError:
