@@ -7,6 +7,6 @@ from spolia.models.protocols import LanguageModel
 from spolia.types import Answer, Query
 
 
-@published('Jeong et al., "Adaptive-RAG", NAACL 2024, strategy A', "answered")
+@published('Jeong et al., "Adaptive-RAG", NAACL 2024, strategy A', "answered", "abstained")
 def closed_book(llm: LanguageModel) -> Operator[Query, Answer]:
     return ClosedBook(llm)

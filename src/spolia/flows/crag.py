@@ -94,7 +94,7 @@ def corrected(
     return together((kept, *(more for _, more in reached(rewrite(asked), (("web", web),), needed=False))))
 
 
-@published(SOURCE, "answered", "abstained", top_k=10)
+@published(SOURCE, "answered", "abstained", "cap", top_k=10)
 def crag(
     llm: LanguageModel, search: Retriever, web: Retriever, scorer: Scorer, upper: float = 0.592, lower: float = -0.995
 ) -> Operator[Query, Answer]:
@@ -111,7 +111,7 @@ def crag(
     )
 
 
-@published(SOURCE + "; graded by a language model, yes or no", "answered", "abstained")
+@published(SOURCE + "; graded by a language model, yes or no", "answered", "abstained", "cap")
 def crag_grader(llm: LanguageModel, search: Retriever, web: Retriever) -> Operator[Query, Answer]:
     body = corrected.but(grade=Ask(llm, USEFUL, 64), rewrite=Rewrite(llm), web=web)
     return either.but(sources=(("local", search), ("web", web))) >> body >> Reader(llm, max_passages=10)

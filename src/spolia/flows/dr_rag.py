@@ -33,7 +33,7 @@ def selected(found: Ranking, *, scorer: Scorer, threshold: float = 0.5, keep: in
     return found.but(hits=tuple(hit for at, hit in enumerate(found.hits) if at in useful or not pairs)).cut(keep)
 
 
-@published('Hei et al., "DR-RAG: Applying dynamic document relevance", 2024', "answered", "abstained")
+@published('Hei et al., "DR-RAG: Applying dynamic document relevance", 2024', "answered", "abstained", "cap")
 def dr_rag(
     llm: LanguageModel, search: Retriever, scorer: Scorer, more: int = 5, threshold: float = 0.5
 ) -> Operator[Query, Answer]:

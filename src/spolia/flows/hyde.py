@@ -8,6 +8,6 @@ from spolia.pre_retrieval.hyde import HyDE
 from spolia.types import Answer, Query
 
 
-@published('Gao, Ma, Lin, Callan, "Precise zero-shot dense retrieval", ACL 2023', "answered", "abstained")
+@published('Gao, Ma, Lin, Callan, "Precise zero-shot dense retrieval", ACL 2023', "answered", "abstained", "cap")
 def hyde(llm: LanguageModel, search: Retriever) -> Operator[Query, Answer]:
     return HyDE(llm) >> search >> Reader(llm)

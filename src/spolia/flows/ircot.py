@@ -61,6 +61,7 @@ def think_on(state: Thoughts, *, think: Ask, search: Retriever, max_passages: in
 @published(
     'Trivedi et al., "Interleaving retrieval with chain-of-thought reasoning", ACL 2023',
     "answered",
+    "abstained",
     "empty",
     "cap",
     top_k=6,

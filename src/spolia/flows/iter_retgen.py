@@ -48,7 +48,7 @@ def finish(state: LastAnswer, *, search: Retriever, read: Operator[Ranking, Answ
     return state.answer or read(search(state.query))
 
 
-@published('Shao et al., "Iterative retrieval-generation synergy", Findings of EMNLP 2023', "cap")
+@published('Shao et al., "Iterative retrieval-generation synergy", Findings of EMNLP 2023', "cap", "abstained")
 def iter_retgen(llm: LanguageModel, search: Retriever, iterations: int = 3, top_k: int = 5) -> Operator[Query, Answer]:
     read = Reader(llm, prompt="brief", max_passages=top_k)
     loop = Loop(iteration.but(search=search, read=read), max_steps=iterations)

@@ -9,7 +9,7 @@ from spolia.stores.corpus import NodeGroup
 from spolia.types import Answer, Query
 
 
-@published('Besta et al., "Multi-head RAG", 2024', "answered", "abstained")
+@published('Besta et al., "Multi-head RAG", 2024', "answered", "abstained", "cap")
 def multi_head(
     llm: LanguageModel, group: NodeGroup, embedder: Embedder, heads: int = 32, top_k: int = 5
 ) -> Operator[Query, Answer]:

@@ -32,7 +32,7 @@ class Published:
     Args:
         name: by which commands and files call it.
         source: the paper.
-        stop_reasons: what `Answer.stop_reason` may be, beside `budget`.
+        stop_reasons: what `Answer.stop_reason` may be, beside `budget`; `cap` too where a reply was cut at its longest.
         top_k: passages of each search.
         build: makes the flow of what its parameters name (`PARTS`); its other parameters have defaults.
     """
@@ -81,7 +81,7 @@ def published(source: str, *stop_reasons: str, top_k: int = 5) -> Callable[[F], 
 
     Args:
         source: authors, title, where and when.
-        stop_reasons: beside `budget` and the reader's own.
+        stop_reasons: beside `budget`, those of the reader included.
         top_k: passages of each search.
     """
 

@@ -10,6 +10,6 @@ from spolia.models.protocols import StatesLogprobs
 from spolia.types import Answer, Query
 
 
-@published('Lin et al., "RA-DIT", ICLR 2024', "answered", "abstained", top_k=10)
+@published('Lin et al., "RA-DIT", ICLR 2024', "answered", "abstained", "cap", top_k=10)
 def ra_dit(llm: StatesLogprobs, search: Retriever) -> Operator[Query, Answer]:
     return search >> AnswerEnsemble(llm)

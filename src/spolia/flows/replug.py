@@ -9,7 +9,7 @@ from spolia.types import Answer, Query
 SOURCE = 'Shi et al., "REPLUG: Retrieval-augmented black-box language models", NAACL 2024'
 
 
-@published(SOURCE, "answered", "abstained", top_k=10)
+@published(SOURCE, "answered", "abstained", "cap", top_k=10)
 def replug(llm: StatesLogprobs, search: Retriever) -> Operator[Query, Answer]:
     """Weigh whole answers: λ_d · exp(mean log-probability)."""
     return search >> AnswerEnsemble(llm)

@@ -8,6 +8,6 @@ from spolia.pre_retrieval.rewrite import Rewrite
 from spolia.types import Answer, Query
 
 
-@published('Ma et al., "Query rewriting for retrieval-augmented LLMs", EMNLP 2023', "answered", "abstained")
+@published('Ma et al., "Query rewriting for retrieval-augmented LLMs", EMNLP 2023', "answered", "abstained", "cap")
 def rrr(llm: LanguageModel, search: Retriever) -> Operator[Query, Answer]:
     return Rewrite(llm) >> search >> Reader(llm)

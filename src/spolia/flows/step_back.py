@@ -10,6 +10,6 @@ from spolia.pre_retrieval.rewrite import StepBack
 from spolia.types import Answer, Query
 
 
-@published('Zheng et al., "Take a step back", ICLR 2024', "answered", "abstained")
+@published('Zheng et al., "Take a step back", ICLR 2024', "answered", "abstained", "cap")
 def step_back(llm: LanguageModel, search: Retriever, top_k: int = 5) -> Operator[Query, Answer]:
     return StepBack(llm) >> Each(search) >> ReciprocalRankFusion(top_k=top_k) >> Reader(llm, max_passages=top_k)

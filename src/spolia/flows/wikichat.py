@@ -22,6 +22,7 @@ def drafted(query: Query, *, answer: Operator[Query, Answer]) -> Answer:
     'Semnani et al., "WikiChat: Stopping the hallucination of chatbots", Findings of EMNLP 2023',
     "answered",
     "abstained",
+    "cap",
 )
 def wikichat(llm: LanguageModel, search: Retriever) -> Operator[Query, Answer]:
     """Two arms, found and verified, and one answer of both."""
