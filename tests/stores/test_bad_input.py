@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from spolia.errors import NotAStore, StoreError, StoreTooNew
+from spolia.errors import NotAStore, StoreCorrupt, StoreError, StoreTooNew
+from spolia.indexing.sync.repair import repair
 from spolia.stores.backends.sql import SCHEMA_VERSION
 from spolia.stores.corpus import Corpus
 from spolia.stores.writer import Writer
@@ -95,6 +96,7 @@ def test_a_text_named_like_the_database(fast_folder: Path) -> None:
 
 def test_a_newer_schema(corpus: Corpus) -> None:
     with closing(sqlite3.connect(Path(corpus.path) / "corpus.db")) as connection:
+        connection.execute("ALTER TABLE documents ADD COLUMN mood TEXT")
         connection.execute("PRAGMA user_version = 99")
     with pytest.raises(
         StoreTooNew, match=rf"schema 99.* this one knows up to {SCHEMA_VERSION}\. Write: pip install -U spolia"
@@ -103,6 +105,29 @@ def test_a_newer_schema(corpus: Corpus) -> None:
     copy = shutil.copytree(corpus.path, corpus.path + "2")
     with pytest.raises(StoreTooNew):
         Corpus(copy).snapshot()
+
+
+@pytest.mark.parametrize("number", [0, SCHEMA_VERSION - 1, 99])
+def test_a_number_of_a_schema_that_its_tables_are_not_of_is_damage(corpus: Corpus, number: int) -> None:
+    with closing(sqlite3.connect(Path(corpus.path) / "corpus.db")) as connection:
+        connection.execute(f"PRAGMA user_version = {number}")
+    with pytest.raises(StoreCorrupt, match=rf"says that it has schema {number}, .* Write: spolia repair --store "):
+        Corpus(shutil.copytree(corpus.path, corpus.path + "2")).snapshot()
+
+
+def test_an_empty_database_is_called_empty(corpus: Corpus, fast_folder: Path) -> None:
+    copy = Path(shutil.copytree(corpus.path, fast_folder / "copy"))
+    for each in copy.glob("corpus.db*"):
+        each.unlink()
+    (copy / "corpus.db").touch()
+    for use in (lambda: Corpus(copy).snapshot(), lambda: repair(Corpus(copy))):
+        with pytest.raises(StoreCorrupt, match=r"is empty: what the store held is lost.* rm -r .*, then spolia index"):
+            use()
+    (fast_folder / "other").mkdir()
+    (fast_folder / "other" / "corpus.db").touch()
+    for use in (lambda: Corpus(fast_folder / "other").snapshot(), lambda: repair(Corpus(fast_folder / "other"))):
+        with pytest.raises(NotAStore, match=r"is an empty file; it was not touched. Remove it: rm "):
+            use()
 
 
 def test_a_store_deleted_while_it_is_read(corpus: Corpus) -> None:
@@ -137,6 +162,7 @@ from spolia.stores.backends.sqlite import connection, folder
 from spolia.stores import files, integrity, writer
 from spolia.stores.lexical import index
 from spolia.stores.corpus import Corpus
+from spolia.indexing.sync.repair import repair
 from spolia.stores.backends.sql import SCHEMA_VERSION
 from tests.stores.scenario import EMBEDDER, FIRST, embed, put, sync
 corpus, nobody, said = Corpus(sys.argv[1]), frozenset(), {}

@@ -320,15 +320,17 @@ def test_what_is_no_store_is_refused_and_left_as_it_is(tmp_path: Path, name: str
     assert {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.*")} == (files or {})
 
 
-def test_a_store_of_a_newer_version_is_refused_and_one_whose_number_changed_is_mended(tmp_path: Path) -> None:
+@pytest.mark.parametrize("change", ["ALTER TABLE documents ADD COLUMN mood TEXT", "CREATE TABLE moods (mood TEXT)"])
+def test_a_store_of_a_newer_version_is_refused_and_one_whose_number_changed_is_mended(
+    tmp_path: Path, change: str
+) -> None:
     corpus, database = Corpus(tmp_path / "s"), tmp_path / "s" / "corpus.db"
     add_texts(corpus, {"a.md": "Salt is dug."})
     with closing(sqlite3.connect(database)) as connection:
         connection.execute("PRAGMA user_version = 99")
     assert "its header says" in str(repair(corpus))
     with closing(sqlite3.connect(database)) as connection:
-        connection.execute("ALTER TABLE documents ADD COLUMN mood TEXT")
-        connection.execute("ALTER TABLE documents RENAME COLUMN mood TO moods")
+        connection.execute(change)
         connection.execute("PRAGMA user_version = 99")
     before = database.read_bytes()
     with pytest.raises(StoreTooNew, match="schema 99"):

@@ -393,6 +393,8 @@ DROP_ROW = {
 }
 LISTS = "SELECT id, digest, readers FROM audiences"
 TABLES = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite%' ORDER BY name"
+COLUMNS = """SELECT made.name, columns.name FROM sqlite_master AS made, pragma_table_xinfo(made.name) AS columns
+    WHERE made.name NOT LIKE 'sqlite%'"""
 STORE = "SELECT uuid, digest FROM store"
 SET_UUID = "UPDATE store SET uuid = ?, digest = ?"
 

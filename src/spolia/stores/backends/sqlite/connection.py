@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,7 +17,7 @@ from spolia.errors import NotAStore, StoreBusy, StoreCorrupt, StoreError, StoreT
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Connection
 from spolia.stores.backends.rows import StoreVersion, guarded, in_batches, reader_versions, row_digest, store_digest
-from spolia.stores.files import DATABASE, PINS, fail_point, fsync
+from spolia.stores.files import DATABASE, LEXICAL, PINS, VECTORS, fail_point, fsync
 
 WAIT_S = 10.0
 MAGIC = b"SQLite format 3\0"
@@ -98,6 +99,7 @@ def is_written(store: Path) -> bool:
 
 def refuse_other_things(store: Path) -> None:
     if (store / DATABASE).is_file():
+        _refuse_empty(store)
         return
     advice = f"Make one: spolia index FOLDER --store {store}, or in Python sync(FOLDER, Corpus({str(store)!r}))."
     if not store.exists():
@@ -107,6 +109,21 @@ def refuse_other_things(store: Path) -> None:
     there = "a folder without corpus.db" if store.is_dir() else _kind_of(store)
     indexed = f" Documents are indexed first: spolia index {store} --store {store}.spolia." if store.is_dir() else ""
     raise NotAStore(f"Not a store: {store} is {there}; it was not touched. Name another path.{indexed}")
+
+
+def _refuse_empty(store: Path) -> None:
+    """Refuse a `corpus.db` of no bytes, unless what belongs into it is still ahead of it."""
+    path = store / DATABASE
+    if path.stat().st_size or is_written(store):
+        return
+    if any((store / name).is_dir() for name in (PINS, LEXICAL, VECTORS)):
+        raise StoreCorrupt(
+            f"{path} is empty: what the store held is lost. Restore it from a backup, or make it again: rm -r {store}, "
+            f"then spolia index FOLDER --store {store}"
+        )
+    raise NotAStore(
+        f"Not a store: {path} is an empty file; it was not touched. Remove it: rm {path}, or name another path."
+    )
 
 
 def _kind_of(path: Path) -> str:
@@ -120,7 +137,25 @@ def _kind_of(path: Path) -> str:
 
 def is_earlier_store(connection: SqliteSession, store: Path) -> bool:
     version = connection.execute(sql.VERSION).fetchone()[0]
+    if version != sql.SCHEMA_VERSION and has_tables_of_today(connection):
+        raise StoreCorrupt(
+            f"{store} is damaged: corpus.db says that it has schema {version}, and its tables are those of schema "
+            f"{sql.SCHEMA_VERSION}. Write: spolia repair --store {store}"
+        )
     return is_earlier(store, version, f"rm -r {store}, then spolia index FOLDER --store {store}")
+
+
+def has_tables_of_today(connection: SqliteSession) -> bool:
+    """Whether a database has the tables, indexes and columns that this version makes, and no others."""
+    return frozenset(connection.execute(sql.COLUMNS)) == _columns_of_today()
+
+
+@cache
+def _columns_of_today() -> frozenset[tuple[str, str]]:
+    with closing(sqlite3.connect(":memory:", isolation_level=None, factory=SqliteSession)) as connection:
+        for statement in sql.SCHEMA:
+            connection.execute(statement)
+        return frozenset(connection.execute(sql.COLUMNS))
 
 
 def is_earlier(store: object, version: int, again: str) -> bool:

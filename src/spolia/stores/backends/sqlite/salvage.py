@@ -17,6 +17,7 @@ from spolia.stores.backends.sqlite.connection import (
     MAGIC,
     SqliteSession,
     begin,
+    has_tables_of_today,
     is_earlier_store,
     make_tables,
     refuse_other_things,
@@ -72,11 +73,10 @@ def salvaged(store: Path) -> list[str]:
 def _has_earlier_schema(found: SqliteSession, store: Path) -> bool:
     """Whether it is brought up to date, and not damaged; StoreTooNew if a newer version wrote it.
 
-    Where the number of the schema changed by damage, the tables are those of today.
+    Where the number of the schema changed by damage, the tables are those of today, and no others.
     """
     with suppress(sqlite3.Error, ValueError):
-        there = {text for (text,) in found.execute(sql.TABLES)}
-        return not there.issuperset(_TABLES) and is_earlier_store(found, store)
+        return not has_tables_of_today(found) and is_earlier_store(found, store)
     return False
 
 
