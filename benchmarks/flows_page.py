@@ -37,6 +37,10 @@ overlooks one passage in ten and drifts from its plan, so that it goes on to the
 sources (`prefrag-no-preference`, `react-concat`) show the web in every question. With the simulated reader, which names
 the second source only after the first has failed, `prefrag-prompt` and `react` keep to it as well: that says nothing of
 how a language model would obey such a prompt."""
+READINGS = """\
+Few passages state a fact in other words, so the readings hardly differ. CRAG scores a little less with the lenient one:
+a distractor that passes for a statement is graded relevant, and nothing is corrected. FLARE sees such a passage, but
+copies no sentence of it."""
 BOTH = """\
 A world in which every document exists twice, with other facts in the second source. The reader believes what it is
 shown, so its answers tell whose passages PrefRAG let in. Questions of at most four hops, by BM25."""
@@ -200,6 +204,8 @@ def _readings(rows: Sequence[Mapping[str, Any]]) -> Iterable[str]:
         for data, of in more.items()
     ]
     yield from _table(["set", "mean", "most"], table)
+    yield ""
+    yield READINGS
 
 
 def _set(rows: Sequence[Mapping[str, Any]]) -> Iterable[str]:
