@@ -541,8 +541,9 @@ class Staging(Draft):
         now = now_there.births(uris)
         self.conflicts |= {uri for uri in uris if now.get(uri) != self._births.get(uri)}
         kept, lost = list[_Change](), set[str]()
+        keys = now_there.document_keys(self._staged.keys)
         for id, key in self._staged.keys.items():  # which another one has replaced or removed, or put as this did
-            if key != now_there.document_key(id) or (key is None and id not in self._staged.images):
+            if key != keys.get(id) or (key is None and id not in self._staged.images):
                 lost.add(id)
         for change in self._staged.changes:
             if not self._is_lost(change, lost):

@@ -183,9 +183,11 @@ class Writer(Draft):
             self._end(old)
         fail_point("put.document")
         key = int(self._connection.execute(sql.ADD_DOCUMENT, row).fetchall()[0][0])
-        self._connection.executemany(sql.ADD_IMAGE, ((key, *guarded(*image)) for image in images.items()))
+        if images:
+            self._connection.executemany(sql.ADD_IMAGE, ((key, *guarded(*image)) for image in images.items()))
         fail_point("put.nodes")
-        self._connection.executemany(sql.ADD_NODE, self._node_rows(document, key, nodes))
+        if nodes != ():
+            self._connection.executemany(sql.ADD_NODE, self._node_rows(document, key, nodes))
         for found in sources:
             self._point(SourceRow(*found), key)
         return key

@@ -239,14 +239,13 @@ def _attempt(path: str, follow: bool, spool: Path | None) -> Loaded | None:
         if 0 <= time.time_ns() - before.st_mtime_ns < SETTLED_NS:
             time.sleep(SETTLED_NS / 1e9)
         content: bytes | Path
-        with open(descriptor, "rb", buffering=0, closefd=False) as file:
-            if spool is None or before.st_size <= IN_MEMORY:
-                content = file.readall()
-            else:
-                copy, name = mkstemp(dir=spool)
-                content = Path(name)
-                with open(copy, "wb") as out:
-                    shutil.copyfileobj(file, out, _PIECE)
+        if spool is None or before.st_size <= IN_MEMORY:
+            content = _all_of(descriptor, before.st_size)
+        else:
+            copy, name = mkstemp(dir=spool)
+            content = Path(name)
+            with open(descriptor, "rb", buffering=0, closefd=False) as file, open(copy, "wb") as out:
+                shutil.copyfileobj(file, out, _PIECE)
         after = os.fstat(descriptor)
     finally:
         os.close(descriptor)
@@ -258,6 +257,15 @@ def _attempt(path: str, follow: bool, spool: Path | None) -> Loaded | None:
     made = getattr(before, "st_birthtime_ns", min(before.st_mtime_ns, before.st_ctime_ns))
     times = (min(time_ns, LATEST_NS) for time_ns in (after.st_mtime_ns, made, before.st_atime_ns))
     return Loaded(content, after.st_size, *times)
+
+
+def _all_of(descriptor: int, size: int) -> bytes:
+    """The bytes of an open file that has as many; where it has not, those that can be had."""
+    read = os.read(descriptor, size + 1)
+    if len(read) == size:
+        return read
+    with open(descriptor, "rb", buffering=0, closefd=False) as file:  # it grows, or is larger than one call reads
+        return read + file.readall()
 
 
 HIDDEN = (".", "~$")

@@ -162,6 +162,11 @@ class Draft:
         with self._reading():
             return self._live_key(id)
 
+    def document_keys(self, ids: Iterable[str]) -> dict[str, int]:
+        """The same of several documents at once; those that are not there are left out."""
+        with self._reading():
+            return dict(self._connection.execute(sql.KEYS_OF_DOCUMENTS, {"ids": json.dumps(list(ids))}).fetchall())
+
     def _live_key(self, id: str) -> int | None:
         there = self._one(sql.LIVE_DOCUMENT, (id,))
         return there[0] if there else None
