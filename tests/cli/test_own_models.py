@@ -277,6 +277,63 @@ def test_a_profile_in_the_working_directory_holds_models_store_and_who_asks(
     assert bob.code == 6
 
 
+def test_a_profile_names_the_store_and_who_asks_for_every_command_on_a_store(
+    spolia: Spolia, notes: Path, tmp_path: Path
+) -> None:
+    readers = tmp_path / "readers"
+    readers.write_text("tides.md = ann\nsalt.txt = bob\n* = everybody\n")
+    named = tmp_path / "of_ann.toml"
+    named.write_text('store = "n.spolia"\naccess = ["ann"]\n')
+    options = ("--profile-file", named, "--json")
+    assert spolia("index", notes, "--readers", readers, "--no-vectors", *options).code == 0
+
+    def uris(*more: object) -> set[str]:
+        return {one["uri"] for one in spolia("docs", "list", *options, *more).json["documents"]}
+
+    assert uris() == {"tides.md", "owls.txt"}
+    assert uris("--access", "bob") == {"salt.txt", "owls.txt"}  # what is written goes first
+    assert spolia("docs", "show", "tides.md", *options).code == 0
+    assert spolia("docs", "chunks", "salt.txt", *options).code == 2
+    assert spolia("docs", "report", *options).json["documents"] == 3
+    assert "chunk" in spolia("groups", "list", *options).json["groups"]
+    assert spolia("groups", "show", "chunk", *options).code == 0
+    assert spolia("groups", "build", "sentence", *options).code == 0
+    assert spolia("groups", "drop", "sentence", *options).code == 0
+    assert spolia("repair", *options).json["store"] == "n.spolia"
+    assert spolia("doctor", *options).json["sound"]
+    assert spolia("search", "tide", "--flow", "bm25", *options).code == 0
+    assert spolia("trace", "last", *options).code == 0
+    assert spolia("docs", "remove", "owls.txt", *options).json["removed"] == "owls.txt"
+    assert "sound" not in spolia("doctor", "--json").json  # nothing is named, and no spolia.toml is here
+
+
+def test_a_profile_names_the_model_that_judges_and_that_makes_a_group(
+    spolia: Spolia, notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THEIR_KEY", KEY)
+    labels = tmp_path / "labels.jsonl"
+    labels.write_text('{"id": "a", "question": "Who?", "answers": ["Ann"], "answer": "Ann", "label": 1}\n')
+    with ModelServer("OpenAI") as server:
+        (tmp_path / "spolia.toml").write_text(f'[llm]\nurl = "{server.url}"\nmodel = "m"\napi_key_env = "THEIR_KEY"\n')
+        refused = spolia("calibrate", labels)
+        assert server.asked == []
+        spolia("calibrate", labels, "--allow-env", "THEIR_KEY")
+        judged = len(server.asked)
+        (tmp_path / "g.yaml").write_text("transform: {Summary: {llm: {use: llm}}}\n")
+        assert spolia("index", notes, "--store", "n.spolia", "--no-vectors").code == 0
+        made = ("groups", "add", "short", "--from", "g.yaml", "--store", "n.spolia")
+        unallowed = spolia(*made)
+        asked = len(server.asked)
+        added = spolia(*made, "--allow-env", "THEIR_KEY")
+        assert added.code == 0, added.err
+        summarized = len(server.asked)
+    assert refused.code == 2
+    assert "--allow-env THEIR_KEY" in refused.err
+    assert unallowed.code == 2
+    assert 1 <= judged == asked < summarized
+    assert set(server.keys) == {f"Bearer {KEY}"}
+
+
 def test_a_profile_that_nobody_named_may_not_send_a_key_unless_it_is_allowed(
     spolia: Spolia, notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,6 +70,36 @@ def test_each_source_is_searched_where_the_flow_says(spolia: Spolia, store: Path
     assert ("pull of the moon" in shown("naive-both"), "says the web" in shown("naive-both")) == (True, True)
 
 
+def test_a_search_ranks_what_both_sources_find(spolia: Spolia, store: Path, tmp_path: Path) -> None:
+    search = "BM25: {group: {use: chunks}, top_k: 3}"
+    both = tmp_path / "both.yaml"
+    both.write_text(f"- Branch: [{{use: web}}, {{{search}}}]\n- EvenSplit: {{top_k: 4}}\n")
+    web = tmp_path / "web.yaml"
+    web.write_text("use: web\n")
+
+    def found(flow: object, *more: object) -> set[str]:
+        ran = spolia("search", "What causes the tide?", "--store", store, "--flow", flow, "--json", *more)
+        assert ran.code == 0, ran.err
+        return {hit["uri"] for hit in ran.json["hits"]}
+
+    assert found(both, "--web", "source=web") == {"here.md", "there.md"}
+    assert found(web, "--web", "source=web") == {"there.md"}
+    assert found("naive", "--web", "source=web") == {"here.md"}
+    lacking = spolia("search", "tide", "--store", store, "--flow", web)
+    assert lacking.code == 2
+    assert "--web" in lacking.err
+
+
+@pytest.mark.parametrize("command", [("search",), ("ask", "--flow", "hybrid")], ids=["search", "ask"])
+def test_a_second_source_that_a_flow_would_not_look_at_is_refused(
+    spolia: Spolia, store: Path, command: tuple[str, ...]
+) -> None:
+    ran = spolia(*command, "tide", "--store", store, "--web", "source=web")
+    assert ran.code == 2
+    assert "--web would have no effect" in ran.err
+    assert "--where 'source=web'" in ran.err
+
+
 @pytest.mark.parametrize("flow", ["prefrag", "prefrag-no-preference", "crag-grader", "react-concat", "multi-head"])
 def test_a_drawn_flow_says_which_documents_each_search_finds(spolia: Spolia, store: Path, flow: str) -> None:
     web = ("--web", "source=web")

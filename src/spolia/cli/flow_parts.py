@@ -13,7 +13,7 @@ from spolia.cli.user_modules import own
 from spolia.core.environment import unused
 from spolia.core.operator import Operator, Retriever
 from spolia.core.wiring import fits, name_of
-from spolia.errors import FlowFileError, GroupError, ManifestMismatch, ModelError, StoreError, WiringError
+from spolia.errors import FlowFileError, GroupError, ManifestMismatch, ModelError, QueryError, StoreError, WiringError
 from spolia.filters import Condition, Field, Not, Schema
 from spolia.flow_files.built_in import BUILT_IN, RETRIEVERS, choose, found_by, from_paper, hybrid, named, within
 from spolia.flows.published import MODULES, flow_named
@@ -34,7 +34,8 @@ CHOOSING = ("default", "naive")
 SUFFIXES = (".yaml", ".yml", ".json")
 _OWN = "If it is your own, write --known FILE.py, or its module's name."
 IN_PYTHON = {
-    "Give it: load(": "Write {use: chunks} or {use: embedder}; {use: llm} needs --llm URL --model NAME.",
+    "Give it: load(": "Write {use: chunks} or {use: embedder}; {use: llm} needs --llm URL --model NAME, "
+    "and {use: web} in a flow needs --web CONDITION.",
     "If it is your own, load(": f"`spolia show --schema` has the others. {_OWN}",
     "Install the package, or pass the operator itself: load(": _OWN,
     "with an operator, for example Identity, or": f"with a flow, or a built-in one: {', '.join(BUILT_IN)}.",
@@ -111,6 +112,19 @@ def with_sources(parts: Parts, web: Sequence[str] | None) -> Parts:
     condition = condition_of(web, schema)
     assert condition is not None
     return parts.but(second=condition, web=_second(parts.but(second=condition)))
+
+
+def refuse_unused_sources(flow: str, web: Sequence[str] | None) -> None:
+    """Refuse a second source for a flow that searches all documents alike.
+
+    Raises:
+        QueryError: as it says.
+    """
+    if web and flow in RETRIEVERS:
+        raise QueryError(
+            f"The flow {flow!r} searches all documents, so --web would have no effect. To search one source, write "
+            f"--where {web[0]!r}; to search two, --flow FILE with {{use: web}} in it."
+        )
 
 
 def _second(parts: Parts, top_k: int = 5) -> Retriever | None:

@@ -37,11 +37,12 @@ def ask(
     """
     from spolia.cli import results, runs
     from spolia.cli.destinations import tell_of_models
-    from spolia.cli.flow_parts import answering, flow_of, parts_of, query_of, with_sources
+    from spolia.cli.flow_parts import answering, flow_of, parts_of, query_of, refuse_unused_sources, with_sources
     from spolia.cli.model_profile import profile_of
     from spolia.cli.models import model_at
     from spolia.run.lane import FORCED
 
+    refuse_unused_sources(flow, web)
     profile = profile_of(given.profile_file)
     screen, reader, partly = Screen(json=given.json), model_at(llm, model, profile), False
     at = store or (runs.store_for(folder) if folder is not None else profile.store)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import AsJson, ModelName, ModelUrl, Weights, argument
+from spolia.cli.options import AllowEnv, AsJson, ModelName, ModelUrl, ProfileFile, Weights, argument
 from spolia.cli.screen import Renderable, Screen, table
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ def calibrate(
     llm: ModelUrl = "",
     model: ModelName = "",
     weights: Weights = "",
+    allow_env: AllowEnv = None,
+    profile_file: ProfileFile = None,
     json: AsJson = False,
 ) -> Exit:
     """Judge answers that people have labelled, and say how often the two agree: kappa, confusion, undetermined.
@@ -50,6 +52,7 @@ def calibrate(
     from spolia.cli.destinations import tell_of_measured
     from spolia.cli.experiments import kept_in
     from spolia.cli.flow_parts import judging
+    from spolia.cli.model_profile import profile_of
     from spolia.cli.models import model_at
     from spolia.evaluation.measures.judged.calibration import calibrated, read_labelled_answers
     from spolia.evaluation.measures.registry import parse_measures
@@ -58,7 +61,7 @@ def calibrate(
     from spolia.run import Run
 
     screen = Screen(json=json)
-    reader = model_at(llm, model)
+    reader = model_at(llm, model, profile_of(profile_file))
     wanted = parse_measures(measures, llm=judging(reader), embedder=MiniLM(weights))
     labelled = read_labelled_answers(labels)
     tell_of_measured(screen, (), wanted, reader)

@@ -7,13 +7,19 @@ from typing import Annotated
 import typer
 
 from spolia.cli.exit_codes import Exit, subcommands
-from spolia.cli.options import WAIT_S, AsJson, SeenBy, StorePath, Wait, Where, argument, option
+from spolia.cli.options import WAIT_S, AsJson, ProfileFile, SeenBy, StorePath, Wait, Where, argument, option
 from spolia.cli.screen import Screen, one_line
 
 Name = Annotated[str, argument("URI", "Path of the file in its folder, or id of the document.")]
 
 
-def list_(store: StorePath, where: Where = None, access: SeenBy = None, json: AsJson = False) -> Exit:
+def list_(
+    store: StorePath,
+    where: Where = None,
+    access: SeenBy = None,
+    profile_file: ProfileFile = None,
+    json: AsJson = False,
+) -> Exit:
     """List the documents of a store, whoever may read them: characters, passages, state, readers, time of the file."""
     from spolia.cli import documents
     from spolia.cli.metadata import condition_of
@@ -24,13 +30,16 @@ def list_(store: StorePath, where: Where = None, access: SeenBy = None, json: As
         found = [one for one in found if condition.accepts(snapshot.schema.record(documents.metadata_of(one)))]
     screen.give(documents=[documents.document_data(one) for one in found])
     if not found:
-        screen.say("No document is like this." if where else "The store holds no document.")
+        seen = f" that {', '.join(access)} may read" if access else ""
+        screen.say(f"No document{seen} is like this." if where else f"The store holds no document{seen}.")
         return Exit.NOTHING
     screen.show(documents.listed(found, screen.width))
     return Exit.DONE
 
 
-def show(name: Name, store: StorePath, access: SeenBy = None, json: AsJson = False) -> Exit:
+def show(
+    name: Name, store: StorePath, access: SeenBy = None, profile_file: ProfileFile = None, json: AsJson = False
+) -> Exit:
     """Show what is known of a document: title, metadata, readers, report, nodes by group."""
     from spolia.cli import documents
 
@@ -47,6 +56,7 @@ def chunks(
     store: StorePath,
     group: Annotated[str, typer.Option("--group", metavar="NAME", help="The node group.")] = "chunk",
     access: SeenBy = None,
+    profile_file: ProfileFile = None,
     json: AsJson = False,
 ) -> Exit:
     """Show the nodes that a document was cut into: number, place, what is put before them when indexed, text."""
@@ -70,6 +80,7 @@ def report(
     html: Annotated[
         Path | None, option("--html FILE", "Write a page that shows each page's text beside its passages.")
     ] = None,
+    profile_file: ProfileFile = None,
     json: AsJson = False,
 ) -> Exit:
     """Say what was read of each document and of all, and what was noticed: failures, warnings. Failures: code 5."""
@@ -100,7 +111,9 @@ def report(
     return Exit.PARTLY if any(one.is_lacking for one in found) else Exit.DONE
 
 
-def remove(name: Name, store: StorePath, wait: Wait = WAIT_S, json: AsJson = False) -> Exit:
+def remove(
+    name: Name, store: StorePath, wait: Wait = WAIT_S, profile_file: ProfileFile = None, json: AsJson = False
+) -> Exit:
     """Remove a document from a store, and what was read out of it. What is still in the folder comes back."""
     from spolia.cli import documents
     from spolia.stores.corpus import Corpus

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Annotated
 
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import AsJson, MaybeStore, Weights, option
+from spolia.cli.options import AsJson, MaybeStore, ProfileFile, Weights, option
 from spolia.cli.screen import Renderable, Screen, table, text
 from spolia.errors import QueryError, SpoliaError, pip_install
 
@@ -19,13 +19,16 @@ EXTRAS = {
     "mail": ("Outlook's MSG files", ("olefile",)),
     "xberg": ("a hundred formats, by xberg", ("xberg",)),
     "docling": ("layout of pages by models, by docling", ("docling",)),
+    "pandoc": ("LaTeX and other formats, by pandoc", ("pypandoc_binary",)),
     "embeddings": ("dense and hybrid search", ("onnxruntime", "tokenizers")),
+    "gguf": ("models in GGUF on this machine", ("llama-cpp-python",)),
     "local": ("language models and embedders on this machine", ("torch", "transformers", "pillow")),
     "hnsw": ("graphs over many vectors", ("usearch",)),
     "parquet": ("data sets of AutoRAG", ("pyarrow",)),
     "postgres": ("stores in PostgreSQL", ("psycopg",)),
     "sql": ("rows of SQL databases", ("sqlalchemy",)),
     "text-to-sql": ("questions as SQL", ("sqlglot",)),
+    "neo4j": ("graphs in Neo4j", ("neo4j",)),
     "fsspec": ("files of other file systems", ("fsspec",)),
     "lancedb": ("vectors in LanceDB", ("lancedb",)),
     "chroma": ("vectors in Chroma", ("chromadb",)),
@@ -48,10 +51,13 @@ def doctor(
     store: MaybeStore = None,
     weights: Weights = "",
     deep: Annotated[bool, option("--deep", "Read every row of the store, and compare it with its digest.")] = False,
+    profile_file: ProfileFile = None,
     json: AsJson = False,
 ) -> Exit:
     """Say what is installed, where the weights are, and whether a store is sound."""
-    screen = Screen(json=json)
+    from spolia.cli.model_profile import profile_of
+
+    screen, store = Screen(json=json), store or profile_of(profile_file).store or None
     if deep and store is None:
         raise QueryError("--deep reads a store. Write: spolia doctor --deep --store STORE")
     found = [*_installed(), _weights(weights), *(store_findings(store, deep=deep) if store is not None else ())]

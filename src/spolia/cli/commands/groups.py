@@ -11,6 +11,7 @@ from spolia.cli.options import (
     Known,
     ModelName,
     ModelUrl,
+    ProfileFile,
     RerankOptions,
     StorePath,
     Wait,
@@ -27,7 +28,7 @@ Rebuild = Annotated[
 ]
 
 
-def list_(store: StorePath, json: AsJson = False) -> Exit:
+def list_(store: StorePath, profile_file: ProfileFile = None, json: AsJson = False) -> Exit:
     """Draw the groups of a store as a tree, each below the one that it is made from, and those that could be built."""
     from spolia.cli import node_groups
     from spolia.stores.corpus import Corpus
@@ -45,7 +46,7 @@ def list_(store: StorePath, json: AsJson = False) -> Exit:
     return Exit.DONE
 
 
-def show(name: Group, store: StorePath, json: AsJson = False) -> Exit:
+def show(name: Group, store: StorePath, profile_file: ProfileFile = None, json: AsJson = False) -> Exit:
     """Show what a group is made of, as a file that `spolia groups add` reads."""
     from spolia.cli import node_groups
     from spolia.flow_files.yaml_text import written
@@ -68,6 +69,7 @@ def build(
     known: Known = None,
     allow_env: AllowEnv = None,
     wait: Wait = WAIT_S,
+    profile_file: ProfileFile = None,
     json: AsJson = False,
 ) -> Exit:
     """Build groups with those that they are made from; until they are published whole, readers see what there was.
@@ -95,6 +97,7 @@ def add(
     llm: ModelUrl = "",
     model: ModelName = "",
     wait: Wait = WAIT_S,
+    profile_file: ProfileFile = None,
     json: AsJson = False,
 ) -> Exit:
     """Add a group that a file defines, and build it. The file may name {use: embedder} and, with --llm, {use: llm}.
@@ -103,20 +106,23 @@ def add(
     """
     from spolia.cli import node_groups
     from spolia.cli.flow_parts import in_words_of_the_command_line, parts_of
+    from spolia.cli.model_profile import profile_of
     from spolia.cli.models import model_at
     from spolia.cli.user_modules import own
     from spolia.flow_files.files import load_named
     from spolia.stores.corpus import Corpus
 
     screen, mine = Screen(json=json), own(known)
+    reader = model_at(llm, model, profile_of(profile_file))
     with in_words_of_the_command_line():
-        definition = load_named(
-            name, file, parts_of(store, RerankOptions(weights=weights), model_at(llm, model)).given(), mine.operators
-        )
+        parts = parts_of(store, RerankOptions(weights=weights), reader)
+        definition = load_named(name, file, parts.given(), mine.operators)
     return node_groups.build_groups(screen, [Corpus(store, wait).group(name, definition)], rebuild, mine)
 
 
-def drop(name: Group, store: StorePath, wait: Wait = WAIT_S, json: AsJson = False) -> Exit:
+def drop(
+    name: Group, store: StorePath, wait: Wait = WAIT_S, profile_file: ProfileFile = None, json: AsJson = False
+) -> Exit:
     """Drop a group with its nodes; vectors are kept for when the same texts return."""
     from spolia.cli import node_groups
     from spolia.stores.corpus import Corpus

@@ -1,12 +1,17 @@
 """`spolia repair`: a damaged store mended from itself and from its folder."""
 
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import WAIT_S, AllowEnv, AsJson, Known, StorePath, Wait
+from spolia.cli.options import WAIT_S, AllowEnv, AsJson, Known, ProfileFile, StorePath, Wait
 from spolia.cli.screen import Screen
 
 
 def repair(
-    store: StorePath, known: Known = None, allow_env: AllowEnv = None, wait: Wait = WAIT_S, json: AsJson = False
+    store: StorePath,
+    known: Known = None,
+    allow_env: AllowEnv = None,
+    wait: Wait = WAIT_S,
+    profile_file: ProfileFile = None,
+    json: AsJson = False,
 ) -> Exit:
     """Mend a damaged store: indexes, vectors and nodes from what it holds, documents from the folder that was indexed.
 

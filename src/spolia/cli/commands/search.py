@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import FlowName, SearchOptions, StorePath
+from spolia.cli.options import FlowName, SearchOptions, StorePath, Web
 from spolia.cli.screen import Screen
 
 
@@ -14,15 +14,17 @@ def search(
     store: StorePath,
     top_k: Annotated[int, typer.Option("--top-k", min=1, max=10_000, help="How many passages to show, at most.")] = 10,
     flow: FlowName = "default",
+    web: Web = None,
 ) -> Exit:
     """Find passages in a store. With what could not be made of a document in a group that is built first, code 5."""
     from spolia.cli.destinations import tell_of_models
-    from spolia.cli.flow_parts import flow_of, parts_of, query_of, ranked
+    from spolia.cli.flow_parts import flow_of, parts_of, query_of, ranked, refuse_unused_sources, with_sources
     from spolia.cli.results import FirstUses, degraded_data, hit_data, ranking_lines, tell_of_degraded
     from spolia.cli.runs import recorded
 
+    refuse_unused_sources(flow, web)
     screen = Screen(json=given.json)
-    parts = parts_of(store, given, None, given.group, given.known, given.prompts)
+    parts = with_sources(parts_of(store, given, None, given.group, given.known, given.prompts), web)
     with recorded(store, screen, given.access, values=given.keep_values) as run:
         first = FirstUses(parts.chunks.corpus)
         query = query_of(given.question, given.where, parts)

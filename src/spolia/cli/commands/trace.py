@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import AllowEnv, AsJson, Known, MaybeStore, argument, option
+from spolia.cli.options import AllowEnv, AsJson, Known, MaybeStore, ProfileFile, argument, option
 from spolia.cli.screen import Screen, one_line, table
 from spolia.errors import QueryError, StoreError
 
@@ -48,6 +48,7 @@ def trace(
     ] = None,
     known: Known = None,
     allow_env: AllowEnv = None,
+    profile_file: ProfileFile = None,
     json: AsJson = False,
 ) -> Exit:
     """Show the latest runs, or the steps of one: passages before and after, time, cost, prompts, what came out.
@@ -55,9 +56,12 @@ def trace(
     Inputs, operators' fields and prompts are shown if the run kept them, and to those only who may read what the asker
     could (`--access`).
     """
+    from spolia.cli.model_profile import profile_of
     from spolia.cli.run_view import viewed
     from spolia.journal import Runs
 
+    if journal is None:
+        store = store or profile_of(profile_file).store or None
     screen, path = Screen(json=json), journal_at(store, journal)
     if not run and (html or diff or replay is not None):
         raise QueryError("No run is named. Write its id, or `last`: spolia trace last --html run.html.")
