@@ -17,6 +17,7 @@ from spolia.errors import (
     DataError,
     DocumentError,
     FilterError,
+    FlowFileError,
     GroupError,
     QueryError,
     SpoliaError,
@@ -28,6 +29,7 @@ from spolia.orchestration.sweep import sweep
 from spolia.retrieval import InOrder
 from spolia.stores import Embedding, NodeGroup
 from spolia.testing import HashingEmbedder
+from spolia.types import Chain
 
 
 class _Untyped:
@@ -42,6 +44,7 @@ class _Untyped:
 odd = _Untyped()
 """To write what a type checker would refuse."""
 EMBEDDER = HashingEmbedder()
+CHAIN: Any = Chain
 
 
 @pytest.fixture
@@ -274,6 +277,26 @@ SLIPS: dict[str, tuple[Callable[[Any], object], type[SpoliaError], str]] = {
         WiringError,
         r"is one step\. Write a list of variants: ",
     ),
+    "a number for a cache": (lambda _: odd.Run(cache=5), WiringError, r"Runs\(PATH\) as runs, Run\(cache=runs\.c"),
+    "a text for threads": (lambda _: odd.Run(threads="4"), WiringError, r"^threads='4' is no whole number\. Write"),
+    "a number for an answer": (lambda _: odd.Answer(5), WiringError, r"^Answer has text=5 \(int\)\. Write a text"),
+    "a text for a verdict": (lambda _: odd.Verdict("no"), WiringError, r"^Verdict has stop='no' .*Write True or False"),
+    "a text in a chain": (lambda _: CHAIN("Who?"), WiringError, r"^Chain has query=.* Write Query\("),
+    "a role of no message": (lambda _: odd.Message("usr", "Hi"), WiringError, "Write 'system', 'user' or 'assistant'"),
+    "a text for a score": (
+        lambda _: odd.Ranking(odd.Query("a"), (odd.Hit(odd.Node("a", "b"), "high"),)),
+        WiringError,
+        r"^Hit has score='high' \(str\)\. Write a number",
+    ),
+    "a number for a model": (lambda _: odd.ChatModel(5, "http://h/v1"), WiringError, r"^ChatModel has model=5 \(int\)"),
+    "a text for a limit": (lambda _: odd.Budget(calls="5"), WiringError, r"^Budget: calls is '5'\. Write 0 or more"),
+    "a wrong name of a change": (lambda _: CHAIN(odd.Query("a")).but(pair=1), WiringError, r"Write pairs=\.$"),
+    "a wrong name in a query": (lambda _: odd.Query("a", txt=1), WiringError, r"^Query takes no 'txt'\. Write text="),
+    "a wrong name of a limit": (lambda _: odd.Budget(call=5), WiringError, r"Write calls=\.$"),
+    "a wrong setting": (lambda _: odd.ChatModel("m", "http://h/v1", timeout=1), WiringError, "Write timeout_s="),
+    "an embedder of a store": (lambda _: odd.Corpus("x", embedder=1), WiringError, "It takes: path, wait_s"),
+    "a number for a flow file": (lambda _: odd.load(5), FlowFileError, r"^5 is no flow file\. Write its path"),
+    "a number for a flow": (lambda _: odd.check(5), WiringError, "^5 is not an operator, as what is checked"),
     "several principals": (lambda _: odd.Run(principal=["ann"]), WiringError, "others as groups: Run"),
     "a number for a principal": (lambda _: odd.Run(groups=[1]), WiringError, "Write a list of texts"),
 }  # fmt: skip

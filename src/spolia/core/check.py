@@ -12,7 +12,7 @@ from spolia.core.codec import plan_of
 from spolia.core.codec.shape import EncodeContext
 from spolia.core.combinators import Best, Branch, Choice, Each, Guard, Identity, Loop, Route, Samples, Stopped, places
 from spolia.core.combinators.space import under
-from spolia.core.operator import Operator, Then, Vary
+from spolia.core.operator import Operator, Then, Vary, checked_operator
 from spolia.core.sweepable import Rearrangement
 from spolia.core.wiring import fits, name_of
 from spolia.errors import CodecError, SpoliaError, WiringError
@@ -76,6 +76,7 @@ def check(flow: Operator[Any, Any], *, takes: Any = None, gives: Any = None) -> 
     Query → tuple[Query, ...], at most 0 calls to language models
     problem: Guard has neither a limit nor a fallback and does nothing. Give it max_calls or fallback, or take it out.
     """
+    checked_operator(flow, "what is checked")
     problems = list(_problems(flow, ""))
     taken = flow.takes() if takes is None else takes
     try:

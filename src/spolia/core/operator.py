@@ -17,10 +17,11 @@ from spolia.core.fingerprint.packages import IN_STEP, place_of
 from spolia.core.fingerprint.references import Reference, asks_no_model, is_constant, references
 from spolia.core.fingerprint.written import functions_of
 from spolia.core.run_context import Event, RunContext, attempt, current_context, gather
-from spolia.core.validation import classes_of, freeze, needed, refuse_unknown_names, validate, with_validation
+from spolia.core.validation import classes_of, freeze, needed, validate, with_validation
 from spolia.core.wiring import Bindings, filled, fits, name_of, parameters_of
 from spolia.errors import SpoliaError, UndecidedError, WiringError
 from spolia.types import Addressed, Answer, Failure, Query, Ranking, State, Value, digest_of, kept, qualified
+from spolia.types.by_hand import refuse_unknown_names
 
 In = TypeVar("In", contravariant=True)
 Out = TypeVar("Out", covariant=True)

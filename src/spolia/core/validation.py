@@ -2,11 +2,9 @@
 
 import sys
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from difflib import get_close_matches
 from functools import cache
-from inspect import CO_VARKEYWORDS, unwrap
 from itertools import islice
 from numbers import Integral, Real
 from operator import is_not
@@ -19,19 +17,6 @@ _PLAIN = (type, str, bytes, int, float, tuple, list, set, dict, types.FunctionTy
 """What follows no protocol of models, stores or counters."""
 MOST_ITEMS = 8  # of a longer tuple or list that a step gives, the first item is looked at; of a dict, so many
 _NUMBERS: dict[type, type] = {int: Integral, float: Real}
-
-
-def refuse_unknown_names(cls: Any, given: Iterable[str]) -> None:
-    """Raise `WiringError` for a name that the constructor of a class does not take, and say which is meant."""
-    code = getattr(unwrap(cls.__init__), "__code__", None)
-    if code is None or code.co_flags & CO_VARKEYWORDS:
-        return
-    known = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
-    for name in given:
-        if name not in known:
-            near = get_close_matches(name, known, 1)
-            advice = f"Write {near[0]}=." if near else f"It takes: {', '.join(known) or 'nothing'}."
-            raise WiringError(f"{cls.__name__} takes no {name!r}. {advice}")
 
 
 def validate(value: Any, error: type[SpoliaError] = WiringError) -> None:

@@ -51,6 +51,8 @@ def decoded(
     env: Collection[str] = (),
 ) -> Any:
     """What a file describes, which is of a declared type (see `load`); `expected` is what an empty file should hold."""
+    if not isinstance(source, (str, Path)):
+        raise FlowFileError(f"{source!r:.80} is no flow file. Write its path, or its text.")
     name, text = _text(source, expected)
     reader = YamlReader(name)
     plain = reader.read(text)

@@ -4,12 +4,13 @@ from dataclasses import dataclass, field
 
 from spolia.errors import WiringError
 from spolia.types import Usage, Value
+from spolia.types.by_hand import ByHand
 
 NO_COST = Usage()
 
 
 @dataclass(frozen=True)
-class Budget(Value):
+class Budget(ByHand, Value):
     """How much may be spent; None means without limit.
 
     Args:
@@ -33,7 +34,9 @@ class Budget(Value):
     def __post_init__(self) -> None:
         for name in ("calls", "tokens", "cost_usd"):
             limit = getattr(self, name)
-            if limit is not None and not limit >= 0:  # NaN neither
+            if limit is not None and (
+                isinstance(limit, bool) or not isinstance(limit, (int, float)) or not limit >= 0
+            ):  # NaN neither
                 raise WiringError(f"Budget: {name} is {limit!r}. Write 0 or more, or None for no limit.")
 
     def refuses(self, spent: Usage, wanted: Usage, *, optional: bool) -> str:

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import Began, Done, Emitted, Retracted, RunContext, current_context
-from spolia.core.validation import refuse_unknown_names
 from spolia.errors import WiringError
 from spolia.journal.cache import Cache
 from spolia.journal.trace import Journal, new_run_id
@@ -31,6 +30,7 @@ from spolia.run.lane import Lane
 from spolia.run.recall import MOST_BYTES, SharedResults
 from spolia.run.stream import Scope
 from spolia.types import Failure, Filter, Usage
+from spolia.types.by_hand import refuse_unknown_names
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -102,6 +102,13 @@ class Run:
                 raise WiringError(
                     f"{name}={kept!r} is a path. Write with Runs(PATH) as runs, Run({name}=runs.{name}): ..."
                 )
+            if kept is not None and type(kept).__module__ == "builtins":
+                raise WiringError(
+                    f"{name}={kept!r:.80} is no {name}. Write with Runs(PATH) as runs, Run({name}=runs.{name}): ..."
+                )
+        for name, number in (("threads", threads), ("window", window), ("share", share)):
+            if not isinstance(number, int):
+                raise WiringError(f"{name}={number!r:.80} is no whole number. Write for example {name}=8.")
         self.id = new_run_id()
         self.principals = frozenset((principal, *groups)) - {""}
         self.filter = filter

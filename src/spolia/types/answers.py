@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from spolia.types.by_hand import ByHand, refuse_type
 from spolia.types.documents import Span
 from spolia.types.rankings import Message, Ranking
 from spolia.types.value import Value
@@ -83,7 +84,7 @@ CitationFault: TypeAlias = Literal["uncited", "unknown"]
 
 
 @dataclass(frozen=True)
-class Answer(Value):
+class Answer(ByHand, Value):
     """A reply with its sources.
 
     Args:
@@ -101,6 +102,10 @@ class Answer(Value):
     stop_reason: str = "answered"
     evidence: Ranking | None = field(default=None, compare=False, repr=False)
     faults: tuple[CitationFault, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.text, str):
+            refuse_type(self, "text", "a text")
 
     @property
     def abstained(self) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from spolia.errors import QueryError
+from spolia.types.by_hand import ByHand, refuse_type
 from spolia.types.rankings import Query
 from spolia.types.value import Value, kept
 
@@ -13,11 +14,19 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Verdict(Value):
+class Verdict(ByHand, Value):
     """What a judge says of a state: whether to stop, and why."""
 
     stop: bool
     reason: str = ""
+
+    def __post_init__(self) -> None:
+        if type(self.stop) is not bool:
+            if type(self.stop).__name__ not in ("bool", "bool_"):  # numpy's, of a comparison
+                refuse_type(self, "stop", "True or False")
+            object.__setattr__(self, "stop", bool(self.stop))
+        if not isinstance(self.reason, str):
+            refuse_type(self, "reason", "a text")
 
 
 @dataclass(frozen=True)
@@ -180,11 +189,15 @@ class Plan(Value):
 
 
 @dataclass(frozen=True)
-class Chain(State):
+class Chain(ByHand, State):
     """A question, and the sub-questions that were asked for it with what was found, oldest first."""
 
     query: Query
     pairs: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.query, Query):
+            refuse_type(self, "query", "Query('...')")
 
     @kept
     def identity(self) -> bytes:

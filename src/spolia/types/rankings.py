@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from typing import TypeAlias
 
 from spolia.errors import QueryError
+from spolia.types.by_hand import ByHand, refuse_type
 from spolia.types.documents import Node
 from spolia.types.value import Record, Value
+
+ROLES = ("system", "user", "assistant")
 
 
 class Filter(Value):
@@ -20,15 +24,21 @@ class Filter(Value):
 
 
 @dataclass(frozen=True)
-class Message(Value):
+class Message(ByHand, Value):
     """One message of a chat: the role is `system`, `user` or `assistant`."""
 
     role: str
     content: str
 
+    def __post_init__(self) -> None:
+        if self.role not in ROLES:
+            refuse_type(self, "role", "'system', 'user' or 'assistant'")
+        if not isinstance(self.content, str):
+            refuse_type(self, "content", "a text")
+
 
 @dataclass(frozen=True)
-class Query(Value):
+class Query(ByHand, Value):
     """A question on its way through a flow.
 
     Args:
@@ -121,6 +131,8 @@ class Ranking(Value):
             raise QueryError(
                 f"The ranking holds {self.hits[0]!r:.80} ({type(self.hits[0]).__name__}). Write Hit(node, score)."
             )
+        if self.hits and type(self.hits[0].score) is not float and not isinstance(self.hits[0].score, Real):
+            refuse_type(self.hits[0], "score", "a number; higher is better")
 
     def __len__(self) -> int:
         return len(self.hits)

@@ -7,6 +7,8 @@ from dataclasses import field, fields, replace
 from functools import cache
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, overload, runtime_checkable
 
+from spolia.types.by_hand import ByHand, refuse_unknown_names
+
 Scalar: TypeAlias = str | int | float | bool | None
 Meta: TypeAlias = tuple[tuple[str, Scalar], ...]
 """Names and values. A name that stands there more than once has several values."""
@@ -120,13 +122,16 @@ def qualified(cls: Any) -> str:
     return name if cls.__module__.startswith("spolia.") else f"{cls.__module__}:{name}"
 
 
+_MAKES = (object.__new__, ByHand.__new__)
+
+
 @cache
 def _set_by_name(cls: Any) -> Mapping[str, None] | None:
     """Fields of a dataclass whose constructor, as `dataclass` wrote it, does nothing but set them; else None."""
     names = dict.fromkeys(f.name for f in fields(cls))
     code = cls.__init__.__code__
     taken = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
-    is_written = code.co_filename == "<string>" and cls.__new__ is object.__new__ and set(taken) == set(names)
+    is_written = code.co_filename == "<string>" and cls.__new__ in _MAKES and set(taken) == set(names)
     return names if is_written and "__dataclass_fields__" in vars(cls) else None
 
 
@@ -152,6 +157,7 @@ class Value:
         cls: Any = type(self)
         names = _set_by_name(cls)
         if names is None or not changes.keys() <= names.keys():
+            refuse_unknown_names(cls, changes)
             return replace(self, **changes)  # type: ignore[type-var]
         made: Self = object.__new__(cls)
         state = self.__dict__

@@ -10,11 +10,12 @@ from urllib.parse import urlsplit
 
 from spolia.errors import ModelError
 from spolia.types import Usage, Value
+from spolia.types.by_hand import ByHand, refuse_type
 from spolia.types.value import moved
 
 
 @dataclass(frozen=True)
-class Remote(Value):
+class Remote(ByHand, Value):
     """The address of a model on a server. It holds no secret: the key is read from the environment at each call.
 
     Args:
@@ -53,6 +54,8 @@ class Remote(Value):
     usd_per_million: tuple[float, float] = (0.0, 0.0)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.model, str):
+            refuse_type(self, "model", "the name by which the server knows the model")
         object.__setattr__(self, "base_url", checked_url(self.base_url))
         above = ("connect_timeout_s", "timeout_s", "deadline_s", "max_concurrent")
         for name in (*above, "retries", "wait_s", "max_wait_s"):
