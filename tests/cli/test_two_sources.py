@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -118,3 +119,26 @@ def test_a_gates_baseline_keeps_the_second_source(spolia: Spolia, split: Path, t
     assert written.code == 0, written.err
     again = spolia("gate", "--baseline", tmp_path / "b.json", *SIMULATED)
     assert again.code == 0, again.err
+
+
+def test_a_gate_asks_as_its_baseline_was_asked(spolia: Spolia, split: Path) -> None:
+    asked = ("--web", "source=web", "--measures", "EM", "--limit", 6)
+    written = spolia("gate", "naive-both", "--baseline", "b.json", "--data", split, "--write", *SIMULATED, *asked)
+    assert written.code == 0, written.err
+    ran = spolia("gate", "--baseline", "b.json", "--json")
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out)["changes"] == []
+    other = spolia("gate", "--baseline", "b.json", "--retriever", "default", "--json")
+    assert any(one["kind"] == "flow" for one in json.loads(other.out)["changes"])
+
+
+def test_check_does_not_name_the_model_that_stands_in_for_one_to_be_given(spolia: Spolia) -> None:
+    assert json.loads(spolia("check", "self-rag", "--json").out)["sends"] == []
+
+
+def test_a_model_that_a_flow_asks_for_more_is_not_said_to_be_left_out(spolia: Spolia, store: Path) -> None:
+    with OpenAIServer(ServedReply("yes")) as server:
+        ran = spolia(
+            "ask", "What is the tide?", "--store", store, "--flow", "self-rag", "--llm", server.url, "--model", "m"
+        )
+    assert "is not asked" not in ran.err

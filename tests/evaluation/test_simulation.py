@@ -11,6 +11,7 @@ import pytest
 
 from spolia import Answer, Hit, Node, Query, Ranking, Run, step
 from spolia.core.operator import Operator
+from spolia.errors import DataError
 from spolia.evaluation import DataSet
 from spolia.evaluation.measures.answers.answer_text import normalised
 from spolia.evaluation.simulation.gold_hops import GoldChain, plain
@@ -262,3 +263,13 @@ def test_the_documents_of_a_split_world_are_in_one_source_each(tmp_path: Path) -
     world = World(tmp_path, variant="split")
     sources = [dict(passage.meta)["source"] for passage in world.data.passages()]
     assert 0.3 < sources.count("web") / len(sources) < 0.7
+
+
+def test_a_world_does_not_replace_another_data_set_unless_told(tmp_path: Path) -> None:
+    world = FictionalWorld(3, people=20, questions=4)
+    assert world.write(tmp_path) == world.write(tmp_path, replace=False)
+    with pytest.raises(
+        DataError, match=r"holds another data set: corpus.jsonl and questions.jsonl there would be lost"
+    ):
+        FictionalWorld(4, people=20, questions=4).write(tmp_path, replace=False)
+    assert FictionalWorld(3, people=20, questions=4).write(tmp_path)

@@ -29,7 +29,7 @@ def tell_of_models(screen: Screen, flow: Operator[Any, Any], given: LanguageMode
     for server in dict.fromkeys(_servers(flow)):
         screen.say(destination(server))
     models = [one for one in flow.resources if isinstance(one, LanguageModel)]
-    if given is not None and given not in models:
+    if given is not None and given.name not in {one.name for one in models}:
         screen.say(f"{given.name} is not asked: no step of this flow uses it.", "yellow")
     return bool(models)
 
@@ -105,9 +105,11 @@ def _with_key(variables: Sequence[str]) -> str:
 
 def sent_by(flow: Operator[Any, Any], given: Collection[object]) -> Iterator[dict[str, Any]]:
     """What a flow sends, and where: each server that it names itself and is not given, and what its keys are called."""
+    # A published flow may ask a model that it is given for more than that states: it is the same server and model.
+    known = {(getattr(one, "base_url", ""), getattr(one, "model", "")) for one in given}
     for one in dict.fromkeys((*_servers(flow), *flow.resources)):
         where = next((at for name in ("base_url", "url", "path") if "://" in (at := str(getattr(one, name, "")))), "")
-        if where and one not in given:
+        if where and (where, getattr(one, "model", "")) not in known:
             yield {
                 "what": SENT if hasattr(one, "model") else "Queries",
                 "to": where,

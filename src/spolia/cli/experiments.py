@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from spolia.cli import runs
 from spolia.cli.destinations import TEXTS, destination, tell_of_measured
@@ -69,6 +69,14 @@ class EvaluationSetup:
 
 
 SIMULATED = "simulated"
+IDEAL, DEFAULT = "ideal", "default"
+"""The profile of the simulated reader, and what published flows search with, where nothing is said."""
+Narrowed: TypeAlias = Callable[[Sequence[Item], Sequence[SetMeasure]], Sequence[Item]]
+
+
+def _applying(items: Sequence[Item], measures: Sequence[SetMeasure]) -> Sequence[Item]:
+    """The questions that a measure applies to: those that a baseline has."""
+    return [item for item in items if any(one.applies(item) for one in measures)]
 
 
 @dataclass(frozen=True)
@@ -79,8 +87,14 @@ class EvaluationRun:
     data: Path
     given: MeasuringOptions
 
-    def ready(self, names: Sequence[str], measures: str) -> EvaluationSetup:
-        """The flows of these names, over the data set's passages or the store, and the questions to ask them."""
+    def ready(
+        self, names: Sequence[str], measures: str, known_of: Narrowed = lambda items, _: items
+    ) -> EvaluationSetup:
+        """The flows of these names, over the data set's passages or the store, and the questions to ask them.
+
+        `known_of` says of which questions the simulated reader knows the gold; a gate gives it those of the baseline,
+        so that it is the same reader whichever others the data have.
+        """
         given, mine = self.given, own(self.given.known)
         source = DataSet(str(self.data), given.split)
         reader = None if given.llm == SIMULATED else model_at(given.llm, given.model, profile_of(given.profile_file))
@@ -93,13 +107,15 @@ class EvaluationRun:
             part = f" of the part {given.split}, and {len(every):,} of others. Name another one" if every else ""
             raise DataError(f"{source.path} has no questions{part or '. Write at least one'}.")
         if given.llm == SIMULATED:
-            reader = SimulatedReader.of(source, items, profile_named(given.profile), given.seed)
+            reader = SimulatedReader.of(
+                source, known_of(items, wanted), profile_named(given.profile or IDEAL), given.seed
+            )
         if given.store is None:
             with self.screen.progress(f"indexing {source.name}") as told:
                 parts, unsuited = parts_over(source, names, given, reader, told, mine.operators, self.screen.say)
         else:
             parts, unsuited = parts_of(given.store, given, reader).but(known=mine.operators), ""
-        parts = with_sources(parts.but(prompts=given.prompts, retriever=given.retriever), given.web)
+        parts = with_sources(parts.but(prompts=given.prompts, retriever=given.retriever or DEFAULT), given.web)
         if given.prompts is not None and (judges := given.prompts / "evaluation").is_dir():
             self.screen.say(
                 f"{judges} is not used: a judge's prompt is a part of its measure. Write it in --measures, for example "
@@ -146,7 +162,7 @@ class EvaluationRun:
         self, name: str, measures: str, decides: Mapping[str, Any], *, overlap: bool = False
     ) -> tuple[Report, Baseline]:
         """What a flow makes of the questions now; what will decide is as for `gate`, and looked at first."""
-        ready = self.ready([name], measures)
+        ready = self.ready([name], measures, _applying)
         refuse_what_decides_nothing(ready.measures, **decides)
         how: dict[str, Any] = {"by": (), "overlap": overlap, "degraded": self.given.degraded}
         experiment = Experiment(ready.flows, ready.items, ready.measures, data=self._about(ready), **how)
@@ -161,7 +177,7 @@ class EvaluationRun:
 
     def gated(self, name: str, before: Baseline, **how: Any) -> Gate:
         """A flow asked the questions of a baseline; what decides is as for `gate`."""
-        ready = self.ready([name], ",".join(before.measures))
+        ready = self.ready([name], ",".join(before.measures), lambda items, _: before.among(items))
         items = before.among(ready.items)
         if (
             more := sum(any(one.applies(item) for one in ready.measures) for item in ready.items) - len(items)
@@ -178,7 +194,7 @@ class EvaluationRun:
         """What a report is about."""
         if self.given.llm != SIMULATED:
             return ready.data.name
-        return f"{ready.data.name} (simulated reader, {self.given.profile}, gold planner)"
+        return f"{ready.data.name} (simulated reader, {self.given.profile or IDEAL}, gold planner)"
 
     def _usage_log(self, ready: EvaluationSetup) -> UsageLog:
         return UsageLog.of_data(self.data, kept_in(), ready.marks, self.given.split)
@@ -247,11 +263,11 @@ def parts_over(
     them; and why the embedder is not used, where only flows that choose would use it."""
     parts = Parts(STAND_IN.chunks, None, llm, scorer=scorer_for(given), known=known)
     fields = named_fields(given.web or ())
-    wanted = [flow for flow in flows if embeds(flow, known, given.retriever)]
+    wanted = [flow for flow in flows if embeds(flow, known, given.retriever or DEFAULT)]
     if not wanted:
         return parts.but(chunks=indexed(data, told=told, fields=fields)), ""
     embedder = embedder_for(given, None, MAIN)
-    chooses = all(flow in CHOOSING and given.retriever == "default" for flow in wanted)
+    chooses = all(flow in CHOOSING and (given.retriever or DEFAULT) == DEFAULT for flow in wanted)
     if why := unsuited(data, embedder) if chooses else "":
         return parts.but(chunks=indexed(data, told=told, fields=fields)), why
     if isinstance(embedder, Remote):
@@ -290,6 +306,10 @@ class GateOptions(Value):
     known: tuple[str, ...] = ()
     prompts: str = ""
     web: tuple[str, ...] = ()
+    retriever: str = ""
+    profile: str = ""
+    llm: str = ""
+    """Only `simulated`: where a server is differs from machine to machine."""
 
     @classmethod
     def read(cls, command: Mapping[str, str | list[str]], baseline: Path) -> Self:

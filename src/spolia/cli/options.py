@@ -224,10 +224,10 @@ class MeasuringOptions(RerankOptions):
     model: ModelName = ""
     profile: Annotated[
         str, option("--profile NAME", "How often the simulated reader errs: `ideal` (never) or `noisy`.")
-    ] = "ideal"
+    ] = ""
     retriever: Annotated[
         str, option("--retriever FLOW", "What published flows search with: bm25, dense, hybrid or default.")
-    ] = "default"
+    ] = ""
     web: Web = None
     prompts: OwnPrompts = None
     degraded: Annotated[

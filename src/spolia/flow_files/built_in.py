@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -271,5 +272,9 @@ BUILT_IN: Mapping[str, Builder] = {
 def named(name: str) -> Builder:
     """The function that makes the flow of this name."""
     if name not in BUILT_IN:
-        raise WiringError(f"There is no flow {name!r}. Write one of {', '.join(BUILT_IN)}, or the path of a flow file.")
+        near = get_close_matches(name.lower(), BUILT_IN, 1)
+        nearest = f"The nearest is {near[0]}. " if near else ""
+        raise WiringError(
+            f"There is no flow {name!r}. {nearest}Write one of {', '.join(BUILT_IN)}, or the path of a flow file."
+        )
     return BUILT_IN[name]

@@ -53,10 +53,11 @@ def gate(
     otherwise, and other answers from the same passages. Exit code 0 if it passes, 1 if not, 2 if the two cannot be
     compared, 5 if a step failed on every call, or if it passes with questions that failed. With `--write` the baseline
     is written instead: of `--measures`, `--split`, `--limit`. It keeps flow, data, store, part, tolerances, rule,
-    `--known` and `--prompts`, with paths from where it is; what is written here goes first.
+    `--known`, `--prompts`, `--web`, `--retriever`, `--profile` and `--llm simulated`, with paths from where it is; what
+    is written here goes first.
     """
     from spolia.cli import reports
-    from spolia.cli.experiments import EvaluationRun, GateOptions
+    from spolia.cli.experiments import SIMULATED, EvaluationRun, GateOptions
     from spolia.evaluation.report.gate_report import markdown
 
     screen = Screen(json=given.json)
@@ -69,7 +70,10 @@ def gate(
         )
     which = given.split, str(given.limit or ""), str(given.seed or ""), tuple(tolerance or ()), rule
     how = tuple(given.known or ()), str(given.prompts or ""), tuple(given.web or ())
-    said = GateOptions(flow or "", str(data or ""), given.store or "", *which, *how)
+    simulated = given.llm if given.llm == SIMULATED else ""
+    said = GateOptions(
+        flow or "", str(data or ""), given.store or "", *which, *how, given.retriever, given.profile, simulated
+    )
     if before is not None:
         said = said.over(GateOptions.read(before.command, baseline))
     if not said.flow or not said.data:
@@ -82,6 +86,9 @@ def gate(
         seed=int(said.seed or 0),
         known=list(said.known),
         web=list(said.web),
+        retriever=said.retriever,
+        profile=said.profile,
+        llm=given.llm or said.llm,
         store=said.store or None,
         prompts=Path(said.prompts) if said.prompts else None,
     )

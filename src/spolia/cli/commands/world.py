@@ -26,7 +26,7 @@ def world(
 
     screen = Screen(json=json)
     made = FictionalWorld(seed, people, questions, variant)  # type: ignore[arg-type]  # refused there
-    digest = made.write(out)
+    digest = made.write(out, replace=False)
     screen.give(sha256=digest, path=str(out), questions=questions)
     screen.write(f"{out}: {questions} questions, sha256 {digest}")
     return Exit.DONE

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal, TypeAlias
 
-from spolia.errors import WiringError
+from spolia.errors import DataError, WiringError
 from spolia.types import Value, kept
 
 Kind: TypeAlias = Literal["person", "town", "country", "company", "work"]
@@ -214,17 +214,26 @@ class FictionalWorld(Value):
         if made < self.questions:
             raise WiringError(f"{self!r} allows {made} different questions. Write fewer questions, or more people.")
 
-    def write(self, folder: Path) -> str:
-        """Write the world as a data set; the hash of its files."""
+    def write(self, folder: Path, *, replace: bool = True) -> str:
+        """Write the world as a data set; the hash of its files.
+
+        Args:
+            replace: whether another data set that is there is replaced; else it is a `DataError`.
+        """
+        files = {
+            folder / name: b"".join((json.dumps(row, ensure_ascii=False) + "\n").encode() for row in rows)
+            for name, rows in (("corpus.jsonl", self.documents()), ("questions.jsonl", self.items()))
+        }
+        others = [path.name for path, made in files.items() if path.exists() and path.read_bytes() != made]
+        if others and not replace:
+            raise DataError(
+                f"{folder} holds another data set: {' and '.join(others)} there would be lost. Name another folder, or "
+                "remove them."
+            )
         folder.mkdir(parents=True, exist_ok=True)
-        digest = sha256()
-        for name, rows in (("corpus.jsonl", self.documents()), ("questions.jsonl", self.items())):
-            with (folder / name).open("wb") as file:
-                for row in rows:
-                    line = (json.dumps(row, ensure_ascii=False) + "\n").encode()
-                    digest.update(line)
-                    file.write(line)
-        return digest.hexdigest()
+        for path, made in files.items():
+            path.write_bytes(made)
+        return sha256(b"".join(files.values())).hexdigest()
 
     # What there is.
 
