@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+from contextlib import suppress
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from spolia.journal import Runs
 from spolia.models import Lines, Role, ScriptedModel
 from spolia.models.prompting.role import Ask, Brief
 from spolia.run import Run
-from spolia.types import Hit, Node, Query, Ranking
+from spolia.types import Answer, Hit, Node, Query, Ranking
 
 from .conftest import Spolia
 from .test_search import store as store  # a fixture
@@ -105,6 +106,32 @@ def test_values_are_shown_to_those_who_may_read_what_the_asker_could(spolia: Spo
         assert spolia("trace", "last", "--replay", 2, "--journal", path, *access).code == 2
     full = ("--access", "staff", "--access", "ann", "--access", "more")
     assert "text of" in spolia("trace", "last", "--journal", path, "--json", *full).out
+
+
+@step
+def rewritten(query: Query) -> Query:
+    return query
+
+
+@step
+def told(query: Query) -> Answer:
+    if "fail" in query.text:
+        raise ValueError(f"{query.text}: the salary is 9000")
+    return Answer("The salary is 9000.", stop_reason="answered")
+
+
+@pytest.mark.parametrize("question", ["what does Olsen earn?", "fail at what Olsen does earn"])
+def test_what_another_user_asked_and_was_told_is_not_shown(spolia: Spolia, tmp_path: Path, question: str) -> None:
+    path, page = tmp_path / "runs.db", tmp_path / "run.html"
+    with suppress(ValueError):
+        recorded(path, rewritten >> told, Query(question), principal="ann")
+    for access, is_shown in (((), False), (("--access", "ann"), True)):
+        on = ("--journal", path, *access)
+        spolia("trace", "last", "--html", page, *on)
+        seen = [spolia("trace", "last", *on, *more).out for more in ((), ("--json",))]
+        listed = [spolia("trace", *on).out, spolia("trace", *on, "--json").out]
+        assert all(("9000" in text) is is_shown for text in (*seen, page.read_text()))
+        assert all(("Olsen" in text) is is_shown for text in (*seen, *listed, page.read_text()))
 
 
 class Page(HTMLParser):

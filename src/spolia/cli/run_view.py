@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from json import loads
+from json import dumps, loads
 from typing import Any
 
 from spolia.journal import Journal, SpanDetail, TraceSpan, ValueLost, ValueReader
 
 NOT_KEPT = "This run kept no values: inputs, operators' fields and prompts are not there."
+NO_WORDS = ("hits", "cited", "stop_reason", "finish_reason")
+"""What of a summary holds no text of a document."""
 OF_OTHERS = "Values are shown to those who may read what the asker could: write --access with the asker's names."
 
 
@@ -122,10 +124,10 @@ class RunView:
 def viewed(journal: Journal, run: str, principals: frozenset[str] = frozenset()) -> RunView:
     """A run as these principals may see it: values only if they act for everybody for whom it was asked."""
     values, details = ValueReader(journal.database), journal.details(run)
-    found = RunView(run, [StepView(span) for span in journal.spans(run)])
+    is_open = principals.issuperset(journal.askers(run) or ())
+    found = RunView(run, [StepView(span if is_open else _without_words(span)) for span in journal.spans(run)])
     by_number = {step.span.span: step for step in found.steps}
-    is_open = all(principals.issuperset(one.principals) for one in details.values())
-    found.lost = NOT_KEPT if not details else "" if is_open else OF_OTHERS
+    found.lost = OF_OTHERS if not is_open else "" if details else NOT_KEPT
     for step in found.steps:
         if (around := by_number.get(step.span.parent)) is not None:
             around.inner.append(step)
@@ -138,6 +140,13 @@ def viewed(journal: Journal, run: str, principals: frozenset[str] = frozenset())
                 tuple(RankedPassage(id, id, score, "", rank) for rank, (id, score) in hits), step.before
             )
     return found
+
+
+def _without_words(span: TraceSpan) -> TraceSpan:
+    """A span as anybody may see it: what it cost, and ids and scores, but no text of a document, model or asker."""
+    result = loads(span.result) if span.result else None
+    kept = {name: result[name] for name in NO_WORDS if name in result} if isinstance(result, dict) else None
+    return span.but(result=dumps(kept) if kept else "", error=span.error and "It failed.", notes=())
 
 
 def _fill(

@@ -202,16 +202,22 @@ class Journal:
         """What is kept beside the spans of a run, by their numbers; empty for a run without values."""
         if not self._has_values():
             return {}
-        who = self.database.read("SELECT principals FROM trace_runs WHERE run = ?", (run,))
         rows = self.database.read(
             "SELECT span, operator, input, output, exchanges FROM trace_details WHERE run = ?", (run,)
         )
-        principals = tuple(json.loads(who[0][0])) if who else ()
+        principals = self.askers(run)
         return {
-            span: SpanDetail(span, operator, given, out, exchanges, principals)
+            span: SpanDetail(span, operator, given, out, exchanges, principals or ())
             for span, operator, given, out, exchanges in rows
-            if who
+            if principals is not None
         }
+
+    def askers(self, run: str) -> tuple[str, ...] | None:
+        """For whom a run was asked; None where that is not kept."""
+        if not self._has_values():
+            return None
+        who = self.database.read("SELECT principals FROM trace_runs WHERE run = ?", (run,))
+        return tuple(json.loads(who[0][0])) if who else None
 
     def exchanges_of(self, operator: str, input: str, principals: frozenset[str]) -> str:
         """The hash of what models were sent and replied when an equal step was computed, by one of whom all may be

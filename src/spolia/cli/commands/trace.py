@@ -69,7 +69,7 @@ def trace(
         raise QueryError("--input is the input of a step. Name the step too: --replay 3.")
     with Runs(path) as runs:
         if not run:
-            return _list_runs(screen, runs.journal, limit, store)
+            return _list_runs(screen, runs.journal, limit, store, frozenset(access or ()))
         who = frozenset(access or ())
         view = viewed(runs.journal, _full_id(runs.journal, run), who)
         if diff:
@@ -101,9 +101,12 @@ def journal_at(store: str | None, journal: Path | None) -> Path:
     return path
 
 
-def _list_runs(screen: Screen, journal: Journal, limit: int, store: str | None) -> Exit:
+def _list_runs(screen: Screen, journal: Journal, limit: int, store: str | None, who: frozenset[str]) -> Exit:
+    def question(run: str) -> str:
+        return journal.question(run) if who.issuperset(journal.askers(run) or ()) else ""
+
     found = [
-        {"run": run, "started": began, "questions": lanes, "question": journal.question(run)}
+        {"run": run, "started": began, "questions": lanes, "question": question(run)}
         for run, began, lanes in journal.runs(limit)
     ]
     screen.give(runs=found)
