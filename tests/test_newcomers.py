@@ -295,6 +295,7 @@ SLIPS: dict[str, tuple[Callable[[Any], object], type[SpoliaError], str]] = {
     "a wrong name of a limit": (lambda _: odd.Budget(call=5), WiringError, r"Write calls=\.$"),
     "a wrong setting": (lambda _: odd.ChatModel("m", "http://h/v1", timeout=1), WiringError, "Write timeout_s="),
     "an embedder of a store": (lambda _: odd.Corpus("x", embedder=1), WiringError, "It takes: path, wait_s"),
+    "a wrong name of sync": (lambda corpus: odd.sync("x", corpus, embeder=1), WiringError, r"Write embedder=\.$"),
     "a number for a flow file": (lambda _: odd.load(5), FlowFileError, r"^5 is no flow file\. Write its path"),
     "a number for a flow": (lambda _: odd.check(5), WiringError, "^5 is not an operator, as what is checked"),
     "several principals": (lambda _: odd.Run(principal=["ann"]), WiringError, "others as groups: Run"),
