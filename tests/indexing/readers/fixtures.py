@@ -103,8 +103,8 @@ def pptx() -> bytes:
     return out.getvalue()
 
 
-def xlsx(sheets: Mapping[str, str] | None = None) -> bytes:
-    """By hand; sheets: the XML of their rows by name."""
+def xlsx(sheets: Mapping[str, str] | None = None, states: Mapping[str, str] | None = None) -> bytes:
+    """By hand; sheets: the XML of their rows by name; states: `hidden` or `veryHidden` by name."""
     rows = (
         '<row r="1"><c r="A1" t="inlineStr"><is><t>stone</t></is></c>'
         '<c r="B1" t="inlineStr"><is><t>t</t></is></c></row>'
@@ -115,7 +115,10 @@ def xlsx(sheets: Mapping[str, str] | None = None) -> bytes:
     main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
     relations = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
     package = "http://schemas.openxmlformats.org/package/2006/relationships"
-    listed = "".join(f'<sheet name="{name}" sheetId="{at}" r:id="r{at}"/>' for at, name in enumerate(sheets, 1))
+    listed = "".join(
+        f'<sheet name="{name}" sheetId="{at}" state="{(states or {}).get(name, "visible")}" r:id="r{at}"/>'
+        for at, name in enumerate(sheets, 1)
+    )
     linked = "".join(
         f'<Relationship Id="r{at}" Type="{relations}/worksheet" Target="worksheets/sheet{at}.xml"/>'
         for at in range(1, len(sheets) + 1)

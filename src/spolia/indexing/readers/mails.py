@@ -295,7 +295,7 @@ class MsgReader(Value):
     """Reads a mail of Outlook, with the same fields as other mails; attachments and mails in it are its parts."""
 
     name = "msg"
-    version = 2
+    version = 3
     media_type = "application/vnd.ms-outlook"
     suffixes = (".msg",)
     apart = True

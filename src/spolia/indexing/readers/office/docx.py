@@ -13,6 +13,7 @@ from typing import Any
 from spolia.errors import installed
 from spolia.indexing.readers.layout import BLANK_LINE, LINE, Layout
 from spolia.indexing.readers.office.package import package, properties
+from spolia.indexing.readers.office.word_hiding import Hiding
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.types import Value
 
@@ -43,12 +44,12 @@ class DocxReader(Value):
     """Reads DOCX, also with macros, which are not run, and templates.
 
     Tables and pictures are regions; footnotes, endnotes and comments, under their author's name, stand below the
-    paragraph that refers to them. Headers, footers, embedded objects and macros are counted as dropped; deletions that
-    are tracked are left out.
+    paragraph that refers to them. Headers, footers, embedded objects and macros are counted as dropped; hidden
+    text, also by its style, and deletions that are tracked are left out.
     """
 
     name = "docx"
-    version = 3
+    version = 4
     media_type = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
     suffixes = (".docx", ".docm", ".dotx", ".dotm")
     apart = True
@@ -84,6 +85,7 @@ class _Writing:
         self.blob, self.main = blob, main
         self.layout = Layout()
         self.levels = _heading_levels(main)
+        self.hides = Hiding(main.styles.element)
         self.notes = {kind: _notes(main, kind) for kind in _NOTES.values()}
         self.read: set[str] = set()  # comments that something refers to, by id
 
@@ -106,10 +108,11 @@ class _Writing:
         layout.gap(LINE if listed else BLANK_LINE)
         if level:
             layout.open_heading()
-        elif listed and any(True for _ in paragraph.iter(f"{_W}t")):
+        words = "".join(self._words(paragraph))
+        if listed and words.strip():
             layout.write("- ", exactly=True)
         formula = layout.mark() if paragraph.find(f"{_M}oMathPara") is not None else None
-        layout.write("".join(self._words(paragraph)), exactly=False)
+        layout.write(words)
         if formula:
             layout.region("formula", formula)
         if level:
@@ -129,7 +132,7 @@ class _Writing:
             elif child.tag == f"{_W}p":  # in a text box
                 yield "\n"
                 yield from self._words(child)
-            elif child.tag not in _SKIPPED:
+            elif child.tag not in _SKIPPED and not self.hides(child):
                 yield from self._words(child)
 
     def _reference(self, kind: str, id: str) -> str:
@@ -151,7 +154,7 @@ class _Writing:
 
     def _pictures(self, block: Any) -> None:
         for drawing in block.iter(f"{_A}blip", f"{_V}imagedata"):
-            if any(found.tag == f"{_MC}Fallback" for found in drawing.iterancestors()):
+            if any(found.tag in _SKIPPED or self.hides(found) for found in drawing.iterancestors()):
                 continue
             part = self.main.related_parts.get(drawing.get(f"{_R}embed") or drawing.get(f"{_R}id") or "")
             if part is None or not getattr(part, "content_type", "").startswith("image/"):

@@ -14,7 +14,7 @@ from typing import Any
 from spolia.errors import DocumentError, installed
 from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.layout import BLANK_LINE, Layout
-from spolia.indexing.readers.office.package import locked, package, properties, told_as_damage
+from spolia.indexing.readers.office.package import left_out, locked, package, properties, told_as_damage
 from spolia.indexing.readers.reader import OLD_OFFICE, Blob, Reading, counted
 from spolia.types import Value
 
@@ -149,12 +149,12 @@ class XlsxReader(Value):
     """Reads XLSX, also with macros, which are not run, and XLS.
 
     A sheet is a page that begins with its name as heading. Rows without a gap are a table, those of a single column
-    paragraphs. A formula counts as the value that it had when the file was saved. Hidden sheets are read. Pictures,
-    charts, comments and macros are counted as dropped.
+    paragraphs. A formula counts as the value that it had when the file was saved. Hidden sheets are pages without
+    text, and a warning says how many there are. Pictures, charts, comments and macros are counted as dropped.
     """
 
     name = "xlsx"
-    version = 1
+    version = 2
     media_type = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
     suffixes = (".xlsx", ".xlsm", ".xltx", ".xls")
     apart = True
@@ -179,15 +179,20 @@ class XlsxReader(Value):
     def _read(self, blob: Blob, calamine: Any) -> Reading:
         layout, pages, empty = Layout(), list[int](), list[int]()
         with _raised(), calamine.CalamineWorkbook.from_filelike(io.BytesIO(blob.data)) as book:
-            sheets = [sheet.name for sheet in book.sheets_metadata if sheet.typ == calamine.SheetTypeEnum.WorkSheet]
-            for name in sheets:
+            sheets = [sheet for sheet in book.sheets_metadata if sheet.typ == calamine.SheetTypeEnum.WorkSheet]
+            shown = [sheet.name for sheet in sheets if sheet.visible == calamine.SheetVisibleEnum.Visible]
+            for name in (sheet.name for sheet in sheets):
+                if name not in shown:
+                    pages.append(len(layout))  # so that those after it keep their numbers
+                    continue
                 layout.gap(BLANK_LINE)
                 mark = layout.mark()
                 layout.heading(name, 1)
                 pages.append(mark.start)
                 if not write_sheet(layout, _rows(book.get_sheet_by_name(name)), name):
                     empty.append(len(pages))
-        return layout.reading(self, blob, pages=pages, meta=fields(sheet=sheets), empty_pages=empty)
+        warnings = left_out(len(sheets) - len(shown), "sheet")
+        return layout.reading(self, blob, pages=pages, meta=fields(sheet=shown), empty_pages=empty, warnings=warnings)
 
 
 @contextmanager

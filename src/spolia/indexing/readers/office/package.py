@@ -148,3 +148,14 @@ def properties(archive: zipfile.ZipFile) -> tuple[str, Meta]:
     said = {child.tag.rpartition("}")[2]: child.text or "" for child in tree(archive.read(_PART), _PART)}
     meta = {name: said[key] for key, name in _NAMES.items() if key in said}
     return " ".join(said.get("title", "").split()), fields(**meta, keywords=split(said.get("keywords")))
+
+
+def left_out(hidden: int, what: str) -> tuple[str, ...]:
+    """The warning that names how many hidden pages were left out; none without any.
+
+    >>> left_out(2, "slide")
+    ('2 hidden slides were left out.',)
+    """
+    return (f"{hidden} hidden {what}s were left out." if hidden > 1 else f"1 hidden {what} was left out.",) * (
+        hidden > 0
+    )

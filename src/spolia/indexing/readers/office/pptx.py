@@ -7,7 +7,7 @@ from typing import Any
 
 from spolia.errors import installed
 from spolia.indexing.readers.layout import BLANK_LINE, LINE, Layout
-from spolia.indexing.readers.office.package import package, properties
+from spolia.indexing.readers.office.package import left_out, package, properties
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.types import Value
 
@@ -20,12 +20,12 @@ class PptxReader(Value):
     """Reads PPTX, also with macros, which are not run. A slide is a page, its title a heading.
 
     Shapes come in the order of the file, those of a group together. Tables, the values of charts and pictures are
-    regions; the notes of a slide end its page, below the line `Notes:`. Hidden slides are read. Comments, media,
-    embedded objects and macros are counted as dropped.
+    regions; the notes of a slide end its page, below the line `Notes:`. Hidden slides are pages without text, and
+    a warning says how many there are. Comments, media, embedded objects and macros are counted as dropped.
     """
 
     name = "pptx"
-    version = 1
+    version = 2
     media_type = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
     suffixes = (".pptx", ".pptm", ".ppsx", ".ppsm", ".potx")
     apart = True
@@ -44,7 +44,14 @@ class PptxReader(Value):
         if title in ("", "PowerPoint Presentation"):
             title = layout.headings[0].text if layout.headings else ""
         return layout.reading(
-            self, blob, title=title, pages=writing.pages, meta=meta, empty_pages=writing.empty, dropped=dropped
+            self,
+            blob,
+            title=title,
+            pages=writing.pages,
+            meta=meta,
+            empty_pages=writing.empty,
+            dropped=dropped,
+            warnings=left_out(writing.hidden, "slide"),
         )
 
 
@@ -54,9 +61,14 @@ class _Writing:
         self.layout = Layout()
         self.pages: list[int] = []
         self.empty: list[int] = []
+        self.hidden = 0
 
     def slide(self, slide: Any) -> None:
         layout, before = self.layout, len(self.layout)
+        if slide._element.get("show") in ("0", "false"):
+            self.hidden += 1
+            self.pages.append(before)  # so that those after it keep their numbers
+            return
         layout.gap(BLANK_LINE)
         mark = layout.mark()
         title = slide.shapes.title

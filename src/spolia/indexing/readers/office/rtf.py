@@ -39,6 +39,8 @@ _CHARSETS = {128: "cp932", 129: "cp949", 134: "cp936", 136: "cp950", 161: "cp125
 class RtfReader(Value):
     r"""Reads RTF. Pictures, headers, footers, comments and embedded objects are counted as dropped.
 
+    Hidden text, also by its style, and deletions that are tracked are left out.
+
     >>> text = rb"{\rtf1\ansi{\outlinelevel0 Old \b stones\par}\pard Caf\'e9 \u8364?5.\par}"
     >>> document = RtfReader().read(Blob("a.rtf", text)).document
     >>> document.headings[0].text, document.text.split("\n\n")[-1]
@@ -46,7 +48,7 @@ class RtfReader(Value):
     """
 
     name = "rtf"
-    version = 1
+    version = 2
     media_type = "application/rtf"
     suffixes = (".rtf",)
     apart = True
@@ -70,7 +72,14 @@ class _State:
     encoding: str = "cp1252"
     after: int = 1  # characters that stand for a Unicode one, for readers that do not know it
     is_first: bool = False  # the group has just begun
-    is_hidden: bool = False
+    is_hidden: bool | None = None  # by itself; if it does not say, its styles do
+    is_deleted: bool = False
+    styles: tuple[int, int] = (0, 0)  # of the paragraph and of the characters
+
+    def shows(self, hiding: set[tuple[str, int]]) -> bool:
+        """Whether its text is shown, if these styles hide what they are applied to."""
+        by_style = any((kind, number) in hiding for kind, number in zip(("s", "cs"), self.styles, strict=True))
+        return not self.is_deleted and not (by_style if self.is_hidden is None else self.is_hidden)
 
 
 class _Writing:
@@ -83,7 +92,9 @@ class _Writing:
         self._default = "cp1252"
         self._fonts: dict[int, str] = {}
         self._styles: dict[int, int] = {}
-        self._font = self._style = 0
+        self._hiding: set[tuple[str, int]] = set()  # styles, by their kind and number
+        self._font = 0
+        self._style = ("s", 0)
         self._raw: list[str] = []  # bytes as Latin-1 that are to be decoded together
         self._words: list[str] = []
         self._info: dict[str, list[str]] = {}
@@ -147,7 +158,7 @@ class _Writing:
             self._add(raw if raw.isascii() else raw.encode("latin-1").decode(self._state.encoding, "replace"))
 
     def _add(self, text: str) -> None:
-        if self._state.target == "body" and not self._state.is_hidden:
+        if self._state.target == "body" and self._state.shows(self._hiding):
             self._words.append(text)
         elif self._state.target in _INFO:
             self._info.setdefault(self._state.target, []).append(text)
@@ -190,10 +201,12 @@ class _Writing:
             self._font = number or 0
         elif word == "fcharset":
             self._fonts[self._font] = _CHARSETS.get(number or 0, "")
-        elif word == "s":
-            self._style = number or 0
+        elif word in ("s", "cs", "ds", "ts"):
+            self._style = (word, number or 0)
         elif word == "outlinelevel":
-            self._styles[self._style] = number or 0
+            self._styles[self._style[1]] = number or 0
+        elif word == "v":
+            (self._hiding.discard if number == 0 else self._hiding.add)(self._style)
 
     def _control(self, word: str, number: int | None) -> None:
         if word in _SIGNS:
@@ -204,6 +217,12 @@ class _Writing:
             self._state = replace(self._state, after=max(0, min(number or 0, 100)))
         elif word == "v":
             self._state = replace(self._state, is_hidden=number != 0)
+        elif word == "deleted":
+            self._state = replace(self._state, is_deleted=number != 0)
+        elif word == "plain":
+            self._state = replace(self._state, is_hidden=None, is_deleted=False, styles=(self._state.styles[0], 0))
+        elif word == "cs":
+            self._state = replace(self._state, styles=(self._state.styles[0], number or 0))
         elif word == "ansicpg":
             self._default = encoding_called(f"cp{number}") or self._default
             self._state = replace(self._state, encoding=self._default)
@@ -232,10 +251,12 @@ class _Writing:
             self._cells = []
         elif word == "pard":
             self._level, self._in_table, self._is_listed = 0, False, False
+            self._state = replace(self._state, styles=(0, self._state.styles[1]))
         elif word in ("intbl", "itap"):
             self._in_table = word == "intbl" or bool(number)
         elif word == "s":
             self._level = self._styles.get(number or 0, -1) + 1
+            self._state = replace(self._state, styles=(number or 0, self._state.styles[1]))
         elif word == "outlinelevel":
             self._level = (number or 0) + 1
 
