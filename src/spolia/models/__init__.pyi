@@ -14,6 +14,7 @@ from spolia.models.local.embedders import LocalSparseEmbedder as LocalSparseEmbe
 from spolia.models.local.embedders import LocalTokenEmbedder as LocalTokenEmbedder
 from spolia.models.local.gguf import GgufEmbedder as GgufEmbedder
 from spolia.models.local.gguf import GgufModel as GgufModel
+from spolia.models.local.gguf_session import Gguf as Gguf
 from spolia.models.local.language_model import LocalModel as LocalModel
 from spolia.models.local.language_model import LocalSeq2Seq as LocalSeq2Seq
 from spolia.models.onnx.cross_encoder import OnnxCrossEncoder as OnnxCrossEncoder
