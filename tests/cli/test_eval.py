@@ -53,6 +53,23 @@ def test_the_report_has_the_agreed_form(spolia: Spolia, data: Path) -> None:
         assert 0 <= interval["low"] <= interval["mean"] <= interval["high"] <= 1
 
 
+@pytest.mark.slow
+def test_what_each_step_took_and_gave_is_kept_on_demand(spolia: Spolia, data: Path) -> None:
+    def shown(*options: str) -> str:
+        ran = spolia("eval", "bm25", "--data", data, "--measures", "R@1", *options)
+        assert ran.code == 0, ran.err
+        store = re.search(r"--store (\S+)", ran.err)
+        return store[1] if store else ""
+
+    assert shown() == ""
+    assert shown("--keep-values") == ""  # all answers are from before
+    store = shown("--keep-values", "--again")
+    trace = spolia("trace", "last", "--store", store)
+    assert (trace.code, "kept no values" in trace.err) == (0, False)
+    again = spolia("trace", "last", "--replay", 1, "--set", "top_k=1", "--store", store, "--json").json
+    assert len(again["output"]["Ranking"]["hits"]) == 1
+
+
 def test_for_people_it_is_a_table(spolia: Spolia, data: Path) -> None:
     ran = spolia("eval", "bm25", "--data", data, "--measures", "R@1,MRR")
     assert ran.code == 0

@@ -203,6 +203,44 @@ def test_a_step_is_run_again_with_what_it_took_or_with_something_else(spolia: Sp
     assert (none.code, "has no step 9" in none.err) == (2, True)
 
 
+def test_a_step_is_run_again_with_other_fields(spolia: Spolia, store: Path) -> None:
+    spolia("search", "by the sea owls tide", "--store", store, "--flow", "bm25")
+    again = ("trace", "last", "--replay", 1, "--store", store)
+    whole = spolia(*again, "--json").json["output"]["Ranking"]["hits"]
+    cut = spolia(*again, "--set", "top_k=1", "--json").json
+    assert (len(whole) > 1, cut["output"]["Ranking"]["hits"], cut["same"]) == (True, whole[:1], None)
+    for wrong, said in (
+        ("top_k", "names no value"), ("top=1", "has no field 'top'"), ("top_k=few", "does not fit BM25"),
+        ("top_k=-1", "does not fit BM25"),
+    ):  # fmt: skip
+        refused = spolia(*again, "--set", wrong)
+        assert (refused.code, said in refused.err) == (2, True), refused.err
+
+
+def test_a_keyword_argument_of_a_function_is_set_as_it_is_declared(spolia: Spolia, tmp_path: Path) -> None:
+    (tmp_path / "ending.py").write_text(
+        "from spolia import Query, step\n\n@step\ndef ended(query: Query, *, end: str = '!') -> Query:\n"
+        "    return query.rewritten(query.text + end)\n"
+    )
+    path, known = tmp_path / "runs.db", ("--known", tmp_path / "ending.py")
+    recorded(path, own((str(known[1]),)).operators[0], Query("why"))  # type: ignore[arg-type]
+    for written, text in (("end=?", "why?"), ("end=7", "why7"), ('end="7"', "why7")):
+        again = spolia("trace", "last", "--replay", 1, "--journal", path, *known, "--set", written, "--json").json
+        assert again["output"]["Query"]["text"] == text
+
+
+def test_runs_are_those_of_the_profiles_store(
+    spolia: Spolia, store: Path, journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(store.parent)
+    (store.parent / "spolia.toml").write_text(f'store = "{store.name}"\n')
+    spolia("search", "tide", "--flow", "bm25")
+    (run,) = spolia("trace", "--json").json["runs"]
+    assert run["question"] == "tide"
+    (other,) = spolia("trace", "--journal", journal, "--json").json["runs"]
+    assert other["run"] != run["run"]
+
+
 def test_a_step_of_the_users_own_needs_its_module(spolia: Spolia, tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(
         "from spolia import Query, step\n\n@step\ndef shout(query: Query) -> Query:\n"
@@ -236,6 +274,7 @@ def test_a_journal_of_before_is_read_and_says_what_it_lacks(spolia: Spolia, tmp_
         (("--journal", "no.db"), "does not exist"),
         (("--html", "x.html"), "No run is named"),
         (("last", "--input", "x"), "Name the step"),
+        (("last", "--set", "top_k=1"), "Name the step"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(

@@ -1,6 +1,7 @@
 """A data set made ready for flows, and the flows asked."""
 
 import os
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -207,8 +208,12 @@ class EvaluationRun:
         judges = [one for measure in ready.measures for one in inside(measure)]
         runs.refuse_unpriced(given.budget_usd, [*models, *judges])
         limit = runs.budget_of(given.budget_calls, given.budget_tokens, given.budget_usd)
-        with runs.recorded(store, self.screen, anew=anew, budget=limit) as run, self.screen.progress("asking") as told:
+        recorded = runs.recorded(store, self.screen, anew=anew, budget=limit, values=given.keep_values)
+        with recorded as run, self.screen.progress("asking") as told:
             yield run, lambda flow, done, total: told(done, total, f"asking {flow}")
+            has_steps = given.keep_values and _is_recorded(run)
+        if has_steps:
+            self.screen.say(f"What each step took and gave: spolia trace {run.id} --store {shlex.quote(str(store))}")
 
     def _flows(
         self, names: Sequence[str], parts: Parts, unsuited: str
@@ -231,6 +236,14 @@ def kept_in() -> Path:
     folder = cache_folder() / "experiments"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def _is_recorded(run: Run) -> bool:
+    """Whether steps of the run are kept: none are where all answers are from before."""
+    if not isinstance(run.journal, Journal):
+        return False
+    run.journal.flush()
+    return run.id in (one for one, _, _ in run.journal.runs())
 
 
 def _traces(run: Run) -> Traces | None:

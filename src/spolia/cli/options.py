@@ -240,6 +240,13 @@ class MeasuringOptions(RerankOptions):
     budget_calls: BudgetCalls = None
     budget_tokens: BudgetTokens = None
     budget_usd: BudgetUsd = None
+    keep_values: Annotated[
+        bool,
+        option(
+            "--keep-values/--no-keep-values",
+            "Keep what each step took and gave, and the prompts, for `spolia trace`; off by default.",
+        ),
+    ] = False
     json: AsJson = False
 
 

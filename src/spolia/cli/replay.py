@@ -1,4 +1,4 @@
-"""A recorded step, run again with what it took then, or with something else."""
+"""A recorded step, run again with what it took then, or with another input or other fields."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import ChainMap
 from collections.abc import Sequence
 from json import loads
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from spolia.cli.destinations import tell_of_models
 from spolia.cli.exit_codes import Exit
@@ -16,9 +16,10 @@ from spolia.cli.screen import Screen, visible
 from spolia.cli.user_modules import own
 from spolia.core.codec import IMPORTED, decode, encode
 from spolia.core.environment import refuse_env
+from spolia.core.function import Function
 from spolia.core.operator import Operator
 from spolia.core.registry import Catalogue
-from spolia.errors import CodecError, QueryError
+from spolia.errors import CodecError, QueryError, SpoliaError
 from spolia.journal import Journal, ValueLost, ValueReader
 from spolia.run import Run
 from spolia.types import Answer, Query, Ranking
@@ -30,6 +31,7 @@ def replayed(
     view: RunView,
     number: int,
     given: str,
+    changed: Sequence[str],
     access: Sequence[str],
     known: Sequence[str] | None,
 ) -> Exit:
@@ -52,15 +54,44 @@ def replayed(
         ) from lost
     if not isinstance(step, Operator):
         raise QueryError(f"Step {number} cannot be run again: {step!r:.80} is no operator.")
+    step = _changed(step, changed, values)
     tell_of_models(screen, step)
     with Run(groups=tuple(access)) as run:
         found = step(value)
-    same = None if given else _is_same(found, values, detail.output)
+    same = None if given or changed else _is_same(found, values, detail.output)
     screen.give(run=view.run, step=number, operator=repr(step), output=_plain(found), same=same, calls=run.spent.calls)
     screen.show(*_lines(found))
     if same is not None:
         screen.say("The result is the recorded one." if same else "The result differs from the recorded one.")
     return Exit.DONE
+
+
+def _changed(step: Operator[Any, Any], changed: Sequence[str], values: ValueReader) -> Operator[Any, Any]:
+    """The step with other values of its fields, each written `field=value`: in JSON, or as a text."""
+    for one in changed:
+        name, equals, said = one.partition("=")
+        if not equals:
+            raise QueryError(f"--set {one!r:.80} names no value. Write --set top_k=3.")
+        try:
+            step = step.but(**{name: _field(step, name, said, values)})
+        except (SpoliaError, ValueError, TypeError) as error:
+            raise QueryError(f"--set {one!r:.80} does not fit {step.short}: {error}") from error
+    return step
+
+
+def _field(step: Operator[Any, Any], name: str, said: str, values: ValueReader) -> Any:
+    """What is written for a field, as the field is declared; what is no JSON of that type may be its text."""
+    kind = (step.keywords if isinstance(step, Function) else get_type_hints(type(step))).get(name, Any)
+    try:
+        plain = loads(said)
+    except ValueError:
+        return decode(said, kind, known=values.known, given=values)
+    try:
+        return decode(plain, kind, known=values.known, given=values)
+    except CodecError:
+        if kind is str:
+            return said
+        raise
 
 
 def _given(text: str, values: ValueReader, hash: str) -> Any:

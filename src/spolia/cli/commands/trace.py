@@ -42,6 +42,10 @@ def trace(
             "--input TEXT", "For --replay: another input, as a question, or as JSON (or a .json file) like `input`."
         ),
     ] = "",
+    changed: Annotated[
+        list[str] | None,
+        option("--set FIELD=VALUE", "For --replay: a field of the step with another value, as top_k=3; repeat it."),
+    ] = None,
     access: Annotated[
         list[str] | None,
         option("--access PRINCIPAL", "The user or group who looks; repeat it. Values need all for whom the run asked."),
@@ -67,6 +71,8 @@ def trace(
         raise QueryError("No run is named. Write its id, or `last`: spolia trace last --html run.html.")
     if given and replay is None:
         raise QueryError("--input is the input of a step. Name the step too: --replay 3.")
+    if changed and replay is None:
+        raise QueryError("--set changes a step. Name the step too: --replay 3.")
     with Runs(path) as runs:
         if not run:
             return _list_runs(screen, runs.journal, limit, store, frozenset(access or ()))
@@ -77,7 +83,7 @@ def trace(
         if replay is not None:
             from spolia.cli.replay import replayed
 
-            return replayed(screen, runs.journal, view, replay, given, access or (), known)
+            return replayed(screen, runs.journal, view, replay, given, changed or (), access or (), known)
         if html is not None:
             return _write_page(screen, view, html)
         return _show_run(screen, view, limit, documents)
