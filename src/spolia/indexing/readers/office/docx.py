@@ -12,6 +12,7 @@ from typing import Any
 
 from spolia.errors import installed
 from spolia.indexing.readers.layout import BLANK_LINE, LINE, Layout
+from spolia.indexing.readers.office.omml import latex
 from spolia.indexing.readers.office.package import package, properties
 from spolia.indexing.readers.office.word_hiding import Hiding
 from spolia.indexing.readers.reader import Blob, Reading
@@ -49,7 +50,7 @@ class DocxReader(Value):
     """
 
     name = "docx"
-    version = 4
+    version = 5
     media_type = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
     suffixes = (".docx", ".docm", ".dotx", ".dotm")
     apart = True
@@ -132,6 +133,9 @@ class _Writing:
             elif child.tag == f"{_W}p":  # in a text box
                 yield "\n"
                 yield from self._words(child)
+            elif child.tag == f"{_M}oMath":
+                formula = latex(child, lambda one: one.tag in _SKIPPED or self.hides(one))
+                yield f"${formula}$" if formula else ""
             elif child.tag not in _SKIPPED and not self.hides(child):
                 yield from self._words(child)
 
