@@ -14,7 +14,7 @@ from spolia.core.combinators import Branch, Guard, Loop
 from spolia.core.function import step
 from spolia.core.operator import Operator, inside
 from spolia.core.run_context import charge, degrade, overhearing
-from spolia.errors import DegradedWarning, QueryError
+from spolia.errors import DegradedWarning, ModelUnavailable, QueryError
 from spolia.journal import Cache, Runs
 from spolia.orchestration.rank_fusion import ReciprocalRankFusion
 from spolia.run import Run
@@ -51,6 +51,11 @@ def calls_local(query: Query) -> Ranking:
 @step
 def broken(query: Query) -> Ranking:
     raise QueryError("broken")
+
+
+@step
+def away(query: Query) -> Ranking:
+    raise ModelUnavailable("away")
 
 
 @step
@@ -193,9 +198,9 @@ def asks_in_vain(query: Query) -> Query:
             {"Guard": {"fell back: QueryError: broken": 1}, "broken": {"QueryError: broken": 1}},
         ),
         (
-            Branch(local, shout >> broken, min_arms=1),
-            {"broken": 1},
-            {"Branch": {"arm 1 failed: QueryError: broken": 1}, "broken": {"QueryError: broken": 1}},
+            Branch(local, shout >> away, min_arms=1),
+            {"away": 1},
+            {"Branch": {"arm 1 failed: ModelUnavailable: away": 1}, "away": {"ModelUnavailable: away": 1}},
         ),
     ],
     ids=str,
