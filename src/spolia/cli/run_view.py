@@ -109,7 +109,8 @@ class RunView:
 
     @property
     def roots(self) -> list[StepView]:
-        return [step for step in self.steps if not step.span.parent]
+        there = {step.span.span for step in self.steps}  # a process that was killed left steps without what was around
+        return [step for step in self.steps if step.span.parent not in there]
 
     @property
     def questions(self) -> dict[int, str]:
