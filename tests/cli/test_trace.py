@@ -241,6 +241,25 @@ def test_runs_are_those_of_the_profiles_store(
     assert other["run"] != run["run"]
 
 
+def test_a_journal_with_changed_bytes_is_called_damaged(spolia: Spolia, tmp_path: Path) -> None:
+    run, file = recorded(tmp_path / "runs.db", turned, ranking("a", "b")), tmp_path / "runs.db"
+    with sqlite3.connect(file) as written:
+        written.execute("UPDATE spans SET notes = '{', step = CAST(X'ff' AS TEXT)")
+    ran = spolia("trace", run, "--journal", file)
+    assert (ran.code, ran.out) == (3, "")
+    assert "is damaged" in ran.err
+    assert "Move it away" in ran.err
+
+
+def test_the_steps_of_a_run_that_was_killed_are_shown(spolia: Spolia, tmp_path: Path) -> None:
+    run, file = recorded(tmp_path / "runs.db", turned >> asked, ranking("a", "b")), tmp_path / "runs.db"
+    with sqlite3.connect(file) as written:
+        written.execute("DELETE FROM spans WHERE parent = 0")  # what is around a step is written after it
+    shown = spolia("trace", run, "--journal", file)
+    assert shown.code == 0
+    assert "turned" in shown.out
+
+
 def test_a_step_of_the_users_own_needs_its_module(spolia: Spolia, tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(
         "from spolia import Query, step\n\n@step\ndef shout(query: Query) -> Query:\n"

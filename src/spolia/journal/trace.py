@@ -2,9 +2,11 @@
 
 import json
 import os
+import sqlite3
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -12,6 +14,7 @@ from json.encoder import encode_basestring_ascii as quoted
 from pathlib import Path
 from typing import Any, Self
 
+from spolia.errors import StoreError
 from spolia.journal.cache import Cache
 from spolia.journal.database import VALUES, JournalFile, statements
 from spolia.journal.values import (
@@ -173,11 +176,11 @@ class Journal:
 
     def _has_values(self) -> bool:
         """Whether the file has the tables of values; files of before have none."""
-        return bool(self.database.read("SELECT 1 FROM sqlite_master WHERE name = 'trace_runs'"))
+        return bool(self._read("SELECT 1 FROM sqlite_master WHERE name = 'trace_runs'"))
 
     def runs(self, limit: int = 20) -> list[tuple[str, float, int]]:
         """The newest runs: id, start, number of questions."""
-        rows = self.database.read(
+        rows = self._read(
             "SELECT run, min(started) AS began, count(DISTINCT lane) FROM spans "
             "GROUP BY run ORDER BY began DESC, run LIMIT ?",
             (limit,),
@@ -186,7 +189,7 @@ class Journal:
 
     def question(self, run: str) -> str:
         """The first question of a run; empty where none is told."""
-        rows = self.database.read(
+        rows = self._read(
             "SELECT json_extract(result, '$.query') FROM spans WHERE run = ? AND result LIKE '{\"query\"%' "
             "ORDER BY span LIMIT 1",
             (run,),
@@ -195,16 +198,15 @@ class Journal:
 
     def spans(self, run: str) -> list[TraceSpan]:
         """The spans of a run, in the order in which they began."""
-        rows = self.database.read(f"SELECT {COLUMNS} FROM spans WHERE run = ? ORDER BY span", (run,))
-        return [_span(row) for row in rows]
+        rows = self._read(f"SELECT {COLUMNS} FROM spans WHERE run = ? ORDER BY span", (run,))
+        with self._readable():
+            return [_span(row) for row in rows]
 
     def details(self, run: str) -> dict[int, SpanDetail]:
         """What is kept beside the spans of a run, by their numbers; empty for a run without values."""
         if not self._has_values():
             return {}
-        rows = self.database.read(
-            "SELECT span, operator, input, output, exchanges FROM trace_details WHERE run = ?", (run,)
-        )
+        rows = self._read("SELECT span, operator, input, output, exchanges FROM trace_details WHERE run = ?", (run,))
         principals = self.askers(run)
         return {
             span: SpanDetail(span, operator, given, out, exchanges, principals or ())
@@ -216,20 +218,34 @@ class Journal:
         """For whom a run was asked; None where that is not kept."""
         if not self._has_values():
             return None
-        who = self.database.read("SELECT principals FROM trace_runs WHERE run = ?", (run,))
-        return tuple(json.loads(who[0][0])) if who else None
+        who = self._read("SELECT principals FROM trace_runs WHERE run = ?", (run,))
+        with self._readable():
+            return tuple(json.loads(who[0][0])) if who else None
 
     def exchanges_of(self, operator: str, input: str, principals: frozenset[str]) -> str:
         """The hash of what models were sent and replied when an equal step was computed, by one of whom all may be
         read by these principals; empty if that is not kept."""
         if not self._has_values():
             return ""
-        rows = self.database.read(
+        rows = self._read(
             "SELECT exchanges, principals FROM trace_details JOIN trace_runs USING (run) "
             "WHERE operator = ? AND input = ? AND exchanges != ''",
             (operator, input),
         )
         return next((found for found, who in rows if principals.issuperset(json.loads(who))), "")
+
+    def _read(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        with self._readable():
+            return self.database.read(statement, values)
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, ValueError, TypeError) as error:
+            raise StoreError(
+                f"The journal {self.database.path} is damaged: {error}. Move it away: the next run begins a new one."
+            ) from error
 
 
 def _values(rows: Sequence[tuple[Any, ...]], redact: Redaction | None = None) -> list[list[Any]]:
