@@ -244,6 +244,8 @@ definitions = st.builds(
 
 SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "PostgresDatabase.url": st.sampled_from(["postgresql://reader@db.example/shop", "postgresql:///shop?host=/tmp"]),
+    "Neo4jDatabase.url": st.sampled_from(["bolt://db.example:7687", "neo4j+s://graph.example"]),
+    "Message.role": st.sampled_from(["system", "user", "assistant"]),
     "answer": st.just(replied),
     "draft": st.just(replied),
     "definition": st.none() | definitions,
