@@ -249,6 +249,22 @@ def test_each_step_of_a_question_stands_in_its_gold_passage(world: World) -> Non
             assert plain(hop.answer) in plain(held), (item.question, hop)
 
 
+@pytest.mark.parametrize("variant", ["", "split", "contradicting"])
+def test_the_spans_of_a_question_say_its_steps_and_its_aliases_mean_nothing_else(variant: Any) -> None:
+    world = FictionalWorld(7, people=60, questions=60, variant=variant)
+    texts = {row["id"]: row["text"] for row in world.documents()}
+    titles = {row["title"] for row in world.documents()}
+    items = list(world.items())
+    for item in items:
+        spans = item["meta"]["spans"]
+        assert [(one["id"], one["text"]) for one in spans] == [
+            (step["gold_id"], step["answer"]) for step in item["decomposition"]
+        ]
+        assert all(texts[one["id"]][one["start"] :].startswith(one["text"]) for one in spans)
+        assert titles.isdisjoint(item["answers"][1:])
+    assert sum(len(item["answers"]) > 1 for item in items) > 10
+
+
 def test_the_sources_of_a_contradicting_world_disagree(tmp_path: Path) -> None:
     world = World(tmp_path, variant="contradicting")
     chained = [item for item in world.items if item.type in CHAINED]

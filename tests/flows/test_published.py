@@ -126,6 +126,7 @@ def test_ircot_takes_a_call_a_sentence_and_one_to_read(sentences: int) -> None:
 def test_ircot_ends_at_ten_sentences_an_empty_one_or_with_the_budget() -> None:
     assert ran("ircot", thinker(12))[::2][0].stop_reason == "cap"
     assert ran("ircot", thinker(12))[1] == 10 + 1
+    assert len(ran("ircot", thinker(12))[2]) == 10
     assert ran("ircot", Model((("step by step", "none"), ("", "Espoo."))))[0].stop_reason == "empty"
     answer, calls, _ = ran("ircot", thinker(9), given={"per_question": Budget(calls=3)})
     assert (answer.stop_reason, calls) == ("budget", 3)
@@ -256,6 +257,7 @@ def test_prefrag_of_three_sources_goes_to_the_one_that_the_model_names() -> None
     named = LOOK.replace("web", "archive")
     assert ran("prefrag", preferring(("", named)), more=(("archive", archive),))[2][:3] == ["local", "local", "archive"]
     preferred = LOOK.replace("web", "local")
+    assert ran("prefrag", preferring(("", preferred)), more=(("archive", archive),))[2] == ["local"] * 4
     assert ran("prefrag", preferring(("", preferred)))[2][:3] == ["local", "local", "web"]
 
 
@@ -310,6 +312,60 @@ def test_self_rag_retrieves_where_the_model_wants_to_and_keeps_the_answer_that_i
     assert (answer.text, calls, searches) == ("Salo", 2, [])
 
 
+def test_self_rag_without_passages_answers_from_what_it_knows() -> None:
+    rows = (("which kind a question", "[Retrieval]"), ("what you know", "Espoo"), ("", "[Irrelevant]"))
+    answer, calls, _ = ran("self-rag", Model(rows), search=nowhere)
+    assert (answer.text, answer.stop_reason, calls) == ("Espoo", "answered", 2)
+
+
+@step
+def thirty(query: Query) -> Ranking:
+    return found(query, "local", [f"Passage {number} of {query.text}." for number in range(30)])
+
+
+@pytest.mark.parametrize(("name", "most"), [("self-rag", 1 + 4 * 10), ("dr-rag", 1), ("prefrag-no-preference", 7)])
+def test_many_passages_do_not_take_more_calls_than_are_said(name: str, most: int) -> None:
+    rows = (("which kind a question", "[Retrieval]"), ("one search at a time", LOOK), ("", "Espoo"))
+    _, calls, searches = ran(name, Model(rows), search=thirty)  # which compares calls with the bound
+    assert calls <= most
+    assert len(searches) <= 1 + 5 or name != "dr-rag"
+
+
+def test_react_looks_a_word_up_again_where_it_stopped() -> None:
+    said: list[str] = []
+
+    @dataclass(frozen=True)
+    class Heard(Model):
+        def generate(self, prompt: Prompt, **settings: Any) -> Any:
+            said.append(prompt.text)
+            return super().generate(prompt, **settings)
+
+    look = "<thought>c</thought><lookup>Nokia</lookup>"
+    ran("react", Heard((("search: Olsen", look), ("", "<thought>b</thought><search>Olsen</search>"))))
+    first, second, third = (f"lookup: Nokia\n{seen}" for seen in (*TEXTS[:2], "Nothing more was found."))
+    log = said[4]
+    assert log.index(first) < log.index(second) < log.index(third)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "searched"),
+    [
+        ("Einstein (1879-1955) was born in Ulm.", True), ("That is the birthplace of Olsen.", True),
+        ("That is, he left.", False), ("So it is in Espoo.", False), ("There are 3 + 4 = 7 of them.", False),
+    ],
+)  # fmt: skip
+def test_ircot_searches_with_sentences_that_state_a_fact(sentence: str, searched: bool) -> None:
+    asked: list[str] = []
+
+    @step
+    def noting(query: Query) -> Ranking:
+        asked.append(query.text)
+        return local(query)
+
+    ran("ircot", Model((("<thoughts></thoughts>", sentence), ("", "So the answer is: Espoo."))), search=noting)
+    assert (asked[-1] == sentence) is searched
+
+
 def test_react_acts_until_it_answers_or_seven_turns_are_over() -> None:
     turns = (
         ("thinking and acting[\\s\\S]*lookup:", "<thought>d</thought><answer>Espoo [2]</answer>"),
@@ -335,7 +391,7 @@ def test_adaptive_rag_searches_as_often_as_the_question_needs(arm: str, calls: i
 def test_auto_rag_searches_ten_times_then_remembers_five() -> None:
     keen = Model((("as often as you need", "<thought>!</thought><search>more</search>"), ("", "A passage.")))
     answer, calls, sources = ran("auto-rag", keen)
-    assert (answer.stop_reason, calls, sources) == ("cap", 10 + 1 + 2 * 5 + 1, ["local"] * 10)
+    assert (answer.stop_reason, calls, sources) == ("cap", 10 + 1 + 2 * 5, ["local"] * 10)
     done = Model((("new passages", "<thought>!</thought><answer>Espoo</answer>"), *keen.replies))
     answer, calls, _ = ran("auto-rag", done)
     assert (answer.text, answer.stop_reason, calls) == ("Espoo", "answered", 2)

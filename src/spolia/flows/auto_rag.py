@@ -51,20 +51,17 @@ def decide(state: Dialogue, *, ask: Ask, search: Retriever, new: int = 2) -> Dia
     return state.noting(f"search: {state.wanted}\n{len(fresh)} new passages", fresh)
 
 
-@step
-def reopen(state: Dialogue) -> Dialogue:
-    """Go on without searching where the cap has ended the dialogue."""
-    return state.but(stop="") if state.stop == "cap" else state
+@step(calls={"ask": 1})
+def retry(state: Dialogue, *, ask: Ask) -> Dialogue:
+    """Where the cap has ended the dialogue, decide once more."""
+    return state.but(stop="").decided(ask) if state.stop == "cap" else state
 
 
 @step(calls={"ask": 1, "imagine": 1})
 def recall(state: Dialogue, *, ask: Ask, imagine: Ask) -> Dialogue:
-    """Decide again; what is still wanted, the model itself writes."""
-    state = state.decided(ask)
-    if state.stop:
-        return state
+    """Let the model itself write what is still wanted, and decide again."""
     said = imagine.reply(state.sample, question=state.wanted)
-    return state.noting(f"{state.wanted}\n{said}")
+    return state.noting(f"{state.wanted}\n{said}").decided(ask)
 
 
 @step
@@ -73,9 +70,9 @@ def finish(state: Dialogue) -> Answer:
 
 
 @published('Yu et al., "Auto-RAG: Autonomous retrieval-augmented generation", 2024', "answered", "cap")
-def auto_rag(llm: LanguageModel, search: Retriever, turns: int = 10, recalls: int = 6) -> Operator[Query, Answer]:
+def auto_rag(llm: LanguageModel, search: Retriever, turns: int = 10, recalls: int = 5) -> Operator[Query, Answer]:
     """Ten turns with a search each; then one answer more, and up to five texts that the model imagines."""
     ask = Ask(llm, DECIDE, 200)
     searching = Loop(decide.but(ask=ask, search=search), max_steps=turns)
     recalling = Loop(recall.but(ask=ask, imagine=Ask(llm, IMAGINE, 150)), max_steps=recalls)
-    return begin >> searching >> reopen >> recalling >> finish
+    return begin >> searching >> retry.but(ask=ask) >> recalling >> finish

@@ -9,12 +9,15 @@ from spolia.generation.reader import Reader
 from spolia.models.protocols import LanguageModel, Scorer
 from spolia.types import Answer, Query, Ranking
 
+PASSAGES = 5
+"""Of the first search, each of which is searched with."""
 
-@step(calls={"search": 5})
+
+@step(calls={"search": PASSAGES})
 def dynamic(found: Ranking, *, search: Retriever, more: int = 5, characters: int = 1000) -> Ranking:
     """Add the first passages that are found for the question joined with each passage: at most `more`."""
     query, whole = found.query, found
-    for text in found.texts:
+    for text in found.texts[:PASSAGES]:
         whole = whole.extended(search(query.rewritten(f"{query.question} {text[:characters]}")))
     return whole.cut(len(found) + more)
 

@@ -26,6 +26,18 @@ def shown(found: Ranking, best_last: bool = False) -> tuple[str, ...]:
     return texts[::-1] if best_last else texts
 
 
+def newest(found: Ranking) -> tuple[str, ...]:
+    """The passages that were found last, as many as fit into a prompt, each with its number among all of them."""
+    room, first = CHARACTERS, len(found)
+    for node in reversed(found.nodes):
+        room -= len(node.shown_text)
+        if room < 0 and first < len(found):
+            note(f"The prompt holds the last {len(found) - first} of {len(found)} passages.", counted=True)
+            break
+        first -= 1
+    return numbered(found, CHARACTERS)[first:]
+
+
 def citing(said: str, found: Ranking) -> Answer:
     """The answer that a reply is: its marks `[1]` become citations of the passages that were shown.
 
@@ -79,7 +91,7 @@ class Gathered(State):
 
     def shown(self) -> Places:
         """What the model sees of it."""
-        return {"question": self.found.query.question, "log": self.log, "passages": shown(self.found)}
+        return {"question": self.found.query.question, "log": self.log, "passages": newest(self.found)}
 
     def noting(self, line: str, new: Ranking | None = None) -> Self:
         """With one line more, and further passages."""

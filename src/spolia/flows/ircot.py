@@ -18,7 +18,7 @@ from spolia.types import Answer, Query, Ranking, State
 THOUGHT = Role("spolia:flows/prompts/ircot_thought.txt", OneText(), default="none")
 _ASKING = re.compile(r"\b(?:who|what|when|where|why|which|how|does|is)\b", re.IGNORECASE)
 _REASONING = re.compile(
-    r"(?:thus|so|therefore|hence|that is)\b|.*\d\s*[-+*/=]\s*\d|因此|所以|따라서|그러므로", re.IGNORECASE
+    r"(?:thus|so|therefore|hence)\b|that is,|.*\d\s*[-+*/]\s*\d[^=]*=|因此|所以|따라서|그러므로", re.IGNORECASE
 )
 _ANSWERED = re.compile(r"answer is|答案是|정답은|답은", re.IGNORECASE)
 
@@ -43,8 +43,8 @@ def begin(found: Ranking) -> Thoughts:
 
 
 @step(calls={"think": 1, "search": 1})
-def think_on(state: Thoughts, *, think: Ask, search: Retriever, max_passages: int = 15) -> Thoughts:
-    """Write the next sentence; search with the last one that states a fact, unless it is the answer."""
+def think_on(state: Thoughts, *, think: Ask, search: Retriever, last: int = 10, max_passages: int = 15) -> Thoughts:
+    """Write the next sentence; search with the last one that states a fact, unless it is the answer or the last."""
     query, so_far = state.found.query, " ".join(state.sentences)
     said = think.reply(state.sample, question=query.question, thoughts=so_far, passages=shown(state.found))
     if not said:
@@ -53,6 +53,8 @@ def think_on(state: Thoughts, *, think: Ask, search: Retriever, max_passages: in
     state = state.but(sentences=(*state.sentences, said[start:end]))
     if _ANSWERED.search(state.sentences[-1]):
         return state.but(stop="answered")
+    if len(state.sentences) >= last:
+        return state.but(stop="cap")
     facts = [sentence for sentence in state.sentences if not _REASONING.match(sentence)]
     more = search(query.rewritten(facts[-1]) if facts else query)
     return state.but(found=state.found.extended(more).cut(max_passages))
@@ -69,6 +71,7 @@ def think_on(state: Thoughts, *, think: Ask, search: Retriever, max_passages: in
 def ircot(
     llm: LanguageModel, search: Retriever, max_sentences: int = 10, max_passages: int = 15
 ) -> Operator[Query, Answer]:
-    body = think_on.but(think=Ask(llm, THOUGHT, max_tokens=100), search=search, max_passages=max_passages)
+    think = Ask(llm, THOUGHT, max_tokens=100)
+    body = think_on.but(think=think, search=search, last=max_sentences, max_passages=max_passages)
     read = Reader(llm, prompt="brief", max_passages=max_passages)
     return words_to_find >> search >> begin >> Loop(body, max_steps=max_sentences) >> Get("found") >> read

@@ -16,9 +16,7 @@ from spolia.types import Answer, Query
 
 SAYS = ("source", "search", "answer", "evaluation")
 TURN = Role("spolia:flows/prompts/prefrag_turn.txt", Tags(("thought",), SAYS), default="<thought>none</thought>")
-HELPS = Role(
-    "spolia:flows/prompts/prefrag_helps.txt", YesNo(), default="yes"
-)  # what cannot be read keeps the preference
+HELPS = Role("spolia:flows/prompts/prefrag_helps.txt", YesNo(), default="yes")
 FORCED = Role("spolia:flows/prompts/prefrag_forced.txt", Text(), default="I do not know.")
 SOURCE = 'Zhao et al., "PrefRAG: preference-driven multi-source retrieval augmented generation", 2025'
 
@@ -58,7 +56,9 @@ def searched(state: SourceSearch, wanted: str, named: str, sources: Sources, hel
     by_name = preferring(sources, named)
     order = preferring(by_name, preferred) if helps else by_name
     name, new = next(reached(query, order))
-    if helps and name == preferred and state.log and not helps.reply(state.sample, new=shown(new), **state.shown()):
+    is_choice = len(sources) == 2 or named.strip() != preferred  # of more the model may name the preferred one
+    is_compared = helps and name == preferred and is_choice and state.log
+    if helps and is_compared and not helps.reply(state.sample, new=shown(new), **state.shown()):
         name, new = instead_of((name, new), query, order[1])
     return state.noting(f"{name}: {wanted}", new)
 

@@ -9,7 +9,7 @@ from spolia.models.protocols import LanguageModel
 from spolia.types import Answer, Query, Ranking
 
 
-@step
+@step(calls={"first": 1, "second": 1})
 def union(query: Query, *, first: Retriever, second: Retriever) -> Ranking:
     """What both sources find, the first one's before."""
     return everywhere(query, (("local", first), ("web", second))).but(source="both")

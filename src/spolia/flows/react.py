@@ -39,7 +39,9 @@ def act(state: Gathered, *, ask: Ask, sources: Sources, every: bool = False) -> 
         return state.noting(f"{thought}\nsearch: {wanted}\n{observed}", new)
     if word := said.get("lookup"):
         seen = [text[start:end] for text in state.found.texts for start, end in sentences(text)]
-        observed = next((one for one in seen if word.casefold() in one.casefold()), "Nothing was found.")
+        found = [one for one in seen if word.casefold() in one.casefold()]
+        before = sum(f"\nlookup: {word}\n" in line for line in state.log)  # each lookup goes on where the last ended
+        observed = found[before] if before < len(found) else "Nothing more was found."
         return state.noting(f"{thought}\nlookup: {word}\n{observed}")
     return state.noting(f"{thought}\nInvalid action. Write search, lookup or answer.")
 

@@ -34,7 +34,10 @@ TOKENS = tuple(token.strip("[]") for token in (*RELEVANT, *SUPPORTED, *USEFUL, "
 Judge = Operator[Prompt, tuple[Token, ...]]
 
 
-@step(calls={"generate": 10, "judge": 30})
+PASSAGES = 10
+
+
+@step(calls={"generate": PASSAGES, "judge": 3 * PASSAGES})
 def read_each(
     found: Ranking,
     *,
@@ -43,8 +46,10 @@ def read_each(
     weights: tuple[float, float, float] = (1.0, 1.0, 0.5),
 ) -> Answer:
     """The answer whose passage, text and judgements score best: exp(mean ln p) + Σ_j w_j · Σ_t value(t) · P_j(t)."""
+    if not found.hits:
+        return recalled(found.query, generate)
     best, score = Answer("I do not know.", stop_reason="abstained", evidence=found), float("-inf")
-    for number, passage in enumerate(numbered(found, 8000)):
+    for number, passage in enumerate(numbered(found.cut(PASSAGES), 8000)):
         asked = READ.prompt_for({"question": found.query.question, "passages": (passage,)}, sample=found.query.sample)
         relevant = expected(judge(asked), RELEVANT)
         reply = generate(continued(asked, RIGHT))
@@ -61,6 +66,10 @@ def read_each(
 @step(calls={"generate": 1})
 def recall(query: Query, *, generate: Operator[Prompt, Generation]) -> Answer:
     """The answer without any passage."""
+    return recalled(query, generate)
+
+
+def recalled(query: Query, generate: Operator[Prompt, Generation]) -> Answer:
     reply = generate(RECALL.prompt_for({"question": query.question}, sample=query.sample))
     return citing(without_tokens(reply.text, TOKENS) or "I do not know.", nothing(query))
 

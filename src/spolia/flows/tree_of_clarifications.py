@@ -89,8 +89,8 @@ def confirmed(tree: Tree, pairs: list[Pair], near: Ranking, holds: Ask) -> list[
     ]
 
 
-@step(calls={"write": 1, "search": 1})
-def conclude(tree: Tree, *, write: Ask, search: Retriever, show: int = 5) -> Answer:
+@step(calls={"write": 1})
+def conclude(tree: Tree, *, write: Ask, show: int = 5) -> Answer:
     """One long answer to all meanings."""
     found = tree.found.cut(show)
     meanings = "\n".join(f"{question} {answer}" for question, answer in tree.pairs)
@@ -103,5 +103,5 @@ def tree_of_clarifications(
     llm: LanguageModel, search: Retriever, expansions: int = EXPANSIONS, temperature: float = 0.7
 ) -> Operator[Query, Answer]:
     grow = expand.but(ask=Ask(llm, MEANINGS, 512, temperature), holds=Ask(llm, HOLDS, 16), search=search)
-    write = conclude.but(write=Ask(llm, LONG, 512), search=search)
+    write = conclude.but(write=Ask(llm, LONG, 512))
     return search >> root >> Loop(grow, max_steps=expansions) >> write

@@ -428,14 +428,18 @@ def _supports(chain: GoldChain, passages: Sequence[str]) -> bool:
 def _stating(hop: Hop, passages: Sequence[str]) -> str:
     """The sentence of a passage that states a hop's answer, as it is written there."""
     for passage in passages:
-        for start, end in sentences(passage):
-            if plain(passage[start:end]) in hop.stated:
-                return passage[start:end]
+        text = _NUMBER.sub("", passage)  # which would be a part of the first sentence
+        for start, end in sentences(text):
+            if plain(text[start:end]) in hop.stated:
+                return text[start:end]
     return ""
 
 
 def _keywords(question: str) -> str:
     return " ".join(word for word in re.findall(r"[\w'’.-]+", question) if word.casefold() not in _STOP) or question
+
+
+_NUMBER = re.compile(r"^\[\d+\] ")
 
 
 Handler = Callable[[SimulatedReader, Shown], str]

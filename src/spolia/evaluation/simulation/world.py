@@ -186,12 +186,10 @@ class FictionalWorld(Value):
 
     def documents(self) -> Iterator[dict[str, Any]]:
         """The passages, as `corpus.jsonl` has them."""
-        facts = self._facts
         for number, thing in enumerate(self._things):
             sources = ("local", "web") if self.variant == "contradicting" else (self._source(number),)
             for source in sources:
-                told = facts if source != "web" or self.variant != "contradicting" else self._other_facts
-                yield self._document(number, thing, source, told)
+                yield self._document(number, thing, source, self._told(source))
 
     def items(self) -> Iterator[dict[str, Any]]:
         """The questions, as `questions.jsonl` has them."""
@@ -291,6 +289,13 @@ class FictionalWorld(Value):
     @kept
     def _names(self) -> frozenset[str]:
         return frozenset(thing.name for thing in self._things)
+
+    @kept
+    def _aliases(self) -> dict[str, tuple[str, ...]]:
+        """Shorter names of people, companies and works, where no other thing may be meant."""
+        shorter = {thing.name: _shorter(thing) for thing in self._things}
+        count = Counter([*shorter.values(), *shorter])
+        return {name: (short,) for name, short in shorter.items() if short != name and count[short] == 1}
 
     @kept
     def _locals(self) -> Counter[tuple[int, int]]:
@@ -393,10 +398,22 @@ class FictionalWorld(Value):
         web: Sequence[dict[str, str]] = (),
     ) -> dict[str, Any]:
         gold = list(dict.fromkeys(step["gold_id"] for step in steps))
-        meta: dict[str, Any] = {"hops": len(steps)}
+        meta: dict[str, Any] = {"hops": len(steps), "spans": [self._span(step) for step in steps]}
         meta |= {"web_answer": web[-1]["answer"], "web_decomposition": list(web)} if web else {}
-        return {"question": question, "answers": [answer] if answer else [], "type": type, "gold_ids": gold,
+        answers = [answer, *self._aliases.get(answer, ())] if answer else []
+        return {"question": question, "answers": answers, "type": type, "gold_ids": gold,
                 "decomposition": list(steps), "meta": meta}  # fmt: skip
+
+    def _span(self, step: dict[str, str]) -> dict[str, Any]:
+        """Where the document of a step says its answer."""
+        number = int(step["gold_id"][1:])
+        source = "web" if step["gold_id"].startswith("w") else self._source(number)
+        text = self._document(number, self._things[number], source, self._told(source))["text"]
+        return {"id": step["gold_id"], "start": text.index(step["answer"]), "text": step["answer"]}
+
+    def _told(self, source: str) -> dict[tuple[int, str], int]:
+        """The facts that a source states."""
+        return self._other_facts if source == "web" and self.variant == "contradicting" else self._facts
 
     def _compared(self, random: Random) -> dict[str, Any] | None:
         kind: Kind = random.choice(("person", "company", "work"))
@@ -463,6 +480,12 @@ def _asked(relations: Sequence[FactKind], name: str) -> str:
 
 def _step(question: str, answer: str, gold: str) -> dict[str, str]:
     return {"question": question, "answer": answer, "gold_id": gold}
+
+
+def _shorter(thing: Thing) -> str:
+    """`B. Hallson` of `Belda Hallson`, `Fenmar` of `Fenmar Works`, `Quinor Song` of `The Quinor Song`."""
+    first, _, rest = thing.name.partition(" ")
+    return {"person": f"{first[0]}. {rest}", "company": first, "work": rest}.get(thing.kind, thing.name)
 
 
 def _word(random: Random, syllables: int) -> str:

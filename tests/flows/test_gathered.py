@@ -1,0 +1,28 @@
+"""What flows that search again and again show of what they have found."""
+
+from __future__ import annotations
+
+from spolia.flows.evidence import CHARACTERS, Gathered, newest
+from spolia.types import Hit, Node, Query, Ranking
+
+LONG = "long " * (CHARACTERS // 20)  # a quarter of a prompt
+
+
+def found(*names: str, text: str = LONG) -> Ranking:
+    return Ranking(Query("Who?"), tuple(Hit(Node(name, f"{name} {text[: -len(name) - 1]}"), 1.0) for name in names))
+
+
+def test_what_was_found_last_is_shown_with_its_number() -> None:
+    state = Gathered(found("a", "b", "c")).noting("again", found("d", "e", "f"))
+    assert [text.split()[:2] for text in state.shown()["passages"]] == [
+        ["[3]", "c"],
+        ["[4]", "d"],
+        ["[5]", "e"],
+        ["[6]", "f"],
+    ]
+
+
+def test_all_are_shown_where_they_fit_and_one_in_any_case() -> None:
+    assert len(newest(found("a", "b", text="short"))) == 2
+    assert [text.split()[1] for text in newest(found("a", "b", text=LONG * 5))] == ["b"]
+    assert newest(found()) == ()
