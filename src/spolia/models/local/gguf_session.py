@@ -89,7 +89,7 @@ def file_of(model: str) -> Path:
     Raises:
         WeightsError: there is none, or more than one.
     """
-    path = Path(model).expanduser()
+    path = Path(os.path.expanduser(model))
     if not path.is_dir():
         if not path.is_file():
             raise WeightsError(f"Model file not found: {model}. Write the path of a file in GGUF.")
