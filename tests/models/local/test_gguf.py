@@ -57,6 +57,10 @@ def test_an_address_without_a_file_says_what_to_write(tmp_path: Path) -> None:
         GgufEmbedder("m.gguf", pooling="max")  # type: ignore[arg-type]
 
 
+def test_the_home_of_nobody_is_a_path_as_it_is_written() -> None:
+    assert GgufModel("~nobody-is-called-so/model.gguf").fingerprint() is None
+
+
 def test_the_fingerprint_is_of_all_parts_of_a_model_and_of_its_settings(tmp_path: Path) -> None:
     for number in (1, 2):
         (tmp_path / f"m-0000{number}-of-00002.gguf").write_bytes(b"GGUF%d" % number)
