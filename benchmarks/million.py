@@ -10,10 +10,10 @@ a graph or is at the next one; then all of the store is looked at, and another p
 then is not embedded again.
 
 500 questions that people asked are asked of either store one at a time, top 10, with nodes and texts: by words, by
-vectors that are looked up, and by vectors that the model makes of the question. CPU-ms of the thread, on one core: for
-each question its only turn, after another question has opened everything. Recall is of 50 questions, against comparing
-all vectors. Anonymous memory (RssAnon) is polled; the vectors that are looked up, 150 MB at 384 numbers, are in it.
-"""
+vectors that are looked up, by both, and by vectors that the model makes of the question. CPU-ms of the thread, on one
+core: for each question its only turn, after another question has opened everything. Recall is of 50 questions,
+against comparing all vectors. Anonymous memory (RssAnon) is polled; the vectors that are looked up, 150 MB at 384
+numbers, are in it."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ from results import publish  # noqa: E402
 from store import ASKED, BETWEEN, FIRST, PER_FILE, REAL, TOP_K, lines, rows, written  # noqa: E402
 from vectors import quantiles  # noqa: E402
 
+from spolia.flow_files.built_in import hybrid  # noqa: E402
 from spolia.indexing.sync.sync import sync  # noqa: E402
 from spolia.models.onnx.minilm import MiniLM  # noqa: E402
 from spolia.retrieval.bm25 import BM25  # noqa: E402
@@ -53,7 +54,7 @@ OF_MODEL = 384
 BATCH = FROZEN_ROWS // PER_FILE + 1
 """Files that are published together: as many as give a segment that is never joined again."""
 RECALLED = 50
-FLOWS = ("BM25", "Dense", "Dense, embedding the question")
+FLOWS = ("BM25", "Dense", "hybrid", "Dense, embedding the question")
 
 
 @cache
@@ -147,6 +148,7 @@ def ask(dimension: int, folder: Path, store: Path) -> dict[str, Any]:
     flows = {
         "BM25": BM25(group, TOP_K),
         "Dense": near,
+        "hybrid": hybrid(group, Recombined(dimension), top_k=TOP_K),
         "Dense, embedding the question": Dense(group, Recombined(dimension, fresh=True), TOP_K),
     }
     found: dict[str, Any] = {name: timed(flows[name], questions) for name in FLOWS}
