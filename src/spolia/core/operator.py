@@ -21,7 +21,7 @@ from spolia.core.validation import classes_of, freeze, needed, validate, with_va
 from spolia.core.wiring import Bindings, filled, fits, name_of, parameters_of
 from spolia.errors import SpoliaError, UndecidedError, WiringError
 from spolia.types import Addressed, Answer, Failure, Query, Ranking, State, Value, digest_of, kept, qualified
-from spolia.types.by_hand import refuse_unknown_names
+from spolia.types.value import refuse_unknown_names
 
 In = TypeVar("In", contravariant=True)
 Out = TypeVar("Out", covariant=True)

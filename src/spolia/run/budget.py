@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from spolia.errors import WiringError
 from spolia.types import Usage, Value
-from spolia.types.by_hand import ByHand
+from spolia.types.value import ByHand
 
 NO_COST = Usage()
 

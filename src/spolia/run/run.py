@@ -30,7 +30,7 @@ from spolia.run.lane import Lane
 from spolia.run.recall import MOST_BYTES, SharedResults
 from spolia.run.stream import Scope
 from spolia.types import Failure, Filter, Usage
-from spolia.types.by_hand import refuse_unknown_names
+from spolia.types.value import refuse_unknown_names
 
 A = TypeVar("A")
 B = TypeVar("B")

@@ -18,7 +18,7 @@ from spolia.stores.backends.backend import Backend
 from spolia.stores.backends.postgres.address import address_of, is_meant
 from spolia.stores.definition import DOCUMENT, Definition
 from spolia.types import Value, kept
-from spolia.types.by_hand import ByHand
+from spolia.types.value import ByHand
 
 if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot

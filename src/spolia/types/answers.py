@@ -3,10 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from spolia.types.by_hand import ByHand, refuse_type
 from spolia.types.documents import Span
 from spolia.types.rankings import Message, Ranking
-from spolia.types.value import Value
+from spolia.types.value import ByHand, Value, refuse_type
 
 
 @dataclass(frozen=True)

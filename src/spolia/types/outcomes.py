@@ -6,9 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from spolia.errors import QueryError
-from spolia.types.by_hand import ByHand, refuse_type
 from spolia.types.rankings import Query
-from spolia.types.value import Value, kept
+from spolia.types.value import ByHand, Value, kept, refuse_type
 
 T = TypeVar("T")
 

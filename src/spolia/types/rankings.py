@@ -8,9 +8,8 @@ from numbers import Real
 from typing import TypeAlias
 
 from spolia.errors import QueryError
-from spolia.types.by_hand import ByHand, refuse_type
 from spolia.types.documents import Node
-from spolia.types.value import Record, Value
+from spolia.types.value import ByHand, Record, Value, refuse_type
 
 ROLES = ("system", "user", "assistant")
 

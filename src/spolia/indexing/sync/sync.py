@@ -14,7 +14,7 @@ from spolia.errors import EgressError, FolderError, SourceError, StoreError
 from spolia.filters import notes_on
 from spolia.indexing.readers.registry import READERS, Readers, by_suffix
 from spolia.stores.corpus import Corpus, refuse_no_corpus
-from spolia.types.by_hand import names_checked
+from spolia.types.value import names_checked
 
 if TYPE_CHECKING:
     from spolia.core.operator import Operator

@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 
 from spolia.errors import ModelError
 from spolia.types import Usage, Value
-from spolia.types.by_hand import ByHand, refuse_type
-from spolia.types.value import moved
+from spolia.types.value import ByHand, moved, refuse_type
 
 
 @dataclass(frozen=True)
