@@ -101,6 +101,55 @@ def test_a_second_source_that_a_flow_would_not_look_at_is_refused(
     assert "--where 'source=web'" in ran.err
 
 
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ("source=wbe", "none of the 2 documents fulfils it, so the second source would be empty"),
+        ("source in local,web", "each of the 2 documents fulfils it, so the first source would be empty"),
+    ],
+    ids=["nobody", "everybody"],
+)
+@pytest.mark.parametrize(
+    "command", [("search", "tide"), ("ask", "tide"), ("check",), ("show",)], ids=lambda command: command[0]
+)
+def test_a_condition_that_leaves_a_source_empty_is_refused_with_the_values_that_there_are(
+    spolia: Spolia, store: Path, command: tuple[str, ...], condition: str, said: str
+) -> None:
+    flow = ("naive",) if command[0] in ("check", "show") else ("--flow", "naive")
+    ran = spolia(*command, *flow, "--store", store.name, "--web", condition)
+    assert ran.code == 2
+    told = " ".join(ran.err.split())
+    assert said in told
+    assert "The field 'source' has the values local, web. Write for example --web source=local." in told
+
+
+@pytest.mark.parametrize(("condition", "lacking"), [("source=wbe", "second"), ("source in local,web", "first")])
+def test_no_flow_is_measured_on_an_empty_source(spolia: Spolia, split: Path, condition: str, lacking: str) -> None:
+    ran = spolia("eval", "prefrag", "--data", split, "--web", condition, *SIMULATED)
+    assert ran.code == 2
+    assert f"so the {lacking} source would be empty" in ran.json["error"]["message"]
+    gate = ("gate", "naive-both", "--data", split, "--baseline", "b.json", "--write")
+    assert spolia(*gate, "--web", condition, *SIMULATED).code == 2
+
+
+def test_an_empty_source_is_told_by_what_the_asker_may_read_alone(spolia: Spolia, store: Path, tmp_path: Path) -> None:
+    (tmp_path / "notes" / "hidden.md").write_text("---\nsource: secret\n---\nThe tide of the plan.\n")
+    (tmp_path / "readers.txt").write_text("there.md = ann\nhidden.md = boss\n* = everybody\n")
+    (tmp_path / "web.yaml").write_text("use: web\n")
+    again = ("index", "notes", "--store", store, "--no-vectors", "--readers", "readers.txt", "--field", "source")
+    assert spolia(*again).code == 0
+    asked = ("search", "tide", "--store", store, "--flow", "web.yaml", "--web")
+    refused = " ".join(spolia(*asked, "source=web").err.split())
+    assert "each of the 1" not in refused
+    assert "none of the 1 documents that you may read" in refused
+    assert "has the value local." in refused
+    other = " ".join(spolia(*asked, "source=nothing", "--access", "ann").err.split())
+    assert "none of the 2 documents that you may read" in other
+    assert "secret" not in other
+    assert spolia(*asked, "source=web", "--access", "ann").code == 0
+    assert spolia("check", "naive-both", "--store", store, "--web", "source=web").code == 0
+
+
 @pytest.mark.parametrize("flow", ["prefrag", "prefrag-no-preference", "crag-grader", "react-concat", "multi-head"])
 def test_a_drawn_flow_says_which_documents_each_search_finds(spolia: Spolia, store: Path, flow: str) -> None:
     web = ("--web", "source=web")

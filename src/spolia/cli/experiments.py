@@ -116,7 +116,7 @@ class EvaluationRun:
                 parts, unsuited = parts_over(source, names, given, reader, told, mine.operators, self.screen.say)
         else:
             parts, unsuited = parts_of(given.store, given, reader).but(known=mine.operators), ""
-        parts = with_sources(parts.but(prompts=given.prompts, retriever=given.retriever or DEFAULT), given.web)
+        parts = with_sources(parts.but(prompts=given.prompts, retriever=given.retriever or DEFAULT), given.web, ())
         if given.prompts is not None and (judges := given.prompts / "evaluation").is_dir():
             self.screen.say(
                 f"{judges} is not used: a judge's prompt is a part of its measure. Write it in --measures, for example "

@@ -98,12 +98,18 @@ def parts_of(
         return parts.but(without=str(error))
 
 
-def with_sources(parts: Parts, web: Sequence[str] | None) -> Parts:
+def with_sources(parts: Parts, web: Sequence[str] | None, access: Sequence[str] | None = None) -> Parts:
     """The parts with a condition on the documents that are the second source; the others are the first one.
 
     Without a store nothing is known of its fields: they are taken for texts.
+
+    Args:
+        access: who asks; None for a flow that is only looked at.
+
+    Raises:
+        FilterError: the asker may read no document of one of the two sources.
     """
-    from spolia.cli.metadata import condition_of, named_fields
+    from spolia.cli.metadata import condition_of, named_fields, refuse_empty_source
 
     if not web:
         return parts
@@ -111,6 +117,8 @@ def with_sources(parts: Parts, web: Sequence[str] | None) -> Parts:
     schema = parts.chunks.snapshot().schema if is_known else Schema(map(Field, named_fields(web)))
     condition = condition_of(web, schema)
     assert condition is not None
+    if is_known:
+        refuse_empty_source(web, condition, parts.chunks, None if access is None else frozenset(access))
     return parts.but(second=condition, web=_second(parts.but(second=condition)))
 
 

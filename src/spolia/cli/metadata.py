@@ -5,15 +5,20 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from spolia.errors import FilterError
 from spolia.filters import And, Between, Condition, Field, Not, Schema, where
 from spolia.filters.fields import Kind
-from spolia.types import Time
+from spolia.types import Scalar, Time
+
+if TYPE_CHECKING:
+    from spolia.stores.corpus import NodeGroup
 
 WRITTEN = re.compile(r"\s*([^=<>!]+?)\s*(>=|<=|!=|=|>|<|\bin\b)\s*([^=<>!\s].*?)\s*", re.S)
 EXAMPLES = "--where year=2020, --where 'tag in a,b', --where 'year>=2020' or --where 'file_modified>2026-01-31'"
+VALUES_SHOWN = 12
+"""Values of a field that an error lists."""
 _BOUNDS = {">=": "at_least", "<=": "at_most", ">": "above", "<": "below"}
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
@@ -42,6 +47,62 @@ def named_fields(written: Sequence[str]) -> tuple[str, ...]:
     ('source', 'year')
     """
     return tuple(dict.fromkeys(parts.group(1) for parts in map(WRITTEN.fullmatch, written) if parts is not None))
+
+
+def refuse_empty_source(
+    written: Sequence[str], condition: Condition, group: NodeGroup, access: frozenset[str] | None
+) -> None:
+    """Refuse a condition on the second source that leaves one of the two sources without a document.
+
+    Only what the asker may read counts and is told. If a store has access lists and nobody asks (None), it is not
+    looked at. A store without documents that the asker may read passes: there both sources are empty alike.
+
+    Raises:
+        FilterError: how many documents there are, which values the fields have, and what to write.
+    """
+    snapshot = group.snapshot()
+    if access is None and snapshot.readers.restricted:
+        return
+    who, records = access or frozenset(), snapshot.open.records(group.name)
+
+    def count(wanted: Condition | None) -> int:
+        return records.documents(snapshot.allowed(group.name, who, wanted))
+
+    def divides(wanted: Condition) -> bool:
+        return count(wanted) > 0 and count(Not(wanted)) > 0
+
+    total = count(None)
+    if total == 0 or divides(condition):
+        return
+    readable = "documents that you may read" if snapshot.readers.restricted else "documents"
+    lacking = "second" if count(condition) == 0 else "first"
+    how_many = f"none of the {total:,}" if lacking == "second" else f"each of the {total:,}"
+    options = " ".join(f"--web {shlex.quote(one)}" for one in written)
+    said = f"{options}: {how_many} {readable} fulfils it, so the {lacking} source would be empty."
+    advice = ""
+    for name in named_fields(written):
+        values = records.values(name, snapshot.allowed(group.name, who))
+        said += f" {_told(name, values)}"
+        split = (one for one in values[:VALUES_SHOWN] if divides(where(**{name: [one]})))
+        if not advice and (found := next(split, None)) is not None:
+            advice = f" Write for example --web {shlex.quote(f'{name}={found}')}."
+    raise FilterError(said + (advice or " Write a condition that some documents fulfil and others do not."))
+
+
+def _told(name: str, values: Sequence[Scalar]) -> str:
+    """The values of a field in words: all if they are few, else the first and the last.
+
+    >>> _told("source", ["local", "web"])
+    "The field 'source' has the values local, web."
+    >>> _told("year", list(range(1990, 2020)))
+    "The field 'year' has 30 values, from 1990 to 2019."
+    """
+    if not values:
+        return f"No document has a value of the field {name!r}."
+    if len(values) > VALUES_SHOWN:
+        return f"The field {name!r} has {len(values):,} values, from {values[0]!s:.40} to {values[-1]!s:.40}."
+    listed = ", ".join(f"{one!s:.40}" for one in values)
+    return f"The field {name!r} has the value{'s' if len(values) > 1 else ''} {listed}."
 
 
 def _condition(text: str, schema: Schema) -> Condition:

@@ -56,7 +56,9 @@ def ask(
         partly = _indexed(screen, folder, at, given)
     limit = runs.budget_of(budget_calls, budget_tokens, budget_usd)
     with runs.recorded(at, screen, given.access, budget=limit, values=given.keep_values) as run:
-        parts = with_sources(parts_of(at, given, reader, given.group, given.known, given.prompts), web)
+        parts = with_sources(
+            parts_of(at, given, reader, given.group, given.known, given.prompts), web, given.access or ()
+        )
         first = results.FirstUses(parts.chunks.corpus)
         query = query_of(given.question, given.where, parts)
         running, chosen = flow_of(flow, parts)

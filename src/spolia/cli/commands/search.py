@@ -24,7 +24,7 @@ def search(
 
     refuse_unused_sources(flow, web)
     screen = Screen(json=given.json)
-    parts = with_sources(parts_of(store, given, None, given.group, given.known, given.prompts), web)
+    parts = with_sources(parts_of(store, given, None, given.group, given.known, given.prompts), web, given.access or ())
     with recorded(store, screen, given.access, values=given.keep_values) as run:
         first = FirstUses(parts.chunks.corpus)
         query = query_of(given.question, given.where, parts)

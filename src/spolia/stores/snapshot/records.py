@@ -278,6 +278,16 @@ class Records:
             allowed = self._allowed[key] = Allowed(self.keys, None if mask.all() else mask)
         return allowed
 
+    def documents(self, allowed: Allowed) -> int:
+        """How many documents these nodes are of."""
+        return len(np.unique(self._documents[allowed.positions()]))
+
+    def values(self, name: str, allowed: Allowed) -> list[Scalar]:
+        """The values that these nodes have of a field, each once, in order."""
+        column = self._column(self.schema.by_name[name])
+        there = column.codes[np.isin(column.rows, allowed.positions())]
+        return sorted(column.values[np.unique(there)].tolist())
+
     # Filters.
 
     def _mask(self, filter: Filter) -> Mask:
