@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +30,8 @@ from spolia.generation.extract import (
     price_of_a_word,
     quotable,
 )
+from spolia.generation.sentence_vectors import SentenceVectors
+from spolia.journal import Runs
 from spolia.models.protocols import Kind
 from spolia.run import Run
 from spolia.stores.lexical.analysis import Analyzer
@@ -71,7 +75,7 @@ calls: list[list[str]] = []
 
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spolia.generation.extract._kept", {})
+    monkeypatch.setattr("spolia.generation.sentence_vectors._kept", {})
 
 
 def node(text: str, name: str = "d", start: int = 0, context: str = "", line: int | None = None) -> Node:
@@ -280,3 +284,42 @@ def test_questions_about_the_same_passages_share_the_vectors_of_their_sentences(
     with Run() as run:
         Extract(HashingEmbedder(16))(asked[0])
     assert run.usage.embedded == 4, "of another embedder nothing is known yet"
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_another_process_takes_the_vectors_of_sentences_from_the_cache_of_the_run(
+    alone: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from spolia.testing import HashingEmbedder
+
+    extract = Extract(HashingEmbedder(8))
+    read = (node("The tide is caused by the moon. Ships wait for it."), node("Salt is dug in mines.", "s"))
+    embedded = list[int]()
+    for question in ("What causes the tide?", "What is dug in a mine?"):
+        monkeypatch.setattr("spolia.generation.sentence_vectors._kept", {})
+        asked = found(question, *read)
+        with Runs(tmp_path / "runs.db") as runs, Run(cache=runs.cache, journal=runs.journal) as run:
+            answer = extract(asked) if alone else extract.batch([asked])[0]
+        embedded.append(run.spent.embedded)
+        monkeypatch.setattr("spolia.generation.sentence_vectors._kept", {})
+        assert answer == extract(asked)
+    assert embedded == [4, 1], "the second process embeds its question alone"
+
+
+def test_no_text_of_a_passage_is_kept_with_the_vectors_of_its_sentences(tmp_path: Path) -> None:
+    with Runs(tmp_path / "runs.db") as runs, Run(cache=runs.cache):
+        SentenceVectors(Letters())(("The whelk is secret.",))
+    with sqlite3.connect(tmp_path / "runs.db") as kept:
+        ((value,),) = kept.execute("SELECT value FROM cache").fetchall()
+    assert b"whelk" not in value
+
+
+def test_vectors_that_depend_on_who_asks_are_not_taken_for_another_asker(tmp_path: Path) -> None:
+    extract, calls[:] = Extract(Letters(scoped=True)), []
+    with Runs(tmp_path / "runs.db") as runs:
+        for who, question in (("ada", "What is salt?"), ("ada", "What is a mine?"), ("ben", "What is dug?")):
+            with Run(groups=(who,), cache=runs.cache):
+                extract(found(question, node("Salt is dug in mines.")))
+    assert [one for (one,) in calls] == [
+        *("What is salt?", "Salt is dug in mines.", "What is a mine?", "What is dug?", "Salt is dug in mines.")
+    ]

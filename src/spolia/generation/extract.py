@@ -6,20 +6,18 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from spolia.core.operator import Operator
 from spolia.core.patterns import pattern
 from spolia.core.run_context import emit
 from spolia.core.sentences import sentences
 from spolia.core.wiring import refuse_counts, refuse_numbers
+from spolia.generation.sentence_vectors import sentence_vectors
 from spolia.models.marks import without_citations
 from spolia.models.protocols import Embedder
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Answer, Citation, Ranking
-
-if TYPE_CHECKING:
-    from spolia.types.arrays import Vectors
 
 
 class Clues(NamedTuple):
@@ -275,7 +273,7 @@ class Extract(Operator[Ranking, Answer]):
 
     Args:
         embedder: judges likeness in meaning too, which finds more; embeds each sentence that it reads, about 25 a
-            question. None judges by terms alone.
+            question. The process and the run's cache keep their vectors. None judges by terms alone.
         words: mean length of a reply, from 30 to 120; below, it is one sentence. In scripts without blanks, two
             characters count as a word. A single reply may be up to four times as long.
         threshold: abstain when `confidence`, from 0 to 1, is lower; 0 never abstains. The default was set on
@@ -356,35 +354,12 @@ def cosines(reads: Sequence[PassageSentences], embedder: Embedder | None) -> lis
     if embedder is None:
         return [None] * len(reads)
     questions = list(dict.fromkeys(read.question for read in reads))
-    sentences = list(dict.fromkeys(sentence for read in reads for sentence in read.sentences))
     asked = dict(zip(questions, embedder.embed(questions, kind="query"), strict=True))
-    said = sentence_vectors(embedder, sentences)
-    return [[float(said[sentence] @ asked[read.question]) for sentence in read.sentences] for read in reads]
-
-
-KEPT_SENTENCES = 20_000
-"""Vectors of sentences that a process keeps, of all embedders together: 31 MB at 384 numbers. Then it begins again."""
-_kept: "dict[tuple[str, str], Vectors]" = {}
-
-
-def sentence_vectors(embedder: Embedder, sentences: Sequence[str]) -> "dict[str, Vectors]":
-    """The vector of each sentence, which a process computes once: questions about the same passages share it.
-
-    Nothing is kept of an embedder without a fingerprint, or whose vectors depend on who asks.
-    """
-    content = None if embedder.scoped else embedder.fingerprint()
-    if content is None:
-        return dict(zip(sentences, embedder.embed(sentences, kind="passage"), strict=True))
-    whose = f"{type(embedder).__qualname__}|{embedder.name}|{content}"
-    known = {text: held for text in sentences if (held := _kept.get((whose, text))) is not None}
-    if missing := [text for text in sentences if text not in known]:
-        made = embedder.embed(missing, kind="passage")
-        fresh = {text: row.copy() for text, row in zip(missing, made, strict=True)}
-        if len(_kept) + len(fresh) > KEPT_SENTENCES:
-            _kept.clear()
-        _kept.update({(whose, text): row for text, row in fresh.items()})
-        known |= fresh
-    return known
+    said = sentence_vectors(embedder, [[passage.sentences for passage in read.passages] for read in reads])
+    return [
+        [float(vector @ asked[read.question]) for passage in vectors for vector in passage]
+        for read, vectors in zip(reads, said, strict=True)
+    ]
 
 
 def price_of_a_word(words: int) -> float:

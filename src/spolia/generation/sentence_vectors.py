@@ -1,0 +1,81 @@
+"""Vectors of the sentences of passages, computed once for all questions about a passage."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from spolia.core.operator import Operator
+from spolia.models.protocols import Embedder, embedded
+from spolia.types import Failure
+
+if TYPE_CHECKING:
+    from spolia.types.arrays import Vectors
+
+
+@dataclass(frozen=True)
+class SentenceVectors(Operator[tuple[str, ...], str]):
+    """The vectors of a passage's sentences: float32, little-endian, one after the other, in base64.
+
+    A run's cache keeps them under the sentences and the embedder's fingerprint, so that other questions about the
+    passage embed none of them again, in other processes too. No text is kept with them.
+
+    >>> from spolia.testing import HashingEmbedder
+    >>> kept = SentenceVectors(HashingEmbedder(16))(("The tide rises.", "Ships wait."))
+    >>> len(b64decode(kept)) == 2 * 16 * 4
+    True
+    """
+
+    embedder: Embedder
+
+    cached: ClassVar[bool] = True
+
+    def apply(self, value: tuple[str, ...], /) -> str:
+        (found,) = self.apply_batch([value])
+        return found
+
+    def apply_batch(self, values: Sequence[tuple[str, ...]], /) -> list[str]:
+        vectors = _in_process(self.embedder, list(dict.fromkeys(text for texts in values for text in texts)))
+        rows = (b"".join(vectors[text].astype("<f4").tobytes() for text in texts) for texts in values)
+        return [b64encode(row).decode() for row in rows]
+
+
+def sentence_vectors(embedder: Embedder, passages: Sequence[Sequence[tuple[str, ...]]]) -> list[list[Vectors]]:
+    """For each row of a batch, the vectors of each of its passages: float32[sentences, d]."""
+    import numpy as np
+
+    rows = [row for row, found in enumerate(passages) for _ in found]
+    results = SentenceVectors(embedder).batch([one for found in passages for one in found], rows=rows)
+    made: list[list[Vectors]] = [[] for _ in passages]
+    for row, result in zip(rows, results, strict=True):
+        if isinstance(result, Failure):
+            raise result.raised()
+        made[row].append(np.frombuffer(b64decode(result), "<f4").reshape(-1, embedder.dimension))
+    return made
+
+
+KEPT_SENTENCES = 20_000
+"""Vectors of sentences that a process keeps, of all embedders together: 31 MB at 384 numbers. Then it begins again."""
+_kept: dict[tuple[str, str], Vectors] = {}
+
+
+def _in_process(embedder: Embedder, sentences: Sequence[str]) -> dict[str, Vectors]:
+    """The vector of each sentence, which a process computes once: passages that overlap share it.
+
+    Nothing is kept of an embedder without a fingerprint, or whose vectors depend on who asks.
+    """
+    content = None if embedder.scoped else embedder.fingerprint()
+    if content is None:
+        return dict(zip(sentences, embedded(embedder, sentences, "passage"), strict=True))
+    whose = f"{type(embedder).__qualname__}|{embedder.name}|{content}"
+    known = {text: held for text in sentences if (held := _kept.get((whose, text))) is not None}
+    if missing := [text for text in sentences if text not in known]:
+        made = embedded(embedder, missing, "passage")
+        fresh = {text: row.copy() for text, row in zip(missing, made, strict=True)}
+        if len(_kept) + len(fresh) > KEPT_SENTENCES:
+            _kept.clear()
+        _kept.update({(whose, text): row for text, row in fresh.items()})
+        known |= fresh
+    return known
