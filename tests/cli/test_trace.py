@@ -116,8 +116,46 @@ def rewritten(query: Query) -> Query:
 @step
 def told(query: Query) -> Answer:
     if "fail" in query.text:
-        raise ValueError(f"{query.text}: the salary is 9000")
-    return Answer("The salary is 9000.", stop_reason="answered")
+        raise ValueError(f"{query.text}: the salary is nine thousand")
+    return Answer("The salary is nine thousand.", stop_reason="answered")
+
+
+@step
+def decomposed(query: Query) -> Ranking:
+    return searched_for(Query("where does Olsen work?"))
+
+
+@step
+def searched_for(query: Query) -> Ranking:
+    return ranking("a", text=query.text)
+
+
+@step
+def read(value: Ranking) -> Answer:
+    return Answer("Espoo.", stop_reason="answered")
+
+
+@pytest.mark.parametrize("flow", [decomposed >> read, told], ids=["with sub-questions", "without a search"])
+def test_a_run_is_named_by_what_the_user_asked(spolia: Spolia, tmp_path: Path, flow: Operator[Any, Any]) -> None:
+    path, page = tmp_path / "runs.db", tmp_path / "run.html"
+    asked = "Where is the seat of Olsen's employer?"
+    recorded(path, flow, Query("where is its seat?", question=asked))
+    on = ("--journal", path)
+    assert spolia("trace", *on, "--json").json["runs"][0]["question"] == asked
+    assert spolia("trace", "last", *on, "--json").json["questions"] == [asked]
+    assert f"“{asked}”" in spolia("trace", "last", *on).out
+    assert asked[:20] in spolia("trace", *on).out
+    spolia("trace", "last", *on, "--html", page)
+    assert "<h2>“Where is the seat of Olsen&#x27;s employer?”</h2>" in page.read_text()
+
+
+def test_a_run_whose_inputs_are_not_kept_says_so_beside_what_was_searched(spolia: Spolia, tmp_path: Path) -> None:
+    recorded(tmp_path / "runs.db", decomposed >> read, Query("Where is the seat of his employer?"), values=False)
+    on = ("--journal", tmp_path / "runs.db")
+    (row,) = spolia("trace", *on, "--json").json["runs"]
+    assert (row["question"], row["searched"]) == ("", "where does Olsen work?")
+    assert "question not kept; first search: “where does Olsen work?”" in spolia("trace", "last", *on).out
+    assert "question not kept" in spolia("trace", *on).out
 
 
 @pytest.mark.parametrize("question", ["what does Olsen earn?", "fail at what Olsen does earn"])
@@ -130,7 +168,7 @@ def test_what_another_user_asked_and_was_told_is_not_shown(spolia: Spolia, tmp_p
         spolia("trace", "last", "--html", page, *on)
         seen = [spolia("trace", "last", *on, *more).out for more in ((), ("--json",))]
         listed = [spolia("trace", *on).out, spolia("trace", *on, "--json").out]
-        assert all(("9000" in text) is is_shown for text in (*seen, page.read_text()))
+        assert all(("nine thousand" in text) is is_shown for text in (*seen, page.read_text()))
         assert all(("Olsen" in text) is is_shown for text in (*seen, *listed, page.read_text()))
 
 

@@ -33,7 +33,7 @@ def page(view: RunView) -> str:
     if view.lost:
         parts.append(f'<p class="note">{escape(view.lost)}</p>')
     for root in view.roots:
-        parts.append(f"<h2>{escape(view.questions.get(root.span.lane, ''))}</h2>{_step(root, True)}")
+        parts.append(f"<h2>{escape(view.heading(root.span.lane))}</h2>{_step(root, True)}")
     return "".join((*parts, "</body></html>\n"))
 
 

@@ -101,25 +101,38 @@ class StepView:
 
 @dataclass
 class RunView:
-    """All steps of a run in the order in which they began, and those that have none around them."""
+    """All steps of a run in the order in which they began, and those that have none around them.
+
+    Args:
+        questions: what was asked, by the lane in which it was answered, as far as it is kept and may be seen.
+    """
 
     run: str
     steps: list[StepView]
     lost: str = ""
+    questions: dict[int, str] = field(default_factory=dict)
 
     @property
     def roots(self) -> list[StepView]:
         there = {step.span.span for step in self.steps}  # a process that was killed left steps without what was around
         return [step for step in self.steps if step.span.parent not in there]
 
-    @property
-    def questions(self) -> dict[int, str]:
-        """What was asked, by the lane in which it was answered: it stands beside the rankings that were made for it."""
-        found: dict[int, str] = {}
-        for step in self.steps:
-            if isinstance(step.result, dict) and "query" in step.result:
-                found.setdefault(step.span.lane, step.result["query"])
-        return found
+    def searched(self, lane: int) -> str:
+        """The first query that a step of a lane gave or searched for, which may be a rewritten one; else empty."""
+        every = (one.result for one in self.steps if one.span.lane == lane)
+        return next((str(one["query"]) for one in every if isinstance(one, dict) and "query" in one), "")
+
+    def heading(self, lane: int) -> str:
+        """What was asked in a lane; where that is not kept, what was searched for, and that it is not kept."""
+        return f"“{self.questions[lane]}”" if lane in self.questions else not_kept(self.searched(lane))
+
+
+def not_kept(searched: str) -> str:
+    """
+    >>> not_kept("where is Espoo")
+    'question not kept; first search: “where is Espoo”'
+    """
+    return f"question not kept; first search: “{searched}”" if searched else ""
 
 
 def viewed(journal: Journal, run: str, principals: frozenset[str] = frozenset()) -> RunView:
@@ -127,6 +140,7 @@ def viewed(journal: Journal, run: str, principals: frozenset[str] = frozenset())
     values, details = ValueReader(journal.database), journal.details(run)
     is_open = principals.issuperset(journal.askers(run) or ())
     found = RunView(run, [StepView(span if is_open else _without_words(span)) for span in journal.spans(run)])
+    found.questions = journal.questions(run) if is_open else {}
     by_number = {step.span.span: step for step in found.steps}
     found.lost = OF_OTHERS if not is_open else "" if details else NOT_KEPT
     for step in found.steps:

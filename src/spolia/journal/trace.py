@@ -6,7 +6,7 @@ import sqlite3
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -28,6 +28,8 @@ from spolia.journal.values import (
     DetailRows,
     KnownHashes,
     Redaction,
+    ValueLost,
+    ValueReader,
     secrets,
 )
 from spolia.types import Answer, Failure, Generation, Hit, Query, Ranking, Usage, Value
@@ -134,7 +136,6 @@ class Journal:
         with self._taking:  # steps append meanwhile; what is here now is taken
             rows = [self._rows.popleft() for _ in range(len(self._rows))]
         redact = self.redact or secrets()
-        redact = self.redact or secrets()
         for start in range(0, len(rows), AT_ONCE):
             part = rows[start : start + AT_ONCE]
             spans = partial(_values, [row for row, _ in part], redact=redact)
@@ -187,8 +188,24 @@ class Journal:
         )
         return [(run, began, lanes) for run, began, lanes in rows]
 
-    def question(self, run: str) -> str:
-        """The first question of a run; empty where none is told."""
+    def questions(self, run: str, limit: int = -1) -> dict[int, str]:
+        """What was asked in a run, by lane: what the outermost step took. Those whose inputs are not kept lack."""
+        if not self._has_values():
+            return {}
+        rows = self._read(
+            "SELECT lane, input FROM spans JOIN trace_details USING (run, span) WHERE run = ? AND parent = 0 "
+            "ORDER BY span LIMIT ?",
+            (run, limit),
+        )
+        values, found = ValueReader(self.database), dict[int, str]()
+        for lane, taken in rows:
+            with suppress(ValueLost):
+                if text := _question_in(values.plain(taken), values):
+                    found[lane] = text
+        return found
+
+    def first_search(self, run: str) -> str:
+        """The first query that a step of a run gave or searched for, which may be a rewritten one; else empty."""
         rows = self._read(
             "SELECT json_extract(result, '$.query') FROM spans WHERE run = ? AND result LIKE '{\"query\"%' "
             "ORDER BY span LIMIT 1",
@@ -290,6 +307,19 @@ def _span(row: Sequence[Any]) -> TraceSpan:
 
 def _hit(hit: Hit) -> str:
     return f"[{quoted(hit.node.id)},{hit.score:.6g}]"
+
+
+def _question_in(plain: Any, values: ValueReader) -> str:
+    """The question in what a step took, as it is kept: a text, a query, or passages with theirs; else empty."""
+    while isinstance(plain, dict):
+        if set(plain) == {"use"}:
+            plain = values.plain(str(plain["use"]))
+        elif isinstance(ranking := plain.get("Ranking"), dict):
+            plain = ranking.get("query")
+        else:
+            query = plain.get("Query")
+            plain = (query.get("question") or query.get("text")) if isinstance(query, dict) else None
+    return plain if isinstance(plain, str) else ""
 
 
 def summary(value: Any, known: dict[int, str] | None = None) -> str:

@@ -108,12 +108,13 @@ def journal_at(store: str | None, journal: Path | None) -> Path:
 
 
 def _list_runs(screen: Screen, journal: Journal, limit: int, store: str | None, who: frozenset[str]) -> Exit:
-    def question(run: str) -> str:
-        return journal.question(run) if who.issuperset(journal.askers(run) or ()) else ""
+    def first(run: str) -> dict[str, str]:
+        if not who.issuperset(journal.askers(run) or ()):
+            return {"question": "", "searched": ""}
+        return {"question": next(iter(journal.questions(run, 1).values()), ""), "searched": journal.first_search(run)}
 
     found = [
-        {"run": run, "started": began, "questions": lanes, "question": question(run)}
-        for run, began, lanes in journal.runs(limit)
+        {"run": run, "started": began, "questions": lanes, **first(run)} for run, began, lanes in journal.runs(limit)
     ]
     screen.give(runs=found)
     if not found:
@@ -137,13 +138,16 @@ def _full_id(journal: Journal, given: str) -> str:
 def _show_run(screen: Screen, view: RunView, limit: int, documents: int) -> Exit:
     from spolia.cli.run_text import tree
 
-    asked, roots = view.questions, view.roots
+    roots = view.roots
     screen.give(
-        run=view.run, questions=list(asked.values()), lost=view.lost, spans=[step.plain() for step in view.steps]
+        run=view.run,
+        questions=list(view.questions.values()),
+        lost=view.lost,
+        spans=[step.plain() for step in view.steps],
     )
     for root in [] if screen.json else roots[:limit]:
-        if root.span.lane in asked:
-            screen.show(f"“{one_line(asked[root.span.lane], 300)}”")
+        if heading := view.heading(root.span.lane):
+            screen.show(one_line(heading, 300))
         screen.show(tree(root, documents))
     if len(roots) > limit:
         screen.say(f"... and {len(roots) - limit} more questions; --limit {len(roots)} shows them all.")
@@ -194,5 +198,7 @@ def _sums(view: RunView) -> dict[str, Any]:
 
 
 def _run_row(row: dict[str, Any]) -> tuple[str, ...]:
+    from spolia.cli.run_view import not_kept
+
     began = datetime.fromtimestamp(row["started"]).strftime("%Y-%m-%d %H:%M:%S")
-    return row["run"], began, str(row["questions"]), one_line(row["question"], 80)
+    return row["run"], began, str(row["questions"]), one_line(row["question"] or not_kept(row["searched"]), 80)
