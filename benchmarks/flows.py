@@ -82,8 +82,8 @@ NO_CORPUS = "none"
 DEPTHS = (3, 5, 7)
 """Passages of a search, for the flows `DEEPENED`."""
 DEEPENED = ("naive", "prefrag")
-PLACES = 40
-"""Places of a ranking from which a half takes its own."""
+PLACES = 100
+"""Places of a ranking from which a half takes its own; tree of clarifications takes all of them."""
 WORLD = FictionalWorld(7)
 SMALL = FictionalWorld(7, people=60, questions=39)
 SIMULATED = {"simulated": True, "planner": "gold"}

@@ -96,6 +96,12 @@ def test_the_default_is_bm25_elsewhere_and_says_why(group: NodeGroup, embedder: 
     assert "\n" not in found
 
 
+def test_clarifications_are_compared_by_words_where_the_embedder_does_not_suit(group: NodeGroup) -> None:
+    build = named("tree-of-clarifications")
+    suiting, other = (build(group, embedder, Model(("none",))) for embedder in (Letters(), Letters(per_token=2)))
+    assert ("MMR" in repr(suiting), "MMR" in repr(other)) == (True, False)
+
+
 def test_a_corpus_without_vectors_is_searched_by_words(tmp_path: Path) -> None:
     plain = store(tmp_path / "plain.spolia", ENGLISH)
     assert choose(plain, Letters()) == (bm25(plain), "bm25: the corpus was indexed without an embedder")

@@ -12,6 +12,7 @@ from spolia import Answer, Budget, Hit, Node, Query, Ranking, Run, ScriptedModel
 from spolia.core.operator import Operator
 from spolia.core.run_context import reserve
 from spolia.flows.published import flow_named
+from spolia.testing import HashingEmbedder
 from spolia.types import Prompt, Token, Usage, Value
 
 ASKED = Query("Where has the employer of Olsen its headquarters?")
@@ -418,12 +419,59 @@ def test_planrag_ends_after_fifteen_turns() -> None:
     assert (answer.stop_reason, calls) == ("cap", 1 + 2 * 15 + 1)
 
 
-def test_a_tree_of_clarifications_keeps_what_a_passage_confirms() -> None:
-    rows = (("may mean several", "Which town? | Espoo\nWhich country? | Finland"), ("confirm the answer", "yes"))
-    answer, calls, _ = ran("tree-of-clarifications", Model((*rows, ("", "Espoo, in Finland [2]."))))
+def meaning(*turns: tuple[str, str], holds: str = "yes") -> Model:
+    """Writes meanings of the question that a pattern finds, and says whether they hold."""
+    asked = ((f"may mean several[\\s\\S]*<question>[^<]*{pattern}", reply) for pattern, reply in turns)
+    return Model((*asked, ("confirm the answer", holds), ("", "Espoo, in Finland [2].")))
+
+
+TWO = "Which town? | Espoo\nWhich country? | Finland"
+
+
+@pytest.mark.parametrize(
+    ("model", "calls", "stop"),
+    [
+        (meaning(("", "\n".join(f"Where is {n}? | {n}" for n in range(10)))), 1 + 10 + 1, "full"),
+        (meaning(("", TWO)), (3 + 3 + 3 + 1) + 2 + 1, "exhausted"),  # of the third restart, the question alone
+        (meaning(("", "\n".join(f"Where is {n}? | {n}" for n in range(4)))), (5 + 5 + 5) + 4 + 1, "cap"),
+        (meaning(("", "none")), (4 + 3) + 1, "exhausted"),  # twice, since nothing survives: with pruning and without
+        (meaning(("", "Which town? | Espoo"), holds="no"), 4 + 4 + (2 + 2 + 1) + 1, "exhausted"),
+    ],
+)
+def test_a_tree_of_clarifications_searches_once_and_ends_as_published(model: Model, calls: int, stop: str) -> None:
+    answer, asked, searches = ran("tree-of-clarifications", model)
+    assert (asked, searches, answer.stop_reason) == (calls, ["local"], stop)
     assert answer.text == "Espoo, in Finland [2]."
-    assert answer.stop_reason in ("exhausted", "cap")
-    assert calls <= 15 + 2 + 1
+
+
+def test_a_tree_of_clarifications_opens_what_lies_too_deep_in_no_restart() -> None:
+    levels = [(f"Level {n}", f"Level {n + 1}? | {n}") for n in range(1, 9)]
+    answer, calls, _ = ran("tree-of-clarifications", meaning(*levels, ("Olsen", "Level 1? | 0")))
+    assert (calls, answer.stop_reason) == ((4 + 4 + 4 + 1) + 4 + 1, "exhausted")  # the question and three levels
+
+
+@pytest.mark.parametrize("embedder", [None, HashingEmbedder(256)])
+def test_a_clarification_reads_the_passages_that_are_nearest_to_it_of_those_that_were_found(embedder: Any) -> None:
+    heard: list[str] = []
+
+    @dataclass(frozen=True)
+    class Heard(Model):
+        def _reply(self, prompt: Prompt) -> str:
+            if "toc_meanings" in prompt.role:
+                heard.append(prompt.text)
+            return super()._reply(prompt)
+
+    @step
+    def hundred(query: Query) -> Ranking:
+        many = [f"Olsen and his employer, part {number}." for number in range(98)]
+        return found(query, "local", (*many, "Kiruna: here lies a mine.", "矿井位于基律纳。"))
+
+    model = Heard(meaning(("mine", "none"), ("", "Where lies the mine? | Kiruna\n矿井在哪里？ | 基律纳")).replies)
+    _, _, searches = ran("tree-of-clarifications", model, search=hundred, embedder=embedder)
+    assert searches == ["local"]
+    root, first, second = heard[:3]
+    assert ("Kiruna" in root, "Kiruna" in first, root.count("Olsen and")) == (False, True, 5)
+    assert embedder is not None or "基律纳" in second
 
 
 def test_a_flow_without_a_part_says_how_to_give_it() -> None:

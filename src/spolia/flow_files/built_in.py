@@ -256,6 +256,8 @@ def from_paper(
     parts = {"group": group, "embedder": embedder, "llm": llm, **others}
     if "search" in flow.needs and parts.get("search") is None:
         parts["search"] = BUILT_IN[retriever](group, embedder, None, top_k or flow.top_k)
+        if "embedder" in flow.may_have and suits(group, embedder):  # it does without one that does not suit the corpus
+            parts["embedder"] = None
     return flow.made(parts)
 
 

@@ -49,6 +49,11 @@ class Published:
         return tuple(name for name, given in signature(self.build).parameters.items() if given.default is given.empty)
 
     @property
+    def may_have(self) -> tuple[str, ...]:
+        """The parts that it can do without."""
+        return tuple(name for name in signature(self.build).parameters if name in PARTS and name not in self.needs)
+
+    @property
     def capabilities(self) -> frozenset[str]:
         """What the language model must be able to do, as `logprobs`; its steps may need more."""
         return capabilities_of(signature(self.build, eval_str=True).parameters["llm"].annotation)

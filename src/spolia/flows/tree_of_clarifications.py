@@ -1,6 +1,11 @@
-"""Tree of clarifications: what an ambiguous question may mean, each answered and verified, and one answer of all."""
+"""Tree of clarifications: what an ambiguous question may mean, each answered and verified, and one answer of all.
 
+Passages are found once, for the question itself. Each clarification reads those of them that are nearest to it.
+"""
+
+from collections import Counter
 from dataclasses import dataclass
+from math import log
 
 from spolia.core.combinators import Loop
 from spolia.core.function import step
@@ -9,8 +14,11 @@ from spolia.flows.evidence import citing, shown
 from spolia.flows.published import published
 from spolia.models.parsers import Lines, Text, YesNo
 from spolia.models.prompting.role import Ask, Brief, Role, replies
-from spolia.models.protocols import LanguageModel
+from spolia.models.protocols import Embedder, LanguageModel
+from spolia.post_retrieval.mmr import MMR
 from spolia.pre_retrieval.query_llm import alike
+from spolia.stores.corpus import NodeGroup
+from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Answer, Failure, Query, Ranking, State
 
 MEANINGS = Role("spolia:flows/prompts/toc_meanings.txt", Lines(10), default="none")
@@ -18,6 +26,7 @@ HOLDS = Role("spolia:flows/prompts/toc_holds.txt", YesNo(), default="no")
 LONG = Role("spolia:flows/prompts/toc_answer.txt", Text(), default="I do not know.")
 RESTARTS, NODES, EXPANSIONS, DEPTH = 3, 10, 15, 3
 Pair = tuple[str, str]
+Nearest = Operator[Ranking, Ranking]
 
 
 @dataclass(frozen=True)
@@ -28,15 +37,33 @@ class Tree(State):
         found: passages of the question.
         leaves: what is to be expanded next, with its depth.
         pairs: the meanings that were kept, each with its answer.
+        depths: of the meanings.
         is_pruned: whether a meaning has to be verified.
     """
 
     found: Ranking
     leaves: tuple[tuple[str, int], ...]
     pairs: tuple[Pair, ...] = ()
+    depths: tuple[int, ...] = ()
     expansions: int = 0
     restarts: int = 0
     is_pruned: bool = True
+
+    def reopened(self) -> "Tree":
+        """All over again, from every question that is known and may have children."""
+        meanings = zip((question for question, _ in self.pairs), self.depths, strict=True)
+        every = ((self.found.query.question, 0), *meanings)
+        return self.but(leaves=tuple(leaf for leaf in every if leaf[1] <= DEPTH), restarts=self.restarts + 1)
+
+    def with_children(self, kept: list[Pair], depth: int) -> "Tree":
+        """With further meanings of a leaf, which are leaves themselves unless they lie too deep."""
+        kept = kept[: NODES - len(self.pairs)]
+        leaves = tuple((question, depth + 1) for question, _ in kept if depth < DEPTH)
+        return self.but(
+            pairs=(*self.pairs, *kept),
+            depths=(*self.depths, *(depth + 1 for _ in kept)),
+            leaves=(*self.leaves, *leaves),
+        )
 
 
 @step
@@ -44,20 +71,29 @@ def root(found: Ranking) -> Tree:
     return Tree(found, ((found.query.question, 0),), sample=found.query.sample)
 
 
-@step(calls={"ask": 1, "holds": 10, "search": 1})
-def expand(tree: Tree, *, ask: Ask, holds: Ask, search: Retriever, show: int = 5) -> Tree:
+@step
+def by_words(found: Ranking, *, show: int = 5) -> Ranking:
+    """The passages that share most with the query: Σ ln(1 + n / n_w) over the words w of both; equal ones as before."""
+    analyzer = Analyzer()
+    words = [frozenset(analyzer.terms(node.indexed_text)) for node in found.nodes]
+    holders = Counter(word for each in words for word in each)
+    asked = sorted(set(analyzer.terms(found.query.question)))
+    hits = [
+        hit.but(score=sum(log(1 + len(words) / holders[word]) for word in asked if word in each))
+        for hit, each in zip(found.hits, words, strict=True)
+    ]
+    return found.but(hits=tuple(sorted(hits, key=lambda hit: -hit.score)[:show]))
+
+
+@step(calls={"ask": 1, "holds": 10, "nearest": 1})
+def expand(tree: Tree, *, ask: Ask, holds: Ask, nearest: Nearest) -> Tree:
     """Ask for the meanings of a leaf and keep the new ones that a passage confirms."""
-    if not tree.leaves:  # all over again from every question that is known
-        again = ((tree.found.query.question, 0), *((question, 1) for question, _ in tree.pairs))
-        tree = tree.but(leaves=again, restarts=tree.restarts + 1)
+    tree = tree if tree.leaves else tree.reopened()
     (question, depth), *rest = tree.leaves
     tree = tree.but(leaves=tuple(rest), expansions=tree.expansions + 1)
-    if depth <= DEPTH:
-        near = search(tree.found.query.asking(question)).cut(show)
-        said = ask.reply(tree.sample * EXPANSIONS + tree.expansions, question=question, passages=shown(near))
-        kept = confirmed(tree, fresh(tree, said), near, holds)
-        deeper = tuple((one, depth + 1) for one, _ in kept)
-        tree = tree.but(pairs=(*tree.pairs, *kept)[:NODES], leaves=(*tree.leaves, *deeper))
+    near = nearest(tree.found.but(query=tree.found.query.asking(question)))
+    said = ask.reply(tree.sample * EXPANSIONS + tree.expansions, question=question, passages=shown(near))
+    tree = tree.with_children(confirmed(tree, fresh(tree, said), near, holds), depth)
     if not tree.pairs and tree.is_pruned and (tree.restarts >= RESTARTS or tree.expansions >= 10):
         tree = tree.but(is_pruned=False, restarts=0)
     if len(tree.pairs) >= NODES:
@@ -70,7 +106,7 @@ def fresh(tree: Tree, lines: tuple[str, ...]) -> list[Pair]:
     known = {alike(question) for question, _ in tree.pairs} | {alike(tree.found.query.question)}
     found: dict[str, Pair] = {}
     for line in lines:
-        question, bar, answer = (part.strip() for part in line.partition("|"))
+        question, bar, answer = (part.strip() for part in line.replace("｜", "|").partition("|"))
         if bar and question and answer and alike(question) not in known:
             found.setdefault(alike(question), (question, answer))
     return list(found.values())
@@ -89,19 +125,33 @@ def confirmed(tree: Tree, pairs: list[Pair], near: Ranking, holds: Ask) -> list[
     ]
 
 
-@step(calls={"write": 1})
-def conclude(tree: Tree, *, write: Ask, show: int = 5) -> Answer:
+@step(calls={"write": 1, "nearest": 1})
+def conclude(tree: Tree, *, write: Ask, nearest: Nearest) -> Answer:
     """One long answer to all meanings."""
-    found = tree.found.cut(show)
+    found = nearest(tree.found)
     meanings = "\n".join(f"{question} {answer}" for question, answer in tree.pairs)
     said = write.reply(tree.sample, question=found.query.question, meanings=meanings, passages=shown(found))
     return citing(said, found)
 
 
-@published('Kim et al., "Tree of clarifications", EMNLP 2023', "full", "exhausted", "cap")
+@published('Kim et al., "Tree of clarifications", EMNLP 2023', "full", "exhausted", "cap", top_k=100)
 def tree_of_clarifications(
-    llm: LanguageModel, search: Retriever, expansions: int = EXPANSIONS, temperature: float = 0.7
+    llm: LanguageModel,
+    search: Retriever,
+    embedder: Embedder | None = None,
+    group: NodeGroup | None = None,
+    expansions: int = EXPANSIONS,
+    temperature: float = 0.7,
+    show: int = 5,
 ) -> Operator[Query, Answer]:
-    grow = expand.but(ask=Ask(llm, MEANINGS, 512, temperature), holds=Ask(llm, HOLDS, 16), search=search)
-    write = conclude.but(write=Ask(llm, LONG, 512))
+    """The embedder finds the passages that are nearest to a clarification; without one, their words do.
+
+    Args:
+        search: is asked once.
+        group: whose stored vectors are taken, so that no passage is embedded again.
+        show: passages for each clarification.
+    """
+    nearest: Nearest = by_words.but(show=show) if embedder is None else MMR(embedder, group, 1.0, show)
+    grow = expand.but(ask=Ask(llm, MEANINGS, 512, temperature), holds=Ask(llm, HOLDS, 16), nearest=nearest)
+    write = conclude.but(write=Ask(llm, LONG, 512), nearest=nearest)
     return search >> root >> Loop(grow, max_steps=expansions) >> write
