@@ -15,7 +15,10 @@ from tests.catalogue_pages import WITH_WEIGHTS, addresses, needs, operators, sou
 
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = ("pre_retrieval", "retrieval", "post_retrieval", "generation", "orchestration")
-OURS = {"AsDicts", "AsNodes", "AsText", "BySimilarity", "Cut", "Extract", "Generate", "Phrase", "ShowMetadata"}
+OURS = {
+    *("AsDicts", "AsNodes", "AsText", "BySimilarity", "Cut", "Extract", "Generate", "Phrase", "SentenceVectors"),
+    "ShowMetadata",
+}
 """What is of no publication."""
 METHODS = [cls for cls in Catalogue().operators() if cls.__module__.split(".")[1] in MODULES]
 

@@ -22,6 +22,9 @@ class SentenceVectors(Operator[tuple[str, ...], str]):
     A run's cache keeps them under the sentences and the embedder's fingerprint, so that other questions about the
     passage embed none of them again, in other processes too. No text is kept with them.
 
+    Args:
+        embedder: embeds each sentence, once in a process.
+
     >>> from spolia.testing import HashingEmbedder
     >>> kept = SentenceVectors(HashingEmbedder(16))(("The tide rises.", "Ships wait."))
     >>> len(b64decode(kept)) == 2 * 16 * 4
