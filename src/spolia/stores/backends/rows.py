@@ -6,6 +6,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import islice
 from operator import attrgetter
@@ -249,6 +250,12 @@ def unpacked(text: str) -> tuple[Any, ...]:
     return tuple(tuple(item) if isinstance(item, list) else item for item in json.loads(text)) if text else ()
 
 
+@lru_cache(4_096)
+def _meta(text: str) -> Meta:
+    """The pairs that were packed. Nodes of a document share its text, and are asked for by the hundred."""
+    return tuple(map(tuple, json.loads(text))) if text else ()
+
+
 def hash_of_document(document: Document, readers: bytes) -> bytes:
     return document.but(uri="", readers=(readers.hex(),)).digest
 
@@ -280,7 +287,7 @@ def document_of(row: Row, readers: Readers) -> Document:
         media_type=media_type,
         pages=unpacked(pages),
         headings=tuple(Heading(*heading) for heading in unpacked(headings)),
-        meta=unpacked(meta),
+        meta=_meta(meta),
         readers=readers[audience],
         regions=tuple(decode(region, Region) for region in json.loads(regions or "[]")),
         boxes=Boxes(boxes) if boxes else NO_BOXES,
@@ -336,7 +343,7 @@ def node_of(row: Row, readers: Readers) -> Node:
         )
     return Node(
         id, text, document, group, span, context, uri or "", parent,
-        unpacked(inherited) + unpacked(meta), readers[audience], number, search_text,
+        _meta(inherited) + _meta(meta), readers[audience], number, search_text,
     )  # fmt: skip
 
 
