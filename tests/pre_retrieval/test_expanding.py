@@ -251,7 +251,9 @@ def test_what_a_question_says_stays_in_its_place() -> None:
 
 @pytest.mark.parametrize("parser", [Searches(), OneText()])
 def test_an_empty_reply_is_refused_and_the_word_for_nothing_read(parser: Searches | OneText) -> None:
-    assert not parser.parse("none")
+    for word in ("none", "**None.**", "无", "没有。", "없음", "없습니다.", "なし"):
+        assert not parser.parse(word)
+    assert parser.parse("无锡的历史")
     with pytest.raises(ValueError, match="must"):
         parser.parse("")
 

@@ -17,7 +17,7 @@ _SPECIAL = re.compile(r"<\|\w{1,30}\|>|</?s>|[\u200b\u2060\ufeff]")
 
 NOTHING = "none"
 """What a prompt asks a model to write when there is nothing to say."""
-_NOTHING = re.compile(r"[\W_]*(?:none|n/a)[\W_]*", re.IGNORECASE)
+_NOTHING = re.compile(r"[\W_]*(?:none|n/a|无|無|没有|沒有|없음|없다|없습니다|なし|ありません)[\W_]*", re.IGNORECASE)
 LONGEST = 200_000
 """Characters of a reply that are looked at."""
 END = 2000
@@ -69,10 +69,10 @@ def spoken(reply: str, asked_for: tuple[str, ...] = ()) -> str:
 
 
 def says_nothing(reply: str) -> bool:
-    """Whether a reply is the word for nothing.
+    """Whether a reply is the word for nothing, in English or in a language that prompts are shipped in.
 
-    >>> says_nothing("None."), says_nothing("None of it holds.")
-    (True, False)
+    >>> says_nothing("None."), says_nothing("없음."), says_nothing("None of it holds.")
+    (True, True, False)
     """
     return _NOTHING.fullmatch(reply) is not None
 
