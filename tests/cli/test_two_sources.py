@@ -185,6 +185,21 @@ def test_check_does_not_name_the_model_that_stands_in_for_one_to_be_given(spolia
     assert json.loads(spolia("check", "self-rag", "--json").out)["sends"] == []
 
 
+@pytest.mark.parametrize(("logprob", "code"), [(-0.25, 0), (None, 4)], ids=["stated", "not stated"])
+def test_self_rag_asks_a_server_for_probabilities_and_says_what_to_name_where_it_has_none(
+    spolia: Spolia, store: Path, logprob: float | None, code: int
+) -> None:
+    with OpenAIServer(ServedReply("yes", logprob=logprob)) as server:
+        model = ("--llm", server.url, "--model", "m")
+        ran = spolia("ask", "What is the tide?", "--store", store, "--flow", "self-rag", *model)
+    assert ran.code == code, ran.err
+    told = " ".join(ran.err.split())
+    assert ("Name another server, a GGUF file or a model folder (--llm), or a flow that needs none" in told) == (
+        code > 0
+    )
+    assert "Write capabilities" not in told
+
+
 def test_a_model_that_a_flow_asks_for_more_is_not_said_to_be_left_out(spolia: Spolia, store: Path) -> None:
     with OpenAIServer(ServedReply("yes")) as server:
         ran = spolia(

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from email.utils import formatdate
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from spolia.core.codec import decode, encode
 from spolia.core.function import step
 from spolia.core.operator import Operator
 from spolia.errors import BudgetSpent, Cancelled, ModelError, ModelRejected, ModelUnavailable
+from spolia.flow_files.files import load
 from spolia.models.http.chat import ChatModel
 from spolia.models.http.completions import CompletionModel
 from spolia.models.protocols import LanguageModel
@@ -478,9 +480,20 @@ def test_a_capability_is_one_that_such_a_server_is_asked_for() -> None:
         ChatModel("any", "http://127.0.0.1:1/v1").generate(PROMPT, logprobs=True)
 
 
+def test_what_a_model_was_not_said_to_state_can_be_written_in_a_flow_file_as_the_error_says(tmp_path: Path) -> None:
+    with OpenAIServer() as server:
+        with pytest.raises(ModelRejected) as refused:
+            ChatModel("any", server.url).generate(PROMPT, logprobs=True)
+        written = str(refused.value).partition("{use: llm}, write ")[2].removesuffix(".")
+        (tmp_path / "flow.yaml").write_text(f"Rewrite: {{llm: {written}}}\n")
+        found = load(tmp_path / "flow.yaml", env=("OPENAI_API_KEY",)).llm  # type: ignore[attr-defined]
+        assert found == ChatModel("any", server.url, capabilities=frozenset({"chat", "logprobs", "stream"}))
+        assert found.generate(PROMPT, logprobs=True).tokens
+
+
 def test_a_server_that_ignores_the_wish_for_log_probabilities() -> None:
     with (
         OpenAIServer(ServedReply(logprob=None)) as server,
-        pytest.raises(ModelRejected, match="states no log-probabilities"),
+        pytest.raises(ModelRejected, match=r"states no log-probabilities. Name another server.*flow that needs none"),
     ):
         model(server.url).generate(PROMPT, logprobs=True)

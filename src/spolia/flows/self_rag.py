@@ -6,11 +6,12 @@ state the probabilities of the next token only, so each judgement is a call of i
 
 from collections.abc import Mapping
 from math import exp, fsum
-from typing import Any
+from typing import Any, Protocol
 
 from spolia.core.combinators import Route
 from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
+from spolia.core.validation import capable
 from spolia.flows.evidence import citing, nothing
 from spolia.flows.published import published
 from spolia.generation.prompt import Generate, numbered
@@ -18,7 +19,7 @@ from spolia.models.parsers import Text, without_tokens
 from spolia.models.prompting.likelihood import FirstTokens
 from spolia.models.prompting.role import Role, continued
 from spolia.models.prompting.template import Setting
-from spolia.models.protocols import ForetellsTokens
+from spolia.models.protocols import CHAT, LOGPROBS, NEXT_TOKENS, ForetellsTokens, StatesLogprobs
 from spolia.orchestration.arm_choice import Exceeds
 from spolia.orchestration.llm_router import ByNextToken
 from spolia.types import Answer, Generation, Prompt, Query, Ranking, Token
@@ -91,8 +92,13 @@ def _plain(token: str) -> str:
     return "".join(letter for letter in token.casefold() if letter.isalnum())
 
 
+@capable(CHAT, LOGPROBS, NEXT_TOKENS)
+class StatesProbabilities(StatesLogprobs, ForetellsTokens, Protocol):
+    """A model that states the probabilities of its reply, to weigh answers, and of next tokens, to judge them."""
+
+
 @published('Asai et al., "Self-RAG", ICLR 2024, short form', "answered", "abstained")
-def self_rag(llm: ForetellsTokens, search: Retriever, threshold: float = 0.2) -> Operator[Query, Answer]:
+def self_rag(llm: StatesProbabilities, search: Retriever, threshold: float = 0.2) -> Operator[Query, Answer]:
     """Retrieve where P(Retrieval) among the two tokens exceeds a threshold."""
     generate: Any = Generate(llm, max_tokens=100, logprobs=True)
     reading = search >> read_each.but(generate=generate, judge=FirstTokens(llm))

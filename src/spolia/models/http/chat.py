@@ -112,7 +112,11 @@ class ChatModel(Remote):
     def _must(self, capability: str, lacking: str) -> None:
         if capability not in self.capabilities:
             all_of_it = ", ".join(map(repr, sorted({*self.capabilities, CHAT, capability})))
-            raise ModelRejected(f"{self.who} {lacking}. Write capabilities={{{all_of_it}}} if it does.")
+            in_file = f"model: {self.model}, base_url: {self.base_url}, capabilities: [{all_of_it}]"
+            raise ModelRejected(
+                f"{self.who} {lacking}. Write capabilities={{{all_of_it}}} if it does; in a flow file, in place of "
+                f"{{use: llm}}, write {{ChatModel: {{{in_file}}}}}."
+            )
 
     def _body(
         self, prompt: Prompt, max_tokens: int, temperature: float, stop: Sequence[str], logprobs: bool

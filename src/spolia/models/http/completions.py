@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from spolia.errors import ModelRejected
 from spolia.models.http.remote import Remote
-from spolia.models.http.replies import estimated_tokens, mapping, ranked_tokens
+from spolia.models.http.replies import estimated_tokens, mapping, ranked_tokens, unstated
 from spolia.models.protocols import CHAT, LOGPROBS, NEXT_TOKENS, SCORES, Capabilities, able
 from spolia.types import Generation, Prompt, Token, Usage
 
@@ -106,7 +106,7 @@ def _generation(choice: Mapping[str, Any], logprobs: bool) -> Generation:
     if not isinstance(text, str) or not text:
         raise ModelRejected(f"the reply has no text (finish_reason {choice.get('finish_reason')}): ask again.")
     if logprobs and not tokens:
-        raise ModelRejected("it states no log-probabilities. Take 'logprobs' out of capabilities for this server.")
+        raise unstated("log-probabilities", LOGPROBS)
     return Generation(text, "length" if choice.get("finish_reason") == "length" else "stop", tokens)
 
 
@@ -128,10 +128,7 @@ def _between(choice: Mapping[str, Any], start: int, end: int) -> tuple[Token, ..
         ends = [*stated[1:], end + 1] if stated else []
     found = tuple(token for token, at in zip(tokens, ends, strict=True) if start < at <= end)
     if end > start and (not found or not all(isfinite(token.logprob) for token in found)):
-        raise ModelRejected(
-            "it states no log-probabilities of a text that is given to it (echo). Take 'scores' out of capabilities "
-            "for this server, and begin with a prompt that is not empty."
-        )
+        raise unstated("log-probabilities of a text that is given to it (echo, with a prompt before it)", SCORES)
     return found
 
 

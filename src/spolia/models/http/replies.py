@@ -8,6 +8,7 @@ from math import ceil
 from typing import Any
 
 from spolia.errors import ModelError, ModelRejected, ModelUnavailable
+from spolia.models.protocols import LOGPROBS, NEXT_TOKENS
 from spolia.types import Generation, Token, Usage
 
 DONE = "[DONE]"
@@ -157,7 +158,7 @@ class Reply:
             why = "all of it went before a word; write a larger max_tokens or thought_tokens" if cut else "ask again"
             raise ModelRejected(f"the reply has no text (finish_reason {self.finish_reason or 'not stated'}): {why}.")
         if logprobs and not self._tokens:
-            raise ModelRejected("it states no log-probabilities. Take 'logprobs' out of capabilities for this server.")
+            raise unstated("log-probabilities", LOGPROBS)
         return Generation(text, "length" if cut else "stop", tuple(self._tokens) if logprobs else ())
 
 
@@ -247,6 +248,18 @@ def _usage(found: Mapping[str, Any]) -> Usage:
     return Usage(calls=1, input_tokens=sent, output_tokens=written)
 
 
+def unstated(what: str, capability: str) -> ModelRejected:
+    """The error of a server that ignores what it was said to be able to do.
+
+    >>> print(unstated("log-probabilities", "logprobs"))  # doctest: +ELLIPSIS
+    it states no log-probabilities. Name another server, ... (--llm), or a flow that needs none; ... capabilities.
+    """
+    return ModelRejected(
+        f"it states no {what}. Name another server, a GGUF file or a model folder (--llm), or a flow that needs none; "
+        f"in Python you can also take {capability!r} out of capabilities."
+    )
+
+
 def _tokens(found: object) -> list[Token]:
     entries = [mapping(entry) for entry in found] if isinstance(found, list) else []
     kept = [(entry.get("token"), entry.get("logprob")) for entry in entries]
@@ -266,9 +279,7 @@ def ranked_tokens(tokens: Iterable[Token]) -> tuple[Token, ...]:
     """Tokens by probability; those with none, or an impossible one, are left out."""
     found = [token for token in tokens if token.logprob <= 0.0]  # NaN is not
     if not found:
-        raise ModelRejected(
-            "it states no probable next tokens. Take 'next_tokens' out of capabilities for this server."
-        )
+        raise unstated("probable next tokens", NEXT_TOKENS)
     return tuple(sorted(found, key=lambda token: (-token.logprob, token.text)))
 
 
