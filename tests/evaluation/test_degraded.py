@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spolia.core.combinators import Guard
+from spolia.core.combinators import Guard, Loop
 from spolia.core.function import step
 from spolia.core.operator import Operator
 from spolia.core.run_context import degrade
@@ -25,7 +25,7 @@ from spolia.models import ChatModel, ScriptedModel
 from spolia.post_retrieval.rerankers import RankGPT
 from spolia.retrieval.bm25 import BM25
 from spolia.testing import OpenAIServer, ServedReply
-from spolia.types import Hit, Item, Node, Query, Ranking
+from spolia.types import Chain, Hit, Item, Node, Query, Ranking
 
 ITEMS = tuple(Item(f"q{i}", f"question {i}", gold=(("p1",),)) for i in range(12))
 MEASURES = parse_measures("R@1")
@@ -180,6 +180,32 @@ def test_a_gate_says_what_was_degraded_and_names_it_as_the_cause(tmp_path: Path)
     assert found.sentence.endswith("6 of 12 results of 0 are degraded.")
     with pytest.raises(NeverWorked):
         gate(compared(search >> never), baseline)
+
+
+@step
+def begin(query: Query) -> Chain:
+    return Chain(query)
+
+
+@step
+def ask_on(chain: Chain) -> Chain:
+    return chain.but(pairs=(*chain.pairs, (f"question {len(chain.pairs)}", "answer")))
+
+
+@step
+def second_first(chain: Chain) -> Ranking:
+    return Ranking(chain.query, (Hit(Node("p2", "two"), 2.0), Hit(Node("p1", "one"), 1.0)))
+
+
+def test_steps_that_a_flow_plans_are_no_failure_in_reports_verdicts_and_gates(tmp_path: Path) -> None:
+    planned = begin >> Loop(ask_on, max_steps=3) >> second_first
+    found = compared(search, planned).run()
+    assert (found.flows[1].degraded, found.flows[1].json()["degraded"], found.warnings) == (0, {}, ())
+    assert "Degraded" not in markdown(found) + html(found)
+    assert all("degraded" not in verdict.verdict for verdict in found.comparisons)
+    recorded(compared(search))[1].write(tmp_path / "baseline.json")
+    lost = gate(compared(planned), tmp_path / "baseline.json")
+    assert {one.cause for one in lost.moved} == {"ranking"}
 
 
 @step

@@ -18,7 +18,10 @@ from spolia.evaluation.simulation.gold_hops import GoldChain, plain
 from spolia.evaluation.simulation.profile import PROFILES, Profile
 from spolia.evaluation.simulation.reader import Shown, SimulatedReader
 from spolia.evaluation.simulation.world import FictionalWorld
+from spolia.flows.ircot import THOUGHT
 from spolia.flows.published import flow_named
+from spolia.generation.prompt import numbered
+from spolia.run.lane import counted_reasons
 from spolia.types import Item, SubQuestion
 
 CHAINED = ("1-hop", "2-hop", "3-hop", "4-hop")
@@ -103,6 +106,19 @@ def test_flare_asks_for_the_next_hop_with_the_answer_that_it_wrote(world: World)
         flow("flare", reader, (world.texts[item.decomposition[0].gold_id],))(Query(item.question))
     assert plain(item.decomposition[0].answer) in plain(lane.retrievals[-1].query.text)
     assert "something else" not in lane.retrievals[-1].query.text
+
+
+@pytest.mark.parametrize("name", ["", "a.txt"])
+def test_the_first_sentence_of_a_passage_is_stated_without_its_number(name: str) -> None:
+    """A file name is another line; without one the number stands before the first sentence."""
+    item = Item("q", "Where did the ship of the sailor sink?", ("Salo",), (("b",),))
+    gold = "The ship of the sailor sank near Salo. It was old."
+    reader = SimulatedReader(chains=(GoldChain.of(item, {"b": ("", gold)}),))
+    hit = Hit(Node("n", gold, uri=name), 1.0)
+    shown = THOUGHT.prompt_for({
+        "question": item.question, "thoughts": "", "passages": numbered(Ranking(Query("?"), (hit,)), 9_999)
+    })  # fmt: skip
+    assert reader.generate(shown).text == "The ship of the sailor sank near Salo."
 
 
 @pytest.mark.parametrize("name", ["ircot", "corag", "prefrag", "react", "planrag"])
@@ -202,13 +218,16 @@ def test_passages_that_answer_together_are_enough_for_every_flow(name: str) -> N
 
 
 def test_no_reader_knows_that_a_question_has_no_answer(world: World) -> None:
-    """It goes on searching until a cap ends it, and never says that its chain suffices."""
+    """It goes on searching until a cap ends it, as the flow plans, and never says that its chain suffices."""
     reader = SimulatedReader.of(world.data, world.items)
     item = next(one for one in world.items if one.type == "unanswerable")
-    with Run() as run, run.lane() as lane:
-        answer = flow("react", reader, world.others(item))(Query(item.question))
-    assert (answer.text, answer.stop_reason, len(lane.retrievals)) == ("I do not know.", "cap", 7)
-    assert flow("corag-oracle", reader, world.others(item))(Query(item.question)).stop_reason == "cap"
+    for name, end, searches in (("react", "cap", 7), ("corag-oracle", "cap", 7), ("prefrag", "forced", 4)):
+        asked = flow(name, reader, world.others(item))
+        with Run() as run, run.lane() as lane:
+            answer = asked(Query(item.question))
+        assert (answer.text, answer.stop_reason, answer.faults) == ("I do not know.", end, ())
+        assert counted_reasons(lane.steps(asked)) == {}
+        assert len(lane.retrievals) >= searches
 
 
 def test_a_reader_that_remembers_a_hop_still_sees_that_new_passages_help(world: World) -> None:

@@ -16,6 +16,8 @@ from spolia.generation.ensemble import AnswerEnsemble, TokenEnsemble, heaviest, 
 from spolia.generation.reader import Reader
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.models.protocols import Capabilities
+from spolia.run import Run
+from spolia.run.lane import counted_reasons
 from spolia.types import Answer, Generation, Hit, Node, Prompt, Query, Ranking, Token
 from tests.degrading import degraded
 
@@ -170,8 +172,11 @@ def test_a_reply_that_goes_on_for_ever_is_cut() -> None:
         def next_tokens(self, prompt: Prompt, *, top: int = 5) -> tuple[Token, ...]:
             return (Token(" no", 0.0),)
 
-    answer = TokenEnsemble(Endless(), max_tokens=5)(found(("Sony", 1.0)))
+    flow = TokenEnsemble(Endless(), max_tokens=5)
+    with Run() as run, run.lane() as lane:
+        answer = flow(found(("Sony", 1.0)))
     assert (answer.text, answer.stop_reason) == ("no no no no no", "cap")
+    assert counted_reasons(lane.steps(flow)) == {"TokenEnsemble": {"The answer was cut off at max_tokens=5.": 1}}
 
 
 @pytest.mark.parametrize("told", [(), (Token("x", NAN),), (Token("x", 1000.0),)])

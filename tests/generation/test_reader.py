@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from spolia.core.run_context import Done, Emitted
 from spolia.errors import ModelError, ModelRejected, WiringError
+from spolia.generation.prompt import FString
 from spolia.generation.reader import Reader
 from spolia.models.marks import without_citations
 from spolia.models.parsers.tags import Markers
@@ -194,6 +195,24 @@ def _cited_in(text: str) -> list[int]:
 )  # fmt: skip
 def test_an_answer_says_what_is_wrong_with_its_citations(reply: str, faults: tuple[str, ...]) -> None:
     assert answered(reply).faults == faults
+
+
+@pytest.mark.parametrize(
+    ("said", "faults"),
+    [
+        ("Answer like this: Paris [1]", ("uncited",)), ("Write [number] behind it.", ("uncited",)),
+        ("Answer in a word.", ()), ("Name [sic] the place.", ()),
+    ],
+)  # fmt: skip
+def test_an_answer_without_citations_is_at_fault_only_where_its_prompt_asks_for_them(
+    said: str, faults: tuple[str, ...]
+) -> None:
+    prompt, found = f"{said}\n{{{{passages}}}}\n{{{{question}}}}", ranking("It is in Paris [1].", "It is not in Rome.")
+    for how in ({"prompt": prompt}, {"maker": FString(prompt)}):
+        with Run() as run, run.lane() as lane:
+            reader = Reader(ScriptedModel(("In Paris.",)), **how)
+            assert reader(found).faults == faults
+        assert bool(counted_reasons(lane.steps(reader))) is bool(faults)
 
 
 def test_what_is_wrong_with_citations_is_counted_by_step() -> None:

@@ -14,12 +14,12 @@ from spolia.core.combinators import Branch, Guard, Loop
 from spolia.core.function import step
 from spolia.core.operator import Operator, inside
 from spolia.core.run_context import charge, degrade, overhearing
-from spolia.errors import DegradedWarning, ModelUnavailable, QueryError
+from spolia.errors import BudgetSpent, DegradedWarning, ModelUnavailable, QueryError
 from spolia.journal import Cache, Runs
 from spolia.orchestration.rank_fusion import ReciprocalRankFusion
 from spolia.run import Run
 from spolia.run import lane as lane_module
-from spolia.run.lane import step_names
+from spolia.run.lane import counted_reasons, step_names
 from spolia.types import Answer, Chain, Hit, Node, Query, Ranking, Usage
 
 
@@ -253,15 +253,34 @@ def test_a_copy_of_a_flow_has_steps_of_its_own() -> None:
         assert [(of.step, of.calls) for of in lane.steps(one)] == [("Then", 1), ("calls_local", 1), ("read", 1)]
 
 
-def test_why_a_loop_ended_before_its_judge_was_content_is_counted() -> None:
-    @step
-    def ask_on(chain: Chain) -> Chain:
-        return chain
+@step
+def asks_on(chain: Chain, *, reason: str = "") -> Chain:
+    return chain.but(stop=reason)
 
-    flow = Loop(ask_on, max_steps=2)
+
+@pytest.mark.parametrize(
+    ("reason", "counted"),
+    [("", {}), ("forced", {}), ("exhausted", {}), ("mine", {}), ("error", {"asks_on": {"Ended by 'error'.": 1}})],
+)
+def test_an_end_that_a_flow_plans_is_not_out_of_order(reason: str, counted: dict[str, dict[str, int]]) -> None:
+    flow = Loop(asks_on.but(reason=reason), max_steps=2)
+    with Run() as run, run.lane() as lane:
+        ended = flow(Chain(ASKED))
+    assert (lane.ends, counted_reasons(lane.steps(flow))) == ({ended.stop}, counted)
+    assert ended.stop == (reason or "cap")
+
+
+def test_a_budget_that_ends_a_loop_is_out_of_order() -> None:
+    @step
+    def spent(chain: Chain) -> Chain:
+        raise BudgetSpent("No call is left.")
+
+    flow = Loop(spent, max_steps=2)
     with Run() as run, run.lane() as lane:
         flow(Chain(ASKED))
-    assert {one.step: dict(one.reasons) for one in lane.steps(flow) if one.reasons} == {"Loop": {"Ended by 'cap'.": 1}}
+    (reasons,) = counted_reasons(one for one in lane.steps(flow) if one.step == "Loop").values()
+    assert lane.ends == {"budget"}
+    assert reasons["Ended by 'budget'."] == 1
 
 
 def test_a_warning_is_given_where_nobody_records_what_failed() -> None:

@@ -41,6 +41,8 @@ def newest(found: Ranking) -> tuple[str, ...]:
 def citing(said: str, found: Ranking) -> Answer:
     """The answer that a reply is: its marks `[1]` become citations of the passages that were shown.
 
+    It need not have any: these prompts ask for none, or only where a passage says it and no chain or log does.
+
     >>> from spolia.types import Hit, Node
     >>> found = Ranking(Query("Who?"), (Hit(Node("n", "Olsen.", uri="a.txt"), 1.0),))
     >>> citing("Olsen [1][7]", found).citations[0].uri, citing("Olsen [1][7]", found).text
@@ -49,7 +51,7 @@ def citing(said: str, found: Ranking) -> Answer:
     marks = Markers(len(found))
     text = marks.feed(said) + marks.end()
     citations = tuple(cited(number, found.nodes[number - 1]) for number in marks.used)
-    return Answer(text, citations, evidence=found, faults=marks.faults())
+    return Answer(text, citations, evidence=found, faults=marks.faults(asked=False))
 
 
 def nothing(query: Query) -> Ranking:

@@ -8,10 +8,10 @@ from functools import partial
 from typing import Any, ClassVar
 
 from spolia.core.operator import Operator
-from spolia.core.run_context import emit, gather
+from spolia.core.run_context import emit, gather, note
 from spolia.core.wiring import refuse_counts, refuse_numbers
 from spolia.errors import ModelRejected
-from spolia.generation.prompt import Generate, citations
+from spolia.generation.prompt import Generate, asks_for_marks, citations
 from spolia.generation.reader import Reader
 from spolia.models.parsers.parser import plain_words
 from spolia.models.parsers.tags import Markers
@@ -86,7 +86,7 @@ class AnswerEnsemble(Prompted, Operator[Ranking, Answer]):
     max_tokens: int = 128
     abstention: str = "I do not know."
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
 
     prompt_file = Reader.prompt_file
 
@@ -113,13 +113,14 @@ class AnswerEnsemble(Prompted, Operator[Ranking, Answer]):
     def _reply(self, one: Ranking) -> WeightedAnswer:
         """The answer from one passage, and exp(mean ln p) of its tokens."""
         reader = Reader(self.llm, self.prompt, 1, self.max_characters, self.max_tokens, abstention=self.abstention)
-        generation = Generate(self.llm, self.max_tokens, logprobs=True)(reader.prompted(one))
+        prompt = reader.prompted(one)
+        generation = Generate(self.llm, self.max_tokens, logprobs=True)(prompt)
         mean = math.fsum(token.logprob for token in generation.tokens) / max(1, len(generation.tokens))
         if generation.text and (not generation.tokens or not mean <= 0):
             raise ModelRejected(
                 f"{self.llm.name} states no log-probabilities. Take 'logprobs' out of its capabilities."
             )
-        return reader.answered(generation, one), math.exp(mean)
+        return reader.answered(generation, one, asks_for_marks(prompt)), math.exp(mean)
 
 
 def heaviest(replies: list[tuple[Answer, float, float]]) -> Answer:
@@ -235,6 +236,7 @@ class TokenEnsemble(Prompted, Operator[Ranking, Answer]):
             if not token or token.lstrip(" ").startswith(self.stop):
                 return text, True
             text += token
+        note(f"The answer was cut off at max_tokens={self.max_tokens}.", counted=True)
         return text, False
 
     def _told(self, prompts: Sequence[Prompt], text: str) -> list[tuple[Token, ...] | None]:

@@ -1,5 +1,6 @@
 """Which passages of a ranking stand in a prompt, and how."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -48,6 +49,22 @@ def _numbered(number: int, node: Node, characters: int) -> str:
     place = " ".join(cited(number, node).place.split())  # a file name may hold line breaks
     place, text = without_citations(place), without_citations(text)  # else a passage could begin another one
     return f"[{number}] {place}\n{text}" if place else f"[{number}] {text}"
+
+
+def asks_for_marks(prompt: Prompt) -> bool:
+    """Whether a prompt shows how to cite, as in `Paris [1]`; the numbers of the passages themselves do not count.
+
+    >>> from spolia.types import Message
+    >>> shown = '<passages number="1">\\n[1] a.txt\\nIt is Paris.\\n</passages> Which city?'
+    >>> prompts = [Prompt((Message("user", said + shown),)) for said in ("Write it like this: Paris [1]", "Write it.")]
+    >>> [asks_for_marks(prompt) for prompt in prompts]
+    [True, False]
+    """
+    return _MARK.search(_PASSAGES.sub("", prompt.text)) is not None
+
+
+_PASSAGES = re.compile(r"<passages number=.*?</passages>", re.DOTALL)
+_MARK = re.compile(r"[\[［【](?:\d+|n|number)[\]］】]", re.IGNORECASE)
 
 
 def cited(number: int, node: Node) -> Citation:

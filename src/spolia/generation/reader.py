@@ -9,7 +9,7 @@ from spolia.core.operator import Operator
 from spolia.core.run_context import emit
 from spolia.core.wiring import refuse_counts
 from spolia.errors import ModelRejected
-from spolia.generation.prompt import citations, fitting, numbered
+from spolia.generation.prompt import asks_for_marks, citations, fitting, numbered
 from spolia.models.parsers import Text
 from spolia.models.parsers.tags import Markers
 from spolia.models.prompting.role import Ask, Prompted, Role, spoken_reply
@@ -27,9 +27,9 @@ class Reader(Prompted, Operator[Ranking, Answer]):
 
     The passages are numbered from 1, best first. The reply's markers (`[1]`, `[1, 2]`, `【1】` …) become citations of
     the whole passage, or of each smaller node that was found in it (`Hit.found`), with its exact span; a marker that
-    names no passage is taken out. That, and an answer without any, is recorded and stands in `Answer.faults`. A `[2]`
-    that a passage itself holds is shown as `⟦2⟧`, so that it is no citation. Nothing found: an abstention, without
-    asking the model. The reply streams.
+    names no passage is taken out. That, and an answer without any although the prompt shows such a marker, is recorded
+    and stands in `Answer.faults`. A `[2]` that a passage itself holds is shown as `⟦2⟧`, so that it is no citation.
+    Nothing found: an abstention, without asking the model. The reply streams.
 
     Args:
         llm: the language model.
@@ -72,7 +72,7 @@ class Reader(Prompted, Operator[Ranking, Answer]):
     language: str = ""  # type: ignore[misc]
     maker: Operator[Ranking, Prompt] | None = None
 
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
     prompts: ClassVar[tuple[str, ...]] = ("generation/answer", "generation/brief")
     places: ClassVar[tuple[str, ...]] = ("passages", "question")
     cached: ClassVar[bool] = True
@@ -88,9 +88,10 @@ class Reader(Prompted, Operator[Ranking, Answer]):
             return Answer(self.abstention, stop_reason="abstained", evidence=shown)
         streamed = Markers(len(shown))
         how: dict[str, Any] = {"max_tokens": self.max_tokens, "temperature": self.temperature}
-        generation = spoken_reply(self.llm, self.prompted(shown), lambda piece: emit(streamed.feed(piece)), **how)
+        prompt = self.prompted(shown)
+        generation = spoken_reply(self.llm, prompt, lambda piece: emit(streamed.feed(piece)), **how)
         emit(streamed.end())
-        return self.answered(generation, shown)
+        return self.answered(generation, shown, asks_for_marks(prompt))
 
     def reads(self, value: Ranking, /) -> object:
         shown = self._shown(value)
@@ -123,8 +124,8 @@ class Reader(Prompted, Operator[Ranking, Answer]):
     def _shown(self, ranking: Ranking) -> Ranking:
         return fitting(ranking, self.max_passages, self.max_characters)
 
-    def answered(self, generation: Generation, shown: Ranking) -> Answer:
-        """The answer that a reply is, for the passages that the model was shown."""
+    def answered(self, generation: Generation, shown: Ranking, marked: bool) -> Answer:
+        """The answer that a reply is, for the passages that the model was shown; `marked` if it was asked for marks."""
         markers = Markers(len(shown))
         text = markers.feed(generation.text) + markers.end()
         if not text:
@@ -135,7 +136,7 @@ class Reader(Prompted, Operator[Ranking, Answer]):
         is_cut = generation.finish_reason == "length"
         if not is_cut and self._abstains(text, bool(cited)):
             return Answer(text, (), "abstained", shown)
-        return Answer(text, cited, "cap" if is_cut else "answered", shown, markers.faults())
+        return Answer(text, cited, "cap" if is_cut else "answered", shown, markers.faults(marked))
 
     def _abstains(self, text: str, cites: bool) -> bool:
         said, abstention = _plain(_MARKED.sub("", text)), _plain(self.abstention)

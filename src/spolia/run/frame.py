@@ -18,7 +18,7 @@ from spolia.errors import BudgetSpent, Cancelled
 from spolia.journal.cache import unshared
 from spolia.journal.values import Detail, Exchange
 from spolia.run.budget import NO_COST, Budget, Limiter, split
-from spolia.run.lane import FORCED
+from spolia.run.lane import CUT_SHORT
 from spolia.run.recall import shared, window
 from spolia.run.stream import Scope, Sink, streamed
 from spolia.types import Addressed, Answer, Failure, Filter, Prompt, Query, Ranking, State, Usage
@@ -150,10 +150,11 @@ class Frame:
 
     def _ended(self, account: Lane, out: Any) -> None:
         """Put the call on the account. A step whose own questions to a model all failed has failed; one is enough."""
-        reason = out.stop_reason if isinstance(out, Answer) else out.stop if isinstance(out, State) else ""
-        if reason in FORCED and reason not in account.forced:  # the innermost step that says so ends first
-            account.forced.add(reason)
+        reason = out.stop if isinstance(out, State) else out.stop_reason if isinstance(out, Answer) else ""
+        if reason in CUT_SHORT and reason not in account.ends:  # the innermost step that says so ends first
             self.count(f"Ended by {reason!r}.")
+        if reason and (isinstance(out, State) or reason in CUT_SHORT):
+            account.ends.add(reason)
         if (step := account.step_of(self)) is not self:
             for one in () if step is None else step.rows or (step,):
                 one.helped |= not self.failed

@@ -35,7 +35,8 @@ class StepCalls(Value):
         return 0 < self.trials <= self.failed
 
 
-FORCED = frozenset(("cap", "budget", "forced", "exhausted", "error"))  # why a loop ended before its judge was content
+CUT_SHORT = frozenset(("budget", "error"))
+"""Why a flow ended that did not plan it; `cap`, `forced` and `exhausted` are ends that are written in the flow."""
 
 
 class Lane:
@@ -46,7 +47,7 @@ class Lane:
     """
 
     __slots__ = (
-        "_frame", "cached", "calls", "forced", "interrupted", "number", "reasons", "retrievals", "why",
+        "_frame", "cached", "calls", "ends", "interrupted", "number", "reasons", "retrievals", "why",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -59,7 +60,7 @@ class Lane:
         self.calls: list[tuple[Operator[Any, Any] | None, bool, bool]] = []
         # What was out of order, by the step of the flow in which it was, and whether that degrades the result.
         self.reasons: list[tuple[Operator[Any, Any] | None, str, bool]] = []
-        self.forced: set[str] = set()  # of these, why a loop or an answer ended before it was sufficient
+        self.ends: set[str] = set()  # why its loops ended
         self._frame: Frame | None = None
 
     def opened(self, frame: "Frame") -> None:

@@ -93,7 +93,8 @@ class Answer(ByHand, Value):
             judge, `cap`, `budget`, `forced`, `error`.
         evidence: everything that was shown to the reader.
         faults: what is out of order with the citations of an answer that a model wrote: `uncited`, it cites none of the
-            passages that were shown; `unknown`, it cited a number that no passage has, which was taken out.
+            passages that were shown, although its prompt asks for that; `unknown`, it cited a number that no passage
+            has, which was taken out.
     """
 
     text: str

@@ -40,7 +40,7 @@ def ask(
     from spolia.cli.flow_parts import answering, flow_of, parts_of, query_of, refuse_unused_sources, with_sources
     from spolia.cli.model_profile import profile_of
     from spolia.cli.models import model_at
-    from spolia.run.lane import FORCED
+    from spolia.run.lane import CUT_SHORT
 
     refuse_unused_sources(flow, web)
     profile = profile_of(given.profile_file)
@@ -83,7 +83,7 @@ def ask(
         return Exit.NOTHING
     for fault in answer.faults:
         screen.say(FAULTS[fault], "yellow")
-    if answer.stop_reason in FORCED:
+    if answer.stop_reason in CUT_SHORT or (answer.stop_reason == "cap" and "cap" not in lane.ends):  # a reply was cut
         screen.say(
             f"The answer may be incomplete: the flow ended by {answer.stop_reason!r}. See: spolia trace last", "yellow"
         )

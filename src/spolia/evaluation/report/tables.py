@@ -171,8 +171,8 @@ TIMES = (
 
 
 DEGRADED = (
-    "Calls that failed, were passed over or cut off, whose reply could not be read or was sent back, and loops that "
-    "ended before they were done; the calls beside them are all calls of the step."
+    "Calls that failed, were passed over or cut off, whose reply could not be read or was sent back, and loops that a "
+    "budget or an error ended; the calls beside them are all calls of the step. An end that the flow plans is none."
 )
 LONGEST = 200
 """Characters of a reason that are shown; the JSON has all."""

@@ -223,17 +223,22 @@ class Markers:
         text, self._held = "".join(self._held), []
         return self._settled(text.rstrip())
 
-    def faults(self) -> tuple[CitationFault, ...]:
-        """What is out of order with the citations of the whole reply (`Answer.faults`); it is recorded."""
+    def faults(self, asked: bool = True) -> tuple[CitationFault, ...]:
+        """What is out of order with the citations of the whole reply (`Answer.faults`); it is recorded.
+
+        Args:
+            asked: the prompt asks for them, so that an answer without any is out of order.
+        """
         if not self.passages:
             return ()
         for marker in self.unknown:
             note(f"The reply cites {marker}, but only passages 1 to {self.passages} were shown; taken out.")
         if self.unknown:
             note("The reply cites a number that no passage has.", counted=True)
-        if not self.used:
+        is_uncited = asked and not self.used
+        if is_uncited:
             note("The answer cites none of the passages that were shown.", counted=True)
-        found: dict[CitationFault, bool] = {"uncited": not self.used, "unknown": bool(self.unknown)}
+        found: dict[CitationFault, bool] = {"uncited": is_uncited, "unknown": bool(self.unknown)}
         return tuple(name for name, holds in found.items() if holds)
 
     def _settled(self, text: str) -> str:
