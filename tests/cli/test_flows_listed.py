@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from spolia.flows.published import MODULES
 
 from .conftest import Spolia
@@ -16,6 +18,22 @@ def test_every_published_flow_is_listed_with_a_bound_on_its_calls(spolia: Spolia
     assert [row["name"] for row in rows] == list(MODULES)
     assert all(row["max_calls"] >= 1 for row in rows)
     assert all(row["source"] and row["stop_reasons"] for row in rows)
+
+
+@pytest.mark.slow
+def test_check_says_what_a_published_flow_needs_with_the_numbers_of_the_list(spolia: Spolia) -> None:
+    listed = {row["name"]: row for row in json.loads(spolia("flows", "--json").out)}
+    for name in ("naive", "self-rag", "prefrag", "dr-rag"):
+        found = spolia("check", name, "--json").json
+        assert found["calls"] == found["max_calls"] == listed[name]["max_calls"]
+        assert found["stop_reasons"] == listed[name]["stop_reasons"]
+    assert spolia("check", "prefrag", "--json").json["needs"] == ["llm", "search", "web"]
+    naive = spolia("check", "naive", "--json").json
+    assert (naive["needs"], naive["may_have"]) == (["search"], ["llm"])
+    told = " ".join(spolia("check", "self-rag").out.split())
+    assert "needs a language model: --llm URL --model NAME. It must be able to: chat, logprobs, next_tokens." in told
+    assert "ends answered, abstained" in told
+    assert "needs" not in spolia("check", "bm25", "--json").json
 
 
 def test_a_misspelt_flow_is_answered_with_the_nearest_one(spolia: Spolia) -> None:

@@ -1,7 +1,7 @@
 """`spolia check`: what is wrong with a flow, before anything is spent on it."""
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import AllowEnv, AsJson, FlowArgument, Known, MaybeStore, OwnPrompts, Web
@@ -9,6 +9,7 @@ from spolia.cli.screen import Renderable, Screen, text, visible
 
 if TYPE_CHECKING:
     from spolia.core.check import Checked
+    from spolia.flows.published import Published
 
 
 def check(
@@ -20,15 +21,23 @@ def check(
     web: Web = None,
     json: AsJson = False,
 ) -> Exit:
-    """Look for what would go wrong in a flow: wiring, arms that never run, loops without end, missing capabilities."""
+    """Look for what would go wrong in a flow: wiring, arms that never run, loops without end, missing capabilities.
+
+    Of a published flow, also what it needs, how many calls it makes at most, and why its answers end.
+    """
     from spolia.cli.destinations import sent_by, sent_lines
-    from spolia.cli.flow_parts import described, looked_at
+    from spolia.cli.flow_parts import as_published, described, looked_at
     from spolia.core.check import check as look
+    from spolia.flows.published import MODULES, flow_named
     from spolia.types import Query
 
     screen, parts = Screen(json=json), looked_at(store, known, prompts, web)
     looked = described(flow, parts)
     found, sends = look(looked, takes=Query), list(sent_by(looked, parts.given().values()))
+    published = _published(flow_named(flow)) if flow in MODULES else {}
+    if published:  # as with a model: without one, `naive` quotes and makes no call
+        found = found.but(calls=as_published(flow).calls())
+        published["max_calls"] = found.calls
     screen.give(
         flow=flow,
         ok=found.ok,
@@ -38,14 +47,41 @@ def check(
         open=dict(found.open),
         sends=sends,
         problems=[{"place": problem.place, "message": problem.message} for problem in found.problems],
+        **published,
     )
-    screen.show(_report(found, sent_lines(sends)))
+    screen.show(_report(found, published, sent_lines(sends)))
     return Exit.DONE if found.ok else Exit.USAGE
 
 
-def _report(found: "Checked", sends: Iterable[str]) -> Renderable:
+def _published(flow: "Published") -> dict[str, Any]:
+    """What a published flow is made of, what its model must be able to do, and why its answers end."""
+    quotes = flow.name == "naive"  # without a model
+    needs = [name for name in flow.needs if not (quotes and name == "llm")]
+    return {
+        "source": flow.source,
+        "needs": needs,
+        "may_have": [*flow.may_have, *(["llm"] if quotes else [])],
+        "capabilities": sorted(flow.capabilities),
+        "stop_reasons": list(flow.stop_reasons),
+    }
+
+
+def _published_lines(published: Mapping[str, Any]) -> Iterator[str]:
+    from spolia.flows.published import PARTS
+
+    for label in ("needs", "may_have"):
+        for name in published[label]:
+            able = f" It must be able to: {', '.join(published['capabilities'])}." if name == "llm" else ""
+            yield f"{'needs' if label == 'needs' else 'may have':<9}{PARTS[name]}{able}"
+    yield f"ends     {', '.join(published['stop_reasons'])}; budget, where one is set"
+    yield f"source   {published['source']}"
+
+
+def _report(found: "Checked", published: Mapping[str, Any], sends: Iterable[str]) -> Renderable:
     calls = "without a known bound on calls" if found.calls is None else f"at most {found.calls} calls"
     report = text(f"{found.takes} → {found.gives}, {calls} to language models")
+    for line in _published_lines(published) if published else ():
+        report.append(f"\n{line}")
     for place, size in found.open:
         report.append(f"\nopen     {place}: {size} candidates", "yellow")
     for line in sends:
