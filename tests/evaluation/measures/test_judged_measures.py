@@ -20,6 +20,7 @@ from spolia.evaluation.measures.judged.g_eval import ASPECTS, GEval, expected_gr
 from spolia.evaluation.measures.judged.judge import JudgedMeasure
 from spolia.evaluation.measures.judged.ragas import AnswerRelevancy, ContextPrecision, Correctness, Faithfulness
 from spolia.evaluation.measures.measure import Case, Measure, measured
+from spolia.evaluation.measures.registry import parse_measure
 from spolia.journal import Cache
 from spolia.models.http.chat import ChatModel
 from spolia.models.parsers import Parser
@@ -129,6 +130,20 @@ def test_g_eval_is_the_mean_of_the_grades_that_can_be_read(aspect: str) -> None:
     measure = GEval(llm, aspect, samples=5)
     assert measure.score(SHOWN, NOKIA) == pytest.approx((5 + 4 + 2) / 3)
     assert GEval(ScriptedModel(("a lot",)), aspect, samples=2).score(SHOWN, NOKIA) is None
+
+
+def test_the_mean_of_g_eval_is_that_of_the_four_aspects_and_undetermined_where_one_is() -> None:
+    graded = ScriptedModel((("[Cc]oheren", "5"), ("[Cc]onsisten", "4"), ("[Ff]luen", "2"), ("[Rr]elevan", "3")))
+    measure = GEval(graded, "mean", samples=1)
+    each = [GEval(graded, aspect, samples=1).score(SHOWN, NOKIA) for aspect in ASPECTS]
+    assert each == [5, 4, 2, 3]
+    assert measure.score(SHOWN, NOKIA) == 3.5
+    assert len(measure.made) == len(ASPECTS)
+    silent = ScriptedModel((("[Ff]luen", "no idea"), ("", "4")))
+    assert GEval(silent, "mean", samples=1).score(SHOWN, NOKIA) is None
+    assert parse_measure('GEval(aspect="mean")', llm=graded) == GEval(graded, "mean")
+    with pytest.raises(MeasureError, match="four aspects with one prompt"):
+        GEval(graded, "mean", prompt="mine.txt")
 
 
 GRADES = {"5": 0.4, " 4": 0.2, "4": 0.1, "1": 0.1, "The": 0.15}

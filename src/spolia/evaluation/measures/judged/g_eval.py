@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, isfinite
+from statistics import fmean
 from typing import ClassVar, Final, cast
 
 from spolia.errors import MeasureError
@@ -16,6 +17,7 @@ from spolia.models.protocols import NEXT_TOKENS, ForetellsTokens, LanguageModel
 from spolia.types import Item, Token
 
 ASPECTS: Final = ("coherence", "consistency", "fluency", "relevance")
+MEAN: Final = "mean"
 WORST, BEST = 1, 5
 _GRADES = {str(grade): grade for grade in range(WORST, BEST + 1)}
 TOKENS, AUTORAG = "tokens", "autorag"
@@ -35,19 +37,20 @@ class GEval(JudgedMeasure):
 
     With `rule="autorag"` the number is AutoRAG's: the most probable grade among the five most probable first tokens, an
     integer, with an accepted answer in the place of the passages; the best over these answers. AutoRAG reports the
-    mean of the four aspects, whose prompts are its own, and show that place also for coherence and relevance
-    (`prompt`). It does not compare with the expected grade.
+    mean of the four aspects (`aspect="mean"`); its prompts are its own, and show that place also for coherence and
+    relevance (`prompt`). It does not compare with the expected grade.
 
     A failed question and an empty answer count 0, which is worse than the worst grade.
 
     Args:
         llm: the judge.
-        aspect: `coherence`, `consistency` (with the passages shown), `fluency` or `relevance` (to the question).
-        samples: how many are drawn, each a call; not with a rule.
+        aspect: `coherence`, `consistency` (with the passages shown), `fluency` or `relevance` (to the question); `mean`
+            is the mean of these four, undetermined where one of them is.
+        samples: how many are drawn for an aspect, each a call; not with a rule.
         rule: `tokens` and `autorag` for probabilities of tokens, of a model with the capability `next_tokens`; empty
             for samples.
         prompt: prompt file of your own, with the places `{{question}}`, `{{passages}}` and `{{answer}}` or some of
-            them; empty: that of the aspect.
+            them; empty: that of the aspect. Not with `mean`.
 
     Source: Liu et al. 2023 (G-Eval): probabilities of tokens where a model states them, else 20 samples at temperature
     1; Kim et al. 2024 (AutoRAG). Its code draws samples whose first tokens are the same each time: one call is enough.
@@ -69,7 +72,7 @@ class GEval(JudgedMeasure):
     range: ClassVar[tuple[float, float]] = (0.0, BEST)
 
     def __post_init__(self) -> None:
-        checked_rule(self.called, self.aspect, ASPECTS)
+        checked_rule(self.called, self.aspect, (*ASPECTS, MEAN))
         checked_rule(self.called, self.rule, RULES)
         if self.rule and NEXT_TOKENS not in self.llm.capabilities:
             raise MeasureError(
@@ -78,6 +81,10 @@ class GEval(JudgedMeasure):
             )
         if self.samples < 1 or not self.aspect:
             raise MeasureError(f"{self} asks for nothing. Write an aspect, and samples=1 or more.")
+        if self.prompt and self.aspect == MEAN:
+            raise MeasureError(
+                f"{self} would grade four aspects with one prompt. Write one measure with a prompt for each aspect."
+            )
 
     def applies(self, item: Item) -> bool:
         return self.rule != AUTORAG or bool(item.answers)
@@ -86,6 +93,10 @@ class GEval(JudgedMeasure):
         answer, shown = said(result), passages(result)
         if not answer.strip():
             return 0.0
+        if self.aspect == MEAN:
+            grades = [self.but(aspect=aspect).score(result, item) for aspect in ASPECTS]
+            read = [grade for grade in grades if grade is not None]
+            return fmean(read) if len(read) == len(ASPECTS) else None
         if self.rule:
             beside = [(gold,) for gold in item.answers] if self.rule == AUTORAG else [shown]
             briefs = [Brief.of(question=item.question, passages=texts, answer=answer) for texts in beside]
@@ -102,7 +113,9 @@ class GEval(JudgedMeasure):
         return sum(read) / len(read) if read else None
 
     @property
-    def made(self) -> tuple[Role[float | None]]:
+    def made(self) -> tuple[Role[float | None], ...]:
+        if self.aspect == MEAN:
+            return tuple(self.but(aspect=aspect)._role for aspect in ASPECTS)
         return (self._role,)
 
     @property
