@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,18 @@ def test_what_was_written_passes_without_anything_said_again(spolia: Spolia, dat
         "flow.yaml passes on questions, 30 questions: every measure must be shown to be not worse."
     )
     assert "nDCG@10" in ran.out
+
+
+@pytest.mark.slow
+def test_a_gate_keeps_what_each_step_took_and_gave_on_demand(spolia: Spolia, data: Path) -> None:
+    spolia(*WRITE)
+    (data.parent / "flow.yaml").write_text("BM25: {group: {use: chunks}, top_k: 3}")
+    assert "--store" not in spolia(*CHECK).err
+    (data.parent / "flow.yaml").write_text("BM25: {group: {use: chunks}, top_k: 4}")
+    kept = re.search(r"--store (\S+)", spolia(*CHECK, "--keep-values").err)
+    assert kept is not None
+    trace = spolia("trace", "last", "--store", kept[1], "--json").json
+    assert trace["spans"][0]["input"]["Query"]["text"]
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import pytest
 from spolia import Answer, Budget, Hit, Node, Query, Ranking, Run, ScriptedModel, check, step
 from spolia.core.operator import Operator
 from spolia.core.run_context import reserve
+from spolia.errors import BudgetSpent
 from spolia.flows.published import flow_named
 from spolia.testing import HashingEmbedder
 from spolia.types import Prompt, Token, Usage, Value
@@ -90,6 +91,38 @@ def made(name: str, llm: Any, **parts: Any) -> Operator[Query, Answer]:
 
 
 READS = Model(("Espoo [1].",))
+
+
+@step
+def costly(query: Query) -> Ranking:
+    with reserve(Usage(calls=3)):
+        return found(query, "web", TEXTS[:2])
+
+
+def test_a_budget_that_ends_in_one_of_two_sources_drops_it_and_one_that_ends_in_both_is_raised() -> None:
+    flow = made("naive-both", READS, web=costly)
+    with Run(per_question=Budget(calls=2)) as run, run.lane() as lane:
+        answer = flow(ASKED)
+    assert (answer.text, [ranking.source for ranking in lane.retrievals]) == ("Espoo [1].", ["local"])
+    assert any("BudgetSpent" in reason and is_degraded for _, reason, is_degraded in lane.reasons)
+    with Run(per_question=Budget(calls=2)), pytest.raises(BudgetSpent):
+        made("naive-both", READS, search=costly, web=costly)(ASKED)
+
+
+@dataclass(frozen=True)
+class Endless(Model):
+    """Foretells one word again and again, each time for a call."""
+
+    def next_tokens(self, prompt: Prompt, *, top: int = 5) -> tuple[Token, ...]:
+        with reserve(Usage(calls=1)) as held:
+            held.settle(Usage(calls=1))
+        return (Token(" no", 0.0),)
+
+
+@pytest.mark.parametrize(("name", "calls"), [("replug-token", 7), ("naive", 0)])
+def test_a_flow_without_a_loop_gives_no_part_of_an_answer_where_the_budget_ends(name: str, calls: int) -> None:
+    with Run(per_question=Budget(calls=calls)), pytest.raises(BudgetSpent):
+        made(name, Endless(("Espoo [1].",)))(ASKED)
 
 
 @pytest.mark.parametrize(

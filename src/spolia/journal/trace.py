@@ -143,6 +143,12 @@ class Journal:
             if is_queued and (kept := [(row, detail) for row, detail in part if detail is not None]):
                 self._keep(kept, redact)
 
+    def asked_by(self, run: str, principals: frozenset[str]) -> None:
+        """Keep for whom a run is asked, so that it is not shown to others."""
+        for statement in statements(VALUES):
+            self.database.write(statement, lambda: [()], 0)
+        self.database.write(PUT_RUN, lambda: [(run, json.dumps(sorted(principals)))], 0)
+
     def _keep(self, spans: list[tuple[tuple[Any, ...], Detail]], redact: Redaction | None) -> None:
         """Hand over what is kept beside spans."""
         memory = self._memory

@@ -114,6 +114,8 @@ class Run:
         self.filter = filter
         self.per_question, self.journal, self.cache = per_question, journal, cache
         self.keeps_values: bool = getattr(journal, "values", False)
+        if journal is not None and self.principals and not self.keeps_values:  # else it is kept with the values
+            journal.asked_by(self.id, self.principals)
         self.results = None if share is False else SharedResults(MOST_BYTES if share is True else share)
         self.threads, self.window = max(1, threads), max(1, window)
         self.lock = threading.RLock()
