@@ -46,7 +46,7 @@ def test_hits_as_json_carry_all_that_is_known(spolia: Spolia, store: Path) -> No
     found = spolia("search", "owls at night", "--store", store, "--flow", "bm25", "--json").json
     [hit] = found["hits"]
     assert (hit["place"], hit["uri"], hit["document"], hit["node"]) == ("owls.pdf, page 3", "owls.pdf", "d2", "n2")
-    assert hit["span"] == {"start": 0, "end": 19, "pages": [3, 3], "lines": None}
+    assert hit["span"] == {"start": 0, "end": 19, "pages": [3, 3], "lines": None, "seconds": None}
     assert hit["text"] == TEXTS["owls.pdf"]
 
 

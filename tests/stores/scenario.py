@@ -190,7 +190,7 @@ TABLES = {
     "sources": f"""SELECT uri, d.id, size, mtime_ns, content_hash, status, error, report FROM sources s
         LEFT JOIN documents d ON d.key = s.document WHERE {_SEEN.format("s")} ORDER BY uri""",
     "nodes": f"""SELECT n.id, grp, d.id, n.hash, n.text, context, start, stop, first_page, last_page, first_line,
-        last_line, parent, n.meta, n.number, a.readers FROM nodes n JOIN documents d ON d.key = n.document
+        last_line, seconds, parent, n.meta, n.number, a.readers FROM nodes n JOIN documents d ON d.key = n.document
         LEFT JOIN audiences a ON a.id = n.audience
         WHERE {_SEEN.format("n")} ORDER BY n.id""",
     "cursors": "SELECT source, item, cursor FROM cursors WHERE item <> 'root' ORDER BY source, item",

@@ -286,10 +286,7 @@ def description(one: StoredSource, counts: dict[str, int]) -> Renderable:
 
 
 def node_lines(node: Node) -> list[Renderable]:
-    place = ""
-    if node.span:
-        kind, at = ("page", node.span.pages) if node.span.pages else ("line", node.span.lines)
-        place = "" if at is None else f"{kind} {at[0]}" if at[0] == at[1] else f"{kind}s {at[0]}-{at[1]}"
+    place = node.span.place if node.span else ""
     head: list[Renderable] = [text().append(f"{node.number:>3}  ", "bold cyan").append(place, "bold")]
     if node.context:
         head.append(indented(one_line(node.context, 150), 5, "dim"))

@@ -18,7 +18,7 @@ SHOWN_CHARACTERS = 300
 
 
 def place_of(hit: Hit) -> str:
-    """File and page or lines of a hit, for people."""
+    """File and time, page or lines of a hit, for people."""
     node = hit.node
     return Citation("", node.id, node.document, node.uri or node.document, "", node.span).place
 
@@ -63,7 +63,7 @@ def answer_data(answer: Answer, boxes: Callable[[Citation], Iterable[Box]] = lam
 def span_data(span: Span | None) -> dict[str, Any] | None:
     if span is None:
         return None
-    return {"start": span.start, "end": span.end, "pages": span.pages, "lines": span.lines}
+    return {"start": span.start, "end": span.end, "pages": span.pages, "lines": span.lines, "seconds": span.seconds}
 
 
 def degraded_data(lane: Lane, flow: Operator[Any, Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import access, narrowing, note
@@ -18,6 +18,8 @@ from spolia.types import Document, Filter, Hit, Node, Ranking, Span
 
 if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot
+
+T = TypeVar("T", int, float)
 
 
 def beside(
@@ -204,11 +206,12 @@ def _stretch(document: Document, best: Node, nodes: Sequence[Node]) -> Node:
     start, end = min(span.start for span in spans), max(span.end for span in spans)
     pages = [page for span in spans if span.pages for page in span.pages]
     lines = [line for span in spans if span.lines for line in span.lines]
-    span = Span(start, end, _ends(pages), _ends(lines))
+    seconds = [second for span in spans if span.seconds for second in span.seconds]
+    span = Span(start, end, _ends(pages), _ends(lines), _ends(seconds))
     return best.but(text=document.text[start:end], span=span, context=nodes[0].context, search_text="")
 
 
-def _ends(places: Sequence[int]) -> tuple[int, int] | None:
+def _ends(places: Sequence[T]) -> tuple[T, T] | None:
     return (min(places), max(places)) if places else None
 
 

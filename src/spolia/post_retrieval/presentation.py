@@ -51,7 +51,7 @@ class AsDicts(Operator[Ranking, tuple[Plain, ...]]):
 
     Args:
         fields: what of each hit. `meta` is a dict of all metadata, in which a field with several values is a list;
-            `pages` and `lines` are first and last, or None where they are not known.
+            `pages`, `lines` and `seconds` are first and last, or None where they are not known.
 
     Raises:
         WiringError: for an unknown field.
@@ -94,6 +94,7 @@ _FIELDS: Mapping[str, Callable[[Hit, int], Any]] = {
     "uri": lambda hit, rank: hit.node.uri,
     "pages": lambda hit, rank: list(hit.node.span.pages) if hit.node.span and hit.node.span.pages else None,
     "lines": lambda hit, rank: list(hit.node.span.lines) if hit.node.span and hit.node.span.lines else None,
+    "seconds": lambda hit, rank: list(hit.node.span.seconds) if hit.node.span and hit.node.span.seconds else None,
     "meta": lambda hit, rank: _of_meta(hit.node.meta),
 }
 

@@ -16,6 +16,7 @@ from spolia.stores.backends.rows import (
     document_row,
     guarded,
     manifest_row,
+    node_digest,
     node_row,
     row_digest,
     source_row,
@@ -327,9 +328,9 @@ class Writer(Draft):
 
     def _moved(self, node: Row, document: int, old: int, new: int) -> Row:
         """A node's row below another document; one that is damaged stays so."""
-        id, group, _, *values, audience, _, digest = node
-        row = guarded(id, group, document, *values, new if audience == old else audience, self._next)
-        return row if digest == row_digest(node[:-1]) else (*row[:-1], digest)
+        id, group, _, *values, audience, _, seconds, digest = node
+        row = (id, group, document, *values, new if audience == old else audience, self._next, seconds)
+        return (*row, node_digest(row) if digest == node_digest(node[:-1]) else digest)
 
     def unmake(self, document: str, groups: Iterable[str]) -> None:
         """End the nodes of a document, by its id, in some groups: it is noted as not made in them."""

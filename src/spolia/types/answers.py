@@ -66,17 +66,13 @@ class Citation(Value):
 
     @property
     def place(self) -> str:
-        """File and page or lines, for people.
+        """File and time, page or lines, for people.
 
         >>> Citation("1", "n", "d", "a.pdf", "...", Span(0, 3, pages=(2, 3))).place
         'a.pdf, pages 2-3'
         """
-        if self.span is None or (self.span.pages or self.span.lines) is None:
-            return self.uri
-        name, ends = ("page", self.span.pages) if self.span.pages else ("line", self.span.lines)
-        assert ends is not None
-        first, last = ends
-        return f"{self.uri}, {name} {first}" if first == last else f"{self.uri}, {name}s {first}-{last}"
+        place = self.span.place if self.span else ""
+        return f"{self.uri}, {place}" if place else self.uri
 
 
 CitationFault: TypeAlias = Literal["uncited", "unknown"]

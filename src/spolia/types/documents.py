@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spolia.errors import StoreError
-from spolia.types.value import Meta, Value
+from spolia.types.value import Meta, Value, later
 
 
 @dataclass(frozen=True)
@@ -19,12 +19,39 @@ class Span(Value):
         end: one past the last character.
         pages: first and last page, from 1; None where the format has no pages.
         lines: first and last line of the document's text, from 1; None where unknown.
+        seconds: of a recording, when it begins and ends to be said; None for others.
     """
 
     start: int
     end: int
     pages: tuple[int, int] | None = None
     lines: tuple[int, int] | None = None
+    seconds: tuple[float, float] | None = later(None)
+
+    @property
+    def place(self) -> str:
+        """Time, page or lines, for people; empty where none is known.
+
+        >>> Span(0, 3, pages=(2, 3)).place, Span(0, 3, lines=(1, 1), seconds=(65.0, 72.5)).place
+        ('pages 2-3', '0:01:05–0:01:12')
+        """
+        if self.seconds:
+            first, last = map(clock, self.seconds)
+            return first if first == last else f"{first}–{last}"
+        name, ends = ("page", self.pages) if self.pages else ("line", self.lines)
+        if ends is None:
+            return ""
+        return f"{name} {ends[0]}" if ends[0] == ends[1] else f"{name}s {ends[0]}-{ends[1]}"
+
+
+def clock(seconds: float) -> str:
+    """Hours, minutes and whole seconds.
+
+    >>> clock(3725.9)
+    '1:02:05'
+    """
+    whole = max(0, int(seconds))
+    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
 
 
 @dataclass(frozen=True)
@@ -114,6 +141,7 @@ class Region(Value):
         image: content hash of the picture; empty for others.
         caption: what the document says of it, where it does.
         box: where it stands; None where the format has no pages.
+        seconds: of a segment, from when until when it is said, from the beginning of the recording.
     """
 
     kind: str
@@ -123,6 +151,7 @@ class Region(Value):
     image: str = ""
     caption: str = ""
     box: Box | None = None
+    seconds: tuple[float, float] | None = later(None)
 
 
 @dataclass(frozen=True)
@@ -206,7 +235,7 @@ class Node(Value):
         if whole.lines is not None:
             first = whole.lines[0] + self.text.count("\n", 0, start)
             lines = (first, first + self.text.count("\n", start, end))
-        return Span(whole.start + start, whole.start + end, whole.pages, lines)
+        return Span(whole.start + start, whole.start + end, whole.pages, lines, whole.seconds)
 
 
 def principals(said: object, who_says: str) -> tuple[str, ...]:

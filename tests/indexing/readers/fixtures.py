@@ -337,6 +337,7 @@ PY = b"class Wall:\n    def span(self):\n        return 3.0\n\n\nasync def load(
 
 FIXTURES: dict[str, Callable[[], bytes]] = {
     "a.txt": lambda: b"Old Stones.\r\nBasalt is dark.\n",
+    "a.srt": lambda: b"1\n00:01:05,000 --> 00:01:07,500\nBasalt is dark.\n",
     "a.md": lambda: MD,
     "a.rst": lambda: RST,
     "a.adoc": lambda: ADOC,

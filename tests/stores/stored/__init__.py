@@ -2,7 +2,8 @@
 
 `schema_5.tar.gz` holds `notes/`, and `store/` as it was after: a sync of `notes/` with vectors, a second group, fields,
 metadata and a reader list; two texts given by `add_texts`; a changed file, synced. `schema_6.tar.gz` holds the same, as
-the version of that schema left it when it was opened. `schema_N.sql` makes the tables of a schema in PostgreSQL.
+the version of that schema left it when it was opened; so does `schema_7.tar.gz`.
+`schema_N.sql` makes the tables of a schema in PostgreSQL.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from psycopg.sql import SQL, Identifier
 
 from spolia.stores.backends.postgres.address import address_of
 from spolia.stores.backends.postgres.vectors import with_vectors
+from spolia.stores.backends.rows import row_digest
 from spolia.stores.corpus import POSTGRES, Corpus
 from spolia.stores.vectors.dense import open_segment
 
 HERE = Path(__file__).parent
 _IN_FILES = ("segments", "vectors")
+FIRST_WITH_DIGESTS = 7
 
 
 def unpacked(schema: int, place: Path) -> Path:
@@ -53,6 +56,9 @@ def _replayed(schema: int, folder: Path, address: str) -> None:
         for (table,) in rows.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall():
             if table not in _IN_FILES and not table.startswith("sqlite_"):
                 _copy(connection, rows, table)
+        if schema >= FIRST_WITH_DIGESTS:  # SQLite's counts the definitions of its tables, too
+            ((uuid,),) = connection.execute("SELECT uuid FROM store").fetchall()
+            connection.execute("UPDATE store SET digest = %s", (row_digest((uuid,)),))
         for path in sorted((folder / "vectors").glob("*/*.seg")):
             segment = open_segment(path)
             with connection.cursor() as cursor:

@@ -251,7 +251,8 @@ def _refused(blob: Blob, library: str, why: str, advice: str) -> DocumentError:
 
 @dataclass(frozen=True)
 class MediaReader(Value):
-    """Reads recordings through a server that turns speech into text. What was said at a time is a region.
+    """Reads recordings through a server that turns speech into text. What was said at a time is a region, and is cited
+    by its time.
 
     It is not among the built-in readers, since it sends the files to a server:
     `sync(..., readers={"*.mp3": MediaReader(Transcriber("whisper-1", "https://api.openai.com/v1"))})`.
@@ -260,14 +261,14 @@ class MediaReader(Value):
     >>> body = b'{"text": "Old stones.", "segments": [{"start": 61.0, "end": 62.5, "text": " Old stones."}]}'
     >>> with OpenAIServer(ServedReply(body=body)) as server:
     ...     document = MediaReader(Transcriber("whisper-1", server.url)).read(Blob("a.mp3", b"...")).document
-    >>> document.text, document.regions[0].kind, document.regions[0].caption
-    ('Old stones.', 'segment', '0:01:01 - 0:01:02')
+    >>> document.text, document.regions[0].kind, document.regions[0].seconds
+    ('Old stones.', 'segment', (61.0, 62.5))
     """
 
     transcriber: Transcriber
 
     name = "recording"
-    version = 1
+    version = 2
     media_type = "text/plain"
     suffixes = (
         ".mp3", ".m4a", ".wav", ".ogg", ".oga", ".opus", ".flac", ".mpga", ".mp4", ".m4v", ".mpeg", ".webm", ".mov",
@@ -280,13 +281,8 @@ class MediaReader(Value):
             layout.gap(LINE)
             mark = layout.mark()
             layout.write(segment.text)
-            layout.region("segment", mark, caption=f"{_clock(segment.start_s)} - {_clock(segment.end_s)}")
+            layout.region("segment", mark, seconds=(segment.start_s, segment.end_s))
         if not found.segments:
             layout.write(found.text)
         meta = fields(language=found.language, duration_s=found.duration_s or None)
         return layout.reading(self, blob, meta=meta)
-
-
-def _clock(seconds: float) -> str:
-    whole = max(0, int(seconds))
-    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"

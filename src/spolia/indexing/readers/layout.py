@@ -179,13 +179,20 @@ class Layout:
         self._notes.clear()
 
     def region(
-        self, kind: str, mark: Mark, *, rows: Iterable[Sequence[str]] = (), image: str = "", caption: str = ""
+        self,
+        kind: str,
+        mark: Mark,
+        *,
+        rows: Iterable[Sequence[str]] = (),
+        image: str = "",
+        caption: str = "",
+        seconds: tuple[float, float] | None = None,
     ) -> None:
         """What was written since a mark is a region; one of a picture may be without words."""
         start = mark.start if mark.start != _NOWHERE else self._length
         kept = tuple(tuple(row) for row in rows)
         if start < self._length or image:
-            self.regions.append(Region(kind, start, self._length, kept, image, caption))
+            self.regions.append(Region(kind, start, self._length, kept, image, caption, seconds=seconds))
 
     def table(self, rows: Iterable[Sequence[str]], caption: str = "") -> None:
         """A table whose cells are known: a line for each row.

@@ -73,6 +73,7 @@ class FunctionReader(Value):
 
 _PLACES: Mapping[str, str] = {
     "text.TextReader": ".txt .text .log",
+    "subtitles.SubtitleReader": ".srt .vtt",
     "markup.markdown.MarkdownReader": ".md .markdown .mdown .mkd",
     "html.HtmlReader": ".html .htm .xhtml",
     "pdf.reader.PdfReader": ".pdf",

@@ -109,11 +109,12 @@ def _named(said: Sequence[Any], regions: int) -> Iterator[tuple[int, str]]:
 def _region(region: Region) -> list[Any]:
     box = region.box
     sides = None if box is None else (box.page, box.left, box.top, box.right, box.bottom)
-    return [region.kind, region.start, region.end, region.rows, region.image, region.caption, sides]
+    return [region.kind, region.start, region.end, region.rows, region.image, region.caption, sides, region.seconds]
 
 
 def _region_of(said: Sequence[Any]) -> Region:
-    kind, start, end, rows, image, caption, sides = said
+    kind, start, end, rows, image, caption, sides, seconds = said
     box = None if sides is None else Box(int(sides[0]), *map(float, sides[1:]))
     cells = tuple(tuple(map(str, row)) for row in rows)
-    return Region(str(kind), int(start), int(end), cells, str(image), str(caption), box)
+    time = None if seconds is None else (float(seconds[0]), float(seconds[1]))
+    return Region(str(kind), int(start), int(end), cells, str(image), str(caption), box, time)

@@ -149,6 +149,13 @@ def guarded(*values: Any) -> Row:
     return (*values, row_digest(values))
 
 
+def node_digest(values: Row) -> bytes:
+    """The digest of a node's row (`sql.NODE_ROW`): its last two values count as one, as digests of rows without a time,
+    which may be older than that column, are those of rows that have none."""
+    *values, birth, seconds = values
+    return row_digest((*values, f"{birth}{seconds}"))
+
+
 DamagedRow = tuple[str, Row]
 """A table, and the values of those columns that name a row in it (`sql.GUARDED`)."""
 
@@ -307,7 +314,7 @@ def node_row(node: Node, document: Document, key: int, audience: int, birth: int
             f"{len(document.text)} characters. Give it its true span, or None if it was written, not cut."
         )
     own: Meta = () if node.meta == document.meta else tuple(pair for pair in node.meta if pair not in document.meta)
-    return guarded(
+    row = (
         node.id,
         node.group,
         key,
@@ -321,7 +328,9 @@ def node_row(node: Node, document: Document, key: int, audience: int, birth: int
         packed(own),
         audience,
         birth,
+        packed((node.span and node.span.seconds) or ()),
     )
+    return (*row, node_digest(row))
 
 
 def _span_row(span: Span | None) -> Row:
@@ -331,7 +340,7 @@ def _span_row(span: Span | None) -> Row:
 
 
 def node_of(row: Row, readers: Readers) -> Node:
-    (_, id, text, group, start, stop, first_page, last_page, first_line, last_line,
+    (_, id, text, group, start, stop, first_page, last_page, first_line, last_line, seconds,
      context, parent, meta, audience, document, number, search_text, inherited, uri) = row  # fmt: skip
     span = None
     if start is not None:
@@ -340,6 +349,7 @@ def node_of(row: Row, readers: Readers) -> Node:
             stop,
             None if first_page is None else (first_page, last_page),
             None if first_line is None else (first_line, last_line),
+            unpacked(seconds) or None,
         )
     return Node(
         id, text, document, group, span, context, uri or "", parent,

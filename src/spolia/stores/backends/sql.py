@@ -7,7 +7,7 @@ Each row has a digest (`rows.row_digest`) of what no index repeats (`GUARDED`), 
 from collections.abc import Sized
 
 APPLICATION_ID = 0x53504C41
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 ALIVE = 4611686018427387904
 """The generation at which a row dies that is still alive: later than any."""
 
@@ -46,7 +46,8 @@ SCHEMA = (
         hash BLOB NOT NULL, text TEXT NOT NULL, context TEXT NOT NULL, search_text TEXT NOT NULL, start INTEGER,
         stop INTEGER, first_page INTEGER, last_page INTEGER, first_line INTEGER, last_line INTEGER,
         parent TEXT NOT NULL, meta TEXT NOT NULL, audience INTEGER NOT NULL,
-        birth INTEGER NOT NULL, death INTEGER NOT NULL, digest BLOB NOT NULL DEFAULT '', UNIQUE (id, death))""",
+        birth INTEGER NOT NULL, death INTEGER NOT NULL, digest BLOB NOT NULL DEFAULT '',
+        seconds TEXT NOT NULL DEFAULT '', UNIQUE (id, death))""",
     """CREATE INDEX nodes_document ON nodes (document, grp, number)""",
     """CREATE INDEX nodes_parent ON nodes (parent)""",
     f"""CREATE INDEX nodes_dead ON nodes (death) WHERE death < {ALIVE}""",
@@ -250,7 +251,7 @@ IMAGES = """SELECT i.hash, i.data FROM images i JOIN documents d ON d.key = i.do
 
 # Nodes.
 NODE_COLUMNS = """n.key, n.id, n.text, n.grp, n.start, n.stop, n.first_page, n.last_page, n.first_line, n.last_line,
-    n.context, n.parent, n.meta, n.audience, d.id, n.number, n.search_text, d.meta"""
+    n.seconds, n.context, n.parent, n.meta, n.audience, d.id, n.number, n.search_text, d.meta"""
 _NODES = f"SELECT {NODE_COLUMNS}, ({URI}) FROM"
 _OF_NODE = "JOIN documents d ON d.key = n.document WHERE"
 NODES_OF_KEYS = f"{_NODES} json_each(:keys) wanted CROSS JOIN nodes n ON n.key = wanted.value {_OF_NODE} {_NODE_AT}"
@@ -266,7 +267,7 @@ OVERLAPPING = f"{_NODES_OF_DOCUMENT} AND n.start < :end AND n.stop > :start AND 
 KEYS_OF_IDS = """SELECT n.id, n.key FROM json_each(:ids) wanted CROSS JOIN nodes n ON n.id = wanted.value
     WHERE n.birth <= :at AND n.death > :at"""
 NODE_ROW = """id, grp, document, number, hash, text, context, search_text, start, stop, first_page, last_page,
-    first_line, last_line, parent, meta, audience, birth"""
+    first_line, last_line, parent, meta, audience, birth, seconds"""
 LIVE_NODES_OF = f"SELECT {NODE_ROW}, digest FROM nodes WHERE document = ? AND death = {ALIVE} ORDER BY key"
 # While rows are copied, those that were born in this generation make room for their copies: dead before all times.
 SET_ASIDE = tuple(
@@ -378,7 +379,7 @@ GUARDED = {
     "documents": ("key", DOCUMENT_ROW),
     "sources": ("uri, death", SOURCE_ROW),
     "cursors": ("source, item", "source, item, cursor, birth"),
-    "nodes": ("key", NODE_ROW),
+    "nodes": ("key", NODE_ROW.replace("birth, seconds", "birth || seconds")),  # `rows.node_digest`
     "unmade": ("document, grp", "grp, error"),
     "images": ("document, hash", "hash, data"),
 }
@@ -462,4 +463,6 @@ FROM_6 = (
     "UPDATE manifests SET copy = manifest",
     "CREATE INDEX unmade_group ON unmade (grp)",
 )
+ROWS_6 = ROWS | {"nodes": ROWS["nodes"].replace("birth || seconds", "birth")}
+FROM_7 = "ALTER TABLE nodes ADD COLUMN seconds TEXT NOT NULL DEFAULT ''"
 NAME_READER = "UPDATE sources SET reader = ? WHERE substr(report, 1, length(?)) = ?"

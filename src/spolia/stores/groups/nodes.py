@@ -1,7 +1,7 @@
 """Making the nodes of documents, group by group, of the pieces that transforms give."""
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ from spolia.stores.definition import (
     transform_for,
     whole,
 )
-from spolia.types import Document, Failure, Heading, Node, Span
+from spolia.types import Document, Failure, Heading, Node, Region, Span
 
 _HALF = re.compile("[\ud800-\udfff]")
 
@@ -85,11 +85,23 @@ class NodeFactory:
         return self._place(offset + piece.start, offset + end)
 
     def _place(self, start: int, end: int) -> Span:
-        """A stretch of the document with its pages or lines, from 1."""
+        """A stretch of the document with its pages or lines, from 1, and its time in a recording."""
         if pages := self.document.pages:
             return Span(start, end, (max(1, bisect_right(pages, start)), max(1, bisect_right(pages, end - 1))))
         lines = bisect_right(self._line_ends, start) + 1, bisect_right(self._line_ends, end - 1) + 1
-        return Span(start, end, None, lines)
+        return Span(start, end, None, lines, self._seconds(start, end))
+
+    def _seconds(self, start: int, end: int) -> tuple[float, float] | None:
+        """From when until when a stretch is said, by the segments of the recording that it has a part of."""
+        first = bisect_right(self._segments, start, key=lambda segment: segment.end)
+        last = bisect_left(self._segments, end, key=lambda segment: segment.start)
+        times = [time for segment in self._segments[first:last] if (time := segment.seconds)]
+        return (min(start for start, _ in times), max(end for _, end in times)) if times else None
+
+    @cached_property
+    def _segments(self) -> list[Region]:
+        """In the order of the text, without any within another one."""
+        return [region for region in self.document.regions if region.seconds]
 
     @cached_property
     def _line_ends(self) -> list[int]:

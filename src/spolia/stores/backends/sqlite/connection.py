@@ -202,15 +202,24 @@ def _from_6(connection: Connection) -> None:
         connection.execute(statement)
     for table, (names, _) in sql.GUARDED.items():
         width = names.count(",") + 1
-        for some in in_batches(connection.each(sql.ROWS[table]), _AT_ONCE):
+        for some in in_batches(connection.each(sql.ROWS_6[table]), _AT_ONCE):
             rows = [(row_digest(row[width:-1]), *row[:width]) for row in some]
             connection.executemany(sql.GUARD[table], rows)
     (uuid,) = connection.execute(sql.UUID).fetchone()
     connection.execute(sql.SET_UUID, (uuid, store_digest(connection, uuid)))
 
 
+def _from_7(connection: Connection) -> None:
+    """Nodes get times. What was damaged before stays so."""
+    uuid, digest = connection.execute(sql.STORE).fetchone()
+    is_whole = digest == store_digest(connection, uuid)
+    connection.execute(sql.FROM_7)
+    if is_whole:
+        connection.execute(sql.SET_UUID, (uuid, store_digest(connection, uuid)))
+
+
 _AT_ONCE = 1_000
-STEPS: Mapping[int, Callable[[Connection], None]] = {5: _from_5, 6: _from_6}
+STEPS: Mapping[int, Callable[[Connection], None]] = {5: _from_5, 6: _from_6, 7: _from_7}
 """By the schema that each starts from."""
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from spolia.errors import NotAStore, StoreCorrupt
 from spolia.stores.backends import sql
-from spolia.stores.backends.rows import NOT_YET, legible, row_digest, store_digest, unmade_row
+from spolia.stores.backends.rows import NOT_YET, legible, node_digest, store_digest, unmade_row
 from spolia.stores.backends.sqlite.connection import (
     MAGIC,
     SqliteSession,
@@ -143,7 +143,7 @@ def _copy(damaged: SqliteSession, whole: SqliteSession) -> None:
     for table in sql.GUARDED_AND_LISTS:
         errors: list[str] = []
         for row in _rows(damaged, table, errors):
-            if table == "nodes" and row_digest(row[1:-2]) != row[-1]:
+            if table == "nodes" and node_digest((*row[1:-3], row[-1])) != row[-2]:
                 is_short = True  # what it was of may be what is damaged
             whole.execute(sql.COPY.format(table=table, places=sql.places(row)), row)
         if table == "publications" and errors and whole.execute(sql.LAST_PUBLISHED).fetchone()[0] is None:

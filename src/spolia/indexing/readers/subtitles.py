@@ -1,0 +1,82 @@
+"""Subtitles (SubRip, WebVTT): what is said, each cue on a line and with its time."""
+
+import html
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise, takewhile
+
+from spolia.core.patterns import pattern
+from spolia.errors import DocumentError
+from spolia.indexing.readers.layout import LINE, Layout
+from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.readers.text import source_text
+from spolia.types import Value
+
+_CLOCK = r"(?:(\d{1,4}):)?(\d{1,2}):(\d{1,2})[.,](\d{1,3})"
+_TIMING = pattern(rf"\s*{_CLOCK}[ \t]*-->[ \t]*{_CLOCK}")
+_VOICE = pattern(r"<v(?:\.[^\s<>]*)?[ \t]+([^<>]+)>")
+_WORD_TIME = pattern(r"<\d[\d:.]*>")
+_TAG = re.compile(r"</?(?:i|b|u|s|c|v|lang|ruby|rt|font)(?:[\s.][^<>]*)?>|<\d[\d:.]*>|\{\\[^{}]*\}", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class SubtitleReader(Value):
+    """Reads subtitles: a line of text and a region `segment`, which has its time, for each cue.
+
+    Speakers are kept (`<v Ann>` becomes `Ann: `); other tags, positions, numbers and notes are not. In captions that
+    roll up, a line that the cue before showed already is not repeated. Source: https://www.w3.org/TR/webvtt1/
+
+    >>> text = b"1\\n00:01:05,000 --> 00:01:07,500\\n<i>The moon</i>\\ncauses the tides.\\n"
+    >>> document = SubtitleReader().read(Blob("a.srt", text)).document
+    >>> document.text, document.regions[0].seconds
+    ('The moon causes the tides.', (65.0, 67.5))
+    """
+
+    name = "subtitles"
+    version = 1
+    media_type = "text/vtt"
+    suffixes = (".srt", ".vtt")
+
+    def read(self, blob: Blob, /) -> Reading:
+        source = source_text(blob)
+        layout, found, before = Layout(), False, ""
+        rolls = _WORD_TIME.search(source.text) is not None
+        for start, end, lines in _cues(source.text):
+            found = True
+            words = [words for line in lines if (words := _words(line))]
+            if rolls:
+                words, before = [line for line in words if line != before], words[-1] if words else before
+            layout.gap(LINE)
+            mark = layout.mark()
+            layout.write(" ".join(words))
+            if words:
+                layout.region("segment", mark, seconds=(start, max(start, end)))
+        if not found and source.text.strip():
+            raise DocumentError(
+                f"{blob.uri} has no subtitles: no line of it is a time such as '00:01:05,000 --> 00:01:07,500'. "
+                "Give it the suffix of its format, or take it out of the folder."
+            )
+        return layout.reading(self, blob, encoding=source.encoding, warnings=source.warnings)
+
+
+def _cues(text: str) -> Iterator[tuple[float, float, list[str]]]:
+    """Start and end in seconds, and the lines, of each cue."""
+    lines = text.splitlines()
+    times = [(at, found) for at, line in enumerate(lines) if (found := _TIMING.match(line))]
+    for (at, found), (after, _) in pairwise((*times, (len(lines), None))):
+        said = lines[at + 1 : after]
+        if text.startswith("WEBVTT"):
+            said = list(takewhile(bool, said))  # in SubRip, blank lines may stand within a cue
+        elif after < len(lines) and said and said[-1].strip().isdigit():
+            del said[-1]  # the number of the next cue
+        assert found is not None
+        yield _seconds(*found.groups()[:4]), _seconds(*found.groups()[4:]), said
+
+
+def _seconds(hours: str | None, minutes: str, seconds: str, fraction: str) -> float:
+    return int(hours or 0) * 3600 + int(minutes) * 60 + float(f"{seconds}.{fraction}")
+
+
+def _words(line: str) -> str:
+    return html.unescape(_TAG.sub("", _VOICE.sub(r"\1: ", line))).strip()
