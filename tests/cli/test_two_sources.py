@@ -185,6 +185,36 @@ def test_check_does_not_name_the_model_that_stands_in_for_one_to_be_given(spolia
     assert json.loads(spolia("check", "self-rag", "--json").out)["sends"] == []
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--retriever", "bm52", "--llm", "simulated"), "The nearest is bm25. Write bm25, dense, hybrid, default."),
+        (("--retriever", "corag", "--llm", "simulated"), "no retriever. Write bm25, dense, hybrid, default."),
+        (("--llm", "simulted"), "The nearest is --llm simulated."),
+    ],
+    ids=["misspelt", "a flow", "a reader"],
+)
+def test_what_is_no_retriever_or_reader_is_answered_with_those_that_are(
+    spolia: Spolia, split: Path, options: tuple[str, ...], said: str
+) -> None:
+    ran = spolia("eval", "naive", "--data", split, *options, "--json")
+    assert ran.code == 2
+    assert said in ran.json["error"]["message"]
+
+
+def test_a_report_says_whether_the_simulated_reader_plans_with_gold_sub_questions(
+    spolia: Spolia, split: Path, tmp_path: Path
+) -> None:
+    asked = ("--measures", "EM", "--limit", 3, *SIMULATED)
+    whole = spolia("eval", "naive", "--data", split, "--web", "source=web", *asked).json
+    assert (whole["planner"], "gold planner" in whole["data"]) == ("gold", True)
+    rows = [json.loads(line) for line in (split / "questions.jsonl").read_text().splitlines()]
+    plain = [{name: value for name, value in row.items() if name != "decomposition"} for row in rows]
+    (split / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in plain))
+    without = spolia("eval", "naive", "--data", split, *asked).json
+    assert (without["planner"], "no planner" in without["data"]) == ("none", True)
+
+
 @pytest.mark.parametrize(("logprob", "code"), [(-0.25, 0), (None, 4)], ids=["stated", "not stated"])
 def test_self_rag_asks_a_server_for_probabilities_and_says_what_to_name_where_it_has_none(
     spolia: Spolia, store: Path, logprob: float | None, code: int

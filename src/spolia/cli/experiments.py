@@ -2,9 +2,10 @@
 
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any, Self, TypeAlias
@@ -29,7 +30,7 @@ from spolia.cli.options import MAIN, MeasuringOptions
 from spolia.cli.screen import Screen
 from spolia.cli.user_modules import own
 from spolia.core.operator import Operator
-from spolia.errors import DataError, MissingExtra, WeightsError
+from spolia.errors import DataError, MissingExtra, QueryError, WeightsError
 from spolia.evaluation.data.dataset import DataSet, drawn, part_of
 from spolia.evaluation.data.passage_store import cache_folder, indexed
 from spolia.evaluation.data.usage_log import TUNED, Marks, UsageLog, marks_of
@@ -46,7 +47,7 @@ from spolia.evaluation.plurals import several
 from spolia.evaluation.report.html import Traces
 from spolia.evaluation.simulation.profile import profile_named
 from spolia.evaluation.simulation.reader import SimulatedReader
-from spolia.flow_files.built_in import SAMPLE, bm25, covers, named
+from spolia.flow_files.built_in import RETRIEVERS, SAMPLE, bm25, covers, named
 from spolia.flows.published import MODULES
 from spolia.journal import Journal
 from spolia.models.http.remote import Remote
@@ -97,6 +98,7 @@ class EvaluationRun:
         so that it is the same reader whichever others the data have.
         """
         given, mine = self.given, own(self.given.known)
+        refuse_misspelt(given)
         source = DataSet(str(self.data), given.split)
         reader = None if given.llm == SIMULATED else model_at(given.llm, given.model, profile_of(given.profile_file))
         wanted = parse_measures(measures, llm=judging(reader), embedder=MiniLM(given.weights), own=mine.measures)
@@ -129,8 +131,9 @@ class EvaluationRun:
 
     def report(
         self, names: Sequence[str], measures: str, *, save: Path | None, again: bool, **how: Any
-    ) -> tuple[Report, Sequence[str], Traces | None]:
-        """Ask flows by name: the report, what was chosen for each, and where their steps are."""
+    ) -> tuple[Report, Sequence[str], Traces | None, str]:
+        """Ask flows by name: the report, what was chosen for each, where their steps are, what a simulated reader plans
+        with."""
         ready = self.ready(names, measures)
         experiment = Experiment(ready.flows, ready.items, ready.measures, data=self._about(ready), **how)
         with self._asking(ready, anew=again) as (run, told):
@@ -147,7 +150,7 @@ class EvaluationRun:
                 self.screen.say(
                     f"{what} looked at; reporting on them is {later} from now on: spolia data looks {self.data}"
                 )
-            return found, ready.chosen, _traces(run)
+            return found, ready.chosen, _traces(run), planner_of(ready.items)
 
     def estimated(self, names: Sequence[str], measures: str) -> None:
         """Say what flows would cost, without asking a language model."""
@@ -195,7 +198,8 @@ class EvaluationRun:
         """What a report is about."""
         if self.given.llm != SIMULATED:
             return ready.data.name
-        return f"{ready.data.name} (simulated reader, {self.given.profile or IDEAL}, gold planner)"
+        planner = planner_of(ready.items).replace("none", "no")
+        return f"{ready.data.name} (simulated reader, {self.given.profile or IDEAL}, {planner} planner)"
 
     def _usage_log(self, ready: EvaluationSetup) -> UsageLog:
         return UsageLog.of_data(self.data, kept_in(), ready.marks, self.given.split)
@@ -229,6 +233,22 @@ class EvaluationRun:
             if why:
                 self.screen.say(why)
         return flows, chosen
+
+
+def planner_of(items: Iterable[Item]) -> str:
+    """What the simulated reader plans with: `gold` sub-questions where the data have some, else `none`."""
+    return "gold" if any(item.decomposition for item in items) else "none"
+
+
+def refuse_misspelt(given: MeasuringOptions) -> None:
+    """Refuse a retriever that is none, and a model that was meant to be the simulated reader."""
+    if given.retriever and given.retriever not in RETRIEVERS:
+        near = get_close_matches(given.retriever.lower(), RETRIEVERS, 1)
+        nearest = f"The nearest is {near[0]}. " if near else ""
+        raise QueryError(f"--retriever {given.retriever}: no retriever. {nearest}Write {', '.join(RETRIEVERS)}.")
+    is_place = "://" in given.llm or Path(given.llm).expanduser().exists()
+    if given.llm != SIMULATED and not is_place and get_close_matches(given.llm.lower(), [SIMULATED], 1, 0.7):
+        raise QueryError(f"--llm {given.llm}: no address, file or folder. The nearest is --llm {SIMULATED}.")
 
 
 def kept_in() -> Path:

@@ -89,7 +89,7 @@ def evaluate(
     if estimate:
         EvaluationRun(screen, data, given).estimated(flows, measures)
         return Exit.DONE
-    found, chosen, traces = EvaluationRun(screen, data, given).report(
+    found, chosen, traces, planner = EvaluationRun(screen, data, given).report(
         flows,
         measures,
         by=by,
@@ -104,7 +104,7 @@ def evaluate(
     for path in report or ():
         reports.write_report(found, path, traces)
     alone = found.flows[0].json() if len(found.flows) == 1 else {}  # then what is said of it stands at the top
-    simulated = {"simulated": True, "planner": "gold"} if given.llm == "simulated" else {}
+    simulated = {"simulated": True, "planner": planner} if given.llm == "simulated" else {}
     screen.give(
         **simulated,
         **alone | found.json() | alone,

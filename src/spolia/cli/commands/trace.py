@@ -34,7 +34,8 @@ def trace(
     html: Annotated[Path | None, option("--html FILE", "Write the run as one page that needs nothing else.")] = None,
     diff: Annotated[str, option("--diff RUN", "Show how the run differs from this one.")] = "",
     replay: Annotated[
-        int | None, option("--replay STEP", "Run this step again, by its number (#3), with what it took then.", min=1)
+        int | None,
+        option("--replay STEP", "Run a step again with what it took then: 3 for that shown as #3.", min=1),
     ] = None,
     given: Annotated[
         str,
