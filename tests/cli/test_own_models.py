@@ -351,6 +351,48 @@ def test_a_profile_that_nobody_named_may_not_send_a_key_unless_it_is_allowed(
     assert KEY not in refused.err + allowed.err + named.err
 
 
+def test_what_only_looks_at_a_flow_reads_the_profile_and_asks_no_server(
+    spolia: Spolia, notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THEIR_KEY", KEY)
+    readers = tmp_path / "readers"
+    readers.write_text("salt.txt = bob\n* = ann\n")
+    with ModelServer("OpenAI") as server, ModelServer("tei") as judge:
+        model = f'url = "{server.url}"\nmodel = "m"\napi_key_env = "THEIR_KEY"\n'
+        reranks = f'[reranker]\nurl = "{judge.url}"\nform = "tei"\napi_key_env = ""\n'
+        models = f"[llm]\n{model}[embedder]\n{model}{reranks}"
+        (tmp_path / "p.toml").write_text(models)
+        named = ("--profile-file", "p.toml")
+        (tmp_path / "spolia.toml").write_text(models)
+        shown = [spolia("show", flow, *more).out for flow in ("hybrid", "default") for more in ((), named)]
+        checked = [spolia("check", "self-rag", *more, "--json") for more in ((), named)]
+        monkeypatch.setenv("SPOLIA_ALLOW_ENV", "THEIR_KEY")
+        assert server.asked == judge.asked == []
+        (tmp_path / "spolia.toml").write_text('store = "n.spolia"\naccess = ["ann"]\n' + models)
+        assert spolia("index", notes, "--readers", readers).code == 0
+        indexed, ranked = len(server.asked), len(judge.asked)
+        by_profile = spolia("show", "dense")
+        assert (len(server.asked), len(judge.asked)) == (indexed, ranked)
+        sent = spolia("prompts", "show", "naive", "--question", "tide", "--json")
+        (tmp_path / "spolia.toml").write_text('store = "n.spolia"\n[embedder]\nurl = "http://x/v1"\nmodel = "other"\n')
+        other = spolia("check", "dense")
+    for one in shown:
+        assert "EmbeddingModel(" in one
+        assert "RerankModel(" in one
+    for ran, lacking in zip(checked, (["THEIR_KEY"], []), strict=True):
+        (row,) = [row for row in ran.json["sends"] if row["to"] == server.url]
+        assert (row["model"], row["keys"], row["not_allowed"]) == ("m", ["THEIR_KEY"], lacking)
+    assert "n.spolia" in by_profile.out
+    assert "tide" in str(sent.json["calls"]), sent.err
+    assert "Salt" not in str(sent.json["calls"])
+    assert other.code == 3
+    assert "was embedded with m" in other.err
+
+
+def test_a_flow_that_reranks_only_where_a_reranker_is_named_is_shown_without_one(spolia: Spolia) -> None:
+    assert "CrossEncoder" not in spolia("show", "bm25").out + spolia("show", "hybrid").out
+
+
 def test_settings_of_a_profile_hold_for_its_own_server_alone(
     spolia: Spolia, notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

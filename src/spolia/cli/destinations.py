@@ -103,20 +103,35 @@ def _with_key(variables: Sequence[str]) -> str:
     return f"without a key ({' and '.join(names)} is not set)" if names else "without a key"
 
 
-def sent_by(flow: Operator[Any, Any], given: Collection[object]) -> Iterator[dict[str, Any]]:
-    """What a flow sends, and where: each server that it names itself and is not given, and what its keys are called."""
-    # A published flow may ask a model that it is given for more than that states: it is the same server and model.
-    known = {(getattr(one, "base_url", ""), getattr(one, "model", "")) for one in given}
+def sent_by(
+    flow: Operator[Any, Any], given: Collection[object], trusted: Collection[object] = ()
+) -> list[dict[str, Any]]:
+    """What a flow sends, and where: each server that it names and is not given, and what its keys are called.
+
+    Args:
+        trusted: models that the caller named, whose keys are allowed.
+    """
+    known, free = _servers_and_models(given), _servers_and_models(trusted)
+    told = list[dict[str, Any]]()
     for one in dict.fromkeys((*_servers(flow), *flow.resources)):
         where = next((at for name in ("base_url", "url", "path") if "://" in (at := str(getattr(one, name, "")))), "")
-        if where and (where, getattr(one, "model", "")) not in known:
-            yield {
+        server = (where, getattr(one, "model", ""))
+        if where and server not in known:
+            row = {
                 "what": SENT if hasattr(one, "model") else "Queries",
                 "to": where,
-                "model": getattr(one, "model", ""),
+                "model": server[1],
                 "keys": list(env_of(one)),
-                "not_allowed": list(not_allowed(one)),
+                "not_allowed": [] if server in free else list(not_allowed(one)),
             }
+            if row not in told:
+                told.append(row)
+    return told
+
+
+def _servers_and_models(given: Collection[object]) -> set[tuple[str, str]]:
+    """A published flow may ask a model for more than it states as it is given: it is the same server and model."""
+    return {(getattr(one, "base_url", ""), getattr(one, "model", "")) for one in given}
 
 
 def sent_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from spolia.cli.models import embedder_for, embedding_of, scorer_for
+from spolia.cli.model_profile import profile_of
+from spolia.cli.models import embedder_for, embedding_of, model_at, scorer_for
 from spolia.cli.node_groups import refuse_unknown
 from spolia.cli.options import MAIN, RerankOptions
 from spolia.cli.user_modules import own
@@ -59,6 +60,7 @@ class Parts(Value):
     prompts: Path | None = None
     without: str = ""
     second: Condition | None = None
+    trusted: tuple[object, ...] = ()
 
     def given(self) -> dict[str, Any]:
         """By name, as far as they are there."""
@@ -79,10 +81,14 @@ def parts_of(
     group: str = MAIN,
     known: Sequence[str] | None = None,
     prompts: Path | None = None,
+    measures: bool = True,
 ) -> Parts:
     """The parts for searching a group of a store, with the user's own modules and prompts.
 
     Of an embedder that cannot be made or asked, `without` says why: flows that need none run without it.
+
+    Args:
+        measures: a server may be asked for the dimension of its embedder, where the store does not know it.
     """
     corpus, mine = Corpus(str(store)), own(known)
     if group != MAIN:
@@ -91,7 +97,7 @@ def parts_of(
     parts = Parts(searched, None, llm, scorer=scorer_for(models), known=mine.operators, prompts=prompts)
     built = embedding_of(corpus, group) or (None if group == MAIN else embedding_of(corpus, MAIN))
     try:
-        return parts.but(embedder=embedder_for(models, built, group))
+        return parts.but(embedder=embedder_for(models, built, group, measures=measures))
     except ManifestMismatch:
         raise
     except (StoreError, GroupError, ModelError, WiringError) as error:
@@ -276,12 +282,21 @@ def looked_at(
     known: Sequence[str] | None = None,
     prompts: Path | None = None,
     web: Sequence[str] | None = None,
+    profile_file: Path | None = None,
 ) -> Parts:
-    """The parts of a store, or what stands in for them; with a model that is never asked."""
-    if store is None:
-        return with_sources(STAND_IN.but(known=own(known).operators, prompts=prompts), web)
+    """The parts of a store and the models of the profile, or what stands in for them. No model is asked."""
+    profile = profile_of(profile_file)
+    named, store = {**profile.options(), "profile_file": profile_file}, store or profile.store or None
+    models = RerankOptions(**{one.name: named[one.name] for one in fields(RerankOptions) if one.name in named})
     with unused():
-        return with_sources(parts_of(store, known=known, prompts=prompts).but(llm=STAND_IN.llm), web)
+        llm = model_at(named.get("llm", ""), named.get("model", ""), profile) or STAND_IN.llm
+        if store is None:
+            scorer, embedder = scorer_for(models) or STAND_IN.scorer, embedder_for(models, None, MAIN, measures=False)
+            parts = STAND_IN.but(embedder=embedder, scorer=scorer, known=own(known).operators, prompts=prompts)
+        else:
+            parts = parts_of(store, models, known=known, prompts=prompts, measures=False)
+        trusted = (llm, parts.scorer, parts.embedder) if profile.is_named else ()
+        return with_sources(parts.but(llm=llm, trusted=trusted), web)
 
 
 def described(name: str, parts: Parts = STAND_IN) -> Operator[Query, Any]:
@@ -289,8 +304,11 @@ def described(name: str, parts: Parts = STAND_IN) -> Operator[Query, Any]:
 
     Without a store, the default as it is where the embedder suits the corpus.
     """
+    if parts.scorer == STAND_IN.scorer and name in RETRIEVERS:
+        parts = parts.but(scorer=None)  # they rerank only where a reranker is named
     if parts.chunks == STAND_IN.chunks and name in CHOOSING:
-        found = hybrid(parts.chunks, parts.embedder, top_k=10 if name == "default" else 5)
+        scorer = None if parts.scorer == STAND_IN.scorer else parts.scorer
+        found = found_by("hybrid", parts.chunks, parts.embedder, 10 if name == "default" else 5, scorer)
         return found if name == "default" else _first(found >> Extract(parts.embedder), parts)
     if parts.chunks == STAND_IN.chunks and name in MODULES:
         return with_prompts(_first(as_published(name, parts), parts), parts.prompts)

@@ -57,10 +57,12 @@ def embedding_of(corpus: Corpus, group: str) -> GroupEmbedding | None:
     return manifest.embeddings[0] if manifest is not None and manifest.embeddings else None
 
 
-def embedder_for(given: ModelOptions, built: GroupEmbedding | None, group: str, threads: int = 1) -> Embedder:
+def embedder_for(
+    given: ModelOptions, built: GroupEmbedding | None, group: str, threads: int = 1, measures: bool = True
+) -> Embedder:
     """The embedder that the options name, else the one that a group was embedded with, else MiniLM.
 
-    A server's dimension is that of the store, or found out by asking it once.
+    A server's dimension is that of the store, or found out by asking it once (`measures`).
 
     Raises:
         ManifestMismatch: the group was embedded with another one than the options name.
@@ -69,7 +71,7 @@ def embedder_for(given: ModelOptions, built: GroupEmbedding | None, group: str, 
     """
     minilm = MiniLM(given.weights, threads)
     if given.embedder:
-        found = _named(given, built)
+        found = _named(given, built, measures)
         if built is not None and built.embedder != found.name:
             raise ManifestMismatch(
                 f"Group {group!r} was embedded with {built.embedder}, and --embedder and --embed-model name "
@@ -86,7 +88,7 @@ def embedder_for(given: ModelOptions, built: GroupEmbedding | None, group: str, 
     return stored
 
 
-def _named(given: ModelOptions, built: GroupEmbedding | None) -> Embedder:
+def _named(given: ModelOptions, built: GroupEmbedding | None, measures: bool) -> Embedder:
     if "://" not in given.embedder:
         if has_gguf(given.embedder):
             from spolia.models.local.gguf import GgufEmbedder
@@ -101,7 +103,8 @@ def _named(given: ModelOptions, built: GroupEmbedding | None) -> Embedder:
     found: EmbeddingModel = profile.model("embedder", given.embedder, given.embed_model)
     said = profile.tables.get("embedder", {})
     if built is None or built.embedder != found.name:
-        return found if "dimension" in said and said["url"] == given.embedder else found.measured()
+        is_known = "dimension" in said and said["url"] == given.embedder
+        return found.measured() if measures and not is_known else found
     stored = _stored(built)
     if isinstance(stored, EmbeddingModel) and stored.base_url == found.base_url and said.get("url") != given.embedder:
         return stored.but(api_key_env=found.api_key_env)

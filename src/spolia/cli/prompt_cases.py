@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from spolia.cli.flow_parts import answering, flow_of, is_file, parts_of, with_prompts
+from spolia.cli.model_profile import profile_of
+from spolia.cli.options import RerankOptions
 from spolia.cli.user_modules import own
 from spolia.core.operator import Operator
 from spolia.core.registry import Catalogue
@@ -14,6 +16,7 @@ from spolia.errors import DataError, QueryError
 from spolia.flow_files.built_in import BUILT_IN
 from spolia.flow_files.prompt_preview import ANY_MODEL, Sent, alone, case_for, sent_for
 from spolia.indexing.sync.texts import temporary
+from spolia.run import Run
 
 
 @dataclass(frozen=True)
@@ -48,16 +51,29 @@ def messages(
     known: Sequence[str] | None = None,
     prompts: Path | None = None,
     replies: Sequence[str] = (),
+    access: Sequence[str] | None = None,
+    profile_file: Path | None = None,
 ) -> list[Sent]:
-    """What an operator, a built-in flow or a flow file would send for a case, after these replies."""
+    """What an operator, a built-in flow or a flow file would send for a case, after these replies.
+
+    The profile names the store, unless there are texts, and its embedder.
+    """
     if not is_file(what) and what not in BUILT_IN:
         flow = with_prompts(alone(_operator(what, known)), prompts)
         return sent_for(flow, case_for(flow, case.question, case.documents), replies)
+    profile = profile_of(profile_file)
+    if not store and not case.documents:
+        store = profile.store
     if not store and not case.documents:
         raise QueryError("A flow searches something. Write --store STORE, or --document FILE for each text.")
     with ExitStack() as stack:
         at = store or stack.enter_context(temporary(case.documents, embedder=None)).path
-        parts = parts_of(at, known=known, prompts=prompts).but(llm=ANY_MODEL)
+        stack.enter_context(Run(groups=tuple(access or ())))
+        named = {
+            name: said for name, said in profile.options().items() if store and name in ("embedder", "embed_model")
+        }
+        models = RerankOptions(profile_file=profile_file, **named)
+        parts = parts_of(at, models, known=known, prompts=prompts).but(llm=ANY_MODEL)
         flow = answering(flow_of(what, parts)[0], parts)
         return sent_for(flow, case_for(flow, case.question, case.documents), replies)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import AllowEnv, AsJson, FlowArgument, Known, MaybeStore, OwnPrompts, Web
+from spolia.cli.options import AllowEnv, AsJson, FlowArgument, Known, MaybeStore, OwnPrompts, ProfileFile, Web
 from spolia.cli.screen import Renderable, Screen, text, visible
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ def check(
     allow_env: AllowEnv = None,
     prompts: OwnPrompts = None,
     web: Web = None,
+    profile_file: ProfileFile = None,
     json: AsJson = False,
 ) -> Exit:
     """Look for what would go wrong in a flow: wiring, arms that never run, loops without end, missing capabilities.
@@ -26,14 +27,15 @@ def check(
     Of a published flow, also what it needs, how many calls it makes at most, and why its answers end.
     """
     from spolia.cli.destinations import sent_by, sent_lines
-    from spolia.cli.flow_parts import as_published, described, looked_at
+    from spolia.cli.flow_parts import STAND_IN, as_published, described, looked_at
     from spolia.core.check import check as look
     from spolia.flows.published import MODULES, flow_named
     from spolia.types import Query
 
-    screen, parts = Screen(json=json), looked_at(store, known, prompts, web)
+    screen, parts = Screen(json=json), looked_at(store, known, prompts, web, profile_file)
     looked = described(flow, parts)
-    found, sends = look(looked, takes=Query), list(sent_by(looked, parts.given().values()))
+    found = look(looked, takes=Query)
+    sends = sent_by(looked, STAND_IN.given().values(), parts.trusted)
     published = _published(flow_named(flow)) if flow in MODULES else {}
     if published:  # as with a model: without one, `naive` quotes and makes no call
         found = found.but(calls=as_published(flow).calls())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spolia.cli.exit_codes import Exit, subcommands
-from spolia.cli.options import AllowEnv, AsJson, Known, MaybeStore, OwnPrompts, argument, option
+from spolia.cli.options import AllowEnv, AsJson, Known, MaybeStore, OwnPrompts, ProfileFile, SeenBy, argument, option
 from spolia.cli.screen import Screen, table
 from spolia.errors import QueryError
 
@@ -47,9 +47,11 @@ def show(
         list[str] | None, option("--reply TEXT", "An assumed reply, to show later calls too; repeat it for each call.")
     ] = None,
     store: MaybeStore = None,
+    access: SeenBy = None,
     prompts: OwnPrompts = None,
     known: Known = None,
     allow_env: AllowEnv = None,
+    profile_file: ProfileFile = None,
     json: AsJson = False,
 ) -> Exit:
     """Show a prompt, or the very messages that an operator or a flow would send for a case. Nothing is sent."""
@@ -60,7 +62,7 @@ def show(
     if what in {name[at:] for name in every for at in (0, name.rfind("/") + 1)}:
         return _show_file(screen, prompt_called(what, every), question or data or document)
     case = PromptCase.of(question, data, line, document or ())
-    sent = messages(what, case, store, known, prompts, reply or ())
+    sent = messages(what, case, store, known, prompts, reply or (), access, profile_file)
     screen.give(what=what, question=case.question, calls=[_call(one) for one in sent])
     if not sent:
         screen.say("No language model is asked: the flow asks none, or finds nothing in the case.")

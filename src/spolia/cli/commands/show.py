@@ -4,7 +4,18 @@ from json import dumps
 from typing import TYPE_CHECKING, Annotated
 
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import FLOWS, AllowEnv, AsJson, Known, MaybeStore, OwnPrompts, Web, argument, option
+from spolia.cli.options import (
+    FLOWS,
+    AllowEnv,
+    AsJson,
+    Known,
+    MaybeStore,
+    OwnPrompts,
+    ProfileFile,
+    Web,
+    argument,
+    option,
+)
 from spolia.cli.screen import Screen
 from spolia.errors import QueryError
 
@@ -23,6 +34,7 @@ def show(
     svg: Annotated[bool, option("--svg", "As an SVG picture, for a browser or a page.")] = False,
     yaml: Annotated[bool, option("--yaml", "As a flow file, to be changed and given to --flow.")] = False,
     schema: Annotated[bool, option("--schema", "Instead, the JSON schema of flow files, for editors.")] = False,
+    profile_file: ProfileFile = None,
     json: AsJson = False,
 ) -> Exit:
     """Draw a flow: its steps, what each takes and gives."""
@@ -33,19 +45,19 @@ def show(
         raise QueryError("No flow to show. Write for example: spolia show hybrid; or: spolia show --schema.")
     from spolia.cli.flow_parts import looked_at
 
-    return _show_flow(screen, flow, looked_at(store, known, prompts, web), mermaid, svg, yaml)
+    return _show_flow(screen, flow, looked_at(store, known, prompts, web, profile_file), mermaid, svg, yaml)
 
 
 def _show_flow(screen: Screen, flow: str, parts: "Parts", mermaid: bool, svg: bool, yaml: bool) -> Exit:
     from spolia.cli.destinations import sent_by, sent_lines
-    from spolia.cli.flow_parts import described
+    from spolia.cli.flow_parts import STAND_IN, described
     from spolia.core.draw import mermaid as flowchart
     from spolia.core.draw import tree
     from spolia.core.draw_svg import svg as picture
     from spolia.flow_files.files import dump
 
     found = described(flow, parts)
-    sends = list(sent_by(found, parts.given().values()))
+    sends = sent_by(found, STAND_IN.given().values(), parts.trusted)
     if screen.json:
         drawn = {"tree": tree(found), "mermaid": flowchart(found), "svg": picture(found)}
         screen.give(flow=flow, **drawn, yaml=dump(found, parts.given()), sends=sends)
