@@ -97,6 +97,16 @@ def test_an_empty_corpus_and_a_model_that_says_nothing_end_in_an_answer(name: st
         assert answer.stop_reason != "error"
 
 
+UNKNOWN = ("I do not know.", "I don't know!", "모르겠습니다.", "我不知道。")
+
+
+@pytest.mark.parametrize("name", FLOWS)
+def test_a_model_that_does_not_know_abstains_in_every_flow(name: str) -> None:
+    for said in UNKNOWN if name != "replug-token" else UNKNOWN[:1]:  # of which each token would be all of it
+        answer, _ = ran(made(name, Model((("which kind", "[Retrieval]"), ("", said))), search=local, scorer=Scores()))
+        assert (answer.stop_reason, answer.citations, answer.text.find("[")) == ("abstained", (), -1)
+
+
 SAID = {
     "yes": "yes", "no": "no", "sentence": "So the answer is: Espoo [1].", "search": REPLIES[12],
     "answer": REPLIES[14], "pairs": "Which town? | Espoo", "ranks": "[2] > [1] > [3]",
@@ -124,7 +134,7 @@ def test_a_budget_that_ends_within_a_loop_gives_the_best_answer_so_far(name: str
         answer, spent = ran(built, per_question=Budget(calls=calls))
         assert spent <= calls
         assert answer.text.strip()
-        assert answer.stop_reason == "budget"
+        assert answer.stop_reason == ("abstained" if answer.text == "I do not know." else "budget")
 
 
 @pytest.mark.parametrize("name", LOOPS)

@@ -69,7 +69,7 @@ def finish(state: Dialogue) -> Answer:
     return citing(state.answer or "I do not know.", state.found)
 
 
-@published('Yu et al., "Auto-RAG: Autonomous retrieval-augmented generation", 2024', "answered", "cap")
+@published('Yu et al., "Auto-RAG: Autonomous retrieval-augmented generation", 2024', "answered", "abstained")
 def auto_rag(llm: LanguageModel, search: Retriever, turns: int = 10, recalls: int = 5) -> Operator[Query, Answer]:
     """Ten turns with a search each; then one answer more, and up to five texts that the model imagines."""
     ask = Ask(llm, DECIDE, 200)

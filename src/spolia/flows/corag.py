@@ -84,7 +84,7 @@ def greedy(
     return begin >> Loop(hops(llm, search, steps if pairs is None else pairs), until, steps) >> final(llm, search)
 
 
-@published(SOURCE, "cap", "pairs", "repeated")
+@published(SOURCE, "abstained", "cap", "pairs", "repeated")
 def corag(llm: LanguageModel, search: Retriever, steps: int = 6, pairs: int | None = None) -> Operator[Query, Answer]:
     """At most `steps` steps (L), and at most `pairs` pairs of question and answer (C)."""
     return greedy(llm, search, Stopped(), steps, pairs)

@@ -26,6 +26,6 @@ def best_of(llm: ScoresContinuations, search: Retriever, until: Judge, steps: in
     return begin >> Samples(n) >> chains >> Best(promise.but(likelihood=Likelihood(llm))) >> final(llm, search)
 
 
-@published(SOURCE, "cap", "repeated")
+@published(SOURCE, "abstained", "cap", "repeated")
 def corag_best_of_n(llm: ScoresContinuations, search: Retriever, steps: int = 6, n: int = 4) -> Operator[Query, Answer]:
     return best_of(llm, search, Stopped(), steps, n)

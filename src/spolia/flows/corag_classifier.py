@@ -22,7 +22,7 @@ def judged(chain: Chain, *, enough: Ask) -> Verdict:
     return Verdict(enough.reply(chain=chain.written(CHARACTERS)), "sufficient")
 
 
-@published(SOURCE, "sufficient", "cap", "pairs", "repeated")
+@published(SOURCE, "abstained", "sufficient", "cap", "pairs", "repeated")
 def corag_classifier(
     llm: LanguageModel,
     search: Retriever,
@@ -35,21 +35,21 @@ def corag_classifier(
     return greedy(llm, search, Classified(scorer, threshold), steps, pairs)
 
 
-@published(SOURCE, "sufficient", "cap", "repeated")
+@published(SOURCE, "abstained", "sufficient", "cap", "repeated")
 def corag_classifier_best_of_n(
     llm: ScoresContinuations, search: Retriever, scorer: Scorer, steps: int = 6, n: int = 4
 ) -> Operator[Query, Answer]:
     return best_of(llm, search, Classified(scorer), steps, n)
 
 
-@published(SOURCE, "sufficient", "cap", "exhausted")
+@published(SOURCE, "abstained", "sufficient", "cap", "exhausted")
 def corag_classifier_tree(
     llm: ScoresContinuations, search: Retriever, scorer: Scorer, steps: int = 6
 ) -> Operator[Query, Answer]:
     return tree(llm, search, Classified(scorer), steps)
 
 
-@published(SOURCE, "sufficient", "cap", "pairs", "repeated")
+@published(SOURCE, "abstained", "sufficient", "cap", "pairs", "repeated")
 def corag_oracle(
     llm: LanguageModel, search: Retriever, steps: int = 6, pairs: int | None = None
 ) -> Operator[Query, Answer]:

@@ -61,6 +61,6 @@ def tree(llm: ScoresContinuations, search: Retriever, until: Judge, steps: int) 
     return begin >> chains >> first >> final(llm, search)
 
 
-@published(SOURCE, "cap", "exhausted")
+@published(SOURCE, "abstained", "cap", "exhausted")
 def corag_tree(llm: ScoresContinuations, search: Retriever, steps: int = 6) -> Operator[Query, Answer]:
     return tree(llm, search, Stopped(), steps)

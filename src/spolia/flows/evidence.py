@@ -8,6 +8,8 @@ from typing import Self
 from spolia.core.operator import Retriever
 from spolia.core.run_context import note
 from spolia.generation.prompt import cited, fitting, numbered
+from spolia.generation.reader import abstains
+from spolia.models.parsers.parser import MARKER
 from spolia.models.parsers.tags import Markers
 from spolia.models.prompting.role import Ask
 from spolia.retrieval.multi_source import Sources, reached
@@ -42,14 +44,19 @@ def citing(said: str, found: Ranking) -> Answer:
     """The answer that a reply is: its marks `[1]` become citations of the passages that were shown.
 
     It need not have any: these prompts ask for none, or only where a passage says it and no chain or log does.
+    A reply that says that the model does not know is an abstention.
 
     >>> from spolia.types import Hit, Node
     >>> found = Ranking(Query("Who?"), (Hit(Node("n", "Olsen.", uri="a.txt"), 1.0),))
     >>> citing("Olsen [1][7]", found).citations[0].uri, citing("Olsen [1][7]", found).text
     ('a.txt', 'Olsen [1]')
+    >>> citing("I do not know [1].", found).abstained
+    True
     """
     marks = Markers(len(found))
     text = marks.feed(said) + marks.end()
+    if abstains(text, bool(marks.used)):
+        return Answer(MARKER.sub("", text), stop_reason="abstained", evidence=found)
     citations = tuple(cited(number, found.nodes[number - 1]) for number in marks.used)
     return Answer(text, citations, evidence=found, faults=marks.faults(asked=False))
 

@@ -90,7 +90,7 @@ def finish(state: Writing) -> Answer:
 @published(
     'Jiang et al., "Active retrieval augmented generation", EMNLP 2023, FLARE direct',
     "answered",
-    "empty",
+    "abstained",
     "cap",
     top_k=2,
 )

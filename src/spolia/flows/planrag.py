@@ -59,7 +59,9 @@ def finish(state: Planned, *, force: Ask) -> Answer:
     return state.concluded(force)
 
 
-@published('Lee et al., "PlanRAG: A plan-then-retrieval augmented generation", NAACL 2024', "answered", "cap")
+@published(
+    'Lee et al., "PlanRAG: A plan-then-retrieval augmented generation", NAACL 2024', "answered", "abstained", "cap"
+)
 def planrag(llm: LanguageModel, search: Retriever, turns: int = 15) -> Operator[Query, Answer]:
     plan, again = Ask(llm, PLAN, 256), Ask(llm, AGAIN, 64)
     body = act.but(ask=Ask(llm, ACT, 256), again=again, plan=plan, search=search)

@@ -82,7 +82,7 @@ def flow_of(
     return begin.but(turns=turns, reflections=reflections) >> loop >> finish.but(force=Ask(llm, FORCED, 128))
 
 
-@published(SOURCE, "answered", "forced")
+@published(SOURCE, "answered", "abstained", "forced")
 def prefrag(
     llm: LanguageModel, search: Retriever, web: Retriever, turns: int = 4, reflections: int = 1, more: Sources = ()
 ) -> Operator[Query, Answer]:

@@ -15,7 +15,7 @@ def union(query: Query, *, first: Retriever, second: Retriever) -> Ranking:
     return everywhere(query, (("local", first), ("web", second))).but(source="both")
 
 
-@published(SOURCE + ", prompt only", "answered", "forced")
+@published(SOURCE + ", prompt only", "answered", "abstained", "forced")
 def prefrag_prompt(
     llm: LanguageModel, search: Retriever, web: Retriever, turns: int = 4, reflections: int = 1
 ) -> Operator[Query, Answer]:
@@ -23,7 +23,7 @@ def prefrag_prompt(
     return flow_of(llm, (("local", search), ("web", web)), turns, reflections, compares=False)
 
 
-@published(SOURCE + ", without preference", "answered", "forced")
+@published(SOURCE + ", without preference", "answered", "abstained", "forced")
 def prefrag_no_preference(
     llm: LanguageModel, search: Retriever, web: Retriever, turns: int = 4, reflections: int = 1
 ) -> Operator[Query, Answer]:
@@ -32,7 +32,7 @@ def prefrag_no_preference(
     return flow_of(llm, (("both", both),), turns, reflections, compares=False)
 
 
-@published(SOURCE + ", without self-reflection", "answered", "forced")
+@published(SOURCE + ", without self-reflection", "answered", "abstained", "forced")
 def prefrag_no_reflection(
     llm: LanguageModel, search: Retriever, web: Retriever, turns: int = 4
 ) -> Operator[Query, Answer]:

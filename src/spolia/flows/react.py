@@ -57,7 +57,7 @@ def _flow(llm: LanguageModel, sources: Sources, turns: int, every: bool) -> Oper
     return begin >> Loop(body, max_steps=turns) >> finish.but(force=Ask(llm, FORCED, 128))
 
 
-@published(SOURCE, "answered", "cap")
+@published(SOURCE, "answered", "abstained", "cap")
 def react(
     llm: LanguageModel, search: Retriever, web: Retriever | None = None, turns: int = 7
 ) -> Operator[Query, Answer]:
@@ -65,6 +65,6 @@ def react(
     return _flow(llm, (("local", search), *((("web", web),) if web is not None else ())), turns, False)
 
 
-@published(SOURCE + "; all sources at each search", "answered", "cap")
+@published(SOURCE + "; all sources at each search", "answered", "abstained", "cap")
 def react_concat(llm: LanguageModel, search: Retriever, web: Retriever, turns: int = 7) -> Operator[Query, Answer]:
     return _flow(llm, (("local", search), ("web", web)), turns, True)

@@ -134,7 +134,7 @@ def conclude(tree: Tree, *, write: Ask, nearest: Nearest) -> Answer:
     return citing(said, found)
 
 
-@published('Kim et al., "Tree of clarifications", EMNLP 2023', "full", "exhausted", "cap", top_k=100)
+@published('Kim et al., "Tree of clarifications", EMNLP 2023', "abstained", "full", "exhausted", "cap", top_k=100)
 def tree_of_clarifications(
     llm: LanguageModel,
     search: Retriever,

@@ -12,7 +12,7 @@ from spolia.core.run_context import emit, gather, note
 from spolia.core.wiring import refuse_counts, refuse_numbers
 from spolia.errors import ModelRejected
 from spolia.generation.prompt import Generate, asks_for_marks, citations
-from spolia.generation.reader import Reader
+from spolia.generation.reader import Reader, abstains
 from spolia.models.parsers.parser import plain_words
 from spolia.models.parsers.tags import Markers
 from spolia.models.prompting.likelihood import FirstTokens
@@ -86,7 +86,7 @@ class AnswerEnsemble(Prompted, Operator[Ranking, Answer]):
     max_tokens: int = 128
     abstention: str = "I do not know."
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
 
     prompt_file = Reader.prompt_file
 
@@ -190,7 +190,7 @@ class TokenEnsemble(Prompted, Operator[Ranking, Answer]):
     max_characters: int = 20_000
     abstention: str = "I do not know."
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     cached: ClassVar[bool] = True
 
     prompt_file = Reader.prompt_file
@@ -205,7 +205,7 @@ class TokenEnsemble(Prompted, Operator[Ranking, Answer]):
         markers = Markers(0)  # in each prompt its passage is number 1, so numbers mean nothing
         said = markers.feed(text) + markers.end()
         emit(said or self.abstention)
-        if not said or said.startswith(self.abstention):
+        if not said or abstains(said, False, self.abstention):
             return Answer(said or self.abstention, (), "abstained", best)
         every = citations(range(1, len(best) + 1), best.hits)
         return Answer(said, every, "answered" if whole else "cap", best)

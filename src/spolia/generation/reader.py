@@ -72,7 +72,7 @@ class Reader(Prompted, Operator[Ranking, Answer]):
     language: str = ""  # type: ignore[misc]
     maker: Operator[Ranking, Prompt] | None = None
 
-    version: ClassVar[int] = 6
+    version: ClassVar[int] = 7
     prompts: ClassVar[tuple[str, ...]] = ("generation/answer", "generation/brief")
     places: ClassVar[tuple[str, ...]] = ("passages", "question")
     cached: ClassVar[bool] = True
@@ -134,13 +134,31 @@ class Reader(Prompted, Operator[Ranking, Answer]):
             )
         cited = citations(markers.used, shown.hits)
         is_cut = generation.finish_reason == "length"
-        if not is_cut and self._abstains(text, bool(cited)):
+        if not is_cut and abstains(text, bool(cited), self.abstention):
             return Answer(text, (), "abstained", shown)
         return Answer(text, cited, "cap" if is_cut else "answered", shown, markers.faults(marked))
 
-    def _abstains(self, text: str, cites: bool) -> bool:
-        said, abstention = _plain(_MARKED.sub("", text)), _plain(self.abstention)
-        return said == abstention or (not cites and said.startswith(abstention))
+
+ABSTENTION = "I do not know."
+_ELSEWHERE = re.compile(
+    r"(?:죄송하지만 |죄송합니다 )?(?:저는 |정답은 |답은 )?(?:잘 )?(?:모르겠습니다|모르겠다|모르겠어요|모릅니다|알 수 없습니다|알 수 없음|알 수 없다)|"
+    r"(?:抱歉 |对不起 )?(?:我)?(?:不知道|不清楚|无法确定|無法確定|無從得知)|(?:答えは)?(?:分|わ|判)かりません|不明です"
+)
+
+
+def abstains(text: str, cites: bool, abstention: str = ABSTENTION) -> bool:
+    """Whether a reply says that the model does not know: the one rule of readers and flows.
+
+    It is the sentence itself, whatever it cites; the sentence and more, if it cites nothing; or no more than that in
+    Korean, Chinese or Japanese, where a model left the language of its prompt.
+
+    >>> abstains("I don't know! [1]", True), abstains("I do not know, but Nokia is near [1].", True)
+    (True, False)
+    >>> abstains("잘 모르겠습니다.", False), abstains("我不知道。", False), abstains("不知道火山", False)
+    (True, True, False)
+    """
+    said, known = _plain(_MARKED.sub("", text)), _plain(abstention)
+    return said == known or (not cites and said.startswith(known)) or _ELSEWHERE.fullmatch(said) is not None
 
 
 def _plain(text: str) -> str:
@@ -153,7 +171,6 @@ def _plain(text: str) -> str:
     return " ".join(re.findall(r"\w+", plain))
 
 
-ABSTENTION = "I do not know."
 REMEMBERED: Role[str] = Role("spolia:generation/prompts/closed_book.txt", Text(), default=ABSTENTION)
 
 
@@ -185,14 +202,15 @@ class ClosedBook(Operator[Query, Answer]):
     max_tokens: int = 256
     temperature: float = 0.0
 
+    version: ClassVar[int] = 2
+
     def __post_init__(self) -> None:
         super().__post_init__()
         refuse_counts(self, "max_tokens")
 
     def apply(self, value: Query, /) -> Answer:
         text = self._ask.reply(value.sample, question=value.question, abstention=Setting(self.abstention))
-        is_abstention = text.rstrip(".") == self.abstention.rstrip(".")
-        return Answer(text, stop_reason="abstained" if is_abstention else "answered")
+        return Answer(text, stop_reason="abstained" if abstains(text, False, self.abstention) else "answered")
 
     def calls(self, rows: int | None = None, /) -> int | None:
         return self._ask.calls()
