@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,21 @@ def test_every_file_is_listed_and_found_again() -> None:
     for name, one in every.items():
         assert name_of(one.place) == name
         assert one.texts["en"] == (PACKAGE / one.place.partition(":")[2]).read_text()
+
+
+def test_each_prompt_of_a_flow_says_in_every_language_what_is_material_and_which_words_are_fixed() -> None:
+    """The same places and tags, and the words that a parser or a later step looks for, as the English file has them."""
+    fixed = re.compile(
+        r"\{\{\w+\}\}|</?\w+>|\[[A-Z][^\]]*\]|\b(?:yes|no|none)\b(?=[ .。]|$)|(?:PARTIALLY )?\bI?N?CORRECT\b"
+    )
+    quoted = {"en": "quoted from", "ko": "인용한 것", "zh": "引自文档", "ja": "引用"}
+    for name, one in shipped().items():
+        if name.startswith("flows/"):
+            assert {"en", "ko", "zh"} <= set(one.languages)
+            wanted = set(fixed.findall(one.texts["en"])) - {"no", "none"}
+            for language, text in one.texts.items():
+                assert wanted <= set(fixed.findall(text)), (name, language)
+                assert ("{{passages}}" in text) is (quoted[language] in text), (name, language)
 
 
 def test_who_asks_with_what() -> None:

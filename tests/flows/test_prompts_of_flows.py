@@ -61,6 +61,7 @@ THINKS = Model((
 ))  # fmt: skip
 LOOK = "<thought>My thought.</thought><source>web</source><search>Nokia</search>"
 ACTS = Model((("<log", "<thought>!</thought><answer>Espoo</answer>"), ("has to be changed", "no"), ("", LOOK)))
+TOC = Model((("may mean several", "Which town? | Espoo"), ("", "yes")))
 Q, FIRST, SECOND = ASKED.question, "Who employed Olsen?", "Where is Nokia?"
 CASES: tuple[tuple[str, Model, str, int, tuple[str, ...], tuple[str, ...]], ...] = (
     ("closed-book", Model(("Espoo",)), "", 0, (Q,), (EMPLOYER, TOWN)),
@@ -79,6 +80,14 @@ CASES: tuple[tuple[str, Model, str, int, tuple[str, ...], tuple[str, ...]], ...]
     ("corag", hopper(FIRST, SECOND), "corag_reply", 1, (SECOND, TOWN), (Q, EMPLOYER, FIRST)),
     ("corag", hopper(FIRST, SECOND), "corag_final", 0, (Q, FIRST, SECOND, EMPLOYER), (PAGE,)),
     ("corag-oracle", hopper(FIRST, SECOND), "corag_enough", 0, (Q, FIRST), (EMPLOYER, SECOND)),
+    ("corag-tree", hopper(FIRST, SECOND), "corag_next", 0, (Q,), (EMPLOYER, TOWN, FIRST)),
+    ("corag-tree", hopper(FIRST, SECOND), "corag_reply", 0, (FIRST, EMPLOYER), (Q, TOWN, SECOND)),
+    ("corag-tree", hopper(FIRST, SECOND), "", -1, (Q, FIRST, SECOND, EMPLOYER), (PAGE,)),
+    ("corag-classifier-tree", hopper(FIRST, SECOND), "corag_next", 0, (Q,), (EMPLOYER, TOWN, FIRST)),
+    ("corag-classifier-tree", hopper(FIRST, SECOND), "corag_final", 0, (Q, FIRST, SECOND, EMPLOYER), (PAGE,)),
+    ("tree-of-clarifications", TOC, "toc_meanings", 0, (Q, EMPLOYER), ("Which town?", PAGE)),
+    ("tree-of-clarifications", TOC, "toc_meanings", 1, ("Which town?",), (Q, PAGE)),
+    ("tree-of-clarifications", TOC, "toc_answer", 0, (Q, "Which town?", "Espoo", EMPLOYER), (PAGE,)),
     ("prefrag", preferring(("", LOOK), helps="yes"), "prefrag_turn", 1, (Q, TOWN), (PAGE, EMPLOYER)),
     ("prefrag", preferring(("", LOOK), helps="yes"), "prefrag_forced", 0, (Q, TOWN), (PAGE,)),
     ("prefrag", preferring(("", LOOK), helps="no"), "prefrag_helps", 0, (Q, TOWN), (PAGE,)),
