@@ -37,11 +37,16 @@ def sweep(values: Iterable[Any], variants: Sequence[Operator[Any, Ranking]]) -> 
     >>> [[one.ids for one in row] for row in sweep([question], [words, meaning, ReciprocalRankFusion(top_k=1)])]
     [[['a', 'b', 'c'], ['b', 'c', 'a'], ['b']]]
     """
-    if isinstance(variants, Operator):
-        raise WiringError(f"{variants!r:.80} is one step. Write a list of variants: [*step.vary(...).decided()].")
-    swept = _swept([variant.steps if isinstance(variant, Then) else (variant,) for variant in variants])
+    swept = sweeper(variants)
     for value in values:
         yield swept(value)
+
+
+def sweeper(variants: Sequence[Operator[Any, Ranking]]) -> Callable[[Any], list[Swept]]:
+    """`sweep` of one value, for whoever asks value by value: what the variants share is found out once."""
+    if isinstance(variants, Operator):
+        raise WiringError(f"{variants!r:.80} is one step. Write a list of variants: [*step.vary(...).decided()].")
+    return _swept([variant.steps if isinstance(variant, Then) else (variant,) for variant in variants])
 
 
 def _swept(chains: Sequence[Operators]) -> Callable[[Any], list[Swept]]:

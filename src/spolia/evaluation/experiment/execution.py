@@ -109,7 +109,7 @@ def ask(
     measures: str | Iterable[str | SetMeasure],
     *,
     run: Run | None = None,
-    path: str | Path | None = None,
+    path: str | Path | ScoreStore | None = None,
     data: str = "questions",
     again: bool = False,
     degraded: str = "stop",
@@ -127,7 +127,7 @@ def ask(
         measures: what to measure; texts are read by `parse_measures`.
         run: whose cache, journal, budget, threads and rights are used, by flows and by judges alike.
         path: the file that answers and scores are kept in, by habit `NAME.experiment`. In a folder each flow has a file
-            of its own, named by all that it depends on. None keeps them in memory.
+            of its own, named by all that it depends on. An open store stays open. None keeps them in memory.
         data: what the questions are called; begins the names of files in a folder.
         again: ask everything again, whatever the file holds; a cache of the run is used all the same.
         degraded: what happens where a step of a flow fails on every call: `stop`, or `ok` to measure the flow.
@@ -158,15 +158,19 @@ def ask(
     with run, ExitStack() as stack:
         opening, places = opened(listed), gold_locations(asked, listed)
         known: Known = {}
-        members: dict[Path | None, list[tuple[int, Named]]] = {}
-        file = None if path is None else Path(path)
+        members: dict[Path | ScoreStore | None, list[tuple[int, Named]]] = {}
+        file = Path(path) if isinstance(path, str) else path
         for at, (name, flow) in enumerate(by_name):
-            found = _named(name, identity(flow, run, known))
-            own = file / f"{data}-{found[0].hex()[:16]}.experiment" if file is not None and file.is_dir() else file
+            found = named_by_content(name, identity(flow, run, known))
+            own = file
+            if isinstance(file, Path) and file.is_dir():
+                own = file / f"{data}-{found[0].hex()[:16]}.experiment"
             members.setdefault(own, []).append((at, found))
-        taken = [_named(str(one), identity(one, run, known)) for one in chosen]
-        stores = {file: stack.enter_context(ScoreStore(file)) for file in members}
-        parts = [_part(stores[file], flows_here, asked, taken) for file, flows_here in members.items()]
+        taken = [named_by_content(str(one), identity(one, run, known)) for one in chosen]
+        stores = {
+            file: file if isinstance(file, ScoreStore) else stack.enter_context(ScoreStore(file)) for file in members
+        }
+        parts = [store_part(stores[file], flows_here, asked, taken) for file, flows_here in members.items()]
         table = ScoreTable.of([name for name, _ in by_name], asked, chosen, parts, places)
         if again:
             for part in parts:
@@ -320,15 +324,17 @@ class FlowExecution:
         return None if single and seen is not None and not isfinite(seen[0]) else seen
 
 
-def _named(name: str, what: Mapping[str, Any]) -> Named:
+def named_by_content(name: str, what: Mapping[str, Any]) -> Named:
+    """A flow, a measure, a question or its gold, as a store knows it: by a digest of all that it depends on."""
     return digest_of(json.dumps(what)), {"name": name, **what}
 
 
-def _part(
+def store_part(
     store: ScoreStore, flows: Sequence[tuple[int, Named]], items: Sequence[Item], measures: Sequence[Named]
 ) -> StorePart:
-    questions = [_named(item.id, {"id": item.id, "question": item.question}) for item in items]
-    gold = [_named(item.id, {"id": item.id, CONTENT: item.digest.hex()}) for item in items]
+    """Where scores of these flows, by place in their table, on these questions are in a store."""
+    questions = [named_by_content(item.id, {"id": item.id, "question": item.question}) for item in items]
+    gold = [named_by_content(item.id, {"id": item.id, CONTENT: item.digest.hex()}) for item in items]
     kinds = {"flows": [flow for _, flow in flows], "questions": questions, "gold": gold, "measures": measures}
     ids = [np.array([store.name(kind, *one) for one in named], np.uint64) for kind, named in kinds.items()]
     return StorePart(store, np.array([at for at, _ in flows], np.intp), *ids)

@@ -166,6 +166,17 @@ class ScoreStore:
             if judged:
                 draft.add(JUDGING, np.array(judged, JUDGED).tobytes())
 
+    def score_flows(
+        self, flows: NDArray[np.uint64], question: int, gold: int, measure: int, scores: NDArray[np.float64]
+    ) -> None:
+        """Write what a measure makes of many flows on one question in one record; their answers are not kept."""
+        rows = np.zeros(flows.size, NUMBERS)
+        with self._lock, self._written() as draft:
+            given = {"place": draft.next, "flow": flows, "question": question, "gold": gold, "measure": measure}
+            for name, values in (given | {"state": SCORED, "width": 1, "number": scores}).items():
+                rows[name] = values
+            draft.add(SCORES, rows.tobytes())
+
     @contextmanager
     def _written(self) -> "Iterator[_Draft]":
         """Records that are written together, and read as they will be when the file is opened again."""

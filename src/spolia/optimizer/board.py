@@ -1,0 +1,146 @@
+"""What a study knows: scores in columns, and how many more may be asked."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spolia.optimizer.candidates import Candidates
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ScoreRequest:
+    """What a strategy asks for: the scores of some flows on the first `upto` questions of the common order."""
+
+    flows: Sequence[int]
+    upto: int
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreRows:
+    """What came back: by flow and question a score, higher is better, NaN where it is not determined; by flow what a
+    question costs in USD and calls. A flow that cannot run has no number but -inf."""
+
+    values: Floats
+    costs: Floats
+
+
+ScoreSource: TypeAlias = Callable[[Sequence[int], range], ScoreRows]
+"""Asks flows, by number, the questions at these places of the common order."""
+
+
+class Board:
+    """The score matrix of a study, flows × questions, which grows with the flows that are asked.
+
+    All flows are asked the questions in one order, so that any two are compared on the same ones.
+
+    Args:
+        candidates: the flows.
+        questions: how many questions there are.
+        rows: how many scores may be asked for, all in all.
+        seed: of what strategies draw.
+        prior: flows that were best elsewhere, best first.
+    """
+
+    def __init__(
+        self, candidates: Candidates, questions: int, rows: float, seed: int = 0, prior: Sequence[int] = ()
+    ) -> None:
+        self.candidates, self.questions, self.rows, self.prior = candidates, questions, rows, prior
+        self.random = Random(seed)
+        self.spent = 0
+        self._asked = np.zeros(0, np.intp)
+        self._scores = np.zeros((0, questions))
+        self._costs = np.zeros((0, 2))
+
+    @property
+    def left(self) -> float:
+        """How many more scores may be asked for."""
+        return self.rows - self.spent
+
+    @property
+    def asked(self) -> NDArray[np.intp]:
+        """By flow, how many of the first questions it was asked."""
+        return self._asked
+
+    @property
+    def scores(self) -> Floats:
+        """By flow and question; what was not asked is NaN."""
+        return self._scores
+
+    def cost(self, flows: Sequence[int], upto: int) -> int:
+        """How many scores are missing for some flows on the first questions."""
+        self._grow()
+        return int(np.maximum(0, upto - self._asked[list(flows)]).sum())
+
+    def reach(self, flows: Sequence[int], rows: float, least: int = 0) -> int:
+        """How many questions all of these flows can be asked for so many scores; at least as many as named."""
+        self._grow()
+        asked, upto = self._asked[list(flows)], least
+        while upto < self.questions and np.maximum(0, upto + 1 - asked).sum() <= rows:
+            upto += 1
+        return upto
+
+    def fill(self, batch: ScoreRequest, source: ScoreSource) -> None:
+        """Ask what is missing for a batch, flows that stand at the same question together."""
+        self._grow()
+        flows = np.array(list(dict.fromkeys(batch.flows)), np.intp)
+        upto = min(batch.upto, self.questions)
+        for start in np.unique(self._asked[flows]).tolist():
+            some = flows[self._asked[flows] == start]
+            if start >= upto or not some.size:
+                continue
+            found = source(some.tolist(), range(start, upto))
+            before, now = start, upto - start
+            self._scores[some, start:upto] = found.values
+            self._costs[some] = (self._costs[some] * before + found.costs * now) / (before + now)
+            self._asked[some] = upto
+            self.spent += now * some.size
+
+    def means(self, flows: Sequence[int], upto: int) -> Floats:
+        """The means of flows on the first questions; -inf for those of which nothing is determined."""
+        rows = self._scores[list(flows), :upto]
+        known = ~np.isnan(rows)
+        sums, counts = np.where(known, rows, 0.0).sum(axis=1), known.sum(axis=1)
+        return np.where(counts > 0, sums / np.maximum(counts, 1), -np.inf)
+
+    def ranked(self, flows: Sequence[int], upto: int) -> list[int]:
+        """Flows, the best on the first questions first; of equal ones the cheapest."""
+        listed = np.asarray(list(flows), np.intp)
+        means = np.round(self.means(listed.tolist(), upto), 12)
+        prices = [self.price(flow) for flow in listed.tolist()]
+        lengths = [len(repr(self.candidates.flows[flow])) for flow in listed.tolist()]
+        order = sorted(range(listed.size), key=lambda at: (-means[at], prices[at], lengths[at], listed[at]))
+        return [int(listed[at]) for at in order]
+
+    def price(self, flow: int) -> tuple[float, float]:
+        """What a question costs with a flow: USD, and calls of models."""
+        self._grow()
+        usd, calls = self._costs[flow].tolist()
+        return usd, calls
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether all scores that are known are the same."""
+        known = self._scores[np.isfinite(self._scores)]
+        return not known.size or bool(np.ptp(known) == 0)
+
+    def finalists(self, most: int) -> list[int]:
+        """The flows that were asked most, the best first."""
+        (flows,) = np.nonzero(self._asked)
+        by_asked: dict[int, list[int]] = {}
+        for flow in flows.tolist():
+            by_asked.setdefault(int(self._asked[flow]), []).append(flow)
+        found = [flow for upto in sorted(by_asked, reverse=True) for flow in self.ranked(by_asked[upto], upto)]
+        return [flow for flow in found[:most] if np.isfinite(self.means([flow], self.questions)[0])]
+
+    def _grow(self) -> None:
+        if (more := len(self.candidates.flows) - self._asked.size) > 0:
+            more = max(more, self._asked.size // 2)
+            self._asked = np.append(self._asked, np.zeros(more, np.intp))
+            self._scores = np.vstack([self._scores, np.full((more, self.questions), np.nan)])
+            self._costs = np.vstack([self._costs, np.zeros((more, 2))])

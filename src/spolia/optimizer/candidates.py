@@ -1,0 +1,100 @@
+"""The flows of a space by number, each once."""
+
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import Any
+
+from spolia.core.combinators.space import Point, Space
+from spolia.core.operator import Operator
+from spolia.errors import WiringError
+from spolia.types import Query, kept
+
+LISTED = 10_000
+"""Points up to which a space is listed; of a larger one as many flows are drawn."""
+
+
+class Candidates:
+    """The flows that may be chosen, numbered in the order in which they are met. Points that give equal flows share a
+    number, so that nothing is asked twice.
+
+    Args:
+        space: may be far too large to be listed: flows are made when a strategy names them.
+        seed: of the draw that stands for a large space.
+
+    >>> from spolia import Choice, Identity, step
+    >>> @step
+    ... def cut(text: str, *, at: int = 1) -> str:
+    ...     return text[:at]
+    >>> candidates = Candidates(Space(Choice(Identity(), cut.vary(at=(1, 1, 2)), name="cutting")))
+    >>> list(candidates.every), candidates.points
+    ([0, 1, 2], [{'cutting': 0}, {'cutting': 1, 'cut.at': 0}, {'cutting': 1, 'cut.at': 2}])
+    >>> candidates.neighbours(0), candidates.along(1, "cut.at")
+    ([1], [1, 2])
+    """
+
+    def __init__(self, space: Space[Query, Any], seed: int = 0) -> None:
+        self.space, self.seed = space, seed
+        self.points: list[Point] = []
+        self.flows: list[Operator[Query, Any]] = []
+        self._numbers: dict[bytes, int] = {}
+        try:
+            self.number(space.default)
+        except WiringError:  # candidates that do not go together
+            self.number(space.draw(Random(seed)))
+
+    def number(self, point: Point) -> int:
+        """The number of the flow at a point; `WiringError` if the point gives none."""
+        flow = self.space.decide(point)
+        found = self._numbers.setdefault(flow.digest, len(self.flows))
+        if found == len(self.flows):
+            self.points.append(point)
+            self.flows.append(flow)
+        return found
+
+    @kept
+    def is_listed(self) -> bool:
+        """Whether `every` holds all flows of the space."""
+        return self.space.size <= LISTED
+
+    @kept
+    def every(self) -> Sequence[int]:
+        """All flows, or a draw of a space with more than 10,000 points."""
+        if self.is_listed:
+            return sorted(set(self._valid(self.space.points())))
+        return sorted(self.draw(LISTED, Random(self.seed)))
+
+    def draw(self, most: int, random: Random) -> list[int]:
+        """At most so many flows, each as likely as any other."""
+        if self.is_listed:
+            return random.sample(self.every, min(most, len(self.every)))
+        found = dict.fromkeys(self.number(self.space.draw(random)) for _ in range(most))
+        return list(found)
+
+    def neighbours(self, number: int) -> list[int]:
+        """The flows that differ in one place: numbers move to the next, all else to anything."""
+        found = dict.fromkeys(self._valid(self.space.neighbours(self.points[number])))
+        return [one for one in found if one != number]
+
+    def along(self, number: int, place: str) -> list[int]:
+        """The flows with every candidate of one place, and the others as they are."""
+        point = self.points[number]
+        if place not in point:
+            return [number]
+        values = range(len(self.space.places[place].values))
+        return list(dict.fromkeys(self._valid(self.space.completed({**point, place: index}) for index in values)))
+
+    def near(self, points: Sequence[Point]) -> list[int]:
+        """The flows at points of another space, as far as their places are known here by name."""
+        known = self.space.places
+        fitting = (
+            {name: at for name, at in point.items() if name in known and 0 <= at < len(known[name].values)}
+            for point in points
+        )
+        return list(dict.fromkeys(self._valid(self.space.completed(point) for point in fitting)))
+
+    def _valid(self, points: Iterator[Point]) -> Iterator[int]:
+        for point in points:
+            try:
+                yield self.number(point)
+            except WiringError:  # candidates that do not go together
+                continue

@@ -1,0 +1,189 @@
+"""Scores of the flows of a space: retrieval by sweeps, everything else by an experiment; each kept as it comes."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spolia.core.operator import Operator, Then
+from spolia.core.run_context import attempt
+from spolia.core.sweepable import Swept
+from spolia.core.wiring import fits
+from spolia.errors import NeverWorked, SpoliaError, StepFailed, WiringError
+from spolia.evaluation.experiment.execution import ask, named_by_content, store_part
+from spolia.evaluation.experiment.flows import Known, identity
+from spolia.evaluation.experiment.score_store import ANSWER, ANSWERS, SCORED, SCORES, USAGE, ScoreStore
+from spolia.evaluation.experiment.score_table import StorePart
+from spolia.evaluation.measures.measure import Case, CostMeasure, Measure
+from spolia.evaluation.measures.retrieval_measure import CutMeasure, RetrievalMeasure
+from spolia.optimizer.board import Floats, ScoreRows
+from spolia.optimizer.candidates import Candidates
+from spolia.orchestration.sweep import sweeper
+from spolia.post_retrieval.selection import Cut
+from spolia.run import Run
+from spolia.types import Failure, Item, Query, Ranking, Usage
+
+CALLS, COST_USD = USAGE.index("calls"), USAGE.index("cost_usd")
+
+
+@dataclass(eq=False)
+class FlowScores:
+    """Asks flows questions in their order and measures what they give; what is in the store is not asked again.
+
+    A flow that only retrieves without any model is swept: what flows have in common is computed once for a question,
+    and a ranking is measured once, whichever flows give it. Every other flow is asked as an experiment asks it.
+
+    Args:
+        candidates: the flows, by number.
+        items: the questions, in the order in which they are asked.
+        measure: the objective; scores of a measure of which less is better are negative.
+        run: whose cache, budget and rights are used; it should share equal steps.
+        store: where answers and scores are kept.
+        told: called with how many more scores are there.
+    """
+
+    candidates: Candidates
+    items: Sequence[Item]
+    measure: Measure | CostMeasure
+    run: Run
+    store: ScoreStore
+    told: Callable[[int], None] = lambda rows: None
+    rows: int = 0
+    spent: Usage = field(default=Usage())
+    excluded: dict[int, SpoliaError] = field(default_factory=dict)
+    """Flows that cannot run, with why."""
+
+    def __post_init__(self) -> None:
+        self._known: Known = {}
+        with self.run:
+            taken = named_by_content(str(self.measure), identity(self.measure, self.run, self._known))
+        self._part = store_part(self.store, [], self.items, [taken])
+        self._stored = set(np.unique(self.store.columns(SCORES)["flow"]).tolist())
+        self._ids: dict[int, int] = {}
+        self._chains: dict[int, Operator[Query, Ranking] | None] = {}
+        self._sign = -1.0 if self.measure.lower_is_better else 1.0
+
+    def __call__(self, flows: Sequence[int], questions: range) -> ScoreRows:
+        values, costs = np.full((len(flows), len(questions)), np.nan), np.zeros((len(flows), 2))
+        chains = [self._chain(flow) for flow in flows]
+        swept = {at: chain for at, chain in enumerate(chains) if chain and flows[at] not in self.excluded}
+        if swept:
+            values[[*swept]] = self._swept([flows[at] for at in swept], [*swept.values()], questions)
+        for at, flow in enumerate(flows):
+            if np.isnan(values[at]).any():
+                values[at], costs[at] = self._asked(flow, questions)
+        return ScoreRows(self._sign * values, costs)
+
+    # Experiments.
+
+    def _asked(self, flow: int, questions: range) -> tuple[Floats | float, Floats]:
+        """The scores of one flow, and what a question costs; -inf for a flow that cannot run."""
+        worst = -np.inf * self._sign
+        if flow in self.excluded:
+            return worst, np.zeros(2)
+        items = [self.items[at] for at in questions]
+        try:
+            table = ask(self._named(flow), items, [self.measure], run=self.run, path=self.store)
+        except (StepFailed, NeverWorked, WiringError) as error:
+            self.excluded[flow] = error
+            return worst, np.zeros(2)
+        self.rows += table.asked
+        self.told(len(questions))
+        self.spent += table.usage("spent", 0) if table.asked else Usage()
+        usage = table.answers["usage"][0].mean(axis=0)
+        return table.scores[0, :, 0], usage[[COST_USD, CALLS]]
+
+    def _named(self, flow: int) -> dict[str, Operator[Query, Any]]:
+        found = self.candidates.flows[flow]
+        return {repr(found): found}
+
+    # Sweeps.
+
+    def _chain(self, flow: int) -> Operator[Query, Ranking] | None:
+        """The flow as it can be swept; None where it cannot."""
+        if flow not in self._chains:
+            found = self.candidates.flows[flow]
+            free = found.calls() == 0 and not found.waiting and fits(Ranking, found.gives(Query), {})
+            chain = (_sweepable(found)) if free and isinstance(self.measure, RetrievalMeasure) else None
+            self._chains[flow] = chain
+        return self._chains[flow]
+
+    def _swept(self, flows: Sequence[int], chains: Sequence[Operator[Query, Ranking]], questions: range) -> Floats:
+        """Scores by flow and question; NaN where a question cannot be swept."""
+        part = self._rows_of(flows, questions)
+        values = self._kept(part, len(flows), len(questions))
+        before: list[int] = []
+        with self.run:
+            for at, question in enumerate(questions):
+                missing = np.flatnonzero(np.isnan(values[:, at]))
+                self.told(len(flows))
+                if not missing.size:
+                    continue
+                item = self.items[question]
+                if (wanted := missing.tolist()) != before:
+                    before, together = wanted, sweeper([chains[flow] for flow in wanted])
+                scores = attempt(partial(self._scored, item, together))
+                if isinstance(scores, Failure):  # of one flow or of all: each is asked alone, which tells
+                    continue
+                question_id, gold_id = int(part.question_ids[at]), int(part.gold_ids[at])
+                self.store.score_flows(part.flow_ids[missing], question_id, gold_id, int(part.measure_ids[0]), scores)
+                values[missing, at] = scores
+                self.rows += missing.size
+        return values
+
+    def _scored(self, item: Item, together: Callable[[Query], Sequence[Swept]]) -> NDArray[np.float64]:
+        """The scores of a question, of all flows together; equal rankings are measured once."""
+        rankings = together(Query(item.question))
+        depth = self.measure.k if isinstance(self.measure, CutMeasure) else None
+        known: dict[tuple[str | bytes, ...], float] = {}
+        found = np.empty(len(rankings))
+        for at, one in enumerate(rankings):
+            key = tuple(hit.node.digest for hit in one.ranking.hits) if item.quotes else tuple(one.ids[:depth])
+            if key not in known:
+                seen = self.measure.seen(Case(item, one.ranking))
+                known[key] = np.nan if seen is None else seen[0]
+            found[at] = known[key]
+        return found
+
+    def _rows_of(self, flows: Sequence[int], questions: range) -> StorePart:
+        part, some = self._part, slice(questions.start, questions.stop)
+        ids = np.array([self._id(flow) for flow in flows], np.uint64)
+        return StorePart(
+            self.store, np.arange(len(flows)), ids, part.question_ids[some], part.gold_ids[some], part.measure_ids
+        )
+
+    def _kept(self, part: StorePart, flows: int, questions: int) -> Floats:
+        """What was in the store when it was opened."""
+        values = np.full((flows, questions), np.nan)
+        if self._stored.isdisjoint(part.flow_ids.tolist()):
+            return values
+        answers = np.zeros((flows, questions), ANSWERS)
+        rows, where = part.rows(ANSWER)
+        answers[where] = rows
+        rows, where = part.rows(SCORES, answers)
+        scored = rows["state"] == SCORED
+        values[where[0][scored], where[1][scored]] = rows["number"][scored]
+        return values
+
+    def _id(self, flow: int) -> int:
+        if flow not in self._ids:
+            ((name, found),) = self._named(flow).items()
+            named = named_by_content(name, identity(found, self.run, self._known))
+            self._ids[flow] = self.store.name("flows", *named)
+        return self._ids[flow]
+
+
+def _sweepable(flow: Operator[Query, Any]) -> Operator[Query, Ranking] | None:
+    """The flow, or one that gives the same and can be swept."""
+    steps = flow.steps if isinstance(flow, Then) else (flow,)
+    chains: tuple[Then[Query, Ranking], ...] = (Then(*steps), Then(*steps, Cut()))
+    for chain in chains:
+        try:
+            sweeper([chain])
+        except WiringError:
+            continue
+        return chain
+    return None

@@ -1,0 +1,207 @@
+"""Ways to look for the best flow of a space within a budget: each asks for scores and reads what came back."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, log2
+from typing import TypeAlias
+
+from spolia.errors import DataError
+from spolia.optimizer.board import Board, ScoreRequest, ScoreSource
+from spolia.types import Value
+
+Requests: TypeAlias = Generator[ScoreRequest, None, int]
+"""Each batch that it gives is asked before it goes on; it ends with the flow that it chooses."""
+FIRST = 6
+"""Questions that a flow should answer before it may be dropped."""
+WARM = 16
+"""Flows that were best elsewhere, with which a search begins."""
+
+
+class Strategy(Value, ABC):
+    """How the best flow is looked for.
+
+    A subclass is a frozen dataclass that writes `search`, a generator: it yields a `ScoreRequest` (ask), finds its
+    scores on the board when it goes on (tell), stays within `board.left` (budget), and returns the flow it chooses.
+
+    >>> @dataclass(frozen=True)
+    ... class Default(Strategy):
+    ...     def search(self, board: Board) -> Requests:
+    ...         yield ScoreRequest([0], board.questions)
+    ...         return 0
+    """
+
+    @abstractmethod
+    def search(self, board: Board) -> Requests:
+        """Look for the best flow."""
+
+    def least(self, board: Board) -> int:
+        """The least rows that make any sense."""
+        return 2 * board.questions
+
+
+@dataclass(frozen=True)
+class RandomSearch(Strategy):
+    """Flows drawn at random, each asked all questions.
+
+    Source: Bergstra and Bengio 2012.
+    """
+
+    def search(self, board: Board) -> Requests:
+        flows = board.candidates.draw(max(1, int(board.left // board.questions)), board.random)
+        yield ScoreRequest(flows, board.questions)
+        return board.ranked(flows, board.questions)[0]
+
+
+@dataclass(frozen=True)
+class GridSearch(Strategy):
+    """Every flow, on as many questions as the budget allows for all: on all of them, if it allows that."""
+
+    def search(self, board: Board) -> Requests:
+        flows = board.candidates.every
+        upto = board.reach(flows, board.left)
+        yield ScoreRequest(flows, upto)
+        return board.ranked(flows, upto)[0]
+
+    def least(self, board: Board) -> int:
+        return len(board.candidates.every)
+
+
+@dataclass(frozen=True)
+class GreedySearch(Strategy):
+    """Place by place in the order of the flow: each candidate of a place with the best of the places before and the
+    default of those after, on all questions. A pair of candidates that are good together and bad alone is never found.
+
+    Args:
+        passes: how often it goes through the places; it ends early where nothing changes.
+
+    Source: AutoRAG, Kim et al. 2024, which chooses node by node.
+    """
+
+    passes: int = 1
+
+    def search(self, board: Board) -> Requests:
+        current, n = 0, board.questions
+        for _ in range(self.passes):
+            before = current
+            for place in board.candidates.space.places:
+                flows = board.candidates.along(current, place)
+                if len(flows) > 1 and board.cost(flows, n) <= board.left:
+                    yield ScoreRequest(flows, n)
+                    current = board.ranked(flows, n)[0]
+            if current == before:
+                break
+        return current
+
+    def least(self, board: Board) -> int:
+        sizes = [len(place.values) for place in board.candidates.space.places.values()]
+        return board.questions * min(size for size in sizes if size > 1)
+
+
+@dataclass(frozen=True)
+class Halving(Strategy):
+    """All flows, or a share drawn at random, on few questions; the better half on more, until one is left.
+
+    Args:
+        share: of the flows.
+
+    Source: sequential halving, Karnin, Koren and Somekh 2013; Jamieson and Talwalkar 2016.
+    """
+
+    share: float = 1.0
+
+    def search(self, board: Board) -> Requests:
+        every = board.candidates.every
+        flows = board.candidates.draw(max(1, ceil(self.share * len(every))), board.random)
+        return (yield from halve(board, flows, board.left))
+
+    def least(self, board: Board) -> int:
+        flows = max(2, ceil(self.share * len(board.candidates.every)))
+        return flows * _rounds(flows)
+
+
+@dataclass(frozen=True)
+class HalvingWithNeighbours(Strategy):
+    """The default flow, the best of earlier studies and a random draw are halved; then the winner with its neighbours,
+    the flows that differ from it in one place, twice or until it stays.
+
+    With 500 questions and 5 % of the grid's rows, a space of 648 flows lost .5 points to its best flow on average, the
+    best rival (`Halving` of a third) .65, one place after the other 1.4.
+
+    Args:
+        local: share of the budget for neighbours.
+    """
+
+    local: float = 0.4
+
+    def search(self, board: Board) -> Requests:
+        rows, candidates = (1 - self.local) * board.left, board.candidates
+        warm = list(dict.fromkeys([0, *board.prior[:WARM]]))
+        size = WARM + WARM // 2 if board.prior else _affordable(rows)
+        drawn = dict.fromkeys([*warm, *candidates.draw(size, board.random)])
+        leader = yield from halve(board, list(drawn)[:size], rows)
+        for part in (0.5, 1.0):
+            around = candidates.neighbours(leader)
+            if board.left < 2 * len(around):
+                around = board.random.sample(around, int(board.left // 4))
+            if not around or board.left < len(around):
+                break
+            found = yield from halve(board, [leader, *around], part * board.left)
+            if found == leader:
+                break
+            leader = found
+        return leader
+
+    def least(self, board: Board) -> int:
+        return 8 * FIRST
+
+
+def find_best(strategy: Strategy, board: Board, source: ScoreSource) -> int:
+    """The flow that a strategy chooses, asked batch by batch; it is stopped where it would go beyond its budget."""
+    search = strategy.search(board)
+    try:
+        while True:
+            batch = next(search)
+            if board.cost(batch.flows, batch.upto) > board.left:
+                raise ValueError(f"{strategy} asks for {batch!r:.80}, which is more than the {board.left:g} rows left.")
+            board.fill(batch, source)
+    except StopIteration as end:
+        return int(end.value)
+
+
+def halve(board: Board, flows: Sequence[int], rows: float) -> Requests:
+    """The best of some flows: each round takes an equal share of the rows, and the better half goes on."""
+    end, upto, rounds = board.left - rows, 0, _rounds(len(flows))
+    for number in range(rounds):
+        share = max(0.0, board.left - end) / (rounds - number)
+        upto = board.reach(flows, share, upto)
+        if not upto:
+            break
+        yield ScoreRequest(flows, upto)
+        flows = board.ranked(flows, upto)[: ceil(len(flows) / 2)]
+        if len(flows) == 1:
+            break
+    return flows[0]
+
+
+def _rounds(flows: int) -> int:
+    return max(1, ceil(log2(flows)))
+
+
+def _affordable(rows: float) -> int:
+    """How many flows can be halved so that each answers about six questions first."""
+    return int(max(8, rows / (FIRST * max(1.0, log2(max(2.0, rows / FIRST)) - 2))))
+
+
+STRATEGIES: Mapping[str, Strategy] = {
+    "neighbours": HalvingWithNeighbours(), "halving": Halving(), "third": Halving(1 / 3), "greedy": GreedySearch(),
+    "random": RandomSearch(), "grid": GridSearch(),
+}  # fmt: skip
+"""By the names of `spolia tune --strategy`."""
+
+
+def strategy_named(name: str) -> Strategy:
+    """`DataError` where there is none of this name."""
+    if name not in STRATEGIES:
+        raise DataError(f"There is no strategy {name!r}. Write one of: {', '.join(STRATEGIES)}.")
+    return STRATEGIES[name]

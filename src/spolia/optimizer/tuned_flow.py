@@ -1,0 +1,140 @@
+"""What a study chose, and how good it is on questions that did not choose it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from spolia.core.combinators.space import Point
+from spolia.core.operator import Operator
+from spolia.evaluation.measures.measure import CostMeasure, Measure
+from spolia.evaluation.statistics.interval import Interval
+from spolia.evaluation.statistics.sample import Sample
+from spolia.evaluation.statistics.selection import corrected_for_choice, most_lost
+from spolia.optimizer.board import Board, Floats, ScoreRows
+from spolia.types import Query, Usage, Value
+
+FRESH, CORRECTED = "fresh questions", "all questions, corrected for the choice"
+"""What a score is measured on."""
+
+
+@dataclass(frozen=True)
+class Finalist(Value):
+    """A flow that was asked most: its score, and by how much it is better than the chosen one, on the questions of the
+    report."""
+
+    number: int
+    point: Point
+    notation: str
+    score: Interval
+    ahead: Interval
+    usd: float
+    calls: float
+
+
+@dataclass(frozen=True)
+class TunedFlow(Value):
+    """What a study chose.
+
+    Args:
+        flow, point: the choice, and where it is in the space.
+        score: on the questions of the report; the score on the questions that it was chosen by is nowhere told.
+        scored_on: which questions these are: fresh ones, or all, corrected for the choice.
+        regret_bound: how much better any finalist may be, with 95 % confidence; None where no questions are fresh.
+        finalists: the flows that were asked most, the chosen one first.
+        rows: scores computed now, for the choice and the report; those for the choice are the `share` of the grid.
+        spent: what models took now.
+        excluded: flows that cannot run, by notation, with why.
+    """
+
+    flow: Operator[Query, Any]
+    point: Point
+    objective: str
+    strategy: str
+    score: Interval
+    scored_on: str
+    regret_bound: float | None
+    finalists: tuple[Finalist, ...]
+    flows: int
+    asked: int
+    questions: int
+    fresh: int
+    rows: int
+    share: float
+    spent: Usage = field(default=Usage())
+    excluded: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def json(self) -> dict[str, Any]:
+        """Plain data."""
+        spent = {"rows": self.rows, "calls": self.spent.calls, "usd": self.spent.cost_usd, "share": self.share}
+        found: dict[str, Any] = {"best": {"point": dict(self.point), "notation": repr(self.flow)}}
+        found |= {"score": self.score.json(), "method": self.strategy, "regret_bound": self.regret_bound}
+        found |= {"spent": spent, "objective": self.objective, "scored_on": self.scored_on, "flows": self.flows}
+        found |= {"flows_asked": self.asked, "questions": self.questions, "fresh_questions": self.fresh}
+        found["finalists"] = [
+            {"point": dict(one.point), "score": one.score.json(), "ahead": one.ahead.json(), "usd": one.usd}
+            | {"calls": one.calls, "notation": one.notation}
+            for one in self.finalists
+        ]
+        found["excluded"] = [{"notation": notation, "why": why} for notation, why in self.excluded]
+        return found | {"notes": list(self.notes)}
+
+
+@dataclass(frozen=True, eq=False)
+class FinalScores:
+    """Scores of the finalists, from which the choice is reported.
+
+    Args:
+        flows: the finalists by number, the strategy's choice first.
+        scores: what they scored on fresh questions; None where all questions chose.
+    """
+
+    board: Board
+    measure: Measure | CostMeasure
+    flows: Sequence[int]
+    scores: ScoreRows | None
+    seed: int = 0
+
+    def report(self) -> tuple[list[Finalist], float | None]:
+        """The finalists, the chosen one first, and how much better any of them may be than that.
+
+        Of flows that no difference is shown between, on fresh questions, the cheapest is chosen.
+        """
+        if self.scores is None:
+            return [
+                self._finalist(self.flows[0], self._corrected(), Interval(0.0, 0.0, 0.0, self.board.questions))
+            ], None
+        table = self.scores.values.T
+        sample = Sample(self._written(table), range=self.measure.range, seed=self.seed)
+        price = [self.board.price(flow) for flow in self.flows]
+        tied = [at for at in range(len(self.flows)) if not at or self._ahead(sample, 0, at).low <= 0]
+        best = min(tied, key=lambda at: (price[at], at))
+        order = [best, *(at for at in range(len(self.flows)) if at != best)]
+        found = [self._finalist(self.flows[at], sample.interval(at), self._ahead(sample, at, best)) for at in order]
+        known = table[~np.isnan(table).any(axis=1)]
+        return found, most_lost(known, best, seed=self.seed)
+
+    def _corrected(self) -> Interval:
+        """The score of the choice on all questions: only flows compete that were asked at least half of them."""
+        asked = self.board.asked
+        (compared,) = np.nonzero(asked * 2 >= asked[self.flows[0]])
+        table = self.board.scores[compared]
+        found = corrected_for_choice(table[np.isfinite(table).any(axis=1)].T, seed=self.seed)
+        found = found.but(mean=-found.mean, low=-found.high, high=-found.low) if self.measure.lower_is_better else found
+        return found.within(*self.measure.range)
+
+    def _ahead(self, sample: Sample, ours: int, theirs: int) -> Interval:
+        """By how much one is better than another."""
+        found = sample.difference(ours, theirs) if ours != theirs else Interval(0.0, 0.0, 0.0, len(sample.scores))
+        return found.reversed if self.measure.lower_is_better else found
+
+    def _written(self, table: Floats) -> Floats:
+        return -table if self.measure.lower_is_better else table
+
+    def _finalist(self, flow: int, score: Interval, ahead: Interval) -> Finalist:
+        candidates = self.board.candidates
+        return Finalist(
+            flow, candidates.points[flow], repr(candidates.flows[flow]), score, ahead, *self.board.price(flow)
+        )

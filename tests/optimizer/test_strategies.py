@@ -1,0 +1,107 @@
+"""Strategies on matrices of scores whose best flow is known."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from random import Random
+
+import numpy as np
+import pytest
+
+from spolia.core.combinators.space import Space
+from spolia.core.operator import Operator
+from spolia.optimizer.board import Board, Floats, ScoreRows, ScoreSource
+from spolia.optimizer.candidates import Candidates
+from spolia.optimizer.strategies import (
+    STRATEGIES,
+    GreedySearch,
+    Halving,
+    HalvingWithNeighbours,
+    RandomSearch,
+    Strategy,
+    find_best,
+)
+from spolia.types import Query, Ranking
+
+QUESTIONS = 200
+PLACES = {"words": "abcdefgh", "fusion": "abcdefghijklmnopqrst", "after": "abcd"}
+
+
+@dataclass(frozen=True)
+class Named(Operator[Query, Ranking]):
+    """A flow that is nothing but its settings."""
+
+    words: str = "a"
+    fusion: str = "a"
+    after: str = "a"
+
+    def apply(self, value: Query, /) -> Ranking:
+        return Ranking(value, ())
+
+
+@cache
+def planted() -> Floats:
+    """By settings and question: additive effects, and one pair that is best together and worst alone."""
+    random, sizes = np.random.default_rng(0), tuple(map(len, PLACES.values()))
+    logit = random.normal(1.2, 1.6, QUESTIONS) + np.zeros((*sizes, 1))
+    for axis, size in enumerate(sizes):
+        shape = [size if at == axis else 1 for at in range(3)]
+        logit = logit + random.normal(0, 0.25, size).reshape(*shape, 1)
+        logit = logit + random.normal(0, 0.5, (size, QUESTIONS)).reshape(*shape, QUESTIONS)
+    logit[5] -= 1.5
+    logit[:, :, 3] -= 1.5
+    logit[5, :, 3] += 5.0
+    return np.asarray(1 / (1 + np.exp(-1.5 * logit)))
+
+
+def matrix_source(candidates: Candidates, order: Sequence[int]) -> ScoreSource:
+    def source(flows: Sequence[int], questions: range) -> ScoreRows:
+        rows = [[(PLACES[n].index(getattr(candidates.flows[f], n))) for n in PLACES] for f in flows]
+        values = planted()[tuple(np.array(rows).T)][:, [order[at] for at in questions]]
+        return ScoreRows(values, np.zeros((len(flows), 2)))
+
+    return source
+
+
+def study(strategy: Strategy, seed: int, share: float, prior: Sequence[dict[str, int]] = ()) -> tuple[Board, int]:
+    flow: Operator[Query, Ranking] = Named()
+    for name, values in PLACES.items():
+        flow = flow.vary(name, **{name: [*values]})
+    candidates = Candidates(Space(flow))
+    board = Board(candidates, QUESTIONS, share * 640 * QUESTIONS, seed, candidates.near(prior))
+    order = Random(seed).sample(range(QUESTIONS), QUESTIONS)
+    return board, find_best(strategy, board, matrix_source(candidates, order))
+
+
+def is_planted(board: Board, flow: int) -> bool:
+    chosen = board.candidates.flows[flow]
+    return (chosen.words, chosen.after) == ("f", "d")  # type: ignore[attr-defined]
+
+
+def test_greedy_never_finds_a_pair_that_is_bad_alone_and_halving_with_neighbours_does() -> None:
+    assert not any(is_planted(*study(GreedySearch(passes=3), seed, 1.0)) for seed in range(3))
+    assert sum(is_planted(*study(HalvingWithNeighbours(), seed, 0.1)) for seed in range(3)) >= 2
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_no_strategy_goes_beyond_its_budget_and_the_same_seed_asks_the_same(name: str) -> None:
+    (one, first), (two, second) = (study(STRATEGIES[name], 7, 0.05) for _ in range(2))
+    assert first == second
+    assert one.spent == two.spent <= one.rows
+    np.testing.assert_array_equal(one.scores, two.scores)
+
+
+@pytest.mark.slow
+def test_halving_with_neighbours_loses_less_than_its_rivals() -> None:
+    truth = planted().mean(axis=-1)
+
+    def regret(strategy: Strategy, share: float) -> float:
+        lost = []
+        for seed in range(20):
+            board, flow = study(strategy, seed, share)
+            where = tuple(PLACES[n].index(getattr(board.candidates.flows[flow], n)) for n in PLACES)
+            lost.append(truth.max() - truth[where])
+        return float(np.mean(lost))
+
+    ours = regret(HalvingWithNeighbours(), 0.1)
+    assert ours <= min(regret(one, 0.1) for one in (GreedySearch(), RandomSearch(), Halving(1 / 3))) + 0.002

@@ -1,0 +1,228 @@
+"""Spaces tuned on questions whose best flow is known."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spolia.core.combinators import Choice, Identity
+from spolia.core.combinators.space import Space
+from spolia.core.function import step
+from spolia.core.operator import Operator
+from spolia.errors import DataError, SpoliaError, StepFailed
+from spolia.evaluation.data.dataset import part_of
+from spolia.evaluation.data.usage_log import UsageLog, marks_of
+from spolia.evaluation.experiment.execution import ask
+from spolia.evaluation.experiment.score_store import ANSWER, ScoreStore
+from spolia.evaluation.measures.registry import parse_measure
+from spolia.generation.reader import Reader
+from spolia.models.prompting.stand_in_models import ScriptedModel
+from spolia.optimizer.budget import TuningBudget
+from spolia.optimizer.candidates import Candidates
+from spolia.optimizer.flow_scores import FlowScores
+from spolia.optimizer.strategies import GreedySearch, RandomSearch
+from spolia.optimizer.tuning import tune
+from spolia.post_retrieval.selection import Cut
+from spolia.run import Run
+from spolia.types import Hit, Item, Node, Query, Ranking
+
+NODES = [Node(f"n{at}", "other" if at else "sesame", "gold" if not at else f"d{at}") for at in range(6)]
+
+
+@dataclass(frozen=True)
+class Finds(Operator[Query, Ranking]):
+    """The gold passage, the sooner the better the settings are."""
+
+    skill: int = 0
+    luck: int = 0
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return 0
+
+    def apply(self, value: Query, /) -> Ranking:
+        at = max(0, Random(f"{value.text} {self.luck}").randrange(6) - self.skill)
+        order = [*NODES[1 : at + 1], NODES[0], *NODES[at + 1 :]]
+        return Ranking(value, tuple(Hit(node, 1.0 / (1 + rank)) for rank, node in enumerate(order)), "finds")
+
+
+def questions(n: int) -> list[Item]:
+    return [Item(f"q{at}", f"question {at}", ("gold",), gold=(("gold",),)) for at in range(n)]
+
+
+SPACE = Finds().vary("skill", skill=[0, 1, 2, 3]).vary("luck", luck=[0, 1, 2]) >> Cut().vary("most", top_k=[2, 6])
+
+
+@pytest.mark.slow
+def test_the_best_flow_is_chosen_and_reported_on_questions_that_did_not_choose() -> None:
+    found = tune(SPACE, questions(300), "MRR", seed=3)
+    asked = [item.id for item in questions(300)]
+    assert found.point["skill"] == 3
+    assert found.point["most"] == 1
+    assert found.fresh == sum(part_of(id) == "report" for id in asked)
+    assert found.questions + found.fresh == 300
+    assert found.score.low < found.score.mean < found.score.high
+    assert found.score.n == found.fresh
+    assert found.regret_bound is not None
+    assert 0 <= found.regret_bound < 0.3
+    assert found.rows == found.flows * found.questions + len(found.finalists) * found.fresh
+    fresh = [item for item in questions(300) if part_of(item.id) == "report"]
+    assert found.score.mean == pytest.approx(ask(found.flow, fresh, "MRR").scores.mean())
+
+
+@pytest.mark.slow
+def test_few_questions_all_choose_and_the_score_is_corrected_for_that() -> None:
+    found = tune(SPACE, questions(60), "MRR")
+    own = ask(found.flow, questions(60), "MRR").scores.mean()
+    assert found.fresh == 0
+    assert found.regret_bound is None
+    assert found.score.mean <= own
+    assert found.score.low <= found.score.mean <= found.score.high
+
+
+def test_a_sweep_scores_as_an_experiment_does() -> None:
+    candidates, items = Candidates(Space(SPACE)), questions(12)
+    with ScoreStore() as store:
+        scores = FlowScores(candidates, items, parse_measure("nDCG@3"), Run(share=True), store)  # type: ignore[arg-type]
+        found = scores(candidates.every, range(4, 12))
+        assert not store.columns(ANSWER).size
+    np.testing.assert_array_equal(found.values, ask(candidates.flows, items[4:], "nDCG@3").scores[:, :, 0])
+
+
+@pytest.mark.slow
+def test_a_budget_is_kept_and_the_same_study_again_computes_nothing(tmp_path: Path) -> None:
+    first = tune(SPACE, questions(250), "MRR", budget="20%", seed=5, path=tmp_path / "study")
+    assert 0 < first.share <= 0.2
+    again = tune(SPACE, questions(250), "MRR", budget="20%", seed=5, path=tmp_path / "study")
+    assert (again.rows, again.share) == (0, 0.0)
+    assert (again.point, again.score, again.regret_bound) == (first.point, first.score, first.regret_bound)
+    assert again.json()["spent"] == {"rows": 0, "calls": 0, "usd": 0.0, "share": 0.0}
+    more = tune(SPACE, questions(250), "MRR", seed=5, path=tmp_path / "study")
+    assert 0 < more.rows < more.flows * more.questions + len(more.finalists) * more.fresh
+
+
+@pytest.mark.slow
+def test_a_study_that_broke_off_goes_on_and_ends_with_the_same_choice(tmp_path: Path) -> None:
+    whole = tune(SPACE, questions(250), "MRR", budget="30%", path=tmp_path / "whole")
+
+    def stop(done: int, total: int) -> None:
+        if done > total / 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tune(SPACE, questions(250), "MRR", budget="30%", path=tmp_path / "part", told=stop)
+    rest = tune(SPACE, questions(250), "MRR", budget="30%", path=tmp_path / "part")
+    assert 0 < rest.rows < whole.rows
+    assert (rest.point, rest.score) == (whole.point, whole.score)
+
+
+def test_a_study_of_something_else_is_refused(tmp_path: Path) -> None:
+    tune(SPACE, questions(30), "MRR", path=tmp_path)
+    with pytest.raises(DataError, match="holds a study of something else: objective: was MRR, is R@2"):
+        tune(SPACE, questions(30), "R@2", path=tmp_path)
+    with pytest.raises(DataError, match="holds a study of something else: questions"):
+        tune(SPACE, questions(31), "MRR", path=tmp_path)
+
+
+def test_two_studies_cannot_use_one_folder_at_the_same_time(tmp_path: Path) -> None:
+    tune(SPACE, questions(10), "MRR", path=tmp_path)
+    with ScoreStore(tmp_path / "scores.experiment"), pytest.raises(SpoliaError, match="in use"):
+        tune(SPACE, questions(10), "MRR", path=tmp_path)
+
+
+def test_equal_flows_are_one_and_ties_go_to_the_cheapest() -> None:
+    space = Finds(skill=3).vary("luck", luck=[7, 7]) >> Choice(Cut(6) >> Cut(6), Identity(), Cut(6), name="cut")
+    found = tune(space, questions(20), "MRR")
+    assert found.flows == 3
+    assert found.point["cut"] == 1
+
+
+def reading(model: ScriptedModel) -> Operator[Query, Any]:
+    return Finds().vary("skill", skill=[0, 5]) >> Cut().vary("most", top_k=[1, 3]) >> Reader(model)
+
+
+@pytest.mark.slow
+def test_flows_that_ask_models_are_asked_as_in_an_experiment_and_their_cost_is_counted(tmp_path: Path) -> None:
+    model = ScriptedModel((("sesame", "gold"), ("", "none")))
+    found = tune(reading(model), questions(25), "EM", path=tmp_path)
+    assert found.point["skill"] == 1
+    assert 0 < found.spent.calls <= found.rows
+    assert found.finalists[0].calls == 1.0
+    again = tune(reading(model), questions(25), "EM", path=tmp_path)
+    assert (again.rows, again.spent.calls) == (0, 0)
+    assert again.score == found.score
+
+
+def test_a_flow_that_always_fails_is_left_out_and_told_of() -> None:
+    @step
+    def breaks(value: Query) -> Ranking:
+        raise RuntimeError("no server")
+
+    found = tune(Choice(Finds(), breaks, name="search"), questions(20), "MRR")
+    assert found.point == {"search": 0}
+    ((notation, why),) = found.excluded
+    assert "breaks" in notation
+    assert "no server" in why
+    with pytest.raises(StepFailed, match="no server"):
+        tune(Choice(breaks, breaks >> Cut(), name="search"), questions(20), "MRR")
+
+
+def test_a_measure_that_never_differs_is_told_of() -> None:
+    found = tune(Finds(skill=5).vary("luck", luck=[0, 1]), questions(20), "MRR")
+    assert any("score the same" in note for note in found.notes)
+    assert found.score.mean == 1.0
+
+
+@pytest.mark.parametrize(
+    ("space", "items", "objective", "how", "message"),
+    [
+        (Finds(), questions(9), "MRR", {}, "has no open places"),
+        (Finds().vary(luck=[7, 7]), questions(9), "MRR", {}, "gives the same flow at every point"),
+        (SPACE, [Item("q", "?")], "MRR", {}, "has gold for MRR"),
+        (SPACE, questions(9), "MRR,R@5", {}, "must be one measure"),
+        (SPACE, questions(9), "BLEU", {}, "must be one measure"),
+        (SPACE, questions(9), "MRR", {"budget": "1%"}, "too small .* Write at least '48 rows', or 22.23%"),
+        (SPACE, questions(9), "MRR", {"budget": "a lot"}, "is not a budget"),
+        (SPACE, questions(9), "MRR", {"budget": "17 rows", "strategy": GreedySearch()}, "too small"),
+        (Finds().vary(skill=range(200), luck=range(200)), questions(9), "MRR", {}, "Write a budget in rows"),
+    ],
+)
+def test_what_cannot_be_tuned_says_what_to_write(
+    space: Any, items: Sequence[Item], objective: str, how: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        tune(space, items, objective, **how)
+
+
+def test_a_space_that_cannot_be_listed_is_tuned_by_what_is_drawn_of_it() -> None:
+    huge = Finds().vary("skill", skill=range(200)).vary("luck", luck=range(200)) >> Cut().vary(
+        "most", top_k=range(1, 9)
+    )
+    found = tune(huge, questions(20), "MRR", budget="300 rows")
+    assert found.flows == 320_000
+    assert found.asked < 100
+    assert found.score.mean > 0.9
+
+
+@pytest.mark.slow
+def test_questions_that_chose_cannot_be_reported_on_later(tmp_path: Path) -> None:
+    items = questions(300)
+    log = UsageLog(tmp_path / "looks.jsonl", marks_of(items))
+    tune(SPACE, items, "MRR", budget="20%", usage_log=log)
+    assert {one.part for one in log.of(log.data)} == {"tune", "select", "report"}
+
+
+@pytest.mark.slow
+def test_the_same_seed_chooses_the_same_and_rivals_take_the_same_budget() -> None:
+    for strategy in (None, RandomSearch(), GreedySearch()):
+        one, two = (tune(SPACE, questions(60), "MRR", budget="600 rows", strategy=strategy, seed=2) for _ in range(2))
+        assert (one.point, one.score, one.rows) == (two.point, two.score, two.rows)
+        assert one.rows <= 600
+
+
+def test_a_budget_is_a_share_or_a_number_of_rows() -> None:
+    assert TuningBudget.parse("100 rows").rows(50) == 50
+    assert TuningBudget.parse("2.5 %").rows(1000) == 25
