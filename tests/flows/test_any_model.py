@@ -107,6 +107,29 @@ def test_a_model_that_does_not_know_abstains_in_every_flow(name: str) -> None:
         assert (answer.stop_reason, answer.citations, answer.text.find("[")) == ("abstained", (), -1)
 
 
+ELSEWHERE = (
+    "诺基亚的总部在埃斯波。", "아뇨, 부족합니다.", "是的，需要。", "<思考>还缺总部</思考><搜索>诺基亚</搜索>",
+    "답은 에스포.", "<thought>모름</thought><search>노키아 본사</search>",
+    "<thought>!</thought><answer>埃斯波</answer><evaluation>正确</evaluation>",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["corag", "react", "self-rag", "planrag", "prefrag", "flare"])
+def test_replies_in_another_language_than_the_prompt_end_as_declared(name: str) -> None:
+    """Korean and Chinese to English prompts, English to Korean ones; all alike, or another one at each step."""
+    korean = Query("올센의 고용주는 본사가 어디에 있습니까?")
+    spoken = [(ASKED, replies) for replies in (*((said,) for said in ELSEWHERE), ELSEWHERE)]
+    for query, replies in (*spoken, (korean, REPLIES[2:8]), (korean, ("Espoo [1].",))):
+        built = made(name, AnyModel(replies), search=local, scorer=Scores())
+        with Run() as run, run.lane() as lane:
+            answer = built(query)
+        bound = built.calls()
+        assert bound is not None
+        assert lane.usage.calls <= bound
+        assert answer.stop_reason in flow_named(name).stop_reasons
+        assert answer.text.strip()
+
+
 SAID = {
     "yes": "yes", "no": "no", "sentence": "So the answer is: Espoo [1].", "search": REPLIES[12],
     "answer": REPLIES[14], "pairs": "Which town? | Espoo", "ranks": "[2] > [1] > [3]",

@@ -77,7 +77,7 @@ def sentence(generation: Generation) -> tuple[Token, ...]:
     return tuple(found)
 
 
-_CONCLUDED = re.compile(r"(?:answer is|答案是|정답은)\s*[:：]?\s*(.+?)[.。]?\s*$", re.IGNORECASE)
+_CONCLUDED = re.compile(r"(?:answer is|答案[是为為]|정답은|답은)\s*[:：]?\s*(.+?)[.。]?\s*$", re.IGNORECASE)
 
 
 @step
