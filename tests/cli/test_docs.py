@@ -245,3 +245,13 @@ def test_the_report_as_a_page(spolia: Spolia, store: Path, tmp_path: Path) -> No
     assert ran.json["quality"]["sources"] == len(ran.json["files"]) == ran.json["documents"]
     refused = spolia("docs", "report", "--store", store, "--html", tmp_path / "no" / "r.html")
     assert "cannot be written" in refused.err
+
+
+def test_every_command_counts_the_same_documents(spolia: Spolia, store: Path, tmp_path: Path) -> None:
+    listed = spolia("docs", "list", "--store", store, "--json").json["documents"]
+    indexed = [one for one in listed if one["status"] == "indexed"]
+    assert (len(listed), len(indexed)) == (5, 4)  # salt.txt and copy.txt have one text
+    assert "5 documents, " in spolia("docs", "report", "--store", store).out
+    found = {one["about"]: one["text"] for one in spolia("doctor", "--store", store, "--json").json["findings"]}
+    assert re.search(r": 5 documents \(1 failed, 4 indexed\), 3 different texts, ", found["store"])
+    assert "5 documents with 3 texts, " in spolia("export", store, tmp_path / "n.zip").out

@@ -25,7 +25,7 @@ def test_a_store_goes_through_a_file(spolia: Spolia, store: Path, tmp_path: Path
     assert out.json["bytes"] == (tmp_path / "n.zip").stat().st_size
     back = spolia("import", tmp_path / "n.zip", tmp_path / "m.spolia")
     assert back.code == 0
-    assert "1 documents, 1 nodes of 'chunk', 0 vectors" in back.out
+    assert "1 document with 1 text, 1 node of 'chunk', 0 vectors" in back.out
     asked = ("search", "Kalundborg", "--json", "--store")
     hits = [spolia(*asked, tmp_path / name).json["hits"] for name in ("n.spolia", "m.spolia")]
     assert hits[0] == hits[1] != []

@@ -10,6 +10,7 @@ from spolia.cli.exit_codes import Exit
 from spolia.cli.options import AsJson, MaybeStore, ProfileFile, Weights, option
 from spolia.cli.screen import Renderable, Screen, table, text
 from spolia.errors import QueryError, SpoliaError, pip_install
+from spolia.evaluation.plurals import several
 
 BASE = ("numpy", "tantivy", "PyYAML", "selectolax", "typer", "urllib3")
 EXTRAS = {
@@ -112,10 +113,13 @@ def store_findings(path: str, *, deep: bool) -> Iterator[Finding]:
         said = str(error) if isinstance(error, SpoliaError) else f"{path} is damaged: {type(error).__name__}: {error}"
         yield Finding("store", "broken", said)
         return
-    sources = ", ".join(f"{count} {status}" for status, count in stats.sources) or "none"
+    counts = dict(stats.sources)
+    held = several(sum(counts.values()), "document")
+    states = f" ({', '.join(f'{count} {status}' for status, count in stats.sources)})" if counts else ""
+    shared = different_texts(stats.documents, sum(counts.values()) - counts.get("failed", 0))
     size = f"{stats.bytes / 1e6:.1f} MB, generation {stats.generation}"
-    failed = f". Why some failed: spolia docs report --store {path}" if dict(stats.sources).get("failed") else ""
-    yield Finding("store", "ok", f"{path}: {stats.documents} documents, sources: {sources}, {size}{failed}")
+    failed = f". Why some failed: spolia docs report --store {path}" if counts.get("failed") else ""
+    yield Finding("store", "ok", f"{path}: {held}{states}{shared}, {size}{failed}")
     for manifest in manifests:
         nodes = dict(stats.nodes).get(manifest.group, 0)
         built = f"{nodes} nodes, cut by {manifest.transform}, embedded with {manifest.embedder or 'nothing'}"
@@ -124,6 +128,15 @@ def store_findings(path: str, *, deep: bool) -> Iterator[Finding]:
         yield Finding("store", "broken", problem)
     if problems:
         yield Finding("remedy", "broken", f"spolia repair --store {path}; what that cannot mend it names")
+
+
+def different_texts(texts: int, documents: int) -> str:
+    """What follows a count of documents of which some have the same text, which a store holds once.
+
+    >>> different_texts(5, 6), different_texts(6, 6)
+    (', 5 different texts', '')
+    """
+    return f", {several(texts, 'different text')}" if texts < documents else ""
 
 
 def _version(name: str) -> str:

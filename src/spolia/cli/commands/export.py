@@ -8,6 +8,7 @@ import typer
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import AsJson, argument
 from spolia.cli.screen import Screen
+from spolia.evaluation.plurals import several
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,5 +70,6 @@ def servers_of(found: "Contents") -> "Iterator[str]":
 
 
 def _said(found: "Contents") -> str:
-    groups = ", ".join(f"{count} nodes of {group!r}" for group, count in found.nodes.items()) or "no group"
-    return f"{found.documents} documents, {groups}, {found.vectors} vectors"
+    nodes = ", ".join(f"{several(count, 'node')} of {group!r}" for group, count in found.nodes.items()) or "no group"
+    texts = several(found.documents, "text")
+    return f"{several(found.sources, 'document')} with {texts}, {nodes}, {several(found.vectors, 'vector')}"
