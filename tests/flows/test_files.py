@@ -17,6 +17,8 @@ from spolia.core.operator import Operator
 from spolia.errors import FlowFileError
 from spolia.flow_files.files import dump, load
 from spolia.flow_files.yaml_text import MAX_DEPTH, MAX_NODES, YamlReader
+from spolia.stores.corpus import Corpus
+from spolia.testing import HashingEmbedder
 from spolia.types import Chain, Query, State, Value
 
 
@@ -266,3 +268,20 @@ def test_an_operator_of_an_installed_package_is_found_by_its_prefixed_id(monkeyp
 def test_ids_of_own_operators_carry_their_package() -> None:
     assert type_id(Find) == f"{OWN_PREFIX}:Find"
     assert type_id(Samples) == "Samples"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("BM25: {group: {use: embedder}}", r"Here belongs a NodeGroup; 'embedder' is of type .* Write \{use: chunks\}\."),
+        ("BM25: {group: HNSW}", r"Here belongs a NodeGroup; HNSW is none\. Write \{use: chunks\}\."),
+        ("Dense: {group: {use: chunks}, embedder: HNSW}", r"an Embedder; HNSW is none\. Write \{use: embedder\}\."),
+        ("CrossEncoder: {scorer: BM25}", r"Here belongs a Scorer; BM25 is none\. Write .*\bLocalCrossEncoder\b"),
+        ("Hops: {graph: {NodeGraph: {group: {use: chunks}, edges: [HNSW]}}}", r"HNSW is none\. Write .*\bInOrder\b"),
+    ],
+)
+def test_what_does_not_belong_there_is_answered_with_what_does(text: str, said: str) -> None:
+    given = {"chunks": Corpus("nowhere.spolia").group("chunk"), "embedder": HashingEmbedder()}
+    with pytest.raises(FlowFileError, match=said):
+        load(text, given)

@@ -258,11 +258,13 @@ def untagged(plain: Plain, place: "Thing | Step | Anything", reading: DecodeCont
     try:
         found = reading.used(fields) if key == "use" else _constructed(key, fields, place, reading)
         if not place.accepts(found):
-            raise CodecError(f"Here belongs {place.words}; {key} is {type(found).__name__}.")
+            raise reading.misplaced(f"{fields!r} is of type {type(found).__name__}", place)
     except CodecError as error:
+        unfit = key != "use" and (known := reading.named(key)) is not None and not place.takes(known)
+        said = reading.misplaced(f"{key} is none", place) if unfit else error
         if not isinstance(plain, str):
-            error.under(key)
-        raise
+            said.under(key)
+        raise said from error.__cause__
     return found
 
 
@@ -273,8 +275,6 @@ def _constructed(key: str, fields: Plain, place: "Thing | Step | Anything", read
         known = type(known)
     if known is None:
         raise reading.unknown(key, place)
-    if isinstance(place, Step) and not issubclass(known, place.cls):
-        raise CodecError(f"Here belongs {place.words}; {key} is none.")
     return reading.plan(known).decode(fields, reading)
 
 

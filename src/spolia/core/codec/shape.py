@@ -27,6 +27,10 @@ class Shape(Protocol):
         """What belongs there, for messages: `a whole number`."""
 
 
+EXAMPLES = 4
+"""Names that an error lists at most, of those that might be meant."""
+
+
 def seen(plain: object) -> str:
     """What was there instead, in a few words: `the text 'abc'`, `a list of 2`."""
     if plain is None:
@@ -151,6 +155,15 @@ class DecodeContext:
         if near in given or (given and near is None and place.kind == "value"):
             advice = f"Write {{use: {near or given[0]}}}."
         return CodecError(f"There is no {place.kind} {name!r}. {advice}")
+
+
+    def misplaced(self, said: str, place: "Thing | Step | Anything") -> CodecError:
+        """The error that a known thing is of no use here, with what is: what was given, else classes."""
+        fitting = [f"{{use: {name}}}" for name, value in self.given.items() if place.accepts(value)]
+        if place.kind == "value" and not fitting:
+            fitting = [name for name in self.known if ":" not in name and place.takes(self.named(name))]
+        advice = f" Write {' or '.join(fitting[:EXAMPLES])}." if fitting and place.kind == "value" else ""
+        return CodecError(f"Here belongs {place.words}; {said}.{advice}")
 
 
 def nearest(name: str, known: Iterable[str], fits: Callable[[str], bool] = lambda _: True) -> str | None:
