@@ -179,7 +179,7 @@ def test_what_was_given_is_written_and_read_by_name() -> None:
     assert decode(plain, Choir, known=known(), given=given).lead is alto
     with pytest.raises(CodecError, match=r"lead.use: Nothing called 'alto' was given; given were: aalto. Write"):
         decode(plain, Choir, known=known(), given={"aalto": alto})
-    with pytest.raises(CodecError, match="Here belongs a Voice; '.*' is of type int"):
+    with pytest.raises(CodecError, match=r"Here belongs a Voice; '.*' is of type int"):
         decode(plain, Choir, known=known(), given={"alto": 3})
 
 

@@ -274,7 +274,10 @@ def test_ids_of_own_operators_carry_their_package() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("BM25: {group: {use: embedder}}", r"Here belongs a NodeGroup; 'embedder' is of type .* Write \{use: chunks\}\."),
+        (
+            "BM25: {group: {use: embedder}}",
+            r"Here belongs a NodeGroup; 'embedder' is of type .* Write \{use: chunks\}\.",
+        ),
         ("BM25: {group: HNSW}", r"Here belongs a NodeGroup; HNSW is none\. Write \{use: chunks\}\."),
         ("Dense: {group: {use: chunks}, embedder: HNSW}", r"an Embedder; HNSW is none\. Write \{use: embedder\}\."),
         ("CrossEncoder: {scorer: BM25}", r"Here belongs a Scorer; BM25 is none\. Write .*\bLocalCrossEncoder\b"),

@@ -156,7 +156,6 @@ class DecodeContext:
             advice = f"Write {{use: {near or given[0]}}}."
         return CodecError(f"There is no {place.kind} {name!r}. {advice}")
 
-
     def misplaced(self, said: str, place: "Thing | Step | Anything") -> CodecError:
         """The error that a known thing is of no use here, with what is: what was given, else classes."""
         fitting = [f"{{use: {name}}}" for name, value in self.given.items() if place.accepts(value)]
