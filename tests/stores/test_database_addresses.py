@@ -13,8 +13,8 @@ from psycopg import pq
 
 from spolia.databases.database import QueryLimits
 from spolia.databases.postgres_database import PostgresDatabase
-from spolia.errors import SourceError, StoreError, StoreUnavailable
-from spolia.indexing.sources.sql import SQLRows
+from spolia.errors import SourceError, SourceUnavailable, StoreError, StoreUnavailable
+from spolia.indexing.sources.sql import SQLRows, _engine, connected
 from spolia.stores.backends import sql
 from spolia.stores.backends.postgres.address import address_of
 from spolia.stores.backends.postgres.dialect import problem
@@ -33,6 +33,11 @@ PLACES: list[Callable[[str], object]] = [Corpus, PostgresDatabase, lambda url: S
         "postgresql://ann@db/texts?sslpassword=hunter2", "postgresql://ann@db/texts?sslpass%77ord=hunter2",
         "postgres://ann:1/hunter2@db/texts", "postgresql:ann:hunter2@db/texts", "Postgres:/ann:hunter2@db/texts",
         " postgresql://ann:hunter2@db/texts", "host=db user=ann password=hunter2", "password='hunter2' host=db",
+        "postgresql://ann%3Ahunter2@db/texts", "postgresql://ann@db/texts?scram_client_key=hunter2",
+        "postgresql://db/texts?pwd=hunter2", "postgresql://db/texts?options=-c app.token=hunter2",
+        "'postgresql://ann:hunter2@db/texts'", "store=postgresql://ann:hunter2@db/texts",
+        "jdbc:postgresql://db/texts?password=hunter2", "postgresql//ann:hunter2@db/texts", "mysql://ann:hunter2@db/texts",
+        "postgreslq://ann:hunter2@db/texts", "host=db user=ann pass=hunter2",
         "postgresql://db/texts?options=-c password=hunter2", "postgresql://db/texts?options=-c%20app.secret%20%3Dhunter2",
     ],
 )  # fmt: skip
@@ -70,6 +75,32 @@ def test_the_rows_of_a_database_may_name_a_variable_for_the_password() -> None:
     assert SQLRows("a", "sqlite:///C:/my@notes#1.db", "r", "k", "t").id == "sql://a/"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("address", "error"),
+    [
+        ("127.0.0.1:1/texts?sslmode=bogus", SourceError), ("127.0.0.1:1,127.0.0.1:2/texts", SourceError),
+        ("127.0.0.1:1/texts", SourceUnavailable),
+    ],
+)  # fmt: skip
+def test_rows_of_a_database_are_looked_for_later_only_where_that_may_help(
+    address: str, error: type[SourceError]
+) -> None:
+    with pytest.raises(SourceError) as found, connected(SQLRows("a", f"postgresql://ann@{address}", "r", "k", "t")):
+        pass
+    assert type(found.value) is error
+
+
+@pytest.mark.slow
+def test_a_password_in_a_variable_may_hold_any_character_and_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DB_PASSWORD", "hun@t/e#r?2[]:%zz")
+    rows = SQLRows("a", "postgresql://ann:${DB_PASSWORD}@127.0.0.1:1/texts", "r", "k", "t")
+    with pytest.raises(SourceUnavailable, match=r'at "127\.0\.0\.1", port 1') as found, connected(rows):
+        pass
+    assert "hun" not in str(found.value)
+    assert _engine(rows).url.password == "hun@t/e#r?2[]:%zz"
+
+
 @pytest.mark.parametrize("parameter", ["sslmode=bogus", "bogus=1", "port=99999", "options=-c&hostaddr=no"])
 def test_a_wrong_parameter_is_no_server_that_may_come_back(parameter: str) -> None:
     with pytest.raises(StoreError, match="address") as found:
@@ -89,6 +120,8 @@ def test_a_wrong_parameter_is_no_server_that_may_come_back(parameter: str) -> No
         ('connection to server at "db" failed: FATAL: password authentication failed for user "ann"', False),
         ('connection to server at "db" failed: FATAL: the database system is starting up', True),
         ('connection to server at "invalid certificate.example" failed: Connection refused', True),
+        ("connection failed: channel binding required, but SSL not in use", False),
+        ('connection is bad: definition of service "nosuch" not found', False),
         ("server closed the connection unexpectedly", True), ("SSL SYSCALL error: EOF detected", True),
         ("failed to resolve host 'db': [Errno -3] Temporary failure in name resolution", True),
     ],

@@ -20,6 +20,7 @@ from spolia.errors import MissingExtra, NotAStore, StoreBusy, StoreError, StoreT
 from spolia.filters import Field, where
 from spolia.models.vectors import SparseRows
 from spolia.stores import open_store
+from spolia.stores.backends import publication
 from spolia.stores.backends.postgres import dialect, session, vectors
 from spolia.stores.backends.postgres.address import address_of
 from spolia.stores.backends.postgres.vectors import DatabaseSearch, index_name
@@ -254,6 +255,27 @@ def test_a_session_that_is_ended_loses_the_right_to_write(corpus: Corpus, server
     assert found(corpus, "zeppelin") == []
     with corpus.writer(timeout_s=5) as writer:
         assert writer.generation == 1
+
+
+def test_a_session_that_is_ended_right_after_its_commit_is_no_raw_error(
+    corpus: Corpus, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(point: str) -> None:
+        if point == "publish.committed":
+            server.told("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'spolia %'")
+
+    def write() -> None:
+        with corpus.writer() as writer:
+            put(writer, "c.txt", "A zeppelin.")
+            add_missing_vectors(writer)
+            monkeypatch.setattr(publication, "fail_point", end)
+            writer.publish()
+
+    with pytest.raises(StoreUnavailable):
+        write()
+    monkeypatch.undo()
+    open_store._open.clear()
+    assert found(corpus, "zeppelin") == ["c.txt"]
 
 
 def test_a_statement_that_takes_too_long_is_ended(corpus: Corpus) -> None:

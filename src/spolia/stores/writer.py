@@ -462,11 +462,11 @@ class Writer(Draft):
             if self._embedded is not None:
                 self._embedded.flush()
             self.store.follow(self._connection, self.manifests, self._known(), self.generation)
+            last_key = self._connection.execute(sql.LAST_KEY).fetchone()[0]
             publication = Publication(self.store, self._connection, self._next, self.manifests, self.declared)
             self.indexes = publication.publish(self.indexes, self.embedded_to if embedded else None, merged=merged)
             self.mended += publication.mended
         self._transaction.renew()
-        last_key = self._connection.execute(sql.LAST_KEY).fetchone()[0]
         if embedded:
             self.embedded_to = {
                 (group, embedding.embedder): last_key

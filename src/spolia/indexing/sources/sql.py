@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import numpy as np
 
@@ -64,7 +65,7 @@ def _engine(source: "SQLRows") -> "Engine":
         from sqlalchemy.exc import ArgumentError, NoSuchModuleError
         from sqlalchemy.pool import NullPool
     try:
-        url = make_url(with_secrets(source.url))
+        url = make_url(_with_secrets(source.url))
         if url.drivername in ("postgresql", "postgres"):
             url = url.set(drivername="postgresql+psycopg")
         if url.get_backend_name() == "sqlite" and url.database and not os.path.exists(url.database):
@@ -72,13 +73,24 @@ def _engine(source: "SQLRows") -> "Engine":
         given = {"connect_timeout": CONNECT_S} if url.get_backend_name() in ("mysql", "mariadb") else {}
         libpq = url.get_driver_name() in ("psycopg", "psycopg2")
         return create_engine(url, connect_args=_LIBPQ if libpq else given, poolclass=NullPool)
-    except (ArgumentError, NoSuchModuleError) as error:
-        raise SourceError(f"{source.url!r} is no address of a database ({error}). Write sqlite:///PATH.") from error
+    except (ArgumentError, NoSuchModuleError, ValueError) as error:
+        said = without_secrets(str(error), source.url)
+        raise SourceError(f"{source.url!r} is no address of a database ({said}). Write sqlite:///PATH.") from error
     except ImportError as error:
         raise SourceError(
             f"The database of {source.name!r} needs {error.name}, which is not installed. Install it, or write the "
             "driver that you have into the address: postgresql+DRIVER://…"
         ) from error
+
+
+def _with_secrets(url: str) -> str:
+    """An address with its variables filled in; a password may hold `@` or `/`, which stay within it."""
+    scheme, slashes, rest = url.partition("://")
+    user, at, place = rest.partition("@")
+    if not at or "/" in user:
+        return with_secrets(url)
+    user = _VARIABLE.sub(lambda named: quote(with_secrets(named[0]), safe="%"), user)
+    return f"{with_secrets(scheme)}{slashes}{user}{at}{with_secrets(place)}"
 
 
 @contextmanager
@@ -91,7 +103,7 @@ def translated(source: "SQLRows", read: Callable[[], int]) -> Iterator[None]:
     except SQLAlchemyError as error:
         cause = getattr(error, "orig", None) or error
         said = without_secrets(" ".join(str(cause).split())[:400], source.url)
-        lost = isinstance(error, DBAPIError) and (error.connection_invalidated or _passes(error))
+        lost = isinstance(error, DBAPIError) and _passes(error)
         name = f"The database of {source.name!r}"
         if not lost:
             raise SourceError(f"{name} refuses: {said}. Check rows, columns and rights.") from error
@@ -105,8 +117,15 @@ def _passes(error: Any) -> bool:
     """Whether it may be over at the next attempt: the server is gone, starts or stops, is busy or locked."""
     from sqlalchemy.exc import InterfaceError, OperationalError
 
-    if "no such" in str(error.orig) or "syntax" in str(error.orig):  # SQLite calls these operational too
-        return False
+    if type(error.orig).__module__.partition(".")[0] == "psycopg":
+        from spolia.stores.backends.postgres.dialect import is_away
+
+        return is_away(error.orig)
+    if error.connection_invalidated:
+        return True
+    said = str(error.orig)
+    if any(words in said for words in ("no such", "syntax", "Access denied", "Unknown database")):
+        return False  # SQLite and MySQL call these operational too
     return isinstance(error, (OperationalError, InterfaceError))
 
 

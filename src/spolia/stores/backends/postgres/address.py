@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from spolia.errors import StoreError
 from spolia.types import Value
@@ -48,9 +48,11 @@ _AUTHORITY = re.compile(
 )
 """User without a password, hosts and ports, up to the path."""
 _MEANT = re.compile(
-    r"\s*(?:postgres(?:ql)?(?:\+\w+)?:|(?:\w+\s*=.*\b)?(?:ssl)?password\s*=)", re.IGNORECASE | re.DOTALL
+    r"[\s'\"]*(?:\w+\s*=)?[\s'\"]*(?:jdbc:)?postgres(?:ql)?(?:\+\w+)?(?::|//)|[^/]*//[^/@\s]*:[^@\s]*@|"
+    r"\s*(?:\w+\s*=.*\b)?(?:ssl)?pass\w*\s*=",
+    re.IGNORECASE | re.DOTALL,
 )
-_SECRET = re.compile(r"(?:password|secret)[^\s=]*\s*=", re.IGNORECASE)
+_SECRET = re.compile(r"(?:pass(?!file)|pwd|\bpw\b|secret|token|api_?key|scram_)[^\s=]*\s*=", re.IGNORECASE)
 
 
 def is_meant(text: str) -> bool:
@@ -76,6 +78,8 @@ def holds_password(address: str) -> bool:
     """
     found = _AUTHORITY.match(address)
     if found is None or "#" in address:
+        return True
+    if ":" in unquote(found[0].partition("//")[2].rpartition("@")[0].removesuffix(":")):
         return True
     path, _, query = address[found.end() :].partition("?")
     pairs = [pair for pair in parse_qsl(query, keep_blank_values=True) if pair[0] not in _OWN]

@@ -145,6 +145,7 @@ _COMING = ("starting up", "shutting down", "too many", "recovery", "remaining co
 _FOR_GOOD = (
     "no password supplied", "authentication", "certificate", "does not support SSL", "not supported", "invalid ",
     "bad value", "missing ", "unrecognized", "looking for matching", "could not parse",
+    "channel binding required", "definition of service", "private key",
 )  # fmt: skip
 """What libpq says of addresses, passwords and keys that no repetition makes right."""
 _GONE = (
