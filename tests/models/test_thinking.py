@@ -14,8 +14,10 @@ from spolia.errors import ModelError, ModelRejected
 from spolia.generation.prompt import Generate
 from spolia.generation.reader import Reader
 from spolia.journal import Runs
-from spolia.models import ScriptedModel
+from spolia.models import CompletionModel, EmbeddingModel, RerankModel, ScriptedModel, Text
 from spolia.models.http.chat import ChatModel
+from spolia.models.http.transcriber import Transcriber
+from spolia.models.prompting.role import Ask, Role
 from spolia.run import Run
 from spolia.testing import OpenAIServer, ServedReply
 from spolia.types import Generation, Hit, Message, Node, Prompt, Query, Ranking
@@ -97,10 +99,35 @@ def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
 def test_new_settings_leave_the_hash_of_a_model_without_them_as_it_was_and_change_it_where_they_are_given() -> None:
     plain = ChatModel("qwen3", "http://127.0.0.1:8000/v1")
     assert plain.digest.hex() == "54310c997f3a83bae91092e6bec032c9"
-    assert plain.digest != plain.but(max_concurrent=8).digest  # once the default, for which kept replies still count
     others = [plain.but(**one) for one in ({"top_p": 0.5}, {"thinking": True}, {"extra": "{}"}, {"thought_tokens": 1})]
     assert len({plain.digest, *(one.digest for one in others)}) == 5
+    assert len({plain.fingerprint(), *(one.fingerprint() for one in others)}) == 5
+    assert plain.fingerprint() == "http://127.0.0.1:8000/v1|qwen3"
     assert decode(encode(others[1])) == others[1]
+
+
+def test_a_step_does_not_take_a_model_with_other_settings_for_its_own() -> None:
+    mine = ChatModel("m", "http://h/v1", top_p=0.5)
+    step = Ask(mine, Role("Who?\n{{question}}", Text()))
+    assert step.declares(mine.but(retries=9))
+    assert not any(step.declares(mine.but(**other)) for other in ({"top_p": 1.0}, {"extra": '{"top_k": 1}'}))
+
+
+@pytest.mark.parametrize("kind", [ChatModel, CompletionModel, EmbeddingModel, RerankModel, Transcriber])
+def test_times_attempts_and_limits_are_no_part_of_what_results_are_kept_under(kind: Any) -> None:
+    plain = kind("m", "http://h/v1")
+    patient = plain.but(timeout_s=9.0, connect_timeout_s=9.0, deadline_s=9.0, retries=9, wait_s=9.0, max_wait_s=9.0)
+    assert patient != plain
+    assert plain.digest == patient.digest == plain.but(max_concurrent=9).digest
+    assert decode(encode(patient)) == patient
+    assert plain.digest != kind("m", "http://h/other/v1").digest
+
+
+def test_the_hash_of_models_with_usual_settings_is_that_under_which_results_are_kept() -> None:
+    models = (CompletionModel("m", "http://h/v1"), EmbeddingModel("m", "http://h/v1"), RerankModel("m", "http://h/v1"))
+    assert [one.digest.hex() for one in models] == [
+        "9c07fbe05d5be944839e6154085865f6", "5026f65e411e3ff8eb6b431b7abc31bc", "8dd5f49939e799d272025e43703d27d7"
+    ]  # fmt: skip
 
 
 @pytest.mark.slow

@@ -60,14 +60,16 @@ def later(default: Any) -> Any:
     return field(default=default, metadata={"later": True})
 
 
-def moved(default: Any, before: Any) -> Any:
-    """A field that makes no other results and whose default was another: the two change places in the digest."""
-    return field(default=default, metadata={"moved": {default: before, before: default}})
+def indifferent(default: Any, before: Any = None) -> Any:
+    """A field that makes no other results, such as a time limit: in the digest it always has its default, or that of
+    `before`. What is stored under the digest stays valid whatever the field holds.
+    """
+    return field(default=default, metadata={"digested": default if before is None else before})
 
 
 @cache
-def _moved_fields(cls: Any) -> Mapping[str, Mapping[Any, Any]]:
-    return {f.name: f.metadata["moved"] for f in fields(cls) if "moved" in f.metadata}
+def _indifferent_fields(cls: Any) -> dict[str, Any]:
+    return {f.name: f.metadata["digested"] for f in fields(cls) if "digested" in f.metadata}
 
 
 @cache
@@ -223,8 +225,7 @@ class Value:
     def digest(self) -> bytes:
         """Content hash over the identity, computed once."""
         cls: Any = type(self)
-        given = {name: getattr(self, name) for name in identity_fields(cls)}
-        given |= {name: moved.get(given[name], given[name]) for name, moved in _moved_fields(cls).items()}
+        given = {name: getattr(self, name) for name in identity_fields(cls)} | _indifferent_fields(cls)
         parts = b"".join(map(_encoded, given.values()))
         for name, default in _later_fields(cls).items():
             parts += b"" if (found := getattr(self, name)) == default else _encoded((name, found))

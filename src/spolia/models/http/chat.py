@@ -53,6 +53,12 @@ class ChatModel(Remote):
         if not isinstance(self._extra, dict):
             raise ModelError(f"ChatModel got extra={self.extra!r:.80}. Write a JSON object: '{{\"top_k\": 20}}'.")
 
+    def fingerprint(self) -> str:
+        """Of its address and the settings that are not those of every model."""
+        names = ("thought_tokens", "thinking", "reasoning_effort", "top_p", "extra")
+        others = {name: found for name in names if (found := getattr(self, name)) != getattr(type(self), name)}
+        return f"{super().fingerprint()}|{others}" if others else super().fingerprint()
+
     @property
     def _extra(self) -> Any:
         try:

@@ -13,6 +13,7 @@ from spolia.models.http.remote import Remote
 from spolia.models.http.replies import estimated_tokens, mapping
 from spolia.models.protocols import Kind
 from spolia.types import Usage
+from spolia.types.value import indifferent
 
 if TYPE_CHECKING:
     from spolia.types.arrays import Vectors
@@ -39,8 +40,8 @@ class EmbeddingModel(Remote):
     window: int = 8191
     query_prefix: str = ""
     passage_prefix: str = ""
-    batch_texts: int = 128
-    batch_tokens: int = 100_000
+    batch_texts: int = indifferent(128)
+    batch_tokens: int = indifferent(100_000)
     shortened: bool = False
 
     counts_tokens: ClassVar[bool] = False

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from spolia.errors import ModelError
 from spolia.types import Usage, Value
-from spolia.types.value import ByHand, moved, refuse_type
+from spolia.types.value import ByHand, indifferent, refuse_type
 
 
 @dataclass(frozen=True)
@@ -36,20 +36,23 @@ class Remote(ByHand, Value):
         tokens_per_minute: likewise, of tokens sent and asked for, as they are estimated before they are sent.
         usd_per_million: price of a million tokens sent, and generated. Where both are 0, the price
             of this model at this host counts, as published in 2025 (`models/http/prices.csv`).
+
+    Times, attempts and limits make no other results, so that what is kept stays valid where they are changed. An
+    address with another path is another model: it may be another deployment.
     """
 
     model: str
     base_url: str
     api_key_env: str = "OPENAI_API_KEY"
-    connect_timeout_s: float = 5.0
-    timeout_s: float = 60.0
-    deadline_s: float = 300.0
-    retries: int = 3
-    wait_s: float = 0.5
-    max_wait_s: float = 30.0
-    max_concurrent: int = moved(256, before=8)
-    requests_per_minute: float = 0.0
-    tokens_per_minute: float = 0.0
+    connect_timeout_s: float = indifferent(5.0)
+    timeout_s: float = indifferent(60.0)
+    deadline_s: float = indifferent(300.0)
+    retries: int = indifferent(3)
+    wait_s: float = indifferent(0.5)
+    max_wait_s: float = indifferent(30.0)
+    max_concurrent: int = indifferent(256, before=8)
+    requests_per_minute: float = indifferent(0.0)
+    tokens_per_minute: float = indifferent(0.0)
     usd_per_million: tuple[float, float] = (0.0, 0.0)
 
     def __post_init__(self) -> None:

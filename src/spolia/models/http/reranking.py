@@ -11,6 +11,7 @@ from spolia.errors import ModelError, ModelRejected
 from spolia.models.http.remote import Remote
 from spolia.models.http.replies import estimated_tokens, mapping
 from spolia.types import Usage, Value
+from spolia.types.value import indifferent
 
 RerankForm: TypeAlias = Literal["", "cohere", "jina", "voyage", "vllm", "tei"]
 
@@ -102,7 +103,7 @@ class RerankModel(Remote):
     """
 
     window: int = 8192
-    batch_texts: int = 100
+    batch_texts: int = indifferent(100)
     usd_per_request: float = 0.0
     form: RerankForm = ""
 

@@ -10,6 +10,7 @@ from spolia.errors import ModelError, ModelRejected, ModelUnavailable
 from spolia.models.http.remote import checked_url
 from spolia.models.http.retry import Attempts, content
 from spolia.types import Usage, Value
+from spolia.types.value import indifferent
 
 _BYTES_PER_MINUTE = 960_000  # of speech at 128 kbit/s: what a file may cost is judged by that before it is heard
 
@@ -67,13 +68,13 @@ class Transcriber(Value):
     language: str = ""
     prompt: str = ""
     largest_bytes: int = 25_000_000
-    connect_timeout_s: float = 5.0
-    timeout_s: float = 300.0
-    deadline_s: float = 900.0
-    retries: int = 3
-    wait_s: float = 0.5
-    max_wait_s: float = 30.0
-    max_concurrent: int = 2
+    connect_timeout_s: float = indifferent(5.0)
+    timeout_s: float = indifferent(300.0)
+    deadline_s: float = indifferent(900.0)
+    retries: int = indifferent(3)
+    wait_s: float = indifferent(0.5)
+    max_wait_s: float = indifferent(30.0)
+    max_concurrent: int = indifferent(2)
     usd_per_minute: float = 0.0
 
     def __post_init__(self) -> None:
