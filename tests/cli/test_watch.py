@@ -10,12 +10,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from spolia.cli.file_events import reason_to_poll
+from spolia.cli.screen import Screen
 from spolia.cli.watch import Patience, Watch
 from spolia.indexing.readers.registry import READERS
 from spolia.stores.corpus import Corpus
@@ -29,9 +32,9 @@ Start = Callable[..., "Watching"]
 class Watching:
     """The command in a process of its own."""
 
-    def __init__(self, *arguments: object) -> None:
+    def __init__(self, *arguments: object, env: Mapping[str, str] | None = None) -> None:
         command = [sys.executable, "-u", "-m", "spolia", *map(str, arguments)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
         self.said: list[str] = []
         self._lines: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
@@ -169,6 +172,88 @@ def test_programs_read_one_object_a_line(start: Start, folder: Path) -> None:
 def test_a_wrong_folder_ends_it_at_once(tmp_path: Path, store: Path) -> None:
     command = [sys.executable, "-m", "spolia", "sync", str(tmp_path / "nope"), "--store", str(store), "--watch"]
     assert subprocess.run(command, capture_output=True, check=False, timeout=WAIT_S).returncode == 2
+
+
+def test_changes_are_told_by_the_file_system_and_not_looked_for(start: Start, folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("watchfiles")
+    watching = start("--every", "600")
+    assert watching.said[-1] == f"watching {folder}; Ctrl-C ends it"
+    put(folder / "new.txt", "Whelks live under the pier.")
+    watching.until("added    new.txt")
+    (folder / "deep").mkdir()
+    put(folder / "deep" / "salt.txt", "Salt is sold, too.")
+    watching.until("added    deep/salt.txt")
+    (folder / "deep").rename(tmp_path / "away")
+    watching.until("removed  deep/salt.txt")
+    assert watching.end(signal.SIGTERM) == 0
+
+
+def test_a_folder_that_was_replaced_is_watched_again(start: Start, folder: Path) -> None:
+    pytest.importorskip("watchfiles")
+    watching = start("--every", "0.5")
+    folder.rename(folder.with_name("away"))
+    folder.mkdir()
+    put(folder / "other.txt", "Whelks live under the pier.")
+    watching.until("added    other.txt")
+    put(folder / "new.txt", "Salt is sold, too.")
+    watching.until("added    new.txt")
+    assert watching.end() == 0
+
+
+def test_without_the_package_the_folder_is_looked_at_and_that_is_said(
+    tmp_path: Path, folder: Path, store: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import importlib.util as util\nfind = util.find_spec\n"
+        "util.find_spec = lambda name, package=None: None if name == 'watchfiles' else find(name, package)\n"
+    )
+    arguments = ("sync", folder, "--store", store, "--no-vectors", "--watch", "--every", "0.05")
+    watching = Watching(*arguments, env=os.environ | {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"})
+    said = watching.until("watching")
+    assert f"watching {folder}, every 0.05 s (to be told of changes instead, write: " in said
+    assert "watch" in said.partition("write: ")[2]
+    put(folder / "new.txt", "Whelks live under the pier.")
+    watching.until("added    new.txt")
+    assert watching.end() == 0
+
+
+def test_where_too_many_folders_are_watched_they_are_looked_at(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told(folders: object, every_s: float) -> Iterator[bool]:
+        raise OSError("OS file watch limit reached")
+        yield False
+
+    monkeypatch.setattr("spolia.cli.watch.told", told)
+    watch = Watch(Screen(json=False), [folder], lambda: None, 0.05, (), follow_links=False, readers=READERS)  # type: ignore[arg-type, return-value]
+    assert list(islice(watch._events(), 3)) == [True] * 3
+    assert "does not tell of changes: OS file watch limit reached. They are looked for." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("folder", "kind"),
+    [
+        ("/home/ann/notes", ""),
+        ("/mnt/share/notes", "nfs4"),
+        ("/mnt/my share", "cifs"),
+        ("/mnt/ssh/a", "fuse.sshfs"),
+        ("/mnt/usb/a", ""),
+        ("/mnt", "nfs4"),
+        ("/mnt/sharer", ""),
+    ],
+)
+def test_file_systems_that_tell_of_no_changes_are_looked_at(tmp_path: Path, folder: str, kind: str) -> None:
+    pytest.importorskip("watchfiles")
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(
+        "1 0 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
+        "2 1 0:5 / /mnt/share rw - nfs4 host:/x rw\n"
+        "3 1 0:6 / /mnt/my\\040share rw shared:2 master:1 - cifs //host/x rw\n"
+        "4 1 0:7 / /mnt/ssh rw - fuse.sshfs host: rw\n"
+        "5 1 0:8 / /mnt/usb rw - fuseblk /dev/sdb rw\n"
+    )
+    why = f"{folder} is on {kind}, which does not tell of changes made elsewhere" if kind else ""
+    assert reason_to_poll([Path(folder)], mounts) == why
 
 
 def test_patience_doubles(monkeypatch: pytest.MonkeyPatch) -> None:

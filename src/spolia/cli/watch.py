@@ -1,10 +1,11 @@
 """`spolia index --watch`: stays beside folders and sources, and brings the store in step when something changes."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from spolia.cli.exit_codes import Exit
+from spolia.cli.file_events import reason_to_poll, told
 from spolia.cli.screen import Screen, one_line
 from spolia.errors import SpoliaError, StoreCorrupt
 from spolia.indexing.readers.registry import Readers, by_suffix
@@ -15,6 +16,8 @@ from spolia.indexing.sync.report import Progress, SyncReport
 LONGEST_S = 3600.0
 POLL_S = 60.0
 """Seconds between two looks at sources that are no folders, at least: others' servers are asked for them."""
+LOOK_S = 60.0
+"""Seconds between two looks at folders whose changes are told: an event may get lost."""
 Sizes = dict[str, tuple[int, int]]
 
 
@@ -44,8 +47,9 @@ class Patience:
 
 
 class Watch:
-    """Looks at folders, sources, and the files beside them that describe the store, every few seconds; `run` brings the
-    store in step once, given whether to `retry` failed files, and whom to `tell` of progress."""
+    """Looks at folders, sources, and the files beside them that describe the store, when something changes or every few
+    seconds; `run` brings the store in step once, given whether to `retry` failed files, and whom to `tell` of progress.
+    """
 
     def __init__(
         self,
@@ -60,7 +64,7 @@ class Watch:
     ) -> None:
         self.screen, self.places, self.run, self.every = screen, places, run, every
         self.folders = [place for place in places if isinstance(place, Path)]
-        self._polled = time.monotonic()
+        self._polled = self._looked = time.monotonic()
         self.beside, self.follow_links, self.readers = beside, follow_links, readers
         self.patience = Patience(every)
         self._said = ""
@@ -71,23 +75,66 @@ class Watch:
         self.patience.failed(_lacking(report), tried=True)
         self._failing = {uri for uri, _ in report.failed}
         names = ", ".join(str(place) if isinstance(place, Path) else place.id for place in self.places)
-        self.screen.say(f"watching {names}, every {self.every:g} s; Ctrl-C ends it")
+        waits, how = self._events(), ""
+        if (why := reason_to_poll(self.folders)) or not self.folders:
+            waits, how = self._polls(), f", every {self.every:g} s{why and f' ({why})'}"
         seen: Sizes | None = None if self.folders else {}
         try:
-            while True:
-                seen = self._look(seen)
-                time.sleep(self.every)
+            next(waits)  # what changes from here on is noticed
+            self.screen.say(f"watching {names}{how}; Ctrl-C ends it")
+            seen = self._look(seen)
+            for is_changed in waits:
+                if is_changed or self._is_due(seen):
+                    seen = self._look(seen)
         except KeyboardInterrupt:
             self.screen.say("Watching ended. What was published stays.")
         return Exit.DONE
 
+    def _polls(self) -> Iterator[bool]:
+        while True:
+            yield True
+            time.sleep(self.every)
+
+    def _events(self) -> Iterator[bool]:
+        """Whether something changed in the folders; one that is moved away or comes back is watched anew."""
+        while True:
+            places = self._identities()
+            try:
+                for number, is_changed in enumerate(told(self.folders, self.every)):
+                    yield is_changed or number == 0
+                    if self._identities() != places:
+                        break
+            except FileNotFoundError:
+                yield True
+                time.sleep(self.every)
+            except OSError as error:
+                self.screen.say(f"The system does not tell of changes: {error}. They are looked for.", "yellow")
+                yield from self._polls()
+
+    def _identities(self) -> list[tuple[int, int] | None]:
+        """What the folders are to the file system, whatever their names."""
+        found = [folder.stat() if folder.exists() else None for folder in self.folders]
+        return [said and (said.st_dev, said.st_ino) for said in found]
+
+    def _is_due(self, seen: Sizes | None) -> bool:
+        """Whether there is something to look at or to try again, although no folder changed."""
+        is_late = time.monotonic() - self._looked >= LOOK_S
+        if self._said or self.patience.is_over or self._is_time or is_late:
+            return True
+        return seen is not None and self._beside() != {uri: size for uri, size in seen.items() if uri.startswith("//")}
+
+    @property
+    def _is_time(self) -> bool:
+        """Whether sources that are no folders are to be asked again."""
+        polls = len(self.folders) < len(self.places)
+        return polls and time.monotonic() - self._polled >= max(self.every, POLL_S)
+
     def _look(self, seen: Sizes | None) -> Sizes | None:
         """Bring the store in step if something is not as it was seen; returns what is there."""
+        self._looked = time.monotonic()
         try:
             there = self._sizes()
-            polls = len(self.folders) < len(self.places)
-            is_time = polls and time.monotonic() - self._polled >= max(self.every, POLL_S)
-            if there != seen or self.patience.is_over or is_time:
+            if there != seen or self.patience.is_over or self._is_time:
                 self._bring()
         except StoreCorrupt:
             raise
@@ -104,6 +151,10 @@ class Watch:
         if self.folders:
             folders = self.folders[0] if len(self.places) == 1 else self.folders
             sizes = walk(folders, by_suffix(self.readers), follow_links=self.follow_links).files.sizes()
+        return sizes | self._beside()
+
+    def _beside(self) -> Sizes:
+        sizes: Sizes = {}
         for path in self.beside:
             if path.exists():
                 said = path.stat()

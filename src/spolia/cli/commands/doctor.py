@@ -31,6 +31,7 @@ EXTRAS = {
     "text-to-sql": ("questions as SQL", ("sqlglot",)),
     "neo4j": ("graphs in Neo4j", ("neo4j",)),
     "fsspec": ("files of other file systems", ("fsspec",)),
+    "watch": ("changes as they happen, for --watch", ("watchfiles",)),
     "lancedb": ("vectors in LanceDB", ("lancedb",)),
     "chroma": ("vectors in Chroma", ("chromadb",)),
     "milvus": ("vectors in Milvus", ("pymilvus", "milvus-lite")),

@@ -30,7 +30,9 @@ def index(
         bool, option("--report", "List every document: pages, characters, passages, what is not embedded.")
     ] = False,
     watch: Annotated[bool, option("--watch", "Stay, and follow all of it until you press Ctrl-C.")] = False,
-    every: Annotated[float, typer.Option("--every", min=0.05, help="With --watch: seconds between two looks.")] = 2.0,
+    every: Annotated[
+        float, typer.Option("--every", min=0.05, help="With --watch: seconds between two looks, where no event tells.")
+    ] = 2.0,
     wait: Wait = WAIT_S,
     json: AsJson = False,
 ) -> Exit:
