@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spolia.models.parsers import (
     ControlTokens,
@@ -22,6 +24,7 @@ from spolia.models.parsers import (
     Tags,
     YesNo,
 )
+from spolia.models.parsers.json_object import loose
 from spolia.pre_retrieval.text_to_query import Statement
 from tests.tree import few
 
@@ -140,3 +143,17 @@ def test_a_reply_that_repeats_for_ever_is_read_or_refused_soon(family: str, repe
 @pytest.mark.parametrize("reply", ["", " \n", "\ufeff", "<think>yes 1 [2]"])
 def test_an_empty_reply_is_refused(family: str, reply: str) -> None:
     assert isinstance(read(next(rows(family))[0], reply), ValueError)
+
+
+KEYS = st.text(st.characters(exclude_characters="\"'”“„»«」「:：\\\n", exclude_categories=("C", "Z")), min_size=1)
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers(-999, 999) | st.text("ab c?#,.-é谁", max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@pytest.mark.slow
+@given(st.dictionaries(KEYS, PLAIN, min_size=1, max_size=4))
+def test_json_as_it_should_be_is_read_as_json_whatever_its_keys(written: dict[str, Any]) -> None:
+    assert loose(json.dumps(written, ensure_ascii=False), 0) == written

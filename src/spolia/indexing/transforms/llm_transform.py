@@ -31,9 +31,12 @@ _ASKS = re.compile(r"[?？؟;]")
 _TURN = re.compile(
     r"(?:^(?:[^\S\n]|[*_#>•-])*+(?:\d{1,3}[.)]\s*+)?|(?<=[?？])[^\S\n]+)[*_]*+"
     r"(?:(q|question|问题?|問題?|질문|문|質問)|a|answer|答案?|回答|답변?|대답)"
-    r"\s*+[(（#]?(?:\d{0,3}[)）]?[*_]*+\s*+[:：]|\d{1,3}[*_]*+[.)、])[*_]*+\s*+",
+    r"\s*+[(（#]?(?:(?:\d{0,3}|[一二三四五六七八九十]{1,3})[)）]?[*_]*+\s*+[:：]|\d{1,3}[*_]*+[.)、])[*_]*+\s*+",
     re.IGNORECASE | re.MULTILINE,
 )
+_DOTTED = re.compile(r"^[^\S\n]*+[*_]*+(?:(q)|a)[*_]*+\.[*_]*+[^\S\n]++", re.IGNORECASE | re.MULTILINE)
+"""`Q. …` and `A. …`, which may be letters of a list too."""
+_HEADING = re.compile(r"\s*+#{1,6}\s")
 
 
 def _lines(reply: str) -> list[str]:
@@ -93,18 +96,20 @@ class QuestionsWithAnswers(Parser[tuple[tuple[str, str], ...]]):
     def parse(self, reply: str) -> tuple[tuple[str, str], ...]:
         if says_nothing(reply := spoken(reply)):
             return ()
-        found = dict(_pairs_in_json(reply) or self._pairs(reply))
+        stated = _pairs_in_json(reply) or [*self._pairs(reply, _TURN)] or self._pairs(reply, _DOTTED)
+        found = {question: answer for question, answer in stated if not refuses(answer)}
         if not found:
             raise ValueError("it must be pairs of lines, 'Q: ...' and then 'A: ...'")
         return tuple(found.items())
 
-    def _pairs(self, reply: str) -> Iterator[tuple[str, str]]:
-        kept = (line for line in _FENCE.sub("", reply).split("\n") if not RULE.match(line) and not CLOSING.search(line))
-        parts = _TURN.split("\n".join(kept))[1:]  # the word for a question or None, what is said, the next word …
+    def _pairs(self, reply: str, turn: re.Pattern[str]) -> Iterator[tuple[str, str]]:
+        lines = (one for one in _FENCE.sub("", reply).split("\n") if not RULE.match(one) and not CLOSING.search(one))
+        kept = (one for one in lines if not _HEADING.match(one) or turn.match(one))
+        parts = turn.split("\n".join(kept))[1:]  # the word for a question or None, what is said, the next word …
         texts = (" ".join(text.split()).strip("*_ ") for text in parts[1::2])
         turns = zip((word is not None for word in parts[::2]), texts, strict=True)
         for (asks, question), (asks_again, answer) in pairwise(turns):
-            if asks and not asks_again and question and answer and not refuses(answer):
+            if asks and not asks_again and question and answer:
                 yield question, answer
 
 
@@ -132,6 +137,9 @@ def _paired(found: object, depth: int) -> Iterator[tuple[str, str]]:
         asked, said = (next((named[one] for one in names if one in named), None) for names in (_ASKED, _SAID))
         if isinstance(asked, str) and asked.strip() and isinstance(said, str) and said.strip():
             yield " ".join(asked.split()), " ".join(said.split())
+            return
+        if all(isinstance(one, str) and one.strip() and _ASKS.search(str(name)) for name, one in found.items()):
+            yield from ((" ".join(str(name).split()), " ".join(str(one).split())) for name, one in found.items())
             return
     if isinstance(found, dict | list) and depth < 5:
         for inner in found.values() if isinstance(found, dict) else found:

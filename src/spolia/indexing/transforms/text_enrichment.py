@@ -91,7 +91,7 @@ class QuestionAnswers(LLMTransform[Pairs]):
     characters: int = CHARACTERS
     max_tokens: int = 1024
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     limit: ClassVar[str] = "pairs"
 
     def pieces(self, reply: Pairs, part: Part, /) -> Iterator[Piece]:
@@ -127,7 +127,7 @@ class HypotheticalQuestions(LLMTransform[tuple[str, ...]]):
     characters: int = CHARACTERS
     max_tokens: int = 512
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     limit: ClassVar[str] = "questions"
 
     def pieces(self, reply: tuple[str, ...], part: Part, /) -> Iterator[Piece]:

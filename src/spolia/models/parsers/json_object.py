@@ -15,7 +15,9 @@ _NUMBER = re.compile(
     r"[-+]?(?:\d{1,300}(?:\.\d{1,300})?|\.\d{1,300})(?:[eE][-+]?\d{1,3})?(?=\s*(?:[,;\]}):/#\n]|$|\s\d))"
 )
 _COLON = re.compile(r"\s*(?:=>|[:=：])")
-_KEY = re.compile(r"\s*[,;，]?\s*[\"'“„«「]?[\w ]{1,60}[\"'”“»」]?\s*(?:=>|[:=：])")
+_KEY = re.compile(
+    r"\s*[,;，]?\s*(?:[\"'“„«「][^\"'”“»」:：\n]{1,120}[\"'”“»」]|[\"'“„«「]?[\w ]{1,60}[\"'”“»」]?)\s*(?:=>|[:=：])"
+)
 _CONSTANTS = {"true": True, "false": False, "null": None, "none": None, "undefined": None, "nan": None}
 _QUOTES = {'"': '"', "'": "'", "“": '”“"', "”": "”", "„": '“”"', "«": "»", "「": "」", "‘": "’"}
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "'": "'", "\\": "\\", "/": "/"}
@@ -110,7 +112,7 @@ class _Loose:
 
     def _ends(self, within: str) -> bool:
         """Whether a quote ends the text, or is one that should have been escaped."""
-        rest = self.text[self.at + 1 : self.at + 80]
+        rest = self.text[self.at + 1 : self.at + 140]
         if within == "key":
             return _COLON.match(rest) is not None
         follows = rest.lstrip()[:2]
