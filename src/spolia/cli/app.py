@@ -24,6 +24,7 @@ from spolia.cli.commands.repair import repair
 from spolia.cli.commands.search import search
 from spolia.cli.commands.show import show
 from spolia.cli.commands.trace import trace
+from spolia.cli.commands.tune import tune
 from spolia.cli.commands.world import world
 from spolia.cli.exit_codes import MEANING, Exit, guarded
 from spolia.cli.options import spread
@@ -49,7 +50,7 @@ IN_QUOTES = 'Write the question in quotes: spolia {} "What is it about?"'
 COMMANDS: dict[str, Any] = {
     "index": spread(index), "sync": spread(index), "plan": spread(plan), "docs": docs, "groups": groups,
     "export": export, "import": import_, "search": spread(search), "ask": spread(ask), "eval": spread(evaluate),
-    "gate": spread(gate),
+    "gate": spread(gate), "tune": spread(tune),
     "calibrate": calibrate, "data": data, "world": world, "flows": flows, "check": check, "show": show,
     "prompts": prompts, "trace": trace, "doctor": doctor, "repair": repair,
 }  # fmt: skip

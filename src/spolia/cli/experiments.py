@@ -48,11 +48,14 @@ from spolia.evaluation.report.html import Traces
 from spolia.evaluation.simulation.profile import profile_named
 from spolia.evaluation.simulation.reader import SimulatedReader
 from spolia.flow_files.built_in import RETRIEVERS, SAMPLE, bm25, covers, named
+from spolia.flow_files.files import dump
 from spolia.flows.published import MODULES
 from spolia.journal import Journal
 from spolia.models.http.remote import Remote
 from spolia.models.onnx.minilm import MiniLM
 from spolia.models.protocols import Embedder, LanguageModel
+from spolia.optimizer.tuned_flow import TunedFlow
+from spolia.optimizer.tuning import SHARED_BYTES, tune
 from spolia.run import Run
 from spolia.types import Item, Query, Value
 
@@ -152,6 +155,24 @@ class EvaluationRun:
                 )
             return found, ready.chosen, _traces(run), planner_of(ready.items)
 
+    def tuned(self, space: str, objective: str, folder: Path, **how: Any) -> tuple[TunedFlow, str]:
+        """The best flow of a space, and its text, as it is written to a flow file."""
+        ready = self.ready([space], objective)
+        (flow,) = ready.flows.values()
+        with self._asking(ready, share=SHARED_BYTES) as (run, told):
+            found = tune(
+                flow,
+                ready.items,
+                ready.measures[0] if len(ready.measures) == 1 else objective,
+                path=folder,
+                run=run,
+                usage_log=self._usage_log(ready),
+                degraded=self.given.degraded,
+                told=lambda done, total: told("flows", done, total),
+                **how,
+            )
+        return found, dump(found.flow, ready.parts.given())
+
     def estimated(self, names: Sequence[str], measures: str) -> None:
         """Say what flows would cost, without asking a language model."""
         ready = self.ready(names, measures)
@@ -205,14 +226,16 @@ class EvaluationRun:
         return UsageLog.of_data(self.data, kept_in(), ready.marks, self.given.split)
 
     @contextmanager
-    def _asking(self, ready: EvaluationSetup, *, anew: bool = False) -> Iterator[tuple[Run, Told]]:
+    def _asking(
+        self, ready: EvaluationSetup, *, anew: bool = False, share: bool | int = False
+    ) -> Iterator[tuple[Run, Told]]:
         """A run that is recorded beside the store, and what tells how far it is."""
         store = ready.parts.chunks.corpus.path
         given, models = self.given, [one for flow in ready.flows.values() for one in flow.resources]
         judges = [one for measure in ready.measures for one in inside(measure)]
         runs.refuse_unpriced(given.budget_usd, [*models, *judges])
         limit = runs.budget_of(given.budget_calls, given.budget_tokens, given.budget_usd)
-        recorded = runs.recorded(store, self.screen, anew=anew, budget=limit, values=given.keep_values)
+        recorded = runs.recorded(store, self.screen, anew=anew, budget=limit, values=given.keep_values, share=share)
         with recorded as run, self.screen.progress("asking") as told:
             yield run, lambda flow, done, total: told(done, total, f"asking {flow}")
             has_steps = given.keep_values and _is_recorded(run)

@@ -33,8 +33,10 @@ def recorded(
     anew: bool = False,
     budget: Budget | None = None,
     values: bool = False,
+    share: bool | int = False,
 ) -> Iterator[Run]:
-    """Run with journal and cache in the store's `runs.db`; without them, and say so, if it cannot be written."""
+    """Run with journal and cache in the store's `runs.db`; without them, and say so, if it cannot be written. One that
+    shares equal steps runs too many of them to trace each, and has a journal only for their values."""
     corpus, who = Corpus(str(store)), tuple(access or ())
     corpus.snapshot()
     try:
@@ -43,11 +45,12 @@ def recorded(
         runs = Runs(folder / RUNS, values=values)
     except (StoreError, OSError) as error:
         screen.say(f"Nothing is recorded of this run: {error}", "yellow")
-        with Run(groups=who, budget=budget) as run:
+        with Run(groups=who, budget=budget, share=share) as run:
             yield run
         return
     cache = Cache(runs.database, anew=True) if anew else runs.cache
-    with runs, Run(groups=who, journal=runs.journal, cache=cache, budget=budget) as run:
+    journal = runs.journal if values or not share else None
+    with runs, Run(groups=who, journal=journal, cache=cache, budget=budget, share=share) as run:
         yield run
 
 

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from spolia.optimizer.candidates import Candidates
 
+FIRST = 6
+"""Questions that a flow should answer before it may be dropped."""
 Floats: TypeAlias = NDArray[np.float64]
 
 
@@ -85,21 +87,28 @@ class Board:
             upto += 1
         return upto
 
-    def fill(self, batch: ScoreRequest, source: ScoreSource) -> None:
-        """Ask what is missing for a batch, flows that stand at the same question together."""
+    def fill(self, request: ScoreRequest, source: ScoreSource) -> None:
+        """Ask what is missing, few questions of all flows first, then twice as many: if it breaks off, they can be
+        compared."""
         self._grow()
-        flows = np.array(list(dict.fromkeys(batch.flows)), np.intp)
-        upto = min(batch.upto, self.questions)
+        flows = np.array(list(dict.fromkeys(request.flows)), np.intp)
+        last = min(request.upto, self.questions)
+        start, step = int(self._asked[flows].min(initial=last)), FIRST
+        while start < last:
+            start, step = min(last, start + step), 2 * step
+            self._fill(flows, start, source)
+
+    def _fill(self, flows: NDArray[np.intp], upto: int, source: ScoreSource) -> None:
+        """Ask the questions up to one, flows that stand at the same question together."""
         for start in np.unique(self._asked[flows]).tolist():
             some = flows[self._asked[flows] == start]
-            if start >= upto or not some.size:
-                continue
-            found = source(some.tolist(), range(start, upto))
-            before, now = start, upto - start
-            self._scores[some, start:upto] = found.values
-            self._costs[some] = (self._costs[some] * before + found.costs * now) / (before + now)
-            self._asked[some] = upto
-            self.spent += now * some.size
+            if start < upto and some.size:
+                found = source(some.tolist(), range(start, upto))
+                now = upto - start
+                self._scores[some, start:upto] = found.values
+                self._costs[some] = (self._costs[some] * start + found.costs * now) / upto
+                self._asked[some] = upto
+                self.spent += now * some.size
 
     def means(self, flows: Sequence[int], upto: int) -> Floats:
         """The means of flows on the first questions; -inf for those of which nothing is determined."""

@@ -51,6 +51,11 @@ class Candidates:
             self.flows.append(flow)
         return found
 
+    def choices(self, number: int) -> tuple[tuple[str, str], ...]:
+        """What is taken at each place of a flow, as it is written."""
+        places = self.space.places
+        return tuple((name, _short(places[name].values[at])) for name, at in self.points[number].items())
+
     @kept
     def is_listed(self) -> bool:
         """Whether `every` holds all flows of the space."""
@@ -98,3 +103,7 @@ class Candidates:
                 yield self.number(point)
             except WiringError:  # candidates that do not go together
                 continue
+
+
+def _short(value: object) -> str:
+    return value.short if isinstance(value, Operator) else repr(value)

@@ -42,6 +42,7 @@ class FlowScores:
         measure: the objective; scores of a measure of which less is better are negative.
         run: whose cache, budget and rights are used; it should share equal steps.
         store: where answers and scores are kept.
+        degraded: as for `ask`.
         told: called with how many more scores are there.
     """
 
@@ -50,6 +51,7 @@ class FlowScores:
     measure: Measure | CostMeasure
     run: Run
     store: ScoreStore
+    degraded: str = "stop"
     told: Callable[[int], None] = lambda rows: None
     rows: int = 0
     spent: Usage = field(default=Usage())
@@ -86,7 +88,7 @@ class FlowScores:
             return worst, np.zeros(2)
         items = [self.items[at] for at in questions]
         try:
-            table = ask(self._named(flow), items, [self.measure], run=self.run, path=self.store)
+            table = ask(self._named(flow), items, [self.measure], run=self.run, path=self.store, degraded=self.degraded)
         except (StepFailed, NeverWorked, WiringError) as error:
             self.excluded[flow] = error
             return worst, np.zeros(2)

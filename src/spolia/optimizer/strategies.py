@@ -7,13 +7,11 @@ from math import ceil, log2
 from typing import TypeAlias
 
 from spolia.errors import DataError
-from spolia.optimizer.board import Board, ScoreRequest, ScoreSource
+from spolia.optimizer.board import FIRST, Board, ScoreRequest, ScoreSource
 from spolia.types import Value
 
 Requests: TypeAlias = Generator[ScoreRequest, None, int]
 """Each batch that it gives is asked before it goes on; it ends with the flow that it chooses."""
-FIRST = 6
-"""Questions that a flow should answer before it may be dropped."""
 WARM = 16
 """Flows that were best elsewhere, with which a search begins."""
 

@@ -26,6 +26,7 @@ class Finalist(Value):
 
     number: int
     point: Point
+    choices: tuple[tuple[str, str], ...]
     notation: str
     score: Interval
     ahead: Interval
@@ -46,6 +47,8 @@ class TunedFlow(Value):
         rows: scores computed now, for the choice and the report; those for the choice are the `share` of the grid.
         spent: what models took now.
         excluded: flows that cannot run, by notation, with why.
+        is_share: whether scores lie between 0 and 1.
+        is_cut_short: whether a budget of the run ended the study early.
     """
 
     flow: Operator[Query, Any]
@@ -65,16 +68,25 @@ class TunedFlow(Value):
     spent: Usage = field(default=Usage())
     excluded: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
+    is_share: bool = True
+    is_cut_short: bool = False
 
     def json(self) -> dict[str, Any]:
         """Plain data."""
         spent = {"rows": self.rows, "calls": self.spent.calls, "usd": self.spent.cost_usd, "share": self.share}
-        found: dict[str, Any] = {"best": {"point": dict(self.point), "notation": repr(self.flow)}}
+        best = {"choices": dict(self.finalists[0].choices), "point": dict(self.point), "notation": repr(self.flow)}
+        found: dict[str, Any] = {"best": best}
         found |= {"score": self.score.json(), "method": self.strategy, "regret_bound": self.regret_bound}
         found |= {"spent": spent, "objective": self.objective, "scored_on": self.scored_on, "flows": self.flows}
         found |= {"flows_asked": self.asked, "questions": self.questions, "fresh_questions": self.fresh}
         found["finalists"] = [
-            {"point": dict(one.point), "score": one.score.json(), "ahead": one.ahead.json(), "usd": one.usd}
+            {
+                "choices": dict(one.choices),
+                "point": dict(one.point),
+                "score": one.score.json(),
+                "ahead": one.ahead.json(),
+                "usd": one.usd,
+            }
             | {"calls": one.calls, "notation": one.notation}
             for one in self.finalists
         ]
@@ -136,5 +148,11 @@ class FinalScores:
     def _finalist(self, flow: int, score: Interval, ahead: Interval) -> Finalist:
         candidates = self.board.candidates
         return Finalist(
-            flow, candidates.points[flow], repr(candidates.flows[flow]), score, ahead, *self.board.price(flow)
+            flow,
+            candidates.points[flow],
+            candidates.choices(flow),
+            repr(candidates.flows[flow]),
+            score,
+            ahead,
+            *self.board.price(flow),
         )

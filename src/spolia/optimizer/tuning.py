@@ -23,7 +23,7 @@ from spolia.optimizer.board import Board
 from spolia.optimizer.budget import TuningBudget
 from spolia.optimizer.candidates import Candidates
 from spolia.optimizer.flow_scores import FlowScores
-from spolia.optimizer.strategies import GridSearch, HalvingWithNeighbours, Strategy, find_best
+from spolia.optimizer.strategies import GridSearch, HalvingWithNeighbours, Strategy, find_best, strategy_named
 from spolia.optimizer.tuned_flow import CORRECTED, FRESH, FinalScores, TunedFlow
 from spolia.run import Run
 from spolia.types import Item, Query, digest_of
@@ -43,12 +43,13 @@ def tune(
     objective: str | SetMeasure,
     *,
     budget: str | TuningBudget | None = None,
-    strategy: Strategy | None = None,
+    strategy: str | Strategy | None = None,
     seed: int = 0,
     prior: Sequence[Point] = (),
     run: Run | None = None,
     path: str | Path | None = None,
     usage_log: UsageLog | None = None,
+    degraded: str = "stop",
     told: Told = lambda done, total: None,
 ) -> TunedFlow:
     """Choose the best flow of a space, and report it on questions that did not choose.
@@ -61,15 +62,16 @@ def tune(
         items: questions with gold.
         objective: a measure, such as `nDCG@10`.
         budget: `5%` of all flows × questions, or `2000 rows`; None for all of them.
-        strategy: how the best flow is looked for; by default `HalvingWithNeighbours`, or `GridSearch` where the budget
-            is enough for that.
+        strategy: how the best flow is looked for, or its name in `STRATEGIES`; by default `HalvingWithNeighbours`, or
+            `GridSearch` where the budget is enough for that.
         seed: of all that is drawn; the same study chooses the same flow.
         prior: points that were best elsewhere, best first: the search begins with them.
         run: whose cache, budget and rights are used; by default one of its own.
         path: a folder that keeps every score as it is computed, so that a killed study goes on where it was. None keeps
             them in memory.
         usage_log: where it is written which questions were looked at, so that no report is made on them later.
-        told: called with how many scores were asked for, and how many may be.
+        degraded: what happens to a flow of which a step fails on every call: `stop` leaves it out, `ok` measures it.
+        told: called with how many scores are there, and how many there may be.
 
     Raises:
         DataError: there is nothing to choose, no question has gold, the budget is too small, or the folder holds a
@@ -106,14 +108,16 @@ def tune(
             nonlocal done
             told(done := done + rows, allowed)
 
-        scores = FlowScores(candidates, [*choosing, *fresh], measure, run, store, count)
+        scores = FlowScores(candidates, [*choosing, *fresh], measure, run, store, degraded, count)
         chosen, notes = _search(strategy, board, scores)
         finalists = _finalists(board, chosen, len(fresh))
         if looked := _note_looks(usage_log or UsageLog(), asked, fresh, board, finalists, measure):
             notes.append(f"The fresh questions were looked at {several(looked, 'time')} before.")
         final, computed = None, scores.rows
-        if fresh:
-            final = scores(finalists, range(len(choosing), len(choosing) + len(fresh)))
+        try:
+            final = scores(finalists, range(len(choosing), len(asked))) if fresh else None
+        except BudgetSpent as error:
+            notes.append(f"The fresh questions were not asked: {error}")
         found, bound = FinalScores(board, measure, finalists, final, seed).report()
     best = found[0]
     if board.is_constant:
@@ -124,18 +128,20 @@ def tune(
         str(measure),
         repr(strategy),
         best.score,
-        FRESH if fresh else CORRECTED,
+        FRESH if final else CORRECTED,
         bound,
         tuple(found),
         len(candidates.every) if candidates.is_listed else candidates.space.size,
         int((board.asked > 0).sum()),
         len(choosing),
-        len(fresh),
+        len(fresh) if final else 0,
         scores.rows,
         computed / (_size(candidates) * len(choosing)),
         scores.spent,
         tuple((repr(candidates.flows[flow]), str(error)) for flow, error in scores.excluded.items()),
         tuple(notes),
+        measure.range == (0.0, 1.0),
+        run.exhausted,
     )
 
 
@@ -165,7 +171,7 @@ def _size(candidates: Candidates) -> int:
 
 
 def _plan(
-    candidates: Candidates, questions: int, budget: str | TuningBudget | None, strategy: Strategy | None
+    candidates: Candidates, questions: int, budget: str | TuningBudget | None, strategy: str | Strategy | None
 ) -> tuple[Strategy, int]:
     """How the best flow is looked for, and how many scores may be asked for."""
     given = TuningBudget.parse(budget) if isinstance(budget, str) else budget
@@ -180,6 +186,8 @@ def _plan(
         )
     grid = size * questions
     allowed = grid if given is None else given.rows(grid)
+    if isinstance(strategy, str):
+        strategy = strategy_named(strategy)
     return strategy or (GridSearch() if allowed == grid else HalvingWithNeighbours()), allowed
 
 

@@ -1,0 +1,116 @@
+"""`spolia tune`: the best flow of a space on your own questions."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from spolia.cli.commands.eval import DATA
+from spolia.cli.exit_codes import Exit
+from spolia.cli.options import MeasuringOptions, argument, option
+from spolia.cli.screen import Screen, json_text, one_line, table
+from spolia.errors import DataError
+
+if TYPE_CHECKING:
+    from spolia.optimizer.tuned_flow import TunedFlow
+
+BEST, RESULT = "best.yaml", "tuned.json"
+LISTED = 5
+"""Flows that are shown beside the chosen one."""
+
+
+def tune(
+    given: MeasuringOptions,
+    space: Annotated[str, argument("SPACE", "A YAML file with a flow that has open places: Choice and Vary.")],
+    data: Annotated[Path, option("--data DATA", DATA)],
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", metavar="DIR", help="Folder for the study and best.yaml; it can be continued."),
+    ],
+    objective: Annotated[
+        str, typer.Option("--objective", metavar="MEASURE", help="The measure that is to be best; see `spolia eval`.")
+    ] = "nDCG@10",
+    budget: Annotated[
+        str,
+        option(
+            "--budget AMOUNT",
+            "How many scores may be asked for to choose: a share of flows × questions (5%), or '2000 rows'; by default "
+            "all. --budget-calls, --budget-tokens and --budget-usd limit the models.",
+        ),
+    ] = "",
+    strategy: Annotated[
+        str,
+        option(
+            "--strategy NAME",
+            "neighbours (the default), halving, third, greedy, random or grid (the default if the budget is enough).",
+        ),
+    ] = "",
+    warm: Annotated[
+        list[Path] | None,
+        option("--warm DIR", "Begin with the best flows of this study of other questions; repeat it."),
+    ] = None,
+) -> Exit:
+    """Choose the best flow of a space on your own questions, within a budget.
+
+    The questions of the parts `tune` and `select` choose, those of `report` give the score, with a bound on what may be
+    lost to other flows; below 200 questions all choose, and the score is corrected for that. Every score is kept as it
+    is computed: the same command again goes on where it was.
+    """
+    from spolia.cli.experiments import EvaluationRun
+
+    screen = Screen(json=given.json)
+    prior = [point for folder in warm or () for point in _points(folder)]
+    how: dict[str, Any] = {"budget": budget or None, "strategy": strategy or None, "seed": given.seed, "prior": prior}
+    found, text = EvaluationRun(screen, data, given).tuned(space, objective, out, **how)
+    (out / BEST).write_text(text, "utf-8")
+    result = found.json()
+    (out / RESULT).write_text(json_text(result) + "\n", "utf-8")
+    simulated = {"simulated": True} if given.llm == "simulated" else {}
+    result["best"] |= {"file": str(out / BEST)}
+    screen.give(**simulated, **result)
+    _show(screen, found, out)
+    return Exit.PARTLY if found.is_cut_short else Exit.DONE
+
+
+def _points(folder: Path) -> list[dict[str, int]]:
+    """The best points of an earlier study."""
+    try:
+        finalists = json.loads((folder / RESULT).read_text("utf-8"))["finalists"]
+        return [{str(name): int(at) for name, at in one["point"].items()} for one in finalists]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise DataError(
+            f"{folder / RESULT} holds no result of a study ({error}). Name the folder of one: spolia tune ... -o DIR."
+        ) from error
+
+
+def _show(screen: Screen, found: "TunedFlow", out: Path) -> None:
+    from spolia.evaluation.experiment.comparison import amount
+
+    unit = found.is_share
+    rows = [
+        (
+            "best" if not at else "",
+            amount(one.score, unit),
+            "" if not at else amount(one.ahead, unit),
+            _choices(one.choices),
+        )
+        for at, one in enumerate(found.finalists[: LISTED + 1])
+    ]
+    screen.show(
+        f"{found.objective} on {found.fresh or found.questions} {found.scored_on}; {found.flows:,} flows, "
+        f"{found.asked:,} asked, {found.rows:,} scores computed now",
+        table(rows, "", found.objective, "ahead of the best", "choices"),
+    )
+    if found.regret_bound is not None:
+        lost = f"{100 * found.regret_bound:.1f}" if unit else f"{found.regret_bound:.4g}"
+        screen.show(f"No finalist is better by more than {lost} (95 % confidence).")
+    for notation, why in found.excluded:
+        screen.say(f"Left out: {one_line(notation, 80)}: {one_line(why, 300)}", "yellow")
+    for note in found.notes:
+        screen.say(note, "yellow")
+    screen.say(f"Written: {out / BEST}. Serve it, or measure it: spolia eval {out / BEST} --data DATA")
+
+
+def _choices(choices: tuple[tuple[str, str], ...]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in choices)

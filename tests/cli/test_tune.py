@@ -1,0 +1,102 @@
+"""`spolia tune` on a small data set, over real parts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from spolia.core.combinators.space import places
+from spolia.flow_files.files import load
+from spolia.stores.corpus import Corpus
+
+from .conftest import Spolia
+
+SPACE = """
+- Branch:
+  - Choice:
+      options:
+      - BM25: {group: {use: chunks}, source: words}
+      - TFIDF: {group: {use: chunks}, source: words}
+      name: words
+  - BM25Variant: {group: {use: chunks}, variant: bm25l, delta: 0.5, source: others}
+- Choice:
+    options:
+    - Vary:
+        body: ReciprocalRankFusion
+        ranges: {k: [4.0, 20.0, 60.0]}
+    - ConvexCombination: {normalisation: min-max, weights: {words: 0.7, others: 0.3}}
+    name: fusion
+- Vary:
+    body: Cut
+    ranges: {top_k: [1, 5]}
+"""
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "small"
+    folder.mkdir()
+    passages = [{"id": f"p{at}", "title": "", "text": f"Light {at} has {at % 5} lamps at sea."} for at in range(12)]
+    questions = [
+        {"id": f"q{at}", "question": f"How many lamps has light {at}?", "gold_ids": [f"p{at}"]} for at in range(12)
+    ]
+    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, passages)))
+    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))
+    (tmp_path / "space.yaml").write_text(SPACE)
+    return folder
+
+
+@pytest.mark.slow
+def test_a_space_in_yaml_is_tuned_and_its_best_flow_is_an_ordinary_one(spolia: Spolia, data: Path) -> None:
+    out = data.parent / "tuned"
+    command = ("tune", data.parent / "space.yaml", "--data", data, "--objective", "nDCG@10", "--seed", 1, "-o", out)
+    ran = spolia(*command, "--json")
+    assert ran.code == 0, ran.err
+    found = ran.json
+    assert list(found)[:5] == ["best", "score", "method", "regret_bound", "spent"]
+    assert list(found["score"])[:3] == ["mean", "low", "high"]
+    assert 0 <= found["score"]["low"] <= found["score"]["mean"] <= found["score"]["high"] <= 1
+    assert found["spent"] == {"rows": 16 * 12, "calls": 0, "usd": 0.0, "share": 1.0}
+    assert set(found["best"]["choices"]) >= {"words", "fusion", "Cut.top_k"}
+    best = load(out / "best.yaml", {"chunks": Corpus("unused.spolia").group()})
+    assert not places(best)
+    measured = spolia("eval", out / "best.yaml", "--data", data, "--measures", "nDCG@10", "--json", "--overlap")
+    assert measured.code == 0, measured.err
+    again = spolia(*command, "--json").json
+    assert again["spent"]["rows"] == 0
+    assert (again["best"], again["score"]) == (found["best"], found["score"])
+    warm = spolia(*command[:-1], data.parent / "other", "--budget", "60%", "--warm", out, "--json").json
+    assert 0 < warm["spent"]["share"] <= 0.6
+    assert "No finalist" not in spolia(*command).out
+
+
+@pytest.mark.slow
+def test_what_cannot_be_tuned_is_told_before_anything_is_asked(spolia: Spolia, data: Path) -> None:
+    rest = ("--data", data, "-o", data.parent / "tuned")
+    assert "has no open places" in spolia("tune", "bm25", *rest).err
+    space = data.parent / "space.yaml"
+    assert "too small" in spolia("tune", space, *rest, "--budget", "1%").err
+    assert "no strategy 'best'" in spolia("tune", space, *rest, "--strategy", "best").err
+    assert "must be one measure" in spolia("tune", space, *rest, "--objective", "BLEU").err
+    assert "holds no result of a study" in spolia("tune", space, *rest, "--warm", data).err
+
+
+@pytest.mark.slow
+def test_a_budget_of_calls_that_ends_too_early_still_gives_what_was_found(spolia: Spolia, data: Path) -> None:
+    questions = [json.loads(line) for line in (data / "questions.jsonl").read_text().splitlines()]
+    (data / "questions.jsonl").write_text("\n".join(json.dumps(one | {"answers": ["3"]}) for one in questions))
+    space = data.parent / "reading.yaml"
+    space.write_text(
+        "- Vary: {body: {BM25: {group: {use: chunks}}}, ranges: {top_k: [1, 2, 5]}, names: {top_k: depth}}\n"
+        "- Reader: {llm: {use: llm}}\n"
+    )
+    command = ("tune", space, "--data", data, "--objective", "F1", "--llm", "simulated", "-o", data.parent / "read")
+    cut = spolia(*command, "--budget-calls", 20, "--json")
+    assert cut.code == 5, cut.err
+    assert cut.json["spent"]["calls"] <= 20
+    assert any("ended early" in note for note in cut.json["notes"])
+    whole = spolia(*command, "--json")
+    assert whole.code == 0, whole.err
+    assert whole.json["spent"]["calls"] + cut.json["spent"]["calls"] <= 36
