@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spolia.core.codec import decode, encode
-from spolia.core.run_context import Done, Emitted
+from spolia.core.run_context import Done, Emitted, Retracted
 from spolia.errors import ModelError, ModelRejected
 from spolia.generation.prompt import Generate
 from spolia.generation.reader import Reader
@@ -17,7 +19,7 @@ from spolia.journal import Runs
 from spolia.models import CompletionModel, EmbeddingModel, RerankModel, ScriptedModel, Text
 from spolia.models.http.chat import ChatModel
 from spolia.models.http.transcriber import Transcriber
-from spolia.models.prompting.role import Ask, Role
+from spolia.models.prompting.role import Ask, Role, spoken_reply
 from spolia.run import Run
 from spolia.testing import OpenAIServer, ServedReply
 from spolia.types import Generation, Hit, Message, Node, Prompt, Query, Ranking
@@ -151,12 +153,16 @@ def test_thoughts_that_a_server_sends_apart_are_no_part_of_the_reply() -> None:
     assert pieces == ["Nokia."]
 
 
-def pieces_of(reply: str) -> Iterator[str]:
-    """What a reader streams of a reply that comes word by word."""
+def streamed(reply: str) -> str:
+    """What is left of what a reader streams of a reply that comes word by word."""
+    text = ""
     with Run(cache=None):
         for event in Reader(ScriptedModel((reply,))).stream(FOUND):
             if isinstance(event, Emitted):
-                yield event.text
+                text += event.text
+            elif isinstance(event, Retracted):
+                text = text[: len(text) - event.characters]
+    return text
 
 
 @pytest.mark.parametrize(
@@ -167,6 +173,10 @@ def pieces_of(reply: str) -> Iterator[str]:
         ("<think>ing machines were Nokia's [1].</think>", ""),
         ("Nokia <think> [1].", "Nokia <think> [1]."),
         ("<", "<"),
+        ("Sony [1]? No, [2\n</think>\n\nNokia [1].", "Nokia [1]."),
+        ("Sony?</think> No.</Reasoning > Nokia [1].", "Nokia [1]."),
+        ("<THOUGHT>Sony?</thought>Nokia [1].", "Nokia [1]."),
+        ("Sony, I thought.</think>", ""),
     ],
 )
 def test_a_thought_is_neither_streamed_nor_part_of_the_answer(reply: str, answer: str) -> None:
@@ -175,4 +185,13 @@ def test_a_thought_is_neither_streamed_nor_part_of_the_answer(reply: str, answer
             Reader(ScriptedModel((reply,)))(FOUND)
         return
     assert Reader(ScriptedModel((reply,)))(FOUND).text == answer
-    assert "".join(pieces_of(reply)) == answer
+    assert streamed(reply) == answer
+
+
+@given(st.lists(st.sampled_from(["<think>", "</think>", "</", "think", ">", " ", "Nokia", "[1]", "."]), max_size=12))
+def test_what_is_streamed_is_what_is_said_wherever_a_thought_ends(parts: list[str]) -> None:
+    said = list[str]()
+    model = ScriptedModel(("".join(parts),))
+    found = spoken_reply(model, PROMPT, said.append, max_tokens=9, take_back=said.clear)
+    assert "".join(said) == found.text
+    assert not re.search("</think>", found.text)

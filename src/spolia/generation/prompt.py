@@ -180,7 +180,7 @@ class Generate(Operator[Prompt, Generation]):
     stop: tuple[str, ...] = ()
     logprobs: bool = False
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from spolia.core.operator import Operator
-from spolia.core.run_context import emit
+from spolia.core.run_context import emit, retract
 from spolia.core.wiring import refuse_counts
 from spolia.errors import ModelRejected
 from spolia.generation.prompt import asks_for_marks, citations, fitting, numbered
@@ -72,7 +72,7 @@ class Reader(Prompted, Operator[Ranking, Answer]):
     language: str = ""  # type: ignore[misc]
     maker: Operator[Ranking, Prompt] | None = None
 
-    version: ClassVar[int] = 7
+    version: ClassVar[int] = 8
     prompts: ClassVar[tuple[str, ...]] = ("generation/answer", "generation/brief")
     places: ClassVar[tuple[str, ...]] = ("passages", "question")
     cached: ClassVar[bool] = True
@@ -87,7 +87,13 @@ class Reader(Prompted, Operator[Ranking, Answer]):
             emit(self.abstention)
             return Answer(self.abstention, stop_reason="abstained", evidence=shown)
         streamed = Markers(len(shown))
-        how: dict[str, Any] = {"max_tokens": self.max_tokens, "temperature": self.temperature}
+
+        def take_back() -> None:
+            nonlocal streamed
+            retract()
+            streamed = Markers(len(shown))
+
+        how: dict[str, Any] = {"max_tokens": self.max_tokens, "temperature": self.temperature, "take_back": take_back}
         prompt = self.prompted(shown)
         generation = spoken_reply(self.llm, prompt, lambda piece: emit(streamed.feed(piece)), **how)
         emit(streamed.end())

@@ -1,5 +1,6 @@
 """How operators ask language models: with a prompt file, through `generated`; what fails is recorded the same way."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -8,7 +9,7 @@ from spolia.core.operator import Operator
 from spolia.core.run_context import degrade, emit, exchanged, is_streamed, note, retract
 from spolia.core.validation import validate
 from spolia.errors import ModelError, ModelRejected, ModelUnavailable
-from spolia.models.marks import without_marks
+from spolia.models.marks import THOUGHTS, spelt, without_marks
 from spolia.models.parsers import Parser
 from spolia.models.prompting import template
 from spolia.models.prompting.template import Filling, Setting, Template
@@ -101,27 +102,46 @@ def generated(
 
 
 def spoken_reply(
-    llm: LanguageModel, prompt: Prompt, on_text: Callable[[str], None], *, max_tokens: int, **settings: Any
+    llm: LanguageModel,
+    prompt: Prompt,
+    on_text: Callable[[str], None],
+    *,
+    max_tokens: int,
+    take_back: Callable[[], None] = retract,
+    **settings: Any,
 ) -> Generation:
-    """`generated`, for a reply that is an answer: without the thought (`<think>…</think>`) that it begins with."""
+    """`generated`, for a reply that is an answer: without the thought (`<think>…</think>`) that it begins with.
+
+    A server that does not tell thoughts apart may send one without its beginning, which is part of the prompt then. It
+    is handed to `on_text` like an answer, until its end.
+
+    Args:
+        take_back: called when all that `on_text` got was such a thought.
+    """
     held: str | None = ""
+    last = ""
 
     def tell(piece: str) -> None:
-        nonlocal held
+        nonlocal held, last
         if held is None:
-            return on_text(piece)
+            *thought, last = _CLOSING.split(last + piece)
+            if not thought:
+                last = last[-_LONGEST_CLOSING:]
+                return on_text(piece)
+            take_back()
+            held, piece = "", last
         said = after_thought(held + piece)
         if said is not None:
-            held = None
+            held, last = None, said[-_LONGEST_CLOSING:]
             return on_text(said)
         held += piece
-        if held.lstrip().startswith(_OPENING) and _CLOSING not in held:
-            held = _OPENING + held[-len(_CLOSING) :]  # enough to see its end
+        if begun := _BEGUN.match(held):
+            held = begun[0] + held[begun.end() :][-_LONGEST_CLOSING:]  # enough to see its end
         return None
 
     found = generated(llm, prompt, tell, max_tokens=max_tokens, **settings)
     said = after_thought(found.text)
-    if said is None and not found.text.lstrip().startswith(_OPENING):
+    if said is None and not _BEGUN.match(found.text) and not _CLOSING.search(found.text):
         said = found.text
         on_text(said)
     return found.but(text=said or "", tokens=_spelling(said or "", found))
@@ -139,7 +159,9 @@ def _spelling(said: str, found: Generation) -> tuple[Token, ...]:
     return tuple(kept)
 
 
-_OPENING, _CLOSING = "<think>", "</think>"
+_BEGUN = re.compile(rf"\s*+<(?:{spelt(THOUGHTS)})>", re.IGNORECASE)
+_CLOSING = re.compile(rf"</(?:{spelt(THOUGHTS)})\s{{0,3}}>", re.IGNORECASE)
+_LONGEST_CLOSING = max(map(len, THOUGHTS)) + 6
 
 
 def after_thought(text: str) -> str | None:
@@ -147,11 +169,14 @@ def after_thought(text: str) -> str | None:
 
     >>> after_thought(" <think>Nokia?</think> Nokia."), after_thought("<think>Nokia"), after_thought("1 < 2")
     ('Nokia.', None, '1 < 2')
+    >>> after_thought("Sony? No.</think> Nokia.")
+    'Nokia.'
     """
-    said = text.lstrip()
-    if not said.startswith(_OPENING):
-        return None if _OPENING.startswith(said) else text
-    return said.partition(_CLOSING)[2].lstrip() or None
+    *thought, said = _CLOSING.split(text)
+    if thought:
+        return said.lstrip() or None
+    begun = text.strip().lower()
+    return None if _BEGUN.match(text) or any(f"<{name}>".startswith(begun) for name in THOUGHTS) else text
 
 
 @dataclass(frozen=True)
