@@ -86,7 +86,7 @@ class AnswerEnsemble(Prompted, Operator[Ranking, Answer]):
     max_tokens: int = 128
     abstention: str = "I do not know."
 
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
 
     prompt_file = Reader.prompt_file
 
