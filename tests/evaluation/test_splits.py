@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,19 @@ def test_a_look_at_some_questions_takes_these_away_and_says_which_it_was(tmp_pat
     assert whole.forget(marks_of([Item("x", "Who?")])) == 0
     assert whole.forget(marks_of(items)) == 1
     assert Experiment(nothing, items, measures).run(usage_log=whole).tuned == 0
+
+
+def test_the_command_that_strikes_looks_out_names_the_data(tmp_path: Path) -> None:
+    data = tmp_path / "my questions.csv"
+    data.touch()
+    found = UsageLog.of_data(data, tmp_path / "cache", SET).forgetting
+    assert found == f"spolia data looks '{data}' --forget"
+    items = [Item(f"q{i}", f"What is {i}?", gold=(("p1",),)) for i in range(140)]
+    measures, tune = parse_measures("R@5"), [item for item in items if part_of(item.id) == "tune"]
+    looked, whole = (UsageLog.of_data(data, tmp_path / "cache", marks_of(items), part) for part in ("tune", ""))
+    Experiment({"finds": nothing}, tune, measures).run(usage_log=looked)
+    with pytest.raises(DataError, match=re.escape(found)):
+        Experiment(nothing, items, measures).run(usage_log=whole)
 
 
 def test_a_look_without_a_list_of_questions_is_at_all_of_its_part(tmp_path: Path) -> None:

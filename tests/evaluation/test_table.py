@@ -134,6 +134,10 @@ def test_without_a_name_the_question_is_the_column_that_asks(tmp_path: Path) -> 
     (tmp_path / "q.csv").write_text("a,b\nx,y\nz,w\n")
     with pytest.raises(DataError, match=r"has no column that is a question. It has: a, b. Call one of them 'question'"):
         list(DataSet(str(tmp_path / "q.csv")).items())
+    for text in ("", "question,file\n"):
+        (tmp_path / "q.csv").write_text(text)
+        with pytest.raises(DataError, match=r"q.csv has no rows. Write a line with the names of columns"):
+            list(DataSet(str(tmp_path / "q.csv")).items())
 
 
 def test_an_id_stays_when_a_row_is_put_before_it(tmp_path: Path) -> None:

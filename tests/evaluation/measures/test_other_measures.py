@@ -143,6 +143,17 @@ def test_bert_score_is_what_one_works_out_by_hand(text: str, answers: list[str],
     assert BERTScore(Tokens()).of(text, answers) == pytest.approx(value, abs=1e-6)
 
 
+def test_a_text_beyond_the_window_has_no_bert_score() -> None:
+    @dataclass(frozen=True)
+    class Counting(Tokens):
+        def tokens(self, texts: Sequence[str]) -> list[int]:
+            return [len(text.split()) for text in texts]
+
+    assert BERTScore(Counting(window=2)).of("moon tax", ["moon"]) is not None
+    assert BERTScore(Counting(window=2)).of("moon tax lune", ["moon"]) is None
+    assert BERTScore(Counting(window=2)).of("moon", ["tax", "moon tax lune"]) is None
+
+
 def test_bert_score_needs_the_vectors_of_tokens() -> None:
     embedder: Any = HashingEmbedder()
     with pytest.raises(MeasureError, match="is no embedder of tokens: it lacks embed_tokens"):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -85,6 +86,12 @@ class UsageLog:
     data: Marks = ()
     part: str = ""
     also: Path | None = None
+    of_path: Path | None = None
+
+    @property
+    def forgetting(self) -> str:
+        """The command that deletes its entries."""
+        return f"spolia data looks {shlex.quote(str(self.of_path)) if self.of_path else 'DATA'} --forget"
 
     @classmethod
     def of_data(cls, folder: Path, cache: Path, data: Marks, part: str = "") -> "UsageLog":
@@ -94,7 +101,7 @@ class UsageLog:
         paths = [beside, cache / LOOKS]
         if not os.access(beside if beside.exists() else beside.parent, os.W_OK):
             paths.reverse()
-        return cls(paths[0], data, part, paths[1])
+        return cls(paths[0], data, part, paths[1], folder)
 
     @classmethod
     def beside(cls, rows: str | Path | None) -> "UsageLog":

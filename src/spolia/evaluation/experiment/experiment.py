@@ -178,8 +178,9 @@ class Experiment(Value):
             said += f" Looked at {several(len(by), 'time')}, last {max(by, key=lambda one: one.at)}."
             if any(one.part == ALL for one in usage_log.chosen_on(entry.but(part=REPORT))):
                 ways = ["ask new questions", *ways[1:]]
-            how = "spolia data looks DATA --forget"
-            ways += [f"if no flow was selected by these looks, strike them out of {usage_log.path}: {how}"]
+            ways += [
+                f"if no flow was selected by these looks, strike them out of {usage_log.path}: {usage_log.forgetting}"
+            ]
         raise DataError(f"{said} To go on, {'; or '.join(ways)}")
 
     def run(

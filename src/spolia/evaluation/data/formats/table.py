@@ -65,7 +65,9 @@ class QuestionTable(Form):
     def items(self, path: Path) -> Iterator[Asked]:
         columns, seen = self.columns(path), Counter[str]()
         if "question" not in columns:
-            names = ", ".join(next((row for _, row in _rows(path)), {})) or "none"
+            names = ", ".join(next((row for _, row in _rows(path)), {}))
+            if not names:
+                raise DataError(f"{path} has no rows. Write a line with the names of columns, then one a question.")
             raise DataError(f"{path} has no column that is a question. It has: {names}. Call one of them 'question'.")
         for place, row in _rows(path):
             if isinstance(row.get("gold_ids"), list):

@@ -59,11 +59,13 @@ class BERTScore(AnswerMeasure):
 
     P = mean over the answer's tokens of the highest cosine with a token of the reference, R the reverse, F1 = 2·P·R /
     (P + R). Special tokens such as [CLS] and [SEP] do not count in a mean, but a token may be nearest to one, as in the
-    authors' package (`idf=False`, `rescale_with_baseline=False`, the last layer). A text without tokens scores 0.
+    authors' package (`idf=False`, `rescale_with_baseline=False`, the last layer). A text without tokens scores 0. One
+    that is longer than the embedder's window is not compared by its beginning: the question is undetermined.
 
     Args:
         embedder: gives a vector for each token, as `LocalTokenEmbedder` does; its name is a part of the measure's.
-            All tokens count if it has no method `own_tokens`.
+            All tokens count if it has no method `own_tokens`, and texts are taken as they are cut if it has no
+            `tokens`, which counts them.
 
     Source: Zhang et al. 2020.
     """
@@ -79,8 +81,11 @@ class BERTScore(AnswerMeasure):
                 "LocalTokenEmbedder, or an object of your own with these."
             )
 
-    def of(self, text: str, answers: Sequence[str]) -> float:
+    def of(self, text: str, answers: Sequence[str]) -> float | None:
         texts = [text, *answers]
+        tokens = getattr(self.embedder, "tokens", None)
+        if tokens is not None and max(tokens(texts)) > self.embedder.window:
+            return None
         found = self.embedder.embed_tokens(texts, kind="passage")
         rows = [found.row(at) for at in range(len(found))]
         own_tokens = getattr(self.embedder, "own_tokens", None)
