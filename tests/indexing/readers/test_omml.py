@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import io
+from copy import deepcopy
+from typing import Any
 from xml.etree.ElementTree import fromstring
 
 import pytest
 
 from spolia.indexing.readers.office.omml import latex
+from spolia.indexing.readers.office.pptx import PptxReader
+from spolia.indexing.readers.reader import Blob
 from tests.indexing.readers.test_hidden import docx_text
 
 M = "http://schemas.openxmlformats.org/officeDocument/2006/math"
@@ -61,6 +66,48 @@ def test_nesting_is_bounded_and_keeps_the_text() -> None:
     for _ in range(200):
         xml = f"<m:nary><m:sub>{xml}</m:sub><m:sup/>{e('y')}</m:nary>"
     assert made(xml).count("y") == 200
+
+
+A = 'xmlns:a14="http://schemas.microsoft.com/office/drawing/2010/main"'
+
+
+def test_a_pptx_shows_its_formulas_in_texts_cells_and_titles_and_not_the_pictures_of_them() -> None:
+    pptx = pytest.importorskip("pptx")
+    from pptx.oxml import parse_xml
+
+    def add(frame: Any, formula: str) -> None:
+        frame.text = "So "
+        frame.paragraphs[0]._p.append(parse_xml(f'<a14:m {A} xmlns:m="{M}">{formula}</a14:m>'))
+
+    def doubled(shape: Any) -> None:
+        mc = "http://schemas.openxmlformats.org/markup-compatibility/2006"
+        both = parse_xml(
+            f'<mc:AlternateContent xmlns:mc="{mc}"><mc:Choice {A} Requires="a14"/><mc:Fallback/></mc:AlternateContent>'
+        )
+        shape._element.addprevious(both)
+        both[1].append(deepcopy(shape._element))
+        for text in both[1].iter("{http://schemas.openxmlformats.org/drawingml/2006/main}t"):
+            text.text = "no formula"
+        both[0].append(shape._element)
+
+    slides = pptx.Presentation()
+    slide = slides.slides.add_slide(slides.slide_layouts[5])
+    add(slide.shapes.title.text_frame, f"<m:oMath>{r('n')}</m:oMath>")
+    text = slide.shapes.add_textbox(0, 0, 9, 9)
+    whole = f"<m:oMathPara><m:oMath><m:f>{e('1', 'num')}{e('2', 'den')}</m:f></m:oMath></m:oMathPara>"
+    add(text.text_frame, whole)
+    table = slide.shapes.add_table(1, 2, 0, 0, 9, 9)
+    add(table.table.cell(0, 0).text_frame, f"<m:oMath><m:sSup>{e('x')}{e('2', 'sup')}</m:sSup></m:oMath>")
+    table.table.cell(0, 1).text = "area"
+    for shape in (text, table):
+        doubled(shape)
+    out = io.BytesIO()
+    slides.save(out)
+    document = PptxReader().read(Blob("a.pptx", out.getvalue())).document
+    assert document.text == r"So $n$" "\n\n" r"So $\frac{1}{2}$" "\n\n" r"So $x^{2}$ | area"
+    assert [document.text[one.start : one.end] for one in document.regions if one.kind == "formula"] == [
+        r"So $\frac{1}{2}$"
+    ]
 
 
 def test_a_docx_shows_its_formulas_without_what_is_deleted() -> None:

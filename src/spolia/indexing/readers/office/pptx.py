@@ -7,11 +7,16 @@ from typing import Any
 
 from spolia.errors import installed
 from spolia.indexing.readers.layout import BLANK_LINE, LINE, Layout
+from spolia.indexing.readers.office.omml import latex
 from spolia.indexing.readers.office.package import left_out, package, properties
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.types import Value
 
 _P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
+_A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
+_M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
+_COMPATIBILITY = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
+_FORMULAS = "{http://schemas.microsoft.com/office/drawing/2010/main}m"
 _DEEPEST = 50
 
 
@@ -20,12 +25,13 @@ class PptxReader(Value):
     """Reads PPTX, also with macros, which are not run. A slide is a page, its title a heading.
 
     Shapes come in the order of the file, those of a group together. Tables, the values of charts and pictures are
-    regions; the notes of a slide end its page, below the line `Notes:`. Hidden slides are pages without text, and
-    a warning says how many there are. Comments, media, embedded objects and macros are counted as dropped.
+    regions, formulas are LaTeX; the notes of a slide end its page, below the line `Notes:`. Hidden slides are pages
+    without text, and a warning says how many there are. Comments, media, embedded objects and macros are counted as
+    dropped.
     """
 
     name = "pptx"
-    version = 2
+    version = 3
     media_type = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
     suffixes = (".pptx", ".pptm", ".ppsx", ".ppsm", ".potx")
     apart = True
@@ -69,11 +75,12 @@ class _Writing:
             self.hidden += 1
             self.pages.append(before)  # so that those after it keep their numbers
             return
+        _choose_formulas(slide._element)
         layout.gap(BLANK_LINE)
         mark = layout.mark()
         title = slide.shapes.title
         if title is not None and title.has_text_frame:
-            layout.heading(title.text_frame.text, 1)
+            layout.heading(_text(title.text_frame), 1)
         for shape in _flat(slide.shapes, 0):
             if title is None or shape.shape_id != title.shape_id:
                 self._shape(shape)
@@ -84,7 +91,7 @@ class _Writing:
 
     def _shape(self, shape: Any) -> None:
         if getattr(shape, "has_table", False) and shape.has_table:
-            self.layout.table([cell.text for cell in row.cells] for row in shape.table.rows)
+            self.layout.table([_text(cell.text_frame) for cell in row.cells] for row in shape.table.rows)
         elif getattr(shape, "has_chart", False) and shape.has_chart:
             self._chart(shape.chart)
         elif shape.has_text_frame:
@@ -96,7 +103,10 @@ class _Writing:
         self.layout.gap(BLANK_LINE)
         for paragraph in frame.paragraphs:
             self.layout.gap(LINE)
-            self.layout.write(paragraph.text.replace("\v", "\n"))
+            formula = self.layout.mark() if paragraph._p.find(f".//{_M}oMathPara") is not None else None
+            self.layout.write(_words(paragraph._p))
+            if formula:
+                self.layout.region("formula", formula)
         self.layout.gap(BLANK_LINE)
 
     def _chart(self, chart: Any) -> None:
@@ -122,7 +132,7 @@ class _Writing:
 
     def _notes(self, slide: Any) -> None:
         frame = slide.notes_slide.notes_text_frame if slide.has_notes_slide else None
-        if frame is not None and frame.text.strip():
+        if frame is not None and _text(frame).strip():
             self.layout.gap(BLANK_LINE)
             self.layout.write("Notes:")
             self._text(frame)
@@ -135,6 +145,36 @@ def _flat(shapes: Any, depth: int) -> Iterator[Any]:
             yield from _flat(shape.shapes, depth + 1)
         elif not hasattr(shape, "shapes"):
             yield shape
+
+
+def _choose_formulas(slide: Any) -> None:
+    """Put what has a formula in the place of the two that PowerPoint writes: it, and a picture for older programs."""
+    for both in [*slide.iter(f"{_COMPATIBILITY}AlternateContent")]:
+        choice = both.find(f"{_COMPATIBILITY}Choice")
+        if choice is not None and next(choice.iter(f"{_M}oMath"), None) is not None:
+            for element in [*choice]:
+                both.addprevious(element)
+            both.getparent().remove(both)
+
+
+def _text(frame: Any) -> str:
+    return "\n".join(_words(paragraph._p) for paragraph in frame.paragraphs)
+
+
+def _words(element: Any) -> str:
+    """The text of a paragraph, or of what is in it, with formulas as LaTeX."""
+    words = []
+    for child in element:
+        if child.tag == f"{_M}oMath":
+            formula = latex(child)
+            words.append(f"${formula}$" if formula else "")
+        elif child.tag in (f"{_A}r", f"{_A}fld"):
+            words.append(child.text)
+        elif child.tag == f"{_A}br":
+            words.append("\n")
+        elif child.tag == f"{_M}oMathPara" or child.tag == _FORMULAS:
+            words.append(_words(child))
+    return "".join(words)
 
 
 def _image(shape: Any) -> Any:
