@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from spolia.models.local import embedders
+from spolia import models
 from spolia.stores.corpus import Corpus
-from tests.models.local import tiny
+from tests.models.local import test_colbert, tiny
 from tests.models.test_onnx_cross_encoder import counted
 
 from .conftest import Spolia
@@ -202,8 +202,8 @@ def test_a_folder_with_an_onnx_file_reranks_without_torch(spolia: Spolia, notes:
 @pytest.mark.skipif(not tiny.installed(), reason="the extra local is not installed")
 @pytest.mark.parametrize(
     ("made", "scorer"),
-    [("llama", "LocalLLMReranker"), ("bert", "LocalCrossEncoder")],
-    ids=["language model", "encoder"],
+    [("llama", "LocalLLMReranker"), ("bert", "LocalCrossEncoder"), ("colbert", "LocalColBERT")],
+    ids=["language model", "encoder", "ColBERT"],
 )
 def test_a_folder_with_weights_reranks_as_its_config_says(
     spolia: Spolia, notes: Path, tmp_path: Path, made: str, scorer: str
@@ -212,6 +212,8 @@ def test_a_folder_with_weights_reranks_as_its_config_says(
     model.mkdir()
     if made == "llama":
         tiny.llama(model, positions=2048)
+    elif made == "colbert":
+        test_colbert.checkpoint(model)
     else:
         tiny.bert(model, "BertForSequenceClassification", num_labels=1)
     spolia("index", notes, "--store", store, "--no-vectors")
@@ -219,7 +221,7 @@ def test_a_folder_with_weights_reranks_as_its_config_says(
     assert found.code == 0, found.err
     hits = [(hit["text"], hit["score"]) for hit in found.json["hits"] if hit["uri"].endswith(".txt")]  # no headings
     assert len(hits) == 2
-    asked = getattr(embedders, scorer)(str(model)).scores("the owls", [text for text, _ in hits])
+    asked = getattr(models, scorer)(str(model)).scores("the owls", [text for text, _ in hits])
     assert [score for _, score in hits] == pytest.approx(asked, abs=1e-4)
 
 

@@ -123,10 +123,13 @@ def scorer_for(given: RerankOptions) -> Scorer | None:
     if not given.reranker:
         return None
     if "://" not in given.reranker:
+        from spolia.models.local.colbert import is_colbert
         from spolia.models.onnx.cross_encoder import OnnxCrossEncoder
 
         in_onnx = OnnxCrossEncoder(given.reranker)
-        return in_onnx if in_onnx.is_there() else _local_scorer(*_folder_or_commit(given.reranker))
+        if in_onnx.is_there() and not is_colbert(Path(given.reranker).expanduser()):
+            return in_onnx
+        return _local_scorer(*_folder_or_commit(given.reranker))
     profile = profile_of(given.profile_file)
     form = given.rerank_form or ("" if given.rerank_model else "tei")  # the only one that needs no name
     more = {"form": form} if given.rerank_form or "form" not in profile.tables.get("reranker", {}) else {}
@@ -135,11 +138,15 @@ def scorer_for(given: RerankOptions) -> Scorer | None:
 
 
 def _local_scorer(model: str, revision: str) -> Scorer:
-    """A model for torch, by what its config.json says that it is: a language model, else a cross-encoder."""
+    """A model for torch, by what its files say that it is: ColBERT, a language model, else a cross-encoder."""
     from spolia.models.local.address import folder_of
+    from spolia.models.local.colbert import LocalColBERT, is_colbert
     from spolia.models.local.embedders import LocalCrossEncoder, LocalLLMReranker
 
-    said = json.loads((folder_of(model, revision) / "config.json").read_bytes()).get("architectures") or ()
+    folder = folder_of(model, revision)
+    if is_colbert(folder):
+        return LocalColBERT(model, revision)
+    said = json.loads((folder / "config.json").read_bytes()).get("architectures") or ()
     generates = any(str(name).endswith("ForCausalLM") for name in said)
     return LocalLLMReranker(model, revision) if generates else LocalCrossEncoder(model, revision)
 

@@ -12,7 +12,7 @@ import pytest
 
 from spolia.errors import ModelError, WeightsError
 from spolia.models.local.colbert import LocalColBERT
-from spolia.models.protocols import TokenEmbedder
+from spolia.models.protocols import Scorer, TokenEmbedder
 from spolia.post_retrieval.rerankers import ColBERT
 from spolia.types import Hit, Node, Query, Ranking
 from tests.models.local import tiny
@@ -127,6 +127,9 @@ def test_scores_are_sums_of_the_largest_products(tmp_path: Path) -> None:
     texts = reference(tmp_path, bert, linear, PASSAGES, "[unused1]", 40, is_query=False)
     found = Ranking(Query(QUERIES[0]), tuple(Hit(Node(str(at), text), 0.0) for at, text in enumerate(PASSAGES)))
     scores = {hit.node.id: hit.score for hit in ColBERT(LocalColBERT(str(tmp_path)), top_k=4)(found)}
+    model = LocalColBERT(str(tmp_path))
+    assert isinstance(model, Scorer)
+    assert model.scores(QUERIES[0], PASSAGES) == tuple(scores[str(at)] for at in range(len(PASSAGES)))
     expected = {str(at): float((asked @ rows.T).max(axis=1).sum()) for at, rows in enumerate(texts)}
     assert scores == pytest.approx(expected, abs=1e-4)
 

@@ -28,7 +28,7 @@ METADATA, PYLATE, MODULES = "artifact.metadata", "config_sentence_transformers.j
 
 @dataclass(frozen=True)
 class LocalColBERT(Local):
-    """The address of a ColBERT checkpoint (a `TokenEmbedder`), read as the code that trained it reads it.
+    """The address of a ColBERT checkpoint (a `TokenEmbedder` and `Scorer`), read as the code that trained it does.
 
     With W the projection, and h_t what the encoder gives for a token, E(t) = W h_t / |W h_t| of
 
@@ -104,6 +104,13 @@ class LocalColBERT(Local):
         charge(Usage(embedded=len(texts)))
         return TokenVectors.of([found[number] for number in range(len(texts))], self.dimension)
 
+    def scores(self, query: str, texts: Sequence[str]) -> tuple[float, ...]:
+        """For each text Σ over the question's tokens of their largest product with a token of the text: a `Scorer`."""
+        from spolia.models.vectors import max_sims
+
+        asked = self.embed_tokens([query], kind="query").row(0)
+        return tuple(max_sims(asked, self.embed_tokens(texts, kind="passage")).tolist())
+
     @property
     def _folder(self) -> Path:
         return folder_of(self.model, self.revision)
@@ -117,6 +124,13 @@ class LocalColBERT(Local):
         row = opened.ids(text, length - len(marker))
         row = [*row[:1], *marker, *row[1:]]
         return row + [reading.filling] * (length - len(row)) if is_query and reading.filling is not None else row
+
+
+def is_colbert(folder: Path) -> bool:
+    """Whether the files of a folder are those of a ColBERT checkpoint, by what they say of themselves."""
+    kinds = _json(folder / "config.json").get("architectures") or ()
+    said = (folder / METADATA).is_file() or "query_prefix" in _json(folder / PYLATE)
+    return said or any("colbert" in str(kind).lower() for kind in kinds)
 
 
 @dataclass(frozen=True, eq=False)
