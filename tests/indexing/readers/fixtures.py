@@ -30,7 +30,9 @@ _ODF = (
     'xmlns:draw="urn:oasis:names:tc:opendocument:xmlns:drawing:1.0" '
     'xmlns:svg="urn:oasis:names:tc:opendocument:xmlns:svg-compatible:1.0" '
     'xmlns:xlink="http://www.w3.org/1999/xlink" xmlns:dc="http://purl.org/dc/elements/1.1/" '
-    'xmlns:meta="urn:oasis:names:tc:opendocument:xmlns:meta:1.0"'
+    'xmlns:meta="urn:oasis:names:tc:opendocument:xmlns:meta:1.0" '
+    'xmlns:style="urn:oasis:names:tc:opendocument:xmlns:style:1.0" '
+    'xmlns:presentation="urn:oasis:names:tc:opendocument:xmlns:presentation:1.0"'
 )
 
 
@@ -136,12 +138,15 @@ def xlsx(sheets: Mapping[str, str] | None = None, states: Mapping[str, str] | No
     return zip_of(members)
 
 
-def odf(body: str, kind: str = "text") -> bytes:
+def odf(body: str, kind: str = "text", styles: str = "", common: str = "") -> bytes:
     meta = "<dc:title>Old Stones</dc:title><meta:initial-creator>Ann Lee</meta:initial-creator>"
     return zip_of(
         {
             "mimetype": f"application/vnd.oasis.opendocument.{kind}",
-            "content.xml": f"<office:document-content {_ODF}><office:body><office:{kind}>{body}</office:{kind}>"
+            "styles.xml": f"<office:document-styles {_ODF}><office:styles>{common}</office:styles>"
+            "</office:document-styles>",
+            "content.xml": f"<office:document-content {_ODF}>"
+            f"<office:automatic-styles>{styles}</office:automatic-styles><office:body><office:{kind}>{body}</office:{kind}>"
             "</office:body></office:document-content>",
             "meta.xml": f"<office:document-meta {_ODF}><office:meta>{meta}</office:meta></office:document-meta>",
             "Pictures/a.png": PIXEL,

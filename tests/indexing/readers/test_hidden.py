@@ -9,11 +9,12 @@ import pytest
 
 from spolia.indexing.readers.office.docx import DocxReader
 from spolia.indexing.readers.office.excel import XlsxReader
+from spolia.indexing.readers.office.odf import OdfReader
 from spolia.indexing.readers.office.pptx import PptxReader
 from spolia.indexing.readers.office.rtf import RtfReader
 from spolia.indexing.readers.reader import Blob
 from tests.indexing.making import docx_of
-from tests.indexing.readers.fixtures import PIXEL, xlsx
+from tests.indexing.readers.fixtures import PIXEL, odf, xlsx
 
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 HEIR = '<w:rStyle w:val="Heir"/>'
@@ -144,3 +145,91 @@ def test_hidden_sheets_are_left_out_with_a_warning(state: str) -> None:
     assert (len(document.pages), document.pages[2]) == (3, document.text.index("Three"))
     assert reading.warnings == ("1 hidden sheet was left out.",)
     assert [value for name, value in document.meta if name == "sheet"] == ["One", "Three"]
+
+
+def odf_style(family: str, name: str, properties: str = "", parent: str = "") -> str:
+    return (
+        f'<style:style style:family="{family}" style:name="{name}" style:parent-style-name="{parent}">'
+        f"{properties}</style:style>"
+    )
+
+
+NONE = '<style:text-properties text:display="none"/>'
+SHOWN = NONE.replace("none", "true")
+P = "<text:p text:style-name='{}'>"
+ODF_STYLES = (
+    odf_style("text", "Heir", parent="Ghost")
+    + odf_style("text", "Loop", parent="Pool")
+    + odf_style("text", "Pool", parent="Loop")
+    + odf_style("text", "Seen", SHOWN)
+    + odf_style("paragraph", "Late", parent="Draft")
+)
+ODF_COMMON = odf_style("text", "Ghost", NONE) + odf_style("paragraph", "Draft", NONE)
+NOTE = "<text:note><text:note-body><text:p>%s</text:p></text:note-body></text:note>"
+
+
+def span(text: str, style: str) -> str:
+    return f'<text:span text:style-name="{style}">{text}</text:span>'
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (f"<text:p>a{span('b', 'Ghost')}c{span('d', 'Heir')}{span('e', 'Loop')}{span('f', 'lost')}</text:p>", "acef"),
+        (f"{P.format('Late')}a{span('b', 'Seen')}c{span('d', 'Heir')}</text:p><text:p>e</text:p>", "b\n\ne"),
+        (f"{P.format('Draft')}a{NOTE % 'b'}</text:p><text:p>c{span('d' + NOTE % 'e', 'Ghost')}</text:p>", "c"),
+        (f"<text:p>a{NOTE % span('b', 'Ghost')}</text:p>", "a [1]\n\n[1]"),
+        (f"<text:h text:style-name='Draft'>a</text:h><text:list><text:list-item>{P.format('Draft')}b</text:p>"
+         "</text:list-item></text:list><text:p>c</text:p>", "c"),
+        ("<text:p>a<text:hidden-text text:is-hidden='true' text:condition='x'>b</text:hidden-text>c</text:p>", "ac"),
+        ("<text:p>a<text:hidden-text text:condition='ooow:TRUE'>b</text:hidden-text>c</text:p>", "ac"),
+        ("<text:p>a<text:hidden-text text:is-hidden='false' text:condition='TRUE'>b</text:hidden-text></text:p>", "ab"),
+        ("<text:p>a<text:span><text:hidden-paragraph text:is-hidden='true'/></text:span></text:p><text:p>b</text:p>",
+         "b"),
+        ("<text:p>a<text:hidden-paragraph text:condition='1==2'/></text:p>", "a"),
+        ("<text:section text:display='none'><text:p>a</text:p></text:section><text:p>b</text:p>", "b"),
+        ("<text:section text:display='condition' text:is-hidden='true'><text:p>a</text:p></text:section>", ""),
+        ("<text:section text:display='condition' text:condition='x'><text:p>a</text:p></text:section>", "a"),
+        ("<text:tracked-changes><text:changed-region><text:deletion><text:p>a</text:p></text:deletion>"
+         "</text:changed-region></text:tracked-changes><text:p>b<text:change text:change-id='1'/></text:p>", "b"),
+        ("<table:table><table:table-row><table:table-cell><text:p text:style-name='Draft'>a</text:p></table:table-cell>"
+         "<table:table-cell><text:p>b</text:p></table:table-cell></table:table-row></table:table>", "| b"),
+    ],
+    ids=["character style", "paragraph style", "notes", "in a note", "heading, list", "text", "always", "shown",
+         "paragraph", "no condition", "section", "condition", "shown section", "deleted", "cell"],
+)  # fmt: skip
+def test_hidden_and_deleted_text_of_an_odt_is_left_out(body: str, text: str) -> None:
+    data = odf(body, styles=ODF_STYLES, common=ODF_COMMON)
+    assert OdfReader().read(Blob("a.odt", data)).document.text == text
+
+
+def test_hidden_sheets_rows_and_tracked_cells_of_an_ods_are_left_out() -> None:
+    def sheet(name: str, *rows: str, style: str = "") -> str:
+        return f"<table:table table:name='{name}' table:style-name='{style}'>{''.join(rows)}</table:table>"
+
+    def row(text: str, visibility: str = "visible") -> str:
+        cell = f"<table:table-cell><text:p>{text}</text:p></table:table-cell>"
+        return f"<table:table-row table:visibility='{visibility}'>{cell}</table:table-row>"
+
+    before = "<table:tracked-changes><table:previous><text:p>z</text:p></table:previous></table:tracked-changes>"
+    sheets = before + sheet("One", row("a"), row("b", "collapse"), row("c", "filter"), row("", "collapse"))
+    sheets += sheet("Two", row("d"), style="Off") + sheet("Three", row("e"))
+    hidden = odf_style("table", "Off", '<style:table-properties table:display="false"/>')
+    reading = OdfReader().read(Blob("a.ods", odf(sheets, "spreadsheet", hidden)))
+    document = reading.document
+    assert document.text == "One\n\na\n\nc\n\nThree\n\ne"
+    assert (len(document.pages), document.pages[2]) == (3, document.text.index("Three"))
+    assert reading.warnings == ("1 hidden sheet was left out.",)
+    assert (reading.empty_pages, dict(reading.dropped)) == ((), {"hidden rows": 1, "tracked changes": 1})
+
+
+def test_hidden_slides_of_an_odp_are_left_out_with_a_warning() -> None:
+    def slide(text: str, style: str = "") -> str:
+        frame = f"<draw:frame><draw:text-box><text:p>{text}</text:p></draw:text-box></draw:frame>"
+        return f"<draw:page draw:style-name='{style}'>{frame}</draw:page>"
+
+    hidden = odf_style("drawing-page", "Off", '<style:drawing-page-properties presentation:visibility="hidden"/>')
+    reading = OdfReader().read(Blob("a.odp", odf(slide("a") + slide("b", "Off") + slide("c"), "presentation", hidden)))
+    document = reading.document
+    assert (document.text, document.pages[2], len(document.pages)) == ("a\n\nc", 3, 3)
+    assert (reading.warnings, reading.empty_pages) == (("1 hidden slide was left out.",), ())

@@ -9,7 +9,8 @@ from xml.etree.ElementTree import Element
 
 from spolia.indexing.readers.layout import BLANK_LINE, LINE, Layout
 from spolia.indexing.readers.office.excel import write_sheet
-from spolia.indexing.readers.office.package import locked, metadata_of, package
+from spolia.indexing.readers.office.odf_hiding import OdfHiding
+from spolia.indexing.readers.office.package import left_out, locked, metadata_of, package
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.indexing.readers.safe_xml import tree
 from spolia.types import Value
@@ -24,9 +25,12 @@ _CREATOR = "{http://purl.org/dc/elements/1.1/}creator"
 _COMMENT = f"{_OFFICE}annotation"
 _NOT_READ = {
     f"{_TEXT}tracked-changes": "tracked changes",
+    f"{_TABLE}tracked-changes": "tracked changes",
     f"{_DRAW}object": "embedded objects",
 }
 _SILENT = frozenset([f"{_OFFICE}forms", f"{_TEXT}sequence-decls", f"{_TABLE}shapes", f"{_OFFICE}event-listeners"])
+_MAY_SHOW = frozenset([f"{_TEXT}span", f"{_TEXT}a"])
+"""What may be shown in a hidden paragraph, by a style of its own."""
 _META = {"initial-creator": "author", "creation-date": "date", "date": "modified", "subject": "subject",
          "keyword": "keywords", "language": "language", "description": "description"}  # fmt: skip
 _MOST_REPEATED, _MOST_REPEATS = 1000, 1_000_000
@@ -39,12 +43,13 @@ class OdfReader(Value):
     """Reads OpenDocument texts, sheets and slides.
 
     Sheets and slides are pages. Tables and pictures are regions; footnotes and comments, under their author's name,
-    stand below their paragraph. Headers, footers, comments on cells of sheets, tracked deletions, embedded objects and
-    macros are counted as dropped.
+    stand below their paragraph. Hidden text is left out; a warning names the number of hidden sheets and slides, which
+    are pages without text. Headers, footers, comments on cells of sheets, hidden rows, tracked deletions, embedded
+    objects and macros are counted as dropped.
     """
 
     name = "odf"
-    version = 2
+    version = 3
     media_type = "application/vnd.oasis.opendocument.text"
     suffixes = (".odt", ".ods", ".odp", ".ott", ".ots", ".otp")
     apart = True
@@ -54,14 +59,15 @@ class OdfReader(Value):
             names = archive.namelist()
             if "META-INF/manifest.xml" in names and b"encryption-data" in archive.read("META-INF/manifest.xml"):
                 raise locked(blob)
-            writing = _Writing(blob, archive)
-            body = tree(archive.read("content.xml"), blob.uri).find(f"{_OFFICE}body")
-            if body is not None:
+            content = tree(archive.read("content.xml"), blob.uri)
+            styles = tree(archive.read("styles.xml"), "styles.xml") if "styles.xml" in names else Element("none")
+            writing = _Writing(blob, archive, OdfHiding((styles, content)))
+            if (body := content.find(f"{_OFFICE}body")) is not None:
                 writing.blocks(body)
             stated = tree(archive.read("meta.xml"), "meta.xml").iter() if "meta.xml" in names else ()
             title, meta = metadata_of(stated, _META)
             writing.dropped["macros"] += any(name.startswith("Basic/") for name in names)
-            writing.dropped["headers and footers"] += _around(archive)
+            writing.dropped["headers and footers"] += _around(styles)
         layout = writing.layout
         stretches = pairwise((*writing.pages, len(layout)))
         return layout.reading(
@@ -70,16 +76,23 @@ class OdfReader(Value):
             title=title or layout.title,
             pages=writing.pages,
             meta=meta,
-            empty_pages=(at for at, (start, end) in enumerate(stretches, 1) if not layout.text()[start:end].strip()),
+            empty_pages=(
+                at
+                for at, (start, end) in enumerate(stretches, 1)
+                if at not in writing.hidden_pages and not layout.text()[start:end].strip()
+            ),
             dropped=writing.dropped,
+            warnings=(*left_out(writing.hidden["sheet"], "sheet"), *left_out(writing.hidden["slide"], "slide")),
         )
 
 
 class _Writing:
-    def __init__(self, blob: Blob, archive: zipfile.ZipFile) -> None:
-        self.blob, self.archive = blob, archive
+    def __init__(self, blob: Blob, archive: zipfile.ZipFile, hides: OdfHiding) -> None:
+        self.blob, self.archive, self.hides = blob, archive, hides
         self.layout = Layout()
         self.pages: list[int] = []
+        self.hidden: Counter[str] = Counter()
+        self.hidden_pages: set[int] = set()
         self.dropped: Counter[str] = Counter()
         self._repeats = _MOST_REPEATS
         self._frames: list[Element] = []  # pictures in the present paragraph
@@ -91,6 +104,8 @@ class _Writing:
                 self.dropped[_NOT_READ[tag]] += 1
             elif tag in (f"{_TEXT}p", f"{_TEXT}h"):
                 self._paragraph(block)
+            elif self.hides(block):
+                self._leave_out(block, container)
             elif tag == _COMMENT:
                 self._comment(block)
                 self._below()
@@ -106,13 +121,21 @@ class _Writing:
             elif tag not in _SILENT:
                 self.blocks(block)
 
+    def _leave_out(self, block: Element, container: Element) -> None:
+        """A hidden sheet or slide is a page without text, so that those after it keep their numbers."""
+        is_sheet = block.tag == f"{_TABLE}table" and container.tag == f"{_OFFICE}spreadsheet"
+        if what := "sheet" if is_sheet else "slide" if block.tag == f"{_DRAW}page" else "":
+            self.hidden[what] += 1
+            self.pages.append(len(self.layout))
+            self.hidden_pages.add(len(self.pages))
+
     def _begin_page(self) -> None:
         self.layout.gap(BLANK_LINE)
         self.pages.append(len(self.layout) + (2 if len(self.layout) else 0))
 
     def _paragraph(self, paragraph: Element) -> None:
         level = paragraph.get(f"{_TEXT}outline-level") if paragraph.tag == f"{_TEXT}h" else None
-        words = "".join(self._words(paragraph))
+        words = self._said(paragraph)
         if level is not None or paragraph.tag == f"{_TEXT}h":
             self.layout.heading(words, min(9, int(level or 1)))
         else:
@@ -123,7 +146,7 @@ class _Writing:
         for block in item:
             self.layout.gap(LINE)
             if block.tag in (f"{_TEXT}p", f"{_TEXT}h"):
-                words = "".join(self._words(block)).strip()
+                words = self._said(block).strip()
                 self.layout.write(f"- {words}" if words else "")
                 self.layout.gap(LINE)
             else:
@@ -137,12 +160,20 @@ class _Writing:
             self._frame(frame)
         self.layout.write_notes()
 
-    def _words(self, element: Element) -> Iterator[str]:
-        yield element.text or ""
+    def _said(self, element: Element) -> str:
+        """The words in an element, without hidden ones."""
+        return "".join(self._words(element, False))
+
+    def _words(self, element: Element, is_hidden: bool) -> Iterator[str]:
+        says = self.hides(element)
+        is_hidden = is_hidden if says is None else says
+        yield "" if is_hidden else element.text or ""
         for child in element:
+            if is_hidden and child.tag not in _MAY_SHOW:
+                continue
             if child.tag == f"{_TEXT}note":
                 body = child.find(f"{_TEXT}note-body")
-                yield self.layout.refer("".join(self._words(body)) if body is not None else "")
+                yield self.layout.refer(self._said(body) if body is not None else "")
             elif child.tag == _COMMENT:
                 yield self._comment(child)
             elif child.tag == f"{_DRAW}frame":
@@ -154,12 +185,12 @@ class _Writing:
             elif child.tag == f"{_TEXT}line-break":
                 yield "\n"
             elif child.tag not in _SILENT:
-                yield from self._words(child)
-            yield child.tail or ""
+                yield from self._words(child, is_hidden)
+            yield "" if is_hidden else child.tail or ""
 
     def _comment(self, comment: Element) -> str:
         author = comment.findtext(_CREATOR)
-        paragraphs = (" ".join(self._words(one)) for one in comment if one.tag.startswith(_TEXT))
+        paragraphs = (self._said(one) for one in comment if one.tag.startswith(_TEXT))
         return self.layout.refer(f"{f'{author}: ' if author else ''}{' '.join(paragraphs)}")
 
     def _frame(self, frame: Element) -> None:
@@ -190,7 +221,9 @@ class _Writing:
 
     def _rows(self, table: Element) -> Iterator[list[str]]:
         for part in table:
-            if part.tag == f"{_TABLE}table-row":
+            if part.tag == f"{_TABLE}table-row" and self.hides(part):
+                self.dropped["hidden rows"] += bool("".join(part.itertext()).strip())
+            elif part.tag == f"{_TABLE}table-row":
                 row = self._row(part)
                 for _ in range(self._repeated(part, "rows", len(row)) if row else 1):
                     yield row
@@ -216,16 +249,13 @@ class _Writing:
         cells: list[str] = []
         for cell in row:
             if cell.tag in (f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell"):
-                words = " ".join(" ".join("".join(self._words(block)).split()) for block in self._blocks_of(cell))
+                words = " ".join(" ".join(self._said(block).split()) for block in self._blocks_of(cell))
                 cells += [words.strip()] * self._repeated(cell, "columns", 1)
         while cells and not cells[-1]:
             cells.pop()
         return cells
 
 
-def _around(archive: zipfile.ZipFile) -> int:
+def _around(styles: Element) -> int:
     """Number of the headers and footers that have words."""
-    if "styles.xml" not in archive.namelist():
-        return 0
-    parts = tree(archive.read("styles.xml"), "styles.xml").iter()
-    return sum(part.tag in _AROUND and bool("".join(part.itertext()).strip()) for part in parts)
+    return sum(part.tag in _AROUND and bool("".join(part.itertext()).strip()) for part in styles.iter())
