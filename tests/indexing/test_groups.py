@@ -219,6 +219,21 @@ def test_refs_are_found_through_a_group_between_that_was_built_before(corpus: Co
 
 
 @pytest.mark.slow
+def test_a_group_that_would_lose_its_refs_is_named_with_what_it_is_made_from(corpus: Corpus) -> None:
+    paragraph, clause = Definition(Paragraphs()), Definition(Sentences(), "paragraph")
+    groups = [corpus.group("paragraph", paragraph), corpus.group("clause", clause)]
+    materialise([*groups, corpus.group("refs", Definition(joined, ref="clause"))])
+    other = Corpus(corpus.path).group("clause", Definition(Sentences(size=50), "paragraph"))
+    with pytest.raises(GroupError, match="Group 'refs' is made from 'document' and 'clause', and would be lost by"):
+        materialise([other], rebuild=True)
+
+
+def test_a_built_in_group_that_is_not_there_is_built_by_its_name(corpus: Corpus) -> None:
+    with pytest.raises(StoreError, match=r"materialise\(\[corpus.group\('sentence'\)\]\), or spolia groups build sent"):
+        corpus.snapshot().manifest("sentence")
+
+
+@pytest.mark.slow
 def test_texts_are_added_to_groups_of_functions_that_the_corpus_was_told_of_and_to_others_not_in_silence(
     corpus: Corpus,
 ) -> None:

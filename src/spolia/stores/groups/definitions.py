@@ -211,8 +211,9 @@ class GroupDefinitions:
             transform = definition.transform if definition else transform_of(manifest, self.known)
             embedders = tuple(embedder_of(how, manifest.group, passed) for how in manifest.embeddings)
         except GroupError as error:
+            below = f"{manifest.parent!r} and {manifest.ref!r}" if manifest.ref else f"{manifest.parent!r}"
             raise GroupError(
-                f"Group {manifest.group!r} is made from {manifest.parent!r}, and would be lost by rebuilding that. "
+                f"Group {manifest.group!r} is made from {below}, and would be lost by rebuilding that. "
                 f"Nothing was changed. {error} {ways_out(manifest.group)}"
             ) from error
         way = between(manifest, self.writer.manifests)

@@ -25,7 +25,7 @@ from spolia.stores.backends.rows import (
 from spolia.stores.definition import DOCUMENT, MAIN
 from spolia.stores.files import translated
 from spolia.stores.integrity import problems
-from spolia.stores.manifest import Manifest, of
+from spolia.stores.manifest import BUILT_IN, Manifest, of
 from spolia.stores.open_store import OpenIndexes, OpenStore
 from spolia.types import Box, Document, Filter, Hit, Node, Span, Value
 
@@ -204,6 +204,8 @@ class Snapshot:
         if group not in self.indexes:
             store = self.opened.store
             how = f"materialise([corpus.group({group!r}, Definition(...))]), or spolia groups add {group}"
+            if group in BUILT_IN:
+                how = f"materialise([corpus.group({group!r})]), or spolia groups build {group}"
             if group == MAIN:
                 how = f"spolia index FOLDER --store {store}"
             there = ", ".join(self.groups()) or "none"
