@@ -7,9 +7,16 @@ from typing import Any
 
 import pytest
 
-from spolia import BM25, Query, Run
+from spolia import BM25, Definition, Item, MiniLM, Query, Run, load
 from spolia.core.operator import Operator
 from spolia.errors import WiringError
+from spolia.evaluation import Experiment
+from spolia.filters import Field
+from spolia.models.local.embedders import LocalEmbedder
+from spolia.retrieval import NodeGraph, SharedEntities
+from spolia.stores import HNSW, Embedding
+from spolia.stores.groups.materialise import materialise
+from spolia.stores.lexical.analysis import Analyzer
 
 
 class Undecorated(Operator[Query, Query]):
@@ -25,6 +32,19 @@ WRONG: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (Run, {"principal": None}, "Run(principal='ann'"),
     (Undecorated, {"n": 4}, "Write @dataclass(frozen=True) above its class."),
     (BM25, {"zzz": 3}, "It takes: group, top_k"),
+    (Definition, {"transfrom": 1}, "Definition takes no 'transfrom'. Write transform=."),
+    (Embedding, {"indx": 1}, "Write index=."),
+    (HNSW, {"over": 1}, "Write above=."),
+    (Item, {"golds": ()}, "Write gold=."),
+    (Experiment, {"flow": {}}, "Write flows=."),
+    (MiniLM, {"thread": 1}, "Write threads=."),
+    (LocalEmbedder, {"poling": "cls"}, "Write pooling=."),
+    (NodeGraph, {"edge": ()}, "Write edges=."),
+    (SharedEntities, {"fields": "x"}, "Write field=."),
+    (Field, {"nam": "x"}, "Write name=."),
+    (Analyzer, {"stems": "english"}, "Write stem=."),
+    (load, {"operator": ()}, "load takes no 'operator'. Write operators=."),
+    (materialise, {"rebuilt": True}, "Write rebuild=."),
 ]
 
 

@@ -12,11 +12,13 @@ from spolia.core.registry import Catalogue
 from spolia.errors import CodecError, FlowFileError
 from spolia.flow_files.yaml_text import YamlReader, written
 from spolia.stores.definition import Definition
+from spolia.types.value import names_checked
 
 MAX_BYTES = 1_000_000
 SUFFIXES = (".yaml", ".yml", ".json")
 
 
+@names_checked
 def load(
     source: str | Path,
     given: Mapping[str, Any] | None = None,

@@ -18,6 +18,7 @@ from spolia.models.protocols import Embedder, SparseEmbedder, refuse_no_embedder
 from spolia.stores.indexes import DEFAULT_INDEX, Exact, IndexSettings
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Document, Failure, Meta, Node, Region, Span, Value
+from spolia.types.value import ByHand
 
 DOCUMENT = "document"
 """The root of all groups: each document is one node, whose id is the document's."""
@@ -202,7 +203,7 @@ class Whole(Splitter):
 
 
 @dataclass(frozen=True)
-class Embedding(Value):
+class Embedding(ByHand, Value):
     """How the nodes of a group are embedded, and how their vectors are searched. A group may have several.
 
     Args:
@@ -234,7 +235,7 @@ class Embedding(Value):
 
 
 @dataclass(frozen=True)
-class Definition(Value):
+class Definition(ByHand, Value):
     """What a node group is made of.
 
     Args:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
 from spolia.core.wiring import refuse_counts
 from spolia.types import Value
+from spolia.types.value import ByHand
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 Vectors: TypeAlias = "npt.NDArray[np.float32]"
 
 
-class IndexSettings(Value):
+class IndexSettings(ByHand, Value):
     """Base of the settings of an index: frozen dataclasses without secrets, which come from the environment by name."""
 
 

@@ -35,6 +35,7 @@ from spolia.stores.groups.nodes import GroupBuild
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import Manifest, in_order
 from spolia.types import Scalar, Value
+from spolia.types.value import names_checked
 
 Change = Literal["kept", "new", "rebuilt", "embedded"]
 
@@ -105,6 +106,7 @@ class SyncPlan(Value):
     seconds: float | None = None
 
 
+@names_checked
 def planned(
     sources: str | Path | Source | Sequence[str | Path | Source],
     corpus: Corpus,

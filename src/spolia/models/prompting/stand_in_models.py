@@ -10,12 +10,13 @@ from spolia.core.run_context import check_cancelled, reach, reserve
 from spolia.errors import ModelRejected, SpoliaError
 from spolia.models.protocols import CHAT, LOGPROBS, STREAM, Capabilities, Kind
 from spolia.types import Generation, Prompt, Token, Usage, Value
+from spolia.types.value import ByHand
 
 Script: TypeAlias = tuple[str | tuple[str, ...], ...]
 
 
 @dataclass(frozen=True)
-class ScriptedModel(Value):
+class ScriptedModel(ByHand, Value):
     """Replies by looking at the prompt, and has no memory: the same prompt gets the same reply, in any order of calls.
 
     Args:

@@ -38,6 +38,7 @@ from spolia.stores.manifest import Manifest, built_in, in_order, signature
 from spolia.stores.staging import AnyWriter, Staging
 from spolia.stores.writer import compact
 from spolia.types import Document, Failure, Node
+from spolia.types.value import names_checked
 
 if TYPE_CHECKING:
     from spolia.models.protocols import Embedder, SparseEmbedder
@@ -48,6 +49,7 @@ Tell = Callable[[str, int, int], None]
 """Is told the group, how many documents were cut, how many texts embedded."""
 
 
+@names_checked
 def materialise(
     groups: Iterable[NodeGroup],
     *,
