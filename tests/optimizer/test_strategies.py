@@ -105,3 +105,12 @@ def test_halving_with_neighbours_loses_less_than_its_rivals() -> None:
 
     ours = regret(HalvingWithNeighbours(), 0.1)
     assert ours <= min(regret(one, 0.1) for one in (GreedySearch(), RandomSearch(), Halving(1 / 3))) + 0.002
+
+
+def test_a_warm_start_finds_the_best_with_a_budget_too_small_to_look_for_it() -> None:
+    best = {"words": 5, "fusion": 3, "after": 3}
+    cold, warm = (
+        [is_planted(*study(HalvingWithNeighbours(), seed, 0.005, prior)) for seed in range(4)] for prior in ([], [best])
+    )
+    assert all(warm)
+    assert not all(cold)

@@ -226,3 +226,27 @@ def test_the_same_seed_chooses_the_same_and_rivals_take_the_same_budget() -> Non
 def test_a_budget_is_a_share_or_a_number_of_rows() -> None:
     assert TuningBudget.parse("100 rows").rows(50) == 50
     assert TuningBudget.parse("2.5 %").rows(1000) == 25
+
+
+def test_a_flow_that_breaks_in_a_sweep_is_left_out_and_the_others_are_still_swept() -> None:
+    @dataclass(frozen=True)
+    class Breaks(Finds):
+        def apply(self, value: Query, /) -> Ranking:
+            raise RuntimeError("no server")
+
+    with ScoreStore() as store:
+        candidates = Candidates(Space(Choice(Finds(), Breaks(), Finds(skill=2), name="search")))
+        scores = FlowScores(candidates, questions(12), parse_measure("MRR"), Run(share=True), store)  # type: ignore[arg-type]
+        values = scores(candidates.every, range(12)).values
+        assert np.isneginf(values[1]).all()
+        assert [*scores.excluded] == [1]
+        assert np.isfinite(values[[0, 2]]).all()
+        assert not (store.columns(ANSWER)["status"] == 1).any()
+
+
+def test_equal_contexts_are_read_once_whichever_flows_show_them() -> None:
+    model = ScriptedModel((("sesame", "gold"), ("", "none")))
+    space = Finds(skill=1) >> Cut().vary("most", top_k=[2, 3, 4, 5, 6]) >> Reader(model, max_passages=2)
+    found = tune(space, questions(10), "EM")
+    assert found.rows == 50
+    assert found.spent.calls == 10

@@ -159,6 +159,12 @@ class EvaluationRun:
         """The best flow of a space, and its text, as it is written to a flow file."""
         ready = self.ready([space], objective)
         (flow,) = ready.flows.values()
+        limits = (how["budget"], self.given.budget_calls, self.given.budget_tokens, self.given.budget_usd)
+        if flow.calls() != 0 and self.given.llm != SIMULATED and not any(limits):
+            raise DataError(
+                "Flows of this space ask language models. Write how much they may ask: --budget 5%, --budget-calls, "
+                "--budget-tokens or --budget-usd; --budget 100% asks everything."
+            )
         with self._asking(ready, share=SHARED_BYTES) as (run, told):
             found = tune(
                 flow,

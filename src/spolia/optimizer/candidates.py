@@ -1,11 +1,13 @@
 """The flows of a space by number, each once."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from random import Random
 from typing import Any
 
+from spolia.core.combinators.choice import Choice
 from spolia.core.combinators.space import Point, Space
-from spolia.core.operator import Operator
+from spolia.core.operator import Operator, Then, Vary
 from spolia.errors import WiringError
 from spolia.types import Query, kept
 
@@ -28,8 +30,8 @@ class Candidates:
     >>> candidates = Candidates(Space(Choice(Identity(), cut.vary(at=(1, 1, 2)), name="cutting")))
     >>> list(candidates.every), candidates.points
     ([0, 1, 2], [{'cutting': 0}, {'cutting': 1, 'cut.at': 0}, {'cutting': 1, 'cut.at': 2}])
-    >>> candidates.neighbours(0), candidates.along(1, "cut.at")
-    ([1], [1, 2])
+    >>> candidates.neighbours(0), candidates.along(1, "cut.at"), candidates.choices(2)
+    ([1], [1, 2], (('cutting', 'cut'), ('cut.at', '2')))
     """
 
     def __init__(self, space: Space[Query, Any], seed: int = 0) -> None:
@@ -106,4 +108,15 @@ class Candidates:
 
 
 def _short(value: object) -> str:
-    return value.short if isinstance(value, Operator) else repr(value)
+    """A candidate in few words: an operator with those of its numbers and texts that are not the default."""
+    if isinstance(value, Choice):
+        return value.name or " | ".join(map(_short, value.options))
+    if isinstance(value, Vary):
+        return _short(value.body)
+    if isinstance(value, Then):
+        return " >> ".join(map(_short, value.steps))
+    if not isinstance(value, Operator):
+        return repr(value)
+    own = [(f, getattr(value, f.name)) for f in fields(value)]  # type: ignore[arg-type]
+    shown = [f"{f.name}={one!r}" for f, one in own if isinstance(one, str | int | float) and one != f.default]
+    return f"{type(value).__name__}({', '.join(shown)})" if shown else type(value).__name__

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spolia.core.operator import Operator, Then
+from spolia.core.operator import Operator
 from spolia.core.run_context import attempt
 from spolia.core.sweepable import Swept
 from spolia.core.wiring import fits
@@ -109,32 +109,39 @@ class FlowScores:
         if flow not in self._chains:
             found = self.candidates.flows[flow]
             free = found.calls() == 0 and not found.waiting and fits(Ranking, found.gives(Query), {})
-            chain = (_sweepable(found)) if free and isinstance(self.measure, RetrievalMeasure) else None
+            chain = _sweepable(found) if free and isinstance(self.measure, RetrievalMeasure) else None
             self._chains[flow] = chain
         return self._chains[flow]
 
     def _swept(self, flows: Sequence[int], chains: Sequence[Operator[Query, Ranking]], questions: range) -> Floats:
-        """Scores by flow and question; NaN where a question cannot be swept."""
+        """Scores by flow and question; NaN where a flow cannot be swept."""
         part = self._rows_of(flows, questions)
         values = self._kept(part, len(flows), len(questions))
-        before: list[int] = []
+        failing, before = np.zeros(len(flows), bool), [-1]
         with self.run:
             for at, question in enumerate(questions):
-                missing = np.flatnonzero(np.isnan(values[:, at]))
                 self.told(len(flows))
-                if not missing.size:
-                    continue
-                item = self.items[question]
-                if (wanted := missing.tolist()) != before:
+                wanted = np.flatnonzero(np.isnan(values[:, at]) & ~failing).tolist()
+                if wanted != before:
                     before, together = wanted, sweeper([chains[flow] for flow in wanted])
+                item = self.items[question]
                 scores = attempt(partial(self._scored, item, together))
-                if isinstance(scores, Failure):  # of one flow or of all: each is asked alone, which tells
-                    continue
-                question_id, gold_id = int(part.question_ids[at]), int(part.gold_ids[at])
-                self.store.score_flows(part.flow_ids[missing], question_id, gold_id, int(part.measure_ids[0]), scores)
-                values[missing, at] = scores
-                self.rows += missing.size
+                if isinstance(scores, Failure):  # of one flow or of all: those are asked as an experiment asks
+                    each = [attempt(partial(self._scored, item, sweeper([chains[flow]]))) for flow in wanted]
+                    failing[[flow for flow, one in zip(wanted, each, strict=True) if isinstance(one, Failure)]] = True
+                    done = [
+                        (flow, one[0]) for flow, one in zip(wanted, each, strict=True) if not isinstance(one, Failure)
+                    ]
+                    wanted, scores = [flow for flow, _ in done], np.array([score for _, score in done])
+                if wanted:
+                    self._keep(part, wanted, at, scores)
+                    values[wanted, at] = scores
         return values
+
+    def _keep(self, part: StorePart, flows: Sequence[int], at: int, scores: Floats) -> None:
+        gold = int(part.question_ids[at]), int(part.gold_ids[at])
+        self.store.score_flows(part.flow_ids[list(flows)], *gold, int(part.measure_ids[0]), scores)
+        self.rows += len(flows)
 
     def _scored(self, item: Item, together: Callable[[Query], Sequence[Swept]]) -> NDArray[np.float64]:
         """The scores of a question, of all flows together; equal rankings are measured once."""
@@ -178,14 +185,10 @@ class FlowScores:
         return self._ids[flow]
 
 
-def _sweepable(flow: Operator[Query, Any]) -> Operator[Query, Ranking] | None:
+def _sweepable(flow: Operator[Query, Ranking]) -> Operator[Query, Ranking]:
     """The flow, or one that gives the same and can be swept."""
-    steps = flow.steps if isinstance(flow, Then) else (flow,)
-    chains: tuple[Then[Query, Ranking], ...] = (Then(*steps), Then(*steps, Cut()))
-    for chain in chains:
-        try:
-            sweeper([chain])
-        except WiringError:
-            continue
-        return chain
-    return None
+    try:
+        sweeper([flow])
+    except WiringError:
+        return flow >> Cut()
+    return flow

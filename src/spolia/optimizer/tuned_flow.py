@@ -123,8 +123,9 @@ class FinalScores:
         price = [self.board.price(flow) for flow in self.flows]
         tied = [at for at in range(len(self.flows)) if not at or self._ahead(sample, 0, at).low <= 0]
         best = min(tied, key=lambda at: (price[at], at))
-        order = [best, *(at for at in range(len(self.flows)) if at != best)]
-        found = [self._finalist(self.flows[at], sample.interval(at), self._ahead(sample, at, best)) for at in order]
+        ahead = [self._ahead(sample, at, best) for at in range(len(self.flows))]
+        order = sorted(range(len(self.flows)), key=lambda at: (at != best, -ahead[at].mean))
+        found = [self._finalist(self.flows[at], sample.interval(at), ahead[at]) for at in order]
         known = table[~np.isnan(table).any(axis=1)]
         return found, most_lost(known, best, seed=self.seed)
 

@@ -70,7 +70,7 @@ def _swept(chains: Sequence[Operators]) -> Callable[[Any], list[Swept]]:
 def _sweeps(op: Operator[Any, Any]) -> TypeGuard[Sweepable]:
     """Whether variants of a step are computed together; a class of yours with an `apply` of its own is run."""
     written = next(vars(cls) for cls in type(op).__mro__ if not vars(cls).keys().isdisjoint(("apply", "together")))
-    return isinstance(op, Sweepable) and "together" in written
+    return "together" in written and hasattr(op, "alike")
 
 
 def _part(chains: Sequence[Operators], several: Sequence[list[int]]) -> Callable[[Any], Iterator[tuple[int, Swept]]]:
