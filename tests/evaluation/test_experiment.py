@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
+from zlib import compress, crc32
 
 import pytest
 
@@ -17,6 +18,7 @@ from spolia.errors import BudgetSpent, DataError, DocumentError, MeasureError, N
 from spolia.evaluation.data.dataset import DataSet, part_of
 from spolia.evaluation.data.passage_store import indexed
 from spolia.evaluation.experiment.experiment import Experiment
+from spolia.evaluation.experiment.score_store import ANSWER, HEAD, NAME, SCORES, STEPS, ScoreStore, _unpacked
 from spolia.evaluation.measures.judged.ragas import Correctness
 from spolia.evaluation.measures.measure import Case, CostMeasure, Measure, Result
 from spolia.evaluation.measures.registry import parse_measures
@@ -412,3 +414,22 @@ def test_a_flow_that_is_cut_off_before_a_measure_looks_is_told(data: DataSet, tm
     flows = {"short": BM25(chunks, top_k=1), "long": BM25(chunks)}
     told = Experiment(flows, items, "R@1,R@5,MRR").run().warnings
     assert told == ("short stops at 1 (top_k=1), so that R@5 cannot say more of it than at 1.",)
+
+
+@pytest.mark.parametrize("kind", [NAME, ANSWER, SCORES, STEPS])
+@pytest.mark.parametrize("payload", [b"[" * 100_000, b"7", bytes(12) + b"{}"])
+def test_a_record_with_a_right_checksum_that_nobody_has_written_so_is_passed_over(
+    tmp_path: Path, kind: int, payload: bytes
+) -> None:
+    path = tmp_path / "asked.spolia"
+    with ScoreStore(path):
+        pass
+    path.write_bytes(path.read_bytes() + HEAD.pack(kind, len(payload), crc32(payload, kind)) + payload)
+    with ScoreStore(path) as store:
+        assert not len(store.columns(SCORES))
+
+
+@pytest.mark.slow
+def test_an_answer_that_would_unpack_to_more_than_was_written_is_no_answer() -> None:
+    with pytest.raises(DataError, match="too large"):
+        _unpacked(compress(bytes(2**28 + 1)))

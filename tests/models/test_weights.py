@@ -13,6 +13,7 @@ import pytest
 
 from spolia.errors import WeightsError
 from spolia.models import file_hash, hub
+from spolia.models.local.address import config_of
 from spolia.models.onnx import safetensors, weights
 
 
@@ -129,6 +130,9 @@ def test_a_damaged_or_unwritable_memory_costs_a_hash_and_nothing_else(
     for note in (tmp_path / "cache" / "hashes").iterdir():
         note.write_bytes(b"\xff{")
     assert weights.find(folder) == found
+    for note in (tmp_path / "cache" / "hashes").iterdir():
+        note.write_bytes(b"[" * 100_000)
+    assert weights.find(folder) == found
     monkeypatch.setenv("SPOLIA_CACHE", "/dev/null/none")
     assert weights.find(folder) == found
 
@@ -172,3 +176,25 @@ def test_addresses_import_no_runtime() -> None:
         "assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"[" * 100_000, b"[]", b"{", b'{"a": 1}', b'{"a": {"dtype": "F32"}}', b"7",
+        b'{"a": {"dtype": "F32", "data_offsets": [0, 16], "shape": [-2, -2]}}',
+        b'{"a": {"dtype": "F32", "data_offsets": [0, 16], "shape": ["4"]}}',
+        b'{"a": {"dtype": "F32", "data_offsets": [0, 9e300], "shape": [1]}}',
+    ],
+)  # fmt: skip
+def test_a_header_that_describes_no_tensors_is_refused(tmp_path: Path, header: bytes) -> None:
+    (tmp_path / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(16))
+    with pytest.raises(WeightsError, match="Fetch it again"):
+        safetensors.read(tmp_path / "model.safetensors")
+
+
+@pytest.mark.parametrize("written", [b"[" * 100_000, b"[]", b"\xff", b""])
+def test_a_config_that_is_no_object_of_json_is_refused(tmp_path: Path, written: bytes) -> None:
+    (tmp_path / "config.json").write_bytes(written)
+    with pytest.raises(WeightsError, match=r"config\.json .*Fetch the model again"):
+        config_of(str(tmp_path), "")

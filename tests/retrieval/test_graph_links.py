@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -312,13 +312,22 @@ HEADERS = {
 }
 
 
+ODD: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "words as weights": ("weights", lambda found: np.full(len(found), "a" * 100)),
+    "no numbers as weights": ("weights", lambda found: np.full_like(found, np.nan)),
+    "links to nowhere": ("targets", lambda found: found + 10**6),
+    "links from the end": ("targets", lambda found: -found - 1),
+    "keys without order": ("keys", lambda found: found[::-1]),
+}
+
+
 def headed(header: str) -> bytes:
     """An array whose header says this."""
     return b"\x93NUMPY\x02\x00" + len(header).to_bytes(4, "little") + header.encode() + bytes(64)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("damage", ["cut off", "changed", "empty", "text", "other sizes", *HEADERS])
+@pytest.mark.parametrize("damage", ["cut off", "changed", "empty", "text", "other sizes", "compressed", *HEADERS, *ODD])
 def test_a_damaged_file_is_built_again(tmp_path: Path, damage: str) -> None:
     corpus = stored(tmp_path / "s.spolia", TEXTS, GROUPS, EMBEDDER)
     first = content(corpus)
@@ -328,6 +337,15 @@ def test_a_damaged_file_is_built_again(tmp_path: Path, damage: str) -> None:
         with zipfile.ZipFile(path, "w") as file:
             for name in ("keys", "starts", "targets", "weights"):
                 file.writestr(f"{name}.npy", headed(HEADERS[damage]))
+    elif damage in ODD:
+        with np.load(path) as parts:
+            found = dict(parts)
+        name, change = ODD[damage]
+        np.savez(path, **{**found, name: change(found[name])})
+    elif damage == "compressed":
+        with np.load(path) as parts:
+            found = {name: np.tile(parts[name], 9) for name in parts}
+        np.savez_compressed(path, **found)
     elif damage == "other sizes":
         with np.load(path) as parts:
             np.savez(path, **{name: parts[name][:-1] for name in parts})

@@ -48,13 +48,23 @@ def garbled(folder: Path) -> None:
     (folder / "meta.json").write_text("{")
 
 
+def nested(folder: Path) -> None:
+    for name in ("meta.json", "checksums.json"):
+        (folder / name).write_text("[" * 100_000)
+
+
+def odd(folder: Path) -> None:
+    (folder / "meta.json").write_text('{"segments": [{"max_doc": [], "deletes": 3}, 7], "schema": {"name": null}}')
+    (folder / "checksums.json").write_text("[1, 2]")
+
+
 def copied(corpus: Corpus) -> Corpus:
     """The same store in a place where this process has nothing open."""
     return Corpus(str(shutil.copytree(corpus.path, corpus.path + ".copy")))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("damage", [shutil.rmtree, emptied, garbled])
+@pytest.mark.parametrize("damage", [shutil.rmtree, emptied, garbled, nested, odd])
 def test_a_damaged_lexical_index_is_refused_and_built_again_by_the_next_writer(corpus: Corpus, damage: Damage) -> None:
     copy = copied(corpus)
     damage(index_of(copy))

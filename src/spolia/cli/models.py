@@ -139,15 +139,14 @@ def scorer_for(given: RerankOptions) -> Scorer | None:
 
 def _local_scorer(model: str, revision: str) -> Scorer:
     """A model for torch, by what its files say that it is: ColBERT, a language model, else a cross-encoder."""
-    from spolia.models.local.address import folder_of
+    from spolia.models.local.address import config_of, folder_of
     from spolia.models.local.colbert import LocalColBERT, is_colbert
     from spolia.models.local.embedders import LocalCrossEncoder, LocalLLMReranker
 
-    folder = folder_of(model, revision)
-    if is_colbert(folder):
+    if is_colbert(folder_of(model, revision)):
         return LocalColBERT(model, revision)
-    said = json.loads((folder / "config.json").read_bytes()).get("architectures") or ()
-    generates = any(str(name).endswith("ForCausalLM") for name in said)
+    said = config_of(model, revision).get("architectures")
+    generates = isinstance(said, list) and any(str(name).endswith("ForCausalLM") for name in said)
     return LocalLLMReranker(model, revision) if generates else LocalCrossEncoder(model, revision)
 
 

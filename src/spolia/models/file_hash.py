@@ -45,7 +45,7 @@ def _vocabulary(path: Path) -> str:
     try:
         vocabulary = json.loads(path.read_bytes())["model"]["vocab"]
         tokens = sorted(vocabulary, key=vocabulary.__getitem__)
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return "of no vocabulary"
     return hashlib.sha256("".join(f"{token}\n" for token in tokens).encode()).hexdigest()
 
@@ -59,7 +59,7 @@ def _remembered(what: str, path: Path, compute: Callable[[Path], str]) -> str:
         stamped, known = json.loads(note.read_bytes())
         if stamped == stamp and isinstance(known, str):
             return known
-    except (OSError, ValueError, TypeError):  # none yet, or damaged: made again
+    except (OSError, ValueError, TypeError, RecursionError):  # none yet, or damaged: made again
         pass
     fresh = compute(path)
     _write(note, json.dumps([stamp, fresh]))

@@ -4,7 +4,8 @@ import os
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any
@@ -15,10 +16,21 @@ from spolia.stores.files import fsync
 
 SUFFIX = ".npz"
 DAMAGED = (
-    *(OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile, zlib.error),
+    *(OSError, ValueError, LookupError, EOFError, TypeError, zipfile.BadZipFile, zlib.error),
     *(MemoryError, RecursionError, SyntaxError, TokenError, NotImplementedError),  # of headers that say too much
 )
 """What numpy raises for a file that is not as it was written."""
+
+
+@contextmanager
+def read_arrays(path: Path) -> Iterator[Mapping[str, Any]]:
+    """The arrays of a file as `write_arrays` makes them. They take no more memory than the file: none is compressed."""
+    with zipfile.ZipFile(path) as members:
+        held = members.infolist()
+    if any(one.compress_type for one in held) or sum(one.file_size for one in held) > path.stat().st_size:
+        raise ValueError(f"{path} would become larger than it is.")
+    with np.load(path, allow_pickle=False) as found:
+        yield found
 
 
 def write_arrays(path: Path, parts: Mapping[str, Any]) -> None:

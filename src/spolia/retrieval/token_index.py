@@ -16,7 +16,7 @@ from spolia.core.run_context import check_cancelled
 from spolia.errors import ModelError
 from spolia.models.protocols import TokenEmbedder
 from spolia.models.vectors import TokenVectors, Vectors, max_sims
-from spolia.retrieval.array_files import DAMAGED, SUFFIX, write_arrays
+from spolia.retrieval.array_files import DAMAGED, SUFFIX, read_arrays, write_arrays
 from spolia.retrieval.term_counts import derived, texts_of
 from spolia.stores.backends.rows import hash_of
 from spolia.stores.files import fsync, tokens_folder
@@ -44,12 +44,14 @@ class TokenVectorFiles:
                 self._open(path)
 
     def _open(self, path: Path) -> None:
-        with np.load(path, allow_pickle=False) as index:
+        with read_arrays(path) as index:
             hashes, offsets = index["hashes"], index["offsets"]
             said = index["digest"].tobytes() if "digest" in index else None  # those of before have none
         vectors = np.load(path.with_suffix(VECTORS), mmap_mode="r", allow_pickle=False)
         if hashes.dtype != "V16" or said not in (None, _digest(vectors)):
             raise ValueError(f"{path} is not as it was written.")
+        if (offsets.dtype, vectors.dtype) != (np.int64, np.float32) or offsets[0] or (np.diff(offsets) < 0).any():
+            raise ValueError(f"The kinds of numbers of {path} do not fit.")
         if vectors.shape != (offsets[-1], self.dimension) or len(offsets) != len(hashes) + 1:
             raise ValueError(f"The sizes of {path} do not fit.")
         self._take(

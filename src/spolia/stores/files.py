@@ -185,7 +185,7 @@ def shortened(folder: Path) -> str:
 def _wrong(folder: Path, is_wrong: Callable[[Path, list[Any]], bool]) -> str:
     try:
         wrong = [name for name, written in checksums(folder).items() if is_wrong(folder / name, written)]
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         return f"The lexical index {folder} is damaged: {error}"
     return f"The lexical index {folder} is damaged: {', '.join(wrong)} changed since it was written" if wrong else ""
 
@@ -202,14 +202,14 @@ def gone(folder: Path) -> int:
 
 def holds_lengths(folder: Path) -> bool:
     """Whether an index holds how many terms each node has; those of earlier versions do not."""
-    return any(field["name"] == "length" for field in _meta(folder, "schema"))
+    return any(dict(field).get("name") == "length" for field in _meta(folder, "schema"))
 
 
 def is_worn(folder: Path, more: int) -> bool:
     """Whether an index is to be made anew instead of being gone on with."""
     try:
         segments, is_outdated = _segments(folder), not holds_lengths(folder)
-    except (OSError, ValueError):
+    except (OSError, ValueError, TypeError):
         return False  # who goes on with it says that it is damaged
     dead, held = more + sum(dead for _, dead in segments), sum(held for held, _ in segments)
     return is_outdated or dead > (SHARE * held if held > FEW else 0)
@@ -243,15 +243,20 @@ def is_scattered(folder: Path) -> bool:
 
 def _segments(folder: Path) -> list[tuple[int, int]]:
     """Nodes in each, and how many of them are gone."""
-    found = _meta(folder, "segments")
-    return [(one["max_doc"], one["deletes"]["num_deleted_docs"] if one["deletes"] else 0) for one in found]
+    try:
+        return [
+            (int(one["max_doc"]), int(one["deletes"]["num_deleted_docs"]) if one["deletes"] else 0)
+            for one in _meta(folder, "segments")
+        ]
+    except (LookupError, TypeError, OverflowError) as error:
+        raise ValueError(f"meta.json lacks {error}") from error
 
 
 def _meta(folder: Path, part: str) -> list[Any]:
     try:
         found: list[Any] = json.loads((folder / "meta.json").read_text())[part]
         return found
-    except (KeyError, TypeError) as error:
+    except (LookupError, TypeError, RecursionError) as error:
         raise ValueError(f"meta.json lacks {error}") from error
 
 

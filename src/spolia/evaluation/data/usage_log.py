@@ -179,7 +179,7 @@ def _entry(text: str) -> LogEntry | None:
         flows = tuple((str(name), str(hashed)) for name, hashed in line["flows"].items())
         asked = frozenset(map(str, line.get("asked", ())))
         return LogEntry(tuple(line["data"]), line["part"], flows, line["experiment"], asked=asked, at=float(line["at"]))
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 
 

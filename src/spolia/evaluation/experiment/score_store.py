@@ -23,7 +23,8 @@ from math import nan
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeAlias
-from zlib import compress, crc32, decompress
+from zlib import compress, crc32, decompressobj
+from zlib import error as ZlibError
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +62,9 @@ JUDGED = np.dtype([
     *((name, "<u8") for name in ("place", "flow", "question", "gold", "measure")), ("usage", "<f8", len(USAGE))
 ])  # fmt: skip
 CALLED = np.dtype([(name, "<u8") for name in ("place", "flow", "question", "steps")])
+_KINDS = {ANSWER: ANSWERS, SCORES: NUMBERS, JUDGING: JUDGED, STEPS: CALLED}
+_ODD = (ValueError, LookupError, TypeError, AttributeError, RecursionError, struct.error, ZlibError)
+"""What is raised for records that nobody has written so."""
 Columns: TypeAlias = NDArray[Any]
 """An array with named fields."""
 
@@ -220,10 +224,16 @@ class ScoreStore:
         if kind == NODE:
             self._nodes[bytes(payload[:DIGEST])] = place
         elif kind == NAME:
-            said = json.loads(bytes(payload[DIGEST:]))
-            named = said.pop("kind")
+            try:
+                said = dict(json.loads(bytes(payload[DIGEST:])))
+                named, name = str(said.pop("kind")), str(said["name"])
+            except _ODD:
+                self._is_damaged = True
+                return
             self._names[named, bytes(payload[:DIGEST])] = place
-            self._said[place], self._last[named, said["name"]] = said, place
+            self._said[place], self._last[named, name] = said, place
+        elif len(payload) < ANSWERS.itemsize if kind == ANSWER else len(payload) % _KINDS[kind].itemsize:
+            self._is_damaged = True
         elif kind != ANSWER:
             self._records[kind] += payload
         elif len(payload) > ANSWERS.itemsize or place in self._unwritten or not _status(payload):
@@ -232,8 +242,7 @@ class ScoreStore:
     def columns(self, kind: int) -> Columns:
         """All rows of answers, scores or judging, oldest first."""
         with self._lock:
-            kinds = {ANSWER: ANSWERS, SCORES: NUMBERS, JUDGING: JUDGED, STEPS: CALLED}
-            return np.frombuffer(bytes(self._records[kind]), kinds[kind])
+            return np.frombuffer(bytes(self._records[kind]), _KINDS[kind])
 
     def called(self, place: int) -> str:
         """The name of what has this id; empty where there is none."""
@@ -250,6 +259,16 @@ class ScoreStore:
         """What a flow made of a question, from its row among the answers."""
         if (place := int(row["place"])) in self._unwritten:
             return self._unwritten[place]
+        try:
+            return self._case(row, place, item)
+        except _ODD as error:
+            if isinstance(error, DataError):
+                raise
+            raise DataError(
+                f"{self.path}: an answer is not as it was written ({type(error).__name__}). Name another file."
+            ) from error
+
+    def _case(self, row: Any, place: int, item: Item) -> Case:
         plain = _unpacked(self._payload(place, ANSWER)[ANSWERS.itemsize :])
         rankings = [self._ranking(one) for one in plain.get("rankings", ())]
         result: Any = rankings[plain["result"]] if plain.get("result") is not None else None
@@ -358,8 +377,16 @@ def _packed(plain: Any) -> bytes:
     return compress(json.dumps(plain).encode(), 1)
 
 
+_MOST = 2**28
+"""Bytes of one answer, unpacked."""
+
+
 def _unpacked(raw: bytes) -> Any:
-    return json.loads(decompress(raw))
+    unpacking = decompressobj()
+    found = unpacking.decompress(raw, _MOST)
+    if unpacking.unconsumed_tail:
+        raise DataError("An answer in the file of the experiment is too large to have been written. Name another file.")
+    return json.loads(found)
 
 
 def _status(payload: memoryview) -> int:

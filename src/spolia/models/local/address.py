@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import threading
@@ -126,6 +127,18 @@ def checked_revision(model: str, revision: str) -> None:
         raise ModelError(
             f"revision is {revision!r}, which may mean other weights tomorrow. Write the commit, 40 hexadecimal digits."
         )
+
+
+def config_of(model: str, revision: str) -> dict[str, Any]:
+    """What the config.json of a model says."""
+    path = folder_of(model, revision) / "config.json"
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise WeightsError(f"{path} cannot be read as JSON ({error}). Fetch the model again.") from error
+    if not isinstance(found, dict):
+        raise WeightsError(f"{path} holds no JSON object. Fetch the model again.")
+    return found
 
 
 def folder_of(model: str, revision: str) -> Path:

@@ -223,7 +223,9 @@ def _json(path: Path) -> Any:
     """What a JSON file says; nothing where there is none."""
     try:
         return json.loads(path.read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
-    except ValueError as error:
+    except OSError as error:
+        raise WeightsError(f"{path} cannot be read: {error.strerror or error}. Check its permissions.") from error
+    except (ValueError, RecursionError) as error:
         raise WeightsError(f"{path} is no JSON: {error}. Fetch the checkpoint again.") from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from spolia.core.run_context import charge, check_cancelled
 from spolia.errors import ModelError, ModelRejected, WeightsError, installed
-from spolia.models.local.address import Local, ModelSession, folder_of, torch, transformers
+from spolia.models.local.address import Local, ModelSession, config_of, folder_of, torch, transformers
 from spolia.models.onnx import safetensors
 from spolia.models.protocols import Kind
 from spolia.types import Usage
@@ -40,7 +39,7 @@ class LocalEncoder(Local):
     @property
     def width(self) -> int:
         """Length of a hidden state, as config.json says; nothing is opened for that."""
-        config = json.loads((folder_of(self.model, self.revision) / "config.json").read_bytes())
+        config = config_of(self.model, self.revision)
         found = [config[name] for name in _WIDTHS if isinstance(config.get(name), int)]
         if not found:
             raise WeightsError(f"config.json of {self.model} has none of {', '.join(_WIDTHS)}: it embeds no texts.")
@@ -398,7 +397,7 @@ class LocalImageEmbedder(LocalEncoder):
 
     @property
     def dimension(self) -> int:
-        config = json.loads((folder_of(self.model, self.revision) / "config.json").read_bytes())
+        config = config_of(self.model, self.revision)
         if not isinstance(found := config.get("projection_dim"), int):
             raise WeightsError(f"config.json of {self.model} has no projection_dim: it embeds no pictures.")
         return found

@@ -30,16 +30,21 @@ def read(path: Path) -> dict[str, npt.NDArray[np.float32]]:
             )
         try:
             header = json.loads(file.read(length))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise WeightsError(
                 f"{path} is no safetensors file: its header is not JSON ({error}). Fetch it again."
             ) from error
-    numbers = np.memmap(path, np.uint8, "r", offset=8 + length)
-    return {
-        name: _tensor(numbers, path, name, entry)
-        for name, entry in header.items()
-        if name != "__metadata__" and entry["dtype"] == "F32"
-    }
+    try:
+        numbers = np.memmap(path, np.uint8, "r", offset=8 + length)
+        return {
+            name: _tensor(numbers, path, name, entry)
+            for name, entry in header.items()
+            if name != "__metadata__" and entry["dtype"] == "F32"
+        }
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
+        raise WeightsError(
+            f"{path} is damaged: its header does not describe tensors ({error}). Fetch it again."
+        ) from error
 
 
 def _tensor(

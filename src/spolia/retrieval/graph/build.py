@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from spolia.errors import WiringError
-from spolia.retrieval.array_files import DAMAGED, SUFFIX, write_arrays
+from spolia.retrieval.array_files import DAMAGED, SUFFIX, read_arrays, write_arrays
 from spolia.retrieval.graph.edges import Belonging, Edges, InOrder, SharedEntities, Similar
 from spolia.retrieval.graph.links import Having, Links, NearestNeighbours, Pairs, Positions, nearest, sharing
 from spolia.stores.backends.backend import Stored
@@ -20,7 +20,7 @@ from spolia.stores.vectors.dense import Vectors
 
 Nearest = dict[Edges, NearestNeighbours]
 
-_PARTS = ("keys", "starts", "targets", "weights")
+_PARTS = {"keys": np.int64, "starts": np.int64, "targets": np.int32, "weights": np.float32}
 
 
 def kept(path: Path, build: Callable[[], tuple[Links, Nearest]], edges: Sequence[Edges]) -> Links:
@@ -47,13 +47,16 @@ def earlier(path: Path, edges: Sequence[Edges]) -> Nearest:
 def nearest_of(paths: Iterable[Path], edges: Sequence[Edges]) -> Nearest:
     """The nearest neighbours in the first of some files that can be read; else none."""
     for path in paths:
-        with suppress(*DAMAGED), np.load(path, allow_pickle=False) as parts:
+        with suppress(*DAMAGED), read_arrays(path) as parts:
             keys, found = parts["keys"], Nearest()
             for place, kind in enumerate(edges):
                 if isinstance(kind, Similar):
                     near, cosines = parts[f"near{place}"], parts[f"cosines{place}"]
                     if not (
-                        near.shape == cosines.shape and len(near) == len(keys) and near.shape[1] >= kind.neighbours
+                        (keys.dtype, near.dtype, cosines.dtype) == (np.int64, np.int64, np.float64)
+                        and near.shape == cosines.shape
+                        and len(near) == len(keys)
+                        and near.shape[1] >= kind.neighbours
                     ):
                         raise ValueError(f"The sizes in {path} do not fit.")
                     found[kind] = NearestNeighbours(keys, near, cosines)
@@ -76,10 +79,16 @@ def _version(path: Path) -> StoreVersion:
 
 def _read(path: Path) -> Links:
     """The links of a file; each part has a checksum, which is compared."""
-    with np.load(path, allow_pickle=False) as found:
+    with read_arrays(path) as found:
         links = Links(**{name: found[name] for name in _PARTS})
-    if len(links.starts) != len(links.keys) + 1 or not len(links.targets) == len(links.weights) == links.starts[-1]:
+    if any((part := getattr(links, name)).ndim != 1 or part.dtype != kind for name, kind in _PARTS.items()):
+        raise ValueError(f"The kinds of numbers in {path} do not fit.")
+    count, at = len(links.keys), links.starts
+    if len(at) != count + 1 or not len(links.targets) == len(links.weights) == at[-1]:
         raise ValueError(f"The sizes in {path} do not fit.")
+    reach = (links.targets >= 0) & (links.targets < count) & np.isfinite(links.weights)
+    if at[0] or (np.diff(at) < 0).any() or (np.diff(links.keys) <= 0).any() or not reach.all():
+        raise ValueError(f"The links in {path} lead to no nodes.")
     return links
 
 
