@@ -128,9 +128,9 @@ class LocalColBERT(Local):
 
 def is_colbert(folder: Path) -> bool:
     """Whether the files of a folder are those of a ColBERT checkpoint, by what they say of themselves."""
-    kinds = _json(folder / "config.json").get("architectures") or ()
+    kinds = _json(folder / "config.json").get("architectures")
     said = (folder / METADATA).is_file() or "query_prefix" in _json(folder / PYLATE)
-    return said or any("colbert" in str(kind).lower() for kind in kinds)
+    return said or (isinstance(kinds, list) and any("colbert" in str(kind).lower() for kind in kinds))
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,8 +187,9 @@ def _marker(opened: ModelSession, token: str) -> tuple[int, ...]:
 
 def _dense(folder: Path) -> list[Path]:
     """The files of the projections that are in folders of their own, in the order in which they are applied."""
-    modules = _json(folder / MODULES)
-    found = [one["path"] for one in modules if one["type"].endswith(".Dense")] if isinstance(modules, list) else []
+    modules = _json(folder / MODULES, list)
+    read = [(str(one.get("path")), str(one.get("type"))) for one in modules if isinstance(one, dict)]
+    found = [path for path, kind in read if kind.endswith(".Dense")]
     if any("/" in path or path.startswith(".") for path in found):
         raise WeightsError(f"{folder / MODULES} names a folder outside. Write a checkpoint that holds its own files.")
     return [folder / path / "model.safetensors" for path in found]
@@ -219,13 +220,16 @@ def _projection(folder: Path) -> Vectors:
     return projection
 
 
-def _json(path: Path) -> Any:
+def _json(path: Path, kind: type[Any] = dict) -> Any:
     """What a JSON file says; nothing where there is none."""
     try:
-        return json.loads(path.read_bytes())
+        found = json.loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
-        return {}
+        return kind()
     except OSError as error:
         raise WeightsError(f"{path} cannot be read: {error.strerror or error}. Check its permissions.") from error
     except (ValueError, RecursionError) as error:
         raise WeightsError(f"{path} is no JSON: {error}. Fetch the checkpoint again.") from error
+    if not isinstance(found, kind):
+        raise WeightsError(f"{path} holds no {kind.__name__} of JSON. Fetch the checkpoint again.")
+    return found
