@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from spolia import BM25, Definition, Item, MiniLM, Query, Run, load
+import spolia
+from spolia import BM25, ChatModel, Corpus, Definition, Item, MiniLM, Query, Run, load
 from spolia.core.operator import Operator
 from spolia.errors import WiringError
 from spolia.evaluation import Experiment
@@ -17,6 +20,12 @@ from spolia.retrieval import NodeGraph, SharedEntities
 from spolia.stores import HNSW, Embedding
 from spolia.stores.groups.materialise import materialise
 from spolia.stores.lexical.analysis import Analyzer
+from spolia.types import Plan
+
+CHUNKS = Corpus("notes.spolia").group()
+odd: Any = spolia
+types: Any = spolia.types
+"""What no type checker looks at."""
 
 
 class Undecorated(Operator[Query, Query]):
@@ -46,6 +55,38 @@ WRONG: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (load, {"operator": ()}, "load takes no 'operator'. Write operators=."),
     (materialise, {"rebuilt": True}, "Write rebuild=."),
 ]
+
+
+MISSING: list[tuple[Callable[[], Any], str]] = [
+    (lambda: odd.BM25(), "BM25 needs group. Write BM25(group=…)."),
+    (lambda: odd.BM25(top_k=3), "BM25 needs group."),
+    (lambda: odd.Dense(CHUNKS, top_k=3), "Dense needs embedder. Write Dense(group=…, embedder=…)."),
+    (lambda: odd.Query(), "Query needs text. Write Query(text=…)."),
+    (lambda: odd.ChatModel(base_url="http://h/v1"), "ChatModel needs model."),
+    (lambda: odd.Run(5), "Run takes no argument without a name, and was given 5 (int)."),
+    (lambda: odd.Query("q", "q", None, 1.0, 0, None, (), None, 9), "Query takes 8 arguments without a name"),
+    (lambda: types.Plan(), "Plan needs query."),
+    (lambda: types.Plan(5), "Plan has query=5 (int). Write Query('…')."),
+    (lambda: types.Plan(Query("q"), "first"), "Write a tuple of texts."),
+    (lambda: types.Usage("5"), "Usage has calls='5' (str). Write a number, as in Usage(calls=1)."),
+    (lambda: odd.Query("q", filter=5), "Query has filter=5 (int). Write a condition: where(year=2020)"),
+]
+
+
+@pytest.mark.parametrize(("made", "advice"), MISSING, ids=[advice for _, advice in MISSING])
+def test_a_missing_argument_or_one_of_another_type_is_refused_with_what_to_write(
+    made: Callable[[], Any], advice: str
+) -> None:
+    with pytest.raises(WiringError) as error:
+        made()
+    assert advice in str(error.value)
+
+
+def test_what_is_written_by_hand_goes_through_pickle_and_copy() -> None:
+    for one in (Query("Why?"), BM25(CHUNKS), Plan(Query("Why?"), ("a", "b")), ChatModel("m", "http://h/v1")):
+        again = pickle.loads(pickle.dumps(one))
+        assert again == one == copy.copy(one)
+        assert again.digest == one.digest
 
 
 @pytest.mark.parametrize(("made", "given", "advice"), WRONG)

@@ -21,7 +21,7 @@ from spolia.core.validation import classes_of, freeze, needed, validate, with_va
 from spolia.core.wiring import Bindings, filled, fits, name_of, parameters_of
 from spolia.errors import SpoliaError, UndecidedError, WiringError
 from spolia.types import Addressed, Answer, Failure, Query, Ranking, State, Value, digest_of, kept, qualified
-from spolia.types.value import refuse_unknown_names
+from spolia.types.value import reduced, refuse_arguments
 
 In = TypeVar("In", contravariant=True)
 Out = TypeVar("Out", covariant=True)
@@ -401,14 +401,15 @@ class Operator(ABC, Generic[In, Out]):
         return f"{type(self).__name__}({', '.join(scalars)})"
 
 
-def _new(cls: Any, *_: Any, **given: Any) -> Any:
+def _new(cls: Any, *args: Any, **given: Any) -> Any:
     if not getattr(getattr(cls, "__dataclass_params__", None), "frozen", False):
         raise WiringError(f"{cls.__name__} is no frozen dataclass. Write @dataclass(frozen=True) above its class.")
-    refuse_unknown_names(cls, given)
+    refuse_arguments(cls, args, given)
     return object.__new__(cls)
 
 
 Operator.__new__ = _new  # type: ignore[method-assign]  # type checkers see the fields instead
+Operator.__reduce_ex__ = reduced  # type: ignore[method-assign,assignment]
 
 Retriever: TypeAlias = Operator[Query, Ranking]
 """What finds: from a query to a ranking."""

@@ -30,7 +30,7 @@ from spolia.run.lane import Lane
 from spolia.run.recall import MOST_BYTES, SharedResults
 from spolia.run.stream import Scope
 from spolia.types import Failure, Filter, Usage
-from spolia.types.value import refuse_unknown_names
+from spolia.types.value import refuse_arguments
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -67,8 +67,8 @@ class Run:
 
     if not TYPE_CHECKING:  # a checker sees the names themselves
 
-        def __new__(cls, *_: Any, **given: Any) -> Any:
-            refuse_unknown_names(cls, given)
+        def __new__(cls, *args: Any, **given: Any) -> Any:
+            refuse_arguments(cls, args, given)
             return object.__new__(cls)
 
     def __init__(

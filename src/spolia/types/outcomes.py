@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from typing import TypeVar
 
 from spolia.errors import QueryError
@@ -85,6 +86,13 @@ class Usage(Value):
     embedded: int = 0
     cost_usd: float = 0.0
 
+    def __post_init__(self) -> None:
+        try:
+            self.calls + self.input_tokens + self.output_tokens + self.embedded + self.cost_usd + 0
+        except TypeError:
+            wrong = next(name for name, number in vars(self).items() if not isinstance(number, Real))
+            refuse_type(self, wrong, "a number, as in Usage(calls=1)")
+
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
             self.calls + other.calls,
@@ -141,7 +149,7 @@ class ArmScores(Value):
 
 
 @dataclass(frozen=True)
-class Plan(Value):
+class Plan(ByHand, Value):
     """A question, and the steps by which it is answered; `#1` in a step is the answer of the first one.
 
     Args:
@@ -160,6 +168,10 @@ class Plan(Value):
     steps: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if not isinstance(self.query, Query):
+            refuse_type(self, "query", "Query('…')")
+        if isinstance(self.steps, str) or not all(isinstance(step, str) for step in self.steps):
+            refuse_type(self, "steps", "a tuple of texts")
         for number, step in enumerate(self.steps, 1):
             if wrong := [needed for needed in self.needs(step) if not 1 <= needed < number]:
                 raise QueryError(

@@ -71,6 +71,8 @@ class Query(ByHand, Value):
             raise QueryError(f"The query is {self.text!r:.80} ({type(self.text).__name__}). Write a text.")
         if not self.question:
             object.__setattr__(self, "question", self.text)
+        if self.filter is not None and not isinstance(self.filter, Filter):
+            refuse_type(self, "filter", "a condition: where(year=2020), from spolia.filters")
         if self.history:
             object.__setattr__(self, "history", tuple(self.history))
             if wrong := [one for one in self.history if not isinstance(one, Message)]:

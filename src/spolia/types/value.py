@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field, fields, replace
 from difflib import get_close_matches
 from functools import cache, wraps
-from inspect import CO_VARKEYWORDS, unwrap
+from inspect import CO_VARARGS, CO_VARKEYWORDS, unwrap
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -166,15 +166,69 @@ def _names_of(constructor: Any) -> dict[str, None] | None:
     return dict.fromkeys(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
 
 
+@cache
+def _required(constructor: Any) -> tuple[tuple[str, ...], int]:
+    """Names without a default, and how many arguments it takes without a name."""
+    function = unwrap(constructor)
+    if (code := getattr(function, "__code__", None)) is None:
+        return (), 10**6
+    placed = code.co_varnames[1 : code.co_argcount]
+    named = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    must = placed[: len(placed) - len(function.__defaults__ or ())]
+    must += tuple(name for name in named if name not in (function.__kwdefaults__ or {}))
+    return must, 10**6 if code.co_flags & CO_VARARGS else len(placed)
+
+
+def refuse_arguments(cls: Any, args: Sequence[Any], given: Mapping[str, Any]) -> None:
+    """Raise `WiringError` for arguments that a constructor does not take or that are missing; say what to write."""
+    if given:
+        refuse_unknown_names(cls, given)
+    must, most = _required(cls.__init__)
+    if len(args) > most:
+        known = ", ".join(_names_of(cls.__init__) or ())
+        raise WiringError(
+            f"{cls.__name__} takes {most or 'no'} argument{'s' if most > 1 else ''} without a name, and was given "
+            f"{args[most]!r:.80} ({type(args[most]).__name__}). Write its name before it; it takes: {known}."
+        )
+    if len(args) + len(given) < len(must) or (given and len(args) < len(must)):
+        placed = tuple(_names_of(cls.__init__) or ())[: len(args)]
+        if missing := [name for name in must if name not in given and name not in placed]:
+            written = ", ".join(f"{name}=…" for name in must)
+            raise WiringError(f"{cls.__name__} needs {' and '.join(missing)}. Write {cls.__name__}({written}).")
+
+
+@cache
+def _bounds(cls: Any) -> tuple[int, int]:
+    """How many arguments without names a constructor takes, where there are no others."""
+    must, most = _required(cls.__init__)
+    return len(must), most
+
+
+def bare(cls: type[T]) -> T:
+    """An instance of a class as pickle makes it, whose fields are set afterwards."""
+    return object.__new__(cls)
+
+
+def reduced(value: Any, protocol: int) -> Any:
+    """`__reduce_ex__` of a class whose constructor refuses missing arguments, so that pickle does not call it."""
+    if any("__reduce__" in vars(cls) for cls in type(value).__mro__[:-1]):
+        return value.__reduce__()
+    return bare, (type(value),), value.__getstate__()
+
+
 class ByHand:
-    """What users write by hand: its constructor refuses names that it does not take. Nothing made by the million."""
+    """What users write by hand: its constructor refuses names that it does not take, and says what is missing. Nothing
+    made by the million."""
 
     if not TYPE_CHECKING:  # a checker sees the names themselves
 
-        def __new__(cls, *_: Any, **given: Any) -> Self:
-            if given:
-                refuse_unknown_names(cls, given)
+        def __new__(cls, *args: Any, **given: Any) -> Self:
+            fewest, most = _bounds(cls)
+            if given or not fewest <= len(args) <= most:
+                refuse_arguments(cls, args, given)
             return object.__new__(cls)
+
+        __reduce_ex__ = reduced
 
 
 def names_checked(function: Callable[P, T]) -> Callable[P, T]:
