@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from time import sleep
 from typing import Any
 
 import numpy as np
 import pytest
 
-from spolia.core.combinators import Choice, Identity
+from spolia.core.combinators import Branch, Choice, Identity
 from spolia.core.combinators.space import Space
 from spolia.core.function import step
 from spolia.core.operator import Operator
@@ -26,6 +27,7 @@ from spolia.optimizer.candidates import Candidates
 from spolia.optimizer.flow_scores import FlowScores
 from spolia.optimizer.strategies import GreedySearch, RandomSearch
 from spolia.optimizer.tuning import tune
+from spolia.orchestration.rank_fusion import ReciprocalRankFusion
 from spolia.post_retrieval.selection import Cut
 from spolia.run import Run
 from spolia.types import Hit, Item, Node, Query, Ranking
@@ -250,3 +252,41 @@ def test_equal_contexts_are_read_once_whichever_flows_show_them() -> None:
     found = tune(space, questions(10), "EM")
     assert found.rows == 50
     assert found.spent.calls == 10
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_flow_that_is_degraded_in_a_sweep_is_asked_as_an_experiment_asks_it() -> None:
+    @dataclass(frozen=True)
+    class Down(Finds):
+        def apply(self, value: Query, /) -> Ranking:
+            if value.text.endswith("3"):
+                raise RuntimeError("no server")
+            return super().apply(value)
+
+    flow = Branch(Down(), Finds(luck=2), min_arms=1) >> ReciprocalRankFusion()
+    candidates = Candidates(Space(Choice(flow, Finds(), name="search")))
+    with ScoreStore() as store:
+        scores = FlowScores(candidates, questions(12), parse_measure("MRR"), Run(share=True), store)  # type: ignore[arg-type]
+        values = scores(candidates.every, range(12)).values
+        assert np.isfinite(values).all()
+        assert set(store.columns(ANSWER)["flow"].tolist()) == {scores._id(0)}
+
+
+def test_questions_of_flows_that_wait_are_swept_at_the_same_time() -> None:
+    together: list[int] = []
+    running: list[int] = []
+
+    @dataclass(frozen=True)
+    class Waits(Finds):
+        waits = True
+
+        def apply(self, value: Query, /) -> Ranking:
+            running.append(1)
+            together.append(len(running))
+            sleep(0.005)
+            running.pop()
+            return super().apply(value)
+
+    found = tune(Waits().vary("skill", skill=[0, 3]), questions(12), "MRR", run=Run(share=True, threads=4))
+    assert found.point == {"skill": 1}
+    assert max(together) > 1

@@ -1,15 +1,17 @@
 """Scores of the flows of a space: retrieval by sweeps, everything else by an experiment; each kept as it comes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from math import nan
+from threading import Lock
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spolia.core.operator import Operator
-from spolia.core.run_context import attempt
+from spolia.core.run_context import attempt, gather
 from spolia.core.sweepable import Swept
 from spolia.core.wiring import fits
 from spolia.errors import NeverWorked, SpoliaError, StepFailed, WiringError
@@ -27,14 +29,17 @@ from spolia.run import Run
 from spolia.types import Failure, Item, Query, Ranking, Usage
 
 CALLS, COST_USD = USAGE.index("calls"), USAGE.index("cost_usd")
+Together: TypeAlias = Callable[[Query], Sequence[Swept]]
+"""What flows give for a question, computed together."""
 
 
 @dataclass(eq=False)
 class FlowScores:
     """Asks flows questions in their order and measures what they give; what is in the store is not asked again.
 
-    A flow that only retrieves without any model is swept: what flows have in common is computed once for a question,
-    and a ranking is measured once, whichever flows give it. Every other flow is asked as an experiment asks it.
+    A flow that only retrieves, without a language model, is swept: what flows have in common is computed once for a
+    question, and a ranking is measured once, whichever flows give it. Every other flow, and one that fails or is
+    degraded in a sweep, is asked as an experiment asks it.
 
     Args:
         candidates: the flows, by number.
@@ -59,6 +64,7 @@ class FlowScores:
     """Flows that cannot run, with why."""
 
     def __post_init__(self) -> None:
+        self._lock = Lock()
         self._known: Known = {}
         with self.run:
             taken = named_by_content(str(self.measure), identity(self.measure, self.run, self._known))
@@ -108,54 +114,70 @@ class FlowScores:
         """The flow as it can be swept; None where it cannot."""
         if flow not in self._chains:
             found = self.candidates.flows[flow]
-            free = found.calls() == 0 and not found.waiting and fits(Ranking, found.gives(Query), {})
+            free = found.calls() == 0 and fits(Ranking, found.gives(Query), {})
             chain = _sweepable(found) if free and isinstance(self.measure, RetrievalMeasure) else None
             self._chains[flow] = chain
         return self._chains[flow]
 
     def _swept(self, flows: Sequence[int], chains: Sequence[Operator[Query, Ranking]], questions: range) -> Floats:
-        """Scores by flow and question; NaN where a flow cannot be swept."""
+        """Scores by flow and question; NaN where a flow fails or is degraded: an experiment tells of that."""
         part = self._rows_of(flows, questions)
         values = self._kept(part, len(flows), len(questions))
-        failing, before = np.zeros(len(flows), bool), [-1]
+        waits = any(chain.waiting for chain in chains)
+        failing, together = np.zeros(len(flows), bool), dict[bytes, Together]()
         with self.run:
-            for at, question in enumerate(questions):
-                self.told(len(flows))
-                wanted = np.flatnonzero(np.isnan(values[:, at]) & ~failing).tolist()
-                if wanted != before:
-                    before, together = wanted, sweeper([chains[flow] for flow in wanted])
-                item = self.items[question]
-                scores = attempt(partial(self._scored, item, together))
-                if isinstance(scores, Failure):  # of one flow or of all: those are asked as an experiment asks
-                    each = [attempt(partial(self._scored, item, sweeper([chains[flow]]))) for flow in wanted]
-                    failing[[flow for flow, one in zip(wanted, each, strict=True) if isinstance(one, Failure)]] = True
-                    done = [
-                        (flow, one[0]) for flow, one in zip(wanted, each, strict=True) if not isinstance(one, Failure)
-                    ]
-                    wanted, scores = [flow for flow, _ in done], np.array([score for _, score in done])
-                if wanted:
-                    self._keep(part, wanted, at, scores)
+            for start in range(0, len(questions), window := self.run.threads if waits else 1):
+                asked: list[tuple[int, NDArray[np.intp]]] = []
+                for at in range(start, min(start + window, len(questions))):
+                    self.told(len(flows))
+                    if (wanted := np.flatnonzero(np.isnan(values[:, at]) & ~failing)).size:
+                        asked.append((at, wanted))
+                        if wanted.tobytes() not in together:
+                            together[wanted.tobytes()] = sweeper([chains[flow] for flow in wanted.tolist()])
+                calls = [
+                    partial(self._scored, self.items[questions[at]], together[wanted.tobytes()]) for at, wanted in asked
+                ]
+                for (at, wanted), found in zip(asked, gather(calls, waits=waits), strict=True):
+                    scores = self._alone(at, wanted, chains, questions) if isinstance(found, Failure) else found
+                    failing[wanted[np.isnan(scores)]] = True
+                    known = ~np.isnan(scores)
+                    self._keep(part, wanted[known], at, scores[known])
                     values[wanted, at] = scores
         return values
 
-    def _keep(self, part: StorePart, flows: Sequence[int], at: int, scores: Floats) -> None:
-        gold = int(part.question_ids[at]), int(part.gold_ids[at])
-        self.store.score_flows(part.flow_ids[list(flows)], *gold, int(part.measure_ids[0]), scores)
-        self.rows += len(flows)
+    def _alone(
+        self, at: int, wanted: NDArray[np.intp], chains: Sequence[Operator[Query, Ranking]], questions: range
+    ) -> Floats:
+        """The scores of flows that cannot be swept together, since one of them fails: NaN for that one."""
+        item = self.items[questions[at]]
+        each = (attempt(partial(self._scored, item, sweeper([chains[flow]]))) for flow in wanted.tolist())
+        return np.array([np.nan if isinstance(one, Failure) else one[0] for one in each])
 
-    def _scored(self, item: Item, together: Callable[[Query], Sequence[Swept]]) -> NDArray[np.float64]:
-        """The scores of a question, of all flows together; equal rankings are measured once."""
-        rankings = together(Query(item.question))
+    def _keep(self, part: StorePart, flows: NDArray[np.intp], at: int, scores: Floats) -> None:
+        gold = int(part.question_ids[at]), int(part.gold_ids[at])
+        self.store.score_flows(part.flow_ids[flows], *gold, int(part.measure_ids[0]), scores)
+        self.rows += flows.size
+
+    def _scored(self, item: Item, together: Together) -> Floats:
+        """The score of each flow on a question; equal rankings are measured once."""
+        with self.run.lane() as lane:
+            rankings = together(Query(item.question))
+            found = np.fromiter(self._measured(rankings, item), np.float64, len(rankings))
+        if degraded := next((reason for _, reason, degrades in lane.reasons if degrades), ""):
+            raise StepFailed(degraded)
+        with self._lock:
+            self.spent += lane.spent
+        return found
+
+    def _measured(self, rankings: Sequence[Swept], item: Item) -> Iterator[float]:
         depth = self.measure.k if isinstance(self.measure, CutMeasure) else None
         known: dict[tuple[str | bytes, ...], float] = {}
-        found = np.empty(len(rankings))
-        for at, one in enumerate(rankings):
+        for one in rankings:
             key = tuple(hit.node.digest for hit in one.ranking.hits) if item.quotes else tuple(one.ids[:depth])
             if key not in known:
                 seen = self.measure.seen(Case(item, one.ranking))
-                known[key] = np.nan if seen is None else seen[0]
-            found[at] = known[key]
-        return found
+                known[key] = nan if seen is None else seen[0]
+            yield known[key]
 
     def _rows_of(self, flows: Sequence[int], questions: range) -> StorePart:
         part, some = self._part, slice(questions.start, questions.stop)
