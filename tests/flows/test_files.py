@@ -15,7 +15,7 @@ from spolia.core.combinators import Branch, Choice, Each, Guard, Identity, Loop,
 from spolia.core.function import step
 from spolia.core.operator import Operator
 from spolia.errors import FlowFileError
-from spolia.flow_files.files import dump, load
+from spolia.flow_files.files import dump, load, load_named
 from spolia.flow_files.yaml_text import MAX_DEPTH, MAX_NODES, YamlReader
 from spolia.stores.corpus import Corpus
 from spolia.testing import HashingEmbedder
@@ -288,3 +288,13 @@ def test_what_does_not_belong_there_is_answered_with_what_does(text: str, said: 
     given = {"chunks": Corpus("nowhere.spolia").group("chunk"), "embedder": HashingEmbedder()}
     with pytest.raises(FlowFileError, match=said):
         load(text, given)
+
+
+def test_a_mistake_in_a_file_with_groups_by_name_is_named_where_it_stands() -> None:
+    wrong = r"transform: There is no operator 'Sentencez'\. The nearest is Sentences"
+    with pytest.raises(FlowFileError, match=f"at small.{wrong}"):
+        load_named("small", "small:\n  transform: Sentencez\n")
+    with pytest.raises(FlowFileError, match=f"at {wrong}"):
+        load_named("small", "transform: Sentencez\n")
+    with pytest.raises(FlowFileError, match="defines large, not small"):
+        load_named("small", "large:\n  transform: Sentences\n")

@@ -1,7 +1,6 @@
 """Flows as files: `load` and `dump`."""
 
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -133,9 +132,10 @@ def load_named(
     try:
         return decoded(source, Definition, given, operators, expected)  # type: ignore[no-any-return]
     except FlowFileError as error:
-        several: dict[str, Definition] = {}
-        with suppress(FlowFileError):
+        try:
             several = load_definitions(source, given, operators)
+        except FlowFileError as within:
+            raise within if f", at {name}." in str(within) else error from None
         if not several:
             raise
         if name not in several:
