@@ -23,7 +23,7 @@ _PROPERTIES = (
     (f"{_STYLE}table-properties", f"{_TABLE}display", "false"),
     (f"{_STYLE}drawing-page-properties", f"{_PRESENTATION}visibility", "hidden"),
 )
-_TRUE = re.compile(r'\s*(?:[\w-]+:)?\s*"?(?:true|1)"?\s*', re.IGNORECASE)
+_TRUE = re.compile(r'(?:[\w-]+:)?"?(?:true|1)"?', re.IGNORECASE)
 
 
 class OdfHiding:
@@ -87,4 +87,4 @@ def _says(style: Element) -> bool | None:
 def _is_hidden(element: Element) -> bool:
     """Whether a condition hid it when the file was saved, or always does."""
     said = element.get(f"{_TEXT}is-hidden")
-    return said == "true" if said else _TRUE.fullmatch(element.get(f"{_TEXT}condition") or "") is not None
+    return said == "true" if said else _TRUE.fullmatch((element.get(f"{_TEXT}condition") or "").strip()) is not None
