@@ -93,6 +93,7 @@ def test_a_budget_of_calls_that_ends_too_early_still_gives_what_was_found(spolia
         "- Reader: {llm: {use: llm}}\n"
     )
     command = ("tune", space, "--data", data, "--objective", "F1", "--llm", "simulated", "-o", data.parent / "read")
+    assert spolia(*command, "--estimate", "--json").json["n"] == 36
     cut = spolia(*command, "--budget-calls", 20, "--json")
     assert cut.code == 5, cut.err
     assert cut.json["spent"]["calls"] <= 20

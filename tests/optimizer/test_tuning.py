@@ -290,3 +290,13 @@ def test_questions_of_flows_that_wait_are_swept_at_the_same_time() -> None:
     found = tune(Waits().vary("skill", skill=[0, 3]), questions(12), "MRR", run=Run(share=True, threads=4))
     assert found.point == {"skill": 1}
     assert max(together) > 1
+
+
+def test_a_space_of_far_too_many_flows_is_tuned_by_a_budget_in_rows() -> None:
+    parts = [Cut().vary(f"cut {at}", top_k=range(1, 11)) for at in range(23)]
+    space = Finds()
+    for part in parts:
+        space = space >> part  # type: ignore[assignment]
+    found = tune(space, questions(10), "MRR", budget="60 rows", seed=1)
+    assert found.flows == 10**23
+    assert found.share < 1e-20

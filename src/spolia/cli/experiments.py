@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
+from random import Random
 from typing import Any, Self, TypeAlias
 
 from spolia.cli import runs
@@ -54,6 +55,7 @@ from spolia.journal import Journal
 from spolia.models.http.remote import Remote
 from spolia.models.onnx.minilm import MiniLM
 from spolia.models.protocols import Embedder, LanguageModel
+from spolia.optimizer.plan import TuningPlan
 from spolia.optimizer.tuned_flow import TunedFlow
 from spolia.optimizer.tuning import SHARED_BYTES, tune
 from spolia.run import Run
@@ -74,6 +76,8 @@ class EvaluationSetup:
 
 
 SIMULATED = "simulated"
+DRAWN_FLOWS = 4
+"""Flows, beside the default, by which the cost of a study is estimated."""
 IDEAL, DEFAULT = "ideal", "default"
 """The profile of the simulated reader, and what published flows search with, where nothing is said."""
 Narrowed: TypeAlias = Callable[[Sequence[Item], Sequence[SetMeasure]], Sequence[Item]]
@@ -178,6 +182,22 @@ class EvaluationRun:
                 **how,
             )
         return found, dump(found.flow, ready.parts.given())
+
+    def tuning_estimated(self, space: str, objective: str, budget: str | None, strategy: str | None) -> None:
+        """Say what a study would cost, from a few flows on a few questions, without asking a language model."""
+        ready = self.ready([space], objective)
+        (flow,) = ready.flows.values()
+        plan = TuningPlan.of(flow, ready.items, objective, budget=budget, strategy=strategy, seed=self.given.seed)
+        sample = [Query(item.question) for item in plan.choosing[: runs.SAMPLE]]
+        drawn_flows = dict.fromkeys([0, *plan.candidates.draw(DRAWN_FLOWS, Random(self.given.seed))])
+        choices = {at: ", ".join(map("=".join, plan.candidates.choices(at))) for at in drawn_flows}
+        found = {
+            f"{name} (default)" * (not at) or name: runs.estimate(plan.candidates.flows[at], sample, (), plan.rows)
+            for at, name in choices.items()
+        }
+        note = f"Each line: if all {plan.rows:,} scores were of that flow. Equal contexts are asked once. The report "
+        note += f"on {several(len(plan.fresh), 'fresh question')} comes on top, at most as many scores again."
+        runs.tell_estimates(self.screen, found, plan.rows, [note])
 
     def estimated(self, names: Sequence[str], measures: str) -> None:
         """Say what flows would cost, without asking a language model."""

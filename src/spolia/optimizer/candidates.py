@@ -63,6 +63,11 @@ class Candidates:
         """Whether `every` holds all flows of the space."""
         return self.space.size <= LISTED
 
+    @property
+    def size(self) -> int:
+        """How many flows there are; of a space that is not listed, how many points."""
+        return len(self.every) if self.is_listed else self.space.size
+
     @kept
     def every(self) -> Sequence[int]:
         """All flows, or a draw of a space with more than 10,000 points."""

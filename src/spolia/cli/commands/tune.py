@@ -8,7 +8,7 @@ import typer
 
 from spolia.cli.commands.eval import DATA
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import MeasuringOptions, argument, option
+from spolia.cli.options import Estimated, MeasuringOptions, argument, option
 from spolia.cli.screen import Screen, json_text, one_line, table
 from spolia.errors import DataError
 
@@ -50,6 +50,7 @@ def tune(
         list[Path] | None,
         option("--warm DIR", "Begin with the best flows of this study of other questions; repeat it."),
     ] = None,
+    estimate: Estimated = False,
 ) -> Exit:
     """Choose the best flow of a space on your own questions, within a budget.
 
@@ -60,6 +61,9 @@ def tune(
     from spolia.cli.experiments import EvaluationRun
 
     screen = Screen(json=given.json)
+    if estimate:
+        EvaluationRun(screen, data, given).tuning_estimated(space, objective, budget or None, strategy or None)
+        return Exit.DONE
     prior = [point for folder in warm or () for point in _points(folder)]
     how: dict[str, Any] = {"budget": budget or None, "strategy": strategy or None, "seed": given.seed, "prior": prior}
     found, text = EvaluationRun(screen, data, given).tuned(space, objective, out, **how)

@@ -1,0 +1,126 @@
+"""What a study will ask: which flows, which questions to choose and to report, how many scores."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import ceil
+from random import Random
+from typing import Any, Self
+
+from spolia.core.combinators.space import Space
+from spolia.core.operator import Operator
+from spolia.errors import DataError
+from spolia.evaluation.data.dataset import part_of
+from spolia.evaluation.data.usage_log import REPORT
+from spolia.evaluation.experiment.experiment import Experiment
+from spolia.evaluation.measures.measure import CostMeasure, Measure, SetMeasure
+from spolia.evaluation.measures.registry import as_measures
+from spolia.evaluation.plurals import several
+from spolia.optimizer.board import Board
+from spolia.optimizer.budget import TuningBudget
+from spolia.optimizer.candidates import Candidates
+from spolia.optimizer.strategies import GridSearch, HalvingWithNeighbours, Strategy, strategy_named
+from spolia.types import Item, Query
+
+FEW = 200
+"""Questions below which none are kept for the report: all choose, and the score is corrected for the choice."""
+
+
+@dataclass(frozen=True, eq=False)
+class TuningPlan:
+    """What a study is about, checked before anything is asked.
+
+    Args:
+        choosing: the questions that choose, in the order in which they are asked.
+        fresh: those that report; none where there are too few.
+        rows: how many scores may be asked for to choose.
+        seed: of all that is drawn.
+    """
+
+    candidates: Candidates
+    measure: Measure | CostMeasure
+    choosing: Sequence[Item]
+    fresh: Sequence[Item]
+    strategy: Strategy
+    rows: int
+    seed: int
+
+    @classmethod
+    def of(
+        cls,
+        flow: Operator[Query, Any],
+        items: Iterable[Item],
+        objective: str | SetMeasure,
+        *,
+        budget: str | TuningBudget | None = None,
+        strategy: str | Strategy | None = None,
+        seed: int = 0,
+    ) -> Self:
+        """The plan for these arguments of `tune`, which names the errors."""
+        measure = _objective(objective)
+        asked = Experiment(flow, items, [measure]).asked  # which refuses what cannot be measured
+        candidates = Candidates(Space(flow), seed)
+        choosing, fresh = _parts(asked, seed)
+        given = TuningBudget.parse(budget) if isinstance(budget, str) else budget
+        _refuse_space(candidates, given, len(choosing))
+        grid = candidates.size * len(choosing)
+        rows = grid if given is None else given.rows(grid)
+        if isinstance(strategy, str):
+            strategy = strategy_named(strategy)
+        strategy = strategy or (GridSearch() if rows == grid else HalvingWithNeighbours())
+        found = cls(candidates, measure, choosing, fresh, strategy, rows, seed)
+        found._refuse_small()
+        return found
+
+    @property
+    def grid(self) -> int:
+        """How many scores there are in all: flows × questions that choose."""
+        return self.candidates.size * len(self.choosing)
+
+    @property
+    def items(self) -> Sequence[Item]:
+        """All questions, in the order in which they are asked."""
+        return [*self.choosing, *self.fresh]
+
+    def board(self, prior: Sequence[int] = ()) -> Board:
+        """An empty matrix of scores."""
+        return Board(self.candidates, len(self.choosing), self.rows, self.seed, prior)
+
+    def _refuse_small(self) -> None:
+        if self.rows < (least := min(self.grid, self.strategy.least(self.board()))):
+            raise DataError(
+                f"A budget of {several(self.rows, 'row')} is too small for {self.strategy!r} on "
+                f"{several(self.candidates.size, 'flow')} and {several(len(self.choosing), 'question')}. Write at "
+                f"least '{least} rows', or {ceil(10_000 * least / self.grid) / 100:g}%."
+            )
+
+
+def _objective(objective: str | SetMeasure) -> Measure | CostMeasure:
+    measures = list(as_measures(objective if isinstance(objective, str) else [objective]))
+    if len(measures) != 1 or not isinstance(measures[0], Measure | CostMeasure):
+        raise DataError(
+            f"{objective!s} cannot be tuned for: the objective must be one measure that is a mean over questions, such "
+            "as nDCG@10, F1 or Calls."
+        )
+    return measures[0]
+
+
+def _parts(items: Sequence[Item], seed: int) -> tuple[list[Item], list[Item]]:
+    """The questions that choose, in the order in which they are asked, and those that report."""
+    listed = list(items)
+    fresh = [item for item in listed if part_of(item.id) == REPORT]
+    choosing = [item for item in listed if part_of(item.id) != REPORT]
+    if len(listed) < FEW or not fresh or not choosing:
+        fresh, choosing = [], listed
+    Random(seed).shuffle(choosing)
+    return choosing, fresh
+
+
+def _refuse_space(candidates: Candidates, budget: TuningBudget | None, questions: int) -> None:
+    if candidates.size < 2:
+        what = "gives the same flow at every point" if candidates.space.places else "has no open places"
+        raise DataError(f"There is nothing to choose: the space {what}. Write Choice(...), or .vary(top_k=(5, 10)).")
+    if not candidates.is_listed and (budget is None or budget.is_share):
+        raise DataError(
+            f"The space has about {candidates.size:.2g} points, too many to ask a share of them. Write a budget in "
+            f"rows, such as '{40 * questions} rows'."
+        )
