@@ -12,6 +12,7 @@ import ctypes
 import importlib
 import json
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -28,6 +29,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, ClassVar, TypeAlias
 
 from spolia import errors
+from spolia.core.patterns import is_match
 from spolia.core.run_context import on_cancel
 from spolia.errors import MissingExtra, SpoliaError, WorkersFailed
 
@@ -237,6 +239,24 @@ def borrowed(memory_mb: int) -> Iterator[WorkerProcess]:
             yield worker
     finally:
         idle.append(worker)
+
+
+_MATCH_MB = 256
+_HARMLESS = 2_000
+"""Characters in which a pattern with one repetition and no alternatives ends within milliseconds."""
+
+
+def pattern_matches(pattern: re.Pattern[str], method: str, text: str, seconds: float) -> bool:
+    """Whether a pattern that others wrote matches, by `search` or `fullmatch`; Died if it takes longer.
+
+    One that repeats something could take for ever, and no thread can break it off, so a worker tries it.
+    """
+    given = pattern.pattern, pattern.flags, method, text
+    repeated = len(re.findall(r"[*+?{]", pattern.pattern))
+    if not repeated or (repeated == 1 and "|" not in pattern.pattern and len(text) <= _HARMLESS):
+        return is_match(*given)
+    with borrowed(_MATCH_MB) as worker:
+        return bool(worker.call(is_match, *given, seconds=seconds))
 
 
 def serve(answer: Callable[[dict[str, Any], list[bytes], BinaryIO, BinaryIO], None]) -> None:

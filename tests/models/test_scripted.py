@@ -79,3 +79,11 @@ def test_it_costs_what_it_says() -> None:
         assert (run.usage.calls, run.usage.input_tokens, run.usage.output_tokens) == (1, 3, 4)
         with pytest.raises(BudgetSpent):
             told("again")
+
+
+@pytest.mark.slow
+def test_a_pattern_that_would_take_for_ever_is_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spolia.models.prompting.stand_in_models._MATCH_S", 0.2)
+    model = ScriptedModel((("(a+)+$", "never"),))
+    with pytest.raises(ModelRejected, match=r"regular expression '\(a\+\)\+\$' .* took longer"):
+        model.generate(asked("a" * 40 + "!"))

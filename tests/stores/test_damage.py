@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -53,6 +54,11 @@ def nested(folder: Path) -> None:
         (folder / name).write_text("[" * 100_000)
 
 
+def forgotten(folder: Path) -> None:
+    path = folder / "meta.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "segments": []}))
+
+
 def odd(folder: Path) -> None:
     (folder / "meta.json").write_text('{"segments": [{"max_doc": [], "deletes": 3}, 7], "schema": {"name": null}}')
     (folder / "checksums.json").write_text("[1, 2]")
@@ -64,7 +70,7 @@ def copied(corpus: Corpus) -> Corpus:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("damage", [shutil.rmtree, emptied, garbled, nested, odd])
+@pytest.mark.parametrize("damage", [shutil.rmtree, emptied, garbled, nested, odd, forgotten])
 def test_a_damaged_lexical_index_is_refused_and_built_again_by_the_next_writer(corpus: Corpus, damage: Damage) -> None:
     copy = copied(corpus)
     damage(index_of(copy))

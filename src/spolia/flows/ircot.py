@@ -18,7 +18,7 @@ from spolia.types import Answer, Query, Ranking, State
 THOUGHT = Role("spolia:flows/prompts/ircot_thought.txt", OneText(), default="none")
 _ASKING = re.compile(r"\b(?:who|what|when|where|why|which|how|does|is)\b", re.IGNORECASE)
 _REASONING = re.compile(
-    r"(?:thus|so|therefore|hence)\b|that is,|.*\d\s*[-+*/]\s*\d[^=]*=|因此|所以|따라서|그러므로", re.IGNORECASE
+    r"(?:thus|so|therefore|hence)\b|that is,|(?>.*?\d\s*[-+*/]\s*\d)[^=]*=|因此|所以|따라서|그러므로", re.IGNORECASE
 )
 _ANSWERED = re.compile(r"answer is|答案[是为為]|정답은|답은", re.IGNORECASE)
 

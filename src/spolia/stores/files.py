@@ -178,8 +178,13 @@ def damaged(folder: Path) -> str:
 
 
 def shortened(folder: Path) -> str:
-    """What is wrong with an index as far as sizes tell, in words; nothing but sizes is read."""
-    return _wrong(folder, lambda path, written: path.stat().st_size != written[0])
+    """What is wrong with an index as far as sizes and its list of segments tell, in words; nothing else is read."""
+    return _wrong(
+        folder,
+        lambda path, written: (
+            path.stat().st_size != written[0] or (path.name == "meta.json" and checksum(path) != written)
+        ),
+    )
 
 
 def _wrong(folder: Path, is_wrong: Callable[[Path, list[Any]], bool]) -> str:

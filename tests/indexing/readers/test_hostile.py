@@ -238,3 +238,9 @@ def test_names_that_are_not_utf_8_do_no_harm(tmp_path: Path) -> None:
     report = sync(folder, Corpus(str(tmp_path / "notes.spolia")))
     assert report.failed == ()
     assert report.added >= 4
+
+
+@pytest.mark.parametrize("piece", ["1", "1.1", ".1", "+1"])
+def test_digits_in_a_table_of_asciidoc_take_linear_time(piece: str) -> None:
+    table = f"|===\n|a |b\n|{piece * 100_000} |c\n|===\n"
+    assert piece in read("a.adoc", table.encode()).document.text

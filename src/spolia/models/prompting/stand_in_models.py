@@ -11,7 +11,9 @@ from spolia.errors import ModelRejected, SpoliaError
 from spolia.models.protocols import CHAT, LOGPROBS, STREAM, Capabilities, Kind
 from spolia.types import Generation, Prompt, Token, Usage, Value
 from spolia.types.value import ByHand
+from spolia.worker_process import Died, pattern_matches
 
+_MATCH_S = 5.0
 Script: TypeAlias = tuple[str | tuple[str, ...], ...]
 
 
@@ -97,12 +99,21 @@ class ScriptedModel(ByHand, Value):
     def _reply(self, prompt: Prompt) -> str:
         text = prompt.text
         for row in self._rows():
-            if re.search(row[0], text):
+            if self._is_found(row[0], text):
                 return row[1 + prompt.sample % (len(row) - 1)]
         shown = text if len(text) <= 200 else f"{text[:100]} ... {text[-100:]}"
         raise ModelRejected(
             f"{self.name} has no reply to this prompt: {shown!r}. Add a row (pattern, reply), or ('', reply)."
         )
+
+    def _is_found(self, pattern: str, text: str) -> bool:
+        try:
+            return pattern_matches(re.compile(pattern), "search", text, _MATCH_S)
+        except Died as died:
+            check_cancelled()
+            raise ModelRejected(
+                f"The regular expression {pattern!r:.200} of {self.name} {died}. Write one that repeats no repetition."
+            ) from died
 
     def _rows(self) -> list[tuple[str, ...]]:
         plain = tuple(row for row in self.replies if isinstance(row, str))

@@ -21,7 +21,7 @@ from weakref import WeakKeyDictionary
 import tantivy
 
 from spolia.errors import StoreCorrupt
-from spolia.stores.files import gone, holds_lengths, tantivy_errors
+from spolia.stores.files import gone, holds_lengths, shortened, tantivy_errors
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.snapshot.hit_order import Ids, best_hits
 
@@ -60,6 +60,8 @@ class Lexical:
         self._righted: dict[str, float] = {}
         if not folder.is_dir():
             raise damaged(folder, "not there")
+        if shortened(folder):
+            raise damaged(folder, "not as it was written")
         with _legible(folder):
             self._schema, self._searcher = _searchable(folder)
             self._gone = gone(folder)

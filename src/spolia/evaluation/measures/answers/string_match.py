@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from spolia.core.patterns import is_match
 from spolia.core.run_context import check_cancelled
 from spolia.errors import MeasureError
 from spolia.evaluation.measures.answers.answer_text import (
@@ -21,7 +20,7 @@ from spolia.evaluation.measures.measure import Measure, Result, checked_item
 from spolia.evaluation.measures.rank_measures import harmonic
 from spolia.evaluation.measures.retrieval_measure import checked_k
 from spolia.types import Answer, Item
-from spolia.worker_process import Died, borrowed
+from spolia.worker_process import Died, pattern_matches
 
 
 @dataclass(frozen=True)
@@ -57,17 +56,12 @@ class ExactMatch(WordMeasure):
 
 
 _MATCH_S = 5.0
-_MATCH_MB = 256
 
 
 def _is_match(pattern: re.Pattern[str], method: str, text: str) -> bool:
-    """Whether a data set's pattern matches; one that repeats something could take for ever, so a worker tries it."""
-    given = pattern.pattern, pattern.flags, method, text
-    if not re.search(r"[*+?{]", pattern.pattern):
-        return is_match(*given)
+    """Whether a data set's pattern matches."""
     try:
-        with borrowed(_MATCH_MB) as worker:
-            return bool(worker.call(is_match, *given, seconds=_MATCH_S))
+        return pattern_matches(pattern, method, text, _MATCH_S)
     except Died as died:
         check_cancelled()
         raise MeasureError(

@@ -67,7 +67,7 @@ def region(
 _HEADING = re.compile(r"(={1,6}|#{1,6})[ \t]+(\S.*)")
 _DELIMITER = re.compile(r"(-{4,}|\.{4,}|`{3,}|\+{4,}|/{4,}|[|,:!]={3,})\w*\s*")
 _ATTRIBUTE = re.compile(r":(author|date|revdate|lang|keywords|description):[ \t]+(.+)")
-_CELL = re.compile(r"(?<!\\)(?:\d*(?:\.\d+)?[+*])?[<^>]?(?:\.[<^>])?[adehlmsv]?\|")
+_CELL = re.compile(r"(?<!\\)(?:\d{0,4}(?:\.\d{1,4})?[+*])?[<^>]?(?:\.[<^>])?[adehlmsv]?\|")
 _NAMES = {"lang": "language", "revdate": "date"}
 _HEAD = 100
 
