@@ -98,9 +98,9 @@ def test_a_broken_file_is_not_read_for_ever(folder: Path, corpus: Corpus, monkey
     read: list[str] = []
     load = files.load
 
-    def noted(path: str, *, follow: bool = False, spool: Path | None = None) -> files.Loaded:
+    def noted(path: str, **how: Any) -> files.Loaded:
         read.append(Path(path).name)
-        return load(path, follow=follow, spool=spool)
+        return load(path, **how)
 
     monkeypatch.setattr("spolia.indexing.sync.files.load", noted)
     again = sync(folder, corpus, retry=False)
@@ -270,11 +270,53 @@ def test_a_file_that_cannot_be_opened_keeps_what_was_known(
 def before_each_read(monkeypatch: pytest.MonkeyPatch, happens: Callable[[str], None]) -> None:
     load = files.load
 
-    def late(path: str, *, follow: bool = False, spool: Path | None = None) -> files.Loaded:
+    def late(path: str, **how: Any) -> files.Loaded:
         happens(path)
-        return load(path, follow=follow, spool=spool)
+        return load(path, **how)
 
     monkeypatch.setattr("spolia.indexing.sync.files.load", late)
+
+
+@pytest.mark.parametrize("what", ["sub/a.txt", "sub", "."])
+def test_what_became_a_link_out_of_the_folder_before_it_is_read_is_not_followed(
+    folder: Path, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    outside = tmp_path / "outside"
+    for place in (folder / "sub", outside / "sub"):
+        place.mkdir(parents=True)
+    (folder / "sub" / "a.txt").write_text("Inside.")
+    for secret in (outside / "a.txt", outside / "sub" / "a.txt"):
+        secret.write_text("Secret.")
+    target = {"sub/a.txt": outside / "a.txt", "sub": outside, ".": outside}[what]
+
+    def replaced(path: str) -> None:
+        if path.endswith("a.txt"):
+            (folder / what).resolve().rename(tmp_path / "moved")
+            Path(os.path.normpath(folder / what)).symlink_to(target)
+
+    before_each_read(monkeypatch, replaced)
+    assert "sub/a.txt" in dict(sync(folder, corpus, workers=0).failed)
+    assert all("Secret" not in node.text for node in corpus.snapshot().all_nodes("chunk"))
+
+
+def test_a_folder_that_became_a_link_before_it_is_listed_is_not_followed(
+    folder: Path, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "a.txt").write_text("Secret.")
+    (folder / "sub").mkdir()
+    listed = files._listed
+
+    def late(path: str) -> Any:
+        if path.endswith("sub"):
+            (folder / "sub").rmdir()
+            (folder / "sub").symlink_to(tmp_path / "outside")
+        return listed(path)
+
+    monkeypatch.setattr("spolia.indexing.sync.files._listed", late)
+    report = sync(folder, corpus, workers=0)
+    assert set(corpus.snapshot().sources()) == {"good.txt"}
+    assert report.added == 1
 
 
 def test_a_new_file_that_is_deleted_before_it_is_read_counts_as_never_listed(

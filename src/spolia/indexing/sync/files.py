@@ -36,7 +36,10 @@ def is_elsewhere(uri: str) -> bool:
 
 @dataclass(frozen=True)
 class File(Value):
-    """A file that a reader reads: `uri` is its path in the folder, with `/`; `data` its bytes, where it is no file."""
+    """A file that a reader reads: `uri` is its path in the folder, with `/`; `data` its bytes, where it is no file.
+
+    `place`: device and number of the folder in which it was listed.
+    """
 
     uri: str
     path: str
@@ -45,12 +48,13 @@ class File(Value):
     reader: FileReader
     is_link: bool = False
     data: bytes | None = field(default=None, repr=False)
+    place: tuple[int, int] | None = field(default=None, repr=False)
 
     def load(self, spool: Path | None = None) -> Loaded:
         """Its bytes as they are now; those of a large file in a copy in the folder `spool`, where there is one."""
         if self.data is not None:
             return Loaded(self.data, self.size, self.mtime_ns, self.mtime_ns, self.mtime_ns)
-        return load(self.path, follow=self.is_link, spool=spool)
+        return load(self.path, follow=self.is_link, spool=spool, place=self.place)
 
 
 class Files(Mapping[str, File]):
@@ -63,6 +67,7 @@ class Files(Mapping[str, File]):
     def __init__(self, readers: Mapping[str, FileReader]) -> None:
         self.readers = readers
         self.kept: dict[str, tuple[int, int, str, bool]] = {}
+        self.places: dict[str, tuple[int, int]] = {}
         self._data: dict[str, bytes] = {}
 
     def __len__(self) -> int:
@@ -77,7 +82,8 @@ class Files(Mapping[str, File]):
     def __getitem__(self, uri: str) -> File:
         size, mtime_ns, path, is_link = self.kept[uri]
         reader = reader_of(uri.removeprefix(TEXT), self.readers) or TextReader()
-        return File(uri, path, size, mtime_ns, reader, is_link, self._data.get(uri))
+        place = self.places.get(os.path.dirname(path))
+        return File(uri, path, size, mtime_ns, reader, is_link, self._data.get(uri), place)
 
     def give(self, uri: str, data: bytes, mtime_ns: int) -> None:
         """What is no file, but bytes."""
@@ -215,18 +221,39 @@ class Loaded(Value):
     accessed_ns: int = 0
 
 
-def load(path: str, *, follow: bool = False, spool: Path | None = None) -> Loaded:
-    """Read a file that does not change meanwhile; large ones into a copy in the folder `spool`, where there is one."""
+def load(path: str, *, follow: bool = False, spool: Path | None = None, place: tuple[int, int] | None = None) -> Loaded:
+    """Read a file that does not change meanwhile; large ones into a copy in the folder `spool`, where there is one.
+
+    `place`: device and number of the folder that it must be in; one that took its place, as a link, is not read.
+    """
     for attempt in range(ATTEMPTS):
         if attempt:
             time.sleep(attempt * SETTLED_NS / 1e9)
-        if (loaded := _attempt(path, follow, spool)) is not None:
+        if (loaded := _attempt(path, follow, spool, place)) is not None:
             return loaded
     raise DocumentError(f"It changed while it was read, {ATTEMPTS} times. Index again when it is no longer written to.")
 
 
-def _attempt(path: str, follow: bool, spool: Path | None) -> Loaded | None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW))
+def _opened(path: str, follow: bool, place: tuple[int, int] | None) -> int:
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
+    if place is None:
+        return os.open(path, flags)
+    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if _place(os.fstat(folder)) != place:
+            os.stat(os.path.basename(path), dir_fd=folder, follow_symlinks=False)  # one that is gone is said to be
+            raise DocumentError("Its folder is another one than was listed. Index again.")
+        return os.open(os.path.basename(path), flags, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def _place(there: os.stat_result) -> tuple[int, int]:
+    return there.st_dev, there.st_ino
+
+
+def _attempt(path: str, follow: bool, spool: Path | None, place: tuple[int, int] | None) -> Loaded | None:
+    descriptor = _opened(path, follow, place)
     try:
         before = os.fstat(descriptor)
         if not stat.S_ISREG(before.st_mode):
@@ -302,6 +329,10 @@ def _refuse_no_folder(folder: str) -> None:
         )
 
 
+_Folder = tuple[str, str, tuple[int, int]]
+"""Path, name in uris, device and number."""
+
+
 class _Walk:
     def __init__(
         self, given: Sequence[str], base: str, name: str, readers: Mapping[str, FileReader], follow_links: bool
@@ -316,21 +347,23 @@ class _Walk:
                     self._take(path, name, _seen(path), os.path.islink(path))
                 continue
             self.root = os.path.realpath(path)
-            self._todo = [(path, "" if name == os.curdir else f"{name}/")]
+            self._todo = [(path, "" if name == os.curdir else f"{name}/", _place(_seen(path)))]
             while self._todo:
                 self._list(*self._todo.pop())
 
-    def _list(self, path: str, prefix: str) -> None:
-        """Note what is in a folder; prefix: its name in uris, with `/` at the end."""
-        below: list[tuple[str, str]] = []
+    def _list(self, path: str, prefix: str, place: tuple[int, int]) -> None:
+        """Note what is in a folder; prefix: its name in uris, with `/` at the end; place: as it was when it was met."""
+        below: list[_Folder] = []
         within = os.path.join(path, "")
         try:
             with _listed(path) as (folder, names):
-                there = os.fstat(folder)
-                if (there.st_dev, there.st_ino) in self.found.folders:
+                if _place(os.fstat(folder)) != place:
+                    raise OSError(0, "another folder took its place")
+                if place in self.found.folders:
                     self._skip(prefix, "It is a link to a folder that is read anyway.")
                     return
-                self.found.folders.add((there.st_dev, there.st_ino))
+                self.found.folders.add(place)
+                self.found.files.places[os.path.dirname(within)] = place
                 for name in names:
                     if not name.startswith(HIDDEN):
                         self._note(folder, name, within + name, prefix + name, below)
@@ -342,7 +375,7 @@ class _Walk:
                 self._skip(prefix, f"It cannot be listed: {error.strerror}.")
         self._todo += reversed(below)
 
-    def _note(self, folder: int, last: str, path: str, name: str, below: list[tuple[str, str]]) -> None:
+    def _note(self, folder: int, last: str, path: str, name: str, below: list[_Folder]) -> None:
         try:
             there = os.lstat(last, dir_fd=folder)
             if is_link := stat.S_ISLNK(there.st_mode):
@@ -353,7 +386,7 @@ class _Walk:
             if not stat.S_ISDIR(there.st_mode):
                 self._take(path, name, there, is_link)
             elif not _is_store(path):
-                below.append((path, f"{name}/"))
+                below.append((path, f"{name}/", _place(there)))
         except OSError as error:
             if not self.found.is_deleted(path):
                 self._skip(name, f"It cannot be looked at: {error.strerror}.")
