@@ -300,3 +300,12 @@ def test_a_space_of_far_too_many_flows_is_tuned_by_a_budget_in_rows() -> None:
     found = tune(space, questions(10), "MRR", budget="60 rows", seed=1)
     assert found.flows == 10**23
     assert found.share < 1e-20
+
+
+def test_less_is_better_of_costs() -> None:
+    model = ScriptedModel((("sesame", "gold"), ("", "none")))
+    space = Finds(skill=2) >> Choice(Cut(4), Cut(2), Identity(), name="cut") >> Reader(model)
+    found = tune(space, questions(12), "DocsShown")
+    assert found.point == {"cut": 1}
+    assert found.score.mean == 2.0
+    assert [one.score is None for one in found.finalists] == [False, True, True]

@@ -22,16 +22,22 @@ FRESH, CORRECTED = "fresh questions", "all questions, corrected for the choice"
 @dataclass(frozen=True)
 class Finalist(Value):
     """A flow that was asked most: its score, and by how much it is better than the chosen one, on the questions of the
-    report."""
+    report; None where all questions chose, of all but the chosen one."""
 
     number: int
     point: Point
     choices: tuple[tuple[str, str], ...]
     notation: str
-    score: Interval
-    ahead: Interval
+    score: Interval | None
+    ahead: Interval | None
     usd: float
     calls: float
+
+    def json(self) -> dict[str, Any]:
+        """Plain data."""
+        found: dict[str, Any] = {"choices": dict(self.choices), "point": dict(self.point)}
+        found |= {name: one and one.json() for name, one in (("score", self.score), ("ahead", self.ahead))}
+        return found | {"usd": self.usd, "calls": self.calls, "notation": self.notation}
 
 
 @dataclass(frozen=True)
@@ -79,17 +85,7 @@ class TunedFlow(Value):
         found |= {"score": self.score.json(), "method": self.strategy, "regret_bound": self.regret_bound}
         found |= {"spent": spent, "objective": self.objective, "scored_on": self.scored_on, "flows": self.flows}
         found |= {"flows_asked": self.asked, "questions": self.questions, "fresh_questions": self.fresh}
-        found["finalists"] = [
-            {
-                "choices": dict(one.choices),
-                "point": dict(one.point),
-                "score": one.score.json(),
-                "ahead": one.ahead.json(),
-                "usd": one.usd,
-            }
-            | {"calls": one.calls, "notation": one.notation}
-            for one in self.finalists
-        ]
+        found["finalists"] = [one.json() for one in self.finalists]
         found["excluded"] = [{"notation": notation, "why": why} for notation, why in self.excluded]
         return found | {"notes": list(self.notes)}
 
@@ -115,9 +111,8 @@ class FinalScores:
         Of flows that no difference is shown between, on fresh questions, the cheapest is chosen.
         """
         if self.scores is None:
-            return [
-                self._finalist(self.flows[0], self._corrected(), Interval(0.0, 0.0, 0.0, self.board.questions))
-            ], None
+            chosen, *others = self.flows
+            return [self._finalist(chosen, self._corrected()), *map(self._finalist, others)], None
         table = self.scores.values.T
         sample = Sample(self._written(table), range=self.measure.range, seed=self.seed)
         price = [self.board.price(flow) for flow in self.flows]
@@ -131,22 +126,24 @@ class FinalScores:
 
     def _corrected(self) -> Interval:
         """The score of the choice on all questions: only flows compete that were asked at least half of them."""
-        asked = self.board.asked
-        (compared,) = np.nonzero(asked * 2 >= asked[self.flows[0]])
-        table = self.board.scores[compared]
+        asked, upto = self.board.asked, self.board.asked[self.flows[0]]
+        (compared,) = np.nonzero(asked * 2 >= upto)
+        table = self.board.scores[compared, :upto]
         found = corrected_for_choice(table[np.isfinite(table).any(axis=1)].T, seed=self.seed)
         found = found.but(mean=-found.mean, low=-found.high, high=-found.low) if self.measure.lower_is_better else found
         return found.within(*self.measure.range)
 
     def _ahead(self, sample: Sample, ours: int, theirs: int) -> Interval:
         """By how much one is better than another."""
-        found = sample.difference(ours, theirs) if ours != theirs else Interval(0.0, 0.0, 0.0, len(sample.scores))
+        if ours == theirs:
+            return Interval(0.0, 0.0, 0.0, len(sample.scores))
+        found = sample.difference(ours, theirs)
         return found.reversed if self.measure.lower_is_better else found
 
     def _written(self, table: Floats) -> Floats:
         return -table if self.measure.lower_is_better else table
 
-    def _finalist(self, flow: int, score: Interval, ahead: Interval) -> Finalist:
+    def _finalist(self, flow: int, score: Interval | None = None, ahead: Interval | None = None) -> Finalist:
         candidates = self.board.candidates
         return Finalist(
             flow,

@@ -96,7 +96,7 @@ def tune(
 
         def count(rows: int) -> None:
             nonlocal done
-            told(done := done + rows, plan.rows)
+            told(done := done + rows, max(done, plan.rows))
 
         scores = FlowScores(candidates, [*choosing, *fresh], measure, run, store, degraded, count)
         chosen, notes = _search(plan.strategy, board, scores)
@@ -110,6 +110,7 @@ def tune(
             notes.append(f"The fresh questions were not asked: {error}")
         found, bound = FinalScores(board, measure, finalists, final, seed).report()
     best = found[0]
+    assert best.score is not None
     if board.is_constant:
         notes.append(f"All flows score the same on the {len(choosing)} questions; the first of the cheapest was taken.")
     return TunedFlow(

@@ -94,10 +94,10 @@ def _show(screen: Screen, found: "TunedFlow", out: Path) -> None:
     unit = found.is_share
     rows = [
         (
-            "best" if not at else "",
-            amount(one.score, unit),
-            "" if not at else amount(one.ahead, unit),
-            _choices(one.choices),
+            "" if at else "best",
+            amount(one.score, unit) if one.score else "",
+            amount(one.ahead, unit) if at and one.ahead else "",
+            ", ".join(map("=".join, one.choices)),
         )
         for at, one in enumerate(found.finalists[: LISTED + 1])
     ]
@@ -114,7 +114,3 @@ def _show(screen: Screen, found: "TunedFlow", out: Path) -> None:
     for note in found.notes:
         screen.say(note, "yellow")
     screen.say(f"Written: {out / BEST}. Serve it, or measure it: spolia eval {out / BEST} --data DATA")
-
-
-def _choices(choices: tuple[tuple[str, str], ...]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in choices)
