@@ -20,6 +20,7 @@ from spolia.cli.commands.groups import groups
 from spolia.cli.commands.index import SYNC, index
 from spolia.cli.commands.plan import plan
 from spolia.cli.commands.prompts import prompts
+from spolia.cli.commands.questions import questions
 from spolia.cli.commands.repair import repair
 from spolia.cli.commands.search import search
 from spolia.cli.commands.show import show
@@ -51,8 +52,8 @@ COMMANDS: dict[str, Any] = {
     "index": spread(index), "sync": spread(index), "plan": spread(plan), "docs": docs, "groups": groups,
     "export": export, "import": import_, "search": spread(search), "ask": spread(ask), "eval": spread(evaluate),
     "gate": spread(gate), "tune": spread(tune),
-    "calibrate": calibrate, "data": data, "world": world, "flows": flows, "check": check, "show": show,
-    "prompts": prompts, "trace": trace, "doctor": doctor, "repair": repair,
+    "calibrate": calibrate, "data": data, "questions": questions, "world": world, "flows": flows, "check": check,
+    "show": show, "prompts": prompts, "trace": trace, "doctor": doctor, "repair": repair,
 }  # fmt: skip
 """As help lists the commands: how a store is made, then how it is used."""
 

@@ -35,8 +35,11 @@ COLUMNS: Mapping[str, str] = {
         "excerpts?|citation|zitat|引文|原文|인용|근거|引用"
     ),
     "type": "type|question type|kind|category|typ|kategorie|类型|类别|유형|종류|種類",
+    "accept": "accept",
 }
 """By what they are read as, the names of columns; the first that fits is taken."""
+REJECTS = frozenset(("no", "n", "0", "false", "reject", "rejected", "drop", "nein", "否", "不", "아니요", "아니오"))
+"""What stands in the column `accept` of a question that is left out."""
 ASKS = re.compile(r"[?？؟]\s*$")
 SAMPLE = 50
 """Rows by which the question is told where no column is called so."""
@@ -70,6 +73,8 @@ class QuestionTable(Form):
                 raise DataError(f"{path} has no rows. Write a line with the names of columns, then one a question.")
             raise DataError(f"{path} has no column that is a question. It has: {names}. Call one of them 'question'.")
         for place, row in _rows(path):
+            if _text(row.get(columns.get("accept", ""))).casefold() in REJECTS:
+                continue
             if isinstance(row.get("gold_ids"), list):
                 yield place, item_in(place, {"id": _id(row, columns, seen), **row})
             elif question := _text(row.get(columns["question"])):

@@ -1,0 +1,179 @@
+"""`spolia questions`: questions with gold made of the documents of a store."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from spolia.cli import options
+from spolia.cli.exit_codes import Exit
+from spolia.cli.options import option
+from spolia.cli.screen import Screen, table
+from spolia.errors import DataError, QueryError
+from spolia.evaluation.plurals import several
+
+if TYPE_CHECKING:
+    from spolia.evaluation.creation.creation import CreatedQuestions
+    from spolia.evaluation.creation.recipes import Recipe
+    from spolia.types import Usage
+
+QUESTIONS, REVIEW, DROPPED = "questions.jsonl", "review.csv", "dropped.jsonl"
+BEFORE = "before_review.jsonl"
+"""The questions as they were made, so that a review can be changed and taken over again."""
+KINDS = "factoid, concept, multi-hop, comparison, unanswerable"
+EXAMPLE = "factoid=60,multi-hop=20,unanswerable=20"
+WHY = {
+    "passages": "all passages are used",
+    "tries": "the filters dropped three of four; dropped.jsonl has them",
+    "budget": "the budget is spent; the same command with a larger one goes on",
+}
+
+
+def questions(
+    out: Annotated[Path, option("-o DIR", "Where to write questions.jsonl, review.csv and dropped.jsonl.")],
+    store: options.MaybeStore = None,
+    n: Annotated[int, typer.Option("--n", min=1, help="How many questions.")] = 100,
+    types: Annotated[
+        str, option("--types LIST", f"Of {KINDS}, with numbers or without: {EXAMPLE}. By default factoid.")
+    ] = "factoid",
+    evolve: Annotated[
+        list[str] | None, option("--evolve HOW", "Rewrite them: reasoning, conditional or compress; repeat it.")
+    ] = None,
+    unknown: Annotated[bool, option("--unknown", "Drop what the model answers without any document too.")] = False,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Which passages are drawn.")] = 0,
+    group: Annotated[str, typer.Option("--group", metavar="NAME", help="The node group of the passages.")] = "chunk",
+    access: options.Access = None,
+    llm: options.ModelUrl = "",
+    model: options.ModelName = "",
+    profile_file: options.ProfileFile = None,
+    prompts: options.OwnPrompts = None,
+    allow_env: options.AllowEnv = None,
+    budget_calls: options.BudgetCalls = None,
+    budget_tokens: options.BudgetTokens = None,
+    budget_usd: options.BudgetUsd = None,
+    estimate: options.Estimated = False,
+    review: Annotated[
+        Path | None, option("--review FILE", "Take over what people wrote into review.csv; nothing is asked.")
+    ] = None,
+    json: options.AsJson = False,
+) -> Exit:
+    """Make questions with answers and gold of the documents of a store, to measure flows on.
+
+    A language model writes each question from passages, filters drop those that measure nothing, and people can review
+    the rest. A run that was killed goes on where it was: the same command asks nothing twice.
+    """
+    screen = Screen(json=json)
+    if review is not None:
+        return _take_over(screen, review, out)
+
+    from spolia.cli import runs
+    from spolia.cli.destinations import tell_of_models
+    from spolia.cli.model_profile import profile_of
+    from spolia.cli.models import NEEDS_BOTH, model_at
+    from spolia.evaluation.creation import creation, recipes
+    from spolia.flow_files.prompts import overridden
+    from spolia.stores.corpus import Corpus
+
+    profile = profile_of(profile_file)
+    at = store or profile.store
+    if not at:
+        raise QueryError("Questions are made of the documents of a store: --store STORE, which `spolia index` makes.")
+    if (out / QUESTIONS).exists() and not estimate:
+        raise DataError(f"{out / QUESTIONS} is there already. Name another folder with -o, or move the file away.")
+    asked = model_at(llm, model, profile)
+    if asked is None:
+        raise QueryError(NEEDS_BOTH)
+    wanted: dict[Recipe, int] = {}
+    for type, number in shares(types, n).items():
+        made = recipes.recipe(type, Corpus(at).group(group), asked, seed=seed, evolve=evolve or (), unknown=unknown)
+        wanted[made.but(body=overridden(made.body, prompts)) if prompts is not None else made] = number
+    limit = runs.budget_of(budget_calls, budget_tokens, budget_usd)
+    with runs.recorded(at, screen, access, budget=limit) as run:
+        for made in wanted:
+            tell_of_models(screen, made.flow)
+        runs.refuse_unpriced(budget_usd, [one for made in wanted for one in made.flow.resources])
+        if estimate:
+            found = {made.type: creation.estimate(made, number) for made, number in wanted.items()}
+            note = "Calls if no question is dropped; each that is dropped costs as many again."
+            runs.tell_estimates(screen, found, sum(wanted.values()), [note])
+            return Exit.DONE
+        with run.lane() as lane, screen.progress("writing questions") as told:
+            created = creation.create(wanted, told=told)
+    return _written(screen, out, created, lane.spent, run.id)
+
+
+def shares(types: str, n: int) -> dict[str, int]:
+    """How many questions of each type.
+
+    >>> shares("factoid=3,multi-hop=1", 100), shares("factoid,concept,multi-hop", 100)
+    ({'factoid': 3, 'multi-hop': 1}, {'factoid': 34, 'concept': 33, 'multi-hop': 33})
+    """
+    named = [part.strip().partition("=") for part in types.split(",") if part.strip()]
+    if not named or len({name for name, *_ in named}) < len(named):
+        raise QueryError(f"--types {types!r} names a type twice, or none. Write for example --types {EXAMPLE}.")
+    if any(mark for _, mark, _ in named):
+        if wrong := [name for name, _, number in named if not number.isdecimal() or int(number) < 1]:
+            raise QueryError(f"--types says no number for {wrong[0]!r}. Write for example --types {EXAMPLE}.")
+        return {name: int(number) for name, _, number in named}
+    each, more = divmod(n, len(named))
+    return {name: each + (at < more) for at, (name, *_) in enumerate(named) if each + (at < more)}
+
+
+def _written(screen: Screen, out: Path, created: CreatedQuestions, spent: Usage, run: str) -> Exit:
+    from spolia.evaluation.creation.items import dropped_row, item_of, write_review
+    from spolia.evaluation.data.formats.native import item_row
+    from spolia.evaluation.data.json_lines import write_rows
+
+    items = [item_of(draft) for draft in created.kept]
+    usage = {"calls": spent.calls, "tokens": spent.input_tokens + spent.output_tokens, "cost_usd": spent.cost_usd}
+    if items:
+        write_rows(out / QUESTIONS, map(item_row, items))
+        write_review(out / REVIEW, items, created.kept)
+    if created.dropped:
+        write_rows(out / DROPPED, map(dropped_row, created.dropped))
+    screen.give(
+        path=str(out),
+        questions=len(items),
+        types=dict(Counter(item.type for item in items)),
+        dropped=created.counts,
+        missing=dict(created.missing),
+        stopped=dict(created.stopped),
+        spent=usage,
+        run=run,
+    )
+    screen.show(f"{several(len(items), 'question')} in {out / QUESTIONS}, with {several(spent.calls, 'call')}.")
+    if created.dropped:
+        rows = [(step, reason, f"{number:,}") for step, why in created.counts.items() for reason, number in why.items()]
+        screen.show(f"{several(len(created.dropped), 'question')} dropped:", table(rows, "filter", "why", ""))
+    if items:
+        screen.show(f"Review them in {out / REVIEW}, then: spolia questions -o {out} --review {out / REVIEW}")
+    for type, number in created.missing.items():
+        screen.say(f"{several(number, 'question')} of type {type} missing: {WHY[created.stopped[type]]}.", "yellow")
+    if not items:
+        return Exit.NOTHING
+    return Exit.PARTLY if created.missing else Exit.DONE
+
+
+def _take_over(screen: Screen, review: Path, out: Path) -> Exit:
+    from spolia.evaluation.creation.items import reviewed
+    from spolia.evaluation.data.formats.native import item_in, item_row
+    from spolia.evaluation.data.json_lines import rows, write_rows
+
+    before = out / BEFORE if (out / BEFORE).exists() else out / QUESTIONS
+    if not before.exists():
+        raise DataError(f"There is no {before}. Name the folder that the questions were written to: -o DIR.")
+    items = [item_in(place, row) for place, row in rows(before)]
+    found = reviewed(review, items)
+    if before.name == QUESTIONS:
+        write_rows(out / BEFORE, map(item_row, items))
+    part = out / f".{QUESTIONS}.part"
+    write_rows(part, map(item_row, found.items))
+    part.replace(out / QUESTIONS)
+    counts: dict[str, Any] = {"accepted": found.accepted, "changed": found.changed, "rejected": found.rejected}
+    screen.give(path=str(out), questions=len(found.items), **counts)
+    told = ", ".join(f"{number:,} {name}" for name, number in counts.items())
+    screen.show(f"{several(len(found.items), 'question')} in {out / QUESTIONS}: {told}.")
+    return Exit.DONE

@@ -1,0 +1,141 @@
+"""Questions made until there are enough, and what became of those that were dropped."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from spolia.core.operator import Operator
+from spolia.errors import BudgetSpent, StepFailed
+from spolia.evaluation.creation.draft import QuestionDraft, SampleRange
+from spolia.evaluation.creation.near_duplicates import DropNearDuplicates
+from spolia.evaluation.creation.recipes import Recipe
+from spolia.indexing.sync.cost_estimate import ModelUse
+from spolia.models.prompting.stand_in_models import Silent, Unanswered, replaced
+from spolia.models.protocols import LanguageModel
+from spolia.types import Failure, Prompt, Quote, Value
+
+AT_ONCE = 16
+"""Questions that are made together."""
+TRIES = 4
+"""Drafts for each question that is wanted, at most: where filters drop more than that, the prompts or the documents do
+not suit each other, and going on would only cost."""
+SAMPLE = 5
+"""Drafts that an estimate is made of."""
+Told: TypeAlias = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class CreatedQuestions(Value):
+    """What was made.
+
+    Args:
+        kept: the questions, in the order in which they were drawn.
+        dropped: the others, with what dropped them and why.
+        missing: by type, how many questions were wanted and not made.
+        stopped: why there are fewer than were wanted: by type `passages` (all were used), `tries`; or `budget`.
+    """
+
+    kept: tuple[QuestionDraft, ...]
+    dropped: tuple[QuestionDraft, ...]
+    missing: Mapping[str, int]
+    stopped: Mapping[str, str]
+
+    @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """How many each step dropped, by reason, most first."""
+        found: dict[str, Counter[str]] = {}
+        for one in self.dropped:
+            reason = one.reason.partition(":")[0].partition("“")[0].strip()
+            found.setdefault(one.dropped_by, Counter())[reason] += 1
+        return {step: dict(reasons.most_common()) for step, reasons in found.items()}
+
+
+def create(
+    wanted: Mapping[Recipe, int],
+    *,
+    distinct: DropNearDuplicates | None = None,
+    told: Told = lambda done, total: None,
+) -> CreatedQuestions:
+    """Make so many questions by each recipe, none almost the same as another.
+
+    With the run's cache a second call asks models nothing again, so that what was killed goes on where it was. More
+    questions of the same seed begin with these.
+
+    Args:
+        wanted: how many by each recipe.
+        distinct: drops near-duplicates.
+        told: learns how many questions there are, of how many.
+
+    Raises:
+        ModelUnavailable: a model cannot be reached. A spent budget is no error: it ends the work.
+    """
+    distinct = distinct or DropNearDuplicates()
+    kept: list[QuestionDraft] = []
+    dropped: list[QuestionDraft] = []
+    missing: dict[str, int] = {}
+    stopped: dict[str, str] = {}
+    total = sum(wanted.values())
+    for one, number in wanted.items():
+        at, there = 0, len(kept)
+        while (lacking := number - (len(kept) - there)) > 0:
+            width = min(AT_ONCE, lacking, TRIES * number - at)
+            drafts = one.sample(SampleRange(at, at + width)) if width > 0 and "budget" not in stopped.values() else ()
+            if not drafts:
+                missing[one.type] = lacking
+                stopped.setdefault(one.type, "passages" if width > 0 else "tries")
+                break
+            at += width
+            results = one.body.batch(drafts)
+            if any(isinstance(result, Failure) for result in results):
+                stopped[one.type] = "budget"
+                _refuse_others(results)
+            made = [result for result in results if not isinstance(result, Failure)]
+            every = distinct((*kept, *made))
+            dropped += [draft for draft in every if not draft.is_kept]
+            kept = [draft for draft in every if draft.is_kept]
+            told(len(kept), total)
+    return CreatedQuestions(tuple(kept), tuple(dropped), missing, stopped)
+
+
+def _refuse_others(results: list[QuestionDraft | Failure]) -> None:
+    """Raise the first failure that is no spent budget."""
+    for result in results:
+        if isinstance(result, Failure) and not isinstance(result.error, BudgetSpent):
+            raise result.raised()
+
+
+def estimate(recipe: Recipe, number: int) -> dict[str, Any]:
+    """What so many questions would ask models for if none is dropped; no language model is asked.
+
+    Returns:
+        `calls` and `tokens` (with the longest replies that are allowed), `most_calls` (with every reply repaired, and
+        as many drafts dropped as are tried), and `cost_usd`, None where no model states a price.
+    """
+    use, drafts = ModelUse(), recipe.sample(SampleRange(0, min(SAMPLE, number)))
+
+    def said(model: Any, prompt: Prompt, max_tokens: int) -> None:
+        use.add(model, prompt, max_tokens)
+
+    for step in recipe.steps:
+        silent: Operator[Any, Any] = replaced(
+            step, lambda one: Silent(one, said) if isinstance(one, LanguageModel) else one
+        )
+        for draft in drafts:
+            with suppress(Unanswered, StepFailed):
+                silent(_stand_in(draft))
+    each, bound = number / max(1, len(drafts)), recipe.body.calls()
+    return {
+        "calls": round(use.usage.calls * each),
+        "most_calls": None if bound is None else bound * number * TRIES,
+        "tokens": round((use.usage.input_tokens + use.usage.output_tokens) * each),
+        "cost_usd": use.usage.cost_usd * each if use.has_price else None,
+    }
+
+
+def _stand_in(draft: QuestionDraft) -> QuestionDraft:
+    """A draft as long as one that a model has written."""
+    node = draft.passages[0]
+    words = " ".join(node.text.split()[:20])
+    return draft.but(question=f"{words}?", answers=(words[:40],), evidence=(words,), quotes=(Quote("", 0, words),))

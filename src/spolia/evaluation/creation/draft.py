@@ -1,0 +1,153 @@
+"""A question on its way from passages to a data set, and the steps that it goes through."""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
+
+from spolia.core.operator import Operator
+from spolia.errors import ModelRejected
+from spolia.models.prompting import template
+from spolia.models.prompting.role import Ask, Brief, Role
+from spolia.models.prompting.template import Setting, shortened
+from spolia.models.protocols import LanguageModel
+from spolia.types import Node, Quote, SubQuestion, Value
+from spolia.types.outcomes import successes
+
+T = TypeVar("T")
+Places: TypeAlias = Mapping[str, str | tuple[str, ...]]
+"""What stands at the places of a prompt."""
+CHARACTERS = 8_000
+"""Of each passage that are shown to a model, by default."""
+
+
+@dataclass(frozen=True)
+class SampleRange(Value):
+    """Which places of a sampler's order to draw: from `start`, up to and without `stop`."""
+
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class PromptUse(Value):
+    """By what a step made or judged a question.
+
+    Args:
+        step: the operator.
+        model: its name.
+        prompt: the file, or the beginning of an inline prompt.
+        sha: the beginning of the hash of the prompt in the language in which it was asked.
+    """
+
+    step: str
+    model: str
+    prompt: str
+    sha: str
+
+
+@dataclass(frozen=True)
+class QuestionDraft(Value):
+    """A question in the making.
+
+    Args:
+        type: factoid, concept, multi-hop, comparison or unanswerable.
+        passages: it is made of these; all of them are needed.
+        link: what the passages have in common; empty for a single one.
+        question: what is asked.
+        answers: the main one first.
+        evidence: words that the model copied from the passages.
+        quotes: where these stand, by the ids of the documents.
+        hops: the simpler questions of which it is composed.
+        evolved_from: the question before it was evolved.
+        made_by: prompts that it went through, in order.
+        passed: filters that it passed, in order.
+        dropped_by: the step that dropped it; empty as long as it is kept.
+        reason: why that step dropped it.
+    """
+
+    type: str
+    passages: tuple[Node, ...]
+    link: str = ""
+    question: str = ""
+    answers: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
+    quotes: tuple[Quote, ...] = ()
+    hops: tuple[SubQuestion, ...] = ()
+    evolved_from: str = ""
+    made_by: tuple[PromptUse, ...] = ()
+    passed: tuple[str, ...] = ()
+    dropped_by: str = ""
+    reason: str = ""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether no step has dropped it."""
+        return not self.dropped_by
+
+
+class DraftStep(Operator[QuestionDraft, QuestionDraft]):
+    """Base of the steps that write or judge a question. A question that was dropped passes through unchanged.
+
+    A step sees one question and nothing of the others, so that the result for a row does not depend on its neighbours.
+    A question to which a model gives no reply that can be read is dropped; a server that cannot be reached is an error.
+    """
+
+    def apply(self, value: QuestionDraft, /) -> QuestionDraft:
+        if not value.is_kept:
+            return value
+        try:
+            return self.revised(value)
+        except ModelRejected as error:
+            return self.dropped(value, f"the model gave no reply that can be used: {error}")
+
+    @abstractmethod
+    def revised(self, value: QuestionDraft, /) -> QuestionDraft:
+        """The question after this step."""
+
+    def dropped(self, value: QuestionDraft, reason: str) -> QuestionDraft:
+        """The question, left out by this step, and why."""
+        return value.but(dropped_by=type(self).__name__, reason=reason)
+
+    def asked(
+        self, value: QuestionDraft, llm: LanguageModel, role: Role[T], max_tokens: int, places: Places
+    ) -> tuple[T, QuestionDraft]:
+        """What the parser of a role reads in the reply, and the question with a note of the prompt."""
+        (reply,), noted = self.all_asked(value, llm, role, max_tokens, [places])
+        return reply, noted
+
+    def all_asked(
+        self,
+        value: QuestionDraft,
+        llm: LanguageModel,
+        role: Role[T],
+        max_tokens: int,
+        briefs: Sequence[Places],
+    ) -> tuple[list[T], QuestionDraft]:
+        """As `asked`, with several prompts at the same time."""
+        replies = Ask(llm, role, max_tokens).batch([Brief.of(0, **places) for places in briefs])
+        digests = (template.chosen(role.prompt, places, role.language).digest.hex()[:12] for places in briefs)
+        uses = (PromptUse(type(self).__name__, llm.name, role.title, digest) for digest in dict.fromkeys(digests))
+        return successes(replies), value.but(made_by=(*value.made_by, *uses))
+
+
+class DraftFilter(DraftStep):
+    """Base of the steps that only keep a question or drop it."""
+
+    def revised(self, value: QuestionDraft, /) -> QuestionDraft:
+        reason, judged = self.judged(value)
+        if reason:
+            return self.dropped(judged, reason)
+        return judged.but(passed=(*judged.passed, type(self).__name__))
+
+    @abstractmethod
+    def judged(self, value: QuestionDraft, /) -> tuple[str, QuestionDraft]:
+        """Why the question is dropped, empty to keep it; and the question with a note of the prompts."""
+
+
+def shown(value: QuestionDraft, characters: int) -> tuple[str, ...]:
+    """The passages as a model sees them: with their headings, long ones shortened in the middle."""
+    return tuple(shortened(node.shown_text, characters) for node in value.passages)
+
+
+ABSTENTION = Setting("I do not know.")

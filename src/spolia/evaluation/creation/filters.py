@@ -1,0 +1,316 @@
+"""Filters: why a question is no good for measuring, one reason each."""
+
+import re
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import ClassVar
+
+from spolia.core.operator import Retriever
+from spolia.core.wiring import refuse_counts
+from spolia.errors import WiringError
+from spolia.evaluation.creation.draft import ABSTENTION, CHARACTERS, DraftFilter, Places, QuestionDraft, shown
+from spolia.evaluation.creation.writing import ANSWER
+from spolia.evaluation.experiment.gold_locations import places_of
+from spolia.evaluation.measures.answers.string_match import F1, Accuracy
+from spolia.generation.reader import ClosedBook, Reader, abstains
+from spolia.models.parsers import YesNo
+from spolia.models.prompting.role import Role
+from spolia.models.protocols import LanguageModel
+from spolia.stores.lexical.analysis import UNSPACED
+from spolia.types import Query, Quote
+
+SAME = F1(words="unicode")
+_STANDS_IN = Accuracy(words="unicode")
+ALIKE = 0.8
+"""F1 of the words from which on two answers are taken for the same."""
+
+
+def _judges(file: str) -> Role[bool]:
+    return Role(f"spolia:evaluation/creation/prompts/{file}.txt", YesNo())
+
+
+SELF_CONTAINED, ANSWERABLE = map(_judges, ("self_contained", "answerable"))
+
+
+@dataclass(frozen=True)
+class KeepAnswered(DraftFilter):
+    """Drop a question whose answer says that it is not known (AutoRAG's "don't know").
+
+    >>> from spolia.evaluation.creation.draft import QuestionDraft
+    >>> KeepAnswered()(QuestionDraft("factoid", (), question="Who?", answers=("I don't know.",))).reason
+    'its passages do not answer it'
+    """
+
+    def judged(self, value: QuestionDraft, /) -> tuple[str, QuestionDraft]:
+        known = value.answers and not abstains(value.answers[0], False)
+        return "" if known else "its passages do not answer it", value
+
+
+@dataclass(frozen=True)
+class KeepQuoted(DraftFilter):
+    """Find the copied words in the passages: they become the gold. Drop a question where they do not stand there.
+
+    Blanks aside, the words have to stand there letter by letter. Each passage has to be quoted, since a question of
+    several passages that quotes one alone does not need the others.
+
+    >>> from spolia.types import Node, Span
+    >>> from spolia.evaluation.creation.draft import QuestionDraft
+    >>> node = Node("n", "Clovis made Paris his capital.", "d", span=Span(100, 130))
+    >>> draft = QuestionDraft("factoid", (node,), question="Who?", evidence=("made Paris",))
+    >>> [str(quote) for quote in KeepQuoted()(draft).quotes], KeepQuoted()(draft.but(evidence=("made Rome",))).reason
+    (['d[107:117]'], 'words that the model quoted stand in none of its passages: made Rome')
+    """
+
+    def judged(self, value: QuestionDraft, /) -> tuple[str, QuestionDraft]:
+        if not value.evidence:
+            return "the model quoted nothing", value
+        quotes: list[Quote] = []
+        quoted = set[str]()
+        for words in value.evidence:
+            places = {node: places_of(Quote("", text=words), node.text) for node in value.passages}
+            there = [(node, found[0]) for node, found in places.items() if found]
+            if not there:
+                return f"words that the model quoted stand in none of its passages: {words[:80]}", value
+            quoted |= {node.id for node, _ in there}
+            node, (start, end) = there[0]
+            offset = node.span.start if node.span is not None else 0
+            quotes.append(Quote(node.document, offset + start, node.text[start:end]))
+        unused = [node for node in value.passages if node.id not in quoted]
+        if unused:
+            return f"{len(unused)} of {len(value.passages)} passages are not quoted", value
+        return "", value.but(quotes=tuple(dict.fromkeys(quotes)))
+
+
+_POINTS = re.compile(
+    r"\b(?:this|that|these|the (?:given|above|following|provided|present))\s+"
+    r"(?:passages?|texts?|paragraphs?|excerpts?|sections?|articles?|documents?|contexts?|tables?|figures?)\b|"
+    r"\bthe (?:passages?|texts?|excerpts?|paragraphs?)\b(?! of)|"
+    r"\baccording to the (?:articles?|documents?|contexts?)\b|"
+    r"(?:该|这个?|此|上述|上面的?|以上|下列)(?:段落|段|文本|文章|文档|章节|节|表格?|图)|(?:本|上|下)(?:文|段|节|表)(?:中|里|提|所|的)|"
+    r"(?:이|위|위의|다음|아래|해당|주어진|본)\s?(?:글|단락|문단|문서|본문|텍스트|표|그림|절)(?![가-힣]{2})|본문(?:에|의)|윗글|"
+    r"(?:この|上記の|以下の|本)(?:文章|段落|テキスト|文書|節|表|図)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class KeepSelfContained(DraftFilter):
+    """Drop a question that only somebody who sees the passage understands (AutoRAG's "passage dependency").
+
+    A question that points at "the passage", "this section" or the like is dropped without asking a model, in English,
+    Chinese, Korean and Japanese. Of the others the model says whether they name what they ask about.
+
+    Args:
+        llm: the language model; None for the rule alone.
+        role: prompt with the place `{{question}}`, reader of yes and no, and default.
+        max_tokens: longest reply.
+
+    >>> from spolia import ScriptedModel
+    >>> from spolia.evaluation.creation.draft import QuestionDraft
+    >>> keep = KeepSelfContained(ScriptedModel((("Clovis", "Yes."), ("", "No."))))
+    >>> asked = ("What does the passage say of Clovis?", "When was Clovis born?", "When was he born?")
+    >>> [keep(QuestionDraft("factoid", (), question=question)).reason for question in asked]
+    ['it points at “the passage”', '', 'nobody understands it who does not see the passage']
+    """
+
+    llm: LanguageModel | None
+    role: Role[bool] = SELF_CONTAINED
+    max_tokens: int = 16
+
+    def __post_init__(self) -> None:
+        refuse_counts(self, "max_tokens")
+        self.role.refuse_without("question")
+
+    def judged(self, value: QuestionDraft, /) -> tuple[str, QuestionDraft]:
+        if found := _POINTS.search(value.question):
+            return f"it points at “{found[0]}”", value
+        if self.llm is None:
+            return "", value
+        is_clear, noted = self.asked(value, self.llm, self.role, self.max_tokens, {"question": value.question})
+        return "" if is_clear else "nobody understands it who does not see the passage", noted
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return self.role.calls if self.llm is not None else 0
+
+
+@dataclass(frozen=True)
+class KeepAnswerable(DraftFilter):
+    """Drop a question where a judge says that its passages do not give its answer, or give others too.
+
+    Args:
+        llm: the judge; better another model than the one that wrote the answer.
+        role: prompt with the places `{{passages}}`, `{{question}}` and `{{answer}}`, reader of yes and no, and default.
+        characters: of each passage that are shown.
+        max_tokens: longest reply.
+
+    >>> from spolia import Node, ScriptedModel
+    >>> from spolia.evaluation.creation.draft import QuestionDraft
+    >>> draft = QuestionDraft("factoid", (Node("n", "In 508."),), question="When did it rain?", answers=("508",))
+    >>> KeepAnswerable(ScriptedModel(("no",)))(draft).reason
+    'the judge says that its passages do not give the answer'
+    """
+
+    llm: LanguageModel
+    role: Role[bool] = ANSWERABLE
+    characters: int = CHARACTERS
+    max_tokens: int = 16
+
+    def __post_init__(self) -> None:
+        refuse_counts(self, "characters", "max_tokens")
+        self.role.refuse_without("passages", "question", "answer")
+
+    def judged(self, value: QuestionDraft, /) -> tuple[str, QuestionDraft]:
+        passages = shown(value, self.characters)
+        places: Places = {"passages": passages, "question": value.question, "answer": value.answers[0]}
+        is_right, noted = self.asked(value, self.llm, self.role, self.max_tokens, places)
+        return "" if is_right else "the judge says that its passages do not give the answer", noted
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return self.role.calls
+
+
+_WORD = re.compile(rf"[{UNSPACED}]|[^\W_]+")
+
+
+@dataclass(frozen=True)
+class KeepUnleaked(DraftFilter):
+    """Drop a question that gives its answer away, or that is copied from its passage. No model is asked.
+
+    It gives the answer away where the words of the answer stand in the question, in a row; in a comparison, which names
+    what it chooses from, they may. It is copied where one run of the passage's words makes up more than `copied` of its
+    own: then word search finds the passage without understanding anything. A word is a character in scripts without
+    blanks.
+
+    Args:
+        copied: share of the question's words, from 0 to 1.
+
+    >>> from spolia import Node
+    >>> from spolia.evaluation.creation.draft import QuestionDraft
+    >>> node = Node("n", "Clovis made Paris his capital in 508.")
+    >>> for question in ("When, if not in 508?", "Clovis made Paris his capital when?", "Who chose Paris?"):
+    ...     KeepUnleaked()(QuestionDraft("factoid", (node,), question=question, answers=("508",))).reason
+    'it gives its answer away'
+    'it is copied from its passage: “clovis made paris his capital”'
+    ''
+    """
+
+    copied: float = 0.8
+
+    def __post_init__(self) -> None:
+        if not 0 < self.copied <= 1:
+            raise WiringError(f"copied is {self.copied}. Write a share above 0, up to 1.")
+
+    def judged(self, value: QuestionDraft, /) -> tuple[str, QuestionDraft]:
+        tells = value.type != "comparison" and any(_STANDS_IN.of(value.question, [one]) for one in value.answers)
+        if tells:
+            return "it gives its answer away", value
+        asked = _WORD.findall(value.question.casefold())
+        for node in value.passages:
+            words = _WORD.findall(node.text.casefold())
+            run = SequenceMatcher(None, asked, words, autojunk=False).find_longest_match()
+            if run.size > self.copied * len(asked):
+                said = " ".join(asked[run.a : run.a + run.size])
+                return f"it is copied from its passage: “{said}”", value
+        return "", value
+
+
+@dataclass(frozen=True)
+class KeepUnknown(DraftFilter):
+    """Drop a question that a model answers rightly without any document: it measures the model, not the search.
+
+    Args:
+        llm: the model, best the one that is to be measured.
+
+    >>> from spolia import ScriptedModel
+    >>> from spolia.evaluation.creation.draft import QuestionDraft
+    >>> draft = QuestionDraft("factoid", (), question="What is the capital of France?", answers=("Paris",))
+    >>> KeepUnknown(ScriptedModel(("Paris.",)))(draft).reason
+    'the model answers it without any document'
+    """
+
+    llm: LanguageModel
+
+    def judged(self, value: QuestionDraft, /) -> tuple[str, QuestionDraft]:
+        said = ClosedBook(self.llm)(Query(value.question))
+        is_known = not said.abstained and SAME.of(said.text, value.answers) >= ALIKE
+        return "the model answers it without any document" if is_known else "", value
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return ClosedBook(self.llm).calls()
+
+
+@dataclass(frozen=True)
+class KeepMultiHop(DraftFilter):
+    """Drop a question of several passages that one of them answers alone.
+
+    Args:
+        llm: the language model.
+        role: as of `WriteAnswer`.
+        characters: of the passage that are shown.
+        max_tokens: longest reply.
+
+    Source: Trivedi et al., "MuSiQue: Multihop questions via single-hop question composition", TACL 2022.
+
+    >>> from spolia import Node, ScriptedModel
+    >>> from spolia.evaluation.creation.draft import QuestionDraft
+    >>> model = ScriptedModel((("the mayor of Ulm", "Answer: Bo\\nQuotes:\\n-"), ("", "I do not know.")))
+    >>> passages = Node("n", "Ann was born in Ulm."), Node("m", "Bo is the mayor of Ulm.")
+    >>> draft = QuestionDraft("multi-hop", passages, question="Who is the mayor?", answers=("Bo",))
+    >>> KeepMultiHop(model)(draft).reason
+    'one of its passages answers it alone'
+    """
+
+    llm: LanguageModel
+    role: Role[tuple[str, tuple[str, ...]]] = ANSWER
+    characters: int = CHARACTERS
+    max_tokens: int = 512
+
+    def __post_init__(self) -> None:
+        refuse_counts(self, "characters", "max_tokens")
+        self.role.refuse_without("passages", "question")
+
+    def judged(self, value: QuestionDraft, /) -> tuple[str, QuestionDraft]:
+        if len(value.passages) < 2:
+            return "", value
+        briefs: list[Places] = [
+            {"passages": (one,), "question": value.question, "abstention": ABSTENTION}
+            for one in shown(value, self.characters)
+        ]
+        replies, noted = self.all_asked(value, self.llm, self.role, self.max_tokens, briefs)
+        is_one_enough = any(
+            not abstains(answer, False) and SAME.of(answer, value.answers) >= ALIKE for answer, _ in replies
+        )
+        return "one of its passages answers it alone" if is_one_enough else "", noted
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return 2 * self.role.calls
+
+
+@dataclass(frozen=True)
+class KeepUnanswerable(DraftFilter):
+    """Drop a question that the documents answer after all: a reader of what a search finds has to abstain.
+
+    Args:
+        search: finds passages among all documents.
+        reader: answers from them, or abstains.
+
+    Source: Rajpurkar et al., "Know what you don't know: Unanswerable questions for SQuAD", ACL 2018.
+
+    >>> from spolia import Hit, Node, Query, Ranking, Reader, ScriptedModel, step
+    >>> from spolia.evaluation.creation.draft import QuestionDraft
+    >>> @step
+    ... def search(query: Query) -> Ranking:
+    ...     return Ranking(query, (Hit(Node("n", "Clovis was born in 466."), 1.0),))
+    >>> keep = KeepUnanswerable(search, Reader(ScriptedModel(("In 466 [1].",))))
+    >>> keep(QuestionDraft("unanswerable", (), question="When was Clovis born?")).reason
+    'the documents answer it: In 466 [1].'
+    """
+
+    search: Retriever
+    reader: Reader
+
+    waits: ClassVar[bool] = True
+
+    def judged(self, value: QuestionDraft, /) -> tuple[str, QuestionDraft]:
+        said = self.reader(self.search(Query(value.question)))
+        return "" if said.abstained else f"the documents answer it: {said.text[:80]}", value

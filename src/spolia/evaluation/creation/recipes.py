@@ -1,0 +1,129 @@
+"""How each type of question is made: an ordinary flow from passages to questions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spolia.core.combinators.each import Each
+from spolia.core.operator import Operator, Then
+from spolia.errors import DataError
+from spolia.evaluation.creation.draft import QuestionDraft, SampleRange
+from spolia.evaluation.creation.filters import (
+    KeepAnswerable,
+    KeepAnswered,
+    KeepMultiHop,
+    KeepQuoted,
+    KeepSelfContained,
+    KeepUnanswerable,
+    KeepUnknown,
+    KeepUnleaked,
+)
+from spolia.evaluation.creation.near_duplicates import DropNearDuplicates
+from spolia.evaluation.creation.sampling import SampleLinked, SamplePassages
+from spolia.evaluation.creation.writing import (
+    COMPARISON,
+    CONCEPT,
+    EVOLUTIONS,
+    FACTOID,
+    UNANSWERABLE,
+    Evolve,
+    WriteAnswer,
+    WriteMultiHop,
+    WriteQuestion,
+)
+from spolia.generation.reader import Reader
+from spolia.indexing.transforms.rule_entities import RuleEntities
+from spolia.models.protocols import LanguageModel
+from spolia.retrieval.bm25 import BM25
+from spolia.retrieval.graph.edges import SharedEntities
+from spolia.retrieval.graph.node_graph import NodeGraph
+from spolia.stores.corpus import NodeGroup
+from spolia.stores.definition import Definition
+from spolia.types import Value
+
+TYPES = ("factoid", "concept", "multi-hop", "comparison", "unanswerable")
+LINKED = ("multi-hop", "comparison")
+"""Types that are made of two passages."""
+_ROLES = {"factoid": FACTOID, "concept": CONCEPT, "comparison": COMPARISON, "unanswerable": UNANSWERABLE}
+
+
+@dataclass(frozen=True)
+class Recipe(Value):
+    """How one type of question is made.
+
+    Args:
+        type: of the questions.
+        sample: draws passages.
+        body: what each question goes through.
+    """
+
+    type: str
+    sample: Operator[SampleRange, tuple[QuestionDraft, ...]]
+    body: Operator[QuestionDraft, QuestionDraft]
+
+    @property
+    def flow(self) -> Operator[SampleRange, tuple[QuestionDraft, ...]]:
+        """All of it as one flow: to be drawn, checked, or run on a range of passages."""
+        found: Operator[SampleRange, Any] = self.sample >> Each(self.body) >> DropNearDuplicates()
+        return found
+
+    @property
+    def steps(self) -> Sequence[Operator[Any, Any]]:
+        """The steps of the body, in order."""
+        return self.body.steps if isinstance(self.body, Then) else (self.body,)
+
+
+def recipe(
+    type: str,
+    group: NodeGroup,
+    llm: LanguageModel,
+    *,
+    judge: LanguageModel | None = None,
+    seed: int = 0,
+    evolve: Sequence[str] = (),
+    unknown: bool = False,
+) -> Recipe:
+    """The recipe of a type of question.
+
+    Args:
+        type: one of `TYPES`.
+        group: its nodes are the passages.
+        llm: writes questions and answers.
+        judge: judges them; None for the same model.
+        seed: of the order in which passages are drawn.
+        evolve: names of `EVOLUTIONS`, applied one after the other.
+        unknown: also drop what the model answers without any document.
+
+    >>> from spolia import Corpus, ScriptedModel
+    >>> found = recipe("factoid", Corpus("notes.spolia").group(), ScriptedModel(("none",)))
+    >>> [type(step).__name__ for step in found.steps]  # doctest: +NORMALIZE_WHITESPACE
+    ['WriteQuestion', 'KeepSelfContained', 'WriteAnswer', 'KeepAnswered', 'KeepQuoted', 'KeepUnleaked',
+     'KeepAnswerable']
+    """
+    if type not in TYPES:
+        raise DataError(f"No type of question is called {type!r}. Write one of: {', '.join(TYPES)}.")
+    if wrong := [name for name in evolve if name not in EVOLUTIONS]:
+        raise DataError(f"A question cannot be evolved by {wrong[0]!r}. Write one of: {', '.join(EVOLUTIONS)}.")
+    says = judge or llm
+    writes = WriteMultiHop(llm) if type == "multi-hop" else WriteQuestion(llm, _ROLES[type])
+    before = [writes, *(Evolve(llm, EVOLUTIONS[name]) for name in evolve), KeepSelfContained(says)]
+    if type == "unanswerable":
+        body: Operator[QuestionDraft, QuestionDraft] = Then(
+            *before, KeepUnanswerable(BM25(group, top_k=5), Reader(says))
+        )
+        return Recipe(type, SamplePassages(group, type, seed), body)
+    after = [WriteAnswer(llm), KeepAnswered(), KeepQuoted(), KeepUnleaked(), KeepAnswerable(says)]
+    if type in LINKED:
+        after.append(KeepMultiHop(says))
+    if unknown:
+        after.append(KeepUnknown(says))
+    sample = SampleLinked(graph_of(group), type, seed) if type in LINKED else SamplePassages(group, type, seed)
+    return Recipe(type, sample, Then(*before, *after))
+
+
+def graph_of(group: NodeGroup) -> NodeGraph:
+    """The nodes of a group, linked by the names that they share; the names are a group of their own in the store."""
+    names = f"{group.name}-names"
+    definition = Definition(RuleEntities(("name", "acronym", "quote")), parent=group.name)
+    group.corpus.group(names, definition)
+    return NodeGraph(group, (SharedEntities(names),))

@@ -1,0 +1,51 @@
+"""What is read out of the replies of a model that writes questions and answers."""
+
+import re
+from dataclasses import dataclass
+
+from spolia.generation.reader import abstains
+from spolia.models.parsers import Headed, Parser, says_nothing, spoken
+
+_AROUND = re.compile(r"^\s*(?:[-*•]\s+|⟦?\[?\d{1,2}[\]⟧.)]\s+)?[\"“”„「『]?|[\"“”」』]?\s*$")
+_HOPS = ("first question", "first answer", "second question", "second answer", "question")
+
+
+@dataclass(frozen=True)
+class AnswerWithQuotes(Parser[tuple[str, tuple[str, ...]]]):
+    """An answer and the sentences that it follows from; no sentences where the reply says that it does not know.
+
+    >>> AnswerWithQuotes().parse("Answer: 508\\nQuotes:\\n- “Clovis made Paris his capital in 508.”")
+    ('508', ('Clovis made Paris his capital in 508.',))
+    >>> AnswerWithQuotes().parse("I do not know.")
+    ('I do not know.', ())
+    """
+
+    def parse(self, reply: str) -> tuple[str, tuple[str, ...]]:
+        said = spoken(reply)
+        if abstains(said, False):
+            return said, ()
+        found = Headed(("answer", "quotes")).parse(reply)
+        if abstains(found["answer"], False):
+            return found["answer"], ()
+        if not found["answer"]:
+            raise ValueError("it must have an answer after 'Answer:'")
+        lines = (_AROUND.sub("", line) for line in found["quotes"].splitlines())
+        return found["answer"], tuple(dict.fromkeys(line for line in lines if line))
+
+
+@dataclass(frozen=True)
+class TwoHops(Parser[tuple[str, ...]]):
+    """Two simple questions with their answers, and the question that asks both; nothing for the word `none`.
+
+    >>> said = "First question: Where is X?\\nFirst answer: Y\\nSecond question: Who runs Y?\\nSecond answer: Z\\n"
+    >>> TwoHops().parse(said + "Question: Who runs the town of X?")
+    ('Where is X?', 'Y', 'Who runs Y?', 'Z', 'Who runs the town of X?')
+    """
+
+    def parse(self, reply: str) -> tuple[str, ...]:
+        if says_nothing(spoken(reply)):
+            return ()
+        found = Headed(_HOPS).parse(reply)
+        if missing := [name for name in _HOPS if not found[name]]:
+            raise ValueError(f"it must have a text after {missing[0]!r}")
+        return tuple(found[name] for name in _HOPS)

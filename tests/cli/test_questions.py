@@ -1,0 +1,123 @@
+"""`spolia questions`: a data set of a store's documents, a review by people, an estimate."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from spolia.cli.commands.questions import shares
+from spolia.errors import QueryError
+from spolia.evaluation import DataSet
+from spolia.testing import OpenAIServer, ServedReply
+from spolia.testing.server import Received
+from spolia.types import Message, Prompt
+from tests.evaluation.creation import documents
+
+from .conftest import Spolia
+
+
+class Scripted(OpenAIServer):
+    """Replies as the scripted model does."""
+
+    def next_for(self, request: Received) -> ServedReply:
+        super().next_for(request)
+        messages = tuple(Message(one["role"], one["content"]) for one in request.body["messages"])
+        return ServedReply(documents.model().generate(Prompt(messages)).text)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    monkeypatch.setenv("SPOLIA_CACHE", str(tmp_path / "cache"))
+    documents.store(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_a_data_set_is_made_reviewed_and_measured(spolia: Spolia, place: Path) -> None:
+    with Scripted() as server:
+        command = ("questions", "--store", "notes.spolia", "--llm", server.url, "--model", "m", "--n", 4)
+        ran = spolia(*command, "-o", "data", "--json")
+        assert ran.code == 5, ran.err  # one of four could be made
+        assert (ran.json["questions"], ran.json["spent"]["calls"]) == (1, 10)
+        assert ran.json["dropped"]["KeepAnswered"] == {"its passages do not answer it": 1}
+        assert ran.json["missing"] == {"factoid": 3}
+        again = spolia(*command, "-o", "again", "--json")
+        assert again.json["spent"]["calls"] == 0
+        assert len(server.requests) == 10
+    assert (place / "data/questions.jsonl").read_bytes() == (place / "again/questions.jsonl").read_bytes()
+    told = [json.loads(line) for line in (place / "data/dropped.jsonl").read_text().splitlines()]
+    assert {row["dropped_by"] for row in told} == {"KeepAnswered", "KeepSelfContained"}
+
+    measured = spolia("eval", "bm25", "--data", "data", "--store", "notes.spolia", "--measures", "R@1", "--json")
+    assert measured.code == 0, measured.err
+    assert measured.json["measures"]["R@1"]["mean"] == 1.0
+    table = spolia(
+        "eval", "bm25", "--data", "data/review.csv", "--store", "notes.spolia", "--measures", "R@1", "--json"
+    )
+    assert table.json["measures"]["R@1"]["mean"] == 1.0, table.err
+
+    review = place / "data/review.csv"
+    with review.open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    rows[0] |= {"accept": "yes", "question": "In which year was Ann Bellson born?", "answers": "1871 | in 1871"}
+    write(review, rows)
+    ran = spolia("questions", "-o", "data", "--review", review, "--json")
+    assert {name: ran.json[name] for name in ("accepted", "changed", "rejected")} == {
+        "accepted": 1, "changed": 1, "rejected": 0,
+    }  # fmt: skip
+    (item,) = DataSet("data").items(stored=True)
+    assert (item.question, item.answers) == ("In which year was Ann Bellson born?", ("1871", "in 1871"))
+    assert item.quotes
+
+    write(review, [rows[0] | {"accept": "no"}])
+    assert spolia("questions", "-o", "data", "--review", review, "--json").json["rejected"] == 1
+    assert not list(DataSet("data/review.csv").items(stored=True))
+    write(review, rows)  # a review may be changed and taken over again
+    assert spolia("questions", "-o", "data", "--review", review, "--json").json["questions"] == 1
+
+
+def write(path: Path, rows: list[dict[str, str]]) -> None:
+    with path.open("w", encoding="utf-8-sig", newline="") as file:
+        table = csv.DictWriter(file, list(rows[0]))
+        table.writeheader()
+        table.writerows(rows)
+
+
+@pytest.mark.slow
+def test_an_estimate_asks_and_writes_nothing(spolia: Spolia, place: Path) -> None:
+    with Scripted() as server:
+        ran = spolia(
+            "questions", "--store", "notes.spolia", "--llm", server.url, "--model", "m", "-o", "data",
+            "--types", "factoid=10,unanswerable=5", "--estimate", "--json",
+        )  # fmt: skip
+        assert ran.code == 0, ran.err
+        assert not server.requests
+    assert {name: one["calls"] for name, one in ran.json["estimate"].items()} == {"factoid": 40, "unanswerable": 15}
+    assert not (place / "data").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("--store", "notes.spolia"), "--llm URL"),
+        ((), "--store STORE"),
+        (("--store", "notes.spolia", "--llm", "http://127.0.0.1:9/v1", "--model", "m", "--types", "riddle"), "factoid"),
+        (("--review", "none.csv"), "There is no data"),
+    ],
+)
+def test_wrong_usage_says_what_to_write(spolia: Spolia, place: Path, args: tuple[str, ...], says: str) -> None:
+    ran = spolia("questions", "-o", "data", *args)
+    assert ran.code == 2
+    assert says in ran.err
+
+
+@pytest.mark.parametrize("types", ["", "factoid,factoid", "factoid=3,concept", "factoid=0"])
+def test_types_without_a_meaning_are_refused(types: str) -> None:
+    with pytest.raises(QueryError, match="--types"):
+        shares(types, 10)
