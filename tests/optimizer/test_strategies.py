@@ -107,6 +107,16 @@ def test_halving_with_neighbours_loses_less_than_its_rivals() -> None:
     assert ours <= min(regret(one, 0.1) for one in (GreedySearch(), RandomSearch(), Halving(1 / 3))) + 0.002
 
 
+@pytest.mark.slow
+def test_a_race_keeps_the_best_and_stops_asking_those_that_are_shown_to_be_worse() -> None:
+    truth = planted().mean(axis=-1)
+    for seed in range(4):
+        board, flow = study(STRATEGIES["prove"], seed, 1.0)
+        where = tuple(PLACES[n].index(getattr(board.candidates.flows[flow], n)) for n in PLACES)
+        assert truth[where] == truth.max()
+        assert board.spent < 0.5 * board.rows
+
+
 def test_a_warm_start_finds_the_best_with_a_budget_too_small_to_look_for_it() -> None:
     best = {"words": 5, "fusion": 3, "after": 3}
     cold, warm = (

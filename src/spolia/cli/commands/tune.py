@@ -43,7 +43,7 @@ def tune(
         str,
         option(
             "--strategy NAME",
-            "neighbours (the default), halving, third, greedy, random or grid (the default if the budget is enough).",
+            "neighbours (the default), halving, third, greedy, prove, random, grid (the default if the budget allows).",
         ),
     ] = "",
     warm: Annotated[
