@@ -150,7 +150,7 @@ def test_a_sound_flow_has_no_problems() -> None:
     checked = check(flow, takes=Query, gives=Query)
     assert checked == Checked("Query", "Query", 1)
     assert checked.ok
-    assert str(checked) == "Query → Query, at most 1 calls to language models"
+    assert str(checked) == "Query → Query, at most 1 call to language models"
 
 
 def slipped(flow: Operator[Any, Any], **fields: object) -> Operator[Any, Any]:

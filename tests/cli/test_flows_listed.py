@@ -11,6 +11,7 @@ from spolia.flows.published import MODULES
 from .conftest import Spolia
 
 
+@pytest.mark.slow
 def test_every_published_flow_is_listed_with_a_bound_on_its_calls(spolia: Spolia) -> None:
     ran = spolia("flows", "--json")
     assert ran.code == 0

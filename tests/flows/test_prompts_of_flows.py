@@ -106,10 +106,7 @@ CASES: tuple[tuple[str, Model, str, int, tuple[str, ...], tuple[str, ...]], ...]
     ("self-rag", Model((("which kind", "[Retrieval]"), "Espoo")), "self_rag_read", 0, (Q, EMPLOYER), (MINES,)),
     ("self-rag", Model((("which kind", "[No Retrieval]"), "Espoo")), "self_rag_recall", 0, (Q,), (EMPLOYER,)),
     ("flare", Model((("<text></text>", "One fact."), ("", "[END]"))), "flare_go_on", 1, (Q, "One fact."), ()),
-    (
-        "tree-of-clarifications", Model((("may mean", "Which town? | Espoo"), ("", "yes"))), "toc_holds", 0,
-        (Q, "Which town?", "Espoo"), (MINES,),
-    ),
+    ("tree-of-clarifications", TOC, "toc_holds", 0, (Q, "Which town?", "Espoo"), (MINES,)),
     ("adaptive-rag", Model(("none",)), "label", 0, (Q,), (EMPLOYER, MINES)),
     ("wikichat", Model(("Espoo",)), "closed_book", 0, (Q,), (EMPLOYER, MINES)),
 )  # fmt: skip

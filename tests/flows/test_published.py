@@ -11,7 +11,7 @@ import pytest
 from spolia import Answer, Budget, Hit, Node, Query, Ranking, Run, ScriptedModel, check, step
 from spolia.core.operator import Operator
 from spolia.core.run_context import reserve
-from spolia.errors import BudgetSpent
+from spolia.errors import BudgetSpent, ModelRejected
 from spolia.flows.published import flow_named
 from spolia.testing import HashingEmbedder
 from spolia.types import Prompt, Token, Usage, Value
@@ -515,4 +515,17 @@ def test_a_flow_without_a_part_says_how_to_give_it() -> None:
 @pytest.mark.parametrize("name", ["naive", "rrr", "iter-retgen", "ircot", "corag", "prefrag", "react", "auto-rag"])
 def test_a_flow_that_finds_nothing_says_so_and_ends(name: str) -> None:
     answer, _, _ = ran(name, Model(("none",)), search=nowhere, web=nowhere)
-    assert isinstance(answer.text, str)
+    assert (answer.citations, answer.stop_reason in flow_named(name).stop_reasons) == ((), True)
+    if name not in ("corag", "prefrag", "react"):  # these may answer from what the model said before
+        assert answer.abstained
+
+
+class Refusing(Model):
+    def _reply(self, prompt: Prompt) -> str:
+        raise ModelRejected("a wrong address")
+
+
+@pytest.mark.parametrize("name", ["iter-retgen", "ircot", "corag", "prefrag", "react", "auto-rag", "planrag"])
+def test_a_model_that_refuses_everything_fails_the_question_of_a_loop(name: str) -> None:
+    with pytest.raises(ModelRejected, match="a wrong address"):
+        ran(name, Refusing(("",)))

@@ -54,7 +54,8 @@ class Checked(Value):
         return not self.problems
 
     def __str__(self) -> str:
-        calls = "no known bound on calls" if self.calls is None else f"at most {self.calls} calls"
+        several = "call" if self.calls == 1 else "calls"
+        calls = "no known bound on calls" if self.calls is None else f"at most {self.calls} {several}"
         lines = [f"{self.takes} → {self.gives}, {calls} to language models"]
         lines += [f"open: {place} ({size} candidates)" for place, size in self.open]
         return "\n".join(lines + [f"problem: {problem}" for problem in self.problems])

@@ -17,10 +17,11 @@ UNKNOWN = "I do not know."
 
 @dataclass(frozen=True)
 class LastAnswer(State):
-    """A question with its last answer."""
+    """A question with its last answer, and whether the model has replied at all."""
 
     query: Query
     answer: Answer | None = None
+    has_replied: bool = False
 
 
 @step
@@ -36,7 +37,7 @@ def iteration(
     said = state.answer.text[:characters] if state.answer and not state.answer.abstained else ""
     found = search(state.query.rewritten(f"{state.query.question} {said}".strip()))
     try:
-        return state.but(answer=read(found))
+        return state.but(answer=read(found), has_replied=True)
     except ModelRejected as error:  # an empty reply: the question alone is searched for next
         degrade(str(error))
         return state.but(answer=Answer(UNKNOWN, stop_reason="abstained", evidence=found))
@@ -44,8 +45,8 @@ def iteration(
 
 @step(calls={"search": 1, "read": 1})
 def finish(state: LastAnswer, *, search: Retriever, read: Operator[Ranking, Answer]) -> Answer:
-    """The last answer; where a budget left no room for one, that of the question alone."""
-    return state.answer or read(search(state.query))
+    """The last answer; where there is none, that of the question alone, or the reason why the model gives none."""
+    return state.answer if state.answer and state.has_replied else read(search(state.query))
 
 
 @published('Shao et al., "Iterative retrieval-generation synergy", Findings of EMNLP 2023', "cap", "abstained")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import AllowEnv, AsJson, FlowArgument, Known, MaybeStore, OwnPrompts, ProfileFile, Web
 from spolia.cli.screen import Renderable, Screen, text, visible
+from spolia.evaluation.plurals import several
 
 if TYPE_CHECKING:
     from spolia.core.check import Checked
@@ -80,7 +81,7 @@ def _published_lines(published: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _report(found: "Checked", published: Mapping[str, Any], sends: Iterable[str]) -> Renderable:
-    calls = "without a known bound on calls" if found.calls is None else f"at most {found.calls} calls"
+    calls = "without a known bound on calls" if found.calls is None else f"at most {several(found.calls, 'call')}"
     report = text(f"{found.takes} → {found.gives}, {calls} to language models")
     for line in _published_lines(published) if published else ():
         report.append(f"\n{line}")
