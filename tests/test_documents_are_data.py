@@ -30,6 +30,7 @@ from spolia.core.wiring import name_of
 from spolia.databases.graph_file import GraphFile
 from spolia.databases.sqlite_file import SQLiteFile
 from spolia.errors import ModelRejected, SpoliaError
+from spolia.evaluation.creation.draft import QuestionDraft
 from spolia.evaluation.measures.measure import Case, SetMeasure
 from spolia.filters import Field
 from spolia.generation.prompt import FString
@@ -132,7 +133,13 @@ def part(texts: Texts) -> Part:
     return Part(Node("d", texts[0], "d", context=texts[2]), document)
 
 
+def draft(texts: Texts) -> QuestionDraft:
+    nodes = tuple(Node(f"n{at}", text, f"d{at}", context=text) for at, text in enumerate(texts[:2]))
+    return QuestionDraft("multi-hop", nodes, texts[2], question=texts[0], answers=(texts[1],), evidence=(texts[2],))
+
+
 VALUES: dict[str, Callable[[Texts], Any]] = {
+    "QuestionDraft": draft,
     "Query": lambda texts: Query(texts[0], history=(Message("user", texts[1]), Message("assistant", texts[2]))),
     "Ranking": ranking,
     "Answer": answer,

@@ -101,7 +101,7 @@ class KeepSelfContained(DraftFilter):
     Chinese, Korean and Japanese. Of the others the model says whether they name what they ask about.
 
     Args:
-        llm: the language model; None for the rule alone.
+        llm: the language model.
         role: prompt with the place `{{question}}`, reader of yes and no, and default.
         max_tokens: longest reply.
 
@@ -113,7 +113,7 @@ class KeepSelfContained(DraftFilter):
     ['it points at “the passage”', '', 'nobody understands it who does not see the passage']
     """
 
-    llm: LanguageModel | None
+    llm: LanguageModel
     role: Role[bool] = SELF_CONTAINED
     max_tokens: int = 16
 
@@ -124,13 +124,11 @@ class KeepSelfContained(DraftFilter):
     def judged(self, value: QuestionDraft, /) -> tuple[str, QuestionDraft]:
         if found := _POINTS.search(value.question):
             return f"it points at “{found[0]}”", value
-        if self.llm is None:
-            return "", value
         is_clear, noted = self.asked(value, self.llm, self.role, self.max_tokens, {"question": value.question})
         return "" if is_clear else "nobody understands it who does not see the passage", noted
 
     def calls(self, rows: int | None = None, /) -> int | None:
-        return self.role.calls if self.llm is not None else 0
+        return self.role.calls
 
 
 @dataclass(frozen=True)

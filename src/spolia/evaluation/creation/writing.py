@@ -158,7 +158,7 @@ class Evolve(DraftStep):
 
 
 ANSWER: Role[tuple[str, tuple[str, ...]]] = Role(
-    "spolia:evaluation/creation/prompts/answer.txt", AnswerWithQuotes(), default=str(ABSTENTION)
+    "spolia:evaluation/creation/prompts/answer_with_quotes.txt", AnswerWithQuotes(), default=str(ABSTENTION)
 )
 
 
