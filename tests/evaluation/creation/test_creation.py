@@ -87,6 +87,7 @@ def test_a_recipe_is_an_ordinary_flow(corpus: Corpus) -> None:
     assert check(flow) is not None
 
 
+@pytest.mark.slow
 def test_what_was_asked_is_not_asked_again(corpus: Corpus, tmp_path: Path) -> None:
     for calls in (10, 0):
         with Runs(tmp_path / "runs.db") as runs, Run(cache=runs.cache) as run, run.lane() as lane:
@@ -94,6 +95,7 @@ def test_what_was_asked_is_not_asked_again(corpus: Corpus, tmp_path: Path) -> No
         assert (len(found.kept), lane.spent.calls) == (1, calls)
 
 
+@pytest.mark.slow
 def test_a_spent_budget_ends_the_work_and_a_larger_one_goes_on(corpus: Corpus, tmp_path: Path) -> None:
     with Runs(tmp_path / "runs.db") as runs:
         with Run(cache=runs.cache, budget=Budget(calls=3), threads=1) as run, run.lane() as lane:
@@ -116,6 +118,7 @@ def test_an_estimate_asks_nothing_and_counts_every_step(corpus: Corpus) -> None:
     assert found["most_calls"] == 100 * 4 * 8
 
 
+@pytest.mark.slow
 def test_a_model_that_cannot_be_reached_is_an_error(corpus: Corpus) -> None:
     from spolia.models.http.chat import ChatModel
     from spolia.testing.server import closed_port_url

@@ -87,7 +87,7 @@ _POINTS = re.compile(
     r"\bthe (?:passages?|texts?|excerpts?|paragraphs?)\b(?! of)|"
     r"\baccording to the (?:articles?|documents?|contexts?)\b|"
     r"(?:该|这个?|此|上述|上面的?|以上|下列)(?:段落|段|文本|文章|文档|章节|节|表格?|图)|(?:本|上|下)(?:文|段|节|表)(?:中|里|提|所|的)|"
-    r"(?:이|위|위의|다음|아래|해당|주어진|본)\s?(?:글|단락|문단|문서|본문|텍스트|표|그림|절)(?![가-힣]{2})|본문(?:에|의)|윗글|"
+    r"(?:이|위|위의|다음|아래|해당|주어진|본)\s?(?:글|단락|문단|문서|본문|텍스트|표|그림|절)(?=에|의|은|는|이|가|을|를|과|와|로|[^가-힣]|$)|본문(?:에|의)|윗글|"
     r"(?:この|上記の|以下の|本)(?:文章|段落|テキスト|文書|節|表|図)",
     re.IGNORECASE,
 )
@@ -216,6 +216,8 @@ class KeepUnleaked(DraftFilter):
 class KeepUnknown(DraftFilter):
     """Drop a question that a model answers rightly without any document: it measures the model, not the search.
 
+    It is right where the words of an accepted answer stand in what it says, in a row.
+
     Args:
         llm: the model, best the one that is to be measured.
 
@@ -230,7 +232,7 @@ class KeepUnknown(DraftFilter):
 
     def judged(self, value: QuestionDraft, /) -> tuple[str, QuestionDraft]:
         said = ClosedBook(self.llm)(Query(value.question))
-        is_known = not said.abstained and SAME.of(said.text, value.answers) >= ALIKE
+        is_known = not said.abstained and _STANDS_IN.of(said.text, value.answers) == 1
         return "the model answers it without any document" if is_known else "", value
 
     def calls(self, rows: int | None = None, /) -> int | None:

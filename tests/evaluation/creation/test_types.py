@@ -1,0 +1,197 @@
+"""Every type of question, evolution, languages, and who may read what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spolia import Corpus, Node, Run, ScriptedModel
+from spolia.errors import DataError
+from spolia.evaluation.creation.creation import create
+from spolia.evaluation.creation.draft import QuestionDraft, SampleRange, shown
+from spolia.evaluation.creation.filters import KeepSelfContained
+from spolia.evaluation.creation.items import item_of
+from spolia.evaluation.creation.near_duplicates import DropNearDuplicates
+from spolia.evaluation.creation.recipes import TYPES, recipe
+from spolia.evaluation.creation.replies import AnswerWithQuotes
+from spolia.evaluation.creation.sampling import SamplePassages
+from spolia.indexing import add_texts
+from spolia.models.prompting import template
+from spolia.models.prompting.role import Role
+
+from . import documents
+from .documents import ANSWERS, EVOLVES, JOINS, JUDGES, LACKS, POINTS
+
+BOTH = "Who is the mayor of the town where Ann Bellson was born?"
+JOINED = (
+    "First question: In which town was Ann Bellson born?\nFirst answer: Garholm\n"
+    f"Second question: Who is the mayor of Garholm?\nSecond answer: Cyr Dorlan\nQuestion: {BOTH}"
+)
+QUOTED = (
+    "Answer: Cyr Dorlan\nQuotes:\n[1] The painter Ann Bellson was born in Garholm in 1871\n"
+    "- The mayor of the small town of Garholm is Cyr Dorlan"
+)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return documents.store(tmp_path_factory.mktemp("types"))
+
+
+def hops(*more: tuple[str, ...]) -> ScriptedModel:
+    both = r"passages number=\"2\""
+    return ScriptedModel((
+        *more, (JOINS, JOINED), (POINTS, "yes"), (ANSWERS + both, QUOTED), (ANSWERS, "I do not know."), (JUDGES, "yes"),
+    ))  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_question_of_two_hops_needs_both_documents(corpus: Corpus) -> None:
+    (draft,) = create({recipe("multi-hop", corpus.group(), hops()): 1}).kept
+    item = item_of(draft)
+    assert (item.question, item.answers, draft.link) == (BOTH, ("Cyr Dorlan",), "Garholm")
+    assert item.documents == {"ann.txt", "garholm.txt"}
+    assert [(hop.answer, hop.gold_id) for hop in item.decomposition] == [
+        ("Garholm", "ann.txt"), ("Cyr Dorlan", "garholm.txt"),
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_question_that_one_passage_answers_is_no_question_of_two(corpus: Corpus) -> None:
+    alone = (
+        r"(?s)You answer a question from the passages alone(?!.*number=\"2\").*Cyr Dorlan",
+        "Answer: Cyr Dorlan\nQuotes:\nx",
+    )
+    found = create({recipe("multi-hop", corpus.group(), hops(alone)): 1})
+    assert found.counts == {"KeepMultiHop": {"one of its passages answers it alone": 1}}
+    half = (ANSWERS + r"number=\"2\"", "Answer: Cyr Dorlan\nQuotes:\nThe mayor of the small town of Garholm")
+    found = create({recipe("multi-hop", corpus.group(), hops(half)): 1})
+    assert found.counts == {"KeepQuoted": {"1 of 2 passages are not quoted": 1}}
+
+
+def test_an_unanswerable_question_has_no_gold_and_is_answered_by_no_document(corpus: Corpus) -> None:
+    asks, reads = (LACKS, "How tall was Ann Bellson?"), r"(?s)Answer from the numbered passages"
+    llm = ScriptedModel((asks, (POINTS, "yes"), (reads, "I do not know."), ("", "I do not know.")))
+    found = create({recipe("unanswerable", corpus.group(), llm): 2})
+    (draft,) = found.kept  # the same question of other passages is a near-duplicate
+    item = item_of(draft)
+    assert (item.type, item.gold, item.answers) == ("unanswerable", (), ())
+    assert found.counts == {"DropNearDuplicates": {"almost the same as": 3}}
+    knows = ScriptedModel((asks, (POINTS, "yes"), ("", "She was five feet tall [1].")))
+    assert not create({recipe("unanswerable", corpus.group(), knows): 1}).kept
+
+
+def test_a_question_is_evolved_and_says_from_what(corpus: Corpus) -> None:
+    harder = "In which year did the painter Ann Bellson turn ten?"
+    llm = documents.model(
+        (EVOLVES + "<question>When was Ann Bellson born", harder),
+        (EVOLVES, "none"),
+        (ANSWERS + "turn ten", "Answer: 1881\nQuotes:\nAnn Bellson was born in Garholm in 1871"),
+    )
+    (draft,) = create({recipe("factoid", corpus.group(), llm, evolve=("reasoning",)): 4}).kept
+    assert (draft.question, draft.evolved_from) == (harder, "When was Ann Bellson born?")
+    assert dict(item_of(draft).meta)["evolved_from"] == "When was Ann Bellson born?"
+    assert "evolve_reasoning" in draft.made_by[1].prompt
+
+
+def test_a_known_answer_is_dropped_where_that_is_asked_for(corpus: Corpus) -> None:
+    llm = documents.model((r"(?s)from what you know.*When was Ann Bellson born", "She was born in 1871."))
+    assert len(create({recipe("factoid", corpus.group(), llm): 4}).kept) == 1
+    found = create({recipe("factoid", corpus.group(), llm, unknown=True): 4})
+    assert found.counts["KeepUnknown"] == {"the model answers it without any document": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "begins"),
+    [
+        ("Salt was dug in the mines of Keld.", "You write"),
+        ("소금은 켈드의 광산에서 팔백 년 동안 채굴되었다.", "단락"),
+        ("盐在凯尔德的矿山中开采了八百年，矿工的工资用盐支付。", "你用"),
+    ],
+)
+def test_prompts_are_in_the_language_of_the_passage(text: str, begins: str) -> None:
+    draft = QuestionDraft("factoid", (Node("n", text),))
+    place = "spolia:evaluation/creation/prompts/factoid.txt"
+    system = template.chosen(place, {"passages": shown(draft, 100)}).messages[0].content
+    assert system.startswith(begins)
+
+
+def test_every_prompt_is_there_in_three_languages_with_the_same_places() -> None:
+    folder = Path(template._path("spolia:evaluation/creation/prompts/factoid.txt")).parent
+    names = {path.name.partition(".")[0] for path in folder.iterdir()}
+    for name in names:
+        found = template.every(f"spolia:evaluation/creation/prompts/{name}.txt")
+        assert set(found) == {"en", "zh", "ko"}
+        assert len({one.places for one in found.values()}) == 1, name
+
+
+@pytest.mark.parametrize(
+    ("question", "points"),
+    [
+        ("According to the text, who ruled?", True),
+        ("What is shown in this table?", True),
+        ("该段落说了什么？", True),
+        ("本文中提到的作者是谁？", True),
+        ("이 글에서 말하는 왕은 누구인가?", True),
+        ("この文章の作者は誰か", True),
+        ("Who signed the document of 1990?", False),
+        ("What does section 8 of the treaty say?", False),
+        ("谁写了《红楼梦》？", False),
+        ("한글은 누가 만들었는가?", False),
+    ],
+)
+def test_what_points_at_a_passage_is_dropped_by_rule(question: str, points: bool) -> None:
+    keep = KeepSelfContained(ScriptedModel(("yes",)))
+    assert keep(QuestionDraft("factoid", (), question=question)).is_kept is not points
+
+
+def test_only_what_the_asker_may_read_becomes_a_question(tmp_path: Path) -> None:
+    corpus = Corpus(tmp_path / "s.spolia").create()
+    texts = {name: text * 2 for name, text in documents.TEXTS.items()}
+    two = {"ann": texts["ann.txt"], "salt": texts["salt.txt"]}
+    add_texts(corpus, two, access=lambda uri: ["ann"] if uri == "text:ann" else [])
+    sample = SamplePassages(corpus.group())
+    everything = SampleRange(0, 9)
+    assert [draft.passages[0].uri for draft in sample(everything)] == ["text:salt"]
+    with Run(principal="ann"):
+        assert {draft.passages[0].uri for draft in sample(everything)} == {"text:ann", "text:salt"}
+    assert [draft.passages[0].uri for draft in sample(everything)] == ["text:salt"]
+
+
+def test_a_new_document_moves_none_of_the_others_past_each_other(tmp_path: Path) -> None:
+    corpus = Corpus(tmp_path / "s.spolia").create()
+    add_texts(corpus, {f"{n}": f"Passage number {n} says what is true of the thing {n}. " * 3 for n in range(20)})
+    sample = SamplePassages(corpus.group(), seed=3)
+    before = [draft.passages[0].uri for draft in sample(SampleRange(0, 99))]
+    add_texts(corpus, {"new": "Something else that is long enough to be a passage of a store, twice over. " * 2})
+    after = [draft.passages[0].uri for draft in sample(SampleRange(0, 99))]
+    assert len(before) == 20
+    assert [uri for uri in after if uri != "text:new"] == before
+
+
+def test_the_same_words_with_another_number_or_answer_are_another_question() -> None:
+    def ask(question: str, answer: str) -> QuestionDraft:
+        return QuestionDraft("factoid", (), question=question, answers=(answer,))
+
+    one = ask("What was the revenue of Acme Works in the year 2019?", "5")
+    others = (
+        ask("What was the revenue of Acme Works in the year 2020?", "5"),
+        ask("What was the revenue of Acme Walks in the year 2019?", "6"),
+        ask("So what was the revenue of Acme Works in the year 2019?", "5"),
+        ask("what was the revenue of Acme Works in the year 2019", "9"),
+    )
+    assert [draft.is_kept for draft in DropNearDuplicates()((one, *others))] == [True, True, True, False, False]
+
+
+def test_an_unknown_type_is_refused(corpus: Corpus) -> None:
+    with pytest.raises(DataError, match="factoid, concept"):
+        recipe("riddle", corpus.group(), documents.model())
+    assert {recipe(one, corpus.group(), documents.model()).type for one in TYPES} == set(TYPES)
+
+
+def test_a_reply_without_a_form_is_refused() -> None:
+    role = Role("{{question}}", AnswerWithQuotes(), default="I do not know.")
+    assert role.parser.parse("<think>508?</think>Answer: 508\nQuotes:\nIn 508.") == ("508", ("In 508.",))
+    with pytest.raises(ValueError, match="answer"):
+        role.parser.parse("It was in 508.")
