@@ -15,7 +15,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from spolia.errors import StoreBusy
+from spolia.errors import FolderError, StoreBusy
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.indexing.readers.registry import READERS
 from spolia.indexing.splitters.text_units import Paragraphs, Sentences
@@ -144,6 +144,22 @@ def go() -> Slow:
     reader = Slow()
     reader.go.set()
     return reader
+
+
+def test_a_first_sync_beside_one_of_another_folder_is_refused_as_if_it_had_begun_later(
+    corpus: Corpus, under_way: Any, folder: Path, tmp_path: Path
+) -> None:
+    (folder / "slow.note").write_text("Slow whales.")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "clams.note").write_text("Clams do not swim.")
+    reader, run = under_way()
+    sync(other, corpus, readers=[go()], workers=0)
+    reader.go.set()
+    with pytest.raises(FolderError, match=r"holds 1 documents of .*other, and none of them is in .*docs"):
+        run.result()
+    assert set(corpus.snapshot().sources()) == {"clams.note"}
+    assert sync(other, corpus, readers=[go()], workers=0).unchanged == 1
 
 
 def test_what_another_one_removes_during_a_sync_is_gone(folder: Path, corpus: Corpus, under_way: Any) -> None:

@@ -94,7 +94,10 @@ class Staging(Draft):
     Attributes:
         conflicts: uris of sources that others have changed since this looked at them; what waited for them was dropped.
         made: number of nodes that were made of documents, by group.
+        refuse: raises what a run would have raised if it had begun with what is there when it commits.
     """
+
+    refuse: "Callable[[Draft], None]" = staticmethod(lambda writer: None)
 
     def __init__(self, store: Backend, timeout_s: float) -> None:
         self.store, self.timeout_s = store, timeout_s
@@ -505,6 +508,7 @@ class Staging(Draft):
         if not writer.mended:
             writer.embedded_to = dict(self.embedded_to)
         self._refuse_other_groups(writer)
+        self.refuse(writer)
         changes = self._unchanged(writer)
         for change in changes:
             self._apply(writer, change)

@@ -8,7 +8,7 @@ import shutil
 import stat
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field
@@ -479,6 +479,16 @@ def refuse_other(found: FileListing, known: Mapping[str, Stamp], writer: Draft) 
         f"in {found.folder}: to index it would forget the others. A store has one folder: name that, or another "
         "--store, or write --rebuild (rebuild=True) to forget what it holds."
     )
+
+
+def refuse_folder_since(seen: str, found: FileListing) -> Callable[[Draft], None]:
+    """Refuses as `refuse_other` does where a store has another folder than the one that was `seen`, or none then."""
+
+    def refuse(writer: Draft) -> None:
+        if found.folder and writer.cursor(FOLDER, ROOT) != seen:
+            refuse_other(found, writer.stamps(), writer)
+
+    return refuse
 
 
 def is_top(uri: str, known: Mapping[str, Stamp]) -> bool:

@@ -20,7 +20,15 @@ from spolia.indexing.sync.diff import (
     above,
     failed,
 )
-from spolia.indexing.sync.files import File, FileListing, SourceChanges, refuse_other
+from spolia.indexing.sync.files import (
+    FOLDER,
+    ROOT,
+    File,
+    FileListing,
+    SourceChanges,
+    refuse_folder_since,
+    refuse_other,
+)
 from spolia.indexing.sync.groups import Batch, BatchItem, RequestedGroups, behind
 from spolia.indexing.sync.metadata import DocumentLabels, MetadataDiff
 from spolia.indexing.sync.prefetch import FetchItem, Prefetch, Unreadable, fetched
@@ -73,7 +81,10 @@ def staged(
         lot = only(found, before.writer.conflicts)
         labels = _not_wider(before.labels, writer.readers(lot.uris))
     stamps = writer.stamps(lot.uris)
+    writer.refuse = refuse_folder_since(writer.cursor(FOLDER, ROOT), found)
     is_other = _is_other(lot, stamps, writer, rebuild=how.rebuild)
+    if found.folder:
+        writer.remember(found.source, found.cursors)  # with the first commit: no other folder begins beside it
     for uri in lot.files if labels.access is not None else ():
         labels.readers(uri)  # raises before anything is written: a mistake could open a file to others
     if labels.access is None and writer.is_restricted():
