@@ -121,7 +121,7 @@ def test_runs_can_be_traced(spolia: Spolia, store: Path) -> None:
     assert shown["spans"][0]["result"]["hits"][0][0] == "n0"
     text = spolia("trace", "last", "--store", store).out
     assert "BM25" in text
-    assert "1 hits" in text
+    assert "1 hit" in text
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from spolia.cli.run_view import RankedPassage, StepView, messages
 from spolia.cli.screen import Renderable, one_line, text, visible
+from spolia.evaluation.plurals import several
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -83,19 +84,20 @@ def move(one: RankedPassage, step: StepView) -> str:
 def remarks(step: StepView) -> list[str]:
     """What a step cost and gave, in a few words."""
     usage, result = step.span.usage, step.result
+    tokens = usage.input_tokens + usage.output_tokens
     counts = [
-        (usage.calls, "calls"),
-        (usage.input_tokens + usage.output_tokens, "tokens"),
-        (usage.embedded, "embedded"),
+        (usage.calls, several(usage.calls, "call")),
+        (tokens, several(tokens, "token")),
+        (usage.embedded, f"{usage.embedded:,} embedded"),
     ]
-    found = [f"{count} {name}" for count, name in counts if count]
+    found = [said for count, said in counts if count]
     if usage.cost_usd:
         found.append(f"${usage.cost_usd:.4g}")
     if step.span.cached:  # what it cost when it was computed, and now did not
         found = [f"cached ({', '.join(found)})" if found else "cached"]
     if isinstance(result, dict) and "hits" in result:
         taken = f"{len(step.before)} → " if step.before else ""
-        found.append(f"{taken}{len(result['hits'])} hits")
+        found.append(f"{taken}{several(len(result['hits']), 'hit')}")
     if isinstance(result, dict) and "answer" in result:
         found.append(f"“{one_line(result['answer'], 60)}”")
         found.append(f"ended by {result['stop_reason']!r}" if result.get("stop_reason") else "")
