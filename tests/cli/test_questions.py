@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -121,3 +124,43 @@ def test_wrong_usage_says_what_to_write(spolia: Spolia, place: Path, args: tuple
 def test_types_without_a_meaning_are_refused(types: str) -> None:
     with pytest.raises(QueryError, match="--types"):
         shares(types, 10)
+
+
+class Slow(Scripted):
+    """Takes a moment for each reply, so that a command can be killed while it waits."""
+
+    def next_for(self, request: Received) -> ServedReply:
+        time.sleep(0.1)
+        return super().next_for(request)
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on_and_asks_only_what_was_in_flight_again(spolia: Spolia, place: Path) -> None:
+    with Slow() as server:
+        command = (
+            "questions",
+            "--store",
+            "notes.spolia",
+            "--llm",
+            server.url,
+            "--model",
+            "m",
+            "--n",
+            "4",
+            "-o",
+            "data",
+        )
+        whole = [sys.executable, "-m", "spolia", *command]
+        with subprocess.Popen(whole, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as killed:
+            deadline = time.monotonic() + 60
+            while len(server.requests) < 6 and time.monotonic() < deadline:
+                time.sleep(0.01)
+            killed.kill()
+        assert not (place / "data").exists()
+        before = len(server.requests)
+        assert 6 <= before < 10
+        ran = spolia(*command, "--json")
+        assert ran.json["questions"] == 1
+        prompts = [json.dumps(one.body["messages"]) for one in server.requests]
+    assert len(set(prompts)) == 10
+    assert len(prompts) - 10 <= 4  # one for each of the four rows at most

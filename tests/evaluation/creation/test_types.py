@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spolia import Corpus, Node, Run, ScriptedModel
+from spolia import Corpus, Node, Run, ScriptedModel, sync
 from spolia.errors import DataError
 from spolia.evaluation.creation.creation import create
 from spolia.evaluation.creation.draft import QuestionDraft, SampleRange, shown
@@ -68,6 +68,27 @@ def test_a_question_that_one_passage_answers_is_no_question_of_two(corpus: Corpu
     half = (ANSWERS + r"number=\"2\"", "Answer: Cyr Dorlan\nQuotes:\nThe mayor of the small town of Garholm")
     found = create({recipe("multi-hop", corpus.group(), hops(half)): 1})
     assert found.counts == {"KeepQuoted": {"1 of 2 passages are not quoted": 1}}
+
+
+@pytest.mark.slow
+def test_titles_link_documents_in_scripts_without_capitals(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    texts = {
+        "a.md": "# 李白年谱\n\n"
+        + "诗人李白在天宝元年来到长安城，受到皇帝的接见，并在那里居住了三年之久，写下了许多诗篇。" * 3,
+        "b.md": "# 长安城\n\n" + "它是唐朝的都城，人口超过一百万，城墙周长三十六公里，街道整齐如棋盘，市场繁荣。" * 3,
+        "c.md": "# 소금\n\n" + "소금은 바닷물을 증발시켜 얻거나 광산에서 채굴하며, 예로부터 귀하게 여겨졌다. " * 3,
+        "d.md": "# 광부\n\n" + "광부들은 깊은 갱도에서 일했고 그 대가로 소금을 받았으며, 노동은 매우 고되었다. " * 3,
+    }
+    for name, text in texts.items():
+        (tmp_path / "docs" / name).write_text(text)
+    corpus = Corpus(tmp_path / "s.spolia")
+    sync(tmp_path / "docs", corpus)
+    drafts = recipe("multi-hop", corpus.group(), hops()).sample(SampleRange(0, 9))
+    assert {draft.link: {node.uri for node in draft.passages} for draft in drafts} == {
+        "长安城": {"a.md", "b.md"},
+        "소금": {"c.md", "d.md"},
+    }
 
 
 def test_an_unanswerable_question_has_no_gold_and_is_answered_by_no_document(corpus: Corpus) -> None:

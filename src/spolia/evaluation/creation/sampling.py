@@ -1,7 +1,7 @@
 """Which passages questions are made of: single ones, and pairs along the graph of a corpus."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -86,10 +86,12 @@ _NAMES = RuleEntities(("name", "acronym", "quote"))
 
 @dataclass(frozen=True)
 class SampleLinked(Operator[SampleRange, tuple[QuestionDraft, ...]]):
-    """Pairs of passages that a graph links, of different documents, in an order that the seed shuffles.
+    """Pairs of passages of different documents that belong together, in an order that the seed shuffles.
 
-    The link is what both passages name, the longest name first. A longer sample begins with the shorter one. Only
-    links between passages that the asker may read are followed.
+    Two passages belong together where the graph links them, or where one names the title of the other's document; of
+    that document its first passage is taken. The link is that title, or the longest name that stands in both. Titles
+    need no capitals, so that they link passages in every script. A longer sample begins with the shorter one. Only what
+    the asker may read is drawn.
 
     Args:
         graph: nodes and what links them, for example `NodeGraph(chunks, (SharedEntities(),))`.
@@ -98,7 +100,7 @@ class SampleLinked(Operator[SampleRange, tuple[QuestionDraft, ...]]):
         per_passage: pairs with the same passage at most.
         shortest: characters; shorter passages are left out.
 
-    Source: the walk along entities that passages share, as in Yang et al., "HotpotQA", EMNLP 2018.
+    Source: the walk along entities and links between documents, as in Yang et al., "HotpotQA", EMNLP 2018.
     """
 
     graph: NodeGraph
@@ -112,36 +114,96 @@ class SampleLinked(Operator[SampleRange, tuple[QuestionDraft, ...]]):
 
     def apply(self, value: SampleRange, /) -> tuple[QuestionDraft, ...]:
         snapshot = self.graph.snapshot()
-        pairs = self._order(snapshot)[value.start : value.stop]
-        nodes = snapshot.nodes_of_ids([id for pair in pairs for id in pair], access())
-        both = ((nodes[one], nodes[other]) for one, other in pairs if one in nodes and other in nodes)
-        return tuple(QuestionDraft(self.type, pair, shared_name(*pair)) for pair in both)
+        drawn = self._order(snapshot)[value.start : value.stop]
+        nodes = snapshot.nodes_of_ids([id for *pair, _ in drawn for id in pair], access())
+        return tuple(
+            QuestionDraft(self.type, pair, title or shared_name(*pair))
+            for one, other, title in drawn
+            if one in nodes and other in nodes
+            for pair in [(nodes[one], nodes[other])]
+        )
 
-    def _order(self, snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
+    def _order(self, snapshot: Snapshot) -> tuple[tuple[str, str, str], ...]:
         derived = snapshot.derived_of(access(), self.graph.group.name)
         key = (type(self).__name__, self.but(type=""))
         if key not in derived:
             derived[key] = tuple(self._drawn(snapshot))
-        found: tuple[tuple[str, str], ...] = derived[key]
+        found: tuple[tuple[str, str, str], ...] = derived[key]
         return found
 
-    def _drawn(self, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-        links = self.graph.links(snapshot, access())
-        ids = snapshot.ids(links.keys.tolist())
-        nodes = {node.id: node for node in snapshot.all_nodes(self.graph.group.name, access())}
-        long = {id for id, node in nodes.items() if len(node.text.strip()) >= self.shortest}
-        named = [ids.get(key, "") for key in links.keys.tolist()]
-        pairs = {
-            (min(one, other), max(one, other))
-            for one, other in ((named[a], named[b]) for a, b in zip(links.sources, links.targets, strict=True))
-            if one in long and other in long and nodes[one].document != nodes[other].document
-        }
+    def _drawn(self, snapshot: Snapshot) -> Iterator[tuple[str, str, str]]:
+        every = snapshot.all_nodes(self.graph.group.name, access())
+        nodes = {node.id: node for node in every if len(node.text.strip()) >= self.shortest}
+        pairs = {(one, other): "" for one, other in self._linked(snapshot) if one in nodes and other in nodes}
+        titles = {document.id: document.title for document in snapshot.documents(access())}
+        pairs |= {(min(one, other), max(one, other)): title for one, other, title in references(nodes, titles)}
         used = Counter[str]()
         for pair in sorted(pairs, key=lambda pair: _place(self.seed, *pair)):
-            if nodes[pair[0]].text == nodes[pair[1]].text or max(used[id] for id in pair) >= self.per_passage:
-                continue
-            used.update(pair)
-            yield pair
+            one, other = (nodes[id] for id in pair)
+            is_pair = one.document != other.document and one.text != other.text
+            if is_pair and max(used[id] for id in pair) < self.per_passage:
+                used.update(pair)
+                yield *pair, pairs[pair]
+
+    def _linked(self, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+        """The ids of nodes that the graph links, each pair once."""
+        links = self.graph.links(snapshot, access())
+        ids = snapshot.ids(links.keys.tolist())
+        named = [ids.get(key, "") for key in links.keys.tolist()]
+        for one, other in zip(links.sources.tolist(), links.targets.tolist(), strict=True):
+            if one < other:
+                yield min(named[one], named[other]), max(named[one], named[other])
+
+
+SHORTEST_TITLE = 2
+"""Characters of a title that is looked for in passages; of one in letters that have cases one more."""
+MOST_NAMING = 50
+"""A title that more passages name is a word like any other, such as "Introduction", and links none."""
+
+
+def references(nodes: Mapping[str, Node], titles: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Passages that name the title of another document: its id, that of the other's first passage, and the title.
+
+    Args:
+        nodes: the passages by id.
+        titles: by the ids of documents.
+
+    >>> nodes = {"n": Node("n", "消息传到了长安城。", "a"), "m": Node("m", "它是唐朝的都城。", "b")}
+    >>> list(references(nodes, {"a": "", "b": "长安城"}))
+    [('n', 'm', '长安城')]
+    """
+    first: dict[str, Node] = {}
+    for node in sorted(nodes.values(), key=lambda node: (node.number, node.id)):
+        first.setdefault(node.document, node)
+    beginning: dict[str, list[tuple[str, str]]] = {}
+    count = Counter(titles.values())
+    for document, title in sorted(titles.items()):
+        if len(title) >= SHORTEST_TITLE + (title.lower() != title.upper()) and document in first and count[title] == 1:
+            beginning.setdefault(title[:SHORTEST_TITLE], []).append((title, document))
+    naming: dict[str, list[tuple[str, str, str]]] = {}
+    for id, node in nodes.items():
+        text, found = node.text, dict[str, str]()
+        for at in range(len(text) - SHORTEST_TITLE + 1):
+            for title, document in beginning.get(text[at : at + SHORTEST_TITLE], ()):
+                if document != node.document and text.startswith(title, at) and _is_whole(text, at, at + len(title)):
+                    found[document] = title
+        for document, title in found.items():
+            naming.setdefault(document, []).append((id, first[document].id, title))
+    for named in naming.values():
+        yield from named if len(named) <= MOST_NAMING else ()
+
+
+def _is_whole(text: str, start: int, end: int) -> bool:
+    """Whether a stretch cuts no word in two, in scripts that set words apart by blanks and add nothing to them."""
+    return not any(0 < at < len(text) and _cuts(text[at - 1], text[at]) for at in (start, end))
+
+
+def _cuts(before: str, after: str) -> bool:
+    return before.isalnum() and after.isalnum() and max(before, after) < _EAST_ASIA
+
+
+_EAST_ASIA = "\u1100"
+"""Scripts from here on write words without blanks between them, or add particles to them."""
 
 
 def shared_name(one: Node, other: Node) -> str:
