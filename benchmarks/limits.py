@@ -38,8 +38,8 @@ def _shape(result: Result) -> Judged:
 
 
 def _imports(result: Result) -> Judged:
-    limits = {"the first import line of README": most(0.15)}
-    return {name: (result[name], limits.get(name)) for name in result if "spolia" in name or name in limits}
+    first = "the first import line of README"
+    return {first: (result[first], most(0.15)), **{name: (result[name], None) for name in result if "spolia" in name}}
 
 
 def _install(result: Result) -> Judged:

@@ -223,6 +223,15 @@ def test_an_operator_whose_fields_could_change_or_are_none_is_refused_and_told_w
             cls()
 
 
+def test_a_field_that_a_class_declares_without_being_a_dataclass_is_refused() -> None:
+    class Longer(Find):
+        extra: int = 5
+
+    for given in ({}, {"extra": 3}):
+        with pytest.raises(WiringError, match=r"^Longer is no frozen dataclass\. Write @dataclass\(frozen=True\)"):
+            Longer(**given)
+
+
 def test_a_check_of_the_user_may_take_variables_that_are_no_fields() -> None:
     @dataclass(frozen=True)
     class Tagged(Operator[Query, Query]):

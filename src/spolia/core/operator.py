@@ -401,8 +401,16 @@ class Operator(ABC, Generic[In, Out]):
         return f"{type(self).__name__}({', '.join(scalars)})"
 
 
+@cache
+def _is_frozen_dataclass(cls: Any) -> bool:
+    """A class that inherits from one is none if it declares fields of its own, which nothing would set or compare."""
+    declared = {name for name, kind in vars(cls).get("__annotations__", {}).items() if "ClassVar" not in str(kind)}
+    is_frozen: bool = getattr(getattr(cls, "__dataclass_params__", None), "frozen", False)
+    return is_frozen and declared <= cls.__dataclass_fields__.keys()
+
+
 def _new(cls: Any, *args: Any, **given: Any) -> Any:
-    if not getattr(getattr(cls, "__dataclass_params__", None), "frozen", False):
+    if not _is_frozen_dataclass(cls):
         raise WiringError(f"{cls.__name__} is no frozen dataclass. Write @dataclass(frozen=True) above its class.")
     refuse_arguments(cls, args, given)
     return object.__new__(cls)
