@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from spolia.flows.evidence import CHARACTERS, Gathered, newest
 from spolia.types import Hit, Node, Query, Ranking
 
@@ -26,3 +28,15 @@ def test_all_are_shown_where_they_fit_and_one_in_any_case() -> None:
     assert len(newest(found("a", "b", text="short"))) == 2
     assert [text.split()[1] for text in newest(found("a", "b", text=LONG * 5))] == ["b"]
     assert newest(found()) == ()
+
+
+def test_passages_that_are_left_out_are_not_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared: list[str] = []
+
+    def prepare(text: str) -> str:
+        prepared.append(text[:1])
+        return text
+
+    monkeypatch.setattr("spolia.generation.prompt.without_citations", prepare)
+    newest(found("a", "b", "c", "d", "e", "f"))
+    assert "".join(prepared) == "cdef"  # a place would be a text of its own: these have none

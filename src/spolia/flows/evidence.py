@@ -37,7 +37,7 @@ def newest(found: Ranking) -> tuple[str, ...]:
             note(f"The prompt holds the last {len(found) - first} of {len(found)} passages.", counted=True)
             break
         first -= 1
-    return numbered(found, CHARACTERS)[first:]
+    return numbered(found, CHARACTERS, first)
 
 
 def citing(said: str, found: Ranking) -> Answer:

@@ -33,9 +33,13 @@ def fitting(ranking: Ranking, passages: int, characters: int) -> Ranking:
     return best
 
 
-def numbered(ranking: Ranking, characters: int) -> tuple[str, ...]:
-    """The passages of a ranking, each with its number and its place, cut where it is longer than a prompt may be."""
-    return tuple(_numbered(number, node, characters) for number, node in enumerate(ranking.nodes, 1))
+def numbered(ranking: Ranking, characters: int, after: int = 0) -> tuple[str, ...]:
+    """The passages of a ranking, each with its number and its place, cut where it is longer than a prompt may be.
+
+    Args:
+        after: so many passages are left out at the beginning; the others keep their numbers.
+    """
+    return tuple(_numbered(number, node, characters) for number, node in enumerate(ranking.nodes[after:], after + 1))
 
 
 def _numbered(number: int, node: Node, characters: int) -> str:
