@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 import pytest
 
+from spolia.journal import database
 from spolia.journal.trace import _new_run_ids
 from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import Corpus
@@ -107,6 +109,24 @@ def test_without_a_place_to_record_it_still_answers(spolia: Spolia, store: Path)
     assert ran.code == 0
     assert len(ran.json["hits"]) == 1
     assert "Nothing is recorded of this run" in ran.err
+
+
+def test_what_is_not_recorded_since_the_disk_is_full_is_told_with_the_answer(
+    spolia: Spolia, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert spolia("search", "tide", "--store", store).code == 0
+    connect = database.connected
+
+    def full(path: Path) -> sqlite3.Connection:
+        connection = connect(path)
+        connection.execute("PRAGMA max_page_count = 1")  # as many as there are
+        return connection
+
+    monkeypatch.setattr(database, "connected", full)
+    ran = spolia("search", "tide " * 20_000, "--store", store, "--json")
+    assert (ran.code, len(ran.json["hits"])) == (0, 1)
+    assert "Not all of this run is recorded: " in ran.err
+    assert "runs.db could not be written: OperationalError: database or disk is full" in ran.err
 
 
 @pytest.mark.slow

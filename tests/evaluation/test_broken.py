@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -9,7 +11,7 @@ from typing import ClassVar
 import pytest
 
 from spolia.core.function import step
-from spolia.errors import ManifestMismatch, MeasureError, ModelRejected, NeverWorked, StepFailed
+from spolia.errors import DataError, ManifestMismatch, MeasureError, ModelRejected, NeverWorked, StepFailed
 from spolia.evaluation.data.dataset import DataSet
 from spolia.evaluation.data.passage_store import indexed
 from spolia.evaluation.experiment.experiment import Experiment
@@ -136,3 +138,12 @@ def test_a_measure_that_fails_is_named_with_the_question_and_the_others_are_kept
     before = len(asked)
     assert Experiment({"good": good}, ITEMS[:7], MEASURES).run(path=kept).flows[0].measured[0].value == 1.0
     assert len(asked) == before
+
+
+def test_a_full_disk_is_told_with_the_name_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(DataError, match=r"new.experiment cannot be written: No space left on device. Free some space"):
+        ScoreStore(tmp_path / "new.experiment")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 from random import Random
@@ -308,3 +309,22 @@ def test_a_world_does_not_replace_another_data_set_unless_told(tmp_path: Path) -
     ):
         FictionalWorld(4, people=20, questions=4).write(tmp_path, replace=False)
     assert FictionalWorld(3, people=20, questions=4).write(tmp_path)
+
+
+def test_a_world_on_a_full_disk_leaves_no_file_that_is_cut_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FictionalWorld(3, people=20, questions=4).write(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    write = Path.write_bytes
+
+    def full(path: Path, data: bytes) -> int:
+        if "questions" in path.name:
+            write(path, data[:100])
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(DataError, match=r"questions.jsonl cannot be written: No space left on device"):
+        FictionalWorld(4, people=20, questions=4).write(tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

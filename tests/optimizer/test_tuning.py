@@ -129,6 +129,13 @@ def test_a_study_of_something_else_is_refused(tmp_path: Path) -> None:
         tune(SPACE, questions(31), "MRR", path=tmp_path)
 
 
+@pytest.mark.parametrize("written", ["[" * 100_000, "[]"])
+def test_a_study_file_that_holds_other_json_is_a_study_of_something_else(tmp_path: Path, written: str) -> None:
+    (tmp_path / "study.json").write_text(written)
+    with pytest.raises(DataError, match="holds a study of something else"):
+        tune(SPACE, questions(30), "MRR", path=tmp_path)
+
+
 def test_two_studies_cannot_use_one_folder_at_the_same_time(tmp_path: Path) -> None:
     tune(SPACE, questions(10), "MRR", path=tmp_path)
     with ScoreStore(tmp_path / "scores.experiment"), pytest.raises(SpoliaError, match="in use"):

@@ -379,3 +379,8 @@ def test_a_repair_says_that_vectors_were_dropped_and_made_again(tmp_path: Path, 
     assert cause.endswith(". Its 2 vectors were dropped.")
     assert made == "Group 'near': 2 vectors were made again."
     assert (report.left, "STORE" in cause, cause.count(str(segment))) == ((), False, 1)
+
+
+def test_a_log_that_is_a_link_to_a_device_is_named_and_not_read(tmp_path: Path) -> None:
+    (tmp_path / "corpus.db-wal").symlink_to("/dev/zero")
+    assert lost_ahead(tmp_path) == "corpus.db-wal is no file, but a folder, a device or a pipe"

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from spolia.cli.screen import Renderable, Screen, json_text, table
+from spolia.evaluation.data.json_lines import whole_files
 from spolia.evaluation.experiment.results import Report
 from spolia.evaluation.gate.gate import Gate
 from spolia.evaluation.report import gate_report, tables
@@ -19,7 +20,8 @@ def write_report(found: Report, path: Path, traces: Traces | None) -> None:
         text = tables.markdown(found)
     else:
         text = html(found, traces)
-    path.write_text(text, "utf-8", errors="backslashreplace")
+    with whole_files(path) as (part,):
+        part.write_text(text, "utf-8", errors="backslashreplace")
 
 
 def show_report(screen: Screen, found: Report) -> None:

@@ -50,8 +50,12 @@ def recorded(
         return
     cache = Cache(runs.database, anew=True) if anew else runs.cache
     journal = runs.journal if values or not share else None
-    with runs, Run(groups=who, journal=journal, cache=cache, budget=budget, share=share) as run:
-        yield run
+    try:
+        with runs, Run(groups=who, journal=journal, cache=cache, budget=budget, share=share) as run:
+            yield run
+    finally:
+        if runs.database.dropped:
+            screen.say(f"Not all of this run is recorded: {runs.database.problem or 'it came too fast'}", "yellow")
 
 
 def store_for(folder: Path) -> str:

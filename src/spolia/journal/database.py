@@ -258,7 +258,7 @@ def prepared(path: Path) -> sqlite3.Connection:
     except sqlite3.OperationalError as error:
         raise StoreBusy(
             f"{path} cannot hold traces and cache now: {error}. "
-            "Wait for who writes to it, look at its permissions, or name another file."
+            "Wait for who writes to it, look at its permissions and the free space, or name another file."
         ) from error
     except sqlite3.DatabaseError as error:
         raise NotAStore(

@@ -178,9 +178,9 @@ def _refuse_another(path: Path, about: Mapping[str, Any]) -> None:
     if path.exists():
         try:
             before = json.loads(path.read_text("utf-8"))
-        except ValueError:
+        except (ValueError, RecursionError):
             before = {}
-        if differ := changes(before, json.loads(json.dumps(about))):
+        if differ := changes(before if isinstance(before, dict) else {}, json.loads(json.dumps(about))):
             raise DataError(
                 f"{path.parent} holds a study of something else: {'; '.join(differ[:3])}. Name another folder, or "
                 "delete this one."

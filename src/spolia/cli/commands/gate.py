@@ -58,6 +58,7 @@ def gate(
     """
     from spolia.cli import reports
     from spolia.cli.experiments import SIMULATED, EvaluationRun, GateOptions
+    from spolia.evaluation.data.json_lines import whole_files
     from spolia.evaluation.report.gate_report import markdown
 
     screen = Screen(json=given.json)
@@ -102,7 +103,8 @@ def gate(
     found = asked.gated(said.flow, before, **decides)
     for path in report or ():
         text = markdown(found) if path.suffix == ".md" else json_text(found.json()) + "\n"
-        path.write_text(text, "utf-8", errors="backslashreplace")
+        with whole_files(path) as (part,):
+            part.write_text(text, "utf-8", errors="backslashreplace")
     screen.give(**found.json())
     reports.show_gate(screen, found)
     if found.passed or found.idle:

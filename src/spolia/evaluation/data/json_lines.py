@@ -2,10 +2,11 @@
 
 import gzip
 import json
+import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -48,10 +49,42 @@ def rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8", newline="\n") as file:
+    with whole_files(path) as (part,), part.open("w", encoding="utf-8", newline="\n") as file:
         for row in rows:
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+@contextmanager
+def whole_files(*paths: Path) -> Iterator[list[Path]]:
+    """Give a path beside each file to write to; once all are written, each replaces its file, so none is cut short.
+
+    A device or a pipe is written to itself.
+
+    Raises:
+        DataError: one cannot be written, naming it and why; no file has changed then.
+    """
+    whole = [path.resolve() for path in paths]
+    parts = [
+        path if path.exists() and not path.is_file() else path.with_name(f".{path.name[:40]}.{at}-{os.getpid()}.part")
+        for at, path in enumerate(whole)
+    ]
+    try:
+        for path in whole:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        yield parts
+        for part, path in zip(parts, whole, strict=True):
+            if part != path:
+                part.replace(path)
+    except OSError as error:
+        raise DataError(
+            f"{' and '.join(map(str, paths))} cannot be written: {error.strerror or error}. Check the path, its "
+            "permissions and the free space; nothing there was changed."
+        ) from error
+    finally:
+        for part, path in zip(parts, whole, strict=True):
+            with suppress(OSError):  # its folder may be what cannot be written
+                if part != path:
+                    part.unlink(missing_ok=True)
 
 
 def records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:

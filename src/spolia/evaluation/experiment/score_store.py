@@ -194,7 +194,15 @@ class ScoreStore:
         """Write at the end, all of it or nothing; where the end is then."""
         if self._descriptor < 0:
             self._memory += raw
-        elif (written := os.pwrite(self._descriptor, raw, self._end)) < len(raw):
+            return self._end + len(raw)
+        try:
+            written = os.pwrite(self._descriptor, raw, self._end)
+        except OSError as error:
+            raise DataError(
+                f"{self.path} cannot be written: {error.strerror}. Free some space, or name another file; what was "
+                "written before is whole."
+            ) from error
+        if written < len(raw):
             self._cut()
             raise DataError(f"{self.path}: only {written} of {len(raw)} bytes could be written. Is the disk full?")
         return self._end + len(raw)

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from spolia import __version__
 from spolia.core.run_context import access
 from spolia.errors import DataError, pip_install
+from spolia.evaluation.data.json_lines import whole_files
 from spolia.evaluation.experiment.flows import Flow, code_of, groups_of, inside, reads, written
 from spolia.evaluation.experiment.gold_locations import GoldLocations, document_of
 from spolia.evaluation.experiment.score_table import Cell
@@ -306,7 +307,8 @@ class Baseline(Value):
 
     def write(self, path: str | Path) -> None:
         """Write it as JSON, a line for each document and question, so that a version control shows what differs."""
-        Path(path).write_text(self.text(), "utf-8", errors="backslashreplace")
+        with whole_files(Path(path)) as (part,):
+            part.write_text(self.text(), "utf-8", errors="backslashreplace")
 
     def text(self) -> str:
         plain = {

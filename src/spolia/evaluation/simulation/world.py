@@ -11,6 +11,7 @@ from random import Random
 from typing import Any, Literal, TypeAlias
 
 from spolia.errors import DataError, WiringError
+from spolia.evaluation.data.json_lines import whole_files
 from spolia.types import Value, kept
 
 Kind: TypeAlias = Literal["person", "town", "country", "company", "work"]
@@ -228,9 +229,9 @@ class FictionalWorld(Value):
                 f"{folder} holds another data set: {' and '.join(others)} there would be lost. Name another folder, or "
                 "remove them."
             )
-        folder.mkdir(parents=True, exist_ok=True)
-        for path, made in files.items():
-            path.write_bytes(made)
+        with whole_files(*files) as parts:
+            for part, made in zip(parts, files.values(), strict=True):
+                part.write_bytes(made)
         return sha256(b"".join(files.values())).hexdigest()
 
     # What there is.

@@ -204,6 +204,8 @@ Sums = tuple[int, int]
 def lost_ahead(store: Path) -> str:
     """What is wrong with a store's write-ahead log, in words: what was committed behind a damaged frame is lost."""
     path = store / f"{DATABASE}-wal"
+    if path.exists() and not path.is_file():  # a device has no end
+        return f"{path.name} is no file, but a folder, a device or a pipe"
     log = path.read_bytes() if path.exists() else b""
     if len(log) < _HEADER + _FRAME:
         return ""
