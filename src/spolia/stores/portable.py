@@ -374,7 +374,9 @@ def import_store(path: str | Path, corpus: Corpus, tell: Tell = lambda member, r
 @contextmanager
 def _opened(path: Path) -> Iterator[ZipFile]:
     if path.exists() and not path.is_file():  # a device has no end
-        raise StoreError(f"{path} is no file, but a folder, a device or a pipe. Name one that `spolia export` has written.")
+        raise StoreError(
+            f"{path} is no file, but a folder, a device or a pipe. Name one that `spolia export` has written."
+        )
     try:
         file = ZipFile(path)
     except FileNotFoundError as error:
