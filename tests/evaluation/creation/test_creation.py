@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from spolia import Budget, Corpus, Run, Runs, ScriptedModel, check
+from spolia import Budget, ChatModel, Corpus, Run, Runs, ScriptedModel, check, dump, load
 from spolia.errors import ModelUnavailable
+from spolia.evaluation.creation import creation
 from spolia.evaluation.creation.creation import CreatedQuestions, create, estimate
 from spolia.evaluation.creation.draft import SampleRange
 from spolia.evaluation.creation.items import item_of
-from spolia.evaluation.creation.recipes import recipe
+from spolia.evaluation.creation.recipes import TYPES, recipe
 from spolia.models.protocols import LanguageModel
 
 from . import documents
@@ -84,7 +85,23 @@ def test_a_longer_sample_begins_with_the_shorter_one(corpus: Corpus) -> None:
 def test_a_recipe_is_an_ordinary_flow(corpus: Corpus) -> None:
     flow = recipe("factoid", corpus.group(), documents.model()).flow
     assert [draft.is_kept for draft in flow(SampleRange(0, 4))].count(True) == 1
-    assert check(flow) is not None
+    found = check(flow)
+    assert (found.takes, found.gives, found.problems) == ("SampleRange", "tuple[QuestionDraft, ...]", ())
+
+
+@pytest.mark.parametrize("type", TYPES)
+def test_a_recipe_is_written_as_a_flow_file_and_read_again(corpus: Corpus, type: str) -> None:
+    llm = ChatModel("m", "http://127.0.0.1:1/v1", api_key_env="")
+    flow = recipe(type, corpus.group(), llm, evolve=("compress",), unknown=True).flow
+    assert load(dump(flow)) == flow
+
+
+@pytest.mark.slow
+def test_threads_and_a_run_change_nothing(corpus: Corpus) -> None:
+    plain = made(corpus, documents.model())
+    for threads in (1, 8):
+        with Run(threads=threads):
+            assert made(corpus, documents.model()) == plain
 
 
 @pytest.mark.slow
@@ -106,7 +123,10 @@ def test_a_spent_budget_ends_the_work_and_a_larger_one_goes_on(corpus: Corpus, t
         assert lane.spent.calls == 7
 
 
-def test_a_model_that_writes_nothing_useful_is_not_asked_for_ever(corpus: Corpus) -> None:
+def test_a_model_that_writes_nothing_useful_is_not_asked_for_ever(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(creation, "AT_ONCE", 1)
     found = made(corpus, ScriptedModel(("none",)), n=1)
     assert (len(found.dropped), found.stopped) == (4, {"factoid": "tries"})
 
@@ -120,7 +140,6 @@ def test_an_estimate_asks_nothing_and_counts_every_step(corpus: Corpus) -> None:
 
 @pytest.mark.slow
 def test_a_model_that_cannot_be_reached_is_an_error(corpus: Corpus) -> None:
-    from spolia.models.http.chat import ChatModel
     from spolia.testing.server import closed_port_url
 
     with pytest.raises(ModelUnavailable):

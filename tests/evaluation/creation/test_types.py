@@ -198,11 +198,12 @@ def test_the_same_words_with_another_number_or_answer_are_another_question() -> 
     one = ask("What was the revenue of Acme Works in the year 2019?", "5")
     others = (
         ask("What was the revenue of Acme Works in the year 2020?", "5"),
-        ask("What was the revenue of Acme Walks in the year 2019?", "6"),
+        ask("What was the revenue of Acme Walks in the year 2019?", "5"),
+        ask("What was the return of Acme Works in the year 2019?", "6"),
         ask("So what was the revenue of Acme Works in the year 2019?", "5"),
         ask("what was the revenue of Acme Works in the year 2019", "9"),
     )
-    assert [draft.is_kept for draft in DropNearDuplicates()((one, *others))] == [True, True, True, False, False]
+    assert [draft.is_kept for draft in DropNearDuplicates()((one, *others))] == [True, True, True, True, False, False]
 
 
 def test_an_unknown_type_is_refused(corpus: Corpus) -> None:

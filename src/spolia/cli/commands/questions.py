@@ -26,8 +26,8 @@ BEFORE = "before_review.jsonl"
 KINDS = "factoid, concept, multi-hop, comparison, unanswerable"
 EXAMPLE = "factoid=60,multi-hop=20,unanswerable=20"
 WHY = {
-    "passages": "all passages are used",
-    "tries": "the filters dropped three of four; dropped.jsonl has them",
+    "passages": "all passages are used; write more --types, or index more documents",
+    "tries": "the filters dropped more than three of four; dropped.jsonl has them",
     "budget": "the budget is spent; the same command with a larger one goes on",
 }
 

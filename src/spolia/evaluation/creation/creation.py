@@ -19,8 +19,8 @@ from spolia.types import Failure, Prompt, Quote, Value
 AT_ONCE = 16
 """Questions that are made together."""
 TRIES = 4
-"""Drafts for each question that is wanted, at most: where filters drop more than that, the prompts or the documents do
-not suit each other, and going on would only cost."""
+"""Drafts for each question that is wanted, at most, and `AT_ONCE` in all at least: where filters drop more than that,
+the prompts do not suit the documents, and going on would only cost."""
 SAMPLE = 5
 """Drafts that an estimate is made of."""
 Told: TypeAlias = Callable[[int, int], None]
@@ -80,7 +80,7 @@ def create(
     for one, number in wanted.items():
         at, there = 0, len(kept)
         while (lacking := number - (len(kept) - there)) > 0:
-            width = min(AT_ONCE, lacking, TRIES * number - at)
+            width = min(AT_ONCE, lacking, most_drafts(number) - at)
             drafts = one.sample(SampleRange(at, at + width)) if width > 0 and "budget" not in stopped.values() else ()
             if not drafts:
                 missing[one.type] = lacking
@@ -97,6 +97,11 @@ def create(
             kept = [draft for draft in every if draft.is_kept]
             told(len(kept), total)
     return CreatedQuestions(tuple(kept), tuple(dropped), missing, stopped)
+
+
+def most_drafts(number: int) -> int:
+    """How many drafts are made for so many questions at most."""
+    return max(AT_ONCE, TRIES * number)
 
 
 def _refuse_others(results: list[QuestionDraft | Failure]) -> None:
@@ -128,7 +133,7 @@ def estimate(recipe: Recipe, number: int) -> dict[str, Any]:
     each, bound = number / max(1, len(drafts)), recipe.body.calls()
     return {
         "calls": round(use.usage.calls * each),
-        "most_calls": None if bound is None else bound * number * TRIES,
+        "most_calls": None if bound is None else bound * most_drafts(number),
         "tokens": round((use.usage.input_tokens + use.usage.output_tokens) * each),
         "cost_usd": use.usage.cost_usd * each if use.has_price else None,
     }

@@ -9,8 +9,12 @@ from dataclasses import dataclass
 from spolia.core.operator import Operator
 from spolia.errors import WiringError
 from spolia.evaluation.creation.draft import QuestionDraft
+from spolia.indexing.transforms.rule_entities import RuleEntities
+from spolia.stores.definition import Part
+from spolia.types import Document, Node
 
 _WIDTH = 3
+_ENTITIES = RuleEntities()
 
 
 @dataclass(frozen=True)
@@ -18,9 +22,9 @@ class DropNearDuplicates(Operator[Sequence[QuestionDraft], tuple[QuestionDraft, 
     """Drop each question that says almost the same as an earlier one that is kept.
 
     Similarity is Jaccard's index J(A, B) = |A ∩ B| / |A ∪ B| of the sets of three characters in a row, after NFKC,
-    without case, punctuation and blanks. It is computed exactly, not estimated. Questions with other numbers or with
-    another answer ask different things, however alike they are; the very same question (J = 1) is dropped always, since
-    nobody could tell which answer is meant.
+    without case, punctuation and blanks. It is computed exactly, not estimated. Questions with other names (by the
+    rules of `RuleEntities`), other numbers or another answer ask different things, however alike they are; the very
+    same question (J = 1) is dropped always, since nobody could tell which answer is meant.
 
     Args:
         at_least: J from which on two questions are the same, above 0, up to 1.
@@ -67,10 +71,16 @@ class DropNearDuplicates(Operator[Sequence[QuestionDraft], tuple[QuestionDraft, 
 
 
 def _asks_the_same(one: QuestionDraft, other: QuestionDraft) -> bool:
-    """Whether numbers and answers of two questions do not tell them apart."""
+    """Whether names, numbers and answers of two questions do not tell them apart."""
+    named = [{dict(piece.meta)["entity"] for piece in _ENTITIES(_part(draft.question))} for draft in (one, other)]
     numbers = [sorted(re.findall(r"\d+", draft.question)) for draft in (one, other)]
     answers = [{plain(answer) for answer in draft.answers} for draft in (one, other)]
-    return numbers[0] == numbers[1] and (not all(answers) or bool(answers[0] & answers[1]))
+    is_of_same = named[0] == named[1] and numbers[0] == numbers[1]
+    return is_of_same and (not all(answers) or bool(answers[0] & answers[1]))
+
+
+def _part(text: str) -> Part:
+    return Part(Node("", text), Document("", text))
 
 
 def plain(text: str) -> str:
