@@ -42,7 +42,9 @@ def test_an_estimate_asks_no_model_and_counts_what_a_run_takes(spolia: Spolia, d
         assert read["cost_usd"] is None
         words = spolia("eval", "bm25", "--data", data, "--estimate", "--json").json["estimate"]["bm25"]
         assert (words["calls"], words["most_calls"], words["tokens"]) == (0, 0, 0)
-        assert "Estimate for 8 questions; no language model was asked." in spolia(*asked, "--estimate").out
+        told = spolia(*asked, "--estimate")
+        assert "Estimate for 8 questions; no language model was asked." in told.out
+        assert f"Questions and passages would go to {server.url} (m), without a key" in told.err
 
 
 def test_an_estimate_refuses_what_a_run_refuses(spolia: Spolia, data: Path) -> None:
@@ -58,6 +60,8 @@ def test_a_budget_ends_an_experiment_and_a_larger_one_goes_on(spolia: Spolia, da
         asked = ("eval", data / "flow.yaml", "--data", data, "--llm", server.url, "--model", "m", "--measures", "F1")
         ended = spolia(*asked, "--budget-calls", "3")
         assert (ended.code, len(server.requests)) == (4, 3)
+        assert "The budget of this run allows no more" in ended.err
+        assert "3 of 3 calls are spent" in ended.err
         assert "raise the budget, and go on" in ended.err
         assert spolia(*asked, "--budget-calls", "5").code == 0
         assert len(server.requests) == 8
@@ -71,9 +75,10 @@ def test_ask_takes_a_budget_and_an_estimate(spolia: Spolia, data: Path, tmp_path
         told = spolia(*asked, "--model", "m", "--estimate", "--json")
         assert (told.code, told.json["n"], server.requests) == (0, 1, [])
         assert next(iter(told.json["estimate"].values()))["calls"] == 1
+        assert "would go to" in told.err
         spent = spolia(*asked, "--model", "m", "--budget-tokens", "10")
         assert (spent.code, server.requests) == (4, [])
-        assert "0 of 10 tokens are spent" in spent.err
+        assert "The budget of this run allows no further call: 0 of 10 tokens are spent" in spent.err
         assert spolia(*asked, "--model", "m", "--budget-tokens", "100000").code == 0
 
 

@@ -11,6 +11,7 @@ import pytest
 from spolia.indexing.splitters.sized_splitter import SlidingWindow
 from spolia.indexing.sync.sync import sync
 from spolia.stores.corpus import Corpus
+from spolia.testing import OpenAIServer, ServedReply
 
 from .conftest import Spolia
 
@@ -186,6 +187,19 @@ def test_wrong_usage_is_one_line_and_code_2(spolia: Spolia, data: Path, args: tu
 
 
 @pytest.mark.slow
+def test_a_baseline_of_a_language_model_is_not_compared_with_answers_of_none(spolia: Spolia, data: Path) -> None:
+    with OpenAIServer(ServedReply("It was bought in 1803 [1].")) as server:
+        model = ("--llm", server.url, "--model", "m")
+        (_, _, *rest) = WRITE
+        assert spolia("gate", "naive", *rest, *model, "--limit", "3", "--measures", "R@1").code == 0
+        without = spolia(*CHECK)
+        assert (without.code, without.out) == (2, "")
+        assert "baseline.json was made with the language model m, and naive is asked without one" in without.err
+        assert "--llm URL --model m" in without.err
+        assert spolia(*CHECK, *model).code == 0
+
+
+@pytest.mark.slow
 def test_tolerances_and_the_rule_decide(spolia: Spolia, data: Path, tmp_path: Path) -> None:
     spolia(*WRITE, "--measures", "R@1,MRR")
     undecided = "Then: {steps: [{BM25: {group: {use: chunks}}}, {KeywordFilter: {excluded: [number 7]}}]}"
@@ -329,7 +343,8 @@ def test_gold_that_names_files_and_quotes_them_outlives_edits(spolia: Spolia, da
     assert spolia(*keeping).code == 0
     lost = spolia(*CHECK)
     assert lost.code == 2
-    assert "Gold '3.txt “bought in 1803”' of question 'q3' does not stand in '3.txt' of n.spolia" in lost.err
+    assert "Gold '3.txt “bought in 1803”' of question 'q3' (“Which" in lost.err
+    assert "does not stand in '3.txt' of n.spolia" in lost.err
     (files / "3.txt").unlink()
     assert spolia(*keeping).code == 0
     gone = spolia(*CHECK)

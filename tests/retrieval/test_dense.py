@@ -134,7 +134,10 @@ def test_a_question_of_fewer_characters_than_the_window_may_have_more_tokens(sto
 def test_another_embedder_than_the_groups_is_refused(stored: Stored) -> None:
     with pytest.raises(ManifestMismatch, match=r"built with the embedder 'words@1', and is searched with 'words@2'"):
         Dense(stored(TEXTS, embedder=Words()), Words("words@2"))(Query("x"))
-    with pytest.raises(ManifestMismatch, match=r"built with no embedder.*Search with BM25"):
+    with pytest.raises(
+        ManifestMismatch,
+        match=r"built with no embedder.*BM25, or make vectors: spolia sync FOLDER --store \S+ --vectors; in Python",
+    ):
         Dense(stored(TEXTS), Words())(Query("x"))
 
 

@@ -21,13 +21,15 @@ TEXTS = "Passages to be embedded"
 JUDGED = "To be judged, questions, answers and passages"
 
 
-def tell_of_models(screen: Screen, flow: Operator[Any, Any], given: LanguageModel | None = None) -> bool:
+def tell_of_models(
+    screen: Screen, flow: Operator[Any, Any], given: LanguageModel | None = None, estimate: bool = False
+) -> bool:
     """Say of each server that a flow asks where it is and which key goes there; whether a language model is asked.
 
     A flow file may come from somebody else, and name a server that its reader would not send documents to.
     """
     for server in dict.fromkeys(_servers(flow)):
-        screen.say(destination(server))
+        screen.say(destination(server, would=estimate and isinstance(server, LanguageModel)))
     models = [one for one in flow.resources if isinstance(one, LanguageModel)]
     if given is not None and given.name not in {one.name for one in models}:
         screen.say(f"{given.name} is not asked: no step of this flow uses it.", "yellow")
@@ -39,6 +41,7 @@ def tell_of_measured(
     flows: Iterable[Operator[Any, Any]],
     measures: Sequence[SetMeasure],
     given: LanguageModel | None = None,
+    estimate: bool = False,
 ) -> None:
     """Say of each server that flows and measures ask where it is and which key goes there."""
     from spolia.evaluation.experiment.flows import inside
@@ -50,7 +53,7 @@ def tell_of_measured(
         (JUDGED, [judge for judge in judges if isinstance(judge, Remote)]),
     ):
         for server in servers:
-            screen.say(destination(server, what))
+            screen.say(destination(server, what, would=estimate and isinstance(server, LanguageModel)))
     asked = {one.name for flow in flows for one in flow.resources if isinstance(one, LanguageModel)}
     if given is not None and given.name not in asked | {judge.name for judge in judges}:
         screen.say(f"{given.name} is not asked: no flow and no measure uses it.", "yellow")
@@ -86,14 +89,16 @@ def tell_of_groups(
         screen.say(destination(model))
 
 
-def destination(model: Remote, what: str = SENT) -> str:
-    """One line: what is sent, the server, the model, the variable of the key; never the key.
+def destination(model: Remote, what: str = SENT, would: bool = False) -> str:
+    """One line: what is sent, or `would` be, the server, the model, the variable of the key; never the key.
 
     >>> from spolia.models.http.chat import ChatModel
     >>> destination(ChatModel("qwen3", "http://127.0.0.1:8000/v1", api_key_env=""))
     'Questions and passages go to http://127.0.0.1:8000/v1 (qwen3), without a key.'
     """
-    return f"{what} go to {model.base_url} ({model.model}), {_with_key([model.api_key_env])}."
+    return (
+        f"{what} {'would go' if would else 'go'} to {model.base_url} ({model.model}), {_with_key([model.api_key_env])}."
+    )
 
 
 def _with_key(variables: Sequence[str]) -> str:

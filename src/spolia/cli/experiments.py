@@ -97,7 +97,11 @@ class EvaluationRun:
     given: MeasuringOptions
 
     def ready(
-        self, names: Sequence[str], measures: str, known_of: Narrowed = lambda items, _: items
+        self,
+        names: Sequence[str],
+        measures: str,
+        known_of: Narrowed = lambda items, _: items,
+        estimate: bool = False,
     ) -> EvaluationSetup:
         """The flows of these names, over the data set's passages or the store, and the questions to ask them.
 
@@ -133,7 +137,7 @@ class EvaluationRun:
                 "yellow",
             )
         flows, chosen = self._flows(names, parts, unsuited)
-        tell_of_measured(self.screen, flows.values(), wanted, reader)
+        tell_of_measured(self.screen, flows.values(), wanted, reader, estimate)
         return EvaluationSetup(source, marks_of(every), items, wanted, flows, parts, chosen)
 
     def report(
@@ -185,7 +189,7 @@ class EvaluationRun:
 
     def tuning_estimated(self, space: str, objective: str, budget: str | None, strategy: str | None) -> None:
         """Say what a study would cost, from a few flows on a few questions, without asking a language model."""
-        ready = self.ready([space], objective)
+        ready = self.ready([space], objective, estimate=True)
         (flow,) = ready.flows.values()
         plan = TuningPlan.of(flow, ready.items, objective, budget=budget, strategy=strategy, seed=self.given.seed)
         sample = [Query(item.question) for item in plan.choosing[: runs.SAMPLE]]
@@ -201,7 +205,7 @@ class EvaluationRun:
 
     def estimated(self, names: Sequence[str], measures: str) -> None:
         """Say what flows would cost, without asking a language model."""
-        ready = self.ready(names, measures)
+        ready = self.ready(names, measures, estimate=True)
         asked = list(Experiment(ready.flows, ready.items, ready.measures).asked)  # refuses what a run refuses
         sample = [Query(item.question) for item in drawn(asked, runs.SAMPLE)]
         found = {name: runs.estimate(flow, sample, (), len(asked)) for name, flow in ready.flows.items()}
@@ -226,9 +230,10 @@ class EvaluationRun:
         gate.refuse_idle(found, self.given.degraded)
         return found, written
 
-    def gated(self, name: str, before: Baseline, **how: Any) -> Gate:
-        """A flow asked the questions of a baseline; what decides is as for `gate`."""
+    def gated(self, name: str, before: Baseline, baseline: Path, **how: Any) -> Gate:
+        """A flow asked the questions of a baseline, which is in a file; what decides is as for `gate`."""
         ready = self.ready([name], ",".join(before.measures), lambda items, _: before.among(items))
+        _refuse_without_model(name, ready.flows[name], before, baseline)
         items = before.among(ready.items)
         if (
             more := sum(any(one.applies(item) for one in ready.measures) for item in ready.items) - len(items)
@@ -282,6 +287,17 @@ class EvaluationRun:
             if why:
                 self.screen.say(why)
         return flows, chosen
+
+
+def _refuse_without_model(name: str, flow: Operator[Any, Any], before: Baseline, baseline: Path) -> None:
+    """Refuse a built-in flow that answers without a model now since none was named; a flow file names its own."""
+    then = before.signature.get("models", {})
+    if then and not is_file(name) and not any(isinstance(one, LanguageModel) for one in inside(flow)):
+        models = ", ".join(then)
+        raise DataError(
+            f"{baseline} was made with the language model {models}, and {name} is asked without one. Write --llm URL "
+            f"--model {next(iter(then))}, or a profile with [llm]; to go on without, write the baseline again: --write."
+        )
 
 
 def planner_of(items: Iterable[Item]) -> str:

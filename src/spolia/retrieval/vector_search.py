@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from numbers import Real
+from shlex import quote
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from spolia.core.run_context import access, note
@@ -93,10 +94,20 @@ def refuse_other(group: NodeGroup, snapshot: Snapshot, embedder: Embedder | Spar
                 "embeddings=(Embedding(embedder),)))"
             )
         )
+        store = snapshot.opened.store
+        if names:
+            way = f"with that embedder, or {way}"
+        elif group.name == MAIN:
+            way = (
+                f"or make vectors: spolia sync FOLDER --store {quote(str(store))} --vectors; in Python "
+                "sync(FOLDER, corpus, embedder=...)"
+            )
+        else:
+            way = f"or {way}"
         raise ManifestMismatch(
-            f"Group {group.name!r} of {snapshot.opened.store} was built with "
+            f"Group {group.name!r} of {store} was built with "
             f"{f'the embedder {names}' if names else 'no embedder'}, and is searched with "
-            f"{embedder.name!r}. Search with BM25, with that embedder, or {way}."
+            f"{embedder.name!r}. Search with BM25, {way}."
         )
 
 

@@ -63,13 +63,13 @@ class Limiter:
     def __init__(self, budget: Budget, where: str) -> None:
         self.budget, self.where = budget, where
         self.spent = self.held = Usage()
-        self.refused = False
+        self.refused = ""
 
     def refuses(self, wanted: Usage, *, optional: bool) -> str:
         """Why there is no room; empty when there is."""
         why = self.budget.refuses(self.spent + self.held, wanted, optional=optional)
-        self.refused |= bool(why)
-        return f"The budget of {self.where} is spent: {why}. Raise it, or ask for less." if why else ""
+        self.refused = self.refused or why
+        return f"The budget of {self.where} allows no further call: {why}. Raise it, or ask for less." if why else ""
 
 
 def split(usage: Usage, n: int) -> list[Usage]:

@@ -265,7 +265,12 @@ class Run:
     @property
     def exhausted(self) -> bool:
         """Whether the budget of the whole run has refused a call: what was made since is less than it would be."""
-        return any(limiter.refused for limiter in self.root.limiters)
+        return bool(self.refusal)
+
+    @property
+    def refusal(self) -> str:
+        """Why the budget of the whole run refused the first call that it did not allow; empty while it allowed all."""
+        return next((limiter.refused for limiter in self.root.limiters if limiter.refused), "")
 
     # What frames ask for.
 

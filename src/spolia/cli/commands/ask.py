@@ -65,7 +65,7 @@ def ask(
         if chosen:
             screen.say(chosen)
         whole = answering(running, parts)
-        asked = tell_of_models(screen, whole, reader)
+        asked = tell_of_models(screen, whole, reader, estimate)
         runs.refuse_unpriced(budget_usd, whole.resources)
         if estimate:
             runs.tell_estimates(screen, {flow: runs.estimate(whole, [query], given.access or (), 1)}, 1)

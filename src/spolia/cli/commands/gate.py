@@ -100,7 +100,7 @@ def gate(
         _write(screen, written.but(command=said.kept(baseline)), baseline)
         return Exit.PARTLY if measured.is_partial(given.degraded) else Exit.DONE
     assert before is not None
-    found = asked.gated(said.flow, before, **decides)
+    found = asked.gated(said.flow, before, baseline, **decides)
     for path in report or ():
         text = markdown(found) if path.suffix == ".md" else json_text(found.json()) + "\n"
         with whole_files(path) as (part,):

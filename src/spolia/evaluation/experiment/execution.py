@@ -304,8 +304,9 @@ class FlowExecution:
     def _refuse_spent(self, flow: int, item: Item) -> None:
         if self.run.exhausted:
             raise BudgetSpent(
-                f"The budget of this run is spent at question {item.id!r} of {self.table.flows[flow]}. What was "
-                "answered is kept where the experiment has a file: raise the budget, and go on."
+                f"The budget of this run allows no more at question {item.id!r} of {self.table.flows[flow]}: "
+                f"{self.run.refusal}. What was answered is kept where the experiment has a file: raise the budget, and "
+                "go on."
             )
 
     def _seen(self, measure: SetMeasure, case: Case, flow: int) -> Seen | None:

@@ -15,6 +15,8 @@ from spolia.types import Document, Gold, Item, Quote, Value
 
 SHOWN = 80
 """Characters of a quote that a message shows."""
+LISTED = 10
+"""Gold that a message lists beside the first."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +71,9 @@ def _among(corpora: Sequence[Corpus], wanted: Sequence[Gold], items: Sequence[It
         for gold, place in _in(corpus.snapshot(), wanted):
             found[gold].append(place)
     if missing := [gold for gold, places in found.items() if not places]:
-        more = f", and {len(missing) - 1} more are not to be found" if len(missing) > 1 else ""
+        first, *more = missing
         raise DataError(
-            f"{_whose(missing[0], items)} {_lacks(missing[0], corpora)}{more}. {_instead(missing[0], corpora)}"
+            f"{_whose(first, items)} {_lacks(first, corpora)}. {_instead(first, corpora)}{_listed(more, items)}"
         )
     return found
 
@@ -180,8 +182,21 @@ def _document(snapshot: Snapshot, id: str) -> Document:
 
 
 def _whose(gold: Gold, items: Sequence[Item]) -> str:
-    asks = next(item.id for item in items if any(gold in group for group in item.gold))
-    return f"Gold {str(gold)[:SHOWN]!r} of question {asks!r}"
+    item = _asked(gold, items)
+    return f"Gold {str(gold)[:SHOWN]!r} of question {item.id!r} (“{item.question[:SHOWN]}”)"
+
+
+def _asked(gold: Gold, items: Sequence[Item]) -> Item:
+    return next(item for item in items if any(gold in group for group in item.gold))
+
+
+def _listed(more: Sequence[Gold], items: Sequence[Item]) -> str:
+    """Other gold that is not found, each with its question, so that all of it can be mended at once."""
+    if not more:
+        return ""
+    named = [f"{str(one)[:SHOWN]!r} (“{_asked(one, items).question[:SHOWN]}”)" for one in more[:LISTED]]
+    rest = [f"and {len(more) - LISTED:,} more"] if len(more) > LISTED else []
+    return f" Nor {'is this' if len(more) == 1 else 'are these'} found: {', '.join(named + rest)}."
 
 
 def _lacks(gold: Gold, corpora: Sequence[Corpus]) -> str:
