@@ -299,6 +299,30 @@ def test_what_became_a_link_out_of_the_folder_before_it_is_read_is_not_followed(
     assert all("Secret" not in node.text for node in corpus.snapshot().all_nodes("chunk"))
 
 
+@pytest.mark.parametrize("follow_links", [False, True])
+def test_a_link_that_leads_to_another_file_than_was_listed_is_not_followed(
+    folder: Path, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, follow_links: bool
+) -> None:
+    (tmp_path / "secret.txt").write_text("Secret.")
+    (folder / "target").write_text("Linked to.")
+    (folder / "link.txt").symlink_to(folder / "target")
+
+    def replaced(path: str) -> None:
+        if path.endswith("link.txt"):
+            (folder / "target").unlink()
+            (folder / "target").symlink_to(tmp_path / "secret.txt")
+
+    before_each_read(monkeypatch, replaced)
+    report = sync(folder, corpus, workers=0, follow_links=follow_links)
+    assert report.failed == (("link.txt", "It is a link to another file than when it was listed. Index again."),)
+    assert texts(corpus) == {"good.txt": GOOD}
+    monkeypatch.undo()
+    (folder / "target").unlink()
+    (folder / "target").write_text("Linked to.")
+    sync(folder, corpus, workers=0)
+    assert texts(corpus)["link.txt"] == "Linked to."
+
+
 def test_a_folder_that_became_a_link_before_it_is_listed_is_not_followed(
     folder: Path, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,7 +38,7 @@ def is_elsewhere(uri: str) -> bool:
 class File(Value):
     """A file that a reader reads: `uri` is its path in the folder, with `/`; `data` its bytes, where it is no file.
 
-    `place`: device and number of the folder in which it was listed.
+    `place`: device and number of the folder in which it was listed; `target`: those of the file that it is a link to.
     """
 
     uri: str
@@ -49,12 +49,13 @@ class File(Value):
     is_link: bool = False
     data: bytes | None = field(default=None, repr=False)
     place: tuple[int, int] | None = field(default=None, repr=False)
+    target: tuple[int, int] | None = field(default=None, repr=False)
 
     def load(self, spool: Path | None = None) -> Loaded:
         """Its bytes as they are now; those of a large file in a copy in the folder `spool`, where there is one."""
         if self.data is not None:
             return Loaded(self.data, self.size, self.mtime_ns, self.mtime_ns, self.mtime_ns)
-        return load(self.path, follow=self.is_link, spool=spool, place=self.place)
+        return load(self.path, follow=self.is_link, spool=spool, place=self.place, target=self.target)
 
 
 class Files(Mapping[str, File]):
@@ -68,6 +69,7 @@ class Files(Mapping[str, File]):
         self.readers = readers
         self.kept: dict[str, tuple[int, int, str, bool]] = {}
         self.places: dict[str, tuple[int, int]] = {}
+        self.targets: dict[str, tuple[int, int]] = {}
         self._data: dict[str, bytes] = {}
 
     def __len__(self) -> int:
@@ -83,7 +85,7 @@ class Files(Mapping[str, File]):
         size, mtime_ns, path, is_link = self.kept[uri]
         reader = reader_of(uri.removeprefix(TEXT), self.readers) or TextReader()
         place = self.places.get(os.path.dirname(path))
-        return File(uri, path, size, mtime_ns, reader, is_link, self._data.get(uri), place)
+        return File(uri, path, size, mtime_ns, reader, is_link, self._data.get(uri), place, self.targets.get(uri))
 
     def give(self, uri: str, data: bytes, mtime_ns: int) -> None:
         """What is no file, but bytes."""
@@ -221,15 +223,23 @@ class Loaded(Value):
     accessed_ns: int = 0
 
 
-def load(path: str, *, follow: bool = False, spool: Path | None = None, place: tuple[int, int] | None = None) -> Loaded:
+def load(
+    path: str,
+    *,
+    follow: bool = False,
+    spool: Path | None = None,
+    place: tuple[int, int] | None = None,
+    target: tuple[int, int] | None = None,
+) -> Loaded:
     """Read a file that does not change meanwhile; large ones into a copy in the folder `spool`, where there is one.
 
     `place`: device and number of the folder that it must be in; one that took its place, as a link, is not read.
+    `target`: those of the file that a link must lead to.
     """
     for attempt in range(ATTEMPTS):
         if attempt:
             time.sleep(attempt * SETTLED_NS / 1e9)
-        if (loaded := _attempt(path, follow, spool, place)) is not None:
+        if (loaded := _attempt(path, follow, spool, place, target)) is not None:
             return loaded
     raise DocumentError(f"It changed while it was read, {ATTEMPTS} times. Index again when it is no longer written to.")
 
@@ -252,12 +262,16 @@ def _place(there: os.stat_result) -> tuple[int, int]:
     return there.st_dev, there.st_ino
 
 
-def _attempt(path: str, follow: bool, spool: Path | None, place: tuple[int, int] | None) -> Loaded | None:
+def _attempt(
+    path: str, follow: bool, spool: Path | None, place: tuple[int, int] | None, target: tuple[int, int] | None
+) -> Loaded | None:
     descriptor = _opened(path, follow, place)
     try:
         before = os.fstat(descriptor)
         if not stat.S_ISREG(before.st_mode):
             raise DocumentError("It is no file any more. Index again.")
+        if target not in (None, _place(before)):
+            raise DocumentError("It is a link to another file than when it was listed. Index again.")
         if before.st_size > LARGEST_BYTES:
             raise DocumentError(
                 f"It has {before.st_size} bytes; a document has at most {LARGEST_BYTES}. Split it, for example: "
@@ -406,6 +420,8 @@ class _Walk:
             self._skip(uri, f"Its name begins with {uri[:5]!r}, as those of texts do that were given. Rename it.")
         elif uri not in kept:
             kept[uri] = there.st_size, mtime_ns if mtime_ns < LATEST_NS else LATEST_NS, path, is_link
+            if is_link:
+                self.found.files.targets[uri] = _place(there)
         elif kept[uri][2] != path:
             self._skip(uri, "Another file has this name once both are written in UTF-8. Rename it.")
 
