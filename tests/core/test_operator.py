@@ -358,15 +358,14 @@ def test_a_loop_over_a_batch_equals_the_loop_over_each() -> None:
 
 @step
 def ask_in_two_ways(chain: Chain) -> tuple[Chain, ...]:
-    """The same question in two spellings, and another one."""
-    return tuple(
-        chain.but(pairs=(*chain.pairs, (asked, "Olsen."))) for asked in ("Who is it?", "who is it", "C#?", "C?")
-    )
+    """The same question in two spellings, twice, and two others."""
+    asked = ("Who is it?", "who is it", "C#?", "C?", "Where is Åland?", "Where is A\u030aland?")
+    return tuple(chain.but(pairs=(*chain.pairs, (question, "Olsen."))) for question in asked)
 
 
 def test_a_question_in_another_spelling_is_explored_once() -> None:
     ended = Explore(ask_in_two_ways, max_depth=1)(Chain(Query("What happened?")))
-    assert [chain.pairs[0][0] for chain in ended] == ["Who is it?", "C#?", "C?"]
+    assert [chain.pairs[0][0] for chain in ended] == ["Who is it?", "C#?", "C?", "Where is Åland?"]
 
 
 def test_exploring_visits_no_state_twice_and_every_state_says_why_it_ended() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import TypeVar
+from unicodedata import normalize
 
 from spolia.errors import QueryError
 from spolia.types.rankings import Query
@@ -212,13 +213,17 @@ class Chain(ByHand, State):
 
     @kept
     def identity(self) -> bytes:
-        """As of every `State`, with sub-questions that differ in case, blanks or the mark at their end as one.
+        """As of every `State`, with sub-questions that differ in case, blanks, the mark at their end or the form
+        of Unicode (NFC, NFD) as one.
 
         >>> one, other = (Chain(Query("What?"), ((asked, "Olsen."),)) for asked in ("Who is it?", "who is  it"))
         >>> one.identity == other.identity
         True
         """
-        pairs = tuple((" ".join(asked.casefold().split()).rstrip(" ?？!！.。"), said) for asked, said in self.pairs)
+        pairs = tuple(
+            (" ".join(normalize("NFC", asked.casefold()).split()).rstrip(" ?？!！.。"), said)
+            for asked, said in self.pairs
+        )
         return replace(self, stop="", sample=0, pairs=pairs).digest
 
     def written(self, characters: int) -> str:

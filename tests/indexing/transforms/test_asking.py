@@ -472,6 +472,12 @@ def test_a_step_that_is_no_transform_makes_no_headers() -> None:
         ),
         (QuestionsWithAnswers(), '```json\n{"pairs": [{"问题": "a?", "答案": "b"}]}\n```', (("a?", "b"),)),
         (QuestionsWithAnswers(), '{"Q": "a?", "A": "b"}\n{"Q": "c?", "A": "d"}', (("a?", "b"), ("c?", "d"))),
+        (
+            QuestionsWithAnswers(),
+            "Q: a?\nA: N/A\nQ: b?\nA: c\nQ: d?\nA: I don’t know.\nQ: e?\nA: None.",
+            (("b?", "c"), ("e?", "None.")),
+        ),
+        (QuestionsWithAnswers(), "Q: a?\nA: n/a", ()),
         (QuestionsWithAnswers(), "Q: a? A: b\nQ1. c?\nA1. d", (("a?", "b"), ("c?", "d"))),
         (QuestionsWithAnswers(), "问题一：a？\n答案一：b\n问题二：c？\n答案二：d", (("a？", "b"), ("c？", "d"))),
         (QuestionsWithAnswers(), "Q. a?\nA. b\n**Q.** c?\n**A.** d", (("a?", "b"), ("c?", "d"))),

@@ -47,7 +47,7 @@ class Explore(Operator[S, tuple[S, ...]]):
     max_states: int = 100
     score: Operator[S, float] | None = None
     width: int | None = None
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     optional: ClassVar[bool] = True
     composes: ClassVar[bool] = True
 

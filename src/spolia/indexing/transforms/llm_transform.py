@@ -85,9 +85,14 @@ class Questions(Parser[tuple[str, ...]]):
         return tuple(dict.fromkeys(found))
 
 
+_UNANSWERED = re.compile(r"\W*(?:n ?/ ?a|i (?:do not|don['’]t) know)\W*", re.IGNORECASE)
+
+
 @dataclass(frozen=True)
 class QuestionsWithAnswers(Parser[tuple[tuple[str, str], ...]]):
     """Pairs of a line that begins with `Q:` and one that begins with `A:`; an answer may have several lines. Or JSON.
+
+    Questions without an answer (`N/A`, `I don't know`) are left out.
 
     >>> QuestionsWithAnswers().parse("**Q1:** Who pulls?\\n**A1:** The moon.\\nQ: And")
     (('Who pulls?', 'The moon.'),)
@@ -98,9 +103,10 @@ class QuestionsWithAnswers(Parser[tuple[tuple[str, str], ...]]):
             return ()
         stated = _pairs_in_json(reply) or [*self._pairs(reply, _TURN)] or self._pairs(reply, _DOTTED)
         found = {question: answer for question, answer in stated if not refuses(answer)}
+        answered = {question: answer for question, answer in found.items() if not _UNANSWERED.fullmatch(answer)}
         if not found:
             raise ValueError("it must be pairs of lines, 'Q: ...' and then 'A: ...'")
-        return tuple(found.items())
+        return tuple(answered.items())
 
     def _pairs(self, reply: str, turn: re.Pattern[str]) -> Iterator[tuple[str, str]]:
         lines = (one for one in _FENCE.sub("", reply).split("\n") if not RULE.match(one) and not CLOSING.search(one))

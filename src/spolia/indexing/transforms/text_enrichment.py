@@ -91,7 +91,7 @@ class QuestionAnswers(LLMTransform[Pairs]):
     characters: int = CHARACTERS
     max_tokens: int = 1024
 
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
     limit: ClassVar[str] = "pairs"
 
     def pieces(self, reply: Pairs, part: Part, /) -> Iterator[Piece]:
