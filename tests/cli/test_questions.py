@@ -104,6 +104,33 @@ def test_an_estimate_asks_and_writes_nothing(spolia: Spolia, place: Path) -> Non
     assert not (place / "data").exists()
 
 
+RECIPE = """
+- SamplePassages: {group: {use: chunks}, type: factoid}
+- Each:
+    arm:
+    - WriteQuestion: {llm: {use: llm}}
+    - WriteAnswer: {llm: {use: llm}}
+    - KeepAnswered
+    - KeepQuoted
+- DropNearDuplicates: {at_least: 0.7}
+"""
+
+
+@pytest.mark.slow
+def test_a_recipe_of_ones_own_is_a_flow_file(spolia: Spolia, place: Path) -> None:
+    (place / "recipe.yaml").write_text(RECIPE)
+    (place / "other.yaml").write_text("- BM25: {group: {use: chunks}}\n")
+    with Scripted() as server:
+        command = ("questions", "--store", "notes.spolia", "--llm", server.url, "--model", "m", "-o", "data", "--n", 1)
+        ran = spolia(*command, "--recipe", "recipe.yaml", "--json")
+        assert (ran.code, ran.json["questions"]) == (0, 1), ran.err
+        assert "KeepSelfContained" not in ran.json["dropped"]
+        assert dict(next(DataSet("data").items(stored=True)).meta)["filters"].count("Keep") == 2
+        refused = spolia(*command[:-4], "-o", "more", "--recipe", "other.yaml")
+    assert refused.code == 2
+    assert "Write a sampler" in refused.err
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("args", "says"),

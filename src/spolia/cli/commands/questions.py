@@ -17,7 +17,6 @@ from spolia.evaluation.plurals import several
 
 if TYPE_CHECKING:
     from spolia.evaluation.creation.creation import CreatedQuestions
-    from spolia.evaluation.creation.recipes import Recipe
     from spolia.types import Usage
 
 QUESTIONS, REVIEW, DROPPED = "questions.jsonl", "review.csv", "dropped.jsonl"
@@ -39,6 +38,10 @@ def questions(
     types: Annotated[
         str, option("--types LIST", f"Of {KINDS}, with numbers or without: {EXAMPLE}. By default factoid.")
     ] = "factoid",
+    recipe: Annotated[
+        Path | None,
+        option("--recipe FILE", "A flow file of your own that makes them, in place of --types, --evolve, --unknown."),
+    ] = None,
     evolve: Annotated[
         list[str] | None, option("--evolve HOW", "Rewrite them: reasoning, conditional or compress; repeat it.")
     ] = None,
@@ -71,6 +74,7 @@ def questions(
 
     from spolia.cli import runs
     from spolia.cli.destinations import tell_of_models
+    from spolia.cli.flow_parts import Parts, from_file
     from spolia.cli.model_profile import profile_of
     from spolia.cli.models import NEEDS_BOTH, model_at
     from spolia.evaluation.creation import creation, recipes
@@ -86,10 +90,14 @@ def questions(
     asked = model_at(llm, model, profile)
     if asked is None:
         raise QueryError(NEEDS_BOTH)
-    wanted: dict[Recipe, int] = {}
-    for type, number in shares(types, n).items():
-        made = recipes.recipe(type, Corpus(at).group(group), asked, seed=seed, evolve=evolve or (), unknown=unknown)
-        wanted[made.but(body=overridden(made.body, prompts)) if prompts is not None else made] = number
+    chunks, wanted = Corpus(at).group(group), dict[recipes.Recipe, int]()
+    if recipe is not None:
+        wanted[recipes.Recipe.of(from_file(str(recipe), Parts(chunks, llm=asked)))] = n
+    else:
+        how: dict[str, Any] = {"seed": seed, "evolve": evolve or (), "unknown": unknown}
+        wanted |= {recipes.recipe(type, chunks, asked, **how): number for type, number in shares(types, n).items()}
+    if prompts is not None:
+        wanted = {one.but(body=overridden(one.body, prompts)): number for one, number in wanted.items()}
     limit = runs.budget_of(budget_calls, budget_tokens, budget_usd)
     with runs.recorded(at, screen, access, budget=limit) as run:
         for made in wanted:

@@ -9,8 +9,7 @@ from typing import Any, TypeAlias
 from spolia.core.operator import Operator
 from spolia.errors import BudgetSpent, StepFailed
 from spolia.evaluation.creation.draft import QuestionDraft, SampleRange
-from spolia.evaluation.creation.near_duplicates import DropNearDuplicates
-from spolia.evaluation.creation.recipes import Recipe
+from spolia.evaluation.creation.recipes import DISTINCT, Recipe
 from spolia.indexing.sync.cost_estimate import ModelUse
 from spolia.models.prompting.stand_in_models import Silent, Unanswered, replaced
 from spolia.models.protocols import LanguageModel
@@ -55,7 +54,6 @@ class CreatedQuestions(Value):
 def create(
     wanted: Mapping[Recipe, int],
     *,
-    distinct: DropNearDuplicates | None = None,
     told: Told = lambda done, total: None,
 ) -> CreatedQuestions:
     """Make so many questions by each recipe, none almost the same as another.
@@ -64,14 +62,13 @@ def create(
     questions of the same seed begin with these.
 
     Args:
-        wanted: how many by each recipe.
-        distinct: drops near-duplicates.
+        wanted: how many by each recipe; the first says what is a near-duplicate.
         told: learns how many questions there are, of how many.
 
     Raises:
         ModelUnavailable: a model cannot be reached. A spent budget is no error: it ends the work.
     """
-    distinct = distinct or DropNearDuplicates()
+    distinct = next((one.distinct for one in wanted), DISTINCT)
     kept: list[QuestionDraft] = []
     dropped: list[QuestionDraft] = []
     missing: dict[str, int] = {}

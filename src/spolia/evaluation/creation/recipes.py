@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from spolia.core.combinators.each import Each
 from spolia.core.operator import Operator, Then
@@ -42,6 +42,7 @@ from spolia.stores.definition import Definition
 from spolia.types import Value
 
 TYPES = ("factoid", "concept", "multi-hop", "comparison", "unanswerable")
+DISTINCT = DropNearDuplicates()
 LINKED = ("multi-hop", "comparison")
 """Types that are made of two passages."""
 _ROLES = {"factoid": FACTOID, "concept": CONCEPT, "comparison": COMPARISON, "unanswerable": UNANSWERABLE}
@@ -55,16 +56,33 @@ class Recipe(Value):
         type: of the questions.
         sample: draws passages.
         body: what each question goes through.
+        distinct: drops near-duplicates among the questions.
     """
 
     type: str
     sample: Operator[SampleRange, tuple[QuestionDraft, ...]]
     body: Operator[QuestionDraft, QuestionDraft]
+    distinct: DropNearDuplicates = DISTINCT
+
+    @classmethod
+    def of(cls, flow: Operator[Any, Any]) -> Self:
+        """The recipe that a flow is: a sampler, and then `Each` of the steps that a question goes through.
+
+        Raises:
+            DataError: it is no such flow.
+        """
+        match flow.steps if isinstance(flow, Then) else (flow,):
+            case (SamplePassages() | SampleLinked() as sample, Each() as each, DropNearDuplicates() as distinct):
+                return cls(sample.type, sample, each.arm, distinct)
+        raise DataError(
+            f"The flow {flow.short} makes no questions. Write a sampler (SamplePassages, SampleLinked), then Each with "
+            "the steps of a question, then DropNearDuplicates; dump(recipe(...).flow) begins one."
+        )
 
     @property
     def flow(self) -> Operator[SampleRange, tuple[QuestionDraft, ...]]:
         """All of it as one flow: to be drawn, checked, or run on a range of passages."""
-        found: Operator[SampleRange, Any] = self.sample >> Each(self.body) >> DropNearDuplicates()
+        found: Operator[SampleRange, Any] = self.sample >> Each(self.body) >> self.distinct
         return found
 
     @property
