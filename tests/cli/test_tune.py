@@ -62,6 +62,9 @@ def test_a_space_in_yaml_is_tuned_and_its_best_flow_is_an_ordinary_one(spolia: S
     assert set(found["best"]["choices"]) >= {"words", "fusion", "Cut.top_k"}
     best = load(out / "best.yaml", {"chunks": Corpus("unused.spolia").group()})
     assert not places(best)
+    page = (out / "report.html").read_text("utf-8")
+    assert "effects of fusion" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
     measured = spolia("eval", out / "best.yaml", "--data", data, "--measures", "nDCG@10", "--json", "--overlap")
     assert measured.code == 0, measured.err
     again = spolia(*command, "--json").json

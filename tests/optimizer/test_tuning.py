@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 from time import sleep
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -20,12 +21,16 @@ from spolia.evaluation.data.usage_log import UsageLog, marks_of
 from spolia.evaluation.experiment.execution import ask
 from spolia.evaluation.experiment.score_store import ANSWER, ScoreStore
 from spolia.evaluation.measures.registry import parse_measure
+from spolia.evaluation.statistics.interval import Interval
 from spolia.generation.reader import Reader
 from spolia.models.prompting.stand_in_models import ScriptedModel
+from spolia.optimizer.board import Board, ScoreRows
 from spolia.optimizer.budget import TuningBudget
 from spolia.optimizer.candidates import Candidates
+from spolia.optimizer.effects import main_effects
 from spolia.optimizer.flow_scores import FlowScores
-from spolia.optimizer.strategies import GreedySearch, RandomSearch
+from spolia.optimizer.report import html
+from spolia.optimizer.strategies import GreedySearch, Halving, RandomSearch, find_best
 from spolia.optimizer.tuning import tune
 from spolia.orchestration.rank_fusion import ReciprocalRankFusion
 from spolia.post_retrieval.selection import Cut
@@ -83,6 +88,43 @@ def test_few_questions_all_choose_and_the_score_is_corrected_for_that() -> None:
     assert found.regret_bound is None
     assert found.score.mean <= own
     assert found.score.low <= found.score.mean <= found.score.high
+
+
+def test_effects_are_those_of_the_candidates_whichever_questions_a_flow_was_asked() -> None:
+    candidates = Candidates(Space(SPACE))
+    board, better = Board(candidates, 40, 600), {"skill": [0.0, 0.1, 0.2, 0.3], "luck": [0.0, 0.0, -0.3]}
+
+    def additive(flows: Sequence[int], asked: range) -> ScoreRows:
+        points = [candidates.points[flow] for flow in flows]
+        own = np.array([sum(values[point[place]] for place, values in better.items()) for point in points])
+        return ScoreRows(own[:, None] - np.array([at % 7 / 10 for at in asked]), np.zeros((len(flows), 2)))
+
+    find_best(Halving(), board, additive)
+    assert len(np.unique(board.asked)) > 2
+    found = {(one.place, one.candidate): one.better for one in main_effects(board)}
+    for place, values in better.items():
+        told = [found[place, str(candidate)] for candidate in range(len(values))]
+        np.testing.assert_allclose(told, np.array(values) - np.mean(values), atol=1e-9)
+
+
+def test_the_report_is_one_page_with_ties_effects_and_spend() -> None:
+    found = tune(SPACE, questions(60), "MRR", budget="50%")
+    assert found.curve[-1][0] <= 0.5 * found.flows * found.questions
+    assert found.curve[-1][1] == pytest.approx(0.0, abs=1e-12)
+    page = html(found)
+    ElementTree.fromstring(page.split("</head>")[1].join(["<html>", ""]))
+    for said in ("Finalists", "Effects", "effects of skill", "Spend", "behind in MRR", "chosen"):
+        assert said in page
+
+
+def test_of_flows_on_fresh_questions_the_report_says_which_are_tied() -> None:
+    found = tune(SPACE, questions(60), "MRR", budget="50%")
+    ahead = Interval(-0.1, -0.2, -0.05, 60)
+    chosen, *_ = found.finalists
+    finalists = (chosen, chosen.but(ahead=ahead), chosen.but(ahead=ahead.but(high=0.05)))
+    page = html(found.but(finalists=finalists, regret_bound=0.02))
+    assert (page.count("<td>worse</td>"), page.count("<td>tied</td>")) == (1, 1)
+    assert "No finalist is better by more than 2.0" in page
 
 
 def test_a_sweep_scores_as_an_experiment_does() -> None:

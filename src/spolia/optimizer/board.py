@@ -55,6 +55,8 @@ class Board:
         self.candidates, self.questions, self.rows, self.prior = candidates, questions, rows, prior
         self.random = Random(seed)
         self.spent = 0
+        self.leaders: list[tuple[int, int]] = []
+        """How many scores were asked for when a request was answered, and the best of the flows that it named."""
         self._asked = np.zeros(0, np.intp)
         self._scores = np.zeros((0, questions))
         self._costs = np.zeros((0, 2))
@@ -97,6 +99,8 @@ class Board:
         while start < last:
             start, step = min(last, start + step), 2 * step
             self._fill(flows, start, source)
+        if flows.size:
+            self.leaders.append((self.spent, self.ranked(flows.tolist(), last)[0]))
 
     def _fill(self, flows: NDArray[np.intp], upto: int, source: ScoreSource) -> None:
         """Ask the questions up to one, flows that stand at the same question together."""
@@ -146,6 +150,16 @@ class Board:
             by_asked.setdefault(int(self._asked[flow]), []).append(flow)
         found = [flow for upto in sorted(by_asked, reverse=True) for flow in self.ranked(by_asked[upto], upto)]
         return [flow for flow in found[:most] if np.isfinite(self.means([flow], self.questions)[0])]
+
+    def behind(self, chosen: int) -> list[tuple[int, float]]:
+        """How many scores were asked for, and by how much the leader of then is worse than a flow on the questions that
+        both were asked."""
+        found = []
+        for spent, leader in self.leaders:
+            gaps = self._scores[chosen] - self._scores[leader]
+            if (known := gaps[np.isfinite(gaps)]).size:
+                found.append((spent, float(known.mean())))
+        return found
 
     def _grow(self) -> None:
         if (more := len(self.candidates.flows) - self._asked.size) > 0:

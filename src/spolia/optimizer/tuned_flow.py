@@ -13,6 +13,7 @@ from spolia.evaluation.statistics.interval import Interval
 from spolia.evaluation.statistics.sample import Sample
 from spolia.evaluation.statistics.selection import corrected_for_choice, most_lost
 from spolia.optimizer.board import Board, Floats, ScoreRows
+from spolia.optimizer.effects import Effect
 from spolia.types import Query, Usage, Value
 
 FRESH, CORRECTED = "fresh questions", "all questions, corrected for the choice"
@@ -53,6 +54,8 @@ class TunedFlow(Value):
         rows: scores computed now, for the choice and the report; those for the choice are the `share` of the grid.
         spent: what models took now.
         excluded: flows that cannot run, by notation, with why.
+        effects: what each candidate does to the score, over all flows that were asked.
+        curve: how many scores were asked for, and how far the leader was behind the flow that the search chose.
         is_share: whether scores lie between 0 and 1.
         is_cut_short: whether a budget of the run ended the study early.
     """
@@ -74,6 +77,8 @@ class TunedFlow(Value):
     spent: Usage = field(default=Usage())
     excluded: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    curve: tuple[tuple[int, float], ...] = ()
     is_share: bool = True
     is_cut_short: bool = False
 

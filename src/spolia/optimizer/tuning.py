@@ -17,6 +17,7 @@ from spolia.evaluation.measures.measure import SetMeasure
 from spolia.evaluation.plurals import several
 from spolia.optimizer.board import Board, ScoreRows
 from spolia.optimizer.budget import TuningBudget
+from spolia.optimizer.effects import main_effects
 from spolia.optimizer.flow_scores import FlowScores
 from spolia.optimizer.plan import TuningPlan
 from spolia.optimizer.strategies import Strategy, find_best
@@ -131,6 +132,8 @@ def tune(
         scores.spent,
         tuple((repr(candidates.flows[flow]), str(error)) for flow, error in scores.excluded.items()),
         tuple(notes),
+        tuple(main_effects(board)),
+        tuple(board.behind(chosen)),
         measure.range == (0.0, 1.0),
         run.exhausted,
     )

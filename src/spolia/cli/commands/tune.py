@@ -15,7 +15,7 @@ from spolia.errors import DataError
 if TYPE_CHECKING:
     from spolia.optimizer.tuned_flow import TunedFlow
 
-BEST, RESULT = "best.yaml", "tuned.json"
+BEST, RESULT, REPORT = "best.yaml", "tuned.json", "report.html"
 LISTED = 5
 """Flows that are shown beside the chosen one."""
 
@@ -59,6 +59,7 @@ def tune(
     is computed: the same command again goes on where it was.
     """
     from spolia.cli.experiments import EvaluationRun
+    from spolia.optimizer.report import html
 
     screen = Screen(json=given.json)
     if estimate:
@@ -70,6 +71,7 @@ def tune(
     (out / BEST).write_text(text, "utf-8")
     result = found.json()
     (out / RESULT).write_text(json_text(result) + "\n", "utf-8")
+    (out / REPORT).write_text(html(found), "utf-8")
     simulated = {"simulated": True} if given.llm == "simulated" else {}
     result["best"] |= {"file": str(out / BEST)}
     screen.give(**simulated, **result)

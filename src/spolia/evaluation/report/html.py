@@ -137,33 +137,47 @@ def of_risk(report: Report) -> list[tuple[str, str]]:
     for measure, flow, points in report.curves:
         found.setdefault(measure, {})[flow] = points
     colours = {flow.flow: number for number, flow in enumerate(report.flows)}
-    return [(measure, _plot(measure, curves, colours)) for measure, curves in found.items()]
+    below, told = "coverage: answered of 100", "risk {1:.1f} at {0:.1f}"
+    return [
+        (measure, curves_plot(f"{measure}: risk by coverage", curves, colours, below, told))
+        for measure, curves in found.items()
+    ]
 
 
-def _plot(measure: str, curves: dict[str, Points], colours: dict[str, int]) -> str:
-    top = max(risk for points in curves.values() for _, risk in points)
-    scale = next(one for one in (0.05, 0.1, 0.2, 0.5, 1.0) if top <= one)
+def curves_plot(title: str, curves: dict[str, Points], colours: dict[str, int], below: str, told: str) -> str:
+    """Curves over shares from 0 to 1; both axes are written times 100.
+
+    Args:
+        below: what the horizontal axis is.
+        told: what is said of the last point of a curve, with places for both of its numbers times 100.
+    """
+    top = max(height for points in curves.values() for _, height in points)
+    scale = next(
+        one for power in range(16) for one in (0.01 * 10**power * times for times in (5, 10, 20)) if top <= one
+    )
     width, height = LEFT + SIDE + CURVE_RIGHT, CURVE_TOP + SIDE + BOTTOM
-    parts = [f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(measure)}: risk by coverage">']
+    parts = [f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title)}">']
     for step in range(5):
         x, y = _at((step / 4, scale * step / 4), scale)
         parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{CURVE_TOP}" y2="{CURVE_TOP + SIDE}"/>')
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{LEFT + SIDE}" y1="{y:.1f}" y2="{y:.1f}"/>')
         parts.append(f'<text class="tick" x="{x:.1f}" y="{CURVE_TOP + SIDE + 16}">{25 * step}</text>')
         parts.append(f'<text class="tick" x="{LEFT - 16}" y="{y + 4:.1f}">{25 * step * scale:g}</text>')
-    parts.append(f'<text class="tick" x="{LEFT + SIDE / 2}" y="{height - 6}">coverage: answered of 100</text>')
-    parts += [_curve(flow, points, scale, colours[flow], row) for row, (flow, points) in enumerate(curves.items())]
+    parts.append(f'<text class="tick" x="{LEFT + SIDE / 2}" y="{height - 6}">{escape(below)}</text>')
+    parts += [
+        _curve(flow, points, scale, colours[flow], row, told) for row, (flow, points) in enumerate(curves.items())
+    ]
     return "".join((*parts, "</svg>"))
 
 
-def _curve(flow: str, points: Points, scale: float, number: int, row: int) -> str:
+def _curve(flow: str, points: Points, scale: float, number: int, row: int, told: str) -> str:
     """The line with a dot at its end, and its name beside the plot."""
     shown = [*points[:: max(1, len(points) // POINTS)], points[-1]]
     places = " ".join(f"{x:.1f},{y:.1f}" for x, y in (_at(point, scale) for point in shown))
-    (coverage, risk), colour = points[-1], COLOURS[number % len(COLOURS)]
+    colour = COLOURS[number % len(COLOURS)]
     (x, y), beside = _at(points[-1], scale), CURVE_TOP + 14 + 36 * row
     name = flow if len(flow) <= ROOM else f"{flow[: ROOM - 1]}…"
-    told = f"risk {100 * risk:.1f} at {100 * coverage:.1f}"
+    told = told.format(*(100 * one for one in points[-1]))
     return (
         f"<g><title>{escape(f'{flow}: {told}')}</title>"
         f'<polyline points="{places}" fill="none" stroke="{colour}" stroke-width="2"/>'
@@ -186,40 +200,53 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inli
 
 def html(report: Report, traces: "Traces | None" = None) -> str:
     """The page; without `traces`, the steps of a question, it says where they are."""
-    title = escape(f"{report.data or 'Experiment'}: {', '.join(flow.flow for flow in report.flows)}")
+    title = f"{report.data or 'Experiment'}: {', '.join(flow.flow for flow in report.flows)}"
     body = (
-        f"<h1>{title}</h1><p>{escape(report.about)}</p>",
+        f"<h1>{escape(title)}</h1><p>{escape(report.about)}</p>",
         *(f'<div class="warning">{escape(warning)}</div>' for warning in report.warnings),
-        _section("Scores", _table(tables.scores(report)), f"<p>{tables.under(report)}</p>", _plots(of_scores(report))),
+        section("Scores", table(tables.scores(report)), f"<p>{tables.under(report)}</p>", plots(of_scores(report))),
         _risk(report),
         _verdicts(report),
-        _section("Time and cost", _table(tables.costs(report)), f"<p>{tables.TIMES}</p>", _plots(of_times(report))),
+        section("Time and cost", table(tables.costs(report)), f"<p>{tables.TIMES}</p>", plots(of_times(report))),
         _degraded(report),
         _slices(report),
-        _section("Flows", *(f"<h3>{escape(one.flow)}</h3><code>{escape(one.notation)}</code>" for one in report.flows)),
+        section("Flows", *(f"<h3>{escape(one.flow)}</h3><code>{escape(one.notation)}</code>" for one in report.flows)),
         _questions(report, traces),
     )
-    look, script = ((HERE / name).read_text("utf-8") for name in ("look.css", "filter.js"))
+    return page(title, *body, script=(HERE / "filter.js").read_text("utf-8"))
+
+
+def page(title: str, *body: str, script: str = "") -> str:
+    """A whole page, which can load nothing.
+
+    Args:
+        title: plain text.
+        body: HTML.
+    """
+    look = (HERE / "look.css").read_text("utf-8")
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{look}</style></head>'
         f"<body>{''.join(body)}<script>{script}</script></body></html>\n"
     )
 
 
-def _section(title: str, *parts: str) -> str:
+def section(title: str, *parts: str) -> str:
+    """Parts under a heading."""
     return f"<h2>{escape(title)}</h2>{''.join(parts)}"
 
 
-def _table(made: tables.Table) -> str:
+def table(made: tables.Table) -> str:
+    """A table that is as wide as it must be."""
     head = "".join(f"<th>{escape(cell)}</th>" for cell in made.head)
     rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in made.rows)
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 
-def _plots(plots: Iterable[tuple[str, str]]) -> str:
-    return f'<div class="plots">{"".join(f"<div><h3>{escape(name)}</h3>{svg}</div>" for name, svg in plots)}</div>'
+def plots(named: Iterable[tuple[str, str]]) -> str:
+    """Plots beside each other, each under its name."""
+    return f'<div class="plots">{"".join(f"<div><h3>{escape(name)}</h3>{svg}</div>" for name, svg in named)}</div>'
 
 
 def _risk(report: Report) -> str:
@@ -231,7 +258,7 @@ def _risk(report: Report) -> str:
         "wrong (risk), both of 100. A line ends where its flow answers no more; AURC is its mean height, over all "
         "questions."
     )
-    return _section("Risk and coverage", _plots(of_risk(report)), f"<p>{said}</p>")
+    return section("Risk and coverage", plots(of_risk(report)), f"<p>{said}</p>")
 
 
 def _verdicts(report: Report) -> str:
@@ -239,13 +266,13 @@ def _verdicts(report: Report) -> str:
         return ""
     ordered = sorted(report.comparisons, key=lambda one: not one.shown)
     listed = "".join(f'<li class="{"shown" if one.shown else ""}">{escape(one.verdict)}</li>' for one in ordered)
-    said = _table(tables.verdicts(report)) if report.against else f'<ul class="verdicts">{listed}</ul>'
-    return _section("Verdicts", f"{said}<p>{escape(tables.corrected(report))}</p>", _plots(of_differences(report)))
+    said = table(tables.verdicts(report)) if report.against else f'<ul class="verdicts">{listed}</ul>'
+    return section("Verdicts", f"{said}<p>{escape(tables.corrected(report))}</p>", plots(of_differences(report)))
 
 
 def _degraded(report: Report) -> str:
     wrong = tables.degraded(report)
-    return _section("Degraded calls", _table(wrong), f"<p>{tables.DEGRADED}</p>") if wrong.rows else ""
+    return section("Degraded calls", table(wrong), f"<p>{tables.DEGRADED}</p>") if wrong.rows else ""
 
 
 def _slices(report: Report) -> str:
@@ -254,7 +281,7 @@ def _slices(report: Report) -> str:
     *shown, how = tables.in_slices(report) or [""]
     listed = "".join(f'<li class="shown">{escape(one)}</li>' for one in shown)
     said = f'<ul class="verdicts">{listed}</ul><p>{escape(how)}</p>' if how else ""
-    return _section("Slices", *(_table(tables.of_slice(report, kind)) for kind in report.slices), said)
+    return section("Slices", *(table(tables.of_slice(report, kind)) for kind in report.slices), said)
 
 
 def _questions(report: Report, traces: "Traces | None") -> str:
@@ -264,7 +291,7 @@ def _questions(report: Report, traces: "Traces | None") -> str:
     options = "".join(f'<option value="{escape(one)}">{escape(one or "(none)")}</option>' for one in kinds)
     every = '<option value="*">all types</option>'
     by_type = f'<select id="kind" aria-label="type">{every}{options}</select>' if len(kinds) > 1 else ""
-    return _section(
+    return section(
         "Questions",
         '<div class="filter"><input type="search" id="text" placeholder="Find in questions, answers and passages">'
         f'{by_type}{boxes}<span id="count" class="soft"></span></div>{_heading(report)}{inside}',
