@@ -145,6 +145,16 @@ def test_the_address_of_azure_keeps_its_version_and_the_key_has_its_header(monke
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("key", ["k", "e", "EMPTY", "token", "embeddings"])
+def test_a_made_up_key_for_a_server_of_ones_own_changes_no_reply(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    said = "<think>EMPTY thanks</think>Write a token for embeddings, and keep the rest EMPTY."
+    with OpenAIServer(ServedReply(said)) as server:
+        found = ChatModel("any", server.url).generate(PROMPT)
+    assert found.text == said
+
+
+@pytest.mark.slow
 def test_thoughts_that_a_server_sends_apart_are_no_part_of_the_reply() -> None:
     with OpenAIServer(ServedReply("Nokia.", thoughts="Sony?")) as server:
         pieces: list[str] = []

@@ -13,12 +13,24 @@ from typing import Any
 
 from spolia.errors import VariableRefused
 
+SHORTEST_SECRET = 8
+"""Characters."""
 ALLOWED = "SPOLIA_ALLOW_ENV"  # names, with commas between them, that are allowed to the whole process
 _SUFFIX = "_env"
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _ADDRESSES = ("base_url", "url", "path", "start")
 _allowed: ContextVar[frozenset[str]] = ContextVar("allowed_env", default=frozenset())
 _looking: ContextVar[bool] = ContextVar("looking", default=False)
+
+
+def is_secret(value: str) -> bool:
+    """Whether a value is to be hidden where it is quoted: `EMPTY`, `ollama` and `x` are keys of servers that want none,
+    and hiding such words would change what texts say.
+
+    >>> is_secret("sk-0123456789"), is_secret("EMPTY"), is_secret("embeddings"), is_secret("x1")
+    (True, False, False, False)
+    """
+    return len(value) >= SHORTEST_SECRET and not value.isalpha()
 
 
 @contextmanager

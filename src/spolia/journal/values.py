@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spolia.core.codec import IMPORTED, decode, plan_of, shape_of
 from spolia.core.codec.shape import EncodeContext, type_id
+from spolia.core.environment import is_secret
 from spolia.core.operator import Operator
 from spolia.errors import CodecError, StoreError
 from spolia.types import Hit, Node, Prompt, Query, Ranking, Value
@@ -31,7 +32,6 @@ BEGINNING = 2_000
 LOST, WORDS = "lost", "words"
 """Keys of what stands for a value that cannot be read back: a longer one's beginning, or what has no plain form."""
 SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")
-SHORTEST_SECRET = 8
 SHARED = (Node, Query, Ranking)
 """Kept on their own and named by their hash in the values that hold them: they pass through many steps."""
 ANY = shape_of(Any)
@@ -72,11 +72,7 @@ def secrets() -> Redaction | None:
     'Sent with [EXAMPLE_API_KEY].'
     >>> del os.environ["EXAMPLE_API_KEY"]
     """
-    found = {
-        value: name
-        for name, value in os.environ.items()
-        if len(value) >= SHORTEST_SECRET and SECRET.search(name.upper()) and not value.isalpha()
-    }
+    found = {value: name for name, value in os.environ.items() if is_secret(value) and SECRET.search(name.upper())}
     if not found:
         return None
     found |= {quoted(value)[1:-1]: name for value, name in found.items()}

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from spolia.core.environment import is_secret
 from spolia.core.run_context import check_cancelled, note, reach, reserve
 from spolia.egress.exchange import RequestLimits, Response, exchanged, pieces
 from spolia.egress.retry import asked_s, pause
@@ -274,5 +275,5 @@ def content(response: Response, key: str, errors: str = "replace") -> str:
 
 
 def without(key: str, said: str) -> str:
-    """What a server said without the key, which some servers quote in their errors."""
-    return said.replace(key, "[key]") if key else said
+    """What a server said without the key, which some servers quote in their errors; a key that is a mere word stays."""
+    return said.replace(key, "[key]") if is_secret(key) else said
