@@ -89,6 +89,15 @@ def test_what_is_wrong_with_a_file_of_groups_is_said(
 
 
 @pytest.mark.slow
+def test_a_misspelt_group_of_a_flow_is_a_problem_of_check(spolia: Spolia, store: Path, tmp_path: Path) -> None:
+    flow = tmp_path / "flow.yaml"
+    for name, code in (("chunk", 0), ("sentence", 0), ("sentnce", 2)):
+        flow.write_text(f"BM25: {{group: {{NodeGroup: {{corpus: {{use: corpus}}, name: {name}}}}}}}")
+        ran = spolia("check", flow, "--store", store)
+        assert (ran.code, "Did you mean sentence?" in ran.out) == (code, bool(code)), ran.out + ran.err
+
+
+@pytest.mark.slow
 def test_a_parent_that_is_misspelt_is_told_with_the_groups_of_the_store(
     spolia: Spolia, store: Path, tmp_path: Path
 ) -> None:

@@ -9,7 +9,8 @@ from spolia.cli.screen import Renderable, Screen, text, visible
 from spolia.evaluation.plurals import several
 
 if TYPE_CHECKING:
-    from spolia.core.check import Checked
+    from spolia.core.check import Checked, Problem
+    from spolia.core.operator import Operator
     from spolia.flows.published import Published
 
 
@@ -36,6 +37,8 @@ def check(
     screen, parts = Screen(json=json), looked_at(store, known, prompts, web, profile_file)
     looked = described(flow, parts)
     found = look(looked, takes=Query)
+    if store:
+        found = found.but(problems=(*found.problems, *_unknown_groups(looked)))
     sends = sent_by(looked, STAND_IN.given().values(), parts.trusted)
     published = _published(flow_named(flow)) if flow in MODULES else {}
     if published:  # as with a model: without one, `naive` quotes and makes no call
@@ -54,6 +57,19 @@ def check(
     )
     screen.show(_report(found, published, sent_lines(sends)))
     return Exit.DONE if found.ok else Exit.USAGE
+
+
+def _unknown_groups(flow: "Operator[Any, Any]") -> "Iterator[Problem]":
+    """Node groups that the store of a flow does not have and that nothing defines."""
+    from spolia.core.check import Problem
+    from spolia.stores.corpus import NodeGroup
+    from spolia.stores.groups.definitions import unknown
+    from spolia.stores.manifest import BUILT_IN
+
+    for group in dict.fromkeys(one for one in flow.resources if isinstance(one, NodeGroup)):
+        there = group.corpus.latest().manifests if group.definition is None and group.name not in BUILT_IN else None
+        if there is not None and group.name not in there:
+            yield Problem("", str(unknown(group.name, group.corpus.path, there)))
 
 
 def _published(flow: "Published") -> dict[str, Any]:
