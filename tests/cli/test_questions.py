@@ -153,6 +153,36 @@ def test_types_without_a_meaning_are_refused(types: str) -> None:
         shares(types, 10)
 
 
+@pytest.mark.slow
+def test_a_larger_budget_goes_on_in_the_same_folder_until_people_have_reviewed_it(spolia: Spolia, place: Path) -> None:
+    with Scripted() as server:
+        command = (
+            "questions",
+            "--store",
+            "notes.spolia",
+            "--llm",
+            server.url,
+            "--model",
+            "m",
+            "--n",
+            "4",
+            "-o",
+            "data",
+        )
+        ran = spolia(*command, "--budget-calls", 9, "--json")
+        assert (ran.json["stopped"], ran.json["spent"]["calls"]) == ({"factoid": "budget"}, 9)
+        ran = spolia(*command, "--json")
+        assert (ran.json["questions"], ran.json["spent"]["calls"]) == (1, 1)
+        assert spolia(*command, "--json").json["spent"]["calls"] == 0
+        review = place / "data/review.csv"
+        review.write_text(review.read_text("utf-8-sig").replace(",,When", ",yes,When"), "utf-8-sig")
+        before = review.read_bytes()
+        refused = spolia(*command)
+    assert refused.code == 2
+    assert "was reviewed" in refused.err
+    assert review.read_bytes() == before
+
+
 class Slow(Scripted):
     """Takes a moment for each reply, so that a command can be killed while it waits."""
 

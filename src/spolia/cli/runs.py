@@ -117,7 +117,13 @@ def estimate(flow: Operator[Query, Any], queries: Sequence[Query], groups: Seque
     }
 
 
-def tell_estimates(screen: Screen, found: Mapping[str, Mapping[str, Any]], n: int, notes: Iterable[str] = ()) -> None:
+def tell_estimates(
+    screen: Screen,
+    found: Mapping[str, Mapping[str, Any]],
+    n: int,
+    notes: Iterable[str] = (),
+    assumed: str = "every reply says nothing",
+) -> None:
     rows = []
     for name, one in found.items():
         most = "no bound" if one["most_calls"] is None else f"{one['most_calls']:,}"
@@ -127,7 +133,7 @@ def tell_estimates(screen: Screen, found: Mapping[str, Mapping[str, Any]], n: in
     screen.show(
         f"Estimate for {several(n, 'question')}; no language model was asked.",
         table(rows, "", "calls", "at most", "tokens", "USD"),
-        "Calls if every reply says nothing; tokens with the longest replies that are allowed. –: no price is known.",
+        f"Calls if {assumed}; tokens with the longest replies that are allowed. –: no price is known.",
     )
     for note in notes:
         screen.say(note, "yellow")

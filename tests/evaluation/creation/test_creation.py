@@ -136,6 +136,7 @@ def test_an_estimate_asks_nothing_and_counts_every_step(corpus: Corpus) -> None:
     assert found["calls"] == 400
     assert found["tokens"] > 0
     assert found["most_calls"] == 100 * 4 * 8
+    assert estimate(recipe("unanswerable", corpus.group(), documents.model()), 100)["most_calls"] == 100 * 4 * 5
 
 
 @pytest.mark.slow

@@ -85,8 +85,8 @@ def questions(
     at = store or profile.store
     if not at:
         raise QueryError("Questions are made of the documents of a store: --store STORE, which `spolia index` makes.")
-    if (out / QUESTIONS).exists() and not estimate:
-        raise DataError(f"{out / QUESTIONS} is there already. Name another folder with -o, or move the file away.")
+    if not estimate:
+        _refuse_others_work(out)
     asked = model_at(llm, model, profile)
     if asked is None:
         raise QueryError(NEEDS_BOTH)
@@ -105,12 +105,30 @@ def questions(
         runs.refuse_unpriced(budget_usd, [one for made in wanted for one in made.flow.resources])
         if estimate:
             found = {made.type: creation.estimate(made, number) for made, number in wanted.items()}
-            note = "Calls if no question is dropped; each that is dropped costs as many again."
-            runs.tell_estimates(screen, found, sum(wanted.values()), [note])
+            note = "A question that is dropped costs up to as much again, since another one is made in its place."
+            runs.tell_estimates(screen, found, sum(wanted.values()), [note], "no question is dropped")
             return Exit.DONE
         with run.lane() as lane, screen.progress("writing questions") as told:
             created = creation.create(wanted, told=told)
     return _written(screen, out, created, lane.spent, run.id)
+
+
+def _refuse_others_work(out: Path) -> None:
+    """Refuse to replace questions that people have reviewed, or that this command has not made."""
+    if not (out / QUESTIONS).exists():
+        return
+    from spolia.evaluation.creation.items import reviewed
+    from spolia.evaluation.data.formats.native import item_in
+    from spolia.evaluation.data.json_lines import rows
+
+    if (out / REVIEW).exists() and not (out / BEFORE).exists():
+        found = reviewed(out / REVIEW, [item_in(place, row) for place, row in rows(out / QUESTIONS)])
+        if not (found.accepted or found.changed or found.rejected):
+            return
+    raise DataError(
+        f"{out / QUESTIONS} is there already, and was reviewed or is not of this command. Name another folder with -o, "
+        "or move the file away."
+    )
 
 
 def shares(types: str, n: int) -> dict[str, int]:
@@ -140,7 +158,7 @@ def _written(screen: Screen, out: Path, created: CreatedQuestions, spent: Usage,
     if items:
         write_rows(out / QUESTIONS, map(item_row, items))
         write_review(out / REVIEW, items, created.kept)
-    if created.dropped:
+    if items or created.dropped:
         write_rows(out / DROPPED, map(dropped_row, created.dropped))
     screen.give(
         path=str(out),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import ClassVar
 
+from spolia.core.call_bounds import total
 from spolia.core.operator import Retriever
 from spolia.core.wiring import refuse_counts
 from spolia.errors import WiringError
@@ -314,3 +315,6 @@ class KeepUnanswerable(DraftFilter):
     def judged(self, value: QuestionDraft, /) -> tuple[str, QuestionDraft]:
         said = self.reader(self.search(Query(value.question)))
         return "" if said.abstained else f"the documents answer it: {said.text[:80]}", value
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return total((self.search.calls(), self.reader.calls()))
