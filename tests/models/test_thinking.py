@@ -62,6 +62,16 @@ def test_what_a_server_refuses_is_learnt_once_and_said_in_each_trace(streams: bo
 
 
 @pytest.mark.slow
+def test_a_server_that_refuses_to_stream_is_asked_for_the_whole_reply() -> None:
+    with OpenAIServer(ServedReply("Nokia.", refuses=("stream",))) as server:
+        with Run():
+            *_, done = Generate(ChatModel("o9", server.url, retries=0)).stream(PROMPT)
+    assert isinstance(done, Done)
+    assert done.value.text == "Nokia."
+    assert [request.body.keys() & {"stream", "stream_options"} for request in server.requests[1:]] == [set()]
+
+
+@pytest.mark.slow
 def test_another_model_at_the_same_address_is_asked_as_before() -> None:
     with OpenAIServer(ServedReply("Nokia.", refuses=("temperature",)), ServedReply()) as server:
         ChatModel("o9", server.url, retries=0).generate(PROMPT)
@@ -187,6 +197,8 @@ def streamed(reply: str) -> str:
         ("Sony?</think> No.</Reasoning > Nokia [1].", "Nokia [1]."),
         ("<THOUGHT>Sony?</thought>Nokia [1].", "Nokia [1]."),
         ("Sony, I thought.</think>", ""),
+        ("Sony </think><think> or Nokia [1].", ""),
+        ("Sony </think><think> or </think>Nokia [1].", "Nokia [1]."),
     ],
 )
 def test_a_thought_is_neither_streamed_nor_part_of_the_answer(reply: str, answer: str) -> None:
@@ -204,4 +216,4 @@ def test_what_is_streamed_is_what_is_said_wherever_a_thought_ends(parts: list[st
     model = ScriptedModel(("".join(parts),))
     found = spoken_reply(model, PROMPT, said.append, max_tokens=9, take_back=said.clear)
     assert "".join(said) == found.text
-    assert not re.search("</think>", found.text)
+    assert not re.search("</think>|^<think>", found.text)

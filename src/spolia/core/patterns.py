@@ -3,6 +3,9 @@
 import re
 from typing import Any, cast
 
+NO_PATTERN = (re.error, OverflowError, RecursionError)
+"""What `re.compile` raises for a text that is no pattern, repeats too often, or is nested too deep."""
+
 
 class _Pattern:
     def __init__(self, *given: Any) -> None:

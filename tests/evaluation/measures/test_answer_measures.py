@@ -129,6 +129,13 @@ def test_an_accepted_answer_that_is_no_regular_expression_is_named() -> None:
         measure_of('EM(rule="regex")').score(Answer("a"), asked("(a"))
 
 
+@pytest.mark.parametrize("pattern", ["a{99999999999}", "(" * 3000 + ")" * 3000], ids=["repeats", "nested"])
+def test_an_accepted_answer_that_cannot_be_compiled_is_called_no_regular_expression(pattern: str) -> None:
+    with pytest.raises(MeasureError, match="is no regular expression"):
+        measure_of('EM(rule="regex")').score(Answer("a"), asked(pattern))
+    assert measure_of('Acc(rule="bioasq")').score(Answer("a"), asked(pattern)) == 0.0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("measure", ['EM(rule="regex")', 'Acc(rule="bioasq")'])
 def test_a_regular_expression_of_a_data_set_that_takes_for_ever_is_broken_off(

@@ -205,6 +205,8 @@ def refused(status: int, headers: Mapping[str, str], text: str, keyed: str) -> M
 RENAMED = {"max_tokens": "max_completion_tokens"}
 """What some servers call a setting now."""
 _SPARE = ("max_tokens", "temperature", "seed", "stream_options")
+_SPARE_IF_NAMED = (*_SPARE, "stream")
+"""What is taken for refused if the error has it as its `param`: in a message, "stream" is a word like others."""
 _REFUSES = re.compile(r"unsupported|not (?:support|permitted|allowed)|unrecogni[sz]ed|unknown|extra", re.IGNORECASE)
 
 
@@ -219,7 +221,8 @@ def refused_setting(status: int, text: str) -> str:
     if status not in (400, 422) or not _REFUSES.search(text):
         return ""
     param = re.search(r'"param":\s*"(\w+)"', text)
-    named = re.search(rf"\b(?:{'|'.join(_SPARE)})\b", param[1] if param else text)
+    spare = _SPARE_IF_NAMED if param else _SPARE
+    named = re.search(rf"\b(?:{'|'.join(spare)})\b", param[1] if param else text)
     return named[0] if named else ""
 
 

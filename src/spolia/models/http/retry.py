@@ -232,6 +232,8 @@ class Attempts(Generic[Out]):
                 left = _refused.get(place, frozenset())
                 said = {name: value for name, value in body.items() if name not in left}
                 said |= {new: body[name] for name, new in RENAMED.items() if name in left}
+                if "stream" in left:
+                    said.pop("stream_options", None)
                 try:
                     found = opened.enter_context(self.sent(path, json.dumps(said).encode(), limits))
                 except ModelRejected as error:

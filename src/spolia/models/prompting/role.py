@@ -141,8 +141,8 @@ def spoken_reply(
 
     found = generated(llm, prompt, tell, max_tokens=max_tokens, **settings)
     said = after_thought(found.text)
-    if said is None and not _BEGUN.match(found.text) and not _CLOSING.search(found.text):
-        said = found.text
+    if said is None and (rest := _rest(found.text)) and not _BEGUN.match(rest):
+        said = rest
         on_text(said)
     return found.but(text=said or "", tokens=_spelling(said or "", found))
 
@@ -169,14 +169,18 @@ def after_thought(text: str) -> str | None:
 
     >>> after_thought(" <think>Nokia?</think> Nokia."), after_thought("<think>Nokia"), after_thought("1 < 2")
     ('Nokia.', None, '1 < 2')
-    >>> after_thought("Sony? No.</think> Nokia.")
-    'Nokia.'
+    >>> after_thought("Sony? No.</think> Nokia."), after_thought("Sony?</think><think>")
+    ('Nokia.', None)
     """
+    said = _rest(text)
+    begun = said.strip().lower()
+    return None if _BEGUN.match(said) or any(f"<{name}>".startswith(begun) for name in THOUGHTS) else said
+
+
+def _rest(text: str) -> str:
+    """What follows the last end of a thought, or all."""
     *thought, said = _CLOSING.split(text)
-    if thought:
-        return said.lstrip() or None
-    begun = text.strip().lower()
-    return None if _BEGUN.match(text) or any(f"<{name}>".startswith(begun) for name in THOUGHTS) else text
+    return said.lstrip() if thought else text
 
 
 @dataclass(frozen=True)

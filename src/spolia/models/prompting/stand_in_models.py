@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, ClassVar, NoReturn, TypeAlias
 
 from spolia.core.operator import Operator
+from spolia.core.patterns import NO_PATTERN
 from spolia.core.run_context import check_cancelled, reach, reserve
 from spolia.errors import ModelRejected, SpoliaError
 from spolia.models.protocols import CHAT, LOGPROBS, STREAM, Capabilities, Kind
@@ -51,8 +52,9 @@ class ScriptedModel(ByHand, Value):
                 raise ModelRejected(f"The row {row!r} has no reply. Write (pattern, reply).")
             try:
                 re.compile(row[0])
-            except re.error as error:
-                raise ModelRejected(f"{row[0]!r} is no regular expression: {error}. Write re.escape(...).") from error
+            except NO_PATTERN as error:
+                said = f"{row[0]!r:.200} is no regular expression: {error}"
+                raise ModelRejected(f"{said}. Write re.escape(...).") from error
 
     scoped: ClassVar[bool] = False
 

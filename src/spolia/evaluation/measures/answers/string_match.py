@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from spolia.core.patterns import NO_PATTERN
 from spolia.core.run_context import check_cancelled
 from spolia.errors import MeasureError
 from spolia.evaluation.measures.answers.answer_text import (
@@ -73,9 +74,10 @@ def _is_match(pattern: re.Pattern[str], method: str, text: str) -> bool:
 def _matches(pattern: str, text: str) -> bool:
     try:
         return _is_match(re.compile(pattern, re.IGNORECASE), "fullmatch", text)
-    except re.error as error:
+    except NO_PATTERN as error:
         raise MeasureError(
-            f"The accepted answer {pattern!r} is no regular expression: {error}. Mend it, or write EM without its rule."
+            f"The accepted answer {pattern!r:.200} is no regular expression: {error}. Mend it, or write EM without its "
+            "rule."
         ) from error
 
 
@@ -125,7 +127,7 @@ def holds(found: Sequence[str], wanted: Sequence[str]) -> bool:
 def _stands_in(pattern: str, text: str) -> bool:
     try:
         return _is_match(re.compile(rf"\b{pattern}\b"), "search", text)
-    except re.error:
+    except NO_PATTERN:
         return re.search(rf"\b{re.escape(pattern)}\b", text) is not None
 
 
