@@ -63,9 +63,8 @@ def test_what_a_server_refuses_is_learnt_once_and_said_in_each_trace(streams: bo
 
 @pytest.mark.slow
 def test_a_server_that_refuses_to_stream_is_asked_for_the_whole_reply() -> None:
-    with OpenAIServer(ServedReply("Nokia.", refuses=("stream",))) as server:
-        with Run():
-            *_, done = Generate(ChatModel("o9", server.url, retries=0)).stream(PROMPT)
+    with OpenAIServer(ServedReply("Nokia.", refuses=("stream",))) as server, Run():
+        *_, done = Generate(ChatModel("o9", server.url, retries=0)).stream(PROMPT)
     assert isinstance(done, Done)
     assert done.value.text == "Nokia."
     assert [request.body.keys() & {"stream", "stream_options"} for request in server.requests[1:]] == [set()]
