@@ -10,7 +10,7 @@ from spolia import Corpus, Node, Run, ScriptedModel, sync
 from spolia.errors import DataError
 from spolia.evaluation.creation.creation import create
 from spolia.evaluation.creation.draft import QuestionDraft, SampleRange, shown
-from spolia.evaluation.creation.filters import KeepSelfContained
+from spolia.evaluation.creation.filters import KeepSelfContained, place_of
 from spolia.evaluation.creation.items import item_of
 from spolia.evaluation.creation.near_duplicates import DropNearDuplicates
 from spolia.evaluation.creation.recipes import TYPES, recipe
@@ -217,3 +217,35 @@ def test_a_reply_without_a_form_is_refused() -> None:
     assert role.parser.parse("<think>508?</think>Answer: 508\nQuotes:\nIn 508.") == ("508", ("In 508.",))
     with pytest.raises(ValueError, match="answer"):
         role.parser.parse("It was in 508.")
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        '**Answer:** 508\n**Quotes:**\n1. "Clovis made Paris his capital."',
+        "Answer: 508\n\nQuotes:\n> Clovis made Paris his capital. [1]",
+        "### Answer\n508\n### Quotes\n- [1] “Clovis made Paris his capital.”",
+        "answer: 508\nquotes:\n[1] Clovis made Paris his capital.",
+        "Answer: 508\nQuotes: Clovis made Paris his capital.",
+    ],
+)
+def test_an_answer_is_read_as_models_write_it(reply: str) -> None:
+    assert AnswerWithQuotes().parse(reply) == ("508", ("Clovis made Paris his capital.",))
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("Keld's mine -- the old one", None),
+        ("Keld's mine - the 'old' one", None),
+        ('Keld\'s mine - the "old" one.', "Keld’s mine – the “old” one"),
+        ("mine – the", "mine – the"),
+        ("MINE", None),
+        ("", None),
+        ("a.c", None),
+    ],
+)
+def test_a_quote_is_found_whatever_the_shape_of_its_marks(words: str, found: str | None) -> None:
+    text = "Keld’s mine – the “old” one, abc"
+    place = place_of(words, text)
+    assert (place and text[slice(*place)]) == found

@@ -11,7 +11,6 @@ from spolia.core.wiring import refuse_counts
 from spolia.errors import WiringError
 from spolia.evaluation.creation.draft import ABSTENTION, CHARACTERS, DraftFilter, Places, QuestionDraft, shown
 from spolia.evaluation.creation.writing import ANSWER
-from spolia.evaluation.experiment.gold_locations import places_of
 from spolia.evaluation.measures.answers.string_match import F1, Accuracy
 from spolia.generation.reader import ClosedBook, Reader, abstains
 from spolia.models.parsers import YesNo
@@ -51,7 +50,8 @@ class KeepAnswered(DraftFilter):
 class KeepQuoted(DraftFilter):
     """Find the copied words in the passages: they become the gold. Drop a question where they do not stand there.
 
-    Blanks aside, the words have to stand there letter by letter. Each passage has to be quoted, since a question of
+    Blanks, the shapes of quotation marks and dashes, and a full stop at the end aside, the words have to stand there
+    letter by letter. Each passage has to be quoted, since a question of
     several passages that quotes one alone does not need the others.
 
     >>> from spolia.types import Node, Span
@@ -68,8 +68,7 @@ class KeepQuoted(DraftFilter):
         quotes: list[Quote] = []
         quoted = set[str]()
         for words in value.evidence:
-            places = {node: places_of(Quote("", text=words), node.text) for node in value.passages}
-            there = [(node, found[0]) for node, found in places.items() if found]
+            there = [(node, found) for node in value.passages if (found := place_of(words, node.text)) is not None]
             if not there:
                 return f"words that the model quoted stand in none of its passages: {words[:80]}", value
             quoted |= {node.id for node, _ in there}
@@ -80,6 +79,25 @@ class KeepQuoted(DraftFilter):
         if unused:
             return f"{len(unused)} of {len(value.passages)} passages are not quoted", value
         return "", value.but(quotes=tuple(dict.fromkeys(quotes)))
+
+
+_SHAPES = ("'’‘‛`", '"“”„‟', "-‐‑‒–—−")
+
+
+def place_of(words: str, text: str) -> tuple[int, int] | None:
+    """Where words stand first in a text, start and end; None where they do not.
+
+    >>> place_of("Keld's 'mine'  closed.", "So Keld’s ‘mine’\\nclosed in May.")
+    (3, 23)
+    >>> place_of("the mine", "a mine")
+    """
+    for said in (words, words.rstrip(" .。…")):
+        written = r"\s+".join(map(re.escape, said.split()))
+        for shapes in _SHAPES:
+            written = re.sub("|".join(re.escape(re.escape(one)) for one in shapes), f"[{re.escape(shapes)}]", written)
+        if written and (found := re.search(written, text)):
+            return found.span()
+    return None
 
 
 _POINTS = re.compile(

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from spolia.generation.reader import abstains
 from spolia.models.parsers import Headed, Parser, says_nothing, spoken
 
-_AROUND = re.compile(r"^\s*(?:[-*•]\s+|⟦?\[?\d{1,2}[\]⟧.)]\s+)?[\"“”„「『]?|[\"“”」』]?\s*$")
+_AROUND = re.compile(
+    r"^\s*(?:>\s*)?(?:[-*•]\s+)?(?:[⟦\[(]?\d{1,2}[\]⟧.):]+\s+)?[\"“”„「『]?|[\"“”」』]?(?:\s*[⟦\[]\d{1,2}[\]⟧]\.?)?\s*$"
+)
+"""What models write around a sentence that they copy: bullets, numbers of passages, quotation marks."""
 _HOPS = ("first question", "first answer", "second question", "second answer", "question")
 
 
