@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from spolia.cli.commands.index import without_name
 from spolia.cli.exit_codes import Exit
 from spolia.cli.file_events import reason_to_poll, told
 from spolia.cli.screen import Screen, one_line
@@ -174,10 +175,10 @@ class Watch:
         reasons = dict(report.failed)
         self.patience.failed(_lacking(report), tried=retry)
         for change, uri in changes:
-            why = f": {one_line(reasons[uri], 200)}" if change == "failed" else ""
+            why = f": {one_line(without_name(uri, reasons[uri]), 200)}" if change == "failed" else ""
             self.screen.show(f"{change:8} {one_line(uri)}{why}")
         for uri in reasons.keys() - self._failing - {uri for _, uri in changes}:
-            self.screen.show(f"failed   {one_line(uri)}: {one_line(reasons[uri], 200)}")
+            self.screen.show(f"failed   {one_line(uri)}: {one_line(without_name(uri, reasons[uri]), 200)}")
         self._failing = set(reasons)
         if changes:
             told = [{"change": change, "uri": uri, "reason": reasons.get(uri, "")} for change, uri in changes]
