@@ -30,6 +30,13 @@ REPLIES: Sequence[str] = (
     "Cypher: MATCH (n) RETURN n.name;",
     '**Rewritten query:** "author of Emma"',
     "none",
+    "None.",
+    "**none**",
+    "I do not know.",
+    "Answer: 508\nQuotes:\n- Clovis made Paris his capital in 508.",
+    "Answer: the moon\nQuotes:\n\"The moon pulls at the sea.\"",
+    "**Answer:** twice a day\n**Quotes:**\n- The tide comes twice a day.",
+    "First question: Where?\nFirst answer: Paris\nSecond question: When?\nSecond answer: 508\nQuestion: When, there?",
 )
 REPEATED = (
     "- a\n", "**", "ab, ", "\n", " ", "-\n", "_", "```\n", "Q: ", "Q:\n", "a|b\n", "#1 ", "select ", "\n\n- ", "1) ",
