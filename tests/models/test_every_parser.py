@@ -34,7 +34,7 @@ REPLIES: Sequence[str] = (
     "**none**",
     "I do not know.",
     "Answer: 508\nQuotes:\n- Clovis made Paris his capital in 508.",
-    "Answer: the moon\nQuotes:\n\"The moon pulls at the sea.\"",
+    'Answer: the moon\nQuotes:\n"The moon pulls at the sea."',
     "**Answer:** twice a day\n**Quotes:**\n- The tide comes twice a day.",
     "First question: Where?\nFirst answer: Paris\nSecond question: When?\nSecond answer: 508\nQuestion: When, there?",
 )
