@@ -28,7 +28,8 @@ PYTHON_ONLY = frozenset((
     "Splitter", "StatesDistributions", "StatesHidden", "StatesLogprobs", "TokenEmbedder", "WebPages",
     "WorkerLimits", "WorkerProcesses",
 ))  # fmt: skip
-"""Classes that no flow file holds."""
+OPTIMIZER = "spolia.optimizer."
+"""Classes that no flow file holds, and the package that chooses flows."""
 
 NOUNS: Mapping[str, type[Value]] = {
     name: cls
@@ -40,7 +41,7 @@ NOUNS: Mapping[str, type[Value]] = {
 BUILT_IN: Mapping[str, str] = {
     name: module
     for name, module in MODULE_OF.items()
-    if name[0].isupper() and name not in NOUNS and name not in PYTHON_ONLY
+    if name[0].isupper() and name not in NOUNS and name not in PYTHON_ONLY and not module.startswith(OPTIMIZER)
 }
 """Ids of flow files, with the module of each."""
 
