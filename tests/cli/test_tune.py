@@ -76,13 +76,28 @@ def test_a_space_in_yaml_is_tuned_and_its_best_flow_is_an_ordinary_one(spolia: S
 
 
 @pytest.mark.slow
+def test_limits_and_several_objectives_are_written_as_options(spolia: Spolia, data: Path) -> None:
+    space = data.parent / "space.yaml"
+    command = ("tune", space, "--data", data, "--objective", "nDCG@10", "--under", "DocsShown=1", "--json")
+    limited = spolia(*command, "-o", data.parent / "limited")
+    assert limited.code == 0, limited.err
+    assert limited.json["best"]["choices"]["Cut.top_k"] == "1"
+    several = spolia(*command[:5], "nDCG@10,DocsShown", "-o", data.parent / "several", "--json")
+    assert several.code == 0, several.err
+    assert set(several.json["finalists"][0]["means"]) == {"nDCG@10", "DocsShown"}
+    assert any(one["on_front"] for one in several.json["finalists"])
+    wrong = spolia(*command[:7], "DocsShown", "-o", data.parent / "wrong")
+    assert "is no limit. Write a measure and a number" in wrong.err
+
+
+@pytest.mark.slow
 def test_what_cannot_be_tuned_is_told_before_anything_is_asked(spolia: Spolia, data: Path) -> None:
     rest = ("--data", data, "-o", data.parent / "tuned")
     assert "has no open places" in spolia("tune", "bm25", *rest).err
     space = data.parent / "space.yaml"
     assert "too small" in spolia("tune", space, *rest, "--budget", "1%").err
     assert "no strategy 'best'" in spolia("tune", space, *rest, "--strategy", "best").err
-    assert "must be one measure" in spolia("tune", space, *rest, "--objective", "BLEU").err
+    assert "must be a measure that is a mean" in spolia("tune", space, *rest, "--objective", "BLEU").err
     assert "holds no result of a study" in spolia("tune", space, *rest, "--warm", data).err
 
 

@@ -20,7 +20,6 @@ from spolia.evaluation.data.dataset import part_of
 from spolia.evaluation.data.usage_log import UsageLog, marks_of
 from spolia.evaluation.experiment.execution import ask
 from spolia.evaluation.experiment.score_store import ANSWER, ScoreStore
-from spolia.evaluation.measures.registry import parse_measure
 from spolia.evaluation.statistics.interval import Interval
 from spolia.generation.reader import Reader
 from spolia.models.prompting.stand_in_models import ScriptedModel
@@ -29,8 +28,9 @@ from spolia.optimizer.budget import TuningBudget
 from spolia.optimizer.candidates import Candidates
 from spolia.optimizer.effects import main_effects
 from spolia.optimizer.flow_scores import FlowScores
+from spolia.optimizer.objectives import Objectives
 from spolia.optimizer.report import html
-from spolia.optimizer.strategies import GreedySearch, Halving, RandomSearch, find_best
+from spolia.optimizer.strategies import GreedySearch, Halving, ModelsFirst, RandomSearch, find_best
 from spolia.optimizer.tuning import tune
 from spolia.orchestration.rank_fusion import ReciprocalRankFusion
 from spolia.post_retrieval.selection import Cut
@@ -130,10 +130,10 @@ def test_of_flows_on_fresh_questions_the_report_says_which_are_tied() -> None:
 def test_a_sweep_scores_as_an_experiment_does() -> None:
     candidates, items = Candidates(Space(SPACE)), questions(12)
     with ScoreStore() as store:
-        scores = FlowScores(candidates, items, parse_measure("nDCG@3"), Run(share=True), store)  # type: ignore[arg-type]
+        scores = FlowScores(candidates, items, Objectives.of("nDCG@3"), Run(share=True), store)
         found = scores(candidates.every, range(4, 12))
         assert not store.columns(ANSWER).size
-    np.testing.assert_array_equal(found.values, ask(candidates.flows, items[4:], "nDCG@3").scores[:, :, 0])
+    np.testing.assert_array_equal(found.values[:, :, 0], ask(candidates.flows, items[4:], "nDCG@3").scores[:, :, 0])
 
 
 @pytest.mark.slow
@@ -233,8 +233,9 @@ def test_a_measure_that_never_differs_is_told_of() -> None:
         (Finds(), questions(9), "MRR", {}, "has no open places"),
         (Finds().vary(luck=[7, 7]), questions(9), "MRR", {}, "gives the same flow at every point"),
         (SPACE, [Item("q", "?")], "MRR", {}, "has gold for MRR"),
-        (SPACE, questions(9), "MRR,R@5", {}, "must be one measure"),
-        (SPACE, questions(9), "BLEU", {}, "must be one measure"),
+        (SPACE, questions(9), "MRR,R@5", {"strategy": "prove"}, "takes one objective without limits"),
+        (SPACE, questions(9), "MRR", {"under": ["USD"]}, "is no limit. Write a measure and a number"),
+        (SPACE, questions(9), "BLEU", {}, "must be a measure that is a mean"),
         (SPACE, questions(9), "MRR", {"budget": "1%"}, "too small .* Write at least '48 rows', or 22.23%"),
         (SPACE, questions(9), "MRR", {"budget": "a lot"}, "is not a budget"),
         (SPACE, questions(9), "MRR", {"budget": "17 rows", "strategy": GreedySearch()}, "too small"),
@@ -287,7 +288,7 @@ def test_a_flow_that_breaks_in_a_sweep_is_left_out_and_the_others_are_still_swep
 
     with ScoreStore() as store:
         candidates = Candidates(Space(Choice(Finds(), Breaks(), Finds(skill=2), name="search")))
-        scores = FlowScores(candidates, questions(12), parse_measure("MRR"), Run(share=True), store)  # type: ignore[arg-type]
+        scores = FlowScores(candidates, questions(12), Objectives.of("MRR"), Run(share=True), store)
         values = scores(candidates.every, range(12)).values
         assert np.isneginf(values[1]).all()
         assert [*scores.excluded] == [1]
@@ -315,7 +316,7 @@ def test_a_flow_that_is_degraded_in_a_sweep_is_asked_as_an_experiment_asks_it() 
     flow = Branch(Down(), Finds(luck=2), min_arms=1) >> ReciprocalRankFusion()
     candidates = Candidates(Space(Choice(flow, Finds(), name="search")))
     with ScoreStore() as store:
-        scores = FlowScores(candidates, questions(12), parse_measure("MRR"), Run(share=True), store)  # type: ignore[arg-type]
+        scores = FlowScores(candidates, questions(12), Objectives.of("MRR"), Run(share=True), store)
         values = scores(candidates.every, range(12)).values
         assert np.isfinite(values).all()
         assert set(store.columns(ANSWER)["flow"].tolist()) == {scores._id(0)}
@@ -349,6 +350,49 @@ def test_a_space_of_far_too_many_flows_is_tuned_by_a_budget_in_rows() -> None:
     found = tune(space, questions(10), "MRR", budget="60 rows", seed=1)
     assert found.flows == 10**23
     assert found.share < 1e-20
+
+
+SHOWING = Finds(skill=2) >> Cut().vary("most", top_k=[1, 2, 3, 4, 5])
+
+
+def test_a_limit_is_kept_before_anything_is_better_and_the_nearest_is_told_of() -> None:
+    free = tune(SHOWING, questions(40), "MRR")
+    assert free.point == {"most": 3}
+    limited = tune(SHOWING, questions(40), "MRR", under=["DocsShown=2"])
+    assert limited.point == {"most": 1}
+    assert limited.score.mean < free.score.mean
+    none = tune(SHOWING, questions(40), "MRR", under=["DocsShown=0.5"])
+    assert none.point == {"most": 0}
+    assert any("No flow was found that keeps within DocsShown=0.5" in note for note in none.notes)
+    assert tune(SHOWING, questions(40), "DocsShown", under=["MRR=0.55"]).point == {"most": 1}
+
+
+@pytest.mark.slow
+def test_of_several_objectives_the_knee_of_the_front_is_chosen_and_the_front_is_told() -> None:
+    flat = Finds(skill=2) >> Cut().vary("most", top_k=[1, 2, 3, 4, 5, 6])
+    found = tune(flat, questions(120), "MRR,DocsShown")
+    means = {one.number: dict(one.means) for one in found.finalists}
+    assert {one.number for one in found.finalists if one.on_front} == {0, 1, 2, 3}
+    assert found.point["most"] in {1, 2}
+    assert means[4]["DocsShown"] == 5.0
+    assert means[3]["MRR"] == means[5]["MRR"]
+    assert found.regret_bound is None
+    assert "Pareto" in html(found)
+
+
+def test_greedy_combines_measures_as_it_is_told() -> None:
+    for combine, best in (("mean", 0), ("rank", 0), ("normalize_mean", 2), ("front", 1)):
+        found = tune(SHOWING, questions(40), "MRR,DocsShown", strategy=GreedySearch(combine=combine))
+        assert found.point["most"] == best, combine
+    with pytest.raises(DataError, match="combines no measures"):
+        GreedySearch(combine="sum")
+
+
+def test_models_first_begins_with_the_places_that_ask_models() -> None:
+    model = ScriptedModel((("", "none"),))
+    readers = Choice(Reader(model), Reader(model, max_passages=2), name="reader")
+    space = Candidates(Space(Finds().vary("skill", skill=[0, 1]) >> readers))
+    assert [*ModelsFirst().order(space)] == ["reader", "skill"]
 
 
 def test_less_is_better_of_costs() -> None:

@@ -42,6 +42,7 @@ from spolia.evaluation.experiment.results import Report
 from spolia.evaluation.gate import gate
 from spolia.evaluation.gate.baseline import Baseline
 from spolia.evaluation.gate.gate import Gate, refuse_what_decides_nothing
+from spolia.evaluation.measures.costs import UsDollars
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.evaluation.measures.registry import parse_measures
 from spolia.evaluation.plurals import several
@@ -55,7 +56,9 @@ from spolia.journal import Journal
 from spolia.models.http.remote import Remote
 from spolia.models.onnx.minilm import MiniLM
 from spolia.models.protocols import Embedder, LanguageModel
+from spolia.optimizer.objectives import Objectives
 from spolia.optimizer.plan import TuningPlan
+from spolia.optimizer.report import html
 from spolia.optimizer.tuned_flow import TunedFlow
 from spolia.optimizer.tuning import SHARED_BYTES, tune
 from spolia.run import Run
@@ -163,8 +166,10 @@ class EvaluationRun:
                 )
             return found, ready.chosen, _traces(run), planner_of(ready.items)
 
-    def tuned(self, space: str, objective: str, folder: Path, **how: Any) -> tuple[TunedFlow, str]:
-        """The best flow of a space, and its text, as it is written to a flow file."""
+    def tuned(
+        self, space: str, objective: str, folder: Path, under: Sequence[str], **how: Any
+    ) -> tuple[TunedFlow, Mapping[str, str]]:
+        """The best flow of a space, and the files that tell of it by name: the flow file and the report."""
         ready = self.ready([space], objective)
         (flow,) = ready.flows.values()
         limits = (how["budget"], self.given.budget_calls, self.given.budget_tokens, self.given.budget_usd)
@@ -173,11 +178,15 @@ class EvaluationRun:
                 "Flows of this space ask language models. Write how much they may ask: --budget 5%, --budget-calls, "
                 "--budget-tokens or --budget-usd; --budget 100% asks everything."
             )
+        measures = Objectives.of(ready.measures, under).measures
+        if any(isinstance(one, UsDollars) for one in measures):
+            runs.refuse_unpriced(0.0, flow.resources)
         with self._asking(ready, share=SHARED_BYTES) as (run, told):
             found = tune(
                 flow,
                 ready.items,
-                ready.measures[0] if len(ready.measures) == 1 else objective,
+                ready.measures,
+                under=under,
                 path=folder,
                 run=run,
                 usage_log=self._usage_log(ready),
@@ -185,13 +194,13 @@ class EvaluationRun:
                 told=lambda done, total: told("flows", done, total),
                 **how,
             )
-        return found, dump(found.flow, ready.parts.given())
+        return found, {"best.yaml": dump(found.flow, ready.parts.given()), "report.html": html(found)}
 
-    def tuning_estimated(self, space: str, objective: str, budget: str | None, strategy: str | None) -> None:
+    def tuning_estimated(self, space: str, objective: str, **how: Any) -> None:
         """Say what a study would cost, from a few flows on a few questions, without asking a language model."""
         ready = self.ready([space], objective, estimate=True)
         (flow,) = ready.flows.values()
-        plan = TuningPlan.of(flow, ready.items, objective, budget=budget, strategy=strategy, seed=self.given.seed)
+        plan = TuningPlan.of(flow, ready.items, ready.measures, seed=self.given.seed, **how)
         sample = [Query(item.question) for item in plan.choosing[: runs.SAMPLE]]
         drawn_flows = dict.fromkeys([0, *plan.candidates.draw(DRAWN_FLOWS, Random(self.given.seed))])
         choices = {at: ", ".join(map("=".join, plan.candidates.choices(at))) for at in drawn_flows}

@@ -79,7 +79,7 @@ def refuse_unpriced(usd: float | None, asked: Iterable[object]) -> None:
     for model in asked:
         if isinstance(model, Remote) and isinstance(model, LanguageModel) and not model.priced(million).cost_usd:
             raise QueryError(
-                f"The price of {model.model} at {model.base_url} is not known, so --budget-usd could not hold. Write "
+                f"The price of {model.model} at {model.base_url} is not known, so no limit in USD could hold. Write "
                 "--budget-calls or --budget-tokens, or usd_per_million for the model in a flow file."
             )
 

@@ -1,8 +1,11 @@
 from spolia.optimizer.budget import TuningBudget as TuningBudget
+from spolia.optimizer.objectives import Limit as Limit
+from spolia.optimizer.objectives import Objectives as Objectives
 from spolia.optimizer.strategies import GreedySearch as GreedySearch
 from spolia.optimizer.strategies import GridSearch as GridSearch
 from spolia.optimizer.strategies import Halving as Halving
 from spolia.optimizer.strategies import HalvingWithNeighbours as HalvingWithNeighbours
+from spolia.optimizer.strategies import ModelsFirst as ModelsFirst
 from spolia.optimizer.strategies import Racing as Racing
 from spolia.optimizer.strategies import RandomSearch as RandomSearch
 from spolia.optimizer.tuned_flow import TunedFlow as TunedFlow

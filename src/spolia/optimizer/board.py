@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spolia.optimizer.candidates import Candidates
+from spolia.optimizer.objectives import Combined, Objectives
 
 FIRST = 6
 """Questions that a flow should answer before it may be dropped."""
@@ -25,8 +26,8 @@ class ScoreRequest:
 
 @dataclass(frozen=True, eq=False)
 class ScoreRows:
-    """What came back: by flow and question a score, higher is better, NaN where it is not determined; by flow what a
-    question costs in USD and calls. A flow that cannot run has no number but -inf."""
+    """What came back: by flow and question a score, of several measures one each, higher is better, NaN where it is not
+    determined; by flow what a question costs in USD and calls. A flow that cannot run has no number but -inf."""
 
     values: Floats
     costs: Floats
@@ -47,18 +48,26 @@ class Board:
         rows: how many scores may be asked for, all in all.
         seed: of what strategies draw.
         prior: flows that were best elsewhere, best first.
+        objectives: by which flows are ordered; None for one measure of which more is better.
     """
 
     def __init__(
-        self, candidates: Candidates, questions: int, rows: float, seed: int = 0, prior: Sequence[int] = ()
+        self,
+        candidates: Candidates,
+        questions: int,
+        rows: float,
+        seed: int = 0,
+        prior: Sequence[int] = (),
+        objectives: Objectives | None = None,
     ) -> None:
+        self.objectives = objectives
         self.candidates, self.questions, self.rows, self.prior = candidates, questions, rows, prior
         self.random = Random(seed)
         self.spent = 0
         self.leaders: list[tuple[int, int]] = []
         """How many scores were asked for when a request was answered, and the best of the flows that it named."""
         self._asked = np.zeros(0, np.intp)
-        self._scores = np.zeros((0, questions))
+        self._scores = np.zeros((0, questions, len(objectives.measures) if objectives else 1))
         self._costs = np.zeros((0, 2))
 
     @property
@@ -73,8 +82,8 @@ class Board:
 
     @property
     def scores(self) -> Floats:
-        """By flow and question; what was not asked is NaN."""
-        return self._scores
+        """By flow and question, of the first measure; what was not asked is NaN."""
+        return self._scores[:, :, 0]
 
     def cost(self, flows: Sequence[int], upto: int) -> int:
         """How many scores are missing for some flows on the first questions."""
@@ -107,28 +116,43 @@ class Board:
         for start in np.unique(self._asked[flows]).tolist():
             some = flows[self._asked[flows] == start]
             if start < upto and some.size:
-                found = source(some.tolist(), range(start, upto))
                 now = upto - start
-                self._scores[some, start:upto] = found.values
+                found = source(some.tolist(), range(start, upto))
+                self._scores[some, start:upto] = found.values.reshape(some.size, now, -1)
                 self._costs[some] = (self._costs[some] * start + found.costs * now) / upto
                 self._asked[some] = upto
                 self.spent += now * some.size
 
     def means(self, flows: Sequence[int], upto: int) -> Floats:
         """The means of flows on the first questions; -inf for those of which nothing is determined."""
+        return self.all_means(flows, upto)[:, 0]
+
+    def all_means(self, flows: Sequence[int], upto: int) -> Floats:
+        """The means by flow and measure."""
         rows = self._scores[list(flows), :upto]
         known = ~np.isnan(rows)
         sums, counts = np.where(known, rows, 0.0).sum(axis=1), known.sum(axis=1)
         return np.where(counts > 0, sums / np.maximum(counts, 1), -np.inf)
 
-    def ranked(self, flows: Sequence[int], upto: int) -> list[int]:
-        """Flows, the best on the first questions first; of equal ones the cheapest."""
+    def ranked(self, flows: Sequence[int], upto: int, combined: Combined | None = None) -> list[int]:
+        """Flows, the best on the first questions first; of equal ones the cheapest.
+
+        Args:
+            combined: how several objectives are one; by default, the knee of the Pareto front is first.
+        """
         listed = np.asarray(list(flows), np.intp)
-        means = np.round(self.means(listed.tolist(), upto), 12)
+        means = self.all_means(listed.tolist(), upto)
+        keys = self.objectives.keys(means, combined) if self.objectives else -np.round(means, 12)
         prices = [self.price(flow) for flow in listed.tolist()]
-        lengths = [len(repr(self.candidates.flows[flow])) for flow in listed.tolist()]
-        order = sorted(range(listed.size), key=lambda at: (-means[at], prices[at], lengths[at], listed[at]))
+        lengths = [self.candidates.length(flow) for flow in listed.tolist()]
+        order = sorted(range(listed.size), key=lambda at: (*keys[at].tolist(), prices[at], lengths[at], listed[at]))
         return [int(listed[at]) for at in order]
+
+    def excess(self, flows: Sequence[int]) -> Floats:
+        """How far flows are beyond the limits, on all questions that they were asked."""
+        if self.objectives is None:
+            return np.zeros(len(flows))
+        return self.objectives.excess(self.all_means(flows, self.questions))
 
     def price(self, flow: int) -> tuple[float, float]:
         """What a question costs with a flow: USD, and calls of models."""
@@ -139,7 +163,7 @@ class Board:
     @property
     def is_constant(self) -> bool:
         """Whether all scores that are known are the same."""
-        known = self._scores[np.isfinite(self._scores)]
+        known = self.scores[np.isfinite(self.scores)]
         return not known.size or bool(np.ptp(known) == 0)
 
     def finalists(self, most: int) -> list[int]:
@@ -156,7 +180,7 @@ class Board:
         both were asked."""
         found = []
         for spent, leader in self.leaders:
-            gaps = self._scores[chosen] - self._scores[leader]
+            gaps = self.scores[chosen] - self.scores[leader]
             if (known := gaps[np.isfinite(gaps)]).size:
                 found.append((spent, float(known.mean())))
         return found
@@ -165,5 +189,5 @@ class Board:
         if (more := len(self.candidates.flows) - self._asked.size) > 0:
             more = max(more, self._asked.size // 2)
             self._asked = np.append(self._asked, np.zeros(more, np.intp))
-            self._scores = np.vstack([self._scores, np.full((more, self.questions), np.nan)])
+            self._scores = np.vstack([self._scores, np.full((more, *self._scores.shape[1:]), np.nan)])
             self._costs = np.vstack([self._costs, np.zeros((more, 2))])

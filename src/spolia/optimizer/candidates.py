@@ -39,6 +39,7 @@ class Candidates:
         self.points: list[Point] = []
         self.flows: list[Operator[Query, Any]] = []
         self._numbers: dict[bytes, int] = {}
+        self._lengths: dict[int, int] = {}
         try:
             self.number(space.default)
         except WiringError:  # candidates that do not go together
@@ -57,6 +58,12 @@ class Candidates:
         """What is taken at each place of a flow, as it is written."""
         places = self.space.places
         return tuple((name, _short(places[name].values[at])) for name, at in self.points[number].items())
+
+    def length(self, number: int) -> int:
+        """Characters of a flow as it is written."""
+        if number not in self._lengths:
+            self._lengths[number] = len(repr(self.flows[number]))
+        return self._lengths[number]
 
     @kept
     def is_listed(self) -> bool:

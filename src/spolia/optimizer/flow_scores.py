@@ -19,10 +19,11 @@ from spolia.evaluation.experiment.execution import ask, named_by_content, store_
 from spolia.evaluation.experiment.flows import Known, identity
 from spolia.evaluation.experiment.score_store import ANSWER, ANSWERS, SCORED, SCORES, USAGE, ScoreStore
 from spolia.evaluation.experiment.score_table import StorePart
-from spolia.evaluation.measures.measure import Case, CostMeasure, Measure
+from spolia.evaluation.measures.measure import Case
 from spolia.evaluation.measures.retrieval_measure import CutMeasure, RetrievalMeasure
 from spolia.optimizer.board import Floats, ScoreRows
 from spolia.optimizer.candidates import Candidates
+from spolia.optimizer.objectives import Objectives
 from spolia.orchestration.sweep import sweeper
 from spolia.post_retrieval.selection import Cut
 from spolia.run import Run
@@ -44,7 +45,7 @@ class FlowScores:
     Args:
         candidates: the flows, by number.
         items: the questions, in the order in which they are asked.
-        measure: the objective; scores of a measure of which less is better are negative.
+        objectives: what is measured; scores of measures of which less is better are negative.
         run: whose cache, budget and rights are used; it should share equal steps.
         store: where answers and scores are kept.
         degraded: as for `ask`.
@@ -53,7 +54,7 @@ class FlowScores:
 
     candidates: Candidates
     items: Sequence[Item]
-    measure: Measure | CostMeasure
+    objectives: Objectives
     run: Run
     store: ScoreStore
     degraded: str = "stop"
@@ -65,17 +66,19 @@ class FlowScores:
 
     def __post_init__(self) -> None:
         self._lock = Lock()
+        self._measures = self.objectives.measures
         self._known: Known = {}
         with self.run:
-            taken = named_by_content(str(self.measure), identity(self.measure, self.run, self._known))
-        self._part = store_part(self.store, [], self.items, [taken])
+            taken = [named_by_content(str(one), identity(one, self.run, self._known)) for one in self._measures]
+        self._part = store_part(self.store, [], self.items, taken)
         self._stored = set(np.unique(self.store.columns(SCORES)["flow"]).tolist())
         self._ids: dict[int, int] = {}
         self._chains: dict[int, Operator[Query, Ranking] | None] = {}
-        self._sign = -1.0 if self.measure.lower_is_better else 1.0
+        self._signs = self.objectives.signs
 
     def __call__(self, flows: Sequence[int], questions: range) -> ScoreRows:
-        values, costs = np.full((len(flows), len(questions)), np.nan), np.zeros((len(flows), 2))
+        shape = len(flows), len(questions), len(self._measures)
+        values, costs = np.full(shape, np.nan), np.zeros((len(flows), 2))
         chains = [self._chain(flow) for flow in flows]
         swept = {at: chain for at, chain in enumerate(chains) if chain and flows[at] not in self.excluded}
         if swept:
@@ -83,18 +86,18 @@ class FlowScores:
         for at, flow in enumerate(flows):
             if np.isnan(values[at]).any():
                 values[at], costs[at] = self._asked(flow, questions)
-        return ScoreRows(self._sign * values, costs)
+        return ScoreRows(self._signs * values, costs)
 
     # Experiments.
 
-    def _asked(self, flow: int, questions: range) -> tuple[Floats | float, Floats]:
+    def _asked(self, flow: int, questions: range) -> tuple[Floats, Floats]:
         """The scores of one flow, and what a question costs; -inf for a flow that cannot run."""
-        worst = -np.inf * self._sign
+        worst = -np.inf * self._signs
         if flow in self.excluded:
             return worst, np.zeros(2)
         items = [self.items[at] for at in questions]
         try:
-            table = ask(self._named(flow), items, [self.measure], run=self.run, path=self.store, degraded=self.degraded)
+            table = ask(self._named(flow), items, self._measures, run=self.run, path=self.store, degraded=self.degraded)
         except (StepFailed, NeverWorked, WiringError) as error:
             self.excluded[flow] = error
             return worst, np.zeros(2)
@@ -102,7 +105,7 @@ class FlowScores:
         self.told(len(questions))
         self.spent += table.usage("spent", 0) if table.asked else Usage()
         usage = table.answers["usage"][0].mean(axis=0)
-        return table.scores[0, :, 0], usage[[COST_USD, CALLS]]
+        return table.scores[0], usage[[COST_USD, CALLS]]
 
     def _named(self, flow: int) -> dict[str, Operator[Query, Any]]:
         found = self.candidates.flows[flow]
@@ -115,7 +118,8 @@ class FlowScores:
         if flow not in self._chains:
             found = self.candidates.flows[flow]
             free = found.calls() == 0 and fits(Ranking, found.gives(Query), {})
-            chain = _sweepable(found) if free and isinstance(self.measure, RetrievalMeasure) else None
+            ranks = all(isinstance(one, RetrievalMeasure) for one in self._measures)
+            chain = _sweepable(found) if free and ranks else None
             self._chains[flow] = chain
         return self._chains[flow]
 
@@ -130,7 +134,7 @@ class FlowScores:
                 asked: list[tuple[int, NDArray[np.intp]]] = []
                 for at in range(start, min(start + window, len(questions))):
                     self.told(len(flows))
-                    if (wanted := np.flatnonzero(np.isnan(values[:, at]) & ~failing)).size:
+                    if (wanted := np.flatnonzero(np.isnan(values[:, at]).any(axis=1) & ~failing)).size:
                         asked.append((at, wanted))
                         if wanted.tobytes() not in together:
                             together[wanted.tobytes()] = sweeper([chains[flow] for flow in wanted.tolist()])
@@ -139,8 +143,8 @@ class FlowScores:
                 ]
                 for (at, wanted), found in zip(asked, gather(calls, waits=waits), strict=True):
                     scores = self._alone(at, wanted, chains, questions) if isinstance(found, Failure) else found
-                    failing[wanted[np.isnan(scores)]] = True
-                    known = ~np.isnan(scores)
+                    known = ~np.isnan(scores).any(axis=1)
+                    failing[wanted[~known]] = True
                     self._keep(part, wanted[known], at, scores[known])
                     values[wanted, at] = scores
         return values
@@ -151,32 +155,36 @@ class FlowScores:
         """The scores of flows that cannot be swept together, since one of them fails: NaN for that one."""
         item = self.items[questions[at]]
         each = (attempt(partial(self._scored, item, sweeper([chains[flow]]))) for flow in wanted.tolist())
-        return np.array([np.nan if isinstance(one, Failure) else one[0] for one in each])
+        unknown = np.full(len(self._measures), np.nan)
+        return np.array([unknown if isinstance(one, Failure) else one[0] for one in each])
 
     def _keep(self, part: StorePart, flows: NDArray[np.intp], at: int, scores: Floats) -> None:
         gold = int(part.question_ids[at]), int(part.gold_ids[at])
-        self.store.score_flows(part.flow_ids[flows], *gold, int(part.measure_ids[0]), scores)
+        for measure, column in zip(part.measure_ids.tolist(), scores.T, strict=True):
+            self.store.score_flows(part.flow_ids[flows], *gold, measure, np.ascontiguousarray(column))
         self.rows += flows.size
 
     def _scored(self, item: Item, together: Together) -> Floats:
-        """The score of each flow on a question; equal rankings are measured once."""
+        """The scores of each flow on a question; equal rankings are measured once."""
         with self.run.lane() as lane:
             rankings = together(Query(item.question))
-            found = np.fromiter(self._measured(rankings, item), np.float64, len(rankings))
+            found = np.array([*self._measured(rankings, item)], np.float64)
         if degraded := next((reason for _, reason, degrades in lane.reasons if degrades), ""):
             raise StepFailed(degraded)
         with self._lock:
             self.spent += lane.spent
         return found
 
-    def _measured(self, rankings: Sequence[Swept], item: Item) -> Iterator[float]:
-        depth = self.measure.k if isinstance(self.measure, CutMeasure) else None
-        known: dict[tuple[str | bytes, ...], float] = {}
+    def _measured(self, rankings: Sequence[Swept], item: Item) -> Iterator[Sequence[float]]:
+        depths = [one.k if isinstance(one, CutMeasure) else None for one in self._measures]
+        depth = None if None in depths else max(filter(None, depths))
+        known: dict[tuple[str | bytes, ...], Sequence[float]] = {}
         for one in rankings:
             key = tuple(hit.node.digest for hit in one.ranking.hits) if item.quotes else tuple(one.ids[:depth])
             if key not in known:
-                seen = self.measure.seen(Case(item, one.ranking))
-                known[key] = nan if seen is None else seen[0]
+                case = Case(item, one.ranking)
+                seen = (measure.seen(case) for measure in self._measures)
+                known[key] = [nan if scored is None else scored[0] for scored in seen]
             yield known[key]
 
     def _rows_of(self, flows: Sequence[int], questions: range) -> StorePart:
@@ -188,7 +196,7 @@ class FlowScores:
 
     def _kept(self, part: StorePart, flows: int, questions: int) -> Floats:
         """What was in the store when it was opened."""
-        values = np.full((flows, questions), np.nan)
+        values = np.full((flows, questions, len(self._measures)), np.nan)
         if self._stored.isdisjoint(part.flow_ids.tolist()):
             return values
         answers = np.zeros((flows, questions), ANSWERS)
@@ -196,7 +204,7 @@ class FlowScores:
         answers[where] = rows
         rows, where = part.rows(SCORES, answers)
         scored = rows["state"] == SCORED
-        values[where[0][scored], where[1][scored]] = rows["number"][scored]
+        values[tuple(axis[scored] for axis in where)] = rows["number"][scored]
         return values
 
     def _id(self, flow: int) -> int:

@@ -12,17 +12,18 @@ from spolia.errors import DataError
 from spolia.evaluation.data.dataset import part_of
 from spolia.evaluation.data.usage_log import REPORT
 from spolia.evaluation.experiment.experiment import Experiment
-from spolia.evaluation.measures.measure import CostMeasure, Measure, SetMeasure
-from spolia.evaluation.measures.registry import as_measures
+from spolia.evaluation.measures.measure import SetMeasure
 from spolia.evaluation.plurals import several
 from spolia.optimizer.board import Board
 from spolia.optimizer.budget import TuningBudget
 from spolia.optimizer.candidates import Candidates
+from spolia.optimizer.objectives import Limit, Objectives
 from spolia.optimizer.strategies import GridSearch, HalvingWithNeighbours, Strategy, strategy_named
 from spolia.types import Item, Query
 
 FEW = 200
-"""Questions below which none are kept for the report: all choose, and the score is corrected for the choice."""
+"""Questions below which none are kept for the report: all choose, and the score is corrected for the choice, which is
+known how for one objective."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +38,7 @@ class TuningPlan:
     """
 
     candidates: Candidates
-    measure: Measure | CostMeasure
+    objectives: Objectives
     choosing: Sequence[Item]
     fresh: Sequence[Item]
     strategy: Strategy
@@ -49,17 +50,24 @@ class TuningPlan:
         cls,
         flow: Operator[Query, Any],
         items: Iterable[Item],
-        objective: str | SetMeasure,
+        objective: str | SetMeasure | Sequence[SetMeasure],
         *,
         budget: str | TuningBudget | None = None,
         strategy: str | Strategy | None = None,
         seed: int = 0,
+        under: Sequence[str | Limit] = (),
     ) -> Self:
         """The plan for these arguments of `tune`, which names the errors."""
-        measure = _objective(objective)
-        asked = Experiment(flow, items, [measure]).asked  # which refuses what cannot be measured
+        objectives = Objectives.of(objective, under)
+        measures = objectives.measures
+        every = Experiment(flow, items, measures).asked  # which refuses what cannot be measured
+        asked = [item for item in every if all(measure.applies(item) for measure in measures)]
+        if not asked:
+            raise DataError(f"No question has gold for all of {', '.join(map(str, measures))}. Name fewer measures.")
         candidates = Candidates(Space(flow), seed)
-        choosing, fresh = _parts(asked, seed)
+        choosing, fresh = _parts(asked, seed, FEW if len(objectives.best) == 1 else 0)
+        if len(objectives.best) > 1 and not fresh:
+            raise DataError(f"Several objectives need more than {several(len(asked), 'question')}. Write more, or one.")
         given = TuningBudget.parse(budget) if isinstance(budget, str) else budget
         _refuse_space(candidates, given, len(choosing))
         grid = candidates.size * len(choosing)
@@ -67,7 +75,9 @@ class TuningPlan:
         if isinstance(strategy, str):
             strategy = strategy_named(strategy)
         strategy = strategy or (GridSearch() if rows == grid else HalvingWithNeighbours())
-        found = cls(candidates, measure, choosing, fresh, strategy, rows, seed)
+        if not (strategy.takes_several or objectives.is_single):
+            raise DataError(f"{strategy!r} takes one objective without limits. Name another strategy.")
+        found = cls(candidates, objectives, choosing, fresh, strategy, rows, seed)
         found._refuse_small()
         return found
 
@@ -83,7 +93,7 @@ class TuningPlan:
 
     def board(self, prior: Sequence[int] = ()) -> Board:
         """An empty matrix of scores."""
-        return Board(self.candidates, len(self.choosing), self.rows, self.seed, prior)
+        return Board(self.candidates, len(self.choosing), self.rows, self.seed, prior, self.objectives)
 
     def _refuse_small(self) -> None:
         if self.rows < (least := min(self.grid, self.strategy.least(self.board()))):
@@ -94,22 +104,12 @@ class TuningPlan:
             )
 
 
-def _objective(objective: str | SetMeasure) -> Measure | CostMeasure:
-    measures = list(as_measures(objective if isinstance(objective, str) else [objective]))
-    if len(measures) != 1 or not isinstance(measures[0], Measure | CostMeasure):
-        raise DataError(
-            f"{objective!s} cannot be tuned for: the objective must be one measure that is a mean over questions, such "
-            "as nDCG@10, F1 or Calls."
-        )
-    return measures[0]
-
-
-def _parts(items: Sequence[Item], seed: int) -> tuple[list[Item], list[Item]]:
+def _parts(items: Sequence[Item], seed: int, few: int) -> tuple[list[Item], list[Item]]:
     """The questions that choose, in the order in which they are asked, and those that report."""
     listed = list(items)
     fresh = [item for item in listed if part_of(item.id) == REPORT]
     choosing = [item for item in listed if part_of(item.id) != REPORT]
-    if len(listed) < FEW or not fresh or not choosing:
+    if len(listed) < few or not fresh or not choosing:
         fresh, choosing = [], listed
     Random(seed).shuffle(choosing)
     return choosing, fresh

@@ -49,12 +49,15 @@ def _leaderboard(found: TunedFlow) -> Table:
             "chosen" if not at else _standing(one),
             amount(one.score, found.is_share) if one.score else "",
             amount(one.ahead, found.is_share) if at and one.ahead else "",
+            *(f"{mean:.4g}" for _, mean in one.means if found.has_means),
+            *("front" if one.on_front else "" for _ in range(found.has_means)),
             f"{one.usd:.3g}",
             f"{one.calls:.3g}",
         )
         for at, one in enumerate(found.finalists)
     ]
-    head = ("flow", "", found.objective, "ahead of the chosen", "USD a question", "calls a question")
+    means = (*(name for name, _ in found.finalists[0].means), "Pareto") if found.has_means else ()
+    head = ("flow", "", found.objective, "ahead of the chosen", *means, "USD a question", "calls a question")
     return Table(head, tuple(rows))
 
 

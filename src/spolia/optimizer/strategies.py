@@ -4,13 +4,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, log2, sqrt
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
+from spolia.core.operator import Operator
 from spolia.errors import DataError
 from spolia.evaluation.statistics.interval import student
 from spolia.optimizer.board import FIRST, Board, ScoreRequest, ScoreSource
+from spolia.optimizer.candidates import Candidates
+from spolia.optimizer.objectives import COMBINED
 from spolia.types import Value
 
 Requests: TypeAlias = Generator[ScoreRequest, None, int]
@@ -33,6 +36,9 @@ class Strategy(Value, ABC):
     ...         yield ScoreRequest([0], board.questions)
     ...         return 0
     """
+
+    takes_several: ClassVar[bool] = True
+    """Whether it takes several objectives and limits."""
 
     @abstractmethod
     def search(self, board: Board) -> Requests:
@@ -77,28 +83,48 @@ class GreedySearch(Strategy):
 
     Args:
         passes: how often it goes through the places; it ends early where nothing changes.
+        combine: how several objectives are one: the knee of the Pareto front, or AutoRAG's `mean` of them as they are,
+            `rank` or `normalize_mean`.
 
     Source: AutoRAG, Kim et al. 2024, which chooses node by node.
     """
 
     passes: int = 1
+    combine: str = "front"
+
+    def __post_init__(self) -> None:
+        if self.combine not in COMBINED:
+            raise DataError(f"{self.combine!r} combines no measures. Write one of: {', '.join(COMBINED)}.")
 
     def search(self, board: Board) -> Requests:
         current, n = 0, board.questions
         for _ in range(self.passes):
             before = current
-            for place in board.candidates.space.places:
+            for place in self.order(board.candidates):
                 flows = board.candidates.along(current, place)
                 if len(flows) > 1 and board.cost(flows, n) <= board.left:
                     yield ScoreRequest(flows, n)
-                    current = board.ranked(flows, n)[0]
+                    current = board.ranked(flows, n, COMBINED[self.combine])[0]
             if current == before:
                 break
         return current
 
+    def order(self, candidates: Candidates) -> Sequence[str]:
+        """The places by name, as they are gone through."""
+        return [*candidates.space.places]
+
     def least(self, board: Board) -> int:
         sizes = [len(place.values) for place in board.candidates.space.places.values()]
         return board.questions * min(size for size in sizes if size > 1)
+
+
+@dataclass(frozen=True)
+class ModelsFirst(GreedySearch):
+    """Greedy, where the places with a candidate that asks language models come first: what is chosen for the other
+    places is then chosen for that one."""
+
+    def order(self, candidates: Candidates) -> Sequence[str]:
+        return sorted(candidates.space.places, key=lambda place: not _asks(candidates, place))
 
 
 @dataclass(frozen=True)
@@ -171,6 +197,7 @@ class Racing(Strategy):
     Source: Hoeffding races, Maron and Moore 1993, with Student's t and Bonferroni's correction.
     """
 
+    takes_several: ClassVar[bool] = False
     alpha: float = 0.05
     looks: int = 20
 
@@ -221,6 +248,11 @@ def halve(board: Board, flows: Sequence[int], rows: float) -> Requests:
     return flows[0]
 
 
+def _asks(candidates: Candidates, place: str) -> bool:
+    """Whether a candidate of a place asks language models."""
+    return any(isinstance(value, Operator) and value.calls() != 0 for value in candidates.space.places[place].values)
+
+
 def _rounds(flows: int) -> int:
     return max(1, ceil(log2(flows)))
 
@@ -232,7 +264,7 @@ def _affordable(rows: float) -> int:
 
 STRATEGIES: Mapping[str, Strategy] = {
     "neighbours": HalvingWithNeighbours(), "halving": Halving(), "third": Halving(1 / 3), "greedy": GreedySearch(),
-    "prove": Racing(), "random": RandomSearch(), "grid": GridSearch(),
+    "models-first": ModelsFirst(), "prove": Racing(), "random": RandomSearch(), "grid": GridSearch(),
 }  # fmt: skip
 """By the names of `spolia tune --strategy`."""
 

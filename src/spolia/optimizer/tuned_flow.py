@@ -14,6 +14,7 @@ from spolia.evaluation.statistics.sample import Sample
 from spolia.evaluation.statistics.selection import corrected_for_choice, most_lost
 from spolia.optimizer.board import Board, Floats, ScoreRows
 from spolia.optimizer.effects import Effect
+from spolia.optimizer.objectives import Objectives, fronts
 from spolia.types import Query, Usage, Value
 
 FRESH, CORRECTED = "fresh questions", "all questions, corrected for the choice"
@@ -23,7 +24,8 @@ FRESH, CORRECTED = "fresh questions", "all questions, corrected for the choice"
 @dataclass(frozen=True)
 class Finalist(Value):
     """A flow that was asked most: its score, and by how much it is better than the chosen one, on the questions of the
-    report; None where all questions chose, of all but the chosen one."""
+    report; None where all questions chose, of all but the chosen one. `means` are those of all objectives and limits on
+    fresh questions; `on_front`: no finalist is better in one objective and as good in the others."""
 
     number: int
     point: Point
@@ -33,11 +35,14 @@ class Finalist(Value):
     ahead: Interval | None
     usd: float
     calls: float
+    on_front: bool = True
+    means: tuple[tuple[str, float], ...] = ()
 
     def json(self) -> dict[str, Any]:
         """Plain data."""
         found: dict[str, Any] = {"choices": dict(self.choices), "point": dict(self.point)}
         found |= {name: one and one.json() for name, one in (("score", self.score), ("ahead", self.ahead))}
+        found |= {"means": dict(self.means), "on_front": self.on_front}
         return found | {"usd": self.usd, "calls": self.calls, "notation": self.notation}
 
 
@@ -82,6 +87,11 @@ class TunedFlow(Value):
     is_share: bool = True
     is_cut_short: bool = False
 
+    @property
+    def has_means(self) -> bool:
+        """Whether finalists have means of several measures."""
+        return len(self.finalists[0].means) > 1
+
     def json(self) -> dict[str, Any]:
         """Plain data."""
         spent = {"rows": self.rows, "calls": self.spent.calls, "usd": self.spent.cost_usd, "share": self.share}
@@ -105,7 +115,7 @@ class FinalScores:
     """
 
     board: Board
-    measure: Measure | CostMeasure
+    objectives: Objectives
     flows: Sequence[int]
     scores: ScoreRows | None
     seed: int = 0
@@ -113,26 +123,48 @@ class FinalScores:
     def report(self) -> tuple[list[Finalist], float | None]:
         """The finalists, the chosen one first, and how much better any of them may be than that.
 
-        Of flows that no difference is shown between, on fresh questions, the cheapest is chosen.
+        Of flows that no difference is shown between, on fresh questions, the cheapest is chosen; with several
+        objectives the strategy's choice stays. Flows beyond the limits, on the questions that chose, are no rivals.
         """
         if self.scores is None:
             chosen, *others = self.flows
             return [self._finalist(chosen, self._corrected()), *map(self._finalist, others)], None
-        table = self.scores.values.T
+        every = self.scores.values
+        table = every[:, :, 0].T
         sample = Sample(self._written(table), range=self.measure.range, seed=self.seed)
         price = [self.board.price(flow) for flow in self.flows]
-        tied = [at for at in range(len(self.flows)) if not at or self._ahead(sample, 0, at).low <= 0]
+        excess = self.board.excess(self.flows)
+        rivals = [at for at in range(len(self.flows)) if excess[at] <= excess[0]]
+        several = len(self.objectives.best) > 1
+        tied = [at for at in rivals if not at or (not several and self._ahead(sample, 0, at).low <= 0)]
         best = min(tied, key=lambda at: (price[at], at))
         ahead = [self._ahead(sample, at, best) for at in range(len(self.flows))]
         order = sorted(range(len(self.flows)), key=lambda at: (at != best, -ahead[at].mean))
-        found = [self._finalist(self.flows[at], sample.interval(at), ahead[at]) for at in order]
-        known = table[~np.isnan(table).any(axis=1)]
-        return found, most_lost(known, best, seed=self.seed)
+        means = np.nanmean(every, axis=1)
+        first = fronts(means[:, : len(self.objectives.best)]) == 0
+        told = self._told(means)
+        found = [
+            self._finalist(self.flows[at], sample.interval(at), ahead[at], bool(first[at]), told[at]) for at in order
+        ]
+        known = table[~np.isnan(table).any(axis=1)][:, rivals]
+        return found, None if several else most_lost(known, rivals.index(best), seed=self.seed)
+
+    @property
+    def measure(self) -> Measure | CostMeasure:
+        """The first objective, whose score is reported."""
+        return self.objectives.best[0]
+
+    def _told(self, means: Floats) -> list[tuple[tuple[str, float], ...]]:
+        """Means of all measures by name, as they are written."""
+        names = [*map(str, self.objectives.measures)]
+        return [tuple(zip(names, row, strict=True)) for row in (self.objectives.signs * means).tolist()]
 
     def _corrected(self) -> Interval:
-        """The score of the choice on all questions: only flows compete that were asked at least half of them."""
+        """The score of the choice on all questions: only flows compete that were asked at least half of them, and are
+        not further beyond the limits."""
         asked, upto = self.board.asked, self.board.asked[self.flows[0]]
         (compared,) = np.nonzero(asked * 2 >= upto)
+        compared = compared[self.board.excess(compared.tolist()) <= self.board.excess(self.flows[:1])]
         table = self.board.scores[compared, :upto]
         found = corrected_for_choice(table[np.isfinite(table).any(axis=1)].T, seed=self.seed)
         found = found.but(mean=-found.mean, low=-found.high, high=-found.low) if self.measure.lower_is_better else found
@@ -148,7 +180,14 @@ class FinalScores:
     def _written(self, table: Floats) -> Floats:
         return -table if self.measure.lower_is_better else table
 
-    def _finalist(self, flow: int, score: Interval | None = None, ahead: Interval | None = None) -> Finalist:
+    def _finalist(
+        self,
+        flow: int,
+        score: Interval | None = None,
+        ahead: Interval | None = None,
+        on_front: bool = True,
+        means: tuple[tuple[str, float], ...] = (),
+    ) -> Finalist:
         candidates = self.board.candidates
         return Finalist(
             flow,
@@ -158,4 +197,6 @@ class FinalScores:
             score,
             ahead,
             *self.board.price(flow),
+            on_front,
+            means,
         )

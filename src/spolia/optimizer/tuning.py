@@ -19,6 +19,7 @@ from spolia.optimizer.board import Board, ScoreRows
 from spolia.optimizer.budget import TuningBudget
 from spolia.optimizer.effects import main_effects
 from spolia.optimizer.flow_scores import FlowScores
+from spolia.optimizer.objectives import Limit
 from spolia.optimizer.plan import TuningPlan
 from spolia.optimizer.strategies import Strategy, find_best
 from spolia.optimizer.tuned_flow import CORRECTED, FRESH, FinalScores, TunedFlow
@@ -35,7 +36,7 @@ Told: TypeAlias = Callable[[int, int], None]
 def tune(
     flow: Operator[Query, Any],
     items: Iterable[Item],
-    objective: str | SetMeasure,
+    objective: str | SetMeasure | Sequence[SetMeasure],
     *,
     budget: str | TuningBudget | None = None,
     strategy: str | Strategy | None = None,
@@ -45,6 +46,7 @@ def tune(
     path: str | Path | None = None,
     usage_log: UsageLog | None = None,
     degraded: str = "stop",
+    under: Sequence[str | Limit] = (),
     told: Told = lambda done, total: None,
 ) -> TunedFlow:
     """Choose the best flow of a space, and report it on questions that did not choose.
@@ -55,7 +57,8 @@ def tune(
     Args:
         flow: with `Choice` and `vary`.
         items: questions with gold.
-        objective: a measure, such as `nDCG@10`.
+        objective: a measure, such as `nDCG@10`, or several, such as `nDCG@10,USD`: then the knee of the Pareto front is
+            chosen.
         budget: `5%` of all flows × questions, or `2000 rows`; None for all of them.
         strategy: how the best flow is looked for, or its name in `STRATEGIES`; by default `HalvingWithNeighbours`, or
             `GridSearch` where the budget is enough for that.
@@ -66,6 +69,7 @@ def tune(
             them in memory.
         usage_log: where it is written which questions were looked at, so that no report is made on them later.
         degraded: what happens to a flow of which a step fails on every call: `stop` leaves it out, `ok` measures it.
+        under: what measures may be at most in the mean, such as `USD=0.002`; of one of which more is better, at least.
         told: called with how many scores are there, and how many there may be.
 
     Raises:
@@ -83,8 +87,8 @@ def tune(
     >>> found.point, found.score.mean, found.rows
     ({'order': 1}, 1.0, 120)
     """
-    plan = TuningPlan.of(flow, items, objective, budget=budget, strategy=strategy, seed=seed)
-    candidates, measure, choosing, fresh = plan.candidates, plan.measure, plan.choosing, plan.fresh
+    plan = TuningPlan.of(flow, items, objective, budget=budget, strategy=strategy, seed=seed, under=under)
+    candidates, objectives, choosing, fresh = plan.candidates, plan.objectives, plan.choosing, plan.fresh
     board = plan.board(candidates.near(prior))
     run = run if run is not None else Run(share=SHARED_BYTES)
     folder = None if path is None else Path(path)
@@ -99,7 +103,7 @@ def tune(
             nonlocal done
             told(done := done + rows, max(done, plan.rows))
 
-        scores = FlowScores(candidates, [*choosing, *fresh], measure, run, store, degraded, count)
+        scores = FlowScores(candidates, [*choosing, *fresh], objectives, run, store, degraded, count)
         chosen, notes = _search(plan.strategy, board, scores)
         finalists = _finalists(board, chosen, len(fresh))
         if looked := _note_looks(usage_log or UsageLog(), plan, finalists):
@@ -109,15 +113,18 @@ def tune(
             finalists, final = _final(scores, finalists, range(len(choosing), len(choosing) + len(fresh)))
         except BudgetSpent as error:
             notes.append(f"The fresh questions were not asked: {error}")
-        found, bound = FinalScores(board, measure, finalists, final, seed).report()
+        found, bound = FinalScores(board, objectives, finalists, final, seed).report()
     best = found[0]
     assert best.score is not None
+    if board.excess([best.number])[0] > 0:
+        limits = " and ".join(map(str, objectives.limits))
+        notes.append(f"No flow was found that keeps within {limits} on the questions that chose; this is the nearest.")
     if board.is_constant:
         notes.append(f"All flows score the same on the {len(choosing)} questions; the first of the cheapest was taken.")
     return TunedFlow(
         candidates.flows[best.number],
         best.point,
-        str(measure),
+        ", ".join(map(str, objectives.best)),
         repr(plan.strategy),
         best.score,
         FRESH if final else CORRECTED,
@@ -134,7 +141,7 @@ def tune(
         tuple(notes),
         tuple(main_effects(board)),
         tuple(board.behind(chosen)),
-        measure.range == (0.0, 1.0),
+        objectives.best[0].range == (0.0, 1.0),
         run.exhausted,
     )
 
@@ -173,7 +180,12 @@ def _final(scores: FlowScores, flows: Sequence[int], fresh: range) -> tuple[list
 def _described(flow: Operator[Query, Any], plan: TuningPlan) -> dict[str, Any]:
     """What a study is about; scores of anything else have no place in it."""
     questions = digest_of(tuple(sorted(item.digest.hex() for item in plan.items))).hex()
-    about = {"form": 1, "space": written(flow), "objective": str(plan.measure), "questions": questions}
+    about = {
+        "form": 1,
+        "space": written(flow),
+        "objective": ", ".join(map(str, plan.objectives.measures)),
+        "questions": questions,
+    }
     return about | {"reads": reads(flow)}
 
 
@@ -197,7 +209,7 @@ def _refuse_another(path: Path, about: Mapping[str, Any]) -> None:
 def _note_looks(log: UsageLog, plan: TuningPlan, flows: Sequence[int]) -> int:
     """Write down which questions choose, and how often those of the report were looked at before."""
     named = {f"{at}": written(plan.candidates.flows[flow]) for at, flow in enumerate(flows)}
-    measures = [str(plan.measure)]
+    measures = [*map(str, plan.objectives.measures)]
     if not plan.fresh:
         log.note(log.at(plan.items, named, measures))
         return 0

@@ -54,6 +54,7 @@ WRITTEN = [
     "AURC",
     "AURC(of=nDCG@10, by=Hit@1)",
     "ATC",
+    "USD",
     'Calls(source="web")',
     "UsedCalls",
     "DocsShown",

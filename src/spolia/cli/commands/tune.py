@@ -15,7 +15,7 @@ from spolia.errors import DataError
 if TYPE_CHECKING:
     from spolia.optimizer.tuned_flow import TunedFlow
 
-BEST, RESULT, REPORT = "best.yaml", "tuned.json", "report.html"
+BEST, RESULT = "best.yaml", "tuned.json"
 LISTED = 5
 """Flows that are shown beside the chosen one."""
 
@@ -29,8 +29,17 @@ def tune(
         typer.Option("--out", "-o", metavar="DIR", help="Folder for the study and best.yaml; it can be continued."),
     ],
     objective: Annotated[
-        str, typer.Option("--objective", metavar="MEASURE", help="The measure that is to be best; see `spolia eval`.")
+        str,
+        typer.Option(
+            "--objective",
+            metavar="MEASURE",
+            help="The measure that is to be best, see `spolia eval`; of several, as nDCG@10,ATC, their knee.",
+        ),
     ] = "nDCG@10",
+    under: Annotated[
+        list[str] | None,
+        option("--under MEASURE=NUMBER", "What a question may take in the mean, such as USD=0.002; repeat it."),
+    ] = None,
     budget: Annotated[
         str,
         option(
@@ -43,7 +52,8 @@ def tune(
         str,
         option(
             "--strategy NAME",
-            "neighbours (the default), halving, third, greedy, prove, random, grid (the default if the budget allows).",
+            "neighbours (the default), halving, third, greedy, models-first, prove, random, grid (the default if the "
+            "budget allows).",
         ),
     ] = "",
     warm: Annotated[
@@ -59,19 +69,21 @@ def tune(
     is computed: the same command again goes on where it was.
     """
     from spolia.cli.experiments import EvaluationRun
-    from spolia.optimizer.report import html
 
     screen = Screen(json=given.json)
     if estimate:
-        EvaluationRun(screen, data, given).tuning_estimated(space, objective, budget or None, strategy or None)
+        EvaluationRun(screen, data, given).tuning_estimated(
+            space, objective, budget=budget or None, strategy=strategy or None, under=under or ()
+        )
         return Exit.DONE
     prior = [point for folder in warm or () for point in _points(folder)]
     how: dict[str, Any] = {"budget": budget or None, "strategy": strategy or None, "seed": given.seed, "prior": prior}
-    found, text = EvaluationRun(screen, data, given).tuned(space, objective, out, **how)
-    (out / BEST).write_text(text, "utf-8")
+    how["under"] = under or ()
+    found, files = EvaluationRun(screen, data, given).tuned(space, objective, out, **how)
+    for name, text in files.items():
+        (out / name).write_text(text, "utf-8")
     result = found.json()
     (out / RESULT).write_text(json_text(result) + "\n", "utf-8")
-    (out / REPORT).write_text(html(found), "utf-8")
     simulated = {"simulated": True} if given.llm == "simulated" else {}
     result["best"] |= {"file": str(out / BEST)}
     screen.give(**simulated, **result)
@@ -99,14 +111,16 @@ def _show(screen: Screen, found: "TunedFlow", out: Path) -> None:
             "" if at else "best",
             amount(one.score, unit) if one.score else "",
             amount(one.ahead, unit) if at and one.ahead else "",
+            *(", ".join(f"{name} {mean:.4g}" for name, mean in one.means) for _ in range(found.has_means)),
             ", ".join(map("=".join, one.choices)),
         )
         for at, one in enumerate(found.finalists[: LISTED + 1])
     ]
+    means = ("means",) * found.has_means
     screen.show(
         f"{found.objective} on {found.fresh or found.questions} {found.scored_on}; {found.flows:,} flows, "
         f"{found.asked:,} asked, {found.rows:,} scores computed now",
-        table(rows, "", found.objective, "ahead of the best", "choices"),
+        table(rows, "", found.objective, "ahead of the best", *means, "choices"),
     )
     if found.regret_bound is not None:
         lost = f"{100 * found.regret_bound:.1f}" if unit else f"{found.regret_bound:.4g}"

@@ -31,6 +31,22 @@ class AverageTokens(CostMeasure):
 
 
 @dataclass(frozen=True)
+class UsDollars(CostMeasure):
+    """What language models take for a question, in USD, by the prices that are stated for them; 0 for a model without
+    a price. A result from a cache counts what it once took.
+
+    >>> from spolia.types import Answer, Item, Usage
+    >>> UsDollars().cost(Case(Item("q", "?"), Answer("so"), Usage(2, 900, 100, cost_usd=0.003)))
+    0.003
+    """
+
+    called: ClassVar[str] = "USD"
+
+    def cost(self, case: Case) -> float:
+        return case.usage.cost_usd
+
+
+@dataclass(frozen=True)
 class _OfSource(CostMeasure):
     source: str = ""
 

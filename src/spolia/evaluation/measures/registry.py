@@ -46,6 +46,7 @@ WRITTEN: Mapping[str, str] = {
     "TopScore": "abstention.TopScore",
     "AURC": "abstention.AURC",
     "ATC": "costs.AverageTokens",
+    "USD": "costs.UsDollars",
     "Calls": "costs.RetrievalCalls",
     "UsedCalls": "costs.UsedCalls",
     "DocsShown": "costs.DocumentsShown",
