@@ -1,5 +1,6 @@
 """Strategies on matrices of scores whose best flow is known."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -10,10 +11,11 @@ import pytest
 
 from spolia.core.combinators.space import Space
 from spolia.core.operator import Operator
+from spolia.errors import MissingExtra
 from spolia.optimizer.board import Board, Floats, ScoreRows, ScoreSource
 from spolia.optimizer.candidates import Candidates
+from spolia.optimizer.named_strategies import STRATEGIES
 from spolia.optimizer.strategies import (
-    STRATEGIES,
     GreedySearch,
     Halving,
     HalvingWithNeighbours,
@@ -21,6 +23,7 @@ from spolia.optimizer.strategies import (
     Strategy,
     find_best,
 )
+from spolia.optimizer.tree_parzen import TreeParzen
 from spolia.types import Query, Ranking
 
 QUESTIONS = 200
@@ -83,12 +86,29 @@ def test_greedy_never_finds_a_pair_that_is_bad_alone_and_halving_with_neighbours
     assert sum(is_planted(*study(HalvingWithNeighbours(), seed, 0.1)) for seed in range(3)) >= 2
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("name", [name for name in STRATEGIES if name != "tpe"])
 def test_no_strategy_goes_beyond_its_budget_and_the_same_seed_asks_the_same(name: str) -> None:
     (one, first), (two, second) = (study(STRATEGIES[name], 7, 0.05) for _ in range(2))
     assert first == second
     assert one.spent == two.spent <= one.rows
     np.testing.assert_array_equal(one.scores, two.scores)
+
+
+@pytest.mark.slow
+def test_tpe_asks_better_flows_after_it_has_seen_some_within_its_budget_and_by_its_seed() -> None:
+    pytest.importorskip("optuna")
+    (board, flow), (again, same) = (study(TreeParzen(), 3, 0.1) for _ in range(2))
+    assert flow == same
+    assert board.spent == again.spent <= board.rows
+    (asked,) = np.nonzero(board.asked)
+    means = board.means(asked.tolist(), QUESTIONS)  # flows are numbered as they are drawn
+    assert means[10:].mean() > means[:10].mean() + 0.02
+
+
+def test_tpe_without_optuna_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(MissingExtra, match=r"needs optuna, which is not installed.*spolia\[tpe\]"):
+        study(TreeParzen(), 3, 0.1)
 
 
 @pytest.mark.slow

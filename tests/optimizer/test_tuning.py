@@ -377,7 +377,8 @@ def test_of_several_objectives_the_knee_of_the_front_is_chosen_and_the_front_is_
     assert means[4]["DocsShown"] == 5.0
     assert means[3]["MRR"] == means[5]["MRR"]
     assert found.regret_bound is None
-    assert "Pareto" in html(found)
+    assert "MRR by DocsShown" in html(found)
+    assert html(found).count("<circle") >= len(found.finalists)
 
 
 def test_greedy_combines_measures_as_it_is_told() -> None:

@@ -8,5 +8,6 @@ from spolia.optimizer.strategies import HalvingWithNeighbours as HalvingWithNeig
 from spolia.optimizer.strategies import ModelsFirst as ModelsFirst
 from spolia.optimizer.strategies import Racing as Racing
 from spolia.optimizer.strategies import RandomSearch as RandomSearch
+from spolia.optimizer.tree_parzen import TreeParzen as TreeParzen
 from spolia.optimizer.tuned_flow import TunedFlow as TunedFlow
 from spolia.optimizer.tuning import tune as tune

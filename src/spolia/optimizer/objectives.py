@@ -119,7 +119,7 @@ def fronts(means: Floats) -> NDArray[np.intp]:
     >>> fronts(np.array([[3.0, 1.0], [1.0, 3.0], [1.0, 1.0], [2.0, 2.0]])).tolist()
     [0, 0, 1, 0]
     """
-    rising, where = np.unique(means, axis=0, return_inverse=True)
+    rising, where = np.unique(np.round(means, 12), axis=0, return_inverse=True)
     number = np.zeros(len(rising), np.intp)
     for at in reversed(range(len(rising))):  # only a later row can dominate
         above = (rising[at + 1 :] >= rising[at]).all(axis=1)

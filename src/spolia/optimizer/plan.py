@@ -17,8 +17,9 @@ from spolia.evaluation.plurals import several
 from spolia.optimizer.board import Board
 from spolia.optimizer.budget import TuningBudget
 from spolia.optimizer.candidates import Candidates
+from spolia.optimizer.named_strategies import strategy_named
 from spolia.optimizer.objectives import Limit, Objectives
-from spolia.optimizer.strategies import GridSearch, HalvingWithNeighbours, Strategy, strategy_named
+from spolia.optimizer.strategies import GridSearch, HalvingWithNeighbours, Strategy
 from spolia.types import Item, Query
 
 FEW = 200

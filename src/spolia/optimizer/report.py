@@ -2,9 +2,11 @@
 
 from html import escape
 from itertools import groupby
+from math import isfinite
 
 from spolia.evaluation.experiment.comparison import amount, number
-from spolia.evaluation.report.html import Bar, curves_plot, page, plot, plots, section, table
+from spolia.evaluation.report.html import page, plots, section, table
+from spolia.evaluation.report.plots import Bar, Dot, curves_plot, dots_plot, plot
 from spolia.evaluation.report.tables import UNDER, Table
 from spolia.optimizer.tuned_flow import Finalist, TunedFlow
 
@@ -12,6 +14,7 @@ TIES = (
     "Tied: the 95 % interval of the paired difference to the chosen flow holds 0. Of the flows that none is shown to "
     "be better than, the cheapest is chosen."
 )
+FRONT = "The large point is the chosen flow; grey: another finalist is better in one measure and as good in the others."
 EFFECTS = (
     "By how much a candidate is better than the mean candidate of its place, over all flows that were asked, on the "
     "questions that chose. It describes these flows, without an interval, and leaves out what candidates do only "
@@ -35,7 +38,7 @@ def html(found: TunedFlow) -> str:
         title,
         f"<h1>{escape(title)}</h1><p>{escape(about)}</p>",
         *(f'<div class="warning">{escape(note)}</div>' for note in notes),
-        section("Finalists", table(_leaderboard(found)), *_under(found), _ahead(found)),
+        section("Finalists", table(_leaderboard(found)), *_under(found), _ahead(found), _front(found)),
         section("Effects", plots(_effects(found)), f"<p>{EFFECTS}</p>") if found.effects else "",
         section("Spend", plots(_curve(found)), f"<p>{CURVE}</p>") if found.curve else "",
         section("Chosen flow", f"<code>{escape(repr(found.flow))}</code>"),
@@ -83,6 +86,23 @@ def _ahead(found: TunedFlow) -> str:
         for tied in [_standing(one) == "tied"]
     ]
     return plots([("Ahead of the chosen flow, by line of the table", plot(bars, zero=True))]) if bars else ""
+
+
+def _front(found: TunedFlow) -> str:
+    """A plot for each other measure: finalists by that and the first one."""
+    if not found.has_means:
+        return ""
+    (first, _), *others = found.finalists[0].means
+    made = []
+    for at, (measure, _) in enumerate(others, 1):
+        dots = [
+            Dot(one.means[at][1], one.means[0][1], ", ".join(map("=".join, one.choices)), not one.on_front)
+            for one in found.finalists
+            if isfinite(one.means[0][1]) and isfinite(one.means[at][1])
+        ]
+        if dots:
+            made.append((f"{first} by {measure}", dots_plot(f"{first} by {measure}", dots, measure)))
+    return f"{plots(made)}<p>{FRONT}</p>"
 
 
 def _effects(found: TunedFlow) -> list[tuple[str, str]]:

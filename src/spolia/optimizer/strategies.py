@@ -1,7 +1,7 @@
 """Ways to look for the best flow of a space within a budget: each asks for scores and reads what came back."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from math import ceil, log2, sqrt
 from typing import ClassVar, TypeAlias
@@ -260,17 +260,3 @@ def _rounds(flows: int) -> int:
 def _affordable(rows: float) -> int:
     """How many flows can be halved so that each answers about six questions first."""
     return int(max(8, rows / (FIRST * max(1.0, log2(max(2.0, rows / FIRST)) - 2))))
-
-
-STRATEGIES: Mapping[str, Strategy] = {
-    "neighbours": HalvingWithNeighbours(), "halving": Halving(), "third": Halving(1 / 3), "greedy": GreedySearch(),
-    "models-first": ModelsFirst(), "prove": Racing(), "random": RandomSearch(), "grid": GridSearch(),
-}  # fmt: skip
-"""By the names of `spolia tune --strategy`."""
-
-
-def strategy_named(name: str) -> Strategy:
-    """`DataError` where there is none of this name."""
-    if name not in STRATEGIES:
-        raise DataError(f"There is no strategy {name!r}. Write one of: {', '.join(STRATEGIES)}.")
-    return STRATEGIES[name]

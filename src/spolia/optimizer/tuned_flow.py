@@ -25,7 +25,7 @@ FRESH, CORRECTED = "fresh questions", "all questions, corrected for the choice"
 class Finalist(Value):
     """A flow that was asked most: its score, and by how much it is better than the chosen one, on the questions of the
     report; None where all questions chose, of all but the chosen one. `means` are those of all objectives and limits on
-    fresh questions; `on_front`: no finalist is better in one objective and as good in the others."""
+    fresh questions; `on_front`: no finalist is better in one of these and as good in the others."""
 
     number: int
     point: Point
@@ -35,7 +35,7 @@ class Finalist(Value):
     ahead: Interval | None
     usd: float
     calls: float
-    on_front: bool = True
+    on_front: bool | None = None
     means: tuple[tuple[str, float], ...] = ()
 
     def json(self) -> dict[str, Any]:
@@ -141,7 +141,7 @@ class FinalScores:
         ahead = [self._ahead(sample, at, best) for at in range(len(self.flows))]
         order = sorted(range(len(self.flows)), key=lambda at: (at != best, -ahead[at].mean))
         means = np.nanmean(every, axis=1)
-        first = fronts(means[:, : len(self.objectives.best)]) == 0
+        first = fronts(means) == 0
         told = self._told(means)
         found = [
             self._finalist(self.flows[at], sample.interval(at), ahead[at], bool(first[at]), told[at]) for at in order
@@ -185,7 +185,7 @@ class FinalScores:
         flow: int,
         score: Interval | None = None,
         ahead: Interval | None = None,
-        on_front: bool = True,
+        on_front: bool | None = None,
         means: tuple[tuple[str, float], ...] = (),
     ) -> Finalist:
         candidates = self.board.candidates

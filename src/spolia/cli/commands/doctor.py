@@ -37,6 +37,7 @@ EXTRAS = {
     "milvus": ("vectors in Milvus", ("pymilvus", "milvus-lite")),
     "qdrant": ("vectors in Qdrant", ("qdrant-client",)),
     "opensearch": ("vectors in OpenSearch", ("opensearch-py",)),
+    "tpe": ("the strategy tpe of tuning", ("optuna",)),
 }
 
 

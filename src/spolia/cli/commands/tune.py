@@ -52,8 +52,8 @@ def tune(
         str,
         option(
             "--strategy NAME",
-            "neighbours (the default), halving, third, greedy, models-first, prove, random, grid (the default if the "
-            "budget allows).",
+            "neighbours (the default), halving, third, greedy, models-first, tpe, prove, random, grid (the default if "
+            "the budget allows).",
         ),
     ] = "",
     warm: Annotated[
