@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from random import Random
 from typing import Any, Self, TypeAlias
 
 from spolia.cli import runs
@@ -42,25 +41,16 @@ from spolia.evaluation.experiment.results import Report
 from spolia.evaluation.gate import gate
 from spolia.evaluation.gate.baseline import Baseline
 from spolia.evaluation.gate.gate import Gate, refuse_what_decides_nothing
-from spolia.evaluation.measures.costs import UsDollars
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.evaluation.measures.registry import parse_measures
 from spolia.evaluation.plurals import several
 from spolia.evaluation.report.html import Traces
-from spolia.evaluation.simulation.profile import profile_named
-from spolia.evaluation.simulation.reader import SimulatedReader
 from spolia.flow_files.built_in import RETRIEVERS, SAMPLE, bm25, covers, named
-from spolia.flow_files.files import dump
 from spolia.flows.published import MODULES
 from spolia.journal import Journal
 from spolia.models.http.remote import Remote
 from spolia.models.onnx.minilm import MiniLM
 from spolia.models.protocols import Embedder, LanguageModel
-from spolia.optimizer.objectives import Objectives
-from spolia.optimizer.plan import TuningPlan
-from spolia.optimizer.report import html
-from spolia.optimizer.tuned_flow import TunedFlow
-from spolia.optimizer.tuning import SHARED_BYTES, tune
 from spolia.run import Run
 from spolia.types import Item, Query, Value
 
@@ -79,8 +69,6 @@ class EvaluationSetup:
 
 
 SIMULATED = "simulated"
-DRAWN_FLOWS = 4
-"""Flows, beside the default, by which the cost of a study is estimated."""
 IDEAL, DEFAULT = "ideal", "default"
 """The profile of the simulated reader, and what published flows search with, where nothing is said."""
 Narrowed: TypeAlias = Callable[[Sequence[Item], Sequence[SetMeasure]], Sequence[Item]]
@@ -124,6 +112,9 @@ class EvaluationRun:
             part = f" of the part {given.split}, and {len(every):,} of others. Name another one" if every else ""
             raise DataError(f"{source.path} has no questions{part or '. Write at least one'}.")
         if given.llm == SIMULATED:
+            from spolia.evaluation.simulation.profile import profile_named
+            from spolia.evaluation.simulation.reader import SimulatedReader
+
             reader = SimulatedReader.of(
                 source, known_of(items, wanted), profile_named(given.profile or IDEAL), given.seed
             )
@@ -165,52 +156,6 @@ class EvaluationRun:
                     f"{what} looked at; reporting on them is {later} from now on: spolia data looks {self.data}"
                 )
             return found, ready.chosen, _traces(run), planner_of(ready.items)
-
-    def tuned(
-        self, space: str, objective: str, folder: Path, under: Sequence[str], **how: Any
-    ) -> tuple[TunedFlow, Mapping[str, str]]:
-        """The best flow of a space, and the files that tell of it by name: the flow file and the report."""
-        ready = self.ready([space], objective)
-        (flow,) = ready.flows.values()
-        limits = (how["budget"], self.given.budget_calls, self.given.budget_tokens, self.given.budget_usd)
-        if flow.calls() != 0 and self.given.llm != SIMULATED and not any(limits):
-            raise DataError(
-                "Flows of this space ask language models. Write how much they may ask: --budget 5%, --budget-calls, "
-                "--budget-tokens or --budget-usd; --budget 100% asks everything."
-            )
-        measures = Objectives.of(ready.measures, under).measures
-        if any(isinstance(one, UsDollars) for one in measures):
-            runs.refuse_unpriced(0.0, flow.resources)
-        with self._asking(ready, share=SHARED_BYTES) as (run, told):
-            found = tune(
-                flow,
-                ready.items,
-                ready.measures,
-                under=under,
-                path=folder,
-                run=run,
-                usage_log=self._usage_log(ready),
-                degraded=self.given.degraded,
-                told=lambda done, total: told("flows", done, total),
-                **how,
-            )
-        return found, {"best.yaml": dump(found.flow, ready.parts.given()), "report.html": html(found)}
-
-    def tuning_estimated(self, space: str, objective: str, **how: Any) -> None:
-        """Say what a study would cost, from a few flows on a few questions, without asking a language model."""
-        ready = self.ready([space], objective, estimate=True)
-        (flow,) = ready.flows.values()
-        plan = TuningPlan.of(flow, ready.items, ready.measures, seed=self.given.seed, **how)
-        sample = [Query(item.question) for item in plan.choosing[: runs.SAMPLE]]
-        drawn_flows = dict.fromkeys([0, *plan.candidates.draw(DRAWN_FLOWS, Random(self.given.seed))])
-        choices = {at: ", ".join(map("=".join, plan.candidates.choices(at))) for at in drawn_flows}
-        found = {
-            f"{name} (default)" * (not at) or name: runs.estimate(plan.candidates.flows[at], sample, (), plan.rows)
-            for at, name in choices.items()
-        }
-        note = f"Each line: if all {plan.rows:,} scores were of that flow. Equal contexts are asked once. The report "
-        note += f"on {several(len(plan.fresh), 'fresh question')} comes on top, at most as many scores again."
-        runs.tell_estimates(self.screen, found, plan.rows, [note])
 
     def estimated(self, names: Sequence[str], measures: str) -> None:
         """Say what flows would cost, without asking a language model."""

@@ -1,14 +1,16 @@
 """Flows as files: `load` and `dump`."""
 
 from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from spolia.core.codec import decode, encode
+from spolia.core.codec import Plain, decode, encode
 from spolia.core.environment import allow_env, refuse_env
 from spolia.core.operator import Operator
 from spolia.core.registry import Catalogue
 from spolia.errors import CodecError, FlowFileError
+from spolia.flow_files.yaml_text import Path as Place
 from spolia.flow_files.yaml_text import YamlReader, written
 from spolia.stores.definition import Definition
 from spolia.types.value import names_checked
@@ -55,8 +57,7 @@ def decoded(
     if not isinstance(source, (str, Path)):
         raise FlowFileError(f"{source!r:.80} is no flow file. Write its path, or its text.")
     name, text = _text(source, expected)
-    reader = YamlReader(name)
-    plain = reader.read(text)
+    plain, lines = _read(name, text)
     if plain is None:
         raise FlowFileError(f"{name} is empty. Write {expected}.")
     try:
@@ -64,10 +65,18 @@ def decoded(
             return decode(plain, declared, known=Catalogue(operators), given=given, accept=refuse_env)
     except CodecError as error:
         place = error.place
-        while place not in reader.lines:
+        while place not in lines:
             place = place[:-1]
         where = f", at {'.'.join(map(str, error.place))}" if error.place else ""
-        raise FlowFileError(f"{name}, line {reader.lines[place]}{where}: {error.reason}") from error
+        raise FlowFileError(f"{name}, line {lines[place]}{where}: {error.reason}") from error
+
+
+@lru_cache(maxsize=1)
+def _read(name: str, text: str) -> tuple[Plain, Mapping[Place, int]]:
+    """The data of a file, and the line of each place. The command line decodes a file twice: with stand-ins, to see
+    what it needs, and with what it is given."""
+    reader = YamlReader(name)
+    return reader.read(text), reader.lines
 
 
 def dump(flow: Operator[Any, Any], given: Mapping[str, Any] | None = None) -> str:

@@ -68,18 +68,18 @@ def tune(
     lost to other flows; below 200 questions all choose, and the score is corrected for that. Every score is kept as it
     is computed: the same command again goes on where it was.
     """
-    from spolia.cli.experiments import EvaluationRun
+    from spolia.cli.tuning_run import TuningRun
 
     screen = Screen(json=given.json)
     if estimate:
-        EvaluationRun(screen, data, given).tuning_estimated(
+        TuningRun(screen, data, given).tuning_estimated(
             space, objective, budget=budget or None, strategy=strategy or None, under=under or ()
         )
         return Exit.DONE
     prior = [point for folder in warm or () for point in _points(folder)]
     how: dict[str, Any] = {"budget": budget or None, "strategy": strategy or None, "seed": given.seed, "prior": prior}
     how["under"] = under or ()
-    found, files = EvaluationRun(screen, data, given).tuned(space, objective, out, **how)
+    found, files = TuningRun(screen, data, given).tuned(space, objective, out, **how)
     for name, text in files.items():
         (out / name).write_text(text, "utf-8")
     result = found.json()
