@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from spolia import filters as filters_module
 from spolia.core.operator import Operator
-from spolia.errors import FilterError
+from spolia.errors import FilterError, WiringError
 from spolia.filters import FILE_FIELDS, And, AnyOf, Between, Condition, Field, Leaf, Not, Or, Schema, where
 from spolia.flow_files.federated_search import across
 from spolia.retrieval.bm25 import BM25, Phrase
@@ -373,10 +373,14 @@ def test_what_is_no_filter_is_refused_and_never_passed_over(
     wrong: Any, kept: tuple[NodeGroup, dict[str, Meta]]
 ) -> None:
     for retriever in retrievers(kept[0]):
-        with pytest.raises(FilterError, match="is no filter"):
-            retriever(QUERY.but(filter=wrong))
         with Run(filter=wrong), pytest.raises(FilterError, match="is no filter"):
             retriever(QUERY)
+        if not isinstance(wrong, Filter):
+            with pytest.raises(WiringError, match="Query has filter="):
+                QUERY.but(filter=wrong)
+            continue
+        with pytest.raises(FilterError, match="is no filter"):
+            retriever(QUERY.but(filter=wrong))
         (failed,) = retriever.batch([QUERY.but(filter=wrong)])
         assert isinstance(failed, Failure)
         assert failed.kind == "FilterError"

@@ -18,6 +18,7 @@ import pytest
 
 from spolia.core.operator import Operator
 from spolia.errors import WiringError
+from spolia.evaluation.creation.draft import SampleRange
 from spolia.filters import Condition
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.models.protocols import Embedder, ImageScorer, LanguageModel, SparseEmbedder, TokenEmbedder
@@ -82,7 +83,7 @@ class ByLength(Value):
         return tuple(float(len(one)) for one in passages)
 
 
-COUNTS = {"top_k": 100, "judged": 100, "heads": 4}
+COUNTS = {"top_k": 100, "judged": 100, "heads": 4, "shortest": 1, "per_passage": 100}
 """Fields that are given a number: as many as find everything."""
 
 
@@ -163,7 +164,9 @@ def _choices(cls: type, name: str, hint: Any, corpus: Corpus, field: Any) -> Seq
 
 def given_to(op: Operator[Any, Any], query: Query, found: Sequence[Ranking]) -> list[Any]:
     """Values of the type that an operator takes, made of the query and of what the asker has found."""
-    values: Mapping[Any, list[Any]] = {Query: [query], Ranking: list(found), Sequence[Ranking]: [tuple(found)]}
+    values: Mapping[Any, list[Any]] = {
+        Query: [query], Ranking: list(found), Sequence[Ranking]: [tuple(found)], SampleRange: [SampleRange(0, 50)],
+    }  # fmt: skip
     if op.takes() not in values:
         pytest.fail(
             f"What does {op.short} take? Add a value of type {op.takes()} to given_to in tests/run/reaching.py."

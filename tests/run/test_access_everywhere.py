@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from spolia.core.operator import Operator
 from spolia.errors import SpoliaError
+from spolia.evaluation.creation.draft import SampleRange
 from spolia.filters import narrowed
 from spolia.journal import Runs, ValueReader
 from spolia.retrieval.bm25 import BM25
@@ -94,8 +95,9 @@ def asked(
             nodes = {f"secret-{node.id}" for node in corpus.snapshot().all_nodes(group, EVERYBODY)}
             assert {f"secret-{node.id}" for node in ranking.nodes} == allowed & own & nodes
         for cls in that_reach():
-            found = allowed & _of_operator(cls, lists, filters, own)
             ops = built(cls, corpus, filters.operator)
+            asks = ops[0].takes() is not SampleRange  # which has no query that could hold a filter
+            found = allowed & (_of_operator(cls, lists, filters, own) if asks else with_above(fulfilling(lists, None)))
             told = [_judged(run, op, value, found) for op in ops for value in given_to(op, filters.asked, rankings)]
             assert "" in told or access != EVERYBODY or cls.__name__ in idle, f"{cls.__name__} finds nothing: {told}"
     runs.journal.flush()

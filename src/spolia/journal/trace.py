@@ -329,7 +329,7 @@ def _question_in(plain: Any, values: ValueReader) -> str:
 
 
 def summary(value: Any, known: dict[int, str] | None = None) -> str:
-    """What a step gave, in short, as JSON.
+    """What a step gave, in short, as JSON. A value may say itself what that is: `traced()` gives plain data.
 
     Args:
         known: what hits look like, by their ids: most pass through several steps.
@@ -352,6 +352,8 @@ def summary(value: Any, known: dict[int, str] | None = None) -> str:
         return json.dumps({"failure": value.kind, "message": value.message[:1000]})
     if isinstance(value, tuple):
         return f"[{', '.join(summary(item, known) for item in value[:20])}]"
+    if callable(traced := getattr(value, "traced", None)):
+        return json.dumps(traced())
     return json.dumps(repr(value)[:1000])
 
 

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from spolia.core.operator import Operator
 from spolia.errors import ModelRejected
@@ -84,6 +84,11 @@ class QuestionDraft(Value):
     def is_kept(self) -> bool:
         """Whether no step has dropped it."""
         return not self.dropped_by
+
+    def traced(self) -> dict[str, Any]:
+        """What a trace shows of it."""
+        found = {"type": self.type, "passages": [node.id for node in self.passages], "question": self.question}
+        return found | ({} if self.is_kept else {"dropped_by": self.dropped_by, "reason": self.reason[:1000]})
 
 
 class DraftStep(Operator[QuestionDraft, QuestionDraft]):

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from spolia.core.operator import Operator
-from spolia.core.run_context import access
+from spolia.core.run_context import access, narrowing
 from spolia.core.wiring import refuse_counts
 from spolia.evaluation.creation.draft import QuestionDraft, SampleRange
 from spolia.indexing.transforms.rule_entities import RuleEntities
 from spolia.retrieval.graph.node_graph import NodeGraph
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.definition import Part
+from spolia.stores.snapshot.lineage import passing
 from spolia.stores.snapshot.snapshot import Snapshot
 from spolia.types import Document, Node
 
@@ -25,12 +26,17 @@ def _place(seed: int, *ids: str) -> bytes:
     return blake2b("\0".join((str(seed), *ids)).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
+def _passages(snapshot: Snapshot, group: NodeGroup) -> list[Node]:
+    """The nodes of a group that the asker may read and that the run does not filter out."""
+    return passing(snapshot, list(snapshot.all_nodes(group.name, access())), access(), narrowing())
+
+
 @dataclass(frozen=True)
 class SamplePassages(Operator[SampleRange, tuple[QuestionDraft, ...]]):
     """Single passages of a node group in an order that the seed shuffles.
 
     A longer sample begins with the shorter one, and a new document moves none of the others past each other. Passages
-    with the same text count once. Only what the asker may read is drawn.
+    with the same text count once. Only what the asker may read and the run's filter lets pass is drawn.
 
     Args:
         group: its nodes are the passages.
@@ -64,9 +70,9 @@ class SamplePassages(Operator[SampleRange, tuple[QuestionDraft, ...]]):
 
     def _order(self, snapshot: Snapshot) -> tuple[str, ...]:
         derived = snapshot.derived_of(access(), self.group.name)
-        key = (type(self).__name__, self.but(type=""))
+        key = (type(self).__name__, self.but(type=""), narrowing())
         if key not in derived:
-            derived[key] = tuple(self._drawn(list(snapshot.all_nodes(self.group.name, access()))))
+            derived[key] = tuple(self._drawn(_passages(snapshot, self.group)))
         found: tuple[str, ...] = derived[key]
         return found
 
@@ -91,7 +97,7 @@ class SampleLinked(Operator[SampleRange, tuple[QuestionDraft, ...]]):
     Two passages belong together where the graph links them, or where one names the title of the other's document; of
     that document its first passage is taken. The link is that title, or the longest name that stands in both. Titles
     need no capitals, so that they link passages in every script. A longer sample begins with the shorter one. Only what
-    the asker may read is drawn.
+    the asker may read and the run's filter lets pass is drawn.
 
     Args:
         graph: nodes and what links them, for example `NodeGraph(chunks, (SharedEntities(),))`.
@@ -125,14 +131,14 @@ class SampleLinked(Operator[SampleRange, tuple[QuestionDraft, ...]]):
 
     def _order(self, snapshot: Snapshot) -> tuple[tuple[str, str, str], ...]:
         derived = snapshot.derived_of(access(), self.graph.group.name)
-        key = (type(self).__name__, self.but(type=""))
+        key = (type(self).__name__, self.but(type=""), narrowing())
         if key not in derived:
             derived[key] = tuple(self._drawn(snapshot))
         found: tuple[tuple[str, str, str], ...] = derived[key]
         return found
 
     def _drawn(self, snapshot: Snapshot) -> Iterator[tuple[str, str, str]]:
-        every = snapshot.all_nodes(self.graph.group.name, access())
+        every = _passages(snapshot, self.graph.group)
         nodes = {node.id: node for node in every if len(node.text.strip()) >= self.shortest}
         pairs = {(one, other): "" for one, other in self._linked(snapshot) if one in nodes and other in nodes}
         titles = {document.id: document.title for document in snapshot.documents(access())}
