@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from spolia.core.operator import Operator
 from spolia.errors import SpoliaError
+from spolia.evaluation.creation.draft import QuestionDraft
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.bm25_variants import BM25Variant
 from spolia.run import Run
@@ -54,6 +55,8 @@ def outcome(op: Operator[Any, Any], value: Any) -> Outcome:
         found = op(value)
     except SpoliaError as error:  # some operators take hits of one group only
         return type(error).__name__
+    if isinstance(found, tuple) and all(isinstance(one, QuestionDraft) for one in found):
+        return repr([(one.traced(), one.link) for one in found])  # the nodes themselves tell who may read them
     return tuple((hit.node.id, hit.score) for hit in found.hits) if isinstance(found, Ranking) else repr(found)
 
 
