@@ -86,6 +86,9 @@ def test_limits_and_several_objectives_are_written_as_options(spolia: Spolia, da
     assert several.code == 0, several.err
     assert set(several.json["finalists"][0]["means"]) == {"nDCG@10", "DocsShown"}
     assert any(one["on_front"] for one in several.json["finalists"])
+    timed = spolia(*command[:6], "--under", "Seconds=100", "-o", data.parent / "timed", "--json")
+    assert timed.code == 0, timed.err
+    assert not any("No flow was found" in note for note in timed.json["notes"])
     wrong = spolia(*command[:7], "DocsShown", "-o", data.parent / "wrong")
     assert "is no limit. Write a measure and a number" in wrong.err
 

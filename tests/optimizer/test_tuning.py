@@ -381,6 +381,27 @@ def test_of_several_objectives_the_knee_of_the_front_is_chosen_and_the_front_is_
     assert html(found).count("<circle") >= len(found.finalists)
 
 
+def test_a_flow_that_takes_too_long_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("time.perf_counter", lambda: clock[0])
+
+    @dataclass(frozen=True)
+    class Takes(Finds):
+        seconds: float = 1.0
+
+        def apply(self, value: Query, /) -> Ranking:
+            clock[0] += self.seconds
+            return super().apply(value)
+
+    space = Choice(Takes(), Takes(skill=3, seconds=4.0), Takes(skill=1, seconds=2.0), name="search")
+    assert tune(space, questions(12), "MRR", run=Run()).point == {"search": 1}
+    found = tune(space, questions(12), "MRR", run=Run(), under=["Seconds=2"])
+    assert found.point == {"search": 2}
+    assert not found.notes
+    with pytest.raises(DataError, match="share steps or a cache do not take their own time"):
+        tune(space, questions(12), "MRR", run=Run(share=True), under=["Seconds=2"])
+
+
 def test_greedy_combines_measures_as_it_is_told() -> None:
     for combine, best in (("mean", 0), ("rank", 0), ("normalize_mean", 2), ("front", 1)):
         found = tune(SHOWING, questions(40), "MRR,DocsShown", strategy=GreedySearch(combine=combine))

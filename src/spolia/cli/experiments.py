@@ -212,7 +212,7 @@ class EvaluationRun:
 
     @contextmanager
     def _asking(
-        self, ready: EvaluationSetup, *, anew: bool = False, share: bool | int = False
+        self, ready: EvaluationSetup, *, anew: bool = False, cached: bool = True, share: bool | int = False
     ) -> Iterator[tuple[Run, Told]]:
         """A run that is recorded beside the store, and what tells how far it is."""
         store = ready.parts.chunks.corpus.path
@@ -220,7 +220,8 @@ class EvaluationRun:
         judges = [one for measure in ready.measures for one in inside(measure)]
         runs.refuse_unpriced(given.budget_usd, [*models, *judges])
         limit = runs.budget_of(given.budget_calls, given.budget_tokens, given.budget_usd)
-        recorded = runs.recorded(store, self.screen, anew=anew, budget=limit, values=given.keep_values, share=share)
+        how: dict[str, Any] = {"anew": anew, "cached": cached, "values": given.keep_values, "share": share}
+        recorded = runs.recorded(store, self.screen, budget=limit, **how)
         with recorded as run, self.screen.progress("asking") as told:
             yield run, lambda flow, done, total: told(done, total, f"asking {flow}")
             has_steps = given.keep_values and _is_recorded(run)

@@ -31,12 +31,14 @@ def recorded(
     access: Sequence[str] | None = None,
     *,
     anew: bool = False,
+    cached: bool = True,
     budget: Budget | None = None,
     values: bool = False,
     share: bool | int = False,
 ) -> Iterator[Run]:
     """Run with journal and cache in the store's `runs.db`; without them, and say so, if it cannot be written. One that
-    shares equal steps runs too many of them to trace each, and has a journal only for their values."""
+    shares equal steps runs too many of them to trace each, and has a journal only for their values. Without `cached`
+    it has no cache."""
     corpus, who = Corpus(str(store)), tuple(access or ())
     corpus.snapshot()
     try:
@@ -48,7 +50,7 @@ def recorded(
         with Run(groups=who, budget=budget, share=share) as run:
             yield run
         return
-    cache = Cache(runs.database, anew=True) if anew else runs.cache
+    cache = None if not cached else Cache(runs.database, anew=True) if anew else runs.cache
     journal = runs.journal if values or not share else None
     try:
         with runs, Run(groups=who, journal=journal, cache=cache, budget=budget, share=share) as run:

@@ -39,10 +39,11 @@ class TuningRun(EvaluationRun):
                 "Flows of this space ask language models. Write how much they may ask: --budget 5%, --budget-calls, "
                 "--budget-tokens or --budget-usd; --budget 100% asks everything."
             )
-        measures = Objectives.of(ready.measures, under).measures
-        if any(isinstance(one, UsDollars) for one in measures):
+        objectives = Objectives.of(ready.measures, under)
+        if any(isinstance(one, UsDollars) for one in objectives.measures):
             runs.refuse_unpriced(0.0, flow.resources)
-        with self._asking(ready, share=SHARED_BYTES) as (run, told):
+        timed = objectives.are_timed
+        with self._asking(ready, cached=not timed, share=False if timed else SHARED_BYTES) as (run, told):
             found = tune(
                 flow,
                 ready.items,

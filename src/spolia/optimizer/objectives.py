@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spolia.errors import DataError
+from spolia.evaluation.measures.costs import Seconds
 from spolia.evaluation.measures.measure import CostMeasure, Measure, SetMeasure
 from spolia.evaluation.measures.registry import as_measures, parse_measure
 from spolia.types import Value
@@ -76,6 +77,11 @@ class Objectives(Value):
     def is_single(self) -> bool:
         """Whether there is one measure and no limit."""
         return len(self.measures) == 1 and not self.limits
+
+    @property
+    def are_timed(self) -> bool:
+        """Whether it matters how long a flow takes."""
+        return any(isinstance(one, Seconds) for one in self.measures)
 
     def excess(self, means: Floats) -> Floats:
         """By flow, how far it is beyond the limits, as sum of the shares of each; 0 within them.

@@ -90,7 +90,11 @@ def tune(
     plan = TuningPlan.of(flow, items, objective, budget=budget, strategy=strategy, seed=seed, under=under)
     candidates, objectives, choosing, fresh = plan.candidates, plan.objectives, plan.choosing, plan.fresh
     board = plan.board(candidates.near(prior))
-    run = run if run is not None else Run(share=SHARED_BYTES)
+    run = run if run is not None else Run(share=False if objectives.are_timed else SHARED_BYTES)
+    if objectives.are_timed and (run.results is not None or run.cache is not None):
+        raise DataError(
+            "Flows that share steps or a cache do not take their own time. Write run=Run(), or leave Seconds out."
+        )
     folder = None if path is None else Path(path)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -177,7 +177,7 @@ def test_to_score_an_item_without_gold_is_refused(written: str) -> None:
 
 def test_what_is_better_is_said() -> None:
     lower = {cls.called for cls in classes(SetMeasure) if cls.lower_is_better}
-    assert lower == {"ATC", "USD", "Calls", "UsedCalls", "DocsShown", "Risk", "AURC"}
+    assert lower == {"ATC", "USD", "Seconds", "Calls", "UsedCalls", "DocsShown", "Risk", "AURC"}
 
 
 BADLY_ANSWERED = [

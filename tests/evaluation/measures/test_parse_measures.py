@@ -55,6 +55,7 @@ WRITTEN = [
     "AURC(of=nDCG@10, by=Hit@1)",
     "ATC",
     "USD",
+    "Seconds",
     'Calls(source="web")',
     "UsedCalls",
     "DocsShown",

@@ -299,7 +299,8 @@ class FlowExecution:
         found = {name: getattr(lane, name) for name in ("usage", "spent", "cached", "interrupted")}
         found |= {"steps": lane.steps(self.flows[flow])}
         found |= {"lane": lane.number, "seconds": seconds, "opening": nan if opening is None else opening}
-        return Case(item, result, lane.usage, tuple(lane.retrievals)), found
+        warm = None if lane.cached or opening is not None else seconds
+        return Case(item, result, lane.usage, tuple(lane.retrievals), warm), found
 
     def _refuse_spent(self, flow: int, item: Item) -> None:
         if self.run.exhausted:

@@ -19,7 +19,7 @@ import struct
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from math import nan
+from math import isnan, nan
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeAlias
@@ -284,7 +284,9 @@ class ScoreStore:
             result = decode(plain["answer"], Answer).but(evidence=result)
         elif "failure" in plain:
             result = Failure(*plain["failure"])
-        return Case(item, result, usage_of(row["usage"]), tuple(rankings[at] for at in plain.get("retrievals", ())))
+        warm = None if row["cached"] or not isnan(row["opening"]) else float(row["seconds"])
+        retrievals = tuple(rankings[at] for at in plain.get("retrievals", ()))
+        return Case(item, result, usage_of(row["usage"]), retrievals, warm)
 
     def _is_whole(self, row: Any) -> bool:
         """Whether all that an answer refers to is there."""

@@ -3,9 +3,10 @@
 from abc import abstractmethod
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
+from math import nan
 from typing import ClassVar
 
-from spolia.evaluation.measures.measure import Case, CostMeasure
+from spolia.evaluation.measures.measure import Case, CostMeasure, Seen
 from spolia.types import Answer, Failure, Hit, Ranking
 
 
@@ -44,6 +45,26 @@ class UsDollars(CostMeasure):
 
     def cost(self, case: Case) -> float:
         return case.usage.cost_usd
+
+
+@dataclass(frozen=True)
+class Seconds(CostMeasure):
+    """How long a question takes. Undetermined where a cache answered, and for a flow's first question, for which models
+    are loaded.
+
+    >>> from spolia.types import Answer, Item
+    >>> case = Case(Item("q", "?"), Answer("so"), seconds=1.5)
+    >>> Seconds().seen(case), Seconds().seen(case.but(seconds=None))
+    ((1.5,), None)
+    """
+
+    called: ClassVar[str] = "Seconds"
+
+    def cost(self, case: Case) -> float:
+        return nan if case.seconds is None else case.seconds
+
+    def seen(self, case: Case) -> Seen | None:
+        return None if case.seconds is None else (case.seconds,)
 
 
 @dataclass(frozen=True)

@@ -30,12 +30,15 @@ class Case(Value):
     Args:
         usage: what that took, results from a cache included; without what a judge takes afterwards.
         retrievals: what each call of a retriever found, in order; `Ranking.source` says whom it asked.
+        seconds: how long it took; None where that says nothing: a cache answered, or it was the flow's first question,
+            for which models are loaded.
     """
 
     item: Item
     result: Result | Failure
     usage: Usage = field(default=Usage())
     retrievals: tuple[Ranking, ...] = ()
+    seconds: float | None = None
 
 
 class SetMeasure(Value, ABC):

@@ -47,6 +47,7 @@ WRITTEN: Mapping[str, str] = {
     "AURC": "abstention.AURC",
     "ATC": "costs.AverageTokens",
     "USD": "costs.UsDollars",
+    "Seconds": "costs.Seconds",
     "Calls": "costs.RetrievalCalls",
     "UsedCalls": "costs.UsedCalls",
     "DocsShown": "costs.DocumentsShown",
