@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from spolia.core.operator import Operator
 from spolia.core.registry import Catalogue
+from spolia.indexing.transforms.by_pattern import ByPattern
 from spolia.indexing.transforms.function import transform
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.models.protocols import Embedder, LanguageModel
@@ -48,6 +49,7 @@ def takes_parts(cls: type[Operator[Any, Any]]) -> bool:
         return False
 
 
+ARMS = get_type_hints(ByPattern)["transforms"]
 TRANSFORMS = sorted(filter(takes_parts, Catalogue().operators()), key=lambda cls: cls.__name__)
 
 
@@ -68,6 +70,9 @@ def _needed(hint: Any, reply: str, draw: st.DataObject) -> Any:
         return halves
     if isinstance(kind, type) and issubclass(kind, Operator):
         return made(next(cls for cls in TRANSFORMS if issubclass(cls, kind)), reply, draw)
+    if hint == ARMS:  # any operator at all would be drawn with prompts and files that are not there
+        patterns = draw.draw(st.lists(st.sampled_from(["*.md", "*.py", "a*", "b.txt"]), unique=True))
+        return tuple((pattern, halves) for pattern in patterns)
     if hint == tuple[str, ...]:  # no name at all is refused
         return draw.draw(_of(hint).filter(bool))
     return draw.draw(_of(hint))

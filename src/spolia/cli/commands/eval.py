@@ -28,7 +28,7 @@ WHAT = (
     "What to measure, separated by commas. Of passages: R@k, full@k, P@k, Hit@k, MRR, MAP, nDCG@k, Rprec, SetP, SetR, "
     "SetF1, AnswerHit@k, TopScore. Of answers: EM, F1, Acc, PrefRAG-Avg, ROUGE-1, ROUGE-2, ROUGE-L, BLEU, "
     "METEOR-no-synonyms, SemScore, CiteP, CiteR. Of abstaining: Coverage, Risk, AbstentionF1, AURC. Of cost: ATC, "
-    "Calls, UsedCalls, DocsShown. With --llm as the judge: ContextPrecision, Faithfulness, AnswerRelevancy, "
+    "Calls, UsedCalls, DocsShown, USD. With --llm as the judge: ContextPrecision, Faithfulness, AnswerRelevancy, "
     "Correctness, GEval, ALCE-R, ALCE-P. docs/measures.md has formulas, sources and rules."
 )
 Flows = Annotated[list[str], argument("FLOW...", f"One flow or several. {FLOWS}")]
