@@ -28,8 +28,8 @@ WHAT = (
     "What to measure, separated by commas. Of passages: R@k, full@k, P@k, Hit@k, MRR, MAP, nDCG@k, Rprec, SetP, SetR, "
     "SetF1, AnswerHit@k, TopScore. Of answers: EM, F1, Acc, PrefRAG-Avg, ROUGE-1, ROUGE-2, ROUGE-L, BLEU, "
     "METEOR-no-synonyms, SemScore, CiteP, CiteR. Of abstaining: Coverage, Risk, AbstentionF1, AURC. Of cost: ATC, "
-    "Calls, UsedCalls, DocsShown, USD. With --llm as the judge: ContextPrecision, Faithfulness, AnswerRelevancy, "
-    "Correctness, GEval, ALCE-R, ALCE-P. docs/measures.md has formulas, sources and rules."
+    "Calls, UsedCalls, DocsShown, USD, Seconds. With --llm as the judge: ContextPrecision, Faithfulness, "
+    "AnswerRelevancy, Correctness, GEval, ALCE-R, ALCE-P. docs/measures.md has formulas, sources and rules."
 )
 Flows = Annotated[list[str], argument("FLOW...", f"One flow or several. {FLOWS}")]
 DATA = "Folder with questions.jsonl and maybe corpus.jsonl, or a table of questions: CSV, XLSX, Parquet, JSON."
