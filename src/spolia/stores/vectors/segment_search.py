@@ -172,8 +172,8 @@ class GraphSearch(ExactSearch):
         return np.split(np.argsort(self.placed.segment_of, kind="stable"), np.cumsum(self._counts)[:-1])
 
     def _first_fetch(self, segment: int, count: int, wanted: int) -> int:
-        """As many as hold 1.5 times the wanted ones in their first half, if the allowed ones are spread evenly."""
-        return -(-3 * wanted * len(self.placed.segments[segment]) // max(count, 1))
+        """As many as hold twice the wanted ones in their first half, if the allowed ones are spread evenly."""
+        return -(-4 * wanted * len(self.placed.segments[segment]) // max(count, 1))
 
     def _pays(self, fetch: int, count: int) -> bool:
         return max(fetch, self.expansion) * _CANDIDATE_COST < count
