@@ -30,6 +30,7 @@ from spolia.cli.options import MAIN, MeasuringOptions
 from spolia.cli.screen import Screen
 from spolia.cli.user_modules import own
 from spolia.core.operator import Operator
+from spolia.core.plurals import several
 from spolia.errors import DataError, MissingExtra, QueryError, WeightsError
 from spolia.evaluation.data.dataset import DataSet, drawn, part_of
 from spolia.evaluation.data.passage_store import cache_folder, indexed
@@ -43,7 +44,6 @@ from spolia.evaluation.gate.baseline import Baseline
 from spolia.evaluation.gate.gate import Gate, refuse_what_decides_nothing
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.evaluation.measures.registry import parse_measures
-from spolia.evaluation.plurals import several
 from spolia.evaluation.report.html import Traces
 from spolia.flow_files.built_in import RETRIEVERS, SAMPLE, bm25, covers, named
 from spolia.flows.published import MODULES

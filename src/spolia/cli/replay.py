@@ -11,7 +11,6 @@ from typing import Any, get_type_hints
 from spolia.cli.destinations import tell_of_models
 from spolia.cli.exit_codes import Exit
 from spolia.cli.results import ranking_lines
-from spolia.cli.run_view import RunView
 from spolia.cli.screen import Screen, visible
 from spolia.cli.user_modules import own
 from spolia.core.codec import IMPORTED, decode, encode
@@ -21,6 +20,7 @@ from spolia.core.operator import Operator
 from spolia.core.registry import Catalogue
 from spolia.errors import CodecError, QueryError, SpoliaError
 from spolia.journal import Journal, ValueLost, ValueReader
+from spolia.journal.run_view import RunView
 from spolia.run import Run
 from spolia.types import Answer, Query, Ranking
 

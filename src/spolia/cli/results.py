@@ -12,21 +12,15 @@ from spolia.core.run_context import Done, Emitted, Retracted
 from spolia.run.lane import Lane, counted_reasons, step_names
 from spolia.stores.backends.rows import Unmade
 from spolia.stores.corpus import Corpus
-from spolia.types import Answer, Box, Citation, Hit, Query, Ranking, Span
+from spolia.types import Answer, Box, Citation, Query, Ranking
 
 SHOWN_CHARACTERS = 300
-
-
-def place_of(hit: Hit) -> str:
-    """File and time, page or lines of a hit, for people."""
-    node = hit.node
-    return Citation("", node.id, node.document, node.uri or node.document, "", node.span).place
 
 
 def ranking_lines(ranking: Ranking) -> Iterator[Renderable]:
     """The hits, numbered, each with its place, its score and how its text begins."""
     for number, hit in enumerate(ranking.hits, start=1):
-        head = text().append(f"{number:>3}  ", "bold cyan").append(one_line(place_of(hit)), "bold")
+        head = text().append(f"{number:>3}  ", "bold cyan").append(one_line(hit.node.place), "bold")
         yield head.append(f"  {hit.score:.3f}", "dim")
         if hit.node.context:
             yield indented(one_line(hit.node.context, 150), 5, "dim")
@@ -40,30 +34,10 @@ def citation_lines(answer: Answer) -> Iterator[Renderable]:
         yield indented(f"“{one_line(citation.quote)}”", 4, "dim")
 
 
-def hit_data(hit: Hit) -> dict[str, Any]:
-    node = hit.node
-    where = {"place": place_of(hit), "uri": node.uri, "document": node.document, "node": node.id}
-    found = {"score": hit.score, "parts": dict(hit.parts), "text": node.text, "context": node.context}
-    return where | {"span": span_data(node.span)} | found
-
-
-def answer_data(answer: Answer, boxes: Callable[[Citation], Iterable[Box]] = lambda citation: ()) -> dict[str, Any]:
-    return {
-        "answer": answer.text,
-        "stop_reason": answer.stop_reason,
-        "faults": list(answer.faults),
-        "citations": [
-            {name: getattr(citation, name) for name in ("marker", "place", "uri", "document", "node", "quote")}
-            | {"span": span_data(citation.span), "boxes": [asdict(box) for box in boxes(citation)]}
-            for citation in answer.citations
-        ],
-    }
-
-
-def span_data(span: Span | None) -> dict[str, Any] | None:
-    if span is None:
-        return None
-    return {"start": span.start, "end": span.end, "pages": span.pages, "lines": span.lines, "seconds": span.seconds}
+def answer_data(answer: Answer, boxes: Callable[[Citation], Iterable[Box]]) -> dict[str, Any]:
+    """An answer as JSON holds it; each citation also has the boxes where it stands on its pages."""
+    citations = [one.json() | {"boxes": [asdict(box) for box in boxes(one)]} for one in answer.citations]
+    return answer.json() | {"citations": citations}
 
 
 def degraded_data(lane: Lane, flow: Operator[Any, Any]) -> dict[str, Any]:

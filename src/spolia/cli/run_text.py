@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from json import dumps
 from typing import TYPE_CHECKING, Any
 
-from spolia.cli.run_view import RankedPassage, StepView, messages
 from spolia.cli.screen import Renderable, one_line, text, visible
-from spolia.evaluation.plurals import several
+from spolia.journal.run_view import StepView, messages
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -36,15 +35,15 @@ def _label(step: StepView, documents: int) -> Text:
     found = text(one_line(step.name, 100), "bold")
     found.append(f"  {span.seconds * 1000:.1f} ms", style="not bold cyan")
     found.append(f"  #{span.span}", style="not bold dim")
-    for part in remarks(step):
-        found.append(f"  {part}", style="not bold dim")
+    for part in step.remarks:
+        found.append(f"  {one_line(part)}", style="not bold dim")
     for note in span.notes:
         found.append(f"\n{one_line(note, 200)}", style="not bold yellow")
     if span.error:
         found.append(f"\n{one_line(span.error, 200)}", style="not bold red")
     if documents and step.gives_passages:
         for one in step.after[:documents]:
-            found.append(f"\n{one.rank:>3}  {move(one, step):<5}{one.score:<8.4g} ", style="not bold dim")
+            found.append(f"\n{one.rank:>3}  {step.movement(one):<5}{one.score:<8.4g} ", style="not bold dim")
             found.append(one_line(one.name, 100), style="not bold")
         if len(step.after) > documents:
             found.append(f"\n     and {len(step.after) - documents} more", style="not bold dim")
@@ -61,47 +60,6 @@ def _label(step: StepView, documents: int) -> Text:
     for lost in step.lost:
         found.append(f"\n{one_line(lost, 200)}", style="not bold yellow")
     return found
-
-
-def move(one: RankedPassage, step: StepView) -> str:
-    """How a passage moved among those that the step took; nothing where it took none.
-
-    >>> from spolia.journal import TraceSpan
-    >>> from spolia.types import Usage
-    >>> span = TraceSpan("r", 1, 0, 1, "Cut", 0.0, 0.0, False, Usage(), "", (), "")
-    >>> step = StepView(span, before=(RankedPassage("a", "a", 1.0, "", 1), RankedPassage("b", "b", 0.5, "", 2)))
-    >>> move(RankedPassage("b", "b", 2.0, "", 1, 2), step), move(RankedPassage("c", "c", 1.0, "", 2), step)
-    ('↑1', 'new')
-    """
-    if not step.before:
-        return ""
-    if one.before is None:
-        return "new"
-    moved = one.before - one.rank
-    return f"↑{moved}" if moved > 0 else f"↓{-moved}" if moved < 0 else "="
-
-
-def remarks(step: StepView) -> list[str]:
-    """What a step cost and gave, in a few words."""
-    usage, result = step.span.usage, step.result
-    tokens = usage.input_tokens + usage.output_tokens
-    counts = [
-        (usage.calls, several(usage.calls, "call")),
-        (tokens, several(tokens, "token")),
-        (usage.embedded, f"{usage.embedded:,} embedded"),
-    ]
-    found = [said for count, said in counts if count]
-    if usage.cost_usd:
-        found.append(f"${usage.cost_usd:.4g}")
-    if step.span.cached:  # what it cost when it was computed, and now did not
-        found = [f"cached ({', '.join(found)})" if found else "cached"]
-    if isinstance(result, dict) and "hits" in result:
-        taken = f"{len(step.before)} → " if step.before else ""
-        found.append(f"{taken}{several(len(result['hits']), 'hit')}")
-    if isinstance(result, dict) and "answer" in result:
-        found.append(f"“{one_line(result['answer'], 60)}”")
-        found.append(f"ended by {result['stop_reason']!r}" if result.get("stop_reason") else "")
-    return [part for part in found if part]
 
 
 def difference_lines(found: Sequence[Mapping[str, Any]]) -> list[Renderable]:

@@ -8,8 +8,8 @@ from typing import Any
 
 from spolia.cli.screen import Screen, table
 from spolia.core.operator import Operator
+from spolia.core.plurals import several
 from spolia.errors import QueryError, StepFailed, StoreError
-from spolia.evaluation.plurals import several
 from spolia.journal import Cache, Runs
 from spolia.models.http.remote import Remote
 from spolia.models.protocols import LanguageModel

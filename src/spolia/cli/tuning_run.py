@@ -8,9 +8,9 @@ from typing import Any
 
 from spolia.cli import runs
 from spolia.cli.experiments import SIMULATED, EvaluationRun
+from spolia.core.plurals import several
 from spolia.errors import DataError
 from spolia.evaluation.measures.costs import UsDollars
-from spolia.evaluation.plurals import several
 from spolia.flow_files.files import dump
 from spolia.optimizer.objectives import Objectives
 from spolia.optimizer.plan import TuningPlan

@@ -14,12 +14,13 @@ LETTER, LINE, PAD, GAP, ARM_GAP, FRAME = 7.0, 17.0, 11.0, 34.0, 26.0, 16.0
 WIDEST = 44
 """Letters of a line."""
 STYLE = """
-text { font: 13px system-ui, sans-serif; fill: #222; } .edge { fill: none; stroke: #666; stroke-width: 1.3; }
-.again { stroke-dasharray: 4 3; } .label { font-size: 11px; fill: #555; } .title { font-size: 12px; fill: #555; }
-.step { fill: #eef3f7; stroke: #2f6690; } .choice { fill: #f7f1e6; stroke: #a8892c; }
-.end { fill: #f2f2f0; stroke: #666; }
-.frame { fill: none; stroke: #999; stroke-dasharray: 2 2; }
+.flow { background: #fff; } .flow text { font: 13px system-ui, sans-serif; fill: #222; }
+.flow .edge { fill: none; stroke: #666; stroke-width: 1.3; } .flow .again { stroke-dasharray: 4 3; }
+.flow .label { font-size: 11px; fill: #555; } .flow .title { font-size: 12px; fill: #555; }
+.flow .step { fill: #eef3f7; stroke: #2f6690; } .flow .choice { fill: #f7f1e6; stroke: #a8892c; }
+.flow .end { fill: #f2f2f0; stroke: #666; } .flow .frame { fill: none; stroke: #999; stroke-dasharray: 2 2; }
 """
+"""Each rule names the class of the picture, so that it changes nothing else of a page that shows it."""
 KINDS = {"([": ("end", 16.0), "{": ("choice", 3.0), "{{": ("choice", 3.0), "((": ("end", 14.0)}
 """How nodes are drawn, by their shape in Mermaid: the class and the radius of the corners."""
 Place: TypeAlias = tuple[float, float, float, float]
@@ -42,7 +43,7 @@ def svg(flow: Operator[Any, Any]) -> str:
     width, height = _measured(drawing.whole, sizes)
     _set(drawing.whole, 10.0, 10.0, width, sizes, lambda name, place: places.update({name: place}), frames)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width + 20:.0f} {height + 20:.0f}" '
+        f'<svg class="flow" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width + 20:.0f} {height + 20:.0f}" '
         f'width="{width + 20:.0f}" height="{height + 20:.0f}" role="img">',
         f"<title>{escape(type(flow).__name__)}</title><style>{STYLE}</style>",
         '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'

@@ -392,6 +392,12 @@ class Operator(ABC, Generic[In, Out]):
                 shown.append(f"{f.name}={value!r}")
         return f"{type(self).__name__}({', '.join(shown)})"
 
+    def _repr_html_(self) -> str:
+        """The flow as a picture, which a notebook shows in place of its `repr`."""
+        from spolia.core.draw_svg import svg
+
+        return svg(self)
+
     @property
     def short(self) -> str:
         """The operator with its scalar fields, for messages and drawings."""

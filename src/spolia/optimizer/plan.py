@@ -8,12 +8,12 @@ from typing import Any, Self
 
 from spolia.core.combinators.space import Space
 from spolia.core.operator import Operator
+from spolia.core.plurals import several
 from spolia.errors import DataError
 from spolia.evaluation.data.dataset import part_of
 from spolia.evaluation.data.usage_log import REPORT
 from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.measures.measure import SetMeasure
-from spolia.evaluation.plurals import several
 from spolia.optimizer.board import Board
 from spolia.optimizer.budget import TuningBudget
 from spolia.optimizer.candidates import Candidates

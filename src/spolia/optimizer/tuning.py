@@ -8,13 +8,13 @@ from typing import Any, TypeAlias
 
 from spolia.core.combinators.space import Point
 from spolia.core.operator import Operator
+from spolia.core.plurals import several
 from spolia.errors import BudgetSpent, DataError
 from spolia.evaluation.data.dataset import part_of
 from spolia.evaluation.data.usage_log import REPORT, TUNED, UsageLog
 from spolia.evaluation.experiment.flows import changes, reads, written
 from spolia.evaluation.experiment.score_store import ScoreStore
 from spolia.evaluation.measures.measure import SetMeasure
-from spolia.evaluation.plurals import several
 from spolia.optimizer.board import Board, ScoreRows
 from spolia.optimizer.budget import TuningBudget
 from spolia.optimizer.effects import main_effects

@@ -1,8 +1,9 @@
 """What a language model is sent and replies, and what is answered with its sources."""
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
+from spolia.types import notebook
 from spolia.types.documents import Span
 from spolia.types.rankings import Message, Ranking
 from spolia.types.value import ByHand, Value, refuse_type
@@ -74,6 +75,11 @@ class Citation(Value):
         place = self.span.place if self.span else ""
         return f"{self.uri}, {place}" if place else self.uri
 
+    def json(self) -> dict[str, Any]:
+        """Plain data."""
+        found = {name: getattr(self, name) for name in ("marker", "place", "uri", "document", "node", "quote")}
+        return found | {"span": None if self.span is None else self.span.json()}
+
 
 CitationFault: TypeAlias = Literal["uncited", "unknown"]
 
@@ -106,3 +112,32 @@ class Answer(ByHand, Value):
     @property
     def abstained(self) -> bool:
         return self.stop_reason == "abstained"
+
+    def json(self) -> dict[str, Any]:
+        """Plain data, as `spolia ask --json` prints it.
+
+        >>> Answer("In mines.").json()
+        {'answer': 'In mines.', 'stop_reason': 'answered', 'faults': [], 'citations': []}
+        """
+        return {
+            "answer": self.text,
+            "stop_reason": self.stop_reason,
+            "faults": list(self.faults),
+            "citations": [citation.json() for citation in self.citations],
+        }
+
+    def __str__(self) -> str:
+        """The text, and the place of each citation.
+
+        >>> print(Answer("In mines. [1]", (Citation("1", "n", "d", "salt.txt", "Salt is dug in mines."),)))
+        In mines. [1]
+        [1] salt.txt
+        """
+        return "\n".join((self.text, *(f"[{one.marker}] {one.place}" for one in self.citations)))
+
+    def _repr_html_(self) -> str:
+        said = notebook.paragraph(self.text)
+        if self.stop_reason != "answered" or self.faults:
+            said += notebook.paragraph(", ".join((self.stop_reason, *self.faults)))
+        rows = ((f"[{one.marker}]", one.place, one.quote) for one in self.citations)
+        return said + (notebook.table(("", "place", "quote"), rows) if self.citations else "")

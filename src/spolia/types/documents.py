@@ -43,6 +43,10 @@ class Span(Value):
             return ""
         return f"{name} {ends[0]}" if ends[0] == ends[1] else f"{name}s {ends[0]}-{ends[1]}"
 
+    def json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {name: getattr(self, name) for name in ("start", "end", "pages", "lines", "seconds")}
+
 
 def clock(seconds: float) -> str:
     """Hours, minutes and whole seconds.
@@ -216,6 +220,16 @@ class Node(Value):
     readers: tuple[str, ...] = ()
     number: int = 0
     search_text: str = ""
+
+    @property
+    def place(self) -> str:
+        """File and time, page or lines, for people.
+
+        >>> Node("n", "…", "d", span=Span(0, 1, pages=(2, 3)), uri="a.pdf").place
+        'a.pdf, pages 2-3'
+        """
+        source, within = self.uri or self.document, self.span.place if self.span else ""
+        return f"{source}, {within}" if within else source
 
     @property
     def shown_text(self) -> str:

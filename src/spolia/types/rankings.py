@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from numbers import Real
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from spolia.errors import QueryError
+from spolia.types import notebook
 from spolia.types.documents import Node
 from spolia.types.value import ByHand, Record, Value, refuse_type
 
@@ -116,6 +117,21 @@ class Hit(Value):
     parts: tuple[tuple[str, float], ...] = field(default=(), compare=False)
     found: tuple[Node, ...] = ()
 
+    def json(self) -> dict[str, Any]:
+        """Plain data, as `spolia search --json` prints it: where it stands, its scores, its text."""
+        node = self.node
+        return {
+            "place": node.place,
+            "uri": node.uri,
+            "document": node.document,
+            "node": node.id,
+            "span": None if node.span is None else node.span.json(),
+            "score": self.score,
+            "parts": dict(self.parts),
+            "text": node.text,
+            "context": node.context,
+        }
+
 
 @dataclass(frozen=True)
 class Ranking(Value):
@@ -158,3 +174,24 @@ class Ranking(Value):
     def cut(self, top_k: int) -> Ranking:
         """The best `top_k` hits."""
         return self if len(self.hits) <= top_k else replace(self, hits=self.hits[:top_k])
+
+    def json(self) -> dict[str, Any]:
+        """Plain data, as `spolia search --json` prints it.
+
+        >>> found = Ranking(Query("salt"), (Hit(Node("n", "Salt is dug.", uri="salt.txt"), 1.5),)).json()
+        >>> found["query"], found["hits"][0]["place"]
+        ('salt', 'salt.txt')
+        """
+        return {"query": self.query.text, "hits": [hit.json() for hit in self.hits]}
+
+    def __str__(self) -> str:
+        """A line for each hit: its rank, score and place.
+
+        >>> print(Ranking(Query("salt"), (Hit(Node("n", "Salt is dug.", uri="salt.txt"), 1.5),)))
+        1  1.5  salt.txt
+        """
+        return "\n".join(f"{rank}  {hit.score:.4g}  {hit.node.place}" for rank, hit in enumerate(self.hits, 1))
+
+    def _repr_html_(self) -> str:
+        rows = ((rank, float(hit.score), hit.node.place, hit.node.text) for rank, hit in enumerate(self.hits, 1))
+        return notebook.paragraph(self.query.text) + notebook.table(("rank", "score", "place", "text"), rows)

@@ -12,8 +12,8 @@ import typer
 from spolia.cli.exit_codes import Exit, subcommands
 from spolia.cli.options import AsJson, option
 from spolia.cli.screen import Screen, table
+from spolia.core.plurals import several
 from spolia.errors import DataError
-from spolia.evaluation.plurals import several
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -9,8 +9,8 @@ from typing import Annotated
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import AsJson, MaybeStore, ProfileFile, Weights, option
 from spolia.cli.screen import Renderable, Screen, table, text
+from spolia.core.plurals import several
 from spolia.errors import QueryError, SpoliaError, pip_install
-from spolia.evaluation.plurals import several
 
 BASE = ("numpy", "tantivy", "PyYAML", "selectolax", "typer", "urllib3")
 EXTRAS = {

@@ -8,7 +8,7 @@ import typer
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import AsJson, argument
 from spolia.cli.screen import Screen
-from spolia.evaluation.plurals import several
+from spolia.core.plurals import several
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

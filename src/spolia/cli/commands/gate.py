@@ -9,8 +9,8 @@ from spolia.cli.commands.eval import DATA, MEASURES, WHAT, refuse_other_kinds
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import FLOWS, MeasuringOptions, argument, option
 from spolia.cli.screen import Screen, json_text
+from spolia.core.plurals import several
 from spolia.errors import DataError
-from spolia.evaluation.plurals import several
 
 if TYPE_CHECKING:
     from spolia.evaluation.gate.baseline import Baseline

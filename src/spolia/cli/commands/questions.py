@@ -12,8 +12,8 @@ from spolia.cli import options
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import option
 from spolia.cli.screen import Screen, table
+from spolia.core.plurals import several
 from spolia.errors import DataError, QueryError
-from spolia.evaluation.plurals import several
 
 if TYPE_CHECKING:
     from spolia.evaluation.creation.creation import CreatedQuestions

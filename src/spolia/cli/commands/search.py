@@ -19,7 +19,7 @@ def search(
     """Find passages in a store. With what could not be made of a document in a group that is built first, code 5."""
     from spolia.cli.destinations import tell_of_models
     from spolia.cli.flow_parts import flow_of, parts_of, query_of, ranked, refuse_unused_sources, with_sources
-    from spolia.cli.results import FirstUses, degraded_data, hit_data, ranking_lines, tell_of_degraded
+    from spolia.cli.results import FirstUses, degraded_data, ranking_lines, tell_of_degraded
     from spolia.cli.runs import recorded
 
     refuse_unused_sources(flow, web)
@@ -35,7 +35,7 @@ def search(
         with run.lane() as lane:
             found = ranked(searching(query)).cut(top_k)
         first.look()
-        hits = [hit_data(hit) for hit in found.hits]
+        hits = [hit.json() for hit in found.hits]
         more = first.data() | degraded_data(lane, searching)
         screen.give(question=given.question, flow=flow, chosen=chosen, run=run.id, hits=hits, **more)
     first.tell(screen)

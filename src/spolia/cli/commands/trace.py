@@ -17,8 +17,8 @@ from spolia.cli.screen import Screen, one_line, table
 from spolia.errors import QueryError, StoreError
 
 if TYPE_CHECKING:
-    from spolia.cli.run_view import RunView
     from spolia.journal import Journal
+    from spolia.journal.run_view import RunView
 
 LATEST = "last"
 
@@ -62,8 +62,8 @@ def trace(
     could (`--access`).
     """
     from spolia.cli.model_profile import profile_of
-    from spolia.cli.run_view import viewed
     from spolia.journal import Runs
+    from spolia.journal.run_view import view_run
 
     if journal is None:
         store = store or profile_of(profile_file).store or None
@@ -78,9 +78,9 @@ def trace(
         if not run:
             return _list_runs(screen, runs.journal, limit, store, frozenset(access or ()))
         who = frozenset(access or ())
-        view = viewed(runs.journal, _full_id(runs.journal, run), who)
+        view = view_run(runs.journal, _full_id(runs.journal, run), who)
         if diff:
-            return _show_difference(screen, viewed(runs.journal, _full_id(runs.journal, diff), who), view)
+            return _show_difference(screen, view_run(runs.journal, _full_id(runs.journal, diff), who), view)
         if replay is not None:
             from spolia.cli.replay import replayed
 
@@ -158,7 +158,7 @@ def _show_run(screen: Screen, view: RunView, limit: int, documents: int) -> Exit
 
 
 def _write_page(screen: Screen, view: RunView, path: Path) -> Exit:
-    from spolia.cli.run_html import page
+    from spolia.journal.run_page import page
 
     path.write_text(page(view), "utf-8")
     screen.give(run=view.run, html=str(path), lost=view.lost)
@@ -170,7 +170,7 @@ def _write_page(screen: Screen, view: RunView, path: Path) -> Exit:
 
 def _show_difference(screen: Screen, before: RunView, after: RunView) -> Exit:
     from spolia.cli.run_text import difference_lines
-    from spolia.cli.run_view import difference
+    from spolia.journal.run_view import difference
 
     found = difference(before, after)
     sums = {view.run: _sums(view) for view in (before, after)}
@@ -199,7 +199,7 @@ def _sums(view: RunView) -> dict[str, Any]:
 
 
 def _run_row(row: dict[str, Any]) -> tuple[str, ...]:
-    from spolia.cli.run_view import not_kept
+    from spolia.journal.run_view import not_kept
 
     began = datetime.fromtimestamp(row["started"]).strftime("%Y-%m-%d %H:%M:%S")
     return row["run"], began, str(row["questions"]), one_line(row["question"] or not_kept(row["searched"]), 80)

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeAlias
 
+from spolia.core.plurals import several
 from spolia.evaluation.data.dataset import asked_by, part_of
-from spolia.evaluation.plurals import several
 from spolia.types import Item, Value, digest_of
 
 TUNED, REPORT = ("tune", "select"), "report"

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from spolia import errors
+from spolia.core.plurals import several
 from spolia.core.run_context import attempt, gather
 from spolia.errors import BudgetSpent, MeasureError, NeverWorked, StepFailed
 from spolia.evaluation.experiment.flows import (
@@ -40,7 +41,6 @@ from spolia.evaluation.experiment.score_store import (
 from spolia.evaluation.experiment.score_table import ScoreTable, StorePart
 from spolia.evaluation.measures.measure import Case, CostMeasure, Measure, Seen, SetMeasure
 from spolia.evaluation.measures.registry import as_measures
-from spolia.evaluation.plurals import several
 from spolia.models.protocols import LanguageModel
 from spolia.run import Run
 from spolia.run.lane import StepCalls, counted_reasons, summed

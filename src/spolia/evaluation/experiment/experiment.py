@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from spolia.core.plurals import several, were
 from spolia.errors import DataError
 from spolia.evaluation.data.dataset import checked_part, part_of
 from spolia.evaluation.data.usage_log import ALL, REPORT, LogEntry, UsageLog
@@ -15,7 +16,6 @@ from spolia.evaluation.experiment.flows import Flow, named, questions, refuse_ot
 from spolia.evaluation.experiment.results import Report, reported
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.evaluation.measures.registry import as_measures
-from spolia.evaluation.plurals import several, were
 from spolia.evaluation.statistics.significance import CORRECTIONS
 from spolia.run import Run
 from spolia.types import Item, Value

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
+from spolia.core.plurals import several
 from spolia.errors import DataError
 from spolia.evaluation.experiment.flows import Flow, groups_of
-from spolia.evaluation.plurals import several
 from spolia.stores.backends import rows, sql
 from spolia.stores.corpus import Corpus
 from spolia.stores.snapshot.snapshot import Snapshot

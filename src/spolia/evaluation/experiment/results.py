@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from spolia.core.plurals import several, were
 from spolia.errors import DataError
 from spolia.evaluation.data.dataset import counted
 from spolia.evaluation.experiment.comparison import Comparison, Estimates, Slice, compared, sliced, unsliced
@@ -13,7 +14,6 @@ from spolia.evaluation.experiment.flows import inside
 from spolia.evaluation.experiment.score_store import WITHOUT_GOLD
 from spolia.evaluation.experiment.score_table import ScoreTable
 from spolia.evaluation.measures.measure import Measured
-from spolia.evaluation.plurals import several, were
 from spolia.evaluation.statistics.interval import Interval
 from spolia.run.lane import StepCalls, counted_reasons
 from spolia.types import Failure, Item, Usage, Value
@@ -208,6 +208,12 @@ class Report(Value):
         which = f"part{'' if len(parts) == 1 else 's'} {named}"
         times = "" if not self.looked else f", looked at {several(self.looked, 'time')} before"
         return f"{self.data or 'questions'}, {several(self.n, 'question')} ({which}{times})"
+
+    def _repr_html_(self) -> str:
+        """Scores and verdicts, which a notebook shows."""
+        from spolia.evaluation.report.html import fragment
+
+        return fragment(self)
 
     def json(self) -> dict[str, Any]:
         """Plain data, scores in 0 to 1."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Literal, TypeAlias
 
+from spolia.core.plurals import several
 from spolia.errors import DataError
 from spolia.evaluation.gate.baseline import Baseline, BaselineQuestion, SearchedGroups, in_words
-from spolia.evaluation.plurals import several
 from spolia.types import Item, Value
 
 LONGEST = 160

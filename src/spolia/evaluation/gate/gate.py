@@ -8,6 +8,7 @@ from statistics import NormalDist
 from typing import Any, Literal, TypeAlias
 
 from spolia import __version__
+from spolia.core.plurals import several
 from spolia.errors import DataError, NeverWorked
 from spolia.evaluation.data.usage_log import UsageLog
 from spolia.evaluation.experiment.comparison import ALPHA, Estimates, amount, number
@@ -25,7 +26,6 @@ from spolia.evaluation.gate.baseline import (
 )
 from spolia.evaluation.gate.changes import CAUSES, Cause, Moved, changed, moved, refuse_other_corpus
 from spolia.evaluation.measures.measure import Measure, SetMeasure
-from spolia.evaluation.plurals import several
 from spolia.evaluation.statistics.interval import Interval
 from spolia.evaluation.statistics.significance import holm
 from spolia.run import Run

@@ -90,6 +90,16 @@ def html(report: Report, traces: "Traces | None" = None) -> str:
     return page(title, *body, script=(HERE / "filter.js").read_text("utf-8"))
 
 
+def fragment(report: Report) -> str:
+    """Scores and verdicts, as a notebook shows them; `html` has the rest."""
+    warnings = "".join(f"<p>{escape(warning)}</p>" for warning in report.warnings)
+    verdicts = "".join(f"<li>{escape(one.verdict)}</li>" for one in report.comparisons)
+    return (
+        f"<p>{escape(report.about)}</p>{warnings}{table(tables.scores(report))}"
+        f"<p>{escape(tables.under(report))}</p><ul>{verdicts}</ul>"
+    )
+
+
 def page(title: str, *body: str, script: str = "") -> str:
     """A whole page, which can load nothing.
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from spolia.core.plurals import several
 from spolia.evaluation.experiment.comparison import Slice, amount
 from spolia.evaluation.experiment.results import Latency, Report
-from spolia.evaluation.plurals import several
 from spolia.types import Value
 
 CORRECTED = {

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from json import dumps
 
-from spolia.cli.run_text import move, remarks
-from spolia.cli.run_view import RankedPassage, RunView, StepView, messages
+from spolia.journal.run_view import RankedPassage, RunView, StepView, messages
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; color: #222; }
@@ -23,23 +22,29 @@ pre { white-space: pre-wrap; background: #f6f6f4; padding: .5rem .7rem; margin: 
 
 def page(view: RunView) -> str:
     """The page: every question with its steps, their passages before and after, and what models were sent."""
-    parts = [
+    return "".join((
         '<!doctype html><html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
         f"<title>Run {escape(view.run)}</title><style>{STYLE}</style></head><body>",
-        f"<h1>Run {escape(view.run)}</h1>",
-    ]
+        fragment(view),
+        "</body></html>\n",
+    ))  # fmt: skip
+
+
+def fragment(view: RunView) -> str:
+    """The part of the page that a notebook shows."""
+    parts = [f"<h1>Run {escape(view.run)}</h1>"]
     if view.lost:
         parts.append(f'<p class="note">{escape(view.lost)}</p>')
     for root in view.roots:
         parts.append(f"<h2>{escape(view.heading(root.span.lane))}</h2>{_step(root, True)}")
-    return "".join((*parts, "</body></html>\n"))
+    return "".join(parts)
 
 
 def _step(step: StepView, is_open: bool = False) -> str:
     span = step.span
-    told = " · ".join([f"{span.seconds * 1000:.1f} ms", f"#{span.span}", *remarks(step)])
+    told = " · ".join([f"{span.seconds * 1000:.1f} ms", f"#{span.span}", *step.remarks])
     parts = [
         f"<details{' open' if is_open or step.inner else ''}><summary><b>{escape(step.name)}</b> ",
         f'<span class="soft">{escape(told)}</span></summary>',
@@ -65,7 +70,7 @@ def _step(step: StepView, is_open: bool = False) -> str:
 
 def _passages(step: StepView) -> str:
     head = "<tr><th>rank</th><th>before</th><th>score</th><th>passage</th></tr>"
-    rows = [_row(one, str(one.rank), move(one, step)) for one in step.after]
+    rows = [_row(one, str(one.rank), step.movement(one)) for one in step.after]
     return f"<table>{head}{''.join((*rows, *_gone(step.dropped)))}</table>"
 
 

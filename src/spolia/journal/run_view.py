@@ -10,7 +10,9 @@ from dataclasses import asdict, dataclass, field
 from json import dumps, loads
 from typing import Any
 
-from spolia.journal import Journal, SpanDetail, TraceSpan, ValueLost, ValueReader
+from spolia.core.plurals import several
+from spolia.journal.trace import Journal, SpanDetail, TraceSpan
+from spolia.journal.values import ValueLost, ValueReader
 
 NOT_KEPT = "This run kept no values: inputs, operators' fields and prompts are not there."
 NO_WORDS = ("hits", "cited", "stop_reason", "finish_reason")
@@ -84,6 +86,45 @@ class StepView:
         """Whether what it gave is a ranking."""
         return bool(self.after) or (isinstance(self.result, dict) and "hits" in self.result)
 
+    def movement(self, passage: RankedPassage) -> str:
+        """How a passage moved among those that the step took; nothing where it took none.
+
+        >>> from spolia.types import Usage
+        >>> span = TraceSpan("r", 1, 0, 1, "Cut", 0.0, 0.0, False, Usage(), "", (), "")
+        >>> step = StepView(span, before=(RankedPassage("a", "a", 1.0, "", 1), RankedPassage("b", "b", 0.5, "", 2)))
+        >>> step.movement(RankedPassage("b", "b", 2.0, "", 1, 2)), step.movement(RankedPassage("c", "c", 1.0, "", 2))
+        ('↑1', 'new')
+        """
+        if not self.before:
+            return ""
+        if passage.before is None:
+            return "new"
+        moved = passage.before - passage.rank
+        return f"↑{moved}" if moved > 0 else f"↓{-moved}" if moved < 0 else "="
+
+    @property
+    def remarks(self) -> list[str]:
+        """What the step cost and gave, in a few words."""
+        usage, result = self.span.usage, self.result
+        tokens = usage.input_tokens + usage.output_tokens
+        counts = [
+            (usage.calls, several(usage.calls, "call")),
+            (tokens, several(tokens, "token")),
+            (usage.embedded, f"{usage.embedded:,} embedded"),
+        ]
+        found = [said for count, said in counts if count]
+        if usage.cost_usd:
+            found.append(f"${usage.cost_usd:.4g}")
+        if self.span.cached:  # what it cost when it was computed, and now did not
+            found = [f"cached ({', '.join(found)})" if found else "cached"]
+        if isinstance(result, dict) and "hits" in result:
+            taken = f"{len(self.before)} → " if self.before else ""
+            found.append(f"{taken}{several(len(result['hits']), 'hit')}")
+        if isinstance(result, dict) and "answer" in result:
+            found.append(f"“{' '.join(str(result['answer']).split())[:60]}”")
+            found.append(f"ended by {result['stop_reason']!r}" if result.get("stop_reason") else "")
+        return [part for part in found if part]
+
     def plain(self) -> dict[str, Any]:
         span = self.span
         names = ("span", "parent", "lane", "step", "started", "seconds", "cached", "error", "notes")
@@ -122,6 +163,12 @@ class RunView:
         every = (one.result for one in self.steps if one.span.lane == lane)
         return next((str(one["query"]) for one in every if isinstance(one, dict) and "query" in one), "")
 
+    def _repr_html_(self) -> str:
+        """The steps, which a notebook shows: those inside others open and close."""
+        from spolia.journal.run_page import fragment
+
+        return fragment(self)
+
     def heading(self, lane: int) -> str:
         """What was asked in a lane; where that is not kept, what was searched for, and that it is not kept."""
         return f"“{self.questions[lane]}”" if lane in self.questions else not_kept(self.searched(lane))
@@ -135,7 +182,7 @@ def not_kept(searched: str) -> str:
     return f"question not kept; first search: “{searched}”" if searched else ""
 
 
-def viewed(journal: Journal, run: str, principals: frozenset[str] = frozenset()) -> RunView:
+def view_run(journal: Journal, run: str, principals: frozenset[str] = frozenset()) -> RunView:
     """A run as these principals may see it: values only if they act for everybody for whom it was asked."""
     values, details = ValueReader(journal.database), journal.details(run)
     is_open = principals.issuperset(journal.askers(run) or ())
