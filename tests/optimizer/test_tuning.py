@@ -22,6 +22,7 @@ from spolia.evaluation.experiment.execution import ask
 from spolia.evaluation.experiment.score_store import ANSWER, ScoreStore
 from spolia.evaluation.statistics.interval import Interval
 from spolia.generation.reader import Reader
+from spolia.indexing.sync.texts import add_texts
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.optimizer.board import Board, ScoreRows
 from spolia.optimizer.budget import TuningBudget
@@ -34,7 +35,9 @@ from spolia.optimizer.strategies import GreedySearch, Halving, ModelsFirst, Rand
 from spolia.optimizer.tuning import tune
 from spolia.orchestration.rank_fusion import ReciprocalRankFusion
 from spolia.post_retrieval.selection import Cut
+from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
+from spolia.stores.corpus import Corpus
 from spolia.types import Hit, Item, Node, Query, Ranking
 
 NODES = [Node(f"n{at}", "other" if at else "sesame", "gold" if not at else f"d{at}") for at in range(6)]
@@ -134,6 +137,22 @@ def test_a_sweep_scores_as_an_experiment_does() -> None:
         found = scores(candidates.every, range(4, 12))
         assert not store.columns(ANSWER).size
     np.testing.assert_array_equal(found.values[:, :, 0], ask(candidates.flows, items[4:], "nDCG@3").scores[:, :, 0])
+
+
+@pytest.mark.slow
+def test_gold_that_names_files_is_found_in_a_sweep_as_in_an_experiment(tmp_path: Path) -> None:
+    corpora = [Corpus(str(tmp_path / f"{name}.spolia")) for name in ("one", "other")]
+    for corpus, more in zip(corpora, ("lit", "lit and painted"), strict=True):
+        add_texts(corpus, {f"{at}.md": f"Lighthouse {at} was {more} in {1800 + at}." for at in range(4)})
+    items = [Item(f"q{at}", f"When was lighthouse {at} lit?", gold=((f"text:{at}.md",),)) for at in range(4)]
+    space = Choice(*(BM25(corpus.group()) for corpus in corpora), name="store") >> Cut().vary("most", top_k=[1, 4])
+    candidates = Candidates(Space(space))
+    with ScoreStore() as store:
+        scores = FlowScores(candidates, items, Objectives.of("MRR"), Run(share=True), store)
+        found = scores(candidates.every, range(4))
+        assert not store.columns(ANSWER).size
+    assert found.values.max() == 1.0
+    np.testing.assert_array_equal(found.values[:, :, 0], ask(candidates.flows, items, "MRR").scores[:, :, 0])
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from spolia.core.wiring import fits
 from spolia.errors import NeverWorked, SpoliaError, StepFailed, WiringError
 from spolia.evaluation.experiment.execution import ask, named_by_content, store_part
 from spolia.evaluation.experiment.flows import Known, identity
+from spolia.evaluation.experiment.gold_locations import GoldLocations, gold_locations
 from spolia.evaluation.experiment.score_store import ANSWER, ANSWERS, SCORED, SCORES, USAGE, ScoreStore
 from spolia.evaluation.experiment.score_table import StorePart
 from spolia.evaluation.measures.measure import Case
@@ -74,6 +75,7 @@ class FlowScores:
         self._stored = set(np.unique(self.store.columns(SCORES)["flow"]).tolist())
         self._ids: dict[int, int] = {}
         self._chains: dict[int, Operator[Query, Ranking] | None] = {}
+        self._places, self._placed = GoldLocations(), set[int]()
         self._signs = self.objectives.signs
 
     def __call__(self, flows: Sequence[int], questions: range) -> ScoreRows:
@@ -130,6 +132,7 @@ class FlowScores:
         waits = any(chain.waiting for chain in chains)
         failing, together = np.zeros(len(flows), bool), dict[bytes, Together]()
         with self.run:
+            self._place_gold(flows)
             for start in range(0, len(questions), window := self.run.threads if waits else 1):
                 asked: list[tuple[int, NDArray[np.intp]]] = []
                 for at in range(start, min(start + window, len(questions))):
@@ -149,6 +152,15 @@ class FlowScores:
                     values[wanted, at] = scores
         return values
 
+    def _place_gold(self, flows: Sequence[int]) -> None:
+        """Look up where the gold stands in the stores that flows search."""
+        if more := [flow for flow in flows if flow not in self._placed]:
+            found = gold_locations(self.items, (self.candidates.flows[flow] for flow in more)).places
+            known = self._places.places
+            both = {one: tuple(dict.fromkeys((*known.get(one, ()), *places))) for one, places in found.items()}
+            self._places = GoldLocations({**known, **both})
+            self._placed.update(more)
+
     def _alone(
         self, at: int, wanted: NDArray[np.intp], chains: Sequence[Operator[Query, Ranking]], questions: range
     ) -> Floats:
@@ -166,6 +178,7 @@ class FlowScores:
 
     def _scored(self, item: Item, together: Together) -> Floats:
         """The scores of each flow on a question; equal rankings are measured once."""
+        item = self._places.item(item)
         with self.run.lane() as lane:
             rankings = together(Query(item.question))
             found = np.array([*self._measured(rankings, item)], np.float64)

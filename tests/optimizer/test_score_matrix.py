@@ -1,0 +1,81 @@
+"""The matrix that strategies are compared on holds what its flows score alone."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spolia.core.combinators import Branch, Choice, Identity
+from spolia.core.combinators.space import Space
+from spolia.evaluation.experiment.execution import ask
+from spolia.indexing.sync.texts import add_texts
+from spolia.optimizer.candidates import Candidates
+from spolia.orchestration.rank_fusion import ReciprocalRankFusion
+from spolia.post_retrieval.selection import Cut
+from spolia.retrieval.bm25 import BM25
+from spolia.retrieval.tfidf import TFIDF
+from spolia.run import Run
+from spolia.stores.corpus import Corpus
+from spolia.types import Item, Query
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+TOWNS = ("Rostock", "Wismar", "Lübeck", "Kiel", "Emden", "Husum")
+
+
+@pytest.fixture
+def matrix(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The script, which is run from its folder."""
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    monkeypatch.syspath_prepend(BENCHMARKS / "optimizer")
+    before = set(sys.modules)
+    yield import_module("matrix")
+    for name in {"matrix", "space"} - before:
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.slow
+def test_the_matrix_holds_the_scores_and_contexts_of_its_flows(tmp_path: Path, matrix: Any) -> None:
+    corpus = Corpus(str(tmp_path / "towns.spolia"))
+    texts = {
+        f"{town}.md": f"# {town}\n\nThe town {town} has a port, a wall and {at} gates." for at, town in enumerate(TOWNS)
+    }
+    add_texts(corpus, texts)
+    items = [
+        Item(
+            f"q{at}",
+            f"How many gates has the town {town}?",
+            gold=((f"text:{TOWNS[at // 2]}.md",),),
+            meta=(("set", "towns"),),
+        )
+        for at, town in enumerate(TOWNS)
+    ]
+    chunks = corpus.group()
+    both = Branch(BM25(chunks, source="words"), TFIDF(chunks, source="other")) >> ReciprocalRankFusion()
+    space = Choice(BM25(chunks), both, name="arms") >> Choice(Identity(), Cut(1), name="cut")
+    found = matrix.measured(space, items)
+    candidates = Candidates(Space(space))
+    flows = [candidates.flows[number] for number in candidates.every]
+    assert len(np.unique(found.scores)) > 2
+    np.testing.assert_array_equal(found.scores, ask(flows, items, matrix.MEASURE).scores[:, :, 0])
+    for at, item in enumerate(items):
+        with Run():
+            shown = [tuple(hit.node.id for hit in flow(Query(item.question)).hits[: matrix.SHOWN]) for flow in flows]
+        same = np.array([[one == other for other in shown] for one in shown])
+        column = found.contexts[:, at]
+        np.testing.assert_array_equal(column[:, None] == column, same)
+    assert found.points.tolist() == [[0, 0], [0, 1], [1, 0], [1, 1]]
+    assert found.cost_us([0, 1]) < found.cost_us([0]) + found.cost_us([1])
+    found.save(tmp_path / "towns.npz")
+    np.testing.assert_array_equal(matrix.ScoreMatrix.load(tmp_path / "towns.npz").scores, found.scores)
+
+
+@pytest.mark.slow
+def test_flows_have_the_numbers_of_a_study(tmp_path: Path, matrix: Any) -> None:
+    here = Candidates(Space(matrix.space(Corpus(str(tmp_path / "other.spolia")))))
+    assert len(here.every) >= 500
+    assert here.points == matrix.candidates_of().points
