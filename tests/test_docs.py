@@ -82,7 +82,8 @@ def test_flow_blocks_load(page: Path, workplace: Path) -> None:
     from spolia import Corpus, MiniLM, Query, ScriptedModel, check, load
     from spolia.flow_files.files import load_definitions
 
-    given = {"chunks": Corpus("notes.spolia").group(), "embedder": MiniLM(), "llm": ScriptedModel(("yes",))}
+    notes = Corpus("notes.spolia")
+    given = {"chunks": notes.group(), "corpus": notes, "embedder": MiniLM(), "llm": ScriptedModel(("yes",))}
     for text in blocks(page, "yaml"):
         if text.startswith("# groups.yaml\n"):
             assert load_definitions(text, given)

@@ -9,6 +9,7 @@ from spolia.core.combinators.choice import Choice
 from spolia.core.combinators.space import Point, Space
 from spolia.core.operator import Operator, Then, Vary
 from spolia.errors import WiringError
+from spolia.stores.corpus import NodeGroup
 from spolia.types import Query, kept
 
 LISTED = 10_000
@@ -56,8 +57,13 @@ class Candidates:
 
     def choices(self, number: int) -> tuple[tuple[str, str], ...]:
         """What is taken at each place of a flow, as it is written."""
-        places = self.space.places
-        return tuple((name, _short(places[name].values[at])) for name, at in self.points[number].items())
+        return tuple((name, self._written(name)[at]) for name, at in self.points[number].items())
+
+    def _written(self, place: str) -> list[str]:
+        """The candidates of a place in few words, or in full where that does not tell them apart."""
+        values = self.space.places[place].values
+        short = [*map(_short, values)]
+        return [repr(value) if short.count(one) > 1 else one for one, value in zip(short, values, strict=True)]
 
     def length(self, number: int) -> int:
         """Characters of a flow as it is written."""
@@ -127,6 +133,8 @@ def _short(value: object) -> str:
         return _short(value.body)
     if isinstance(value, Then):
         return " >> ".join(map(_short, value.steps))
+    if isinstance(value, NodeGroup):
+        return value.name
     if not isinstance(value, Operator):
         return repr(value)
     own = [(f, getattr(value, f.name)) for f in fields(value)]  # type: ignore[arg-type]

@@ -16,8 +16,8 @@ from spolia.core.sweepable import Swept
 from spolia.core.wiring import fits
 from spolia.errors import NeverWorked, SpoliaError, StepFailed, WiringError
 from spolia.evaluation.experiment.execution import ask, named_by_content, store_part
-from spolia.evaluation.experiment.flows import Known, identity
-from spolia.evaluation.experiment.gold_locations import GoldLocations, gold_locations
+from spolia.evaluation.experiment.flows import Known, groups_of, identity
+from spolia.evaluation.experiment.gold_locations import gold_locations
 from spolia.evaluation.experiment.score_store import ANSWER, ANSWERS, SCORED, SCORES, USAGE, ScoreStore
 from spolia.evaluation.experiment.score_table import StorePart
 from spolia.evaluation.measures.measure import Case
@@ -69,13 +69,14 @@ class FlowScores:
         self._lock = Lock()
         self._measures = self.objectives.measures
         self._known: Known = {}
+        self._groups = groups_of(self.candidates.space.flow)
         with self.run:
             taken = [named_by_content(str(one), identity(one, self.run, self._known)) for one in self._measures]
         self._part = store_part(self.store, [], self.items, taken)
         self._stored = set(np.unique(self.store.columns(SCORES)["flow"]).tolist())
         self._ids: dict[int, int] = {}
+        self._placed: dict[tuple[str, ...], Sequence[Item]] = {}
         self._chains: dict[int, Operator[Query, Ranking] | None] = {}
-        self._places, self._placed = GoldLocations(), set[int]()
         self._signs = self.objectives.signs
 
     def __call__(self, flows: Sequence[int], questions: range) -> ScoreRows:
@@ -83,8 +84,11 @@ class FlowScores:
         values, costs = np.full(shape, np.nan), np.zeros((len(flows), 2))
         chains = [self._chain(flow) for flow in flows]
         swept = {at: chain for at, chain in enumerate(chains) if chain and flows[at] not in self.excluded}
-        if swept:
-            values[[*swept]] = self._swept([flows[at] for at in swept], [*swept.values()], questions)
+        by_stores: dict[tuple[str, ...], list[int]] = {}
+        for at in swept:
+            by_stores.setdefault(self._stores(flows[at]), []).append(at)
+        for some in by_stores.values():
+            values[some] = self._swept([flows[at] for at in some], [swept[at] for at in some], questions)
         for at, flow in enumerate(flows):
             if np.isnan(values[at]).any():
                 values[at], costs[at] = self._asked(flow, questions)
@@ -99,7 +103,8 @@ class FlowScores:
             return worst, np.zeros(2)
         items = [self.items[at] for at in questions]
         try:
-            table = ask(self._named(flow), items, self._measures, run=self.run, path=self.store, degraded=self.degraded)
+            how: dict[str, Any] = {"run": self.run, "path": self.store, "degraded": self.degraded}
+            table = ask(self._named(flow), items, self._measures, rivals=self._groups, **how)
         except (StepFailed, NeverWorked, WiringError) as error:
             self.excluded[flow] = error
             return worst, np.zeros(2)
@@ -127,12 +132,11 @@ class FlowScores:
 
     def _swept(self, flows: Sequence[int], chains: Sequence[Operator[Query, Ranking]], questions: range) -> Floats:
         """Scores by flow and question; NaN where a flow fails or is degraded: an experiment tells of that."""
-        part = self._rows_of(flows, questions)
+        part, items = self._rows_of(flows, questions), self._items_for(flows[0])[questions.start : questions.stop]
         values = self._kept(part, len(flows), len(questions))
         waits = any(chain.waiting for chain in chains)
         failing, together = np.zeros(len(flows), bool), dict[bytes, Together]()
         with self.run:
-            self._place_gold(flows)
             for start in range(0, len(questions), window := self.run.threads if waits else 1):
                 asked: list[tuple[int, NDArray[np.intp]]] = []
                 for at in range(start, min(start + window, len(questions))):
@@ -141,31 +145,17 @@ class FlowScores:
                         asked.append((at, wanted))
                         if wanted.tobytes() not in together:
                             together[wanted.tobytes()] = sweeper([chains[flow] for flow in wanted.tolist()])
-                calls = [
-                    partial(self._scored, self.items[questions[at]], together[wanted.tobytes()]) for at, wanted in asked
-                ]
+                calls = [partial(self._scored, items[at], together[wanted.tobytes()]) for at, wanted in asked]
                 for (at, wanted), found in zip(asked, gather(calls, waits=waits), strict=True):
-                    scores = self._alone(at, wanted, chains, questions) if isinstance(found, Failure) else found
+                    scores = self._alone(items[at], wanted, chains) if isinstance(found, Failure) else found
                     known = ~np.isnan(scores).any(axis=1)
                     failing[wanted[~known]] = True
                     self._keep(part, wanted[known], at, scores[known])
                     values[wanted, at] = scores
         return values
 
-    def _place_gold(self, flows: Sequence[int]) -> None:
-        """Look up where the gold stands in the stores that flows search."""
-        if more := [flow for flow in flows if flow not in self._placed]:
-            found = gold_locations(self.items, (self.candidates.flows[flow] for flow in more)).places
-            known = self._places.places
-            both = {one: tuple(dict.fromkeys((*known.get(one, ()), *places))) for one, places in found.items()}
-            self._places = GoldLocations({**known, **both})
-            self._placed.update(more)
-
-    def _alone(
-        self, at: int, wanted: NDArray[np.intp], chains: Sequence[Operator[Query, Ranking]], questions: range
-    ) -> Floats:
+    def _alone(self, item: Item, wanted: NDArray[np.intp], chains: Sequence[Operator[Query, Ranking]]) -> Floats:
         """The scores of flows that cannot be swept together, since one of them fails: NaN for that one."""
-        item = self.items[questions[at]]
         each = (attempt(partial(self._scored, item, sweeper([chains[flow]]))) for flow in wanted.tolist())
         unknown = np.full(len(self._measures), np.nan)
         return np.array([unknown if isinstance(one, Failure) else one[0] for one in each])
@@ -178,7 +168,6 @@ class FlowScores:
 
     def _scored(self, item: Item, together: Together) -> Floats:
         """The scores of each flow on a question; equal rankings are measured once."""
-        item = self._places.item(item)
         with self.run.lane() as lane:
             rankings = together(Query(item.question))
             found = np.array([*self._measured(rankings, item)], np.float64)
@@ -199,6 +188,19 @@ class FlowScores:
                 seen = (measure.seen(case) for measure in self._measures)
                 known[key] = [nan if scored is None else scored[0] for scored in seen]
             yield known[key]
+
+    def _stores(self, flow: int) -> tuple[str, ...]:
+        """The stores that a flow searches, in which gold is looked up."""
+        return tuple(dict.fromkeys(group.corpus.path for group in groups_of(self.candidates.flows[flow])))
+
+    def _items_for(self, flow: int) -> Sequence[Item]:
+        """The questions with their gold as it stands in the stores that a flow searches."""
+        stores = self._stores(flow)
+        if stores not in self._placed:
+            with self.run:
+                places = gold_locations(self.items, [self.candidates.flows[flow]], self._groups)
+            self._placed[stores] = [places.item(item) for item in self.items]
+        return self._placed[stores]
 
     def _rows_of(self, flows: Sequence[int], questions: range) -> StorePart:
         part, some = self._part, slice(questions.start, questions.stop)

@@ -12,7 +12,7 @@ from spolia.core.plurals import several
 from spolia.errors import BudgetSpent, DataError
 from spolia.evaluation.data.dataset import part_of
 from spolia.evaluation.data.usage_log import REPORT, TUNED, UsageLog
-from spolia.evaluation.experiment.flows import changes, reads, written
+from spolia.evaluation.experiment.flows import changes, opened, reads, written
 from spolia.evaluation.experiment.score_store import ScoreStore
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.optimizer.board import Board, ScoreRows
@@ -95,6 +95,8 @@ def tune(
         raise DataError(
             "Flows that share steps or a cache do not take their own time. Write run=Run(), or leave Seconds out."
         )
+    with run:
+        opened([flow])  # groups that are not there yet are built first: the study then reads what it read before
     folder = None if path is None else Path(path)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)

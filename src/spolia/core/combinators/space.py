@@ -10,6 +10,7 @@ from random import Random
 from typing import Any, Generic, TypeAlias
 
 from spolia.core.combinators.choice import Choice
+from spolia.core.combinators.fused_sources import as_weighed, fused_sources
 from spolia.core.operator import In, Operator, Out, Then, Vary
 from spolia.errors import UndecidedError, WiringError
 
@@ -100,6 +101,7 @@ class Space(Generic[In, Out]):
     def __init__(self, flow: Operator[In, Out]) -> None:
         self.flow = flow
         self._uses = list(_uses(flow, "", None))
+        self._fused = fused_sources(flow)
         self._names = _names(self._uses)
         self._children: defaultdict[tuple[str, int] | None, list[_Use]] = defaultdict(list)
         for use in self._uses:
@@ -261,7 +263,8 @@ class Space(Generic[In, Out]):
     def _decided(self, op: Operator[Any, Any], path: str, point: Point) -> Operator[Any, Any]:
         if isinstance(op, Choice):
             index = self._index(path, point)
-            return self._decided(op.options[index], under(path, f"options.{index}"), point)
+            option = self._decided(op.options[index], under(path, f"options.{index}"), point)
+            return as_weighed(option, op, self._fused)
         if isinstance(op, Vary):
             chosen = {}
             for name, values in op.ranges:

@@ -44,6 +44,7 @@ from spolia.evaluation.measures.registry import as_measures
 from spolia.models.protocols import LanguageModel
 from spolia.run import Run
 from spolia.run.lane import StepCalls, counted_reasons, summed
+from spolia.stores.corpus import NodeGroup
 from spolia.types import Failure, Item, Query, Usage, digest_of
 
 SURE = 5
@@ -113,6 +114,7 @@ def ask(
     data: str = "questions",
     again: bool = False,
     degraded: str = "stop",
+    rivals: Sequence[NodeGroup] = (),
     told: Told = lambda flow, done, total: None,
 ) -> ScoreTable:
     """Ask flows questions and measure what they give, as far as that was not done before.
@@ -131,6 +133,7 @@ def ask(
         data: what the questions are called; begins the names of files in a folder.
         again: ask everything again, whatever the file holds; a cache of the run is used all the same.
         degraded: what happens where a step of a flow fails on every call: `stop`, or `ok` to measure the flow.
+        rivals: groups that other flows search, with which these are compared: gold that only those have is not found.
         told: called with the flow, how many questions it was asked so far, and of how many.
 
     Raises:
@@ -156,7 +159,7 @@ def ask(
         refuse_other_flows(flow)
     chosen = tuple(dict.fromkeys(as_measures(measures)))
     with run, ExitStack() as stack:
-        opening, places = opened(listed), gold_locations(asked, listed)
+        opening, places = opened(listed), gold_locations(asked, listed, rivals)
         known: Known = {}
         members: dict[Path | ScoreStore | None, list[tuple[int, Named]]] = {}
         file = Path(path) if isinstance(path, str) else path

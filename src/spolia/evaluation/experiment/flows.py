@@ -12,6 +12,7 @@ from spolia.core.operator import inside as among
 from spolia.core.wiring import fits, name_of
 from spolia.errors import DataError, WiringError
 from spolia.evaluation.measures.measure import Result, SetMeasure
+from spolia.retrieval.graph.node_graph import NodeGraph
 from spolia.run import Run
 from spolia.stores.corpus import NodeGroup
 from spolia.types import Addressed, Answer, Item, Query, Ranking, digest_of
@@ -59,19 +60,22 @@ def refuse_other_flows(flow: Operator[Any, Any]) -> None:
 
 def opened(flows: Iterable[Flow]) -> list[float]:
     """Open the stores of flows, and build groups that are not there yet; how many seconds that took for each."""
-    known, taken = set[NodeGroup](), []
+    known, taken = set[NodeGroup | NodeGraph](), []
     for flow in flows:
         started = time.perf_counter()
-        for group in groups_of(flow):
-            if group not in known and group.corpus.exists():
-                group.snapshot()
-            known.add(group)
+        for one in (one for one in flow.resources if isinstance(one, NodeGroup | NodeGraph)):
+            group = one if isinstance(one, NodeGroup) else one.group
+            if one not in known and group.corpus.exists():
+                one.snapshot()
+            known.add(one)
         taken.append(time.perf_counter() - started)
     return taken
 
 
 def groups_of(flow: Flow) -> list[NodeGroup]:
-    return list(dict.fromkeys(one for one in flow.resources if isinstance(one, NodeGroup)))
+    """The groups that a flow searches, those of its graphs among them."""
+    found = (one.group if isinstance(one, NodeGraph) else one for one in flow.resources)
+    return list(dict.fromkeys(one for one in found if isinstance(one, NodeGroup)))
 
 
 def written(flow: Flow) -> str:

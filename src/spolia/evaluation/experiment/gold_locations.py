@@ -9,10 +9,12 @@ from spolia.core.plurals import several
 from spolia.errors import DataError
 from spolia.evaluation.experiment.flows import Flow, groups_of
 from spolia.stores.backends import rows, sql
-from spolia.stores.corpus import Corpus
+from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.snapshot.snapshot import Snapshot
 from spolia.types import Document, Gold, Item, Quote, Value
 
+NOWHERE = Quote("", 0)
+"""Where gold stands that a store has not, and that another one has."""
 SHOWN = 80
 """Characters of a quote that a message shows."""
 LISTED = 10
@@ -49,28 +51,44 @@ class GoldLocations(Value):
         return item.but(gold=gold, grades=tuple(placed.items()))
 
 
-def gold_locations(items: Sequence[Item], flows: Iterable[Flow]) -> GoldLocations:
+def gold_locations(items: Sequence[Item], flows: Iterable[Flow], rivals: Iterable[NodeGroup] = ()) -> GoldLocations:
     """Where the gold of questions stands in the stores that flows search; gold of a flow without a store stands for
     itself.
+
+    Args:
+        rivals: groups that are searched by flows that these are compared with: gold that is there, and that a parser
+            has lost here, is never found here.
 
     Raises `DataError` where a flow could not find some gold whatever it did: there is no such document, or its text
     does not hold the quote, word for word and once.
     """
     wanted = list(dict.fromkeys(one for item in items for group in item.gold for one in group))
     found: dict[Gold, dict[Gold, None]] = {one: {} for one in wanted}
-    searched = (tuple({group.corpus.path: group.corpus for group in groups_of(flow)}.values()) for flow in flows)
-    for corpora in dict.fromkeys(searched):
-        for gold, places in (_among(corpora, wanted, items) if corpora else _anywhere(wanted, items)).items():
-            found[gold] |= dict.fromkeys(places)
+    others = _stores(rivals)
+    for corpora in dict.fromkeys(_stores(groups_of(flow)) for flow in flows):
+        places = _among(corpora, wanted, items, others) if corpora else _anywhere(wanted, items)
+        for gold, here in places.items():
+            found[gold] |= dict.fromkeys(here)
     return GoldLocations({gold: tuple(places) for gold, places in found.items() if tuple(places) != (gold,)})
 
 
-def _among(corpora: Sequence[Corpus], wanted: Sequence[Gold], items: Sequence[Item]) -> dict[Gold, list[Gold]]:
+def _stores(groups: Iterable[NodeGroup]) -> tuple[Corpus, ...]:
+    return tuple({group.corpus.path: group.corpus for group in groups}.values())
+
+
+def _among(
+    corpora: Sequence[Corpus], wanted: Sequence[Gold], items: Sequence[Item], others: Sequence[Corpus]
+) -> dict[Gold, list[Gold]]:
     found: dict[Gold, list[Gold]] = {one: [] for one in wanted}
     for corpus in corpora:
         for gold, place in _in(corpus.snapshot(), wanted):
             found[gold].append(place)
-    if missing := [gold for gold, places in found.items() if not places]:
+    missing = [gold for gold, places in found.items() if not places]
+    for corpus in others if missing else ():
+        for gold, _ in _in(corpus.snapshot(), missing):
+            found[gold] = [NOWHERE]
+        missing = [gold for gold, places in found.items() if not places]
+    if missing:
         first, *more = missing
         raise DataError(
             f"{_whose(first, items)} {_lacks(first, corpora)}. {_instead(first, corpora)}{_listed(more, items)}"
