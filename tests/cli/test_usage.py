@@ -20,8 +20,8 @@ from spolia.errors import ModelRejected, QueryError, SpoliaError, StoreBusy
 from .conftest import Spolia
 
 COMMANDS = (
-    "index", "docs", "groups", "plan", "export", "import", "search", "ask", "eval", "check", "show", "trace", "doctor",
-    "repair",
+    "init", "index", "docs", "groups", "plan", "export", "import", "search", "ask", "eval", "check", "show", "trace",
+    "doctor", "repair",
 )  # fmt: skip
 INNER = [("docs", name) for name in ("list", "show", "chunks", "report", "remove")]
 INNER += [("groups", name) for name in ("list", "show", "build", "add", "drop")]

@@ -18,6 +18,7 @@ from spolia.cli.commands.flows import flows
 from spolia.cli.commands.gate import gate
 from spolia.cli.commands.groups import groups
 from spolia.cli.commands.index import SYNC, index
+from spolia.cli.commands.init import init
 from spolia.cli.commands.plan import plan
 from spolia.cli.commands.prompts import prompts
 from spolia.cli.commands.questions import questions
@@ -49,9 +50,9 @@ WRONG_USAGE: type[Exception] = typer.BadParameter.__mro__[1]
 IN_QUOTES = 'Write the question in quotes: spolia {} "What is it about?"'
 
 COMMANDS: dict[str, Any] = {
-    "index": spread(index), "sync": spread(index), "plan": spread(plan), "docs": docs, "groups": groups,
-    "export": export, "import": import_, "search": spread(search), "ask": spread(ask), "eval": spread(evaluate),
-    "gate": spread(gate), "tune": spread(tune),
+    "init": spread(init), "index": spread(index), "sync": spread(index), "plan": spread(plan), "docs": docs,
+    "groups": groups, "export": export, "import": import_, "search": spread(search), "ask": spread(ask),
+    "eval": spread(evaluate), "gate": spread(gate), "tune": spread(tune),
     "calibrate": calibrate, "data": data, "questions": questions, "world": world, "flows": flows, "check": check,
     "show": show, "prompts": prompts, "trace": trace, "doctor": doctor, "repair": repair,
 }  # fmt: skip

@@ -378,11 +378,11 @@ class GateOptions(Value):
                     f"known, of: {', '.join(names)}."
                 )
         plain: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in command.items()}
-        return cls(**plain)._moved(Path(os.path.relpath(baseline.resolve().parent)))
+        return cls(**plain)._moved(baseline.resolve().parent, Path.cwd())
 
     def kept(self, baseline: Path) -> dict[str, str | list[str]]:
         """What the baseline is to say, with paths from where it is."""
-        moved = self._moved(Path(os.path.relpath(Path.cwd(), baseline.resolve().parent)))
+        moved = self._moved(Path.cwd(), baseline.resolve().parent)
         said = {name: getattr(moved, name) for name in self.__dataclass_fields__}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in said.items() if value}
 
@@ -390,11 +390,12 @@ class GateOptions(Value):
         """These, and where nothing is said the others."""
         return self.but(**{name: getattr(self, name) or getattr(other, name) for name in self.__dataclass_fields__})
 
-    def _moved(self, folder: Path) -> Self:
-        """The paths seen from elsewhere, where this folder is the present one."""
+    def _moved(self, start: Path, to: Path) -> Self:
+        """The paths as they are written in another folder; absolute ones stay."""
 
         def moved(path: str) -> str:
-            return Path(os.path.normpath(folder / path)).as_posix()
+            found = path if os.path.isabs(path) else os.path.relpath(start / path, to)
+            return Path(os.path.normpath(found)).as_posix()
 
         def named(module: str) -> str:
             place, colon, name = module.partition(":")

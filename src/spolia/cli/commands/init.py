@@ -1,0 +1,138 @@
+"""`spolia init`: a project that is indexed, measured and gated."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from dataclasses import fields
+from pathlib import Path
+from string import Template
+from typing import Annotated, Any
+
+from spolia.cli.exit_codes import Exit
+from spolia.cli.options import AsJson, ModelName, ModelOptions, ModelUrl, argument, option
+from spolia.cli.screen import Screen, json_text
+from spolia.errors import QueryError
+
+TEMPLATES = Path(__file__).parents[1] / "project"
+HEADER = "question,answer,file\n"
+"""Of questions that are still to be written."""
+
+
+def init(
+    models: ModelOptions,
+    project: Annotated[Path, argument("PROJECT", "Folder to write; it must be new or empty.")],
+    docs: Annotated[Path, option("--docs DIR", "Folder with your documents.")],
+    questions: Annotated[
+        Path | None, option("--questions FILE", "Your questions: CSV, XLSX, Parquet, JSON or JSON lines.")
+    ] = None,
+    vectors: Annotated[bool | None, option("--vectors/--no-vectors", "As for `spolia index`.")] = None,
+    llm: ModelUrl = "",
+    model: ModelName = "",
+    json: AsJson = False,
+) -> Exit:
+    """Make a project from your documents: a store, a flow, questions, a gate for CI, and a README with the commands.
+
+    With --questions, the flow is measured on them, and its scores become the baseline of the gate. Without, you get an
+    empty file to fill in.
+    """
+    screen = Screen(json=json)
+    _refuse(project, docs, questions)
+    project.mkdir(parents=True, exist_ok=True)
+    store, at = project / "store", os.path.relpath(docs, project)
+    indexed = _index(screen, models, docs, store, vectors)
+    data = _questions(project, questions)
+    _write_flow(project / "flow.yaml", store, models)
+    if questions is not None:
+        _write_baseline(screen, project, data, models)
+    (project / "spolia.toml").write_text(_profile(llm, model, models), "utf-8")
+    (project / ".gitignore").write_text("store/\ngate.md\n", "utf-8")
+    names = {
+        "name": project.resolve().name,
+        "docs": shlex.quote(at),
+        "questions": shlex.quote(data.name),
+        "vectors": {None: "", True: " --vectors", False: " --no-vectors"}[vectors],
+    }
+    for template, place in (("README.md", "README.md"), ("retrieval.yml", ".github/workflows/retrieval.yml")):
+        (project / place).parent.mkdir(parents=True, exist_ok=True)
+        (project / place).write_text(Template((TEMPLATES / template).read_text("utf-8")).substitute(names), "utf-8")
+    files = sorted(path.relative_to(project).as_posix() for path in project.rglob("*") if path.is_file())
+    files = [name for name in files if not name.startswith("store/")]
+    measure = f"spolia eval bm25 flow.yaml --data {names['questions']} --store store"
+    following = [f"cd {shlex.quote(str(project))}", measure]
+    if questions is None:
+        following.insert(1, f"# write your questions into {data.name}; README.md says how")
+    screen.give(project=str(project), store=str(store), files=files, next=following, **indexed)
+    screen.show("", *(f"written: {project / name}" for name in files), "", "Next:", *(f"  {one}" for one in following))
+    return Exit.PARTLY if indexed["failed"] or indexed["unmade"] else Exit.DONE
+
+
+def _write_baseline(screen: Screen, project: Path, data: Path, models: ModelOptions) -> None:
+    """The scores of the flow, as `spolia gate --write` writes them."""
+    from spolia.cli.commands.eval import MEASURES
+    from spolia.cli.experiments import EvaluationRun, GateOptions
+    from spolia.cli.options import MeasuringOptions
+    from spolia.evaluation.gate.gate import TOLERANCE
+
+    baseline, flow, store = project / "baseline.json", str(project / "flow.yaml"), str(project / "store")
+    asked = EvaluationRun(screen, data, MeasuringOptions(store=store, **_shared(models)))
+    _, written = asked.baseline(flow, MEASURES, {"tolerance": TOLERANCE, "tolerances": {}, "rule": "not-worse"})
+    written.but(flow="flow.yaml", command=GateOptions(flow, str(data), store).kept(baseline)).write(baseline)
+
+
+def _shared(models: ModelOptions) -> dict[str, Any]:
+    """The models as options of another command."""
+    return {one.name: getattr(models, one.name) for one in fields(ModelOptions)}
+
+
+def _refuse(project: Path, docs: Path, questions: Path | None) -> None:
+    """Refuse to write over files, and to begin what cannot be ended."""
+    if project.exists() and (not project.is_dir() or any(project.iterdir())):
+        raise QueryError(f"{project} exists and is not an empty folder. Name a new one: spolia init NAME --docs {docs}")
+    if not docs.is_dir():
+        raise QueryError(f"Folder not found: {docs}. Write --docs DIR, a folder with your documents.")
+    if questions is not None:
+        from spolia.evaluation.data.dataset import DataSet
+
+        next(DataSet(str(questions)).items(stored=True), None)  # wrong columns are an error before anything is indexed
+
+
+def _index(screen: Screen, models: ModelOptions, docs: Path, store: Path, vectors: bool | None) -> dict[str, Any]:
+    from spolia.cli import ingest
+    from spolia.cli.store_options import StoreOptions
+
+    making = StoreOptions(str(store), [str(docs)], vectors=vectors, **_shared(models))
+    report, chosen = ingest.index_folder(screen, making)
+    warnings = ingest.warnings_of(report, str(store))
+    screen.say(chosen)
+    screen.show(ingest.report_text(report, str(store), warnings))
+    return ingest.report_data(report, warnings)
+
+
+def _questions(project: Path, given: Path | None) -> Path:
+    """The questions of the project: those that are given, or a file to fill in."""
+    if given is None:
+        empty = project / "questions.csv"
+        empty.write_text(HEADER, "utf-8")
+        return empty
+    return Path(shutil.copyfile(given, project / f"questions{given.suffix.lower()}"))
+
+
+def _write_flow(path: Path, store: Path, models: ModelOptions) -> None:
+    """The flow that a search of the store takes by default, to be changed."""
+    from spolia.cli.flow_parts import flow_of, parts_of
+    from spolia.cli.options import RerankOptions
+    from spolia.flow_files.files import dump
+
+    parts = parts_of(str(store), RerankOptions(**_shared(models)))
+    path.write_text(dump(flow_of("default", parts)[0], parts.given()), "utf-8")
+
+
+def _profile(llm: str, model: str, models: ModelOptions) -> str:
+    """`spolia.toml`: the store, and the models that were named."""
+    lines = ['store = "store"']
+    for table, url, name in (("llm", llm, model), ("embedder", models.embedder, models.embed_model)):
+        if url:
+            lines += ["", f"[{table}]", f"url = {json_text(url)}", *([f"model = {json_text(name)}"] if name else [])]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,70 @@
+"""`spolia init`: what is written works as printed, wherever the project is moved to."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from .conftest import Spolia
+
+QUESTIONS = 'question,answer,file\n"When was lighthouse 3, the tall one, lit?",1803,3.txt\nHow old is 5?,205,5.txt\n'
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with documents and questions."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my papers").mkdir()
+    for n in range(9):
+        (tmp_path / "my papers" / f"{n}.txt").write_text(f"Lighthouse {n}, the tall one, was lit in {1800 + n}.")
+    (tmp_path / "q.csv").write_text(QUESTIONS)
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_a_project_works_as_printed_and_after_it_was_moved(
+    spolia: Spolia, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = spolia("init", "P", "--docs", "my papers", "--questions", "q.csv", "--no-vectors", "--json")
+    assert made.code == 0
+    for name in made.json["files"]:
+        assert Path("P", name).stat().st_size > 0
+    assert spolia("eval", "bm25", "--data", "q.csv", "--store", "P/store").code == 0
+
+    Path("P").rename("moved")
+    monkeypatch.chdir(place / "moved")
+    commands = [line for line in Path("README.md").read_text().splitlines() if line.startswith("spolia ")]
+    assert len(commands) == 5
+    for line in [*made.json["next"][1:], *commands]:
+        ran = spolia(*shlex.split(line)[1:])
+        assert ran.code == (6 if " ask " in line else 0), (line, ran)  # the question of the README finds nothing
+    gated = spolia("gate", "--baseline", "baseline.json", "--json").json
+    assert (gated["passed"], gated["flow"]) == (True, "flow.yaml")
+
+
+@pytest.mark.slow
+def test_without_questions_there_is_a_file_to_fill_in(spolia: Spolia, place: Path) -> None:
+    made = spolia("init", "P", "--docs", "my papers", "--no-vectors", "--llm", "http://x/v1", "--model", 'a"b')
+    assert made.code == 0
+    assert "write your questions into questions.csv" in made.out
+    Path("P/questions.csv").write_text(QUESTIONS)
+    ran = spolia("eval", "bm25", "P/flow.yaml", "--data", "P/questions.csv", "--store", "P/store")
+    assert (ran.code, "MRR" in ran.out) == (0, True)
+    assert 'model = "a\\"b"' in Path("P/spolia.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("my papers", "--docs", "my papers"), "my papers exists and is not an empty folder."),
+        (("P", "--docs", "nowhere"), "Folder not found: nowhere."),
+        (("P", "--docs", "my papers", "--questions", "none.csv"), "none.csv does not exist."),
+    ],
+)
+def test_bad_input_writes_nothing(spolia: Spolia, place: Path, args: tuple[str, ...], said: str) -> None:
+    ran = spolia("init", *args)
+    assert ran.code == 2
+    assert said in ran.err
+    assert not Path("P").exists()
