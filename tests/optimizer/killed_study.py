@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from random import Random
 
 from spolia.core.operator import Operator
+from spolia.optimizer.progress import StudyProgress
 from spolia.optimizer.tuned_flow import TunedFlow
 from spolia.optimizer.tuning import tune
 from spolia.types import Hit, Item, Node, Query, Ranking
@@ -33,8 +34,8 @@ class Finds(Operator[Query, Ranking]):
 
 
 def study(folder: str, dies_after: float = float("inf")) -> TunedFlow:
-    def told(done: int, total: int) -> None:
-        if done >= dies_after:
+    def told(progress: StudyProgress) -> None:
+        if progress.done >= dies_after:
             os.kill(os.getpid(), signal.SIGKILL)
 
     space = Finds().vary("skill", skill=[0, 1, 2, 3, 4, 5]).vary("asked", asked=[False, True])

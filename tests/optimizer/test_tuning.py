@@ -30,6 +30,7 @@ from spolia.optimizer.candidates import Candidates
 from spolia.optimizer.effects import main_effects
 from spolia.optimizer.flow_scores import FlowScores
 from spolia.optimizer.objectives import Objectives
+from spolia.optimizer.progress import StudyProgress
 from spolia.optimizer.report import html
 from spolia.optimizer.strategies import GreedySearch, Halving, ModelsFirst, RandomSearch, find_best
 from spolia.optimizer.tuning import tune
@@ -113,7 +114,7 @@ def test_effects_are_those_of_the_candidates_whichever_questions_a_flow_was_aske
 def test_the_report_is_one_page_with_ties_effects_and_spend() -> None:
     found = tune(SPACE, questions(60), "MRR", budget="50%")
     assert found.curve[-1][0] <= 0.5 * found.flows * found.questions
-    assert found.curve[-1][1] == pytest.approx(0.0, abs=1e-12)
+    assert found.curve[-1][2] == pytest.approx(0.0, abs=1e-12)
     page = html(found)
     ElementTree.fromstring(page.split("</head>")[1].join(["<html>", ""]))
     for said in ("Finalists", "Effects", "effects of skill", "Spend", "behind in MRR", "chosen"):
@@ -171,8 +172,8 @@ def test_a_budget_is_kept_and_the_same_study_again_computes_nothing(tmp_path: Pa
 def test_a_study_that_broke_off_goes_on_and_ends_with_the_same_choice(tmp_path: Path) -> None:
     whole = tune(SPACE, questions(250), "MRR", budget="30%", path=tmp_path / "whole")
 
-    def stop(done: int, total: int) -> None:
-        if done > total / 2:
+    def stop(progress: StudyProgress) -> None:
+        if progress.done > progress.total / 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

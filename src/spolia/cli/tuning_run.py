@@ -12,6 +12,7 @@ from spolia.core.plurals import several
 from spolia.errors import DataError
 from spolia.evaluation.measures.costs import UsDollars
 from spolia.flow_files.files import dump
+from spolia.optimizer.budget import USD, TuningBudget
 from spolia.optimizer.objectives import Objectives
 from spolia.optimizer.plan import TuningPlan
 from spolia.optimizer.report import html
@@ -36,11 +37,12 @@ class TuningRun(EvaluationRun):
         limits = (how["budget"], self.given.budget_calls, self.given.budget_tokens, self.given.budget_usd)
         if flow.calls() != 0 and self.given.llm != SIMULATED and not any(limits):
             raise DataError(
-                "Flows of this space ask language models. Write how much they may ask: --budget 5%, --budget-calls, "
-                "--budget-tokens or --budget-usd; --budget 100% asks everything."
+                "Flows of this space ask language models. Write how much they may ask: --budget 5%, '500 calls', "
+                "'200k tokens', '2 USD' or 10m; --budget 100% asks everything."
             )
         objectives = Objectives.of(ready.measures, under)
-        if any(isinstance(one, UsDollars) for one in objectives.measures):
+        in_usd = how["budget"] is not None and TuningBudget.parse(how["budget"]).unit == USD
+        if in_usd or any(isinstance(one, UsDollars) for one in objectives.measures):
             runs.refuse_unpriced(0.0, flow.resources)
         timed = objectives.are_timed
         with self._asking(ready, cached=not timed, share=False if timed else SHARED_BYTES) as (run, told):
@@ -53,7 +55,7 @@ class TuningRun(EvaluationRun):
                 run=run,
                 usage_log=self._usage_log(ready),
                 degraded=self.given.degraded,
-                told=lambda done, total: told("flows", done, total),
+                told=lambda progress: told("flows", progress.done, progress.total),
                 **how,
             )
         return found, {"best.yaml": dump(found.flow, ready.parts.given()), "report.html": html(found)}

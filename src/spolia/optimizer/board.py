@@ -27,10 +27,12 @@ class ScoreRequest:
 @dataclass(frozen=True, eq=False)
 class ScoreRows:
     """What came back: by flow and question a score, of several measures one each, higher is better, NaN where it is not
-    determined; by flow what a question costs in USD and calls. A flow that cannot run has no number but -inf."""
+    determined; by flow what a question costs in USD and calls. A flow that cannot run has no number but -inf. `usd` is
+    what was paid for all of them."""
 
     values: Floats
     costs: Floats
+    usd: float = 0.0
 
 
 ScoreSource: TypeAlias = Callable[[Sequence[int], range], ScoreRows]
@@ -63,9 +65,9 @@ class Board:
         self.objectives = objectives
         self.candidates, self.questions, self.rows, self.prior = candidates, questions, rows, prior
         self.random = Random(seed)
-        self.spent = 0
-        self.leaders: list[tuple[int, int]] = []
-        """How many scores were asked for when a request was answered, and the best of the flows that it named."""
+        self.spent, self.usd = 0, 0.0
+        self.leaders: list[tuple[int, float, int]] = []
+        """How many scores were asked for and what was paid when a request was answered, and the best of its flows."""
         self._asked = np.zeros(0, np.intp)
         self._scores = np.zeros((0, questions, len(objectives.measures) if objectives else 1))
         self._costs = np.zeros((0, 2))
@@ -109,7 +111,7 @@ class Board:
             start, step = min(last, start + step), 2 * step
             self._fill(flows, start, source)
         if flows.size:
-            self.leaders.append((self.spent, self.ranked(flows.tolist(), last)[0]))
+            self.leaders.append((self.spent, self.usd, self.ranked(flows.tolist(), last)[0]))
 
     def _fill(self, flows: NDArray[np.intp], upto: int, source: ScoreSource) -> None:
         """Ask the questions up to one, flows that stand at the same question together."""
@@ -122,6 +124,7 @@ class Board:
                 self._costs[some] = (self._costs[some] * start + found.costs * now) / upto
                 self._asked[some] = upto
                 self.spent += now * some.size
+                self.usd += found.usd
 
     def means(self, flows: Sequence[int], upto: int) -> Floats:
         """The means of flows on the first questions; -inf for those of which nothing is determined."""
@@ -175,14 +178,14 @@ class Board:
         found = [flow for upto in sorted(by_asked, reverse=True) for flow in self.ranked(by_asked[upto], upto)]
         return [flow for flow in found[:most] if np.isfinite(self.means([flow], self.questions)[0])]
 
-    def behind(self, chosen: int) -> list[tuple[int, float]]:
-        """How many scores were asked for, and by how much the leader of then is worse than a flow on the questions that
-        both were asked."""
+    def behind(self, chosen: int) -> list[tuple[int, float, float]]:
+        """How many scores were asked for, what was paid in USD, and by how much the leader of then is worse than a flow
+        on the questions that both were asked."""
         found = []
-        for spent, leader in self.leaders:
+        for spent, usd, leader in self.leaders:
             gaps = self.scores[chosen] - self.scores[leader]
             if (known := gaps[np.isfinite(gaps)]).size:
-                found.append((spent, float(known.mean())))
+                found.append((spent, usd, float(known.mean())))
         return found
 
     def _grow(self) -> None:

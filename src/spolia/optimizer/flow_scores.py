@@ -50,7 +50,8 @@ class FlowScores:
         run: whose cache, budget and rights are used; it should share equal steps.
         store: where answers and scores are kept.
         degraded: as for `ask`.
-        told: called with how many more scores are there.
+        told: called with how many more scores are there, by several threads; an error that it raises ends the asking.
+        rows: scores computed now.
     """
 
     candidates: Candidates
@@ -61,7 +62,8 @@ class FlowScores:
     degraded: str = "stop"
     told: Callable[[int], None] = lambda rows: None
     rows: int = 0
-    spent: Usage = field(default=Usage())
+    needed: Usage = field(default=Usage())
+    """What flows needed of models, whether it was asked now, kept from before or in a cache."""
     excluded: dict[int, SpoliaError] = field(default_factory=dict)
     """Flows that cannot run, with why."""
 
@@ -73,15 +75,25 @@ class FlowScores:
         with self.run:
             taken = [named_by_content(str(one), identity(one, self.run, self._known)) for one in self._measures]
         self._part = store_part(self.store, [], self.items, taken)
-        self._stored = set(np.unique(self.store.columns(SCORES)["flow"]).tolist())
+        self.reread()
         self._ids: dict[int, int] = {}
         self._placed: dict[tuple[str, ...], Sequence[Item]] = {}
         self._chains: dict[int, Operator[Query, Ranking] | None] = {}
         self._signs = self.objectives.signs
+        self._before = self.run.spent
+
+    def reread(self) -> None:
+        """Look at what the store holds now: flows will be asked questions that they were asked before."""
+        self._stored = set(np.unique(self.store.columns(SCORES)["flow"]).tolist())
+
+    @property
+    def spent(self) -> Usage:
+        """What models really took since."""
+        return self.run.spent - self._before
 
     def __call__(self, flows: Sequence[int], questions: range) -> ScoreRows:
         shape = len(flows), len(questions), len(self._measures)
-        values, costs = np.full(shape, np.nan), np.zeros((len(flows), 2))
+        values, costs, usd = np.full(shape, np.nan), np.zeros((len(flows), 2)), 0.0
         chains = [self._chain(flow) for flow in flows]
         swept = {at: chain for at, chain in enumerate(chains) if chain and flows[at] not in self.excluded}
         by_stores: dict[tuple[str, ...], list[int]] = {}
@@ -91,28 +103,34 @@ class FlowScores:
             values[some] = self._swept([flows[at] for at in some], [swept[at] for at in some], questions)
         for at, flow in enumerate(flows):
             if np.isnan(values[at]).any():
-                values[at], costs[at] = self._asked(flow, questions)
-        return ScoreRows(self._signs * values, costs)
+                values[at], costs[at], paid = self._asked(flow, questions)
+                usd += paid
+        return ScoreRows(self._signs * values, costs, usd)
 
     # Experiments.
 
-    def _asked(self, flow: int, questions: range) -> tuple[Floats, Floats]:
-        """The scores of one flow, and what a question costs; -inf for a flow that cannot run."""
+    def _asked(self, flow: int, questions: range) -> tuple[Floats, Floats, float]:
+        """The scores of one flow, what a question costs, and the USD that were paid for all, now or before; -inf for a
+        flow that cannot run."""
         worst = -np.inf * self._signs
         if flow in self.excluded:
-            return worst, np.zeros(2)
-        items = [self.items[at] for at in questions]
+            return worst, np.zeros(2), 0.0
+        items, before = [self.items[at] for at in questions], self.rows
         try:
             how: dict[str, Any] = {"run": self.run, "path": self.store, "degraded": self.degraded}
-            table = ask(self._named(flow), items, self._measures, rivals=self._groups, **how)
+            table = ask(self._named(flow), items, self._measures, rivals=self._groups, told=self._computed, **how)
         except (StepFailed, NeverWorked, WiringError) as error:
             self.excluded[flow] = error
-            return worst, np.zeros(2)
-        self.rows += table.asked
-        self.told(len(questions))
-        self.spent += table.usage("spent", 0) if table.asked else Usage()
-        usage = table.answers["usage"][0].mean(axis=0)
-        return table.scores[0], usage[[COST_USD, CALLS]]
+            return worst, np.zeros(2), 0.0
+        self.told(len(questions) - (self.rows - before))
+        self.needed += table.usage("usage", 0)
+        usage, paid = table.answers["usage"][0].mean(axis=0), table.usage("spent", 0) + table.usage("judging", 0)
+        return table.scores[0], usage[[COST_USD, CALLS]], paid.cost_usd
+
+    def _computed(self, flow: str, done: int, whole: int) -> None:
+        with self._lock:
+            self.rows += 1
+        self.told(1)
 
     def _named(self, flow: int) -> dict[str, Operator[Query, Any]]:
         found = self.candidates.flows[flow]
@@ -173,8 +191,6 @@ class FlowScores:
             found = np.array([*self._measured(rankings, item)], np.float64)
         if degraded := next((reason for _, reason, degrades in lane.reasons if degrades), ""):
             raise StepFailed(degraded)
-        with self._lock:
-            self.spent += lane.spent
         return found
 
     def _measured(self, rankings: Sequence[Swept], item: Item) -> Iterator[Sequence[float]]:
@@ -210,7 +226,7 @@ class FlowScores:
         )
 
     def _kept(self, part: StorePart, flows: int, questions: int) -> Floats:
-        """What was in the store when it was opened."""
+        """What was in the store when it was read last."""
         values = np.full((flows, questions, len(self._measures)), np.nan)
         if self._stored.isdisjoint(part.flow_ids.tolist()):
             return values

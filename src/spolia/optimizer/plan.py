@@ -1,7 +1,7 @@
 """What a study will ask: which flows, which questions to choose and to report, how many scores."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from random import Random
 from typing import Any, Self
@@ -15,13 +15,14 @@ from spolia.evaluation.data.usage_log import REPORT
 from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.optimizer.board import Board
-from spolia.optimizer.budget import TuningBudget
+from spolia.optimizer.budget import RowCost, TuningBudget
 from spolia.optimizer.candidates import Candidates
 from spolia.optimizer.named_strategies import strategy_named
 from spolia.optimizer.objectives import Limit, Objectives
 from spolia.optimizer.strategies import GridSearch, HalvingWithNeighbours, Strategy
 from spolia.types import Item, Query
 
+FINALISTS = 16
 FEW = 200
 """Questions below which none are kept for the report: all choose, and the score is corrected for the choice, which is
 known how for one objective."""
@@ -34,8 +35,11 @@ class TuningPlan:
     Args:
         choosing: the questions that choose, in the order in which they are asked.
         fresh: those that report; none where there are too few.
-        rows: how many scores may be asked for to choose.
+        rows: how many scores may be asked for to choose; of a budget in calls, tokens, USD or time it is not known
+            before `within`.
         seed: of all that is drawn.
+        budget: None for all scores.
+        given: the strategy that was named; None for the default one.
     """
 
     candidates: Candidates
@@ -45,6 +49,8 @@ class TuningPlan:
     strategy: Strategy
     rows: int
     seed: int
+    budget: TuningBudget | None = None
+    given: Strategy | None = None
 
     @classmethod
     def of(
@@ -69,18 +75,56 @@ class TuningPlan:
         choosing, fresh = _parts(asked, seed, FEW if len(objectives.best) == 1 else 0)
         if len(objectives.best) > 1 and not fresh:
             raise DataError(f"Several objectives need more than {several(len(asked), 'question')}. Write more, or one.")
-        given = TuningBudget.parse(budget) if isinstance(budget, str) else budget
-        _refuse_space(candidates, given, len(choosing))
-        grid = candidates.size * len(choosing)
-        rows = grid if given is None else given.rows(grid)
+        if isinstance(budget, str):
+            budget = TuningBudget.parse(budget)
+        _refuse_space(candidates, budget, len(choosing))
         if isinstance(strategy, str):
             strategy = strategy_named(strategy)
-        strategy = strategy or (GridSearch() if rows == grid else HalvingWithNeighbours())
-        if not (strategy.takes_several or objectives.is_single):
+        if strategy and not (strategy.takes_several or objectives.is_single):
             raise DataError(f"{strategy!r} takes one objective without limits. Name another strategy.")
-        found = cls(candidates, objectives, choosing, fresh, strategy, rows, seed)
-        found._refuse_small()
+        found = cls(candidates, objectives, choosing, fresh, GridSearch(), 0, seed, budget, strategy)
+        return found.but(rows=found.grid) if budget and budget.is_cost else found.within(RowCost())
+
+    def within(self, each: RowCost) -> Self:
+        """The plan if each score takes so much; `DataError` where the budget is too small for it."""
+        rows = self.grid if self.budget is None else self.budget.rows(self.grid, each)
+        if self.budget is not None and self.budget.is_cost:
+            rows = self._for_choice(self.budget.rows(self.grid + FINALISTS * len(self.fresh), each))
+        default = GridSearch() if rows == self.grid else HalvingWithNeighbours()
+        found = self.but(rows=rows, strategy=self.given or default)
+        least = min(self.grid, found.strategy.least(found.board()))
+        if self.budget is not None and rows < least:
+            raise DataError(self._too_small(self.budget, found.strategy, least, each))
         return found
+
+    def but(self, **changes: Any) -> Self:
+        """The same plan with some fields changed."""
+        return replace(self, **changes)
+
+    def _for_choice(self, rows: int) -> int:
+        """Of so many scores, those that choose: the finalists on the fresh questions take the rest."""
+        n = len(self.fresh)
+        if not n:
+            return min(self.grid, rows)
+        most = [min(rows - k * n, (k + 1) * n - 1 if k < FINALISTS else rows) for k in range(2, FINALISTS + 1)]
+        return min(self.grid, max(0, *(one for k, one in enumerate(most, 2) if one >= k * n or k == 2)))
+
+    def finalists(self, rows: int) -> int:
+        """How many flows are asked the fresh questions after so many scores: no more scores than the choice took."""
+        return max(2, min(FINALISTS, rows // max(1, len(self.fresh))))
+
+    def _too_small(self, budget: TuningBudget, strategy: Strategy, least: int, each: RowCost) -> str:
+        if budget.is_cost:
+            rows = least + self.finalists(least) * len(self.fresh)
+            least_of, amount = f"'{budget.least(rows, each)}'", str(budget)
+        else:
+            share = ceil(10_000 * least / self.grid) / 100
+            least_of, amount = f"'{least} rows', or {share:g}%", several(budget.rows(self.grid), "row")
+        flows = several(self.candidates.size, "flow")
+        return (
+            f"A budget of {amount} is too small for {strategy!r} on {flows} and "
+            f"{several(len(self.choosing), 'question')}. Write at least {least_of}."
+        )
 
     @property
     def grid(self) -> int:
@@ -95,14 +139,6 @@ class TuningPlan:
     def board(self, prior: Sequence[int] = ()) -> Board:
         """An empty matrix of scores."""
         return Board(self.candidates, len(self.choosing), self.rows, self.seed, prior, self.objectives)
-
-    def _refuse_small(self) -> None:
-        if self.rows < (least := min(self.grid, self.strategy.least(self.board()))):
-            raise DataError(
-                f"A budget of {several(self.rows, 'row')} is too small for {self.strategy!r} on "
-                f"{several(self.candidates.size, 'flow')} and {several(len(self.choosing), 'question')}. Write at "
-                f"least '{least} rows', or {ceil(10_000 * least / self.grid) / 100:g}%."
-            )
 
 
 def _parts(items: Sequence[Item], seed: int, few: int) -> tuple[list[Item], list[Item]]:

@@ -121,6 +121,6 @@ def _effects(found: TunedFlow) -> list[tuple[str, str]]:
 def _curve(found: TunedFlow) -> list[tuple[str, str]]:
     """Both axes are told times 100; a measure that is no share is told as it is."""
     times, most = 1.0 if found.is_share else 0.01, found.curve[-1][0]
-    points = [(spent / most, times * max(0.0, behind)) for spent, behind in found.curve]
+    points = [(spent / most, times * max(0.0, behind)) for spent, _, behind in found.curve]
     name, below = f"behind in {found.objective}", f"scores asked for, of 100 (all: {most:,})"
     return [(f"{name[0].upper()}{name[1:]}", curves_plot(name, {name: points}, {name: 0}, below, "behind {1:.4g}"))]

@@ -60,7 +60,8 @@ class TunedFlow(Value):
         spent: what models took now.
         excluded: flows that cannot run, by notation, with why.
         effects: what each candidate does to the score, over all flows that were asked.
-        curve: how many scores were asked for, and how far the leader was behind the flow that the search chose.
+        curve: how many scores were asked for, what was paid in USD, and how far the leader was behind the flow that the
+            search chose.
         is_share: whether scores lie between 0 and 1.
         is_cut_short: whether a budget of the run ended the study early.
     """
@@ -83,7 +84,7 @@ class TunedFlow(Value):
     excluded: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
     effects: tuple[Effect, ...] = ()
-    curve: tuple[tuple[int, float], ...] = ()
+    curve: tuple[tuple[int, float, float], ...] = ()
     is_share: bool = True
     is_cut_short: bool = False
 

@@ -24,7 +24,7 @@ from spolia.core.run_context import Began, Done, Emitted, Retracted, RunContext,
 from spolia.errors import WiringError
 from spolia.journal.cache import Cache
 from spolia.journal.trace import Journal, new_run_id
-from spolia.run.budget import Budget, Limiter
+from spolia.run.budget import NO_COST, Budget, Limiter
 from spolia.run.frame import Frame, Outside, _opening, pool_of
 from spolia.run.lane import Lane
 from spolia.run.recall import MOST_BYTES, SharedResults
@@ -190,6 +190,22 @@ class Run:
         with self._inside():
             current_context.set(self.root.opened(account))
             yield account
+
+    @contextmanager
+    def limited(self, budget: Budget, where: str, spent: Usage = NO_COST) -> Iterator[None]:
+        """Limit what lanes inside may spend, beside the budget of the run.
+
+        Args:
+            where: what the budget is of, in words.
+            spent: what it has borne before.
+        """
+        limiter = Limiter(budget, where)
+        limiter.spent = spent
+        self.root.limiters += (limiter,)
+        try:
+            yield
+        finally:
+            self.root.limiters = tuple(one for one in self.root.limiters if one is not limiter)
 
     def stream(self, flow: Operator[A, B], value: A) -> Iterator[Began | Emitted | Retracted | Done[B]]:
         """Run a flow and yield what happens, `Done` last."""

@@ -44,8 +44,8 @@ def tune(
         str,
         option(
             "--budget AMOUNT",
-            "How many scores may be asked for to choose: a share of flows × questions (5%), or '2000 rows'; by default "
-            "all. --budget-calls, --budget-tokens and --budget-usd limit the models.",
+            "What the search may take: a share of flows × questions (5%), '2000 rows', '500 calls', '200k tokens', "
+            "'2 USD', or a time (10m); by default all scores.",
         ),
     ] = "",
     strategy: Annotated[

@@ -1,0 +1,230 @@
+"""One study: what a score takes, the search within the budget, and the report on fresh questions."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spolia.core.combinators.space import Point
+from spolia.core.operator import Operator
+from spolia.core.plurals import several
+from spolia.errors import BudgetSpent, DataError
+from spolia.evaluation.data.dataset import part_of
+from spolia.evaluation.data.usage_log import REPORT, TUNED, UsageLog
+from spolia.evaluation.experiment.flows import changes, reads, written
+from spolia.evaluation.experiment.score_store import ANSWER, JUDGING, ScoreStore, usage_of
+from spolia.optimizer.board import Board, ScoreRows
+from spolia.optimizer.budget import SECONDS
+from spolia.optimizer.effects import main_effects
+from spolia.optimizer.flow_scores import FlowScores
+from spolia.optimizer.pilot import Pilot, pilot_flows
+from spolia.optimizer.plan import TuningPlan
+from spolia.optimizer.progress import StudyProgress, Told
+from spolia.optimizer.strategies import find_best
+from spolia.optimizer.tuned_flow import CORRECTED, FRESH, FinalScores, TunedFlow
+from spolia.run import Run
+from spolia.types import Query, Usage, digest_of
+
+STUDY, PILOT, SCORES = "study.json", "pilot.json", "scores.experiment"
+FORM = 1
+
+
+class Study:
+    """A plan that is carried out, with every score kept as it is computed.
+
+    Args:
+        folder: where it is kept; None keeps it in memory.
+        store: the scores in that folder.
+        degraded: what happens to a flow of which a step fails on every call.
+        told: called when more scores are there.
+    """
+
+    def __init__(
+        self, plan: TuningPlan, run: Run, folder: Path | None, store: ScoreStore, degraded: str, told: Told
+    ) -> None:
+        self.plan, self.run, self.folder, self.store = plan, run, folder, store
+        budget = plan.budget
+        seconds = budget.amount if budget and budget.unit == SECONDS else float("inf")
+        self.progress = StudyProgress(plan.rows, seconds, told)
+        items = [*plan.choosing, *plan.fresh]
+        self.scores = FlowScores(plan.candidates, items, plan.objectives, run, store, degraded, self.progress.count)
+        self.progress.scores = self.scores
+        self.before = _paid(store)
+        self.notes: list[str] = []
+        self.is_cut_short = False
+
+    def tuned(self, prior: Sequence[Point], log: UsageLog) -> TunedFlow:
+        """The choice and its report."""
+        warm = self.plan.candidates.near(prior)
+        with self._limited(timed=False):
+            self._measure_costs(warm)
+        plan = self.plan
+        board = self.progress.board = plan.board(warm)
+        self.progress.total = self.progress.done + plan.rows + plan.finalists(plan.rows) * len(plan.fresh)
+        with self._limited(plan.rows / (plan.rows + plan.finalists(plan.rows) * len(plan.fresh))):
+            chosen = self._search(board)
+        share = self.scores.rows / plan.grid
+        finalists = self._finalists(board, chosen)
+        if looked := _note_looks(log, plan, finalists):
+            self.notes.append(f"The fresh questions were looked at {several(looked, 'time')} before.")
+        with self._limited():
+            finalists, final = self._final(finalists)
+        return self._found(board, chosen, FinalScores(board, plan.objectives, finalists, final, plan.seed), share)
+
+    def _measure_costs(self, warm: Sequence[int]) -> None:
+        """Make the plan for a budget that depends on what a score takes, measured once in a study."""
+        flows, budget = pilot_flows(self.plan.candidates, warm, self.plan.seed), self.plan.budget
+        if budget is None or not budget.is_cost:
+            return
+        path = None if self.folder is None else self.folder / PILOT
+        found = None if path is None else Pilot.read(path)
+        if found is None:
+            found = Pilot.measured(self.scores, flows)
+            self.scores.reread()
+            if found.ended and not found.rows:
+                raise DataError(f"A budget of {budget} is not enough for one score: {found.ended}. Write more.")
+            if path is not None and not found.ended:
+                _write(path, found.json())
+        self.plan = self.plan.within(found.mean)
+
+    @contextmanager
+    def _limited(self, share: float = 1.0, timed: bool = True) -> Iterator[None]:
+        """Within a share of the budget, what the study took before included; its time is that of one run."""
+        limit = None if self.plan.budget is None else self.plan.budget.limit(share)
+        self.progress.share = share if timed else float("inf")
+        with nullcontext() if limit is None else self.run.limited(limit, "this study", self.before + self.scores.spent):
+            yield
+            self.is_cut_short |= self.run.exhausted
+
+    def _search(self, board: Board) -> int:
+        """The strategy's choice."""
+        try:
+            chosen = find_best(self.plan.strategy, board, self.scores)
+        except BudgetSpent as error:
+            if not (best := board.finalists(1)):
+                raise
+            chosen, self.is_cut_short = best[0], True
+            self.notes.append(f"The search ended early: {error}")
+        if chosen in self.scores.excluded:
+            raise self.scores.excluded[chosen]  # the best of them all
+        return chosen
+
+    def _finalists(self, board: Board, chosen: int) -> list[int]:
+        """The chosen flow and those that were asked most, as many as take no more rows than the choice did."""
+        most = self.plan.finalists(board.spent)
+        return list(dict.fromkeys([chosen, *board.finalists(most)]))[:most]
+
+    def _final(self, flows: Sequence[int]) -> tuple[list[int], ScoreRows | None]:
+        """The finalists that fresh questions do not break, and their scores on those."""
+        first = len(self.plan.choosing)
+        fresh = range(first, first + len(self.plan.fresh))
+        if not fresh:
+            return list(flows), None
+        try:
+            found = self.scores(flows, fresh)
+        except BudgetSpent as error:
+            self.notes.append(f"The fresh questions were not asked: {error}")
+            self.is_cut_short = True
+            return list(flows), None
+        kept = [at for at, flow in enumerate(flows) if flow not in self.scores.excluded]
+        if not kept:
+            raise self.scores.excluded[flows[0]]
+        return [flows[at] for at in kept], ScoreRows(found.values[kept], found.costs[kept])
+
+    def _found(self, board: Board, chosen: int, final: FinalScores, share: float) -> TunedFlow:
+        plan, scores, objectives = self.plan, self.scores, self.plan.objectives
+        candidates, on_fresh = plan.candidates, final.scores is not None
+        found, bound = final.report()
+        best = found[0]
+        assert best.score is not None
+        self._note_choice(board, best.number)
+        return TunedFlow(
+            candidates.flows[best.number],
+            best.point,
+            ", ".join(map(str, objectives.best)),
+            repr(plan.strategy),
+            best.score,
+            FRESH if on_fresh else CORRECTED,
+            bound,
+            tuple(found),
+            candidates.size,
+            int((board.asked > 0).sum()),
+            len(plan.choosing),
+            len(plan.fresh) if on_fresh else 0,
+            scores.rows,
+            share,
+            scores.spent,
+            tuple((repr(candidates.flows[flow]), str(error)) for flow, error in scores.excluded.items()),
+            tuple(self.notes),
+            tuple(main_effects(board)),
+            tuple(board.behind(chosen)),
+            objectives.best[0].range == (0.0, 1.0),
+            self.is_cut_short,
+        )
+
+    def _note_choice(self, board: Board, best: int) -> None:
+        if board.excess([best])[0] > 0:
+            limits = " and ".join(map(str, self.plan.objectives.limits))
+            self.notes.append(
+                f"No flow was found that keeps within {limits} on the questions that chose; this is the nearest."
+            )
+        if board.is_constant:
+            n = len(self.plan.choosing)
+            self.notes.append(f"All flows score the same on the {n} questions; the first of the cheapest was taken.")
+
+
+def refuse_another(path: Path, flow: Operator[Query, Any], plan: TuningPlan) -> None:
+    """Write down what a study is about, and refuse a folder with a study of something else."""
+    questions = digest_of(tuple(sorted(item.digest.hex() for item in plan.items))).hex()
+    objective = ", ".join(map(str, plan.objectives.measures))
+    about = {"form": FORM, "space": written(flow), "objective": objective, "questions": questions}
+    about |= {"reads": reads(flow)}
+    if not path.exists():
+        _write(path, about)
+        return
+    try:
+        before = json.loads(path.read_text("utf-8"))
+    except (ValueError, RecursionError):
+        before = {}
+    if differ := changes(before if isinstance(before, dict) else {}, json.loads(json.dumps(about))):
+        raise DataError(
+            f"{path.parent} holds a study of something else: {'; '.join(differ[:3])}. Name another folder, or "
+            "delete this one."
+        )
+
+
+def _write(path: Path, plain: Mapping[str, Any]) -> None:
+    """A file that is there as a whole or not at all."""
+    part = path.with_suffix(".part")
+    try:
+        part.write_text(json.dumps(plain, indent=1), "utf-8")
+        part.replace(path)
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be written: {error.strerror}. Free some space, or name another folder."
+        ) from error
+
+
+def _paid(store: ScoreStore) -> Usage:
+    """What models took for all that is kept."""
+    answers, judged = store.columns(ANSWER)["spent"], store.columns(JUDGING)["usage"]
+    return usage_of(np.concatenate([answers, judged]).sum(axis=0)) if len(answers) + len(judged) else Usage()
+
+
+def _note_looks(log: UsageLog, plan: TuningPlan, flows: Sequence[int]) -> int:
+    """Write down which questions choose, and how often those of the report were looked at before."""
+    named = {f"{at}": written(plan.candidates.flows[flow]) for at, flow in enumerate(flows)}
+    measures = [*map(str, plan.objectives.measures)]
+    if not plan.fresh:
+        log.note(log.at(plan.items, named, measures))
+        return 0
+    for part in TUNED:
+        if some := [item for item in plan.items if part_of(item.id) == part]:
+            log.note(replace(log, part=part).at(some, named, measures))
+    entry = replace(log, part=REPORT).at(plan.fresh, named, measures)
+    log.note(entry)
+    return log.before(entry)
