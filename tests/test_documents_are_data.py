@@ -135,7 +135,7 @@ def part(texts: Texts) -> Part:
 
 def draft(texts: Texts) -> QuestionDraft:
     nodes = tuple(Node(f"n{at}", text, f"d{at}", context=text) for at, text in enumerate(texts[:2]))
-    return QuestionDraft("multi-hop", nodes, texts[2], question=texts[0], answers=(texts[1],), evidence=(texts[2],))
+    return QuestionDraft("multi-hop", nodes, (texts[2],), question=texts[0], answers=(texts[1],), evidence=(texts[2],))
 
 
 VALUES: dict[str, Callable[[Texts], Any]] = {

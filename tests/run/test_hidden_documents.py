@@ -56,7 +56,7 @@ def outcome(op: Operator[Any, Any], value: Any) -> Outcome:
     except SpoliaError as error:  # some operators take hits of one group only
         return type(error).__name__
     if isinstance(found, tuple) and all(isinstance(one, QuestionDraft) for one in found):
-        return repr([(one.traced(), one.link) for one in found])  # the nodes themselves tell who may read them
+        return repr([(one.traced(), one.links) for one in found])  # the nodes themselves tell who may read them
     return tuple((hit.node.id, hit.score) for hit in found.hits) if isinstance(found, Ranking) else repr(found)
 
 

@@ -19,7 +19,7 @@ WRITES, POINTS, ANSWERS, JUDGES, EVOLVES, JOINS, LACKS = (
     r"(?s)You answer a question from the passages alone.*",
     r"(?s)You check an answer to a question.*",
     r"(?s)You make a question harder.*",
-    r"(?s)You write one question that needs both passages.*",
+    r"(?s)You write one question that needs all of the passages.*",
     r"(?s)You write one question that fits the subject.*",
 )
 WRITTEN: Script = (

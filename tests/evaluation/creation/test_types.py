@@ -50,7 +50,7 @@ def hops(*more: tuple[str, ...]) -> ScriptedModel:
 def test_a_question_of_two_hops_needs_both_documents(corpus: Corpus) -> None:
     (draft,) = create({recipe("multi-hop", corpus.group(), hops()): 1}).kept
     item = item_of(draft)
-    assert (item.question, item.answers, draft.link) == (BOTH, ("Cyr Dorlan",), "Garholm")
+    assert (item.question, item.answers, draft.links) == (BOTH, ("Cyr Dorlan",), ("Garholm",))
     assert item.documents == {"ann.txt", "garholm.txt"}
     assert [(hop.answer, hop.gold_id) for hop in item.decomposition] == [
         ("Garholm", "ann.txt"), ("Cyr Dorlan", "garholm.txt"),
@@ -64,7 +64,7 @@ def test_a_question_that_one_passage_answers_is_no_question_of_two(corpus: Corpu
         "Answer: Cyr Dorlan\nQuotes:\nx",
     )
     found = create({recipe("multi-hop", corpus.group(), hops(alone)): 1})
-    assert found.counts == {"KeepMultiHop": {"one of its passages answers it alone": 1}}
+    assert found.counts == {"KeepMultiHop": {"it is answered without one of its passages": 1}}
     half = (ANSWERS + r"number=\"2\"", "Answer: Cyr Dorlan\nQuotes:\nThe mayor of the small town of Garholm")
     found = create({recipe("multi-hop", corpus.group(), hops(half)): 1})
     assert found.counts == {"KeepQuoted": {"1 of 2 passages are not quoted": 1}}
@@ -85,7 +85,7 @@ def test_titles_link_documents_in_scripts_without_capitals(tmp_path: Path) -> No
     corpus = Corpus(tmp_path / "s.spolia")
     sync(tmp_path / "docs", corpus)
     drafts = recipe("multi-hop", corpus.group(), hops()).sample(SampleRange(0, 9))
-    assert {draft.link: {node.uri for node in draft.passages} for draft in drafts} == {
+    assert {draft.links[0]: {node.uri for node in draft.passages} for draft in drafts} == {
         "长安城": {"a.md", "b.md"},
         "소금": {"c.md", "d.md"},
     }
@@ -129,6 +129,7 @@ def test_a_known_answer_is_dropped_where_that_is_asked_for(corpus: Corpus) -> No
         ("Salt was dug in the mines of Keld.", "You write"),
         ("소금은 켈드의 광산에서 팔백 년 동안 채굴되었다.", "단락"),
         ("盐在凯尔德的矿山中开采了八百年，矿工的工资用盐支付。", "你用"),
+        ("塩はケルドの鉱山で八百年のあいだ掘られていた。", "段落が"),
     ],
 )
 def test_prompts_are_in_the_language_of_the_passage(text: str, begins: str) -> None:
@@ -138,12 +139,12 @@ def test_prompts_are_in_the_language_of_the_passage(text: str, begins: str) -> N
     assert system.startswith(begins)
 
 
-def test_every_prompt_is_there_in_three_languages_with_the_same_places() -> None:
+def test_every_prompt_is_there_in_all_languages_with_the_same_places() -> None:
     folder = Path(template._path("spolia:evaluation/creation/prompts/factoid.txt")).parent
     names = {path.name.partition(".")[0] for path in folder.iterdir()}
     for name in names:
         found = template.every(f"spolia:evaluation/creation/prompts/{name}.txt")
-        assert set(found) == {"en", "zh", "ko"}
+        assert set(found) == set(template.LANGUAGES)
         assert len({one.places for one in found.values()}) == 1, name
 
 

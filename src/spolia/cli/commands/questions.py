@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,12 +18,16 @@ from spolia.errors import DataError, QueryError
 
 if TYPE_CHECKING:
     from spolia.evaluation.creation.creation import CreatedQuestions
+    from spolia.evaluation.creation.recipes import Recipe
+    from spolia.models.protocols import LanguageModel
+    from spolia.run import Run
+    from spolia.stores.corpus import NodeGroup
     from spolia.types import Usage
 
 QUESTIONS, REVIEW, DROPPED = "questions.jsonl", "review.csv", "dropped.jsonl"
 BEFORE = "before_review.jsonl"
 """The questions as they were made, so that a review can be changed and taken over again."""
-KINDS = "factoid, concept, multi-hop, comparison, unanswerable"
+KINDS = "factoid, concept, multi-hop, 3-hop, 4-hop, comparison, unanswerable"
 EXAMPLE = "factoid=60,multi-hop=20,unanswerable=20"
 WHY = {
     "passages": "all passages are used; write more --types, or index more documents",
@@ -53,6 +58,9 @@ def questions(
     model: options.ModelName = "",
     profile_file: options.ProfileFile = None,
     prompts: options.OwnPrompts = None,
+    language: Annotated[
+        str, option("--language CODE", "Of the prompts: en, zh, ko or ja. By default that of each passage.")
+    ] = "",
     allow_env: options.AllowEnv = None,
     budget_calls: options.BudgetCalls = None,
     budget_tokens: options.BudgetTokens = None,
@@ -74,10 +82,8 @@ def questions(
 
     from spolia.cli import runs
     from spolia.cli.destinations import tell_of_models
-    from spolia.cli.flow_parts import Parts, from_file
     from spolia.cli.model_profile import profile_of
     from spolia.cli.models import NEEDS_BOTH, model_at
-    from spolia.evaluation.creation import creation, recipes
     from spolia.flow_files.prompts import overridden
     from spolia.stores.corpus import Corpus
 
@@ -90,12 +96,9 @@ def questions(
     asked = model_at(llm, model, profile)
     if asked is None:
         raise QueryError(NEEDS_BOTH)
-    chunks, wanted = Corpus(at).group(group), dict[recipes.Recipe, int]()
-    if recipe is not None:
-        wanted[recipes.Recipe.of(from_file(str(recipe), Parts(chunks, llm=asked)))] = n
-    else:
-        how: dict[str, Any] = {"seed": seed, "evolve": evolve or (), "unknown": unknown}
-        wanted |= {recipes.recipe(type, chunks, asked, **how): number for type, number in shares(types, n).items()}
+    how: dict[str, Any] = {"seed": seed, "evolve": evolve or (), "unknown": unknown}
+    wanted = _recipes(Corpus(at).group(group), asked, recipe, types, n, how)
+    wanted = {one.in_language(language) if language else one: number for one, number in wanted.items()}
     if prompts is not None:
         wanted = {one.but(body=overridden(one.body, prompts)): number for one, number in wanted.items()}
     limit = runs.budget_of(budget_calls, budget_tokens, budget_usd)
@@ -103,13 +106,36 @@ def questions(
         for made in wanted:
             tell_of_models(screen, made.flow)
         runs.refuse_unpriced(budget_usd, [one for made in wanted for one in made.flow.resources])
-        if estimate:
-            found = {made.type: creation.estimate(made, number) for made, number in wanted.items()}
-            note = "A question that is dropped costs up to as much again, since another one is made in its place."
-            runs.tell_estimates(screen, found, sum(wanted.values()), [note], "no question is dropped")
-            return Exit.DONE
-        with run.lane() as lane, screen.progress("writing questions") as told:
-            created = creation.create(wanted, told=told)
+        return _tell_estimates(screen, wanted) if estimate else _made(screen, out, wanted, run)
+
+
+def _recipes(
+    chunks: NodeGroup, llm: LanguageModel, file: Path | None, types: str, n: int, how: Mapping[str, Any]
+) -> dict[Recipe, int]:
+    """How many questions by each recipe: by the one of a file, or by one for each type."""
+    from spolia.cli.flow_parts import Parts, from_file
+    from spolia.evaluation.creation.recipes import Recipe, recipe
+
+    if file is not None:
+        return {Recipe.of(from_file(str(file), Parts(chunks, llm=llm))): n}
+    return {recipe(type, chunks, llm, **how): number for type, number in shares(types, n).items()}
+
+
+def _tell_estimates(screen: Screen, wanted: Mapping[Recipe, int]) -> Exit:
+    from spolia.cli import runs
+    from spolia.evaluation.creation.creation import estimate
+
+    found = {made.type: estimate(made, number) for made, number in wanted.items()}
+    note = "A question that is dropped costs up to as much again, since another one is made in its place."
+    runs.tell_estimates(screen, found, sum(wanted.values()), [note], "no question is dropped")
+    return Exit.DONE
+
+
+def _made(screen: Screen, out: Path, wanted: Mapping[Recipe, int], run: Run) -> Exit:
+    from spolia.evaluation.creation.creation import create
+
+    with run.lane() as lane, screen.progress("writing questions") as told:
+        created = create(wanted, told=told)
     return _written(screen, out, created, lane.spent, run.id)
 
 

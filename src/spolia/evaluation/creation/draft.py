@@ -53,7 +53,7 @@ class QuestionDraft(Value):
     Args:
         type: factoid, concept, multi-hop, comparison or unanswerable.
         passages: it is made of these; all of them are needed.
-        link: what the passages have in common; empty for a single one.
+        links: what each passage has in common with the next one; none for a single passage.
         question: what is asked.
         answers: the main one first.
         evidence: words that the model copied from the passages.
@@ -68,7 +68,7 @@ class QuestionDraft(Value):
 
     type: str
     passages: tuple[Node, ...]
-    link: str = ""
+    links: tuple[str, ...] = ()
     question: str = ""
     answers: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()

@@ -1,6 +1,7 @@
 """Filters: why a question is no good for measuring, one reason each."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import ClassVar
@@ -10,7 +11,7 @@ from spolia.core.operator import Retriever
 from spolia.core.wiring import refuse_counts
 from spolia.errors import WiringError
 from spolia.evaluation.creation.draft import ABSTENTION, CHARACTERS, DraftFilter, Places, QuestionDraft, shown
-from spolia.evaluation.creation.writing import ANSWER
+from spolia.evaluation.creation.writers import ANSWER
 from spolia.evaluation.measures.answers.string_match import F1, Accuracy
 from spolia.generation.reader import ClosedBook, Reader, abstains
 from spolia.models.parsers import YesNo
@@ -19,10 +20,15 @@ from spolia.models.protocols import LanguageModel
 from spolia.stores.lexical.analysis import UNSPACED
 from spolia.types import Query, Quote
 
-SAME = F1(words="unicode")
+_SAME = F1(words="unicode")
 _STANDS_IN = Accuracy(words="unicode")
 ALIKE = 0.8
 """F1 of the words from which on two answers are taken for the same."""
+
+
+def same_answer(one: str, others: Sequence[str]) -> bool:
+    """Whether an answer is one of others, by its words."""
+    return bool(_SAME.of(one, list(others)) >= ALIKE)
 
 
 def _judges(file: str) -> Role[bool]:
@@ -194,9 +200,9 @@ class KeepUnleaked(DraftFilter):
     """Drop a question that gives its answer away, or that is copied from its passage. No model is asked.
 
     It gives the answer away where the words of the answer stand in the question, in a row; in a comparison, which names
-    what it chooses from, they may. It is copied where one run of the passage's words makes up more than `copied` of its
-    own: then word search finds the passage without understanding anything. A word is a character in scripts without
-    blanks.
+    what it chooses from, they may. So it does where it names the answer of one of its hops. It is copied where one run
+    of the passage's words makes up more than `copied` of its own: then word search finds the passage without
+    understanding anything. A word is a character in scripts without blanks.
 
     Args:
         copied: share of the question's words, from 0 to 1.
@@ -213,6 +219,8 @@ class KeepUnleaked(DraftFilter):
 
     copied: float = 0.8
 
+    version: ClassVar[int] = 2
+
     def __post_init__(self) -> None:
         if not 0 < self.copied <= 1:
             raise WiringError(f"copied is {self.copied}. Write a share above 0, up to 1.")
@@ -221,6 +229,8 @@ class KeepUnleaked(DraftFilter):
         tells = value.type != "comparison" and any(_STANDS_IN.of(value.question, [one]) for one in value.answers)
         if tells:
             return "it gives its answer away", value
+        if named := [hop.answer for hop in value.hops[:-1] if _STANDS_IN.of(value.question, [hop.answer])]:
+            return f"it names what one of its hops asks for: {named[0][:80]}", value
         asked = _WORD.findall(value.question.casefold())
         for node in value.passages:
             words = _WORD.findall(node.text.casefold())
@@ -260,13 +270,17 @@ class KeepUnknown(DraftFilter):
 
 @dataclass(frozen=True)
 class KeepMultiHop(DraftFilter):
-    """Drop a question of several passages that one of them answers alone.
+    """Drop a question of several passages that can be answered without one of them.
+
+    For each passage a model is shown all others. A question whose answer is not that of its last hop is dropped without
+    asking: what the simple questions lead to and what the whole question asks for are two things then.
 
     Args:
         llm: the language model.
         role: as of `WriteAnswer`.
-        characters: of the passage that are shown.
+        characters: of each passage that are shown.
         max_tokens: longest reply.
+        passages: of a question, at most; there are so many calls.
 
     Source: Trivedi et al., "MuSiQue: Multihop questions via single-hop question composition", TACL 2022.
 
@@ -276,33 +290,39 @@ class KeepMultiHop(DraftFilter):
     >>> passages = Node("n", "Ann was born in Ulm."), Node("m", "Bo is the mayor of Ulm.")
     >>> draft = QuestionDraft("multi-hop", passages, question="Who is the mayor?", answers=("Bo",))
     >>> KeepMultiHop(model)(draft).reason
-    'one of its passages answers it alone'
+    'it is answered without one of its passages'
     """
 
     llm: LanguageModel
     role: Role[tuple[str, tuple[str, ...]]] = ANSWER
     characters: int = CHARACTERS
     max_tokens: int = 512
+    passages: int = 2
+
+    version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        refuse_counts(self, "characters", "max_tokens")
+        refuse_counts(self, "characters", "max_tokens", "passages")
         self.role.refuse_without("passages", "question")
 
     def judged(self, value: QuestionDraft, /) -> tuple[str, QuestionDraft]:
         if len(value.passages) < 2:
             return "", value
+        if len(value.passages) > self.passages:
+            return f"it has {len(value.passages)} passages; the filter has passages={self.passages}", value
+        if value.hops and not value.evolved_from and not same_answer(value.hops[-1].answer, value.answers):
+            return f"its answer is not that of its last hop: {value.hops[-1].answer[:80]}", value
+        every = shown(value, self.characters)
         briefs: list[Places] = [
-            {"passages": (one,), "question": value.question, "abstention": ABSTENTION}
-            for one in shown(value, self.characters)
+            {"passages": every[:at] + every[at + 1 :], "question": value.question, "abstention": ABSTENTION}
+            for at in range(len(every))
         ]
         replies, noted = self.all_asked(value, self.llm, self.role, self.max_tokens, briefs)
-        is_one_enough = any(
-            not abstains(answer, False) and SAME.of(answer, value.answers) >= ALIKE for answer, _ in replies
-        )
-        return "one of its passages answers it alone" if is_one_enough else "", noted
+        is_spare = any(not abstains(answer, False) and same_answer(answer, value.answers) for answer, _ in replies)
+        return "it is answered without one of its passages" if is_spare else "", noted
 
     def calls(self, rows: int | None = None, /) -> int | None:
-        return 2 * self.role.calls
+        return self.passages * self.role.calls
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ def item_of(draft: QuestionDraft) -> Item:
     names = {node.document: node.uri or node.document for node in draft.passages}
     told: dict[str, Any] = {
         "passages": [node.id for node in draft.passages],
-        "link": draft.link,
+        "links": [link for link in draft.links if link],
         "evolved_from": draft.evolved_from,
         "made_by": [list(asdict(use).values()) for use in draft.made_by],
         "filters": list(draft.passed),

@@ -20,7 +20,7 @@ from spolia.evaluation.creation.filters import (
 )
 from spolia.evaluation.creation.near_duplicates import DropNearDuplicates
 from spolia.evaluation.creation.sampling import SampleLinked, SamplePassages
-from spolia.evaluation.creation.writing import (
+from spolia.evaluation.creation.writers import (
     COMPARISON,
     CONCEPT,
     EVOLUTIONS,
@@ -33,6 +33,9 @@ from spolia.evaluation.creation.writing import (
 )
 from spolia.generation.reader import Reader
 from spolia.indexing.transforms.rule_entities import RuleEntities
+from spolia.models.prompting.role import Role
+from spolia.models.prompting.stand_in_models import replaced
+from spolia.models.prompting.template import checked_language
 from spolia.models.protocols import LanguageModel
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.graph.edges import SharedEntities
@@ -41,10 +44,10 @@ from spolia.stores.corpus import NodeGroup
 from spolia.stores.definition import Definition
 from spolia.types import Value
 
-TYPES = ("factoid", "concept", "multi-hop", "comparison", "unanswerable")
+LINKED = {"multi-hop": 2, "3-hop": 3, "4-hop": 4, "comparison": 2}
+"""Types that are made of several passages, and of how many."""
+TYPES = ("factoid", "concept", *LINKED, "unanswerable")
 DISTINCT = DropNearDuplicates()
-LINKED = ("multi-hop", "comparison")
-"""Types that are made of two passages."""
 _ROLES = {"factoid": FACTOID, "concept": CONCEPT, "comparison": COMPARISON, "unanswerable": UNANSWERABLE}
 
 
@@ -78,6 +81,15 @@ class Recipe(Value):
             f"The flow {flow.short} makes no questions. Write a sampler (SamplePassages, SampleLinked), then Each with "
             "the steps of a question, then DropNearDuplicates; dump(recipe(...).flow) begins one."
         )
+
+    def in_language(self, language: str) -> Self:
+        """The recipe with its prompts in a language, `en`, `zh`, `ko` or `ja`; empty for that of what is asked."""
+        checked_language(language, "The recipe")
+
+        def change(value: Any) -> Any:
+            return value.but(language=language) if isinstance(value, (Role, Reader)) else value
+
+        return self.but(body=replaced(self.body, change))
 
     @property
     def flow(self) -> Operator[SampleRange, tuple[QuestionDraft, ...]]:
@@ -123,7 +135,7 @@ def recipe(
     if wrong := [name for name in evolve if name not in EVOLUTIONS]:
         raise DataError(f"A question cannot be evolved by {wrong[0]!r}. Write one of: {', '.join(EVOLUTIONS)}.")
     says = judge or llm
-    writes = WriteMultiHop(llm) if type == "multi-hop" else WriteQuestion(llm, _ROLES[type])
+    writes = WriteQuestion(llm, _ROLES[type]) if type in _ROLES else WriteMultiHop(llm)
     before = [writes, *(Evolve(llm, EVOLUTIONS[name]) for name in evolve), KeepSelfContained(says)]
     if type == "unanswerable":
         body: Operator[QuestionDraft, QuestionDraft] = Then(
@@ -131,12 +143,12 @@ def recipe(
         )
         return Recipe(type, SamplePassages(group, type, seed), body)
     after = [WriteAnswer(llm), KeepAnswered(), KeepQuoted(), KeepUnleaked(), KeepAnswerable(says)]
-    if type in LINKED:
-        after.append(KeepMultiHop(says))
     if unknown:
         after.append(KeepUnknown(says))
-    sample = SampleLinked(graph_of(group), type, seed) if type in LINKED else SamplePassages(group, type, seed)
-    return Recipe(type, sample, Then(*before, *after))
+    if (passages := LINKED.get(type)) is None:
+        return Recipe(type, SamplePassages(group, type, seed), Then(*before, *after))
+    sample = SampleLinked(graph_of(group), type, seed, passages=passages, titles_first=type != "comparison")
+    return Recipe(type, sample, Then(*before, *after, KeepMultiHop(says, passages=passages)))
 
 
 def graph_of(group: NodeGroup) -> NodeGraph:

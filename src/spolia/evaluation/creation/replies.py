@@ -10,7 +10,10 @@ _AROUND = re.compile(
     r"^\s*(?:>\s*)?(?:[-*•]\s+)?(?:[⟦\[(]?\d{1,2}[\]⟧.):]+\s+)?[\"“”„「『]?|[\"“”」』]?(?:\s*[⟦\[]\d{1,2}[\]⟧]\.?)?\s*$"
 )
 """What models write around a sentence that they copy: bullets, numbers of passages, quotation marks."""
-_HOPS = ("first question", "first answer", "second question", "second answer", "question")
+MOST_HOPS = 4
+"""Passages of one question, at most."""
+_ORDINALS = ("first", "second", "third", "fourth")
+_HOPS = tuple(f"{ordinal} {part}" for ordinal in _ORDINALS[:MOST_HOPS] for part in ("question", "answer"))
 
 
 @dataclass(frozen=True)
@@ -37,18 +40,20 @@ class AnswerWithQuotes(Parser[tuple[str, tuple[str, ...]]]):
 
 
 @dataclass(frozen=True)
-class TwoHops(Parser[tuple[str, ...]]):
-    """Two simple questions with their answers, and the question that asks both; nothing for the word `none`.
+class HopQuestions(Parser[tuple[str, ...]]):
+    """Two to four simple questions with their answers, and the question that asks all; nothing for the word `none`.
 
     >>> said = "First question: Where is X?\\nFirst answer: Y\\nSecond question: Who runs Y?\\nSecond answer: Z\\n"
-    >>> TwoHops().parse(said + "Question: Who runs the town of X?")
+    >>> HopQuestions().parse(said + "Question: Who runs the town of X?")
     ('Where is X?', 'Y', 'Who runs Y?', 'Z', 'Who runs the town of X?')
     """
 
     def parse(self, reply: str) -> tuple[str, ...]:
         if says_nothing(spoken(reply)):
             return ()
-        found = Headed(_HOPS).parse(reply)
-        if missing := [name for name in _HOPS if not found[name]]:
-            raise ValueError(f"it must have a text after {missing[0]!r}")
-        return tuple(found[name] for name in _HOPS)
+        found = Headed((*_HOPS[:4], "question"), optional=_HOPS[4:]).parse(reply)
+        last = max(at for at, name in enumerate(_HOPS) if found.get(name))
+        names = (*_HOPS[: last + 1 + (last % 2 == 0)], "question")
+        if missing := [name for name in names if not found.get(name)]:
+            raise ValueError(f"it must have a text after '{missing[0].capitalize()}:'")
+        return tuple(found[name] for name in names)

@@ -1,29 +1,28 @@
-"""Which passages questions are made of: single ones, and pairs along the graph of a corpus."""
+"""Which passages questions are made of: single ones, and pairs and chains along the graph of a corpus."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
+from itertools import islice
+from typing import ClassVar
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import access, narrowing
 from spolia.core.wiring import refuse_counts
+from spolia.errors import WiringError
 from spolia.evaluation.creation.draft import QuestionDraft, SampleRange
-from spolia.indexing.transforms.rule_entities import RuleEntities
+from spolia.evaluation.creation.passage_chains import ChainWalk, PassageChain, place_in_order, references
+from spolia.evaluation.creation.replies import MOST_HOPS
 from spolia.retrieval.graph.node_graph import NodeGraph
 from spolia.stores.corpus import NodeGroup
-from spolia.stores.definition import Part
 from spolia.stores.snapshot.lineage import passing
 from spolia.stores.snapshot.snapshot import Snapshot
-from spolia.types import Document, Node
+from spolia.types import Node
 
 SHORTEST = 80
 """Characters of a passage that says enough for a question, by default."""
-
-
-def _place(seed: int, *ids: str) -> bytes:
-    """Where something stands in the order of a seed. It depends on nothing else that is there."""
-    return blake2b("\0".join((str(seed), *ids)).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+FEWEST = 64
+"""Chains that are drawn together."""
 
 
 def _passages(snapshot: Snapshot, group: NodeGroup) -> list[Node]:
@@ -78,7 +77,7 @@ class SamplePassages(Operator[SampleRange, tuple[QuestionDraft, ...]]):
 
     def _drawn(self, nodes: Sequence[Node]) -> Iterator[str]:
         of_document, seen = Counter[str](), set[str]()
-        for node in sorted(nodes, key=lambda node: _place(self.seed, node.id)):
+        for node in sorted(nodes, key=lambda node: place_in_order(self.seed, node.id)):
             if len(node.text.strip()) < self.shortest or node.text in seen:
                 continue
             seen.add(node.text)
@@ -87,26 +86,28 @@ class SamplePassages(Operator[SampleRange, tuple[QuestionDraft, ...]]):
                 yield node.id
 
 
-_NAMES = RuleEntities(("name", "acronym", "quote"))
-
-
 @dataclass(frozen=True)
 class SampleLinked(Operator[SampleRange, tuple[QuestionDraft, ...]]):
-    """Pairs of passages of different documents that belong together, in an order that the seed shuffles.
+    """Passages of different documents that belong together, in an order that the seed shuffles: pairs, or chains.
 
     Two passages belong together where the graph links them, or where one names the title of the other's document; of
     that document its first passage is taken. The link is that title, or the longest name that stands in both. Titles
-    need no capitals, so that they link passages in every script. A longer sample begins with the shorter one. Only what
-    the asker may read and the run's filter lets pass is drawn.
+    need no capitals, so that they link passages in every script. In a chain of three or more passages each belongs
+    together with the next, over another name each time. A longer sample begins with the shorter one. Only what the
+    asker may read and the run's filter lets pass is drawn.
 
     Args:
         graph: nodes and what links them, for example `NodeGraph(chunks, (SharedEntities(),))`.
         type: of the questions.
         seed: of the order.
-        per_passage: pairs with the same passage at most.
+        per_passage: pairs or chains with the same passage at most.
         shortest: characters; shorter passages are left out.
+        passages: how many belong together, from 2 to 4.
+        titles_first: begin with those in which each passage names the title of the next one's document, which tells
+            more of what the passage only names; a comparison needs no such thing.
 
-    Source: the walk along entities and links between documents, as in Yang et al., "HotpotQA", EMNLP 2018.
+    Source: the walk along entities and links between documents, as in Yang et al., "HotpotQA", EMNLP 2018; chains as in
+    Trivedi et al., "MuSiQue", TACL 2022.
     """
 
     graph: NodeGraph
@@ -114,42 +115,44 @@ class SampleLinked(Operator[SampleRange, tuple[QuestionDraft, ...]]):
     seed: int = 0
     per_passage: int = 2
     shortest: int = SHORTEST
+    passages: int = 2
+    titles_first: bool = True
+
+    version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         refuse_counts(self, "per_passage", "shortest")
+        if not 2 <= self.passages <= MOST_HOPS:
+            raise WiringError(f"passages is {self.passages}. Write a number from 2 to {MOST_HOPS}.")
 
     def apply(self, value: SampleRange, /) -> tuple[QuestionDraft, ...]:
         snapshot = self.graph.snapshot()
-        drawn = self._order(snapshot)[value.start : value.stop]
-        nodes = snapshot.nodes_of_ids([id for *pair, _ in drawn for id in pair], access())
+        drawn = self._order(snapshot, value.stop)[value.start : value.stop]
+        nodes = snapshot.nodes_of_ids([id for chain in drawn for id in chain.ids], access())
         return tuple(
-            QuestionDraft(self.type, pair, title or shared_name(*pair))
-            for one, other, title in drawn
-            if one in nodes and other in nodes
-            for pair in [(nodes[one], nodes[other])]
+            QuestionDraft(self.type, tuple(nodes[id] for id in chain.ids), chain.links)
+            for chain in drawn
+            if all(id in nodes for id in chain.ids)
         )
 
-    def _order(self, snapshot: Snapshot) -> tuple[tuple[str, str, str], ...]:
+    def _order(self, snapshot: Snapshot, number: int) -> tuple[PassageChain, ...]:
+        """The first chains, at least so many if there are as many."""
+        width = max(FEWEST, 1 << (number - 1).bit_length())
         derived = snapshot.derived_of(access(), self.graph.group.name)
-        key = (type(self).__name__, self.but(type=""), narrowing())
+        key = (type(self).__name__, self.but(type=""), narrowing(), width)
         if key not in derived:
-            derived[key] = tuple(self._drawn(snapshot))
-        found: tuple[tuple[str, str, str], ...] = derived[key]
+            derived[key] = tuple(islice(self._drawn(snapshot), width))
+        found: tuple[PassageChain, ...] = derived[key]
         return found
 
-    def _drawn(self, snapshot: Snapshot) -> Iterator[tuple[str, str, str]]:
+    def _drawn(self, snapshot: Snapshot) -> Iterator[PassageChain]:
         every = _passages(snapshot, self.graph.group)
         nodes = {node.id: node for node in every if len(node.text.strip()) >= self.shortest}
-        pairs = {(one, other): "" for one, other in self._linked(snapshot) if one in nodes and other in nodes}
-        titles = {document.id: document.title for document in snapshot.documents(access())}
-        pairs |= {(min(one, other), max(one, other)): title for one, other, title in references(nodes, titles)}
-        used = Counter[str]()
-        for pair in sorted(pairs, key=lambda pair: _place(self.seed, *pair)):
-            one, other = (nodes[id] for id in pair)
-            is_pair = one.document != other.document and one.text != other.text
-            if is_pair and max(used[id] for id in pair) < self.per_passage:
-                used.update(pair)
-                yield *pair, pairs[pair]
+        linked = [pair for pair in self._linked(snapshot) if nodes.keys() >= set(pair)]
+        named = {document.id: document.title for document in snapshot.documents(access())}
+        titles = {(one, other): title for one, other, title in references(nodes, named)}
+        walk = ChainWalk(nodes, linked, titles, self.seed, self.per_passage)
+        return walk.chains(self.passages, self.titles_first)
 
     def _linked(self, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
         """The ids of nodes that the graph links, each pair once."""
@@ -159,64 +162,3 @@ class SampleLinked(Operator[SampleRange, tuple[QuestionDraft, ...]]):
         for one, other in zip(links.sources.tolist(), links.targets.tolist(), strict=True):
             if one < other:
                 yield min(named[one], named[other]), max(named[one], named[other])
-
-
-SHORTEST_TITLE = 2
-"""Characters of a title that is looked for in passages; of one in letters that have cases one more."""
-MOST_NAMING = 50
-"""A title that more passages name is a word like any other, such as "Introduction", and links none."""
-
-
-def references(nodes: Mapping[str, Node], titles: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Passages that name the title of another document: its id, that of the other's first passage, and the title.
-
-    Args:
-        nodes: the passages by id.
-        titles: by the ids of documents.
-
-    >>> nodes = {"n": Node("n", "消息传到了长安城。", "a"), "m": Node("m", "它是唐朝的都城。", "b")}
-    >>> list(references(nodes, {"a": "", "b": "长安城"}))
-    [('n', 'm', '长安城')]
-    """
-    first: dict[str, Node] = {}
-    for node in sorted(nodes.values(), key=lambda node: (node.number, node.id)):
-        first.setdefault(node.document, node)
-    beginning: dict[str, list[tuple[str, str]]] = {}
-    count = Counter(titles.values())
-    for document, title in sorted(titles.items()):
-        if len(title) >= SHORTEST_TITLE + (title.lower() != title.upper()) and document in first and count[title] == 1:
-            beginning.setdefault(title[:SHORTEST_TITLE], []).append((title, document))
-    naming: dict[str, list[tuple[str, str, str]]] = {}
-    for id, node in nodes.items():
-        text, found = node.text, dict[str, str]()
-        for at in range(len(text) - SHORTEST_TITLE + 1):
-            for title, document in beginning.get(text[at : at + SHORTEST_TITLE], ()):
-                if document != node.document and text.startswith(title, at) and _is_whole(text, at, at + len(title)):
-                    found[document] = title
-        for document, title in found.items():
-            naming.setdefault(document, []).append((id, first[document].id, title))
-    for named in naming.values():
-        yield from named if len(named) <= MOST_NAMING else ()
-
-
-def _is_whole(text: str, start: int, end: int) -> bool:
-    """Whether a stretch cuts no word in two, in scripts that set words apart by blanks and add nothing to them."""
-    return not any(0 < at < len(text) and _cuts(text[at - 1], text[at]) for at in (start, end))
-
-
-def _cuts(before: str, after: str) -> bool:
-    return before.isalnum() and after.isalnum() and max(before, after) < _EAST_ASIA
-
-
-_EAST_ASIA = "\u1100"
-"""Scripts from here on write words without blanks between them, or add particles to them."""
-
-
-def shared_name(one: Node, other: Node) -> str:
-    """The longest name that stands in two passages, by rule; empty where the rules find none.
-
-    >>> shared_name(Node("n", "There Ann Bo was born in Ulm."), Node("m", "The mayor of Ulm is Cy."))
-    'Ulm'
-    """
-    found = [{piece.text for piece in _NAMES(Part(node, Document(node.document, node.text)))} for node in (one, other)]
-    return max(sorted(found[0] & found[1]), key=len, default="")

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from spolia.core.wiring import refuse_counts
 from spolia.evaluation.creation.draft import ABSTENTION, CHARACTERS, DraftStep, Places, QuestionDraft, shown
-from spolia.evaluation.creation.replies import AnswerWithQuotes, TwoHops
+from spolia.evaluation.creation.replies import AnswerWithQuotes, HopQuestions
 from spolia.indexing.transforms.llm_transform import Questions
 from spolia.models.parsers import NOTHING
 from spolia.models.prompting.role import Role
@@ -29,7 +29,7 @@ class WriteQuestion(DraftStep):
 
     Args:
         llm: the language model.
-        role: prompt with the place `{{passages}}`, reader and default. `spolia.evaluation.creation.writing` has
+        role: prompt with the place `{{passages}}`, reader and default. `spolia.evaluation.creation.writers` has
             `FACTOID`, `CONCEPT`, `COMPARISON` and `UNANSWERABLE`.
         characters: of each passage that are shown.
         max_tokens: longest reply.
@@ -63,20 +63,25 @@ class WriteQuestion(DraftStep):
         return self.role.calls
 
 
-MULTI_HOP: Role[tuple[str, ...]] = Role("spolia:evaluation/creation/prompts/multi_hop.txt", TwoHops(), default=NOTHING)
+MULTI_HOP: Role[tuple[str, ...]] = Role(
+    "spolia:evaluation/creation/prompts/multi_hop.txt", HopQuestions(), default=NOTHING
+)
 
 
 @dataclass(frozen=True)
 class WriteMultiHop(DraftStep):
-    """Write a question that needs two passages: two simple questions joined by what the passages have in common.
+    """Write a question that needs all passages: a simple question of each, joined by what the passages have in common.
 
-    The simple questions with their answers become its hops.
+    The simple questions with their answers become its hops. The model may go through the passages from the first to the
+    last or the other way: the way in which more of the answers stand in their passages is taken.
 
     Args:
         llm: the language model.
         role: prompt with the places `{{passages}}` and `{{link}}`, reader and default.
         characters: of each passage that are shown.
         max_tokens: longest reply.
+
+    Source: questions composed of simple ones, as in Trivedi et al., "MuSiQue", TACL 2022.
 
     >>> from spolia import Node, ScriptedModel
     >>> from spolia.evaluation.creation.draft import QuestionDraft
@@ -85,7 +90,7 @@ class WriteMultiHop(DraftStep):
     ...     "Second answer: Bo\\nQuestion: Who is the mayor of the town where Ann was born?",
     ... ))
     >>> passages = (Node("n", "Ann was born in Ulm.", "a"), Node("m", "Bo is the mayor of Ulm.", "b"))
-    >>> found = WriteMultiHop(model)(QuestionDraft("multi-hop", passages, "Ulm"))
+    >>> found = WriteMultiHop(model)(QuestionDraft("multi-hop", passages, ("Ulm",)))
     >>> found.question, [hop.gold_id for hop in found.hops]
     ('Who is the mayor of the town where Ann was born?', ['a', 'b'])
     """
@@ -95,21 +100,26 @@ class WriteMultiHop(DraftStep):
     characters: int = CHARACTERS
     max_tokens: int = 512
 
+    version: ClassVar[int] = 2
+
     def __post_init__(self) -> None:
         refuse_counts(self, "characters", "max_tokens")
         self.role.refuse_without("passages")
 
     def revised(self, value: QuestionDraft, /) -> QuestionDraft:
-        places: Places = {"passages": shown(value, self.characters), "link": value.link}
+        places: Places = {"passages": shown(value, self.characters), "link": value.links}
         found, noted = self.asked(value, self.llm, self.role, self.max_tokens, places)
         if not found:
             return self.dropped(noted, "the model found no question that needs all passages")
-        first, link, second, answer, question = found
-        ends = [next((node for node in value.passages if said in node.text), None) for said in (link, answer)]
-        last = ends[1] or value.passages[-1]
-        before = next((node for node in value.passages if node is not last), last)
-        hops = SubQuestion(first, link, before.document), SubQuestion(second, answer, last.document)
-        return noted.but(question=question, hops=hops)
+        *simple, question = found
+        asked, answers = simple[::2], simple[1::2]
+        if len(asked) != len(value.passages):
+            reason = f"the model wrote {len(asked)} simple questions of {len(value.passages)} passages"
+            return self.dropped(noted, reason)
+        ways = value.passages, value.passages[::-1]
+        nodes = max(ways, key=lambda way: sum(said in node.text for said, node in zip(answers, way, strict=True)))
+        hops = map(SubQuestion, asked, answers, (node.document for node in nodes))
+        return noted.but(question=question, hops=tuple(hops))
 
     def calls(self, rows: int | None = None, /) -> int | None:
         return self.role.calls
@@ -122,7 +132,7 @@ class Evolve(DraftStep):
     Args:
         llm: the language model.
         role: prompt with the places `{{passages}}` and `{{question}}`, reader and default. `EVOLUTIONS` of
-            `spolia.evaluation.creation.writing` has `reasoning`, `conditional` and `compress`.
+            `spolia.evaluation.creation.writers` has `reasoning`, `conditional` and `compress`.
         characters: of each passage that are shown.
         max_tokens: longest reply.
 
