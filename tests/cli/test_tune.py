@@ -122,3 +122,60 @@ def test_a_budget_of_calls_that_ends_too_early_still_gives_what_was_found(spolia
     whole = spolia(*command, "--json")
     assert whole.code == 0, whole.err
     assert whole.json["spent"]["calls"] + cut.json["spent"]["calls"] <= 36
+
+
+AUTORAG = """
+node_lines:
+- node_line_name: search
+  nodes:
+    - node_type: lexical_retrieval
+      strategy: {metrics: [retrieval_recall, retrieval_mrr], strategy: rank, speed_threshold: 5}
+      top_k: 10
+      modules:
+        - module_type: bm25
+          bm25_tokenizer: [porter_stemmer, space]
+    - node_type: passage_filter
+      strategy: {metrics: [retrieval_recall, retrieval_precision]}
+      modules:
+        - module_type: pass_passage_filter
+        - module_type: percentile_cutoff
+          percentile: [0.1, 0.5]
+        - module_type: recency_filter
+          threshold_datetime: 2015-01-01
+"""
+AUTORAG_CHOSEN = """node_line_name,node_type,best_module_name,best_module_params
+search,lexical_retrieval,BM25,"{'top_k': 10, 'bm25_tokenizer': 'space'}"
+search,passage_filter,PercentileCutoff,{'percentile': 0.5}
+"""
+
+
+@pytest.mark.slow
+def test_a_configuration_of_autorag_is_tuned_as_it_is_and_its_trial_begins_the_search(
+    spolia: Spolia, data: Path
+) -> None:
+    trial, out = data.parent / "0", data.parent / "tuned"
+    (trial / "search" / "passage_filter").mkdir(parents=True)
+    (trial / "config.yaml").write_text(AUTORAG)
+    ran = spolia("tune", trial / "config.yaml", "--data", data, "-o", out, "--json")
+    assert ran.code == 0, ran.err
+    assert ran.json["objective"] == "SetR, SetP"
+    assert ran.json["flows"] == 2 * 3
+    assert "recency_filter is left out" in ran.err
+    assert ran.json["autorag"]["space"] == str(out / "space.yaml")
+    same = spolia("tune", out / "space.yaml", "--data", data, "--objective", "SetR,SetP", "-o", out, "--json")
+    assert same.code == 0, same.err
+    assert same.json["spent"]["rows"] == 0
+
+    (trial / "summary.csv").write_text(AUTORAG_CHOSEN)
+    (trial / "search" / "passage_filter" / "summary.csv").write_text(
+        "filename,module_name,module_params,execution_time,retrieval_recall,is_best\n"
+        "1.parquet,PercentileCutoff,{'percentile': 0.5},0.001,0.75,True\n"
+    )
+    again = spolia("tune", trial, "--data", data, "-o", out, "--json", "--objective", "SetR", "--budget", "60 rows")
+    assert again.code == 2, again.err  # the folder holds a study of two measures
+    warm = spolia("tune", trial, "--data", data, "-o", data.parent / "warm")
+    assert warm.code == 0, warm.err
+    assert "0.75" in warm.out
+    assert "the search begins with it" in warm.err
+    asked = spolia("eval", data.parent / "warm" / "autorag_best.yaml", "--data", data, "--measures", "SetR", "--json")
+    assert asked.code == 0, asked.err

@@ -51,17 +51,28 @@ class Objectives(Value):
 
     Args:
         best: one measure, or several: then flows are ordered by their Pareto fronts.
+        combine: of several, how they are one, a name of `COMBINED`: `front` for the knee of the Pareto front.
     """
 
     best: tuple[Measure | CostMeasure, ...]
     limits: tuple[Limit, ...] = ()
+    combine: str = "front"
+
+    def __post_init__(self) -> None:
+        if self.combine not in COMBINED:
+            raise DataError(f"{self.combine!r} combines no measures. Write one of: {', '.join(COMBINED)}.")
 
     @classmethod
-    def of(cls, objective: str | SetMeasure | Sequence[str | SetMeasure], under: Sequence[str | Limit] = ()) -> Self:
+    def of(
+        cls,
+        objective: str | SetMeasure | Sequence[str | SetMeasure],
+        under: Sequence[str | Limit] = (),
+        combine: str = "front",
+    ) -> Self:
         """The objectives that are written so; `DataError` if they cannot be tuned for."""
         given = [objective] if isinstance(objective, SetMeasure) else objective
         limits = tuple(Limit.parse(one) if isinstance(one, str) else one for one in under)
-        return cls(tuple(dict.fromkeys(map(mean_of, as_measures(given)))), limits)
+        return cls(tuple(dict.fromkeys(map(mean_of, as_measures(given)))), limits, combine)
 
     @property
     def measures(self) -> tuple[Measure | CostMeasure, ...]:
@@ -102,7 +113,7 @@ class Objectives(Value):
         Source: constraint domination, Deb 2002.
         """
         own = means[:, : len(self.best)]
-        better = own[:, 0] if len(self.best) == 1 else (combined or nearest_on_front)(own)
+        better = own[:, 0] if len(self.best) == 1 else (combined or COMBINED[self.combine])(own)
         return np.column_stack([self.excess(means), -np.round(better, 12)])
 
 

@@ -63,9 +63,10 @@ class TuningPlan:
         strategy: str | Strategy | None = None,
         seed: int = 0,
         under: Sequence[str | Limit] = (),
+        combine: str = "front",
     ) -> Self:
         """The plan for these arguments of `tune`, which names the errors."""
-        objectives = Objectives.of(objective, under)
+        objectives = Objectives.of(objective, under, combine)
         measures = objectives.measures
         every = Experiment(flow, items, measures).asked  # which refuses what cannot be measured
         asked = [item for item in every if all(measure.applies(item) for measure in measures)]

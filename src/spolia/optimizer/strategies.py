@@ -83,8 +83,8 @@ class GreedySearch(Strategy):
 
     Args:
         passes: how often it goes through the places; it ends early where nothing changes.
-        combine: how several objectives are one: the knee of the Pareto front, or AutoRAG's `mean` of them as they are,
-            `rank` or `normalize_mean`.
+        combine: how several objectives are one: AutoRAG's `mean` of them as they are, `rank` or `normalize_mean`;
+            `front` for what the study says, by default the knee of the Pareto front.
 
     Source: AutoRAG, Kim et al. 2024, which chooses node by node.
     """
@@ -104,7 +104,7 @@ class GreedySearch(Strategy):
                 flows = board.candidates.along(current, place)
                 if len(flows) > 1 and board.cost(flows, n) <= board.left:
                     yield ScoreRequest(flows, n)
-                    current = board.ranked(flows, n, COMBINED[self.combine])[0]
+                    current = board.ranked(flows, n, COMBINED[self.combine] if self.combine != "front" else None)[0]
             if current == before:
                 break
         return current

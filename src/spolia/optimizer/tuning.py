@@ -38,6 +38,7 @@ def tune(
     usage_log: UsageLog | None = None,
     degraded: str = "stop",
     under: Sequence[str | Limit] = (),
+    combine: str = "front",
     told: Told = lambda progress: None,
 ) -> TunedFlow:
     """Choose the best flow of a space, and report it on questions that did not choose.
@@ -62,6 +63,7 @@ def tune(
         usage_log: where it is written which questions were looked at, so that no report is made on them later.
         degraded: what happens to a flow of which a step fails on every call: `stop` leaves it out, `ok` measures it.
         under: what measures may be at most in the mean, such as `USD=0.002`; of one of which more is better, at least.
+        combine: how several objectives are one: `front` for the knee, or AutoRAG's `mean`, `rank`, `normalize_mean`.
         told: called with how far the study is when more scores are there, by several threads.
 
     Raises:
@@ -79,7 +81,8 @@ def tune(
     >>> found.point, found.score.mean, found.rows
     ({'order': 1}, 1.0, 120)
     """
-    plan = TuningPlan.of(flow, items, objective, budget=budget, strategy=strategy, seed=seed, under=under)
+    how: dict[str, Any] = {"seed": seed, "under": under, "combine": combine}
+    plan = TuningPlan.of(flow, items, objective, budget=budget, strategy=strategy, **how)
     timed = plan.objectives.are_timed
     run = run if run is not None else Run(share=False if timed else SHARED_BYTES)
     if timed and (run.results is not None or run.cache is not None):

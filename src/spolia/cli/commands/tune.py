@@ -22,7 +22,14 @@ LISTED = 5
 
 def tune(
     given: MeasuringOptions,
-    space: Annotated[str, argument("SPACE", "A YAML file with a flow that has open places: Choice and Vary.")],
+    space: Annotated[
+        str,
+        argument(
+            "SPACE",
+            "A YAML file with a flow that has open places: Choice and Vary; or AutoRAG's config.yaml, or the folder of "
+            "its trial.",
+        ),
+    ],
     data: Annotated[Path, option("--data DATA", DATA)],
     out: Annotated[
         Path,
@@ -33,9 +40,10 @@ def tune(
         typer.Option(
             "--objective",
             metavar="MEASURE",
-            help="The measure that is to be best, see `spolia eval`; of several, as nDCG@10,ATC, their knee.",
+            help="The measure that is to be best, see `spolia eval`; of several, as nDCG@10,ATC, their knee. By "
+            "default nDCG@10, or what a configuration of AutoRAG names.",
         ),
-    ] = "nDCG@10",
+    ] = "",
     under: Annotated[
         list[str] | None,
         option("--under MEASURE=NUMBER", "What a question may take in the mean, such as USD=0.002; repeat it."),
@@ -68,17 +76,24 @@ def tune(
     lost to other flows; below 200 questions all choose, and the score is corrected for that. Every score is kept as it
     is computed: the same command again goes on where it was.
     """
+    from spolia.cli.autorag_study import imported_study
     from spolia.cli.tuning_run import TuningRun
 
     screen = Screen(json=given.json)
+    combine, study = "front", imported_study(screen, space, out, given)
+    if study is not None:
+        space, under = str(study.space), [*study.config.under, *(under or ())]
+        if not objective:
+            objective, combine = study.config.objective, study.config.combine
+    objective = objective or "nDCG@10"
     if estimate:
         TuningRun(screen, data, given).tuning_estimated(
-            space, objective, budget=budget or None, strategy=strategy or None, under=under or ()
+            space, objective, budget=budget or None, strategy=strategy or None, under=under or (), combine=combine
         )
         return Exit.DONE
-    prior = [point for folder in warm or () for point in _points(folder)]
+    prior = [*(study.prior if study else ()), *(point for folder in warm or () for point in _points(folder))]
     how: dict[str, Any] = {"budget": budget or None, "strategy": strategy or None, "seed": given.seed, "prior": prior}
-    how["under"] = under or ()
+    how |= {"under": under or (), "combine": combine}
     found, files = TuningRun(screen, data, given).tuned(space, objective, out, **how)
     for name, text in files.items():
         (out / name).write_text(text, "utf-8")
@@ -86,7 +101,7 @@ def tune(
     (out / RESULT).write_text(json_text(result) + "\n", "utf-8")
     simulated = {"simulated": True} if given.llm == "simulated" else {}
     result["best"] |= {"file": str(out / BEST)}
-    screen.give(**simulated, **result)
+    screen.give(**simulated, **({"autorag": study.json()} if study else {}), **result)
     _show(screen, found, out)
     return Exit.PARTLY if found.is_cut_short else Exit.DONE
 

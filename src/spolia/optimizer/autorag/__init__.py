@@ -1,0 +1,1 @@
+"""AutoRAG's configuration and results, read as spaces of flows."""

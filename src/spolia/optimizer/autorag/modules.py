@@ -1,0 +1,324 @@
+"""AutoRAG's modules as steps of a flow file, each by its name: Kim et al., "AutoRAG", 2024 (arXiv 2410.20878)."""
+
+import ast
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from spolia.core.codec import Plain
+from spolia.errors import DataError
+from spolia.types import Value
+
+CHUNKS, CORPUS, EMBEDDER, LLM, SCORER = ({"use": name} for name in ("chunks", "corpus", "embedder", "llm", "scorer"))
+LEXICAL, SEMANTIC = "lexical", "semantic"
+LABEL = "label"
+SPACED = {"corpus": CORPUS, "name": "unstemmed", "definition": {
+    "transform": "Whole", "parent": "chunk", "analyzer": {"stem": ""}
+}}  # fmt: skip
+"""A group of the same passages whose words are not stemmed: an analyzer belongs to a group."""
+NORMALISATIONS = {"mm": "min-max", "tmm": "theoretical-min-max", "z": "z-score", "dbsf": "3-sigma"}
+BY_STORE = ("porter_stemmer", "ko_kiwi", "ko_kkma", "ko_okt", "sudachipy")
+"""Tokenizers in whose place the analyzer of the store stands."""
+MODELS = ("llm", "model", "model_name", "vectordb", "embedding_model")
+WITHOUT_EFFECT = frozenset((
+    *MODELS, "generator_module_type", "batch", "embedding_batch", "request_timeout", "timeout", "device", "use_fp16",
+    "use_bf16", "api_key", "api_base", "host", "uri", "port", "tensor_parallel_size", "gpu_memory_utilization",
+    "context_window", "is_chat_model", "target_modules", "target_module_params", "ids", "scores", "strategy", "verbose",
+))  # fmt: skip
+"""Parameters that say where a model is and how it is asked, not what comes out."""
+
+
+class Unsupported(Exception):
+    """A module that has no equal here, with why."""
+
+
+@dataclass(frozen=True)
+class GivenModels(Value):
+    """Which models flows may ask; an embedder is always there."""
+
+    llm: bool = True
+    scorer: bool = True
+    judge: bool = True
+
+
+@dataclass
+class ModuleEntry:
+    """One entry of a node's `modules`: its type, the candidates of each parameter, and how its places are called."""
+
+    type: str
+    label: str
+    params: dict[str, list[Any]]
+    given: GivenModels
+    notes: list[str]
+    used: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(
+        cls, entry: Mapping[str, Any], defaults: Mapping[str, Any], given: GivenModels, notes: list[str]
+    ) -> "ModuleEntry":
+        """A list is a list of candidates; parameters of the node hold where the module says nothing."""
+        own = {name: value for name, value in entry.items() if name not in ("module_type", LABEL)}
+        kind, params = str(entry["module_type"]), {**defaults, **own}
+        listed = {name: value if isinstance(value, list) else [value] for name, value in params.items()}
+        known = {name: value for name, value in listed.items() if value}
+        return cls(kind, str(entry.get(LABEL, kind)), known, given, notes)
+
+    def take(self, name: str, *default: Any) -> list[Any]:
+        """The candidates of a parameter, each once."""
+        self.used.add(name)
+        return list({repr(one): one for one in self.params.get(name, default)}.values())
+
+    def one(self, name: str, default: Any) -> Any:
+        """The first candidate of a parameter of which only one makes sense."""
+        first, *others = self.take(name, default)
+        if others:
+            self.notes.append(f"{self.type}: of {name} only {first!r} is read.")
+        return first
+
+    def step(self, operator: str, fields: Mapping[str, Plain], /, **ranges: Sequence[Plain]) -> Plain:
+        """A step; fields with several candidates are open."""
+        open_ = {name: list(values) for name, values in ranges.items() if len(values) > 1}
+        body: dict[str, Plain] = {**fields, **{name: values[0] for name, values in ranges.items() if values}}
+        plain: Plain = {operator: body} if body else operator
+        if not open_:
+            return plain
+        names = {name: f"{self.label}.{name}" for name in open_}
+        return {"Vary": {"body": plain, "ranges": open_, "names": names}}
+
+    def llm(self) -> Plain:
+        """The language model of the command line."""
+        if not self.given.llm:
+            raise Unsupported("it asks a language model; write --llm URL --model NAME")
+        return LLM
+
+    def scorer(self) -> Plain:
+        """The reranker of the command line."""
+        if not self.given.scorer:
+            raise Unsupported("it asks a reranker; write --reranker URL")
+        return SCORER
+
+    def unused(self) -> Iterable[str]:
+        """Parameters that were not read, and might change what comes out."""
+        return sorted(self.params.keys() - self.used - WITHOUT_EFFECT)
+
+    def named_models(self) -> Iterable[str]:
+        """What it names of models and vector databases, which are those of the command line here."""
+        return [str(one) for name in MODELS for one in self.params.get(name, ())]
+
+
+# Retrieval.
+
+
+def bm25(module: ModuleEntry) -> list[Plain]:
+    found: list[Plain] = []
+    top_k, wanted = module.take("top_k", 10), module.take("bm25_tokenizer", "porter_stemmer")
+    if any(one in BY_STORE for one in wanted):
+        found.append(module.step("BM25", {"group": CHUNKS, "source": LEXICAL}, top_k=top_k))
+    if "space" in wanted:
+        words = module.step("BM25", {"group": SPACED, "source": LEXICAL}, top_k=top_k)
+        found.append({"Then": [words, {"Mapped": {"target": CHUNKS}}]})
+    if unknown := [str(one) for one in wanted if one not in (*BY_STORE, "space")]:
+        said = f"the tokenizer {', '.join(unknown)} needs a file: write Analyzer(tokenizer=FILE) for a group"
+        if not found:
+            raise Unsupported(said)
+        module.notes.append(f"bm25: left out: {said}.")
+    return found
+
+
+def vectordb(module: ModuleEntry) -> list[Plain]:
+    fields: dict[str, Plain] = {"group": CHUNKS, "embedder": EMBEDDER, "source": SEMANTIC}
+    return [module.step("Dense", fields, top_k=module.take("top_k", 10))]
+
+
+def hybrid_rrf(module: ModuleEntry) -> list[Plain]:
+    fixed = [*module.take("weight"), *module.take("rrf_k")]
+    low, high = pair(module, "weight_range", (4, 80))
+    ks = [float(one) for one in fixed] or [float(k) for k in range(int(low), int(high) + 1)]
+    return [module.step("ReciprocalRankFusion", {}, k=ks, top_k=module.take("top_k", 10))]
+
+
+def hybrid_cc(module: ModuleEntry) -> list[Plain]:
+    low, high = pair(module, "weight_range", (0.0, 1.0))
+    size = int(module.one("test_weight_size", 101))
+    shares = [low + (high - low) * at / max(1, size - 1) for at in range(size)]
+    fixed = [float(one) for one in module.take("weight")]
+    if "weights" in module.params:  # of old versions: that of meaning, that of words
+        fixed = [pair(module, "weights", (0.5, 0.5))[0]]
+    weights: list[Plain] = [{LEXICAL: round(1 - w, 6), SEMANTIC: round(w, 6)} for w in fixed or shares]
+    methods = module.take("normalize_method", "mm")
+    if odd := [one for one in methods if one not in NORMALISATIONS]:
+        raise Unsupported(f"normalize_method is {odd[0]!r}, none of {', '.join(NORMALISATIONS)}")
+    least = (("lexical_theoretical_min_value", 0.0, LEXICAL), ("semantic_theoretical_min_value", -1.0, SEMANTIC))
+    minimums: Plain = {source: float(module.one(name, default)) for name, default, source in least}
+    how: Sequence[Plain] = [NORMALISATIONS[one] for one in methods]
+    ranges: dict[str, Sequence[Plain]] = {"normalisation": how, "weights": weights, "top_k": module.take("top_k", 10)}
+    return [module.step("ConvexCombination", {"minimums": minimums}, **ranges)]
+
+
+def pair(module: ModuleEntry, name: str, default: tuple[float, float]) -> tuple[float, float]:
+    """Two numbers, which AutoRAG writes as the text "(0.0, 1.0)"."""
+    given = module.one(name, default)
+    try:
+        low, high = ast.literal_eval(given) if isinstance(given, str) else given
+        return float(low), float(high)
+    except (ValueError, SyntaxError, TypeError) as error:
+        raise DataError(f"{module.type}: {name} is {given!r}. Write two numbers, as (0.0, 1.0).") from error
+
+
+# Before retrieval: how a question becomes one or several; the search stands after it.
+
+
+def hyde(module: ModuleEntry) -> list[Plain]:
+    return [_asked(module, "HyDE")]
+
+
+def query_decompose(module: ModuleEntry) -> list[Plain]:
+    return [_asked(module, "Decompose")]
+
+
+def multi_query_expansion(module: ModuleEntry) -> list[Plain]:
+    return [_asked(module, "MultiQuery")]
+
+
+def _asked(module: ModuleEntry, operator: str) -> Plain:
+    tokens = module.take("max_token") or module.take("max_tokens")
+    how = {"max_tokens": tokens, "temperature": [float(one) for one in module.take("temperature")]}
+    return module.step(operator, {"llm": module.llm()}, **{name: values for name, values in how.items() if values})
+
+
+# After retrieval.
+
+
+def nothing(module: ModuleEntry) -> list[Plain]:
+    """A pass module keeps the first `top_k` of its node."""
+    top_k = module.take("top_k")
+    return [module.step("Cut", {}, top_k=top_k)] if top_k else ["Identity"]
+
+
+def prev_next_augmenter(module: ModuleEntry) -> list[Plain]:
+    found: list[Plain] = []
+    top_k = module.take("top_k")
+    for mode in module.take("mode", "both"):
+        for count in module.take("num_passages", 1):
+            fields: dict[str, Plain] = {"corpus": CORPUS, "before": 0 if mode == "next" else int(count)}
+            fields["after"] = 0 if mode == "prev" else int(count)
+            found.append(module.step("Neighbours", fields, **({"top_k": top_k} if top_k else {})))
+    return found
+
+
+def cross_encoder(module: ModuleEntry) -> list[Plain]:
+    return [module.step("CrossEncoder", {"scorer": module.scorer()}, top_k=module.take("top_k", 10))]
+
+
+def tart(module: ModuleEntry) -> list[Plain]:
+    told = module.take("instruction")
+    fields: dict[str, Plain] = {"scorer": module.scorer()} | ({"instruction": told[0]} if told else {})
+    return [module.step("TART", fields, top_k=module.take("top_k", 10))]
+
+
+def rankgpt(module: ModuleEntry) -> list[Plain]:
+    return [module.step("RankGPT", {"llm": module.llm()}, top_k=module.take("top_k", 10))]
+
+
+def threshold_cutoff(module: ModuleEntry) -> list[Plain]:
+    if module.one("reverse", False):
+        raise Unsupported("reverse is set, and higher is better always here; a distance d has the score -d")
+    return [module.step("Threshold", {}, at_least=[float(one) for one in module.take("threshold", 0.5)])]
+
+
+def percentile_cutoff(module: ModuleEntry) -> list[Plain]:
+    if module.one("reverse", False):
+        raise Unsupported("reverse is set, and higher is better always here")
+    return [module.step("Percentile", {}, share=[float(one) for one in module.take("percentile", 0.6)])]
+
+
+def similarity_threshold_cutoff(module: ModuleEntry) -> list[Plain]:
+    bounds = [float(one) for one in module.take("threshold", 0.5)]
+    return [module.step("SimilarityThreshold", {"embedder": EMBEDDER}, at_least=bounds)]
+
+
+def similarity_percentile_cutoff(module: ModuleEntry) -> list[Plain]:
+    shares = [float(one) for one in module.take("percentile", 0.6)]
+    return [module.step("SimilarityPercentile", {"embedder": EMBEDDER}, share=shares)]
+
+
+def tree_summarize(module: ModuleEntry) -> list[Plain]:
+    return [module.step("TreeSummarise", {"llm": module.llm()})]
+
+
+def refine(module: ModuleEntry) -> list[Plain]:
+    return [module.step("Refine", {"llm": module.llm()})]
+
+
+# Prompts and generators: together they are one step, `Reader`.
+
+_PLACE = re.compile(r"\{(query|retrieved_contents)\}|\{\{|\}\}")
+_WRITTEN = {"{query}": "{{question}}", "{retrieved_contents}": "{{passages}}", "{{": "{", "}}": "}"}
+
+
+def prompts(module: ModuleEntry) -> list[Plain]:
+    """The texts of a prompt maker, in the form of `FString`."""
+    given = module.take("prompt")
+    if module.type == "chat_fstring" and all(isinstance(one, Mapping) for one in given):
+        given = [given]
+    texts = [_PLACE.sub(lambda found: _WRITTEN[found[0]], _chat(one)) for one in given]
+    if odd := next((one for one in texts if not all(place in one for place in ("{{passages}}", "{{question}}"))), None):
+        raise Unsupported(f"its prompt {odd!r:.60} lacks {{query}} or {{retrieved_contents}}")
+    return list(texts)
+
+
+def _chat(prompt: Any) -> str:
+    if isinstance(prompt, str):
+        return prompt
+    return "\n".join(f"[{one['role']}]\n{one['content']}" for one in prompt)
+
+
+def prompt_maker(operator: str) -> Callable[[ModuleEntry], list[Plain]]:
+    def made(module: ModuleEntry) -> list[Plain]:
+        module.llm()
+        texts = prompts(module)
+        return [module.step(operator, {}, **({"template": texts} if texts else {}))]
+
+    return made
+
+
+def window_replacement(module: ModuleEntry) -> list[Plain]:
+    return [{"Then": ["WindowReplacement", *prompt_maker("FString")(module)]}]
+
+
+def generator(module: ModuleEntry) -> list[Plain]:
+    return [_asked(module, "Reader")]
+
+
+MODULES: Mapping[str, Callable[[ModuleEntry], list[Plain]]] = {
+    "bm25": bm25, "vectordb": vectordb, "hybrid_rrf": hybrid_rrf, "hybrid_cc": hybrid_cc,
+    "pass_query_expansion": nothing, "pass_passage_augmenter": nothing, "pass_reranker": nothing,
+    "pass_passage_filter": nothing, "pass_compressor": nothing,
+    "hyde": hyde, "query_decompose": query_decompose, "multi_query_expansion": multi_query_expansion,
+    "prev_next_augmenter": prev_next_augmenter,
+    "koreranker": cross_encoder, "sentence_transformer_reranker": cross_encoder,
+    "flag_embedding_reranker": cross_encoder, "flag_embedding_llm_reranker": cross_encoder,
+    "cohere_reranker": cross_encoder, "jina_reranker": cross_encoder, "voyageai_reranker": cross_encoder,
+    "flashrank_reranker": cross_encoder, "tart": tart, "rankgpt": rankgpt,
+    "threshold_cutoff": threshold_cutoff, "percentile_cutoff": percentile_cutoff,
+    "similarity_threshold_cutoff": similarity_threshold_cutoff,
+    "similarity_percentile_cutoff": similarity_percentile_cutoff,
+    "tree_summarize": tree_summarize, "refine": refine,
+    "fstring": prompt_maker("FString"), "chat_fstring": prompt_maker("FString"),
+    "long_context_reorder": prompt_maker("LongContextReorder"), "window_replacement": window_replacement,
+    "llama_index_llm": generator, "openai_llm": generator, "minimax_llm": generator, "vllm": generator,
+    "vllm_api": generator,
+}  # fmt: skip
+
+_TOKENS = "it asks a model for probabilities of tokens, which --llm does not promise; write it into the space with one"
+_TIMES = "AutoRAG keeps the time of a passage inside of `metadata`, which is one text here; write it into the space"
+_NOT_BUILT = "not built: its requests have other fields"
+UNSUPPORTED: Mapping[str, str] = {
+    "monot5": _TOKENS, "upr": _TOKENS, "longllmlingua": _TOKENS,
+    "colbert_reranker": "it needs the folder of a checkpoint; write ColBERT with LocalColBERT into the space",
+    "time_reranker": _TIMES, "recency_filter": _TIMES,
+    "openvino_reranker": "not built; OnnxCrossEncoder runs cross-encoders on a CPU",
+    "mixedbreadai_reranker": _NOT_BUILT, "nvidia_reranker": _NOT_BUILT,
+}  # fmt: skip
+"""Modules that are left out, with why."""
