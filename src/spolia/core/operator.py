@@ -16,7 +16,7 @@ from spolia.core.fingerprint.digest import code_digest
 from spolia.core.fingerprint.packages import IN_STEP, place_of
 from spolia.core.fingerprint.references import Reference, asks_no_model, is_constant, references
 from spolia.core.fingerprint.written import functions_of
-from spolia.core.run_context import Event, RunContext, attempt, current_context, gather
+from spolia.core.run_context import Event, RunContext, attempt, called_late, current_context, gather
 from spolia.core.validation import classes_of, freeze, needed, validate, with_validation
 from spolia.core.wiring import Bindings, filled, fits, name_of, parameters_of
 from spolia.errors import SpoliaError, UndecidedError, WiringError
@@ -54,6 +54,7 @@ class Operator(ABC, Generic[In, Out]):
         optional: what it spends may leave room for one forced answer (loops).
         variadic: name of the field that positional arguments fill.
         classes: what its results are instances of, by what it declares; of anything where it composes or does not say.
+        takes_late: it may get rankings whose hits are not fetched yet, and fetches only those that it needs.
         needs: capabilities that the model in a field must have, as the protocol says that the field declares:
             `llm: LanguageModel` needs `chat`, `llm: StatesLogprobs` needs `logprobs` too.
     """
@@ -64,6 +65,7 @@ class Operator(ABC, Generic[In, Out]):
     composes: ClassVar[bool] = False
     optional: ClassVar[bool] = False
     variadic: ClassVar[str] = ""
+    takes_late: ClassVar[bool] = False
     classes: ClassVar[tuple[type, ...]] = _Classes()  # type: ignore[assignment]
     needs: ClassVar[Mapping[str, frozenset[str]]] = _Needs()  # type: ignore[assignment]
     _reaches: ClassVar[list[Reference]] = []
@@ -238,6 +240,10 @@ class Operator(ABC, Generic[In, Out]):
         """
         named = tuple((field, name if len(ranges) == 1 else f"{name}.{field}") for field in ranges) if name else ()
         return Vary(self, tuple((field, tuple(values)) for field, values in ranges.items()), named)
+
+    def late(self) -> tuple[Operator[Any, Any], ...]:
+        """The searches that its result is made of, itself or inside it, which can leave their hits to be fetched."""
+        return ()
 
     # Cost.
 
@@ -626,11 +632,17 @@ class Then(Operator[In, Out]):
     def apply(self, value: In, /) -> Out:
         found: Any = value
         ended = ""
-        for step in self.steps:
+        for step, late in zip(self.steps, self._late, strict=True):
             if isinstance(found, State):
                 ended = found.stop
-            found = step(found)
+            found = called_late(step, found, late) if late else step(found)
         return _ended(found, ended)  # type: ignore[no-any-return]
+
+    @kept
+    def _late(self) -> tuple[tuple[Operator[Any, Any], ...], ...]:
+        """For each step, those in it whose hits the step after it fetches."""
+        after = [then.takes_late for then in self.steps[1:]]
+        return (*(step.late() if takes else () for step, takes in zip(self.steps, after, strict=False)), ())
 
     def apply_batch(self, values: Sequence[In], /) -> list[Out | Failure]:
         results: list[Any] = list(values)
@@ -662,6 +674,9 @@ class Then(Operator[In, Out]):
 
     def tail(self) -> tuple[Operator[Any, Any], ...]:
         return self.steps[-1:]
+
+    def late(self) -> tuple[Operator[Any, Any], ...]:
+        return self.steps[-1].late()
 
     def calls(self, rows: int | None = None, /) -> int | None:
         found: list[int | None] = []

@@ -56,6 +56,7 @@ class RunContext(Protocol):
     def note(self, remark: str, row: int | None, counted: bool = False) -> None: ...
     def exchanged(self, model: str, prompt: Prompt, reply: Any) -> None: ...
     def check(self) -> None: ...
+    def keeps_results(self) -> bool: ...
     def on_cancel(self, close: Callable[[], None]) -> AbstractContextManager[None]: ...
     def pin(self, key: object, open: Callable[[], T], serves: Callable[[T], bool]) -> T: ...
     def reach(self, address: Addressed) -> None: ...
@@ -64,6 +65,8 @@ class RunContext(Protocol):
 
 
 current_context: ContextVar[RunContext | None] = ContextVar("run_context", default=None)
+_late: ContextVar[tuple[object, ...]] = ContextVar("late", default=())
+"""The steps whose hits the step after them fetches; see `called_late`."""
 _overheard: ContextVar[list[str] | None] = ContextVar("overheard", default=None)
 _allowed: ContextVar[tuple[list[int], ...]] = ContextVar("allowed", default=())
 """How many calls each guard around a step still allows where there is no run."""
@@ -164,6 +167,26 @@ def exchanged(model: str, prompt: Prompt, reply: Any) -> None:
     """Tell the run what a language model was sent and what it replied, for the journal."""
     if (context := current_context.get()) is not None:
         context.exchanged(model, prompt, reply)
+
+
+def called_late(step: Callable[[A], B], value: A, late: tuple[object, ...]) -> B:
+    """Call a step in which the `late` ones may leave their hits to be fetched by the step that gets the result.
+
+    They may not where the run keeps what steps give: then somebody else looks at their hits.
+    """
+    context = current_context.get()
+    if context is not None and context.keeps_results():
+        return step(value)
+    token = _late.set(late)
+    try:
+        return step(value)
+    finally:
+        _late.reset(token)
+
+
+def may_be_late(op: object) -> bool:
+    """Whether a step may leave its hits to be fetched by the step after it."""
+    return any(op is one for one in _late.get())
 
 
 def check_cancelled() -> None:

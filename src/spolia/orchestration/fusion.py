@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from spolia.core.operator import Operator
 from spolia.core.wiring import refuse_counts
@@ -32,6 +32,8 @@ class Fusion(Operator[Sequence[Ranking], Ranking]):
 
     top_k: int
 
+    takes_late: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         refuse_counts(self, "top_k")
 
@@ -54,7 +56,8 @@ class Fusion(Operator[Sequence[Ranking], Ranking]):
     def apply(self, value: Sequence[Ranking], /) -> Ranking:
         import numpy as np
 
-        side_by_side, weights = SideBySide.of(value), checked_weights(len(value), self.weights_of(value))
+        side_by_side = SideBySide.late(value) or SideBySide.of(value)
+        weights = checked_weights(len(value), self.weights_of(value))
         scores = self.scores(side_by_side, [self], np.array([weights], dtype=np.float64))
         (order,) = side_by_side.aligned.best(scores, weights, self.top_k).tolist()
         return side_by_side.ranking(order, scores[0, order].tolist())
@@ -66,7 +69,7 @@ class SideBySide:
 
     rankings: Sequence[Ranking]
     aligned: Aligned
-    hits: Sequence[Hit]
+    hits: Sequence[Hit] | Mapping[int, Hit]
 
     @classmethod
     def of(cls, rankings: Sequence[Ranking]) -> Self:
@@ -89,6 +92,33 @@ class SideBySide:
         places = tuple(np.fromiter(map(number.__getitem__, own), np.int64, len(own)) for own in names)
         scores = tuple(np.array([hit.score for hit in ranking.hits], dtype=np.float64) for ranking in rankings)
         return cls(rankings, Aligned(list(first), places, scores), list(first.values()))
+
+    @classmethod
+    def late(cls, rankings: Sequence[Ranking]) -> Self | None:
+        """Late rankings of one snapshot, whose documents are told apart by their keys; None for others.
+
+        The nodes are fetched of those documents that may be among the best.
+        """
+        import numpy as np
+
+        from spolia.ranking.alignment import Aligned
+
+        found = [ranking.late for ranking in rankings]
+        parts = [late for late in found if late is not None]
+        if not parts or len(parts) < len(found) or any(late.fetch != parts[0].fetch for late in parts):
+            return None
+        keys = list(dict.fromkeys(key for late in parts for key in late.keys))
+        number = dict(zip(keys, range(len(keys)), strict=True))
+        places = tuple(np.fromiter(map(number.__getitem__, late.keys), np.int64, len(late.keys)) for late in parts)
+        scores = tuple(np.array(late.scores, dtype=np.float64) for late in parts)
+        hits: dict[int, Hit] = {}
+
+        def named(wanted: Sequence[int]) -> dict[int, str]:
+            there = parts[0].fetch([keys[at] for at in wanted])
+            hits.update((at, Hit(there[keys[at]], 0.0)) for at in wanted if keys[at] in there)
+            return {at: hits[at].node.id for at in wanted if at in hits}
+
+        return cls(rankings, Aligned([""] * len(keys), places, scores, named), hits)
 
     def ranking(self, order: Sequence[int], scores: Sequence[float]) -> Ranking:
         """The ranking of some documents in an order."""

@@ -1,6 +1,6 @@
 """Ranked lists side by side, as numbers of one row for each list and one column for each document."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import fsum
@@ -21,6 +21,8 @@ class Aligned:
     names: Sequence[str]
     places: tuple[Places, ...]  # for each list int64[length]; of a document that stands there twice, the first counts
     scores: tuple[Numbers, ...]  # for each list float64[length], best first
+    named: Callable[[Sequence[int]], Mapping[int, str]] | None = None
+    """Names some documents by their places, where `names` does not; leaves those out that are there no more."""
 
     @classmethod
     def of(cls, lists: Sequence[Scored]) -> Self:
@@ -47,8 +49,13 @@ class Aligned:
         """int64[variants, top_k] by scores float64[variants, documents]; ties by rank in lists of weight, then name."""
         counted = self.ranks[[at for at, weight in enumerate(weights) if weight > 0]]
         first = counted.min(axis=0, initial=np.inf)
-        some = _contenders(scores, top_k)
-        by_name = np.array(sorted(some.tolist(), key=self.names.__getitem__), dtype=np.int64)
+        some: list[int] = _contenders(scores, top_k).tolist()
+        if self.named is None:
+            in_order = sorted(some, key=self.names.__getitem__)
+        else:
+            names = self.named(some)
+            in_order = sorted(names, key=names.__getitem__)
+        by_name = np.array(in_order, dtype=np.int64)
         ties = by_name[np.argsort(first[by_name], kind="stable")]
         order = np.argsort(-scores[:, ties], axis=1, kind="stable")
         return np.asarray(ties[order[:, :top_k]], dtype=np.int64)

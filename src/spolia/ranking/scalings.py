@@ -17,7 +17,10 @@ def finite(scores: Sequence[float] | Numbers) -> Numbers:
     """float64[n] without NaN, which counts as the least of the others; infinity is the largest number of its sign."""
     import numpy as np
 
-    found = np.nan_to_num(np.asarray(scores, dtype=np.float64), nan=np.nan)
+    given = np.asarray(scores, dtype=np.float64)
+    if np.isfinite(given).all():
+        return given
+    found = np.nan_to_num(given, nan=np.nan)
     known = ~np.isnan(found)
     return np.where(known, found, found[known].min() if known.any() else 0.0)
 

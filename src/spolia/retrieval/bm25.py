@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from spolia.core.run_context import may_be_late
 from spolia.retrieval.group_search import GroupSearch, searched
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.lexical.analysis import holds
-from spolia.types import Filter, Hit, Query
+from spolia.types import Filter, Hit, LateHits, Query
 
 if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot
@@ -50,8 +51,14 @@ class BM25(GroupSearch):
     def is_nested(self) -> bool:
         return True
 
-    def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
-        return snapshot.hits(snapshot.search(self.group.name, searched(query), self.top_k, who, wanted), who)
+    def late(self) -> tuple[BM25, ...]:
+        return (self,) if type(self).hits is BM25.hits else ()
+
+    def hits(
+        self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /
+    ) -> tuple[Hit, ...] | LateHits:
+        found = snapshot.search(self.group.name, searched(query), self.top_k, who, wanted)
+        return snapshot.late_hits(found, who) if may_be_late(self) else snapshot.hits(found, who)
 
 
 _GROWTH = 4

@@ -14,7 +14,7 @@ from spolia.core.wiring import refuse_counts
 from spolia.errors import QueryError
 from spolia.filters import narrowed
 from spolia.stores.corpus import NodeGroup, refuse_no_group
-from spolia.types import Filter, Hit, Query, Ranking
+from spolia.types import Filter, Hit, LateHits, Query, Ranking
 
 if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot
@@ -65,11 +65,14 @@ class GroupSearch(Operator[Query, Ranking]):
         refuse_counts(self, "top_k")
 
     @abstractmethod
-    def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
+    def hits(
+        self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /
+    ) -> tuple[Hit, ...] | LateHits:
         """What is found among what is wanted and may be read."""
 
     def apply(self, value: Query, /) -> Ranking:
-        return Ranking(value, self.hits(value, self.snapshot(), access(), self.wanted(value)), self.source)
+        found = self.hits(value, self.snapshot(), access(), self.wanted(value))
+        return Ranking(value, found, self.source)  # type: ignore[arg-type]
 
     def snapshot(self) -> Snapshot:
         """The generation that is searched, in which the group is built."""

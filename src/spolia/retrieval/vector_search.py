@@ -8,7 +8,7 @@ from numbers import Real
 from shlex import quote
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from spolia.core.run_context import access, note
+from spolia.core.run_context import access, may_be_late, note
 from spolia.errors import FilterError, ManifestMismatch, ModelError, QueryError
 from spolia.models.protocols import Embedder, SparseEmbedder, embedded
 from spolia.retrieval.group_search import GroupSearch, searched
@@ -16,7 +16,7 @@ from spolia.stores.corpus import NodeGroup
 from spolia.stores.definition import MAIN
 from spolia.stores.manifest import refuse_other_embedder
 from spolia.stores.snapshot.hit_order import best_hits
-from spolia.types import Failure, Filter, Hit, Query, Ranking
+from spolia.types import Failure, Filter, Hit, LateHits, Query, Ranking
 
 if TYPE_CHECKING:
     from spolia.models.vectors import SparseRows
@@ -171,9 +171,14 @@ class VectorSearch(GroupSearch, Generic[V]):
     ) -> Found:
         """Keys and scores of what is nearest to some rows of the vectors."""
 
-    def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
-        (found,) = self._found([query], [self.read(query, None)], snapshot, who)
-        return found
+    def late(self) -> tuple[VectorSearch[V], ...]:
+        return (self,) if type(self).hits is VectorSearch.hits else ()
+
+    def hits(
+        self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /
+    ) -> tuple[Hit, ...] | LateHits:
+        (pairs,) = self._found([query], [self.read(query, None)], snapshot, who)
+        return snapshot.late_hits(pairs, who) if may_be_late(self) else snapshot.hits(pairs, who)
 
     def snapshot(self) -> Snapshot:
         """The generation that is searched. A built-in group gets vectors by the embedder at their first use."""
@@ -192,22 +197,23 @@ class VectorSearch(GroupSearch, Generic[V]):
             except (QueryError, FilterError) as error:
                 results[row] = Failure.of(error, self.short)
         asked = [values[row] for row in texts]
-        for row, hits in zip(texts, self._found(asked, list(texts.values()), snapshot, who), strict=True):
-            results[row] = Ranking(values[row], hits, self.source)
+        for row, pairs in zip(texts, self._found(asked, list(texts.values()), snapshot, who), strict=True):
+            results[row] = Ranking(values[row], snapshot.hits(pairs, who), self.source)
         return [results[row] for row in range(len(values))]
 
     def _found(
         self, asked: Sequence[Query], texts: Sequence[str | None], snapshot: Snapshot, who: frozenset[str]
-    ) -> list[tuple[Hit, ...]]:
+    ) -> Found:
+        """For each query, keys and scores of what is nearest."""
         if not asked:
             return []
         refuse_other(self.group, snapshot, self.embedder)
         vectors = self.vectors(asked, texts)
-        found: dict[int, tuple[Hit, ...]] = {}
+        found: dict[int, list[tuple[int, float]]] = {}
         for rows in self._by_filter(asked):
             wanted = self.wanted(asked[rows[0]])
             for row, pairs in zip(rows, self.nearest(snapshot, vectors, rows, who, wanted), strict=True):
-                found[row] = snapshot.hits(pairs, who)
+                found[row] = pairs
         return [found[row] for row in range(len(asked))]
 
     def _by_filter(self, asked: Sequence[Query]) -> list[list[int]]:

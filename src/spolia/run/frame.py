@@ -368,6 +368,11 @@ class Frame:
 
     # The rest of the surroundings.
 
+    def keeps_results(self) -> bool:
+        """Whether more than the step after it sees what a step gives: a journal, a cache, an account."""
+        run = self.run
+        return run.journal is not None or run.results is not None or run.cache is not None or self.account is not None
+
     def check(self) -> None:
         if self.scope.stopped:
             raise Cancelled("The run was cancelled.")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from spolia.errors import QueryError
 from spolia.types import notebook
@@ -133,6 +133,25 @@ class Hit(Value):
         }
 
 
+@dataclass(frozen=True, eq=False)
+class LateHits:
+    """What was found, as keys and scores, whose nodes are fetched when they are needed.
+
+    Args:
+        keys, scores: of the hits, best first.
+        fetch: gives nodes by their keys; those that may not be read any more are left out. Equal for all that was found
+            at one generation of a store for one asker.
+    """
+
+    keys: Sequence[int]
+    scores: Sequence[float]
+    fetch: Callable[[Sequence[int]], Mapping[int, Node]]
+
+    def hits(self) -> tuple[Hit, ...]:
+        there = self.fetch(self.keys)
+        return tuple(Hit(there[key], score) for key, score in zip(self.keys, self.scores, strict=True) if key in there)
+
+
 @dataclass(frozen=True)
 class Ranking(Value):
     """Hits, best first, and the query that found them. `source` names the retriever, for weights per source."""
@@ -143,6 +162,9 @@ class Ranking(Value):
 
     def __post_init__(self) -> None:
         if type(self.hits) is not tuple:
+            if isinstance(self.hits, LateHits):
+                self.__dict__["_late"] = self.__dict__.pop("hits")
+                return
             object.__setattr__(self, "hits", tuple(self.hits))
         if self.hits and not isinstance(self.hits[0], Hit):
             raise QueryError(
@@ -150,6 +172,33 @@ class Ranking(Value):
             )
         if self.hits and type(self.hits[0].score) is not float and not isinstance(self.hits[0].score, Real):
             refuse_type(self.hits[0], "score", "a number; higher is better")
+
+    if not TYPE_CHECKING:  # a checker sees the field
+
+        def __getattr__(self, name: str) -> object:
+            """Fetch late hits when they are looked at."""
+            if name == "hits" and "hits" in self.fetched().__dict__:
+                return self.__dict__["hits"]
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    @property
+    def late(self) -> LateHits | None:
+        """What is still to be fetched; None where the hits are there."""
+        found: LateHits | None = self.__dict__.get("_late")
+        return found
+
+    def fetched(self) -> Self:
+        """This ranking, whose hits are there."""
+        if (late := self.late) is not None:
+            self.__dict__["hits"] = late.hits()
+            self.__dict__.pop("_late", None)  # which another thread may have done
+        return self
+
+    def but(self, **changes: Any) -> Self:
+        return super(Ranking, self.fetched()).but(**changes)
+
+    def __getstate__(self) -> dict[str, object]:
+        return dict(self.fetched().__dict__)
 
     def __len__(self) -> int:
         return len(self.hits)

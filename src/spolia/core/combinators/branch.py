@@ -64,6 +64,9 @@ class Branch(Operator[In, tuple[Out, ...]]):
             for row, results in enumerate(zip(*by_arm, strict=True))
         ]
 
+    def late(self) -> tuple[Operator[Any, Any], ...]:
+        return tuple(one for arm in self.arms for one in arm.late())
+
     def takes(self) -> Any:
         return narrowest(self.arms, self.gives)
 

@@ -27,7 +27,7 @@ from spolia.stores.files import translated
 from spolia.stores.integrity import problems
 from spolia.stores.manifest import BUILT_IN, Manifest, of
 from spolia.stores.open_store import OpenIndexes, OpenStore
-from spolia.types import Box, Document, Filter, Hit, Node, Span, Value
+from spolia.types import Box, Document, Filter, Hit, LateHits, Node, Span, Value
 
 if TYPE_CHECKING:
     from spolia.models.vectors import SparseRows, Vectors
@@ -104,6 +104,13 @@ class Snapshot:
     def hits(self, found: Iterable[tuple[int, float]], access: frozenset[str]) -> tuple[Hit, ...]:
         scores = dict(found)
         return tuple(Hit(node, scores[key]) for key, node in self._readable(list(scores), access))
+
+    def late_hits(self, found: Iterable[tuple[int, float]], access: frozenset[str]) -> LateHits | tuple[Hit, ...]:
+        """Hits whose nodes are fetched when they are needed; at once where reader lists have changed since."""
+        if self.rights.asker(access).changed:
+            return self.hits(found, access)
+        scores = dict(found)
+        return LateHits(tuple(scores), tuple(scores.values()), _Fetch(self, access))
 
     def ids(self, keys: Sequence[int]) -> dict[int, str]:
         return dict(self.opened.rows(sql.IDS_OF_KEYS, {"keys": json.dumps(keys)}))
@@ -336,6 +343,17 @@ class Snapshot:
             if len(found) <= NODES_KEPT:
                 self._nodes.update(found)
         return found
+
+
+@dataclass(frozen=True)
+class _Fetch:
+    """Fetches nodes that somebody may read. It holds the snapshot, so that what it needs is not swept."""
+
+    snapshot: Snapshot
+    access: frozenset[str]
+
+    def __call__(self, keys: Sequence[int]) -> dict[int, Node]:
+        return dict(self.snapshot._readable(keys, self.access))
 
 
 def latest(opened: OpenStore) -> Snapshot:
