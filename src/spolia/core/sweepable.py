@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from spolia.core.operator import Operator
-from spolia.types import Ranking
+from spolia.types import Hit, Ranking
 
 
 class Swept(Protocol):
@@ -47,9 +47,9 @@ class Rearranged:
     @property
     def ranking(self) -> Ranking:
         kept = [self.value.hits[at] for at in self.order]
-        if self.scores is None:
-            return self.value.but(hits=tuple(kept))
-        return self.value.but(hits=tuple(hit.but(score=s) for hit, s in zip(kept, self.scores, strict=True)))
+        if self.scores is not None:
+            kept = [Hit(hit.node, s, hit.parts, hit.found) for hit, s in zip(kept, self.scores, strict=True)]
+        return self.value.but(hits=tuple(kept))
 
 
 class Rearrangement(Operator[Ranking, Ranking]):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Self
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias
 
 from spolia.core.operator import Operator
 from spolia.core.wiring import refuse_counts
@@ -15,6 +16,8 @@ from spolia.types import Hit, Node, Query, Ranking
 
 if TYPE_CHECKING:
     from spolia.ranking.alignment import Aligned, Numbers, Places
+
+Parts: TypeAlias = tuple[tuple[str, float], ...]
 
 
 class Fusion(Operator[Sequence[Ranking], Ranking]):
@@ -122,18 +125,38 @@ class SideBySide:
 
     def ranking(self, order: Sequence[int], scores: Sequence[float]) -> Ranking:
         """The ranking of some documents in an order."""
+        return self._of(order, scores, self.parts(order))
+
+    def one_of_many(self, order: Sequence[int], scores: Sequence[float]) -> Ranking:
+        """The same, where it is one of many: what each ranking says of each document is looked up once."""
+        return self._of(order, scores, [self.every_part[at] for at in order])
+
+    def parts(self, order: Sequence[int]) -> list[Parts]:
+        """The scores that documents have in the rankings, by source."""
         import numpy as np
 
         aligned = self.aligned
         held = aligned.spread(aligned.scores, [np.nan] * len(self.rankings))[:, order].T.tolist()
         there = np.isfinite(aligned.ranks)[:, order].T.tolist()
         sources = [ranking.source for ranking in self.rankings]
-        found = []
-        for at, score, own, is_there in zip(order, scores, held, there, strict=True):
-            hit = self.hits[at]
-            parts = tuple((source, part) for source, part, holds in zip(sources, own, is_there, strict=True) if holds)
-            found.append(Hit(hit.node, score, parts, hit.found))
-        return self.ranked(found)
+        return [
+            tuple([(source, part) for source, part, holds in zip(sources, own, is_there, strict=True) if holds])
+            for own, is_there in zip(held, there, strict=True)
+        ]
+
+    @cached_property
+    def every_part(self) -> list[Parts]:
+        """The same of all documents."""
+        return self.parts(range(len(self.hits)))
+
+    def _of(self, order: Sequence[int], scores: Sequence[float], parts: Sequence[Parts]) -> Ranking:
+        hits = self.hits
+        return self.ranked(
+            [
+                Hit(hits[at].node, score, own, hits[at].found)
+                for at, score, own in zip(order, scores, parts, strict=True)
+            ]
+        )
 
     def ranked(self, hits: Sequence[Hit]) -> Ranking:
         """These hits as a ranking for what was asked."""
@@ -155,7 +178,7 @@ class Fused:
 
     @property
     def ranking(self) -> Ranking:
-        return self.side_by_side.ranking(self.order.tolist(), self.scores.tolist())
+        return self.side_by_side.one_of_many(self.order.tolist(), self.scores.tolist())
 
 
 @dataclass(frozen=True, eq=False)

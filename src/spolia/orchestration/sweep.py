@@ -1,8 +1,11 @@
 """Many variants on many values together, for whoever looks for the best of them."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeGuard
 
+from spolia.core.combinators.branch import Branch
+from spolia.core.combinators.identity import Identity
 from spolia.core.operator import Operator, Then
 from spolia.core.sweepable import Sweepable, Swept
 from spolia.errors import WiringError
@@ -17,7 +20,8 @@ def sweep(values: Iterable[Any], variants: Sequence[Operator[Any, Ranking]]) -> 
     What can be swept: fusions by rank or score; `Cut`, `Threshold`, `Percentile` and the like; `TitleBoost`,
     `TimeDecay`; `top_k` of a retriever, where a smaller one gives the first hits of a larger one; and chains of these.
     What variants have in common is computed once: searches, rankings side by side, scalings, cosines, how titles fit.
-    Chains share equal first steps of any kind. Hits are made only of what is looked at (`Swept.ranking`).
+    Chains share equal first steps of any kind, and arms of a `Branch` that does not wait. Hits are made only of what is
+    looked at (`Swept.ranking`).
 
     Args:
         values: what the variants take: queries, rankings, or the rankings of each question.
@@ -46,11 +50,71 @@ def sweeper(variants: Sequence[Operator[Any, Ranking]]) -> Callable[[Any], list[
     """`sweep` of one value, for whoever asks value by value: what the variants share is found out once."""
     if isinstance(variants, Operator):
         raise WiringError(f"{variants!r:.80} is one step. Write a list of variants: [*step.vary(...).decided()].")
-    return _swept([variant.steps if isinstance(variant, Then) else (variant,) for variant in variants])
+    chains = [_steps(variant) for variant in variants]
+    for *_, last in chains:
+        if not _sweeps(last):
+            raise WiringError(
+                f"{last.short} cannot be swept. Write fusions by rank or score, cuts, thresholds, boosts, retrievers, "
+                "or run it by batch(...)."
+            )
+    return _swept(chains)
+
+
+def _steps(variant: Operator[Any, Any]) -> Operators:
+    """The steps that do something."""
+    steps = variant.steps if isinstance(variant, Then) else (variant,)
+    return [step for step in steps if type(step) is not Identity] or steps[-1:]
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """What a step that is run, not swept, has given: a ranking, or what later steps make one of."""
+
+    ranking: Any
+
+    @property
+    def ids(self) -> list[str]:
+        return [hit.node.id for hit in self.ranking.hits]
 
 
 def _swept(chains: Sequence[Operators]) -> Callable[[Any], list[Swept]]:
     """A function that tells what each chain gives for a value."""
+    branches: dict[bytes, tuple[Operators, list[int]]] = {}
+    arms: dict[bytes, Operators] = {}
+    for row, (first, *_) in enumerate(chains):
+        if _is_split(first):
+            branches.setdefault(first.digest, (first.arms, []))[1].append(row)
+            arms |= {arm.digest: _steps(arm) for arm in first.arms}
+    if not branches:
+        return _one_by_one(chains)
+    split = {row for _, rows in branches.values() for row in rows}
+    others = [row for row in range(len(chains)) if row not in split]
+    inner = _swept([*arms.values(), *(chains[row] for row in others)])
+    place = {digest: at for at, digest in enumerate(arms)}
+    parts = [
+        ([place[arm.digest] for arm in own], rows, _swept([chains[row][1:] for row in rows]))
+        for own, rows in branches.values()
+    ]
+
+    def swept(value: Any) -> list[Swept]:
+        before = inner(value)
+        found = dict(zip(others, before[len(arms) :], strict=True))
+        rankings = [one.ranking for one in before[: len(arms)]]
+        for places, rows, rest in parts:
+            found |= zip(rows, rest(tuple([rankings[at] for at in places])), strict=True)
+        return [found[row] for row in range(len(chains))]
+
+    return swept
+
+
+def _is_split(op: Operator[Any, Any]) -> TypeGuard[Branch[Any, Any]]:
+    """Whether the arms are computed with the other steps; not where they wait, and so run at the same time, and where
+    one may fail."""
+    return type(op) is Branch and op.min_arms is None and not op.waiting
+
+
+def _one_by_one(chains: Sequence[Operators]) -> Callable[[Any], list[Swept]]:
+    """Chains by their first steps: those that are alike are computed together."""
     rows: dict[bytes, list[int]] = {}
     for row, steps in enumerate(chains):
         rows.setdefault(steps[0].digest, []).append(row)
@@ -80,19 +144,12 @@ def _part(chains: Sequence[Operators], several: Sequence[list[int]]) -> Callable
     going_on = [[row for row in rows if len(chains[row]) > 1] for rows in several]
     rest = [_swept([chains[row][1:] for row in rows]) if rows else None for rows in going_on]
     together = firsts[0].together(firsts) if _sweeps(firsts[0]) else None
-    if together is None and any(ended):
-        raise WiringError(
-            f"{firsts[0].short} cannot be swept. Write fusions by rank or score, cuts, thresholds, boosts, retrievers, "
-            "or run it by batch(...)."
-        )
 
     def swept(value: Any) -> Iterator[tuple[int, Swept]]:
-        computed: Iterable[Operator[Any, Any] | Swept] = together(value) if together else firsts
+        computed = together(value) if together else (_Found(first(value)) for first in firsts)
         for at, one in enumerate(computed):
-            if not isinstance(one, Operator):
-                yield from ((row, one) for row in ended[at])
+            yield from ((row, one) for row in ended[at])
             if (go_on := rest[at]) is not None:
-                after = one(value) if isinstance(one, Operator) else one.ranking
-                yield from zip(going_on[at], go_on(after), strict=True)
+                yield from zip(going_on[at], go_on(one.ranking), strict=True)
 
     return swept

@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import ClassVar
 
 from spolia.core.sweepable import Rearrangement
@@ -235,7 +236,8 @@ class TitleBoost(Rearrangement):
 
     def looked_up(self, value: Ranking, /) -> list[tuple[float, str]]:
         """The score of each hit, and the name of its factor."""
-        return [(hit.score, _fit(value.query.text.strip(), _title(hit.node))) for hit in value.hits]
+        text = value.query.text.strip()
+        return [(hit.score, _fit(text, _title(hit.node.context))) for hit in value.hits]
 
     def chosen(self, known: list[tuple[float, str]], /) -> tuple[Sequence[int], Sequence[float]]:
         factors = {name: getattr(self, name) for name in ("exact", "near", "named", "mentioned")} | {"": 1.0}
@@ -244,6 +246,7 @@ class TitleBoost(Rearrangement):
         return order, [scores[at] for at in order]
 
 
+@lru_cache(maxsize=4096)
 def _fit(query: str, title: str) -> str:
     if not title or not query:
         return ""
@@ -259,5 +262,6 @@ def _fit(query: str, title: str) -> str:
     return "mentioned" if core.lower() in query.lower() else ""
 
 
-def _title(node: Node) -> str:
-    return re.split(r"\n| > ", node.context, maxsplit=1)[0].strip()
+@lru_cache(maxsize=4096)
+def _title(context: str) -> str:
+    return re.split(r"\n| > ", context, maxsplit=1)[0].strip()

@@ -33,9 +33,12 @@ def best_share(scores: Sequence[float], share: float) -> list[int]:
     [1, 3]
     """
     count = max(1, math.floor(len(scores) * share + ALMOST))
-    order = sorted(
-        range(len(scores)), key=lambda at: (math.isnan(scores[at]), -scores[at] if scores[at] == scores[at] else 0)
-    )
+    numbers = [-math.inf if score != score else score for score in scores]  # NaN after those, by the second key
+    places = range(len(scores))
+    if numbers.count(-math.inf):
+        order = sorted(places, key=lambda at: (scores[at] != scores[at], -numbers[at]))
+    else:
+        order = sorted(places, key=numbers.__getitem__, reverse=True)
     return sorted(order[:count])
 
 

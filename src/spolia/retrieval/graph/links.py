@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from spolia.stores.vectors.dense import Vectors
 from spolia.stores.vectors.search import unit
 
 Positions = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.float64]
 LinkWeights = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 
@@ -61,6 +63,11 @@ class Links:
     def sources(self) -> Positions:
         """int64[m], for each link the position that it leads from."""
         return np.repeat(np.arange(len(self.keys)), np.diff(self.starts))
+
+    @cached_property
+    def degrees(self) -> Numbers:
+        """float64[n], the weights of the links of each node."""
+        return np.bincount(self.sources, self.weights.astype(np.float64), len(self.keys)).astype(np.float64)
 
     def within(self, allowed: Mask | None) -> Links:
         """The links between nodes that may be found, of which the others are no part: as if they were not there."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -160,7 +159,7 @@ class PersonalisedPageRank(Operator[Ranking, Ranking]):
     π = (1 - damping) · r + damping · Pᵀπ: at each step the walk follows a link with probability `damping`, the heavier
     the likelier, and else jumps to a hit with probability r, in proportion to the hits' scores; those of 0 and below
     count for nothing, unless all are. A node without links leads back to the hits. The score is the probability π to be
-    at the node, all of which sum to 1; computed by power iteration. Ties by the order of indexing.
+    at the node, all of which sum to 1. Ties by the order of indexing.
 
     A node that may not be read, or that the filters do not let be found, is no part of the graph.
 
@@ -188,7 +187,7 @@ class PersonalisedPageRank(Operator[Ranking, Ranking]):
     damping: float = 0.5
     top_k: int = 10
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
 
     def __post_init__(self) -> None:
         refuse_numbers(self, "a number from 0 to below 1", "damping")
@@ -207,25 +206,42 @@ class PersonalisedPageRank(Operator[Ranking, Ranking]):
 
 
 def pagerank(links: Links, restart: Numbers, damping: float) -> Numbers:
-    """The probability float64[n] to be at each node; `restart` is r, float64[n] with sum 1."""
+    """The probability float64[n] to be at each node; `restart` is r, float64[n] with sum 1.
+
+    Links go both ways, so that the walk's eigenvalues are real: Chebyshev's semi-iteration, which needs about half as
+    many steps as power iteration. It ends where the residual shows that all probabilities together are off by less than
+    `PRECISION`.
+
+    Source: Golub, Varga, "Chebyshev semi-iterative methods", Numerische Mathematik 3, 1961.
+    """
     import numpy as np
 
-    count, sources = len(links.keys), links.sources
-    weights = links.weights.astype(np.float64)
-    degrees = np.bincount(sources, weights, count)
+    degrees = links.degrees
     leads_on = degrees > 0
-    weights /= degrees[sources]
-    found = restart
-    for _ in range(_steps(damping)):
-        followed = np.bincount(links.targets, weights * found[sources], count)
-        lost = float(found[~leads_on].sum())
-        found = (1 - damping + damping * lost) * restart + damping * followed
-    return found
+    alone = float(restart[~leads_on].sum())  # what begins at nodes without links leads back to the hits at once
+    start = (1 - damping) / (1 - damping * alone) * restart
+    (rows,) = np.nonzero(leads_on)
+    if not rows.size or not damping:
+        return start
+    firsts, targets, weights = links.starts[rows], links.targets.astype(np.intp), links.weights.astype(np.float64)
+    shares = damping / degrees[rows]
 
+    def followed(found: Numbers) -> Numbers:
+        """One step of the walk, and what begins anew."""
+        passed = np.zeros(len(restart))
+        passed[rows] = found[rows] * shares
+        after = start.copy()
+        after[rows] += np.add.reduceat(weights * passed[targets], firsts)
+        return after
 
-def _steps(damping: float) -> int:
-    """Iterations after which what is left to change, 2 · damping^steps, is below the precision."""
-    return math.ceil(math.log(PRECISION / 2) / math.log(damping)) if damping > 0 else 0
+    before, found, speed = start, followed(start), 2.0
+    while True:
+        after = followed(found)
+        left = after - found
+        if np.abs(left).sum() <= PRECISION * (1 - damping):
+            return np.maximum(after, 0.0)
+        speed = 1 / (1 - damping**2 * speed / 4)
+        before, found = found, before + speed * (after - before)
 
 
 def _restart(found: Walk) -> Numbers:
