@@ -17,7 +17,7 @@ from spolia.types import Hit, Node, Query, Ranking
 if TYPE_CHECKING:
     from spolia.ranking.alignment import Aligned, Numbers, Places
 
-Parts: TypeAlias = tuple[tuple[str, float], ...]
+PartScores: TypeAlias = tuple[tuple[str, float], ...]
 
 
 class Fusion(Operator[Sequence[Ranking], Ranking]):
@@ -131,7 +131,7 @@ class SideBySide:
         """The same, where it is one of many: what each ranking says of each document is looked up once."""
         return self._of(order, scores, [self.every_part[at] for at in order])
 
-    def parts(self, order: Sequence[int]) -> list[Parts]:
+    def parts(self, order: Sequence[int]) -> list[PartScores]:
         """The scores that documents have in the rankings, by source."""
         import numpy as np
 
@@ -145,11 +145,11 @@ class SideBySide:
         ]
 
     @cached_property
-    def every_part(self) -> list[Parts]:
+    def every_part(self) -> list[PartScores]:
         """The same of all documents."""
         return self.parts(range(len(self.hits)))
 
-    def _of(self, order: Sequence[int], scores: Sequence[float], parts: Sequence[Parts]) -> Ranking:
+    def _of(self, order: Sequence[int], scores: Sequence[float], parts: Sequence[PartScores]) -> Ranking:
         hits = self.hits
         return self.ranked(
             [
