@@ -211,19 +211,21 @@ class EvaluationRun:
         return UsageLog.of_data(self.data, kept_in(), ready.marks, self.given.split)
 
     @contextmanager
-    def _asking(
-        self, ready: EvaluationSetup, *, anew: bool = False, cached: bool = True, share: bool | int = False
-    ) -> Iterator[tuple[Run, Told]]:
+    def _asking(self, ready: EvaluationSetup, *, anew: bool = False) -> Iterator[tuple[Run, Told]]:
         """A run that is recorded beside the store, and what tells how far it is."""
+        with self._recorded(ready, anew=anew) as run, self.screen.progress("asking") as told:
+            yield run, lambda flow, done, total: told(done, total, f"asking {flow}")
+
+    @contextmanager
+    def _recorded(self, ready: EvaluationSetup, **how: Any) -> Iterator[Run]:
+        """A run that is recorded beside the store, and limited as the options say."""
         store = ready.parts.chunks.corpus.path
         given, models = self.given, [one for flow in ready.flows.values() for one in flow.resources]
         judges = [one for measure in ready.measures for one in inside(measure)]
         runs.refuse_unpriced(given.budget_usd, [*models, *judges])
         limit = runs.budget_of(given.budget_calls, given.budget_tokens, given.budget_usd)
-        how: dict[str, Any] = {"anew": anew, "cached": cached, "values": given.keep_values, "share": share}
-        recorded = runs.recorded(store, self.screen, budget=limit, **how)
-        with recorded as run, self.screen.progress("asking") as told:
-            yield run, lambda flow, done, total: told(done, total, f"asking {flow}")
+        with runs.recorded(store, self.screen, budget=limit, values=given.keep_values, **how) as run:
+            yield run
             has_steps = given.keep_values and _is_recorded(run)
         if has_steps:
             self.screen.say(f"What each step took and gave: spolia trace {run.id} --store {shlex.quote(str(store))}")

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spolia.cli.screen import Screen, table
 from spolia.core.operator import Operator
@@ -16,6 +16,9 @@ from spolia.models.protocols import LanguageModel
 from spolia.run import Budget, Run
 from spolia.stores.corpus import Corpus
 from spolia.types import Prompt, Query, Usage
+
+if TYPE_CHECKING:
+    from spolia.indexing.sync.cost_estimate import ModelUse
 
 RUNS = "runs.db"
 SAMPLE = 5
@@ -96,13 +99,33 @@ def estimate(flow: Operator[Query, Any], queries: Sequence[Query], groups: Seque
         `calls` and `tokens` as far as they are seen so, `most_calls` (None without a bound), and `cost_usd` (None where
         no model states a price).
     """
+    return estimated(flow, silent_use(flow, queries, groups)[1], len(queries), n)
+
+
+def estimated(flow: Operator[Query, Any], use: "ModelUse", sample: int, n: int) -> dict[str, Any]:
+    """What `estimate` gives, from what was asked for a sample."""
+    each, bound = n / sample, flow.calls()
+    return {
+        "calls": round(use.usage.calls * each),
+        "most_calls": None if bound is None else bound * n,
+        "tokens": round((use.usage.input_tokens + use.usage.output_tokens) * each),
+        "cost_usd": use.usage.cost_usd * each if use.has_price else None,
+    }
+
+
+def silent_use(
+    flow: Operator[Query, Any], queries: Sequence[Query], groups: Sequence[str] = ()
+) -> "tuple[ModelUse, ModelUse]":
+    """What a flow would ask models for these questions, if every reply says nothing: with empty replies, and with the
+    longest that are allowed; no language model is asked."""
     from spolia.indexing.sync.cost_estimate import ModelUse
     from spolia.models.prompting.stand_in_models import Silent, Unanswered, replaced
 
-    use = ModelUse()
+    least, most = ModelUse(), ModelUse()
 
     def said(model: Any, prompt: Prompt, max_tokens: int) -> str:
-        use.add(model, prompt, max_tokens)
+        least.add(model, prompt, 0)
+        most.add(model, prompt, max_tokens)
         return SILENCE
 
     silent = replaced(flow, lambda one: Silent(one, said) if isinstance(one, LanguageModel) else one)
@@ -110,13 +133,7 @@ def estimate(flow: Operator[Query, Any], queries: Sequence[Query], groups: Seque
         for query in queries:
             with suppress(Unanswered, StepFailed):
                 silent(query)
-    each, bound = n / len(queries), flow.calls()
-    return {
-        "calls": round(use.usage.calls * each),
-        "most_calls": None if bound is None else bound * n,
-        "tokens": round((use.usage.input_tokens + use.usage.output_tokens) * each),
-        "cost_usd": use.usage.cost_usd * each if use.has_price else None,
-    }
+    return least, most
 
 
 def tell_estimates(

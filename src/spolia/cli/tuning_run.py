@@ -1,27 +1,32 @@
 """The best flow of a space, looked for as the options of `spolia tune` say."""
 
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import astuple, dataclass
+from functools import partial
 from pathlib import Path
-from random import Random
+from time import perf_counter
 from typing import Any
 
 from spolia.cli import runs
-from spolia.cli.experiments import SIMULATED, EvaluationRun
-from spolia.core.plurals import several
+from spolia.cli.experiments import SIMULATED, EvaluationRun, EvaluationSetup
+from spolia.cli.tuning_screen import estimate_line, leaderboard, tell_study
 from spolia.errors import DataError
+from spolia.evaluation.experiment.score_store import ScoreStore
 from spolia.evaluation.measures.costs import UsDollars
 from spolia.flow_files.files import dump
-from spolia.optimizer.budget import USD, TuningBudget
+from spolia.optimizer.budget import USD, RowCost, TuningBudget
+from spolia.optimizer.flow_scores import FlowScores
 from spolia.optimizer.objectives import Objectives
+from spolia.optimizer.pilot import Pilot, StudyEstimate, pilot_flows
 from spolia.optimizer.plan import TuningPlan
 from spolia.optimizer.report import html
+from spolia.optimizer.study import PILOT
 from spolia.optimizer.tuned_flow import TunedFlow
 from spolia.optimizer.tuning import SHARED_BYTES, tune
+from spolia.run import Run
 from spolia.types import Query
-
-DRAWN_FLOWS = 4
-"""Flows, beside the default, by which the cost of a study is estimated."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +39,9 @@ class TuningRun(EvaluationRun):
         """The best flow of a space, and the files that tell of it by name: the flow file and the report."""
         ready = self.ready([space], objective)
         (flow,) = ready.flows.values()
-        limits = (how["budget"], self.given.budget_calls, self.given.budget_tokens, self.given.budget_usd)
-        if flow.calls() != 0 and self.given.llm != SIMULATED and not any(limits):
+        given = self.given
+        asks = flow.calls() != 0 and given.llm != SIMULATED
+        if asks and not any((how["budget"], given.budget_calls, given.budget_tokens, given.budget_usd)):
             raise DataError(
                 "Flows of this space ask language models. Write how much they may ask: --budget 5%, '500 calls', "
                 "'200k tokens', '2 USD' or 10m; --budget 100% asks everything."
@@ -44,8 +50,14 @@ class TuningRun(EvaluationRun):
         in_usd = how["budget"] is not None and TuningBudget.parse(how["budget"]).unit == USD
         if in_usd or any(isinstance(one, UsDollars) for one in objectives.measures):
             runs.refuse_unpriced(0.0, flow.resources)
-        timed = objectives.are_timed
-        with self._asking(ready, cached=not timed, share=False if timed else SHARED_BYTES) as (run, told):
+        if asks and sys.stderr.isatty():
+            self._tell_estimate(ready, folder, under, how)
+        timed, best = objectives.are_timed, objectives.best[0]
+        limits = (how["budget"], *(f"{usd} USD" for usd in (given.budget_usd,) if usd is not None))
+        with (
+            self._recorded(ready, cached=not timed, share=False if timed else SHARED_BYTES) as run,
+            leaderboard(self.screen, str(best), best.range == (0.0, 1.0), ", ".join(filter(None, limits))) as told,
+        ):
             found = tune(
                 flow,
                 ready.items,
@@ -55,23 +67,56 @@ class TuningRun(EvaluationRun):
                 run=run,
                 usage_log=self._usage_log(ready),
                 degraded=self.given.degraded,
-                told=lambda progress: told("flows", progress.done, progress.total),
+                told=told,
                 **how,
             )
         return found, {"best.yaml": dump(found.flow, ready.parts.given()), "report.html": html(found)}
 
-    def tuning_estimated(self, space: str, objective: str, **how: Any) -> None:
+    def _tell_estimate(
+        self, ready: EvaluationSetup, folder: Path, under: Sequence[str], how: Mapping[str, Any]
+    ) -> None:
+        """Before models are asked, say about how much they will be; a budget that is too small is refused later."""
+        (flow,) = ready.flows.values()
+        named = {name: how[name] for name in ("budget", "strategy", "seed", "combine")}
+        plan = TuningPlan.of(flow, ready.items, ready.measures, under=under, **named)
+        pilot = Pilot.read(folder / PILOT) or self._silent_pilot(plan, {})
+        with suppress(DataError):
+            plan = plan.within(pilot.mean)
+        self.screen.say(estimate_line(StudyEstimate.of(plan, pilot)))
+
+    def tuning_estimated(self, space: str, objective: str, folder: Path, **how: Any) -> None:
         """Say what a study would cost, from a few flows on a few questions, without asking a language model."""
         ready = self.ready([space], objective, estimate=True)
         (flow,) = ready.flows.values()
         plan = TuningPlan.of(flow, ready.items, ready.measures, seed=self.given.seed, **how)
+        found: dict[str, Any] = {}
+        pilot = self._free_pilot(plan) if flow.calls() == 0 else self._silent_pilot(plan, found)
+        if (known := Pilot.read(folder / PILOT)) is not None:
+            pilot = known
+        plan = plan.within(pilot.mean)
+        whole = StudyEstimate.of(plan, pilot)
+        each = {name: estimated(plan.rows) for name, estimated in found.items()}
+        tell_study(self.screen, whole, each, known is not None or not each)
+
+    def _free_pilot(self, plan: TuningPlan) -> Pilot:
+        """What scores take that cost only time: these are computed."""
+        items = [*plan.choosing, *plan.fresh]
+        with ScoreStore() as store:
+            scores = FlowScores(plan.candidates, items, plan.objectives, Run(share=SHARED_BYTES), store)
+            return Pilot.measured(scores, pilot_flows(plan.candidates, (), plan.seed))[0]
+
+    def _silent_pilot(self, plan: TuningPlan, found: dict[str, Any]) -> Pilot:
+        """What scores take, from empty to the longest replies, without the time that models need; `found` gets what
+        each flow would take."""
         sample = [Query(item.question) for item in plan.choosing[: runs.SAMPLE]]
-        drawn_flows = dict.fromkeys([0, *plan.candidates.draw(DRAWN_FLOWS, Random(self.given.seed))])
-        choices = {at: ", ".join(map("=".join, plan.candidates.choices(at))) for at in drawn_flows}
-        found = {
-            f"{name} (default)" * (not at) or name: runs.estimate(plan.candidates.flows[at], sample, (), plan.rows)
-            for at, name in choices.items()
-        }
-        note = f"Each line: if all {plan.rows:,} scores were of that flow. Equal contexts are asked once. The report "
-        note += f"on {several(len(plan.fresh), 'fresh question')} comes on top, at most as many scores again."
-        runs.tell_estimates(self.screen, found, plan.rows, [note])
+        costs: list[RowCost] = []
+        for at in pilot_flows(plan.candidates, (), plan.seed):
+            flow = plan.candidates.flows[at]
+            runs.silent_use(flow, sample[:1])  # which opens stores
+            start = perf_counter()
+            uses = runs.silent_use(flow, sample)
+            costs += [RowCost.of(use.usage, perf_counter() - start, len(sample)) for use in uses]
+            name = ", ".join(map("=".join, plan.candidates.choices(at))) + " (default)" * (not at)
+            found[name] = partial(runs.estimated, flow, uses[1], len(sample))
+        means = [sum(numbers) / len(costs) for numbers in zip(*map(astuple, costs), strict=True)]
+        return Pilot(RowCost(*means), tuple(costs))

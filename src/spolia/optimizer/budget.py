@@ -72,18 +72,20 @@ class TuningBudget(Value):
         """Whether it depends on what a score takes, how many scores it is enough for."""
         return self.unit not in (SHARE, ROWS)
 
-    def rows(self, grid: int, each: RowCost | None = None) -> int:
-        """For how many scores it is enough, of a grid of so many, if each takes so much."""
+    def rows(self, grid: int, each: RowCost | None = None, held: RowCost | None = None) -> int:
+        """For how many scores it is enough, of a grid of so many, if each takes so much, and calls hold so much until
+        they are answered."""
         if not self.is_cost:
             return min(grid, int(self.amount * grid + 1e-9) if self.is_share else int(self.amount))
         taken = 0.0 if each is None else each.amount(self.unit)
-        return grid if taken <= 0 else int(min(grid, PLANNED * self.amount / taken))
+        free = self.amount - (0.0 if held is None else held.amount(self.unit))
+        return grid if taken <= 0 else int(min(grid, max(0.0, PLANNED * free / taken)))
 
-    def least(self, rows: int, each: RowCost) -> str:
+    def least(self, rows: int, each: RowCost, held: RowCost | None = None) -> str:
         """The least budget in this unit that is enough for so many scores, as it is written."""
         if self.unit == ROWS:
             return f"{rows} rows"
-        taken = rows * each.amount(self.unit) / PLANNED
+        taken = rows * each.amount(self.unit) / PLANNED + (0.0 if held is None else held.amount(self.unit))
         if self.unit in (CALLS, TOKENS):
             return f"{ceil(taken)} {self.unit}"
         if self.unit == SECONDS and taken >= 60:

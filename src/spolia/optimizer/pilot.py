@@ -2,19 +2,21 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
 from time import perf_counter
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from spolia.errors import BudgetSpent
 from spolia.optimizer.board import FIRST
-from spolia.optimizer.budget import RowCost
+from spolia.optimizer.budget import CALLS, SECONDS, TOKENS, USD, RowCost
 from spolia.optimizer.candidates import Candidates
 from spolia.optimizer.flow_scores import FlowScores
+from spolia.optimizer.plan import TuningPlan
 from spolia.types import Value
 
+Range: TypeAlias = tuple[float, float, float]
 ASKING, FREE = 3, 64
 """Flows of a pilot beside the default: of a space that asks language models, and of one that does not."""
 
@@ -27,13 +29,13 @@ class Pilot(Value):
         mean: over all of its scores; contexts that several flows show were asked once.
         costs: by flow, as each needs it alone.
         rows: scores that were computed.
-        ended: why it ended early; empty where it did not.
+        held: tokens and USD that its calls held until they were answered, at the most.
     """
 
     mean: RowCost
     costs: tuple[RowCost, ...] = ()
     rows: int = 0
-    ended: str = ""
+    held: RowCost = field(default=RowCost())
 
     def span(self, unit: str) -> tuple[float, float]:
         """From the flow that takes least to the one that takes most."""
@@ -50,27 +52,27 @@ class Pilot(Value):
         try:
             plain = json.loads(path.read_text("utf-8"))
             costs = tuple(RowCost(**one) for one in plain["costs"])
-            return cls(RowCost(**plain["mean"]), costs, plain["rows"])
+            return cls(RowCost(**plain["mean"]), costs, plain["rows"], RowCost(**plain["held"]))
         except (OSError, ValueError, LookupError, TypeError):
             return None
 
     @classmethod
-    def measured(cls, scores: FlowScores, flows: Sequence[int]) -> Self:
-        """Flows asked a few questions; their scores are kept as all others. A budget may end it early.
+    def measured(cls, scores: FlowScores, flows: Sequence[int]) -> tuple[Self, bool]:
+        """Flows asked a few questions; their scores are kept as all others. And whether no budget ended it early.
 
         The first question is not timed: models are loaded for it.
         """
         groups = [[flow] for flow in flows] if asks_models(scores.candidates) else [list(flows)]
         spent, needed, rows, seconds, timed = scores.spent, scores.needed, scores.rows, 0.0, 0
-        questions, costs, ended = min(FIRST, len(scores.items)), list[RowCost](), ""
+        questions, costs, ended = min(FIRST, len(scores.items)), list[RowCost](), False
         for group in groups:
             own, start, asked = scores.needed, perf_counter(), scores.rows
             try:
                 scores(group, range(1))
                 start, asked = perf_counter(), scores.rows
                 scores(group, range(1, questions))
-            except BudgetSpent as error:
-                ended = str(error)
+            except BudgetSpent:
+                ended = True
             took = perf_counter() - start
             seconds, timed = seconds + took, timed + scores.rows - asked
             if ended:
@@ -82,7 +84,35 @@ class Pilot(Value):
         mean = RowCost.of(taken, 0.0, max(1, rows))
         if not taken.calls:  # all from a cache, or kept from before: others will not be
             mean = RowCost.of(scores.needed - needed, 0.0, max(1, questions * len(costs)))
-        return cls(mean.but(seconds=seconds / max(1, timed)), tuple(costs), rows, ended)
+        return cls(mean.but(seconds=seconds / max(1, timed)), tuple(costs), rows), not ended
+
+
+@dataclass(frozen=True)
+class StudyEstimate(Value):
+    """What a whole study would take: the least, about as much, the most.
+
+    Args:
+        choosing, reporting: scores.
+    """
+
+    choosing: int
+    reporting: int
+    calls: Range
+    tokens: Range
+    usd: Range
+    seconds: Range
+
+    @classmethod
+    def of(cls, plan: TuningPlan, pilot: Pilot) -> Self:
+        """If scores take what those of a pilot took."""
+        reporting = plan.finalists(plan.rows) * len(plan.fresh)
+        rows = plan.rows + reporting
+
+        def whole(unit: str) -> Range:
+            about, (least, most) = pilot.mean.amount(unit), pilot.span(unit)
+            return rows * min(least, about), rows * about, rows * max(most, about)
+
+        return cls(plan.rows, reporting, *map(whole, (CALLS, TOKENS, USD, SECONDS)))
 
 
 def asks_models(candidates: Candidates) -> bool:

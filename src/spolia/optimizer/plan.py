@@ -86,16 +86,17 @@ class TuningPlan:
         found = cls(candidates, objectives, choosing, fresh, GridSearch(), 0, seed, budget, strategy)
         return found.but(rows=found.grid) if budget and budget.is_cost else found.within(RowCost())
 
-    def within(self, each: RowCost) -> Self:
-        """The plan if each score takes so much; `DataError` where the budget is too small for it."""
+    def within(self, each: RowCost, held: RowCost | None = None) -> Self:
+        """The plan if each score takes so much, and calls hold so much until they are answered; `DataError` where the
+        budget is too small for it."""
         rows = self.grid if self.budget is None else self.budget.rows(self.grid, each)
         if self.budget is not None and self.budget.is_cost:
-            rows = self._for_choice(self.budget.rows(self.grid + FINALISTS * len(self.fresh), each))
+            rows = self._for_choice(self.budget.rows(self.grid + FINALISTS * len(self.fresh), each, held))
         default = GridSearch() if rows == self.grid else HalvingWithNeighbours()
         found = self.but(rows=rows, strategy=self.given or default)
         least = min(self.grid, found.strategy.least(found.board()))
         if self.budget is not None and rows < least:
-            raise DataError(self._too_small(self.budget, found.strategy, least, each))
+            raise DataError(self._too_small(self.budget, found.strategy, least, each, held))
         return found
 
     def but(self, **changes: Any) -> Self:
@@ -114,10 +115,12 @@ class TuningPlan:
         """How many flows are asked the fresh questions after so many scores: no more scores than the choice took."""
         return max(2, min(FINALISTS, rows // max(1, len(self.fresh))))
 
-    def _too_small(self, budget: TuningBudget, strategy: Strategy, least: int, each: RowCost) -> str:
+    def _too_small(
+        self, budget: TuningBudget, strategy: Strategy, least: int, each: RowCost, held: RowCost | None
+    ) -> str:
         if budget.is_cost:
             rows = least + self.finalists(least) * len(self.fresh)
-            least_of, amount = f"'{budget.least(rows, each)}'", str(budget)
+            least_of, amount = f"'{budget.least(rows, each, held)}'", str(budget)
         else:
             share = ceil(10_000 * least / self.grid) / 100
             least_of, amount = f"'{least} rows', or {share:g}%", several(budget.rows(self.grid), "row")

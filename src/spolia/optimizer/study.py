@@ -18,7 +18,7 @@ from spolia.evaluation.data.usage_log import REPORT, TUNED, UsageLog
 from spolia.evaluation.experiment.flows import changes, reads, written
 from spolia.evaluation.experiment.score_store import ANSWER, JUDGING, ScoreStore, usage_of
 from spolia.optimizer.board import Board, ScoreRows
-from spolia.optimizer.budget import SECONDS
+from spolia.optimizer.budget import SECONDS, RowCost
 from spolia.optimizer.effects import main_effects
 from spolia.optimizer.flow_scores import FlowScores
 from spolia.optimizer.pilot import Pilot, pilot_flows
@@ -27,6 +27,7 @@ from spolia.optimizer.progress import StudyProgress, Told
 from spolia.optimizer.strategies import find_best
 from spolia.optimizer.tuned_flow import CORRECTED, FRESH, FinalScores, TunedFlow
 from spolia.run import Run
+from spolia.run.budget import Limiter
 from spolia.types import Query, Usage, digest_of
 
 STUDY, PILOT, SCORES = "study.json", "pilot.json", "scores.experiment"
@@ -60,8 +61,8 @@ class Study:
     def tuned(self, prior: Sequence[Point], log: UsageLog) -> TunedFlow:
         """The choice and its report."""
         warm = self.plan.candidates.near(prior)
-        with self._limited(timed=False):
-            self._measure_costs(warm)
+        with self._limited(timed=False) as limiter:
+            self._measure_costs(warm, limiter)
         plan = self.plan
         board = self.progress.board = plan.board(warm)
         self.progress.total = self.progress.done + plan.rows + plan.finalists(plan.rows) * len(plan.fresh)
@@ -75,7 +76,7 @@ class Study:
             finalists, final = self._final(finalists)
         return self._found(board, chosen, FinalScores(board, plan.objectives, finalists, final, plan.seed), share)
 
-    def _measure_costs(self, warm: Sequence[int]) -> None:
+    def _measure_costs(self, warm: Sequence[int], limiter: Limiter | None) -> None:
         """Make the plan for a budget that depends on what a score takes, measured once in a study."""
         flows, budget = pilot_flows(self.plan.candidates, warm, self.plan.seed), self.plan.budget
         if budget is None or not budget.is_cost:
@@ -83,21 +84,23 @@ class Study:
         path = None if self.folder is None else self.folder / PILOT
         found = None if path is None else Pilot.read(path)
         if found is None:
-            found = Pilot.measured(self.scores, flows)
+            found, is_whole = Pilot.measured(self.scores, flows)
             self.scores.reread()
-            if found.ended and not found.rows:
-                raise DataError(f"A budget of {budget} is not enough for one score: {found.ended}. Write more.")
-            if path is not None and not found.ended:
+            if limiter is not None:
+                held = RowCost.of(limiter.peak, 0.0, 1).but(calls=0.0)
+                found = found.but(held=held) if found.rows else Pilot(RowCost.of(limiter.peak, 0.0, 1))
+            if path is not None and is_whole:
                 _write(path, found.json())
-        self.plan = self.plan.within(found.mean)
+        self.plan = self.plan.within(found.mean, found.held)
 
     @contextmanager
-    def _limited(self, share: float = 1.0, timed: bool = True) -> Iterator[None]:
+    def _limited(self, share: float = 1.0, timed: bool = True) -> Iterator[Limiter | None]:
         """Within a share of the budget, what the study took before included; its time is that of one run."""
         limit = None if self.plan.budget is None else self.plan.budget.limit(share)
         self.progress.share = share if timed else float("inf")
-        with nullcontext() if limit is None else self.run.limited(limit, "this study", self.before + self.scores.spent):
-            yield
+        before = self.before + self.scores.spent
+        with nullcontext() if limit is None else self.run.limited(limit, "this study", before) as limiter:
+            yield limiter
             self.is_cut_short |= self.run.exhausted
 
     def _search(self, board: Board) -> int:

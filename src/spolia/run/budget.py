@@ -56,19 +56,22 @@ class Budget(ByHand, Value):
 
 
 class Limiter:
-    """A budget and what has been spent and reserved of it. The caller holds the lock of the run."""
+    """A budget and what has been spent and reserved of it; `peak` is the most that was to be reserved at a time.
+    The caller holds the lock of the run."""
 
-    __slots__ = ("budget", "held", "refused", "spent", "where")
+    __slots__ = ("budget", "held", "peak", "refused", "spent", "where")
 
     def __init__(self, budget: Budget, where: str) -> None:
         self.budget, self.where = budget, where
-        self.spent = self.held = Usage()
+        self.spent = self.held = self.peak = Usage()
         self.refused = ""
 
     def refuses(self, wanted: Usage, *, optional: bool) -> str:
         """Why there is no room; empty when there is."""
         why = self.budget.refuses(self.spent + self.held, wanted, optional=optional)
         self.refused = self.refused or why
+        if (held := self.held + wanted).output_tokens > self.peak.output_tokens:
+            self.peak = held
         return f"The budget of {self.where} allows no further call: {why}. Raise it, or ask for less." if why else ""
 
 

@@ -192,7 +192,7 @@ class Run:
             yield account
 
     @contextmanager
-    def limited(self, budget: Budget, where: str, spent: Usage = NO_COST) -> Iterator[None]:
+    def limited(self, budget: Budget, where: str, spent: Usage = NO_COST) -> Iterator[Limiter]:
         """Limit what lanes inside may spend, beside the budget of the run.
 
         Args:
@@ -203,7 +203,7 @@ class Run:
         limiter.spent = spent
         self.root.limiters += (limiter,)
         try:
-            yield
+            yield limiter
         finally:
             self.root.limiters = tuple(one for one in self.root.limiters if one is not limiter)
 

@@ -86,14 +86,13 @@ def tune(
         if not objective:
             objective, combine = study.config.objective, study.config.combine
     objective = objective or "nDCG@10"
+    how: dict[str, Any] = {"budget": budget or None, "strategy": strategy or None}
+    how |= {"under": under or (), "combine": combine}
     if estimate:
-        TuningRun(screen, data, given).tuning_estimated(
-            space, objective, budget=budget or None, strategy=strategy or None, under=under or (), combine=combine
-        )
+        TuningRun(screen, data, given).tuning_estimated(space, objective, out, **how)
         return Exit.DONE
     prior = [*(study.prior if study else ()), *(point for folder in warm or () for point in _points(folder))]
-    how: dict[str, Any] = {"budget": budget or None, "strategy": strategy or None, "seed": given.seed, "prior": prior}
-    how |= {"under": under or (), "combine": combine}
+    how |= {"seed": given.seed, "prior": prior}
     found, files = TuningRun(screen, data, given).tuned(space, objective, out, **how)
     for name, text in files.items():
         (out / name).write_text(text, "utf-8")

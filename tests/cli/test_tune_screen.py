@@ -1,0 +1,132 @@
+"""What `spolia tune` says before and while it runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spolia.testing import OpenAIServer, ServedReply
+
+from .conftest import Spolia
+
+pytestmark = pytest.mark.slow
+READING = """
+- Vary: {body: {BM25: {group: {use: chunks}}}, ranges: {top_k: [1, 2, 5]}, names: {top_k: depth}}
+- Reader: {llm: {ChatModel: {model: m, base_url: 'URL', usd_per_million: [1.0, 2.0]}}}
+"""
+SEARCHING = "- Vary: {body: {BM25: {group: {use: chunks}}}, ranges: {top_k: [1, 2, 5]}, names: {top_k: depth}}\n"
+
+
+@pytest.fixture
+def server() -> Iterator[OpenAIServer]:
+    with OpenAIServer(ServedReply("3")) as found:
+        yield found
+
+
+@pytest.fixture
+def data(tmp_path: Path, server: OpenAIServer) -> Path:
+    folder = tmp_path / "small"
+    folder.mkdir()
+    passages = [{"id": f"p{at}", "title": "", "text": f"Light {at} has {at % 5} lamps at sea."} for at in range(12)]
+    questions = [
+        {"id": f"q{at}", "question": f"How many lamps has light {at}?", "gold_ids": [f"p{at}"], "answers": ["3"]}
+        for at in range(12)
+    ]
+    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, passages)))
+    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))
+    (tmp_path / "reading.yaml").write_text(READING.replace("URL", server.url))
+    (tmp_path / "searching.yaml").write_text(SEARCHING)
+    return folder
+
+
+def in_terminal(*command: object) -> tuple[int, str, str]:
+    """Exit code, stdout, and what a terminal shows that stderr is."""
+    screen, end = pty.openpty()
+    words = [sys.executable, "-m", "spolia", *map(str, command)]
+    ran = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=end, env=os.environ | {"COLUMNS": "200"})
+    os.close(end)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(screen, 65536)
+        except OSError:
+            break
+        if not piece:
+            break
+        shown += piece
+    assert ran.stdout is not None
+    out = ran.stdout.read().decode()
+    os.close(screen)
+    return ran.wait(60), out, shown.decode()
+
+
+def test_an_estimate_of_the_whole_study_asks_no_model_and_holds_what_it_takes(
+    spolia: Spolia, data: Path, server: OpenAIServer
+) -> None:
+    command = ("tune", data.parent / "reading.yaml", "--data", data, "--objective", "F1", "-o", data.parent / "read")
+    found = spolia(*command, "--budget", "100%", "--estimate", "--json").json
+    assert server.requests == []
+    study = found["study"]
+    assert (study["choosing"], study["reporting"], found["n"]) == (36, 0, 36)
+    ran = spolia(*command, "--budget", "100%", "--json")
+    assert ran.code == 0, ran.err
+    spent = ran.json["spent"]
+    assert spent["calls"] <= study["calls"][2] == 36
+    assert 0 < spent["usd"] <= study["usd"][2]
+    assert study["tokens"][0] < study["tokens"][1] < study["tokens"][2]
+    assert study["seconds"][0] > 0
+    told = spolia(*command, "--budget", "100%", "--estimate").out
+    assert "Estimate for 36 scores to choose and 0 to report; no language model was asked." in told
+    free = spolia("tune", data.parent / "searching.yaml", *command[2:4], "-o", data.parent / "free", "--estimate")
+    assert "measured on a few flows" in free.out
+    assert not (data.parent / "free").exists()
+
+
+def test_a_budget_in_usd_needs_a_price_and_is_kept(spolia: Spolia, data: Path, server: OpenAIServer) -> None:
+    space = data.parent / "reading.yaml"
+    command = ("tune", space, "--data", data, "--objective", "F1", "-o", data.parent / "read")
+    small = spolia(*command, "--budget", "0.0001 USD")
+    assert small.code == 2
+    assert "Write at least '" in small.err
+    least = small.err.split("Write at least '")[1].split("'")[0]
+    assert least.endswith(" USD")
+    enough = spolia(*command, "--budget", "0.3 USD", "--json")
+    assert enough.code == 0, enough.err
+    assert enough.json["spent"]["usd"] <= 0.3
+    space.write_text(space.read_text().replace(", usd_per_million: [1.0, 2.0]", ""))
+    asked = len(server.requests)
+    for more in (("--budget", "2 USD"), ("--objective", "F1,USD", "--budget", "100%")):
+        unpriced = spolia(*command[:4], "-o", data.parent / "other", *(("--objective", "F1", *more)[-4:]))
+        assert unpriced.code == 2
+        assert "is not known, so no limit in USD could hold" in unpriced.err
+    assert len(server.requests) == asked
+
+
+def test_a_pipe_gets_a_line_now_and_then_and_one_json_object(
+    spolia: Spolia, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spolia.cli.tuning_screen.EVERY_S", 0.0)
+    command = ("tune", data.parent / "reading.yaml", "--data", data, "--objective", "F1", "-o", data.parent / "read")
+    ran = spolia(*command, "--budget", "40 calls", "--json")
+    assert ran.json["spent"]["calls"] <= 40
+    lines = [line for line in ran.err.splitlines() if line.startswith("tuning: ")]
+    assert len(lines) > 5
+    assert " scores, " in lines[-1]
+    assert "budget 40 calls" in lines[-1]
+    assert "leads with F1" in lines[-1]
+    assert "Estimate" not in ran.err
+
+
+def test_a_terminal_shows_the_estimate_and_the_leaders(data: Path) -> None:
+    command = ("tune", data.parent / "reading.yaml", "--data", data, "--objective", "F1", "-o", data.parent / "read")
+    code, out, shown = in_terminal(*command, "--budget", "100%", "--json")
+    assert code == 0, shown
+    assert json.loads(out)["spent"]["calls"] > 0
+    assert "Estimate: 36 scores to choose, 0 to report; calls " in shown
