@@ -314,6 +314,34 @@ def _world(result: Result) -> Judged:
     return {"documents": (result["documents"], least(100_000)), "cpu_s": (result["cpu_s"], most(60.0))}
 
 
+def _strategies(result: Result) -> Judged:
+    """Of the parts that were played."""
+    found: dict[str, Any] = {}
+    if cold := result.get("cold"):
+        found["floor of the regret"] = (cold["floor"], None)
+        for share, bound in ((0.02, 1.0), (0.03, None), (0.05, 0.6)):
+            one = next(one for one in cold["curves"]["neighbours"] if abs(one["budget"] - share) < 1e-9)
+            found[f"regret at {share:.0%} of the rows"] = (one["regret"], most(bound) if bound else None)
+            if share == 0.02 and one["calls"] is not None:
+                found["share of the grid's reader calls at 2%"] = (one["calls"], most(0.1))
+        rivals = cold["spend for equal regret"]["0.6"]
+        best = min(rivals.values(), key=lambda one: one["rival"] or float("inf"))
+        if best["ratio"] is not None:
+            found["spend at a regret of 0.6, times the best rival's"] = (best["ratio"], most(0.65))
+    for name, one in result.get("warm", {}).items():
+        ratio = one["warm against the best cold rival"]["ratio"]
+        found[f"warm, {name}, spend at a regret of 1, times the best cold rival's"] = (ratio or 0.0, most(0.5))
+    if pair := result.get("pair"):
+        found["planted pair, found in 20 studies"] = (pair["neighbours"], least(18))
+    for questions, bound in (("500", 0.85), ("1000", 0.65)):
+        if one := result.get("prove", {}).get(questions):
+            found[f"prove, true best dropped, {questions} questions"] = (one["true best dropped"], most(0.05))
+            found[f"prove, share of the grid, {questions} questions"] = (one["share of the grid"], most(bound))
+    for name, one in result.get("intervals", {}).items():
+        found[f"interval covers, {name}"] = (one["covers"], least(0.93))
+    return found
+
+
 JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "shape": _shape,
     "steps": _steps,
@@ -348,5 +376,6 @@ JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "workers": _workers,
     "corag": _corag,
     "world": _world,
+    "strategies": _strategies,
 }
 """By the name of the result."""

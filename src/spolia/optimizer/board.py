@@ -95,10 +95,9 @@ class Board:
     def reach(self, flows: Sequence[int], rows: float, least: int = 0) -> int:
         """How many questions all of these flows can be asked for so many scores; at least as many as named."""
         self._grow()
-        asked, upto = self._asked[list(flows)], least
-        while upto < self.questions and np.maximum(0, upto + 1 - asked).sum() <= rows:
-            upto += 1
-        return upto
+        asked = np.sort(self._asked[list(flows)])
+        behind = np.searchsorted(asked, np.arange(self.questions), "right")  # flows that were not asked that question
+        return max(least, int(np.searchsorted(np.cumsum(behind), rows, "right")))
 
     def fill(self, request: ScoreRequest, source: ScoreSource) -> None:
         """Ask what is missing, few questions of all flows first, then twice as many: if it breaks off, they can be
@@ -143,13 +142,13 @@ class Board:
         Args:
             combined: how several objectives are one; by default, the knee of the Pareto front is first.
         """
+        self._grow()
         listed = np.asarray(list(flows), np.intp)
         means = self.all_means(listed.tolist(), upto)
         keys = self.objectives.keys(means, combined) if self.objectives else -np.round(means, 12)
-        prices = [self.price(flow) for flow in listed.tolist()]
         lengths = [self.candidates.length(flow) for flow in listed.tolist()]
-        order = sorted(range(listed.size), key=lambda at: (*keys[at].tolist(), prices[at], lengths[at], listed[at]))
-        return [int(listed[at]) for at in order]
+        columns = np.column_stack([keys, self._costs[listed], lengths, listed])
+        return [int(flow) for flow in listed[np.lexsort(columns.T[::-1])]]
 
     def excess(self, flows: Sequence[int]) -> Floats:
         """How far flows are beyond the limits, on all questions that they were asked."""

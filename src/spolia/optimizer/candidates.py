@@ -40,6 +40,7 @@ class Candidates:
         self.points: list[Point] = []
         self.flows: list[Operator[Query, Any]] = []
         self._numbers: dict[bytes, int] = {}
+        self._at: dict[tuple[tuple[str, int], ...], int] = {}
         self._lengths: dict[int, int] = {}
         try:
             self.number(space.default)
@@ -48,8 +49,11 @@ class Candidates:
 
     def number(self, point: Point) -> int:
         """The number of the flow at a point; `WiringError` if the point gives none."""
+        key = tuple(point.items())
+        if (known := self._at.get(key)) is not None:
+            return known
         flow = self.space.decide(point)
-        found = self._numbers.setdefault(flow.digest, len(self.flows))
+        found = self._at[key] = self._numbers.setdefault(flow.digest, len(self.flows))
         if found == len(self.flows):
             self.points.append(point)
             self.flows.append(flow)

@@ -203,18 +203,24 @@ class Racing(Strategy):
 
     def search(self, board: Board) -> Requests:
         flows, n = list(board.candidates.every), board.questions
-        level = 1 - 2 * self.alpha / self.looks / max(1, len(flows) - 1)
         for look in range(self.looks):
             upto = min(n, LEAST + (n - LEAST) * look // (self.looks - 1))
             if len(flows) == 1 or upto < 2 or board.cost(flows, upto) > board.left:
                 break
             yield ScoreRequest(flows, upto)
-            flows = [flow for flow in board.ranked(flows, upto) if np.isfinite(board.means([flow], upto)[0])] or flows
-            gaps = board.scores[flows[0], :upto] - board.scores[flows, :upto]
-            error = np.nanstd(gaps, axis=1, ddof=1) / sqrt(upto)
-            worse = np.nanmean(gaps, axis=1) > student(level, upto - 1) * error
-            flows = [flow for flow, is_worse in zip(flows, worse.tolist(), strict=True) if not is_worse]
+            flows = self.kept(board, flows, upto)
         return flows[0]
+
+    def kept(self, board: Board, flows: Sequence[int], upto: int) -> list[int]:
+        """Those that are not shown to be worse on the first questions, the leader first."""
+        ranked = board.ranked(flows, upto)
+        can_run = np.isfinite(board.means(ranked, upto)).tolist()
+        flows = [flow for flow, runs in zip(ranked, can_run, strict=True) if runs] or ranked
+        gaps = board.scores[flows[0], :upto] - board.scores[flows, :upto]
+        error = np.nanstd(gaps, axis=1, ddof=1) / sqrt(upto)
+        level = 1 - 2 * self.alpha / self.looks / max(1, len(board.candidates.every) - 1)
+        worse = np.nanmean(gaps, axis=1) > student(level, upto - 1) * error
+        return [flow for flow, is_worse in zip(flows, worse.tolist(), strict=True) if not is_worse]
 
     def least(self, board: Board) -> int:
         return len(board.candidates.every) * min(LEAST, board.questions)

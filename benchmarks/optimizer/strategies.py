@@ -1,0 +1,299 @@
+"""Strategies of tuning, played over a matrix of scores: how far from the best flow they end, for what they spend.
+
+    python benchmarks/optimizer/strategies.py [MATRIX.npz] [--seeds N] [--only PART ...] [--out FILE]
+
+Everything is played by the classes that `spolia tune` runs. A seed draws the tuning questions, with replacement from
+those of the grid, and what strategies draw. Regret is the true mean of the best flow minus that of the choice, in
+points; true means are those over all questions of the grid. The floor is the regret of the flow that is best on all
+tuning questions. Spend is a share of what the grid costs, by measured costs, where steps that flows share are computed
+once a question, for all strategies; calls are those of a reader that is never asked the same context twice.
+Without a file a matrix is simulated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+
+from results import publish
+from score_grid import Ints, ScoreGrid
+
+from spolia.evaluation.measures.registry import parse_measure
+from spolia.optimizer.board import Board, Floats
+from spolia.optimizer.named_strategies import STRATEGIES
+from spolia.optimizer.objectives import Objectives
+from spolia.optimizer.strategies import LEAST, WARM, Racing, Strategy, find_best
+from spolia.optimizer.tuned_flow import FinalScores
+from spolia.optimizer.tuning import FINALISTS
+
+QUESTIONS, FRESH = 500, 300
+SHARES = (0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1, 0.2)
+OURS, RIVALS = "neighbours", ("third", "halving", "tpe", "random", "greedy", "grid")
+SLOW = {"tpe": 40}
+"""Seeds of strategies that take long."""
+CALLED = 10
+"""Seeds of which calls are counted."""
+Json: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Played:
+    """How a study ended."""
+
+    regret: float
+    spent: float
+    rows: float
+    calls: float
+
+
+def drawn(grid: ScoreGrid, seed: int, questions: int) -> Ints:
+    return np.random.default_rng(seed).integers(0, grid.scores.shape[1], questions)
+
+
+def studied(
+    grid: ScoreGrid, strategy: Strategy, share: float, asked: Ints, seed: int, prior: Sequence[int] = ()
+) -> tuple[Board, int]:
+    """A study of some questions, and the row of the flow that it chose."""
+    board = Board(grid.candidates, len(asked), int(share * len(grid.points) * len(asked)), seed, prior, OBJECTIVE)
+    return board, find_best(strategy, board, grid.source(asked))
+
+
+def play(grid: ScoreGrid, name: str, share: float, seed: int, prior: Sequence[int] = ()) -> Played | None:
+    """None where the budget is too small for the strategy."""
+    asked, strategy = drawn(grid, seed, QUESTIONS), STRATEGIES[name]
+    board, chosen = studied(grid, strategy, share, asked, seed, prior)
+    if not board.spent:
+        return None
+    calls = grid.calls(board, asked) if seed < CALLED else np.nan
+    regret = 100 * (grid.truth.max() - grid.truth[chosen])
+    return Played(regret, grid.spent(board), board.spent / board.questions / len(grid.points), calls)
+
+
+OBJECTIVE = Objectives((parse_measure("nDCG@10"),))
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """How studies of one strategy ended, by budget and seed."""
+
+    budgets: Sequence[float]
+    regret: Floats
+    spent: Floats
+    rows: Floats
+    calls: Floats
+
+    @classmethod
+    def of(cls, budgets: Sequence[float], played: Sequence[Sequence[Played]]) -> Curve:
+        columns = ("regret", "spent", "rows", "calls")
+        return cls(budgets, *(np.array([[getattr(one, name) for one in row] for row in played]) for name in columns))
+
+    def spend(self, regret: float, seeds: Ints | None = None) -> float:
+        """Where the curve of means first reaches a regret, between two budgets by the logarithm; inf if nowhere."""
+        some = slice(None) if seeds is None else seeds
+        means, spent = self.regret[:, some].mean(axis=1), np.log(self.spent[:, some].mean(axis=1))
+        for at, mean in enumerate(means):
+            if mean <= regret:
+                if not at:
+                    return float(np.exp(spent[0]))
+                part = (means[at - 1] - regret) / (means[at - 1] - mean)
+                return float(np.exp(spent[at - 1] + part * (spent[at] - spent[at - 1])))
+        return float("inf")
+
+    def json(self) -> list[Json]:
+        return [
+            {
+                "budget": budget,
+                "rows": share(rows.mean()),
+                "spent": share(spent.mean()),
+                "calls": share(calls[np.isfinite(calls)].mean()) if np.isfinite(calls).any() else None,
+                "regret": round(regret.mean(), 3),
+                "standard error": round(regret.std(ddof=1) / len(regret) ** 0.5, 3),
+                "more than 1 point": round(float((regret > 1).mean()), 3),
+            }
+            for budget, regret, spent, rows, calls in zip(
+                self.budgets, self.regret, self.spent, self.rows, self.calls, strict=True
+            )
+        ]
+
+
+def share(number: float) -> float:
+    return float(f"{number:.4g}")
+
+
+def curve(grid: ScoreGrid, name: str, seeds: int, prior: Sequence[int] = (), shares: Sequence[float] = SHARES) -> Curve:
+    seeds = min(seeds, SLOW.get(name, seeds))
+    found = {one: spread(partial(play, grid, name, one, prior=prior), range(seeds)) for one in shares}
+    found = {one: row for one, row in found.items() if None not in row}
+    return Curve.of([*found], [*found.values()])
+
+
+def ratio(ours: Curve, rival: Curve, regret: float) -> Json:
+    """Spend for equal regret, ours / the rival's, with an interval from resampled seeds, the same for both."""
+    random, seeds = np.random.default_rng(0), min(ours.regret.shape[1], rival.regret.shape[1])
+    spends = ours.spend(regret), rival.spend(regret)
+    ratios = []
+    for _ in range(2_000):
+        some = random.integers(0, seeds, seeds)
+        one, other = ours.spend(regret, some), rival.spend(regret, some)
+        ratios.append(1.0 if one == other else one / other)
+    low, high = np.quantile(ratios, (0.025, 0.975), method="inverted_cdf")
+    each = {"ours": spends[0], "rival": spends[1], "ratio": spends[0] / spends[1], "low": low, "high": high}
+    return {name: share(one) if np.isfinite(one) else None for name, one in each.items()}
+
+
+def cold(grid: ScoreGrid, seeds: int) -> Json:
+    curves = {name: curve(grid, name, seeds) for name in (OURS, *RIVALS)}
+    floors = [
+        100 * (grid.truth.max() - grid.truth[grid.scores[:, drawn(grid, seed, QUESTIONS)].mean(axis=1).argmax()])
+        for seed in range(seeds)
+    ]
+    return {
+        "floor": round(float(np.mean(floors)), 3),
+        "curves": {name: one.json() for name, one in curves.items()},
+        "spend for equal regret": {
+            f"{regret:g}": {name: ratio(curves[OURS], one, regret) for name, one in curves.items() if name != OURS}
+            for regret in (1.0, 0.8, 0.7, 0.6)
+        },
+    }
+
+
+def warm(grid: ScoreGrid, seeds: int) -> Json:
+    """On each corpus alone: with the flows that are best on the others, and without."""
+    found: Json = {}
+    names = np.unique(grid.sets).tolist()
+    for name in names:
+        own, others = grid.of_sets(name), grid.of_sets(*(other for other in names if other != name))
+        prior = np.argsort(-others.truth, kind="stable")[:WARM].tolist()
+        curves = {"warm": curve(own, OURS, seeds, prior)} | {
+            f"{cold}, cold": curve(own, cold, seeds) for cold in (OURS, "third")
+        }
+        found[name] = {
+            "questions": own.scores.shape[1],
+            "curves": {name: one.json() for name, one in curves.items()},
+            "spend at a regret of 1": {name: share(one.spend(1.0)) for name, one in curves.items()},
+            "warm against the best cold rival": ratio(curves["warm"], curves["third, cold"], 1.0),
+        }
+    return found
+
+
+def pair(grid: ScoreGrid, seeds: int = 20, budget: float = 0.1) -> Json:
+    """In how many studies the choice is one of the flows with both candidates of a planted pair."""
+    planted, both = grid.with_pair()
+    found: Json = {"share of flows": share(len(both) / len(grid.points)), "budget": budget, "seeds": seeds}
+    for name in (OURS, *RIVALS):
+        played = spread(partial(_is_in, planted, both, name, budget), range(seeds))
+        found[name] = sum(played)
+    return found
+
+
+def _is_in(planted: ScoreGrid, both: Ints, name: str, budget: float, seed: int) -> bool:
+    asked = drawn(planted, seed, QUESTIONS)
+    return studied(planted, STRATEGIES[name], budget, asked, seed)[1] in both
+
+
+def prove(grid: ScoreGrid, simulations: int) -> Json:
+    """How often a race drops the true best, and what share of the grid it asks."""
+    found: Json = {}
+    for questions in (500, 1_000):
+        raced = spread(partial(_race, grid, questions), range(simulations))
+        dropped, rows = (np.array(one) for one in zip(*raced, strict=True))
+        found[str(questions)] = {
+            "simulations": simulations,
+            "true best dropped": share(float(dropped.mean())),
+            "share of the grid": share(float(rows.mean())),
+        }
+    return found
+
+
+def _race(grid: ScoreGrid, questions: int, seed: int) -> tuple[bool, float]:
+    race, best = Racing(), np.flatnonzero(grid.truth >= grid.truth.max() - 1e-12)
+    board, _ = studied(grid, race, 1.0, drawn(grid, seed, questions), seed)
+    last = int(board.asked.max())
+    left = race.kept(board, np.flatnonzero(board.asked == last).tolist(), last)
+    return not set(best.tolist()) & set(left), board.spent / questions / len(grid.points)
+
+
+def intervals(grid: ScoreGrid, draws: int) -> Json:
+    """How often the interval of a report holds the true mean of the chosen flow."""
+    found: Json = {}
+    for name, strategy, budget, questions, fresh in (
+        ("300 choose, 200 fresh", OURS, 0.05, 300, 200),
+        ("500 choose, 300 fresh", OURS, 0.05, 500, 300),
+        ("60 choose and report", OURS, 0.2, 60, 0),
+        ("100 choose and report", OURS, 0.2, 100, 0),
+        ("150 choose and report", OURS, 0.2, 150, 0),
+        ("100 choose and report, all flows asked", "grid", 1.0, 100, 0),
+    ):
+        told = spread(partial(_reported, grid, strategy, budget, questions, fresh), range(draws))
+        holds, bias, width = (np.array(one, np.float64) for one in zip(*told, strict=True))
+        found[name] = {
+            "draws": draws,
+            "covers": share(holds.mean()),
+            "bias, points": round(100 * bias.mean(), 3),
+            "width, points": round(100 * width.mean(), 3),
+        }
+    return found
+
+
+def _reported(
+    grid: ScoreGrid, name: str, budget: float, questions: int, fresh: int, seed: int
+) -> tuple[bool, float, float]:
+    asked = drawn(grid, seed, questions + fresh)
+    board, chosen = studied(grid, STRATEGIES[name], budget, asked[:questions], seed)
+    flows = list(dict.fromkeys([chosen, *board.finalists(FINALISTS)]))[:FINALISTS]
+    final = grid.source(asked)(flows, range(questions, questions + fresh)) if fresh else None
+    (best, *_), _ = FinalScores(board, OBJECTIVE, flows, final, seed).report()
+    truth, score = grid.truth[best.number], best.score
+    assert score is not None
+    return score.low <= truth <= score.high, score.mean - truth, score.high - score.low
+
+
+def spread(work: Callable[[int], Any], over: Iterable[int]) -> list[Any]:
+    """What each number gives, on two cores."""
+    global _WORK
+    _WORK = work
+    with ProcessPoolExecutor(2, get_context("fork")) as pool:
+        return [*pool.map(_worked, over, chunksize=5)]
+
+
+def _worked(number: int) -> Any:
+    return _WORK(number)
+
+
+_WORK: Callable[[int], Any] = int
+PARTS: Mapping[str, Callable[[ScoreGrid, int], Json]] = {
+    "cold": cold, "warm": warm, "pair": lambda grid, seeds: pair(grid),
+    "prove": lambda grid, seeds: prove(grid, 10 * seeds), "intervals": lambda grid, seeds: intervals(grid, 3 * seeds),
+}  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("matrix", nargs="?", type=Path)
+    parser.add_argument("--seeds", type=int, default=100)
+    parser.add_argument("--only", nargs="*", choices=[*PARTS], default=[*PARTS])
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    grid = ScoreGrid.load(given.matrix) if given.matrix else ScoreGrid.simulated()
+    about = {"matrix": given.matrix.name if given.matrix else "simulated", "flows": len(grid.points)}
+    about |= {"questions of the matrix": grid.scores.shape[1], "tuning questions": QUESTIONS, "seeds": given.seeds}
+    before = json.loads(given.out.read_text("utf-8")) if given.out and given.out.exists() else {}
+    kept = {part: before[part] for part in PARTS if part in before}
+    publish("strategies", about | kept | {part: PARTS[part](grid, given.seeds) for part in given.only}, given.out)
+
+
+if __name__ == "__main__":
+    main()
