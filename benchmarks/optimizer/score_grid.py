@@ -19,6 +19,8 @@ from spolia.optimizer.candidates import Candidates
 from spolia.types import Ranking
 
 Ints: TypeAlias = NDArray[np.integer[Any]]
+RANK = 0.25
+"""By how much a made-up flow must be better for the gold passage to move up one rank."""
 PLANTED = 0.03, 0.1
 """Least and most share of the flows that have both candidates of a planted pair."""
 
@@ -114,20 +116,22 @@ class ScoreGrid:
         return replace(self, scores=scores), both
 
     @classmethod
-    def simulated(cls, seed: int = 0, sizes: Sequence[int] = (8, 22, 4), questions: int = 1_500, effects: float = 0.06) -> Self:
-        """Candidates have effects, alone and in pairs, and questions prefer some of them: made to be as a measured space
-        of 648 flows, of which candidates alone explained .93 of the variance, and pairs nearly all of the rest."""
+    def simulated(cls, seed: int = 0, sizes: Sequence[int] = (8, 22, 4), questions: int = 1_500, effects: float = 0.15) -> Self:
+        """Candidates have effects, alone and in pairs, more in some places than in others, and questions prefer some of them; the sum is told as the rank of
+        one gold passage, so that most questions are right or wrong with any flow. Made to be as a measured space of 648
+        flows: candidates alone explain .93 of the variance of means, pairs nearly all of the rest."""
         random = np.random.default_rng(seed)
         places = {f"place {at}": [f"candidate {one}" for one in range(size)] for at, size in enumerate(sizes)}
         candidates = Candidates(Space(Then(*(Setting(name).vary(name, taken=of) for name, of in places.items()))))
         points = np.array([[candidates.points[flow][name] for name in places] for flow in candidates.every])
-        logit = random.normal(1.6, 1.5, questions) + random.normal(0, effects / 10, (len(points), 1))
+        logit = random.normal(2.0, 3.0, questions) + random.normal(0, effects / 10, (len(points), 1))
         for place, size in enumerate(sizes):
-            alone = random.normal(0, effects, (size, 1)) + random.normal(0, 0.5, (size, questions))
+            alone = random.normal(0, effects * random.exponential(), (size, 1)) + random.normal(0, 0.5, (size, questions))
             logit += alone[points[:, place]]
         for (one, first), (other, second) in combinations(enumerate(sizes), 2):
             logit += random.normal(0, effects / 3, (first, second))[points[:, one], points[:, other], None]
-        scores, steps = 1 / (1 + np.exp(-1.5 * logit)), np.arange(len(points))[:, None]
+        ranks = np.clip(np.ceil(-logit / RANK), 0, 10).astype(np.intp)  # 0 is the first, 10 is not among the first ten
+        scores, steps = np.append(1 / np.log2(np.arange(2, 12)), 0.0)[ranks], np.arange(len(points))[:, None]
         sets = random.choice(["first", "second", "third"], questions)
         return cls(candidates, points, scores, sets, steps, np.ones(len(points)))
 

@@ -30,6 +30,7 @@ sys.path.insert(0, str(HERE.parent))
 
 from results import publish
 from score_grid import Ints, ScoreGrid
+from strategies_page import page, plot
 
 from spolia.evaluation.measures.registry import parse_measure
 from spolia.optimizer.board import Board, Floats
@@ -288,11 +289,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     grid = ScoreGrid.load(given.matrix) if given.matrix else ScoreGrid.simulated()
-    about = {"matrix": given.matrix.name if given.matrix else "simulated", "flows": len(grid.points)}
-    about |= {"questions of the matrix": grid.scores.shape[1], "tuning questions": QUESTIONS, "seeds": given.seeds}
+    about = {"scores": given.matrix.name if given.matrix else "simulated", "flows": len(grid.points)}
+    about |= {"questions of the grid": grid.scores.shape[1], "tuning questions": QUESTIONS, "seeds": given.seeds}
     before = json.loads(given.out.read_text("utf-8")) if given.out and given.out.exists() else {}
-    kept = {part: before[part] for part in PARTS if part in before}
-    publish("strategies", about | kept | {part: PARTS[part](grid, given.seeds) for part in given.only}, given.out)
+    found = about | {part: before[part] for part in PARTS if part in before}
+    for part in given.only:
+        found[part] = PARTS[part](grid, given.seeds)
+        publish("strategies", found, given.out)
+    if given.out:
+        curves = given.out.with_suffix(".svg")
+        given.out.with_suffix(".md").write_text(page(found, curves.name), encoding="utf-8")
+        if "cold" in found:
+            curves.write_text(plot(found["cold"]), encoding="utf-8")
 
 
 if __name__ == "__main__":

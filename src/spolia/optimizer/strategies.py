@@ -20,6 +20,8 @@ Requests: TypeAlias = Generator[ScoreRequest, None, int]
 """Each batch that it gives is asked before it goes on; it ends with the flow that it chooses."""
 LEAST = 30
 """Questions before a flow can be shown to be worse."""
+LAST = 8
+"""Flows that are compared last."""
 WARM = 16
 """Flows that were best elsewhere, with which a search begins."""
 
@@ -152,18 +154,20 @@ class Halving(Strategy):
 @dataclass(frozen=True)
 class HalvingWithNeighbours(Strategy):
     """The default flow, the best of earlier studies and a random draw are halved; then the winner with its neighbours,
-    the flows that differ from it in one place, twice or until it stays.
+    the flows that differ from it in one place, twice or until it stays; then, with what is left, those asked most.
 
     Args:
         local: share of the budget for neighbours.
+        first: questions that each flow of the draw answers first, about.
     """
 
     local: float = 0.4
+    first: int = 3
 
     def search(self, board: Board) -> Requests:
         rows, candidates = (1 - self.local) * board.left, board.candidates
         warm = list(dict.fromkeys([0, *board.prior[:WARM]]))
-        size = WARM + WARM // 2 if board.prior else _affordable(rows)
+        size = WARM + WARM // 2 if board.prior else self._affordable(rows)
         drawn = dict.fromkeys([*warm, *candidates.draw(size, board.random)])
         leader = yield from halve(board, list(drawn)[:size], rows)
         for part in (0.5, 1.0):
@@ -176,10 +180,14 @@ class HalvingWithNeighbours(Strategy):
             if found == leader:
                 break
             leader = found
-        return leader
+        return (yield from halve(board, list(dict.fromkeys([leader, *board.finalists(LAST)])), board.left))
 
     def least(self, board: Board) -> int:
         return 8 * FIRST
+
+    def _affordable(self, rows: float) -> int:
+        """How many flows can be halved, so that each answers the first questions."""
+        return int(max(8, rows / (self.first * max(1.0, log2(max(2.0, rows / self.first)) - 2))))
 
 
 @dataclass(frozen=True)
@@ -261,8 +269,3 @@ def _asks(candidates: Candidates, place: str) -> bool:
 
 def _rounds(flows: int) -> int:
     return max(1, ceil(log2(flows)))
-
-
-def _affordable(rows: float) -> int:
-    """How many flows can be halved so that each answers about six questions first."""
-    return int(max(8, rows / (FIRST * max(1.0, log2(max(2.0, rows / FIRST)) - 2))))

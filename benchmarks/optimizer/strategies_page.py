@@ -1,0 +1,164 @@
+"""The page of the strategies, and the plot of their curves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import log10
+from typing import Any
+
+from spolia.evaluation.report.plots import COLOURS
+
+HEAD = """# Strategies of tuning over a stored grid of scores
+
+Every flow was asked every question once; strategies were then played over these scores by the classes that `spolia
+tune` runs. Of each seed, {tuning} tuning questions are drawn with replacement from the {pool} of the grid, so that the
+true means are known: those over all of them. Regret is the true mean of the best of the {flows} flows minus that of the
+chosen one, in points of nDCG@10 (0 to 100), over {seeds} seeds; ± is a standard error. Budgets are shares of the rows of
+the grid (flows × questions). Spend is a share of what the grid costs by measured CPU time, where a step that flows share
+is taken once a question, whatever the strategy. Calls are those that a reader of the five best passages would be asked, a
+context that was read never again, as a share of those of the grid.
+"""
+WIDTH, HEIGHT, LEFT, BELOW, NAMES = 620, 330, 44, 40, 130
+TICKS = (0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2)
+MOST = 3.0
+"""Points of regret up to which the plot goes."""
+
+
+def page(result: Mapping[str, Any], plot: str) -> str:
+    """The page of a result, as the JSON file has it; `plot` is the name of the file of the curves."""
+    about = {"tuning": result["tuning questions"], "pool": result["questions of the grid"]}
+    lines = [HEAD.format(flows=result["flows"], seeds=result["seeds"], **about)]
+    if cold := result.get("cold"):
+        lines += ["## Cold", "", f"![Regret by spend]({plot})", "", *_cold(cold)]
+    if warm := result.get("warm"):
+        lines += ["", "## Warm: the 16 best flows of the other sets come first", "", *_warm(warm)]
+    if pair := result.get("pair"):
+        lines += ["", "## A planted pair", "", *_pair(pair)]
+    if prove := result.get("prove"):
+        lines += ["", "## `prove`", "", *_prove(prove)]
+    if told := result.get("intervals"):
+        lines += ["", "## Reported intervals", "", *_intervals(told)]
+    return "\n".join([*lines, ""])
+
+
+def _cold(cold: Mapping[str, Any]) -> Iterable[str]:
+    budgets = [row["budget"] for row in next(iter(cold["curves"].values()))]
+    yield f"The flow that is best on all tuning questions has a regret of {cold['floor']:.2f}: the floor."
+    yield ""
+    for what, form in (("regret", "{regret:.2f} ± {standard error:.2f}"), ("spent", "{spent:.1%}")):
+        yield f"{what.capitalize()} by budget:"
+        yield ""
+        yield from _by_budget(cold["curves"], budgets, form)
+        yield ""
+    ours = [f"{row['calls']:.1%} at {row['budget']:.1%}" for row in cold["curves"]["neighbours"] if row["calls"]]
+    if ours:
+        yield f"`neighbours` takes of the grid's reader calls: {', '.join(ours)}."
+        yield ""
+    yield "Spend of `neighbours` for equal regret, as a share of the rival's, with a 95 % interval over seeds:"
+    yield ""
+    spends = cold["spend for equal regret"]
+    rows = [[name, *(_ratio(of[name]) for of in spends.values())] for name in next(iter(spends.values()))]
+    yield from _table(["rival", *(f"regret ≤ {regret}" for regret in spends)], rows)
+
+
+def _by_budget(curves: Mapping[str, Any], budgets: Sequence[float], form: str) -> Iterable[str]:
+    rows = []
+    for name, curve in curves.items():
+        at = {row["budget"]: form.format(**row) for row in curve}
+        rows.append([name, *(at.get(budget, "") for budget in budgets)])
+    yield from _table(["", *(f"{budget:.2%}".replace(".00", "") for budget in budgets)], rows)
+
+
+def _ratio(one: Mapping[str, float | None]) -> str:
+    if one["ours"] is None:
+        return "not reached"
+    if one["rival"] is None:
+        return f"{one['ours']:.1%}; the rival never"
+    ends = f"{one['low']:.2f}, {'∞' if one['high'] is None else format(one['high'], '.2f')}"
+    return f"{one['ratio']:.2f} [{ends}]: {one['ours']:.1%} / {one['rival']:.1%}"
+
+
+def _warm(warm: Mapping[str, Any]) -> Iterable[str]:
+    yield "Each set alone; the true means are those over its questions. Spend where the mean regret is 1 point:"
+    yield ""
+    first = next(iter(warm.values()))
+    rows = []
+    for name, one in warm.items():
+        spends = [("never" if spend is None else f"{spend:.2%}") for spend in one["spend at a regret of 1"].values()]
+        rows.append([name, str(one["questions"]), *spends, _ratio(one["warm against the best cold rival"])])
+    yield from _table(["set", "questions", *first["spend at a regret of 1"], "warm / best cold"], rows)
+    for name, one in warm.items():
+        yield ""
+        yield f"{name}, regret by budget:"
+        yield ""
+        budgets = [row["budget"] for row in one["curves"]["warm"]]
+        yield from _by_budget(one["curves"], budgets, "{regret:.2f} ± {standard error:.2f}")
+
+
+def _pair(pair: Mapping[str, Any]) -> Iterable[str]:
+    yield (
+        f"Two candidates that are bad alone are the best together, by 4 points; {pair['share of flows']:.1%} of the flows "
+        f"have both. Studies of {pair['seeds']} with {pair['budget']:.0%} of the rows that choose one of these flows:"
+    )
+    yield ""
+    names = [name for name in pair if name not in ("share of flows", "budget", "seeds")]
+    yield from _table(["strategy", "found"], [[name, str(pair[name])] for name in names])
+
+
+def _prove(prove: Mapping[str, Any]) -> Iterable[str]:
+    rows = [
+        [questions, str(one["simulations"]), f"{one['true best dropped']:.1%}", f"{one['share of the grid']:.0%}"]
+        for questions, one in prove.items()
+    ]
+    yield from _table(["questions", "studies", "true best dropped", "share of the grid"], rows)
+
+
+def _intervals(told: Mapping[str, Any]) -> Iterable[str]:
+    yield "How often the 95 % interval of the report holds the true mean of the chosen flow:"
+    yield ""
+    rows = [
+        [name, str(one["draws"]), f"{one['covers']:.1%}", f"{one['bias, points']:+.2f}", f"{one['width, points']:.1f}"]
+        for name, one in told.items()
+    ]
+    yield from _table(["questions", "draws", "holds", "bias, points", "width, points"], rows)
+
+
+def plot(cold: Mapping[str, Any]) -> str:
+    """Regret by spend, the spend by its logarithm, as SVG."""
+    low, high = log10(TICKS[0]), log10(TICKS[-1])
+
+    def at(spent: float, regret: float) -> tuple[float, float]:
+        x = LEFT + (log10(spent) - low) / (high - low) * (WIDTH - LEFT - NAMES)
+        return round(x, 1), round((1 - min(regret, MOST) / MOST) * (HEIGHT - BELOW), 1)
+
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 -10 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="11">',
+        '<rect x="0" y="-10" width="100%" height="100%" fill="white"/>',
+    ]
+    for tick in TICKS:
+        x, y = at(tick, 0)
+        parts.append(f'<line x1="{x}" x2="{x}" y1="0" y2="{y}" stroke="#ddd"/>')
+        parts.append(f'<text x="{x}" y="{y + 15}" text-anchor="middle">{100 * tick:g} %</text>')
+    for tenths in range(0, int(10 * MOST) + 1, 5):
+        x, y = at(TICKS[0], tenths / 10)
+        parts.append(f'<line x1="{x}" x2="{WIDTH - NAMES}" y1="{y}" y2="{y}" stroke="#ddd"/>')
+        parts.append(f'<text x="{x - 6}" y="{y + 4}" text-anchor="end">{tenths / 10:g}</text>')
+    x, y = at(TICKS[0], cold["floor"])
+    parts.append(f'<line x1="{x}" x2="{WIDTH - NAMES}" y1="{y}" y2="{y}" stroke="#888" stroke-dasharray="4"/>')
+    parts.append(f'<text x="{WIDTH - NAMES + 8}" y="{y + 4}" fill="#888">floor</text>')
+    for number, (name, curve) in enumerate(cold["curves"].items()):
+        colour = COLOURS[number % len(COLOURS)]
+        shown = [row for row in curve if row["spent"] >= TICKS[0] and row["regret"] <= MOST]
+        points = " ".join("{},{}".format(*at(row["spent"], row["regret"])) for row in shown)
+        parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="{3 if not number else 1.5}"/>')
+        parts.append(f'<text x="{WIDTH - NAMES + 8}" y="{14 + 16 * number}" fill="{colour}">{name}</text>')
+    middle = (LEFT + WIDTH - NAMES) / 2
+    parts.append(f'<text x="{middle}" y="{HEIGHT - 14}" text-anchor="middle">share of what the grid costs; regret in points</text>')
+    return "".join([*parts, "</svg>\n"])
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterable[str]:
+    yield f"| {' | '.join(heads)} |"
+    yield f"|{' --- |' * len(heads)}"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
