@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 import numpy as np
+from matrix import ScoreMatrix, candidates_of
 from numpy.typing import NDArray
 
 from spolia.core.combinators.space import Space
@@ -95,9 +96,9 @@ class ScoreGrid:
         return replace(self, scores=self.scores[:, some], sets=self.sets[some], contexts=contexts)
 
     def with_pair(self, gain: float = 0.04) -> tuple[Self, Ints]:
-        """Two candidates, of two places the worst that so many flows have, are the best together, by `gain`; also which
+        """Two candidates, the worst pair that so many flows have, are the best together, by `gain`; also which
         flows have both."""
-        worst, whole = [], self.truth.mean()
+        worst = []
         for (one, these), (other, those) in combinations(enumerate(self.points.T), 2):
             for first in np.unique(these[these >= 0]):
                 for second in np.unique(those[those >= 0]):
@@ -105,7 +106,7 @@ class ScoreGrid:
                     if PLANTED[0] <= both.mean() <= PLANTED[1]:
                         alone = [self.truth[(these == first) & ~both], self.truth[(those == second) & ~both]]
                         if all(part.size for part in alone):
-                            worst.append((sum(part.mean() - whole for part in alone), (one, first, other, second)))
+                            worst.append((max(part.mean() for part in alone), (one, first, other, second)))
         _, (one, first, other, second) = min(worst)
         both = np.flatnonzero((self.points[:, one] == first) & (self.points[:, other] == second))
         scores, order = self.scores.copy(), np.random.default_rng(0).permutation(self.scores.shape[1])
@@ -116,17 +117,21 @@ class ScoreGrid:
         return replace(self, scores=scores), both
 
     @classmethod
-    def simulated(cls, seed: int = 0, sizes: Sequence[int] = (8, 22, 4), questions: int = 1_500, effects: float = 0.15) -> Self:
-        """Candidates have effects, alone and in pairs, more in some places than in others, and questions prefer some of them; the sum is told as the rank of
-        one gold passage, so that most questions are right or wrong with any flow. Made to be as a measured space of 648
-        flows: candidates alone explain .93 of the variance of means, pairs nearly all of the rest."""
+    def simulated(
+        cls, seed: int = 0, sizes: Sequence[int] = (8, 22, 4), questions: int = 1_500, effects: float = 0.15
+    ) -> Self:
+        """Candidates have effects, alone and in pairs, more in some places than in others, and questions prefer some of
+        them; the sum is told as the rank of one gold passage, so that most questions are right or wrong with any flow.
+        Made to be as a measured space of 648 flows: candidates alone explain .93 of the variance of means."""
         random = np.random.default_rng(seed)
         places = {f"place {at}": [f"candidate {one}" for one in range(size)] for at, size in enumerate(sizes)}
         candidates = Candidates(Space(Then(*(Setting(name).vary(name, taken=of) for name, of in places.items()))))
         points = np.array([[candidates.points[flow][name] for name in places] for flow in candidates.every])
         logit = random.normal(2.0, 3.0, questions) + random.normal(0, effects / 10, (len(points), 1))
         for place, size in enumerate(sizes):
-            alone = random.normal(0, effects * random.exponential(), (size, 1)) + random.normal(0, 0.5, (size, questions))
+            alone = random.normal(0, effects * random.exponential(), (size, 1)) + random.normal(
+                0, 0.5, (size, questions)
+            )
             logit += alone[points[:, place]]
         for (one, first), (other, second) in combinations(enumerate(sizes), 2):
             logit += random.normal(0, effects / 3, (first, second))[points[:, one], points[:, other], None]
@@ -138,8 +143,6 @@ class ScoreGrid:
     @classmethod
     def load(cls, path: Path) -> Self:
         """The scores that `matrix.py` has written."""
-        from matrix import ScoreMatrix, candidates_of
-
         found = ScoreMatrix.load(path)
         points = np.array(found.points, np.intp)
         return cls(candidates_of(), points, found.scores, found.sets, found.steps, found.step_us, found.contexts)

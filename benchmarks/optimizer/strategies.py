@@ -25,8 +25,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))
+sys.path.append(str(Path(__file__).parents[1]))
 
 from results import publish
 from score_grid import Ints, ScoreGrid
@@ -36,13 +35,15 @@ from spolia.evaluation.measures.registry import parse_measure
 from spolia.optimizer.board import Board, Floats
 from spolia.optimizer.named_strategies import STRATEGIES
 from spolia.optimizer.objectives import Objectives
-from spolia.optimizer.strategies import LEAST, WARM, Racing, Strategy, find_best
+from spolia.optimizer.plan import FINALISTS
+from spolia.optimizer.strategies import WARM, Racing, Strategy, find_best
 from spolia.optimizer.tuned_flow import FinalScores
-from spolia.optimizer.tuning import FINALISTS
 
 QUESTIONS, FRESH = 500, 300
 SHARES = (0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1, 0.2)
 OURS, RIVALS = "neighbours", ("third", "halving", "tpe", "random", "greedy", "grid")
+COLD = ("third", "halving", "random")
+"""Rivals of a warm start."""
 SLOW = {"tpe": 40}
 """Seeds of strategies that take long."""
 CALLED = 10
@@ -101,10 +102,10 @@ class Curve:
         columns = ("regret", "spent", "rows", "calls")
         return cls(budgets, *(np.array([[getattr(one, name) for one in row] for row in played]) for name in columns))
 
-    def spend(self, regret: float, seeds: Ints | None = None) -> float:
+    def spend(self, regret: float, seeds: Ints | None = None, of: str = "spent") -> float:
         """Where the curve of means first reaches a regret, between two budgets by the logarithm; inf if nowhere."""
         some = slice(None) if seeds is None else seeds
-        means, spent = self.regret[:, some].mean(axis=1), np.log(self.spent[:, some].mean(axis=1))
+        means, spent = self.regret[:, some].mean(axis=1), np.log(getattr(self, of)[:, some].mean(axis=1))
         for at, mean in enumerate(means):
             if mean <= regret:
                 if not at:
@@ -134,6 +135,11 @@ def share(number: float) -> float:
     return float(f"{number:.4g}")
 
 
+def shown(spend: float) -> float | None:
+    """None for what no budget reaches."""
+    return share(spend) if np.isfinite(spend) else None
+
+
 def curve(grid: ScoreGrid, name: str, seeds: int, prior: Sequence[int] = (), shares: Sequence[float] = SHARES) -> Curve:
     seeds = min(seeds, SLOW.get(name, seeds))
     found = {one: spread(partial(play, grid, name, one, prior=prior), range(seeds)) for one in shares}
@@ -152,7 +158,7 @@ def ratio(ours: Curve, rival: Curve, regret: float) -> Json:
         ratios.append(1.0 if one == other else one / other)
     low, high = np.quantile(ratios, (0.025, 0.975), method="inverted_cdf")
     each = {"ours": spends[0], "rival": spends[1], "ratio": spends[0] / spends[1], "low": low, "high": high}
-    return {name: share(one) if np.isfinite(one) else None for name, one in each.items()}
+    return {name: shown(one) for name, one in each.items()}
 
 
 def cold(grid: ScoreGrid, seeds: int) -> Json:
@@ -179,13 +185,15 @@ def warm(grid: ScoreGrid, seeds: int) -> Json:
         own, others = grid.of_sets(name), grid.of_sets(*(other for other in names if other != name))
         prior = np.argsort(-others.truth, kind="stable")[:WARM].tolist()
         curves = {"warm": curve(own, OURS, seeds, prior)} | {
-            f"{cold}, cold": curve(own, cold, seeds) for cold in (OURS, "third")
+            f"{one}, cold": curve(own, one, seeds) for one in (OURS, *COLD)
         }
+        rivals = [curves[f"{one}, cold"] for one in COLD]
         found[name] = {
             "questions": own.scores.shape[1],
             "curves": {name: one.json() for name, one in curves.items()},
-            "spend at a regret of 1": {name: share(one.spend(1.0)) for name, one in curves.items()},
-            "warm against the best cold rival": ratio(curves["warm"], curves["third, cold"], 1.0),
+            "spend at a regret of 1": {name: shown(one.spend(1.0)) for name, one in curves.items()},
+            "rows at a regret of 1": {name: shown(one.spend(1.0, of="rows")) for name, one in curves.items()},
+            "warm against the best cold rival": ratio(curves["warm"], min(rivals, key=lambda one: one.spend(1.0)), 1.0),
         }
     return found
 

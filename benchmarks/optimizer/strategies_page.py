@@ -12,13 +12,14 @@ HEAD = """# Strategies of tuning over a stored grid of scores
 
 Every flow was asked every question once; strategies were then played over these scores by the classes that `spolia
 tune` runs. Of each seed, {tuning} tuning questions are drawn with replacement from the {pool} of the grid, so that the
-true means are known: those over all of them. Regret is the true mean of the best of the {flows} flows minus that of the
-chosen one, in points of nDCG@10 (0 to 100), over {seeds} seeds; ± is a standard error. Budgets are shares of the rows of
-the grid (flows × questions). Spend is a share of what the grid costs by measured CPU time, where a step that flows share
-is taken once a question, whatever the strategy. Calls are those that a reader of the five best passages would be asked, a
-context that was read never again, as a share of those of the grid.
+true means are known: those over all of them. Regret is the true mean of the best of the {flows} flows minus that of
+the chosen one, in points of nDCG@10 (0 to 100), over {seeds} seeds; ± is a standard error. Budgets are shares of the
+rows of the grid (flows × questions). Spend is a share of what the grid costs by measured CPU time, where a step that
+flows share is taken once a question, whatever the strategy. Calls are those that a reader of the five best passages
+would be asked, a context that was read never again, as a share of those of the grid.
 """
 WIDTH, HEIGHT, LEFT, BELOW, NAMES = 620, 330, 44, 40, 130
+AXES = "share of what the grid costs; regret in points"
 TICKS = (0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2)
 MOST = 3.0
 """Points of regret up to which the plot goes."""
@@ -79,14 +80,16 @@ def _ratio(one: Mapping[str, float | None]) -> str:
 
 
 def _warm(warm: Mapping[str, Any]) -> Iterable[str]:
-    yield "Each set alone; the true means are those over its questions. Spend where the mean regret is 1 point:"
+    yield "Each set alone; the true means are those over its questions. Spend where the mean regret is 1 point, and in"
+    yield "brackets the share of the rows:"
     yield ""
     first = next(iter(warm.values()))
     rows = []
     for name, one in warm.items():
-        spends = [("never" if spend is None else f"{spend:.2%}") for spend in one["spend at a regret of 1"].values()]
-        rows.append([name, str(one["questions"]), *spends, _ratio(one["warm against the best cold rival"])])
-    yield from _table(["set", "questions", *first["spend at a regret of 1"], "warm / best cold"], rows)
+        spends, asked = one["spend at a regret of 1"], one["rows at a regret of 1"]
+        each = [("never" if spend is None else f"{spend:.2%} ({asked[of]:.2%})") for of, spend in spends.items()]
+        rows.append([name, str(one["questions"]), *each, _ratio(one["warm against the best cold rival"])])
+    yield from _table(["set", "questions", *first["spend at a regret of 1"], "warm / best cold rival"], rows)
     for name, one in warm.items():
         yield ""
         yield f"{name}, regret by budget:"
@@ -97,8 +100,8 @@ def _warm(warm: Mapping[str, Any]) -> Iterable[str]:
 
 def _pair(pair: Mapping[str, Any]) -> Iterable[str]:
     yield (
-        f"Two candidates that are bad alone are the best together, by 4 points; {pair['share of flows']:.1%} of the flows "
-        f"have both. Studies of {pair['seeds']} with {pair['budget']:.0%} of the rows that choose one of these flows:"
+        f"Two candidates that are bad alone are the best together, by 4 points; {pair['share of flows']:.1%} of the "
+        f"flows have both. So many of {pair['seeds']} studies with {pair['budget']:.0%} of the rows choose one of them:"
     )
     yield ""
     names = [name for name in pair if name not in ("share of flows", "budget", "seeds")]
@@ -132,7 +135,8 @@ def plot(cold: Mapping[str, Any]) -> str:
         return round(x, 1), round((1 - min(regret, MOST) / MOST) * (HEIGHT - BELOW), 1)
 
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 -10 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="11">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 -10 {WIDTH} {HEIGHT}" font-family="sans-serif" '
+        'font-size="11">',
         '<rect x="0" y="-10" width="100%" height="100%" fill="white"/>',
     ]
     for tick in TICKS:
@@ -150,10 +154,12 @@ def plot(cold: Mapping[str, Any]) -> str:
         colour = COLOURS[number % len(COLOURS)]
         shown = [row for row in curve if row["spent"] >= TICKS[0] and row["regret"] <= MOST]
         points = " ".join("{},{}".format(*at(row["spent"], row["regret"])) for row in shown)
-        parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="{3 if not number else 1.5}"/>')
+        parts.append(
+            f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="{3 if not number else 1.5}"/>'
+        )
         parts.append(f'<text x="{WIDTH - NAMES + 8}" y="{14 + 16 * number}" fill="{colour}">{name}</text>')
     middle = (LEFT + WIDTH - NAMES) / 2
-    parts.append(f'<text x="{middle}" y="{HEIGHT - 14}" text-anchor="middle">share of what the grid costs; regret in points</text>')
+    parts.append(f'<text x="{middle}" y="{HEIGHT - 14}" text-anchor="middle">{AXES}</text>')
     return "".join([*parts, "</svg>\n"])
 
 

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from random import Random
 
 import numpy as np
@@ -65,6 +65,10 @@ def matrix_source(candidates: Candidates, order: Sequence[int]) -> ScoreSource:
         return ScoreRows(values, np.zeros((len(flows), 2)))
 
     return source
+
+
+def rows_of(values: Floats, flows: Sequence[int], questions: range) -> ScoreRows:
+    return ScoreRows(values[list(flows), questions.start : questions.stop], np.zeros((len(flows), 2)))
 
 
 def study(strategy: Strategy, seed: int, share: float, prior: Sequence[dict[str, int]] = ()) -> tuple[Board, int]:
@@ -164,7 +168,7 @@ def test_a_race_among_flows_that_are_nearly_equal_drops_the_best_in_at_most_5_of
     for _ in range(300):
         values = (random.random((8, QUESTIONS)) < 0.6) * random.random(QUESTIONS)  # all as good as the first
         board, race = Board(candidates, QUESTIONS, np.inf), Racing(alpha=0.05)
-        find_best(race, board, lambda f, q, v=values: ScoreRows(v[list(f), q.start : q.stop], np.zeros((len(f), 2))))
+        find_best(race, board, partial(rows_of, values))
         last = int(board.asked.max())
         dropped += 0 not in race.kept(board, np.flatnonzero(board.asked == last).tolist(), last)
     assert dropped <= 22  # 5 % of 300 is 15, and 7 are two standard errors of it

@@ -158,16 +158,16 @@ class HalvingWithNeighbours(Strategy):
 
     Args:
         local: share of the budget for neighbours.
-        first: questions that each flow of the draw answers first, about.
+        drawn: flows of the draw, times √rows: more rows ask more flows and each more questions.
     """
 
     local: float = 0.4
-    first: int = 3
+    drawn: float = 2.0
 
     def search(self, board: Board) -> Requests:
         rows, candidates = (1 - self.local) * board.left, board.candidates
         warm = list(dict.fromkeys([0, *board.prior[:WARM]]))
-        size = WARM + WARM // 2 if board.prior else self._affordable(rows)
+        size = WARM + WARM // 2 if board.prior else max(8, int(self.drawn * sqrt(rows)))
         drawn = dict.fromkeys([*warm, *candidates.draw(size, board.random)])
         leader = yield from halve(board, list(drawn)[:size], rows)
         for part in (0.5, 1.0):
@@ -184,10 +184,6 @@ class HalvingWithNeighbours(Strategy):
 
     def least(self, board: Board) -> int:
         return 8 * FIRST
-
-    def _affordable(self, rows: float) -> int:
-        """How many flows can be halved, so that each answers the first questions."""
-        return int(max(8, rows / (self.first * max(1.0, log2(max(2.0, rows / self.first)) - 2))))
 
 
 @dataclass(frozen=True)

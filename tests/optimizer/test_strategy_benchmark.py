@@ -1,0 +1,53 @@
+"""The benchmark of strategies: what a study spends, and how curves are compared."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks" / "optimizer"))
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def played() -> Any:
+    return pytest.importorskip("strategies")
+
+
+def test_steps_that_flows_share_and_contexts_that_were_read_are_paid_once(played: Any) -> None:
+    grid = played.ScoreGrid.simulated(0, (3, 4), questions=60)
+    shared = replace(grid, steps=np.column_stack([grid.points[:, 0], 3 + np.arange(12)]), step_us=np.ones(15))
+    asked = np.arange(40)
+    board, _ = played.studied(shared, played.STRATEGIES["halving"], 0.3, asked, 0)
+    once = {(step, at) for flow in range(12) for at in range(board.asked[flow]) for step in shared.steps[flow].tolist()}
+    assert shared.spent(board) == pytest.approx(len(once) / (15 * 40))
+    read = replace(shared, contexts=np.tile(grid.points[:, [1]], 60))
+    contexts = {(int(grid.points[flow, 1]), at) for flow in range(12) for at in range(board.asked[flow])}
+    assert read.calls(board, asked) == pytest.approx(len(contexts) / (4 * 40))
+
+
+def test_a_rival_that_spends_twice_as_much_for_the_same_regret_gives_a_ratio_of_a_half(played: Any) -> None:
+    regret = np.random.default_rng(0).normal([[2.0], [1.0], [0.5]], 0.2, (3, 50))
+    spent = np.tile([[0.01], [0.02], [0.04]], 50)
+    ours, rival = (played.Curve((1, 2, 4), regret, times * spent, spent, spent) for times in (1, 2))
+    found = played.ratio(ours, rival, 0.75)
+    assert found["ratio"] == pytest.approx(0.5)
+    assert found["low"] == pytest.approx(0.5) == found["high"]
+    assert 0.02 < found["ours"] < 0.04
+    assert played.ratio(ours, rival, 0.1)["ours"] is None
+
+
+def test_a_planted_pair_is_best_together_and_bad_alone(played: Any) -> None:
+    grid = played.ScoreGrid.simulated(1, (6, 5, 3), questions=300)
+    planted, both = grid.with_pair()
+    others = np.setdiff1d(np.arange(90), both)
+    assert 0.03 <= len(both) / 90 <= 0.1
+    assert planted.truth[both].max() > grid.truth.max() + 0.03
+    assert (planted.scores[others] == grid.scores[others]).all()
+    fixed = [place for place in range(3) if np.ptp(grid.points[both, place]) == 0]
+    for place in fixed:
+        alone = [flow for flow in others if grid.points[flow, place] == grid.points[both[0], place]]
+        assert grid.truth[alone].mean() < grid.truth.mean()
