@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from spolia.cli.finished_study import FinishedStudy
+from spolia.cli.options import MeasuringOptions
 from spolia.core.combinators.space import places
 from spolia.flow_files.files import load
 from spolia.stores.corpus import Corpus
@@ -122,6 +125,69 @@ def test_a_budget_of_calls_that_ends_too_early_still_gives_what_was_found(spolia
     whole = spolia(*command, "--json")
     assert whole.code == 0, whole.err
     assert whole.json["spent"]["calls"] + cut.json["spent"]["calls"] <= 36
+
+
+@pytest.mark.slow
+def test_a_study_of_which_nothing_changed_is_read_and_not_opened(spolia: Spolia, data: Path) -> None:
+    out = data.parent / "tuned"
+    command = ("tune", data.parent / "space.yaml", "--data", data, "--objective", "nDCG@10", "-o", out)
+    first = spolia(*command, "--json")
+    (out / "scores.experiment").rename(out / "away")  # what a study that is opened would miss
+    again = spolia(*command, "--json")
+    assert again.json["spent"] == dict.fromkeys(first.json["spent"], 0)
+    assert {**again.json, "spent": 0} == {**first.json, "spent": 0}
+    told = spolia(*command)
+    assert "nothing was computed" in told.err
+    assert f"{first.json['flows']} flows" in told.out
+    (out / "away").rename(out / "scores.experiment")
+
+    (out / "best.yaml").unlink()
+    assert "computed now" in spolia(*command).out
+    assert (out / "best.yaml").is_file()
+    assert "computed now" in spolia(*command, "--seed", 2).out
+    with (data / "questions.jsonl").open("a") as file:
+        file.write("\n" + json.dumps({"id": "new", "question": "Which light?", "gold_ids": ["p1"]}) + "\n")
+    changed = spolia(*command)
+    assert changed.code == 2
+    assert "a study of something else" in changed.err
+
+
+def finished(folder: Path, *files: Path, objective: str = "MRR", **given: Any) -> FinishedStudy:
+    return FinishedStudy(folder, MeasuringOptions(**given), {"objective": objective}, files)
+
+
+def test_a_result_is_known_only_while_options_and_files_are_the_same(tmp_path: Path) -> None:
+    space, best = tmp_path / "space.yaml", tmp_path / "best.yaml"
+    space.write_text("- BM25")
+    best.write_text("- BM25")
+    reads = [f"NodeGroup(corpus=Corpus(path='{tmp_path}/stores/some-1.spolia'), name='chunk')"]
+    finished(tmp_path, space).write({"rows": 3}, reads, tmp_path / "stores", [best])
+    assert finished(tmp_path, space).read() == {"rows": 3}
+    assert finished(tmp_path, space, json=True).read() == {"rows": 3}
+    assert finished(tmp_path, space, objective="MAP").read() is None
+    assert finished(tmp_path, space, seed=1).read() is None
+    assert finished(tmp_path, space, known=["own.py"]).read() is None
+    space.write_text("- TFIDF")
+    assert finished(tmp_path, space).read() is None
+    space.write_text("- BM25")
+    best.write_text("- Changed")
+    assert finished(tmp_path, space).read() is None
+    best.unlink()
+    assert finished(tmp_path, space).read() is None
+
+
+@pytest.mark.parametrize(
+    "reads", ["Corpus(path='/elsewhere.spolia')", "PromptFile(place='/my/prompt.txt', language='')"]
+)
+def test_a_result_of_what_may_change_unseen_is_not_kept(tmp_path: Path, reads: str) -> None:
+    finished(tmp_path).write({"rows": 3}, ["MiniLM(weights='')", reads], tmp_path / "stores", [])
+    assert finished(tmp_path).read() is None
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"key": 1'])
+def test_a_damaged_record_is_no_record(tmp_path: Path, text: str) -> None:
+    (tmp_path / "finished.json").write_text(text)
+    assert finished(tmp_path).read() is None
 
 
 AUTORAG = """

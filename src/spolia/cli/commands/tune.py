@@ -8,6 +8,7 @@ import typer
 
 from spolia.cli.commands.eval import DATA
 from spolia.cli.exit_codes import Exit
+from spolia.cli.finished_study import FinishedStudy
 from spolia.cli.options import Estimated, MeasuringOptions, argument, option
 from spolia.cli.screen import Screen, json_text, one_line, table
 from spolia.errors import DataError
@@ -15,7 +16,7 @@ from spolia.errors import DataError
 if TYPE_CHECKING:
     from spolia.optimizer.tuned_flow import TunedFlow
 
-BEST, RESULT = "best.yaml", "tuned.json"
+BEST, RESULT, REPORT, STUDY = "best.yaml", "tuned.json", "report.html", "study.json"
 LISTED = 5
 """Flows that are shown beside the chosen one."""
 
@@ -76,10 +77,16 @@ def tune(
     lost to other flows; below 200 questions all choose, and the score is corrected for that. Every score is kept as it
     is computed: the same command again goes on where it was.
     """
+    screen = Screen(json=given.json)
+    own = {"objective": objective, "under": under, "budget": budget, "strategy": strategy, "out": out.resolve()}
+    finished = FinishedStudy(out, given, own, [Path(space), data, *(folder / RESULT for folder in warm or ())])
+    if not estimate and (before := finished.read()) is not None:
+        _tell_again(screen, before, out)
+        return Exit.DONE
     from spolia.cli.autorag_study import imported_study
     from spolia.cli.tuning_run import TuningRun
+    from spolia.evaluation.data.passage_store import cache_folder
 
-    screen = Screen(json=given.json)
     combine, study = "front", imported_study(screen, space, out, given)
     if study is not None:
         space, under = str(study.space), [*study.config.under, *(under or ())]
@@ -100,9 +107,26 @@ def tune(
     (out / RESULT).write_text(json_text(result) + "\n", "utf-8")
     simulated = {"simulated": True} if given.llm == "simulated" else {}
     result["best"] |= {"file": str(out / BEST)}
-    screen.give(**simulated, **({"autorag": study.json()} if study else {}), **result)
+    result = {**simulated, **({"autorag": study.json()} if study else {}), **result}
+    screen.give(**result)
     _show(screen, found, out)
+    if not (found.is_cut_short or found.excluded):
+        reads, store = json.loads((out / STUDY).read_text("utf-8"))["reads"], cache_folder() / "datasets"
+        finished.write(result, reads, store, [out / name for name in (BEST, RESULT, REPORT, STUDY)])
     return Exit.PARTLY if found.is_cut_short else Exit.DONE
+
+
+def _tell_again(screen: Screen, result: dict[str, Any], out: Path) -> None:
+    """The result of a study that ended, of which nothing has changed."""
+    result["spent"] = dict.fromkeys(result["spent"], 0)
+    score, choices = result["score"], ", ".join(map("=".join, result["best"]["choices"].items()))
+    screen.give(**result)
+    screen.write(
+        f"{result['objective']} on {result['fresh_questions'] or result['questions']} {result['scored_on']}: "
+        f"{score['mean']:.4g} [{score['low']:.4g}, {score['high']:.4g}], the best of {result['flows']:,} flows\n"
+        f"{choices}"
+    )
+    screen.say(f"Nothing has changed since this study ended, and nothing was computed. All of it: {out / REPORT}")
 
 
 def _points(folder: Path) -> list[dict[str, int]]:
