@@ -173,6 +173,21 @@ def test_a_larger_budget_goes_on_in_the_same_folder_until_people_have_reviewed_i
     assert review.read_bytes() == before
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "reply", [ServedReply("the prompt is too long", status=400), ServedReply("I'm sorry, I cannot.")]
+)
+def test_a_model_whose_replies_are_of_no_use_is_not_asked_for_every_passage(
+    spolia: Spolia, place: Path, reply: ServedReply
+) -> None:
+    with OpenAIServer(reply) as server:
+        ran = spolia(*asked(server, n=100), "--json")
+        assert (ran.code, ran.json["questions"], ran.json["stopped"]) == (4, 0, {"factoid": "model"})
+        assert len(server.requests) <= 8  # of four passages, each asked again once at most
+    assert not (place / "data/questions.jsonl").exists()
+    assert {row["dropped_by"] for row in map(json.loads, (place / "data/dropped.jsonl").open())} == {"WriteQuestion"}
+
+
 class Slow(Scripted):
     """Takes a moment for each reply, so that a command can be killed while it waits."""
 

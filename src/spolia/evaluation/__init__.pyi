@@ -9,6 +9,7 @@ from spolia.evaluation.creation.filters import KeepUnleaked as KeepUnleaked
 from spolia.evaluation.creation.near_duplicates import DropNearDuplicates as DropNearDuplicates
 from spolia.evaluation.creation.replies import AnswerWithQuotes as AnswerWithQuotes
 from spolia.evaluation.creation.replies import HopQuestions as HopQuestions
+from spolia.evaluation.creation.replies import OneQuestion as OneQuestion
 from spolia.evaluation.creation.sampling import SampleLinked as SampleLinked
 from spolia.evaluation.creation.sampling import SamplePassages as SamplePassages
 from spolia.evaluation.creation.writers import Evolve as Evolve

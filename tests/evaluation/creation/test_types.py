@@ -10,15 +10,14 @@ from spolia import Corpus, Node, Run, ScriptedModel, sync
 from spolia.errors import DataError
 from spolia.evaluation.creation.creation import create
 from spolia.evaluation.creation.draft import QuestionDraft, SampleRange, shown
-from spolia.evaluation.creation.filters import KeepSelfContained, place_of
+from spolia.evaluation.creation.filters import KeepSelfContained
 from spolia.evaluation.creation.items import item_of
 from spolia.evaluation.creation.near_duplicates import DropNearDuplicates
+from spolia.evaluation.creation.quote_places import place_of
 from spolia.evaluation.creation.recipes import TYPES, recipe
-from spolia.evaluation.creation.replies import AnswerWithQuotes
 from spolia.evaluation.creation.sampling import SamplePassages
 from spolia.indexing import add_texts
 from spolia.models.prompting import template
-from spolia.models.prompting.role import Role
 
 from . import documents
 from .documents import ANSWERS, EVOLVES, JOINS, JUDGES, LACKS, POINTS
@@ -211,27 +210,6 @@ def test_an_unknown_type_is_refused(corpus: Corpus) -> None:
     with pytest.raises(DataError, match="factoid, concept"):
         recipe("riddle", corpus.group(), documents.model())
     assert {recipe(one, corpus.group(), documents.model()).type for one in TYPES} == set(TYPES)
-
-
-def test_a_reply_without_a_form_is_refused() -> None:
-    role = Role("{{question}}", AnswerWithQuotes(), default="I do not know.")
-    assert role.parser.parse("<think>508?</think>Answer: 508\nQuotes:\nIn 508.") == ("508", ("In 508.",))
-    with pytest.raises(ValueError, match="answer"):
-        role.parser.parse("It was in 508.")
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
-        '**Answer:** 508\n**Quotes:**\n1. "Clovis made Paris his capital."',
-        "Answer: 508\n\nQuotes:\n> Clovis made Paris his capital. [1]",
-        "### Answer\n508\n### Quotes\n- [1] “Clovis made Paris his capital.”",
-        "answer: 508\nquotes:\n[1] Clovis made Paris his capital.",
-        "Answer: 508\nQuotes: Clovis made Paris his capital.",
-    ],
-)
-def test_an_answer_is_read_as_models_write_it(reply: str) -> None:
-    assert AnswerWithQuotes().parse(reply) == ("508", ("Clovis made Paris his capital.",))
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ EXAMPLE = "factoid=60,multi-hop=20,unanswerable=20"
 WHY = {
     "passages": "all passages are used; write more --types, or index more documents",
     "tries": "the filters dropped more than three of four; dropped.jsonl has them",
+    "model": "the model gave no reply that can be used; dropped.jsonl has what was wrong",
     "budget": "the budget is spent; the same command with a larger one goes on",
 }
 
@@ -205,7 +206,7 @@ def _written(screen: Screen, out: Path, created: CreatedQuestions, spent: Usage,
     for type, number in created.missing.items():
         screen.say(f"{several(number, 'question')} of type {type} missing: {WHY[created.stopped[type]]}.", "yellow")
     if not items:
-        return Exit.NOTHING
+        return Exit.MODEL if "model" in created.stopped.values() else Exit.NOTHING
     return Exit.PARTLY if created.missing else Exit.DONE
 
 

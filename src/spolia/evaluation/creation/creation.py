@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from spolia.core.operator import Operator
 from spolia.errors import BudgetSpent, StepFailed
-from spolia.evaluation.creation.draft import QuestionDraft, SampleRange
+from spolia.evaluation.creation.draft import UNUSABLE, QuestionDraft, SampleRange
 from spolia.evaluation.creation.recipes import DISTINCT, Recipe
 from spolia.indexing.sync.cost_estimate import ModelUse
 from spolia.models.prompting.stand_in_models import Silent, Unanswered, replaced
@@ -33,7 +33,8 @@ class CreatedQuestions(Value):
         kept: the questions, in the order in which they were drawn.
         dropped: the others, with what dropped them and why.
         missing: by type, how many questions were wanted and not made.
-        stopped: why there are fewer than were wanted: by type `passages` (all were used), `tries`; or `budget`.
+        stopped: why there are fewer than were wanted: by type `passages` (all were used), `tries`, `model` (it gave no
+            reply that can be used) or `budget`.
     """
 
     kept: tuple[QuestionDraft, ...]
@@ -78,7 +79,8 @@ def create(
         at, there = 0, len(kept)
         while (lacking := number - (len(kept) - there)) > 0:
             width = min(AT_ONCE, lacking, most_drafts(number) - at)
-            drafts = one.sample(SampleRange(at, at + width)) if width > 0 and "budget" not in stopped.values() else ()
+            may_ask = width > 0 and one.type not in stopped and "budget" not in stopped.values()
+            drafts = one.sample(SampleRange(at, at + width)) if may_ask else ()
             if not drafts:
                 missing[one.type] = lacking
                 stopped.setdefault(one.type, "passages" if width > 0 else "tries")
@@ -89,6 +91,8 @@ def create(
                 stopped[one.type] = "budget"
                 _refuse_others(results)
             made = [result for result in results if not isinstance(result, Failure)]
+            if len(kept) == there and made and all(draft.reason.startswith(UNUSABLE) for draft in made):
+                stopped.setdefault(one.type, "model")
             every = distinct((*kept, *made))
             dropped += [draft for draft in every if not draft.is_kept]
             kept = [draft for draft in every if draft.is_kept]

@@ -17,6 +17,8 @@ from spolia.types.outcomes import successes
 T = TypeVar("T")
 Places: TypeAlias = Mapping[str, str | tuple[str, ...]]
 """What stands at the places of a prompt."""
+UNUSABLE = "the model gave no reply that can be used"
+"""Why a question is dropped that a server refused, or whose replies cannot be read."""
 CHARACTERS = 8_000
 """Of each passage that are shown to a model, by default."""
 
@@ -104,7 +106,7 @@ class DraftStep(Operator[QuestionDraft, QuestionDraft]):
         try:
             return self.revised(value)
         except ModelRejected as error:
-            return self.dropped(value, f"the model gave no reply that can be used: {error}")
+            return self.dropped(value, f"{UNUSABLE}: {error}")
 
     @abstractmethod
     def revised(self, value: QuestionDraft, /) -> QuestionDraft:

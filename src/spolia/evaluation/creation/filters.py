@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import chain
 from typing import ClassVar
 
 from spolia.core.call_bounds import total
@@ -11,9 +12,11 @@ from spolia.core.operator import Retriever
 from spolia.core.wiring import refuse_counts
 from spolia.errors import WiringError
 from spolia.evaluation.creation.draft import ABSTENTION, CHARACTERS, DraftFilter, Places, QuestionDraft, shown
+from spolia.evaluation.creation.quote_places import parts_of, place_of
+from spolia.evaluation.creation.replies import leaves_open
 from spolia.evaluation.creation.writers import ANSWER
 from spolia.evaluation.measures.answers.string_match import F1, Accuracy
-from spolia.generation.reader import ClosedBook, Reader, abstains
+from spolia.generation.reader import ClosedBook, Reader
 from spolia.models.parsers import YesNo
 from spolia.models.prompting.role import Role
 from spolia.models.protocols import LanguageModel
@@ -40,16 +43,21 @@ SELF_CONTAINED, ANSWERABLE = map(_judges, ("self_contained", "answerable"))
 
 @dataclass(frozen=True)
 class KeepAnswered(DraftFilter):
-    """Drop a question whose answer says that it is not known (AutoRAG's "don't know").
+    """Drop a question whose answer says that it is not known (AutoRAG's "don't know"), or that its passages do not say.
+
+    In English, Chinese, Korean and Japanese, by rule; what else is no answer, `KeepAnswerable` has to find.
 
     >>> from spolia.evaluation.creation.draft import QuestionDraft
-    >>> KeepAnswered()(QuestionDraft("factoid", (), question="Who?", answers=("I don't know.",))).reason
-    'its passages do not answer it'
+    >>> answers = ("I don't know.", "The passage does not say.", "本文には記載がありません。", "Nobody")
+    >>> [KeepAnswered()(QuestionDraft("factoid", (), question="Who?", answers=(one,))).reason for one in answers]
+    ['its passages do not answer it', 'its passages do not answer it', 'its passages do not answer it', '']
     """
 
+    version: ClassVar[int] = 2
+
     def judged(self, value: QuestionDraft, /) -> tuple[str, QuestionDraft]:
-        known = value.answers and not abstains(value.answers[0], False)
-        return "" if known else "its passages do not answer it", value
+        said = value.answers[0] if value.answers else ""
+        return "" if said and not leaves_open(said) else "its passages do not answer it", value
 
 
 @dataclass(frozen=True)
@@ -57,7 +65,7 @@ class KeepQuoted(DraftFilter):
     """Find the copied words in the passages: they become the gold. Drop a question where they do not stand there.
 
     Blanks, the shapes of quotation marks and dashes, and a full stop at the end aside, the words have to stand there
-    letter by letter. Each passage has to be quoted, since a question of
+    letter by letter; words around `...` are two quotes. Each passage has to be quoted, since a question of
     several passages that quotes one alone does not need the others.
 
     >>> from spolia.types import Node, Span
@@ -68,12 +76,14 @@ class KeepQuoted(DraftFilter):
     (['d[107:117]'], 'words that the model quoted stand in none of its passages: made Rome')
     """
 
+    version: ClassVar[int] = 2
+
     def judged(self, value: QuestionDraft, /) -> tuple[str, QuestionDraft]:
         if not value.evidence:
             return "the model quoted nothing", value
         quotes: list[Quote] = []
         quoted = set[str]()
-        for words in value.evidence:
+        for words in chain.from_iterable(parts_of(words, value.passages) for words in value.evidence):
             there = [(node, found) for node in value.passages if (found := place_of(words, node.text)) is not None]
             if not there:
                 return f"words that the model quoted stand in none of its passages: {words[:80]}", value
@@ -85,25 +95,6 @@ class KeepQuoted(DraftFilter):
         if unused:
             return f"{len(unused)} of {len(value.passages)} passages are not quoted", value
         return "", value.but(quotes=tuple(dict.fromkeys(quotes)))
-
-
-_SHAPES = ("'’‘‛`", '"“”„‟', "-‐‑‒–—−")
-
-
-def place_of(words: str, text: str) -> tuple[int, int] | None:
-    """Where words stand first in a text, start and end; None where they do not.
-
-    >>> place_of("Keld's 'mine'  closed.", "So Keld’s ‘mine’\\nclosed in May.")
-    (3, 23)
-    >>> place_of("the mine", "a mine")
-    """
-    for said in (words, words.rstrip(" .。…")):
-        written = r"\s+".join(map(re.escape, said.split()))
-        for shapes in _SHAPES:
-            written = re.sub("|".join(re.escape(re.escape(one)) for one in shapes), f"[{re.escape(shapes)}]", written)
-        if written and (found := re.search(written, text)):
-            return found.span()
-    return None
 
 
 _POINTS = re.compile(
@@ -299,7 +290,7 @@ class KeepMultiHop(DraftFilter):
     max_tokens: int = 512
     passages: int = 2
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
         refuse_counts(self, "characters", "max_tokens", "passages")
@@ -318,7 +309,7 @@ class KeepMultiHop(DraftFilter):
             for at in range(len(every))
         ]
         replies, noted = self.all_asked(value, self.llm, self.role, self.max_tokens, briefs)
-        is_spare = any(not abstains(answer, False) and same_answer(answer, value.answers) for answer, _ in replies)
+        is_spare = any(not leaves_open(answer) and same_answer(answer, value.answers) for answer, _ in replies)
         return "it is answered without one of its passages" if is_spare else "", noted
 
     def calls(self, rows: int | None = None, /) -> int | None:

@@ -5,21 +5,20 @@ from typing import ClassVar
 
 from spolia.core.wiring import refuse_counts
 from spolia.evaluation.creation.draft import ABSTENTION, CHARACTERS, DraftStep, Places, QuestionDraft, shown
-from spolia.evaluation.creation.replies import AnswerWithQuotes, HopQuestions
-from spolia.indexing.transforms.llm_transform import Questions
+from spolia.evaluation.creation.replies import AnswerWithQuotes, HopQuestions, OneQuestion
 from spolia.models.parsers import NOTHING
 from spolia.models.prompting.role import Role
 from spolia.models.protocols import LanguageModel
 from spolia.types import SubQuestion
 
 
-def _writes(file: str) -> Role[tuple[str, ...]]:
-    return Role(f"spolia:evaluation/creation/prompts/{file}.txt", Questions(), default=NOTHING)
+def _writes(file: str, default: str | None = None) -> Role[tuple[str, ...]]:
+    return Role(f"spolia:evaluation/creation/prompts/{file}.txt", OneQuestion(), default)
 
 
 FACTOID, CONCEPT, COMPARISON, UNANSWERABLE = map(_writes, ("factoid", "concept", "comparison", "unanswerable"))
 """What kinds of questions `WriteQuestion` can be asked for: a role each."""
-EVOLUTIONS = {name: _writes(f"evolve_{name}") for name in ("reasoning", "conditional", "compress")}
+EVOLUTIONS = {name: _writes(f"evolve_{name}", NOTHING) for name in ("reasoning", "conditional", "compress")}
 """How `Evolve` can change a question: a role each."""
 
 
@@ -46,6 +45,7 @@ class WriteQuestion(DraftStep):
     characters: int = CHARACTERS
     max_tokens: int = 256
 
+    version: ClassVar[int] = 2
     prompts: ClassVar[tuple[str, ...]] = tuple(
         f"evaluation/creation/{name}" for name in ("factoid", "concept", "comparison", "unanswerable")
     )
@@ -152,6 +152,7 @@ class Evolve(DraftStep):
     characters: int = CHARACTERS
     max_tokens: int = 256
 
+    version: ClassVar[int] = 2
     prompts: ClassVar[tuple[str, ...]] = tuple(f"evaluation/creation/evolve_{name}" for name in EVOLUTIONS)
 
     def __post_init__(self) -> None:
@@ -168,7 +169,7 @@ class Evolve(DraftStep):
 
 
 ANSWER: Role[tuple[str, tuple[str, ...]]] = Role(
-    "spolia:evaluation/creation/prompts/answer_with_quotes.txt", AnswerWithQuotes(), default=str(ABSTENTION)
+    "spolia:evaluation/creation/prompts/answer_with_quotes.txt", AnswerWithQuotes()
 )
 
 
@@ -195,6 +196,8 @@ class WriteAnswer(DraftStep):
     role: Role[tuple[str, tuple[str, ...]]] = ANSWER
     characters: int = CHARACTERS
     max_tokens: int = 512
+
+    version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         refuse_counts(self, "characters", "max_tokens")
