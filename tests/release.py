@@ -1,0 +1,65 @@
+"""Build the sdist and the wheel, and try the wheel in a clean environment of each Python: `make release`.
+
+Each environment has nothing but the wheel with the extras of README's installation. There the first example of README
+runs, and `spolia init` makes a project of three documents and gates it.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SUPPORTED = ("3.11", "3.12", "3.13", "3.14")
+EXTRAS = "[pdf,office,embeddings]"
+
+
+def pythons() -> Iterator[Path]:
+    """The interpreters of supported versions that this machine has: on the path, or installed by pyenv."""
+    for version in SUPPORTED:
+        installed = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+        if installed:
+            yield installed[-1]
+        elif found := shutil.which(f"python{version}"):
+            yield Path(found)
+
+
+def tried(python: Path, wheel: Path, folder: Path) -> str:
+    """Install the wheel for a Python, and use it; its version."""
+    subprocess.run([python, "-m", "venv", folder / "env"], check=True)
+    bin, place = folder / "env" / "bin", folder / "place"
+    subprocess.run([bin / "pip", "install", "-qq", "--disable-pip-version-check", f"{wheel}{EXTRAS}"], check=True)
+    (place / "papers").mkdir(parents=True)
+    example = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.M | re.S)[0]
+    for n in range(3):
+        (place / "papers" / f"{n}.txt").write_text(f"Lighthouse {n} was lit in {1800 + n}.")
+    (place / "q.csv").write_text("question,file\nWhen was lighthouse 1 lit?,1.txt\n")
+    for command in (
+        [bin / "python", "-W", "error", "-c", example],
+        [bin / "spolia", "init", "P", "--docs", "papers", "--questions", "q.csv", "--no-vectors"],
+        [bin / "spolia", "gate", "--baseline", "P/baseline.json"],
+    ):
+        ran = subprocess.run(command, cwd=place, capture_output=True, text=True)
+        if ran.returncode:
+            sys.exit(f"{python}: {command[-1]}\n{ran.stdout}{ran.stderr}")
+    version = subprocess.run([bin / "python", "-V"], capture_output=True, text=True, check=True)
+    return version.stdout.strip()
+
+
+def main() -> None:
+    dist = ROOT / "dist"
+    shutil.rmtree(dist, ignore_errors=True)
+    subprocess.run([sys.executable, "-m", "build", "--outdir", dist, ROOT], check=True, stdout=subprocess.DEVNULL)
+    (wheel,) = dist.glob("*.whl")
+    for python in pythons():
+        with tempfile.TemporaryDirectory() as folder:
+            sys.stdout.write(f"{wheel.name} works on {tried(python, wheel, Path(folder))}\n")
+
+
+if __name__ == "__main__":
+    main()
