@@ -39,11 +39,12 @@ def tried(python: Path, wheel: Path, folder: Path) -> str:
     for n in range(3):
         (place / "papers" / f"{n}.txt").write_text(f"Lighthouse {n} was lit in {1800 + n}.")
     (place / "q.csv").write_text("question,file\nWhen was lighthouse 1 lit?,1.txt\n")
-    for command in (
+    commands: tuple[list[str | Path], ...] = (
         [bin / "python", "-W", "error", "-c", example],
         [bin / "spolia", "init", "P", "--docs", "papers", "--questions", "q.csv", "--no-vectors"],
         [bin / "spolia", "gate", "--baseline", "P/baseline.json"],
-    ):
+    )
+    for command in commands:
         ran = subprocess.run(command, cwd=place, capture_output=True, text=True)
         if ran.returncode:
             sys.exit(f"{python}: {command[-1]}\n{ran.stdout}{ran.stderr}")
