@@ -1,5 +1,6 @@
 """Spaces tuned on questions whose best flow is known."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,6 +66,7 @@ def questions(n: int) -> list[Item]:
 
 
 SPACE = Finds().vary("skill", skill=[0, 1, 2, 3]).vary("luck", luck=[0, 1, 2]) >> Cut().vary("most", top_k=[2, 6])
+SPACE_DEFAULT = Finds() >> Cut(2)
 
 
 @pytest.mark.slow
@@ -117,8 +119,36 @@ def test_the_report_is_one_page_with_ties_effects_and_spend() -> None:
     assert found.curve[-1][2] == pytest.approx(0.0, abs=1e-12)
     page = html(found)
     ElementTree.fromstring(page.split("</head>")[1].join(["<html>", ""]))
-    for said in ("Finalists", "Effects", "effects of skill", "Spend", "behind in MRR", "chosen"):
+    for said in ("Finalists", "Effects", "effects of skill", "Spend", "Behind in MRR, by scores", "chosen", "tuned on"):
         assert said in page
+    assert not re.search(r"""(src|href)=|url\(|@import""", page)
+
+
+@pytest.mark.slow
+def test_the_report_shows_the_questions_on_which_the_best_and_the_default_flow_differ(tmp_path: Path) -> None:
+    items = questions(210)
+    found = tune(SPACE, items, "MRR", path=tmp_path)
+    default, runner_up = found.differences
+    assert (default.rival, runner_up.rival) == ("the default flow", "the runner-up")
+    assert default.better + default.worse + default.equal >= found.questions
+    first = default.questions[0]
+    assert first.ours.score - first.theirs.score == max(one.ours.score - one.theirs.score for one in default.questions)
+    for one in default.questions:
+        item = next(item for item in items if item.id == one.id)
+        for flow, result in ((found.flow, one.ours), (SPACE_DEFAULT, one.theirs)):
+            hits = [hit.node.id for hit in flow(Query(item.question)).hits]
+            assert [passage.name for passage in result.passages] == [NODES[int(id[1:])].document for id in hits[:3]]
+            gold = [place for place, id in enumerate(hits, 1) if id == "n0"]
+            assert result.score == pytest.approx(1 / gold[0] if gold else 0.0)
+            assert [passage.is_gold for passage in result.passages] == [id == "n0" for id in hits[:3]]
+    page = html(found)
+    assert "Against the default flow" in page
+    assert first.question in page
+    again = tune(SPACE, items, "MRR", path=tmp_path)
+    assert (again.rows, again.differences) == (0, found.differences)
+    groups = [one.group for one in found.finalists]
+    assert groups[0] == 1
+    assert set(filter(None, groups)) == set(range(1, max(filter(None, groups)) + 1))
 
 
 def test_of_flows_on_fresh_questions_the_report_says_which_are_tied() -> None:

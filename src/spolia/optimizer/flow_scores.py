@@ -127,6 +127,13 @@ class FlowScores:
         usage, paid = table.answers["usage"][0].mean(axis=0), table.usage("spent", 0) + table.usage("judging", 0)
         return table.scores[0], usage[[COST_USD, CALLS]], paid.cost_usd
 
+    def cases(self, flow: int, places: Sequence[int]) -> list[Case]:
+        """What a flow gave for some questions; kept, so that it is made once."""
+        how: dict[str, Any] = {"run": self.run, "path": self.store, "degraded": "ok"}
+        items = [self.items[at] for at in places]
+        table = ask(self._named(flow), items, self._measures, rivals=self._groups, **how) if items else None
+        return [] if table is None else [table.case(0, at) for at in range(len(items))]
+
     def _computed(self, flow: str, done: int, whole: int) -> None:
         with self._lock:
             self.rows += 1

@@ -12,13 +12,14 @@ import numpy as np
 from spolia.core.combinators.space import Point
 from spolia.core.operator import Operator
 from spolia.core.plurals import several
-from spolia.errors import BudgetSpent, DataError
+from spolia.errors import BudgetSpent, DataError, SpoliaError
 from spolia.evaluation.data.dataset import part_of
 from spolia.evaluation.data.usage_log import REPORT, TUNED, UsageLog
 from spolia.evaluation.experiment.flows import changes, reads, written
 from spolia.evaluation.experiment.score_store import ANSWER, JUDGING, ScoreStore, usage_of
-from spolia.optimizer.board import Board, ScoreRows
+from spolia.optimizer.board import Board, Floats, ScoreRows
 from spolia.optimizer.budget import SECONDS, RowCost
+from spolia.optimizer.differences import FlowDifferences, QuestionDifference, most_different, result_of
 from spolia.optimizer.effects import main_effects
 from spolia.optimizer.flow_scores import FlowScores
 from spolia.optimizer.pilot import Pilot, pilot_flows
@@ -167,7 +168,47 @@ class Study:
             tuple(board.behind(chosen)),
             objectives.best[0].range == (0.0, 1.0),
             self.is_cut_short,
+            tuple(self._differences(board, final, [one.number for one in found])),
         )
+
+    def _differences(self, board: Board, final: FinalScores, flows: Sequence[int]) -> Iterator[FlowDifferences]:
+        """The chosen flow against the default and the runner-up, on all questions that both were asked."""
+        rivals = {0: "the default flow", **dict.fromkeys(flows[1:2], "the runner-up")}
+        for rival, name in rivals.items():
+            if rival != flows[0]:
+                ours, theirs = (self._all_scores(board, final, flow) for flow in (flows[0], rival))
+                sign = float(self.plan.objectives.signs[0])
+                gaps = np.round(ours - theirs, 12)
+                places = most_different(gaps.tolist())
+                results = self._results([flows[0], rival], places, sign * np.array([ours, theirs]))
+                counts = (int((gaps > 0).sum()), int((gaps < 0).sum()), int((gaps == 0).sum()))
+                if sum(counts):
+                    yield FlowDifferences(name, self.plan.candidates.choices(rival), *counts, tuple(results))
+
+    def _all_scores(self, board: Board, final: FinalScores, flow: int) -> Floats:
+        """Of the first objective, on all questions; NaN where a flow was not asked."""
+        scores = np.concatenate([board.scores[flow], np.full(len(self.plan.fresh), np.nan)])
+        if final.scores is not None and flow in final.flows:
+            scores[len(self.plan.choosing) :] = final.scores.values[list(final.flows).index(flow), :, 0]
+        return scores
+
+    def _results(self, flows: Sequence[int], places: Sequence[int], scores: Floats) -> list[QuestionDifference]:
+        """What two flows gave at some places; answers of sweeps are made again and kept."""
+        items = [self.scores.items[at] for at in places]
+        try:
+            ours, theirs = (self.scores.cases(flow, places) for flow in flows)
+        except SpoliaError:  # what a budget or a server does not give now is left out
+            return []
+        return [
+            QuestionDifference(
+                item.id,
+                item.question,
+                result_of(ours[row], float(scores[0, at])),
+                result_of(theirs[row], float(scores[1, at])),
+                at >= len(self.plan.choosing),
+            )
+            for row, (item, at) in enumerate(zip(items, places, strict=True))
+        ]
 
     def _note_choice(self, board: Board, best: int) -> None:
         if board.excess([best])[0] > 0:

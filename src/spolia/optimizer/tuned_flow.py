@@ -13,6 +13,7 @@ from spolia.evaluation.statistics.interval import Interval
 from spolia.evaluation.statistics.sample import Sample
 from spolia.evaluation.statistics.selection import corrected_for_choice, most_lost
 from spolia.optimizer.board import Board, Floats, ScoreRows
+from spolia.optimizer.differences import FlowDifferences
 from spolia.optimizer.effects import Effect
 from spolia.optimizer.objectives import Objectives, fronts
 from spolia.types import Query, Usage, Value
@@ -25,7 +26,9 @@ FRESH, CORRECTED = "fresh questions", "all questions, corrected for the choice"
 class Finalist(Value):
     """A flow that was asked most: its score, and by how much it is better than the chosen one, on the questions of the
     report; None where all questions chose, of all but the chosen one. `means` are those of all objectives and limits on
-    fresh questions; `on_front`: no finalist is better in one of these and as good in the others."""
+    fresh questions; `on_front`: no finalist is better in one of these and as good in the others. `group`: 1 for the
+    flow with the best score and those that it is not shown to be better than, 2 for the best of the others, and so on.
+    """
 
     number: int
     point: Point
@@ -37,12 +40,13 @@ class Finalist(Value):
     calls: float
     on_front: bool | None = None
     means: tuple[tuple[str, float], ...] = ()
+    group: int | None = None
 
     def json(self) -> dict[str, Any]:
         """Plain data."""
         found: dict[str, Any] = {"choices": dict(self.choices), "point": dict(self.point)}
         found |= {name: one and one.json() for name, one in (("score", self.score), ("ahead", self.ahead))}
-        found |= {"means": dict(self.means), "on_front": self.on_front}
+        found |= {"means": dict(self.means), "on_front": self.on_front, "group": self.group}
         return found | {"usd": self.usd, "calls": self.calls, "notation": self.notation}
 
 
@@ -64,6 +68,7 @@ class TunedFlow(Value):
             search chose.
         is_share: whether scores lie between 0 and 1.
         is_cut_short: whether a budget of the run ended the study early.
+        differences: the choice against the default flow and the runner-up.
     """
 
     flow: Operator[Query, Any]
@@ -87,6 +92,7 @@ class TunedFlow(Value):
     curve: tuple[tuple[int, float, float], ...] = ()
     is_share: bool = True
     is_cut_short: bool = False
+    differences: tuple[FlowDifferences, ...] = ()
 
     @property
     def has_means(self) -> bool:
@@ -143,12 +149,23 @@ class FinalScores:
         order = sorted(range(len(self.flows)), key=lambda at: (at != best, -ahead[at].mean))
         means = np.nanmean(every, axis=1)
         first = fronts(means) == 0
-        told = self._told(means)
+        told, groups = self._told(means), self._groups(sample, means[:, 0])
         found = [
-            self._finalist(self.flows[at], sample.interval(at), ahead[at], bool(first[at]), told[at]) for at in order
+            self._finalist(self.flows[at], sample.interval(at), ahead[at], bool(first[at]), told[at], groups[at])
+            for at in order
         ]
         known = table[~np.isnan(table).any(axis=1)][:, rivals]
         return found, None if several else most_lost(known, rivals.index(best), seed=self.seed)
+
+    def _groups(self, sample: Sample, means: Floats) -> dict[int, int]:
+        """By finalist, the number of its group of ties."""
+        left, found, number = sorted(range(len(self.flows)), key=lambda at: -means[at]), dict[int, int](), 0
+        while left:
+            number += 1
+            tied = [at for at in left if self._ahead(sample, left[0], at).low <= 0]
+            found |= dict.fromkeys(tied, number)
+            left = [at for at in left if at not in tied]
+        return found
 
     @property
     def measure(self) -> Measure | CostMeasure:
@@ -188,6 +205,7 @@ class FinalScores:
         ahead: Interval | None = None,
         on_front: bool | None = None,
         means: tuple[tuple[str, float], ...] = (),
+        group: int | None = None,
     ) -> Finalist:
         candidates = self.board.candidates
         return Finalist(
@@ -200,4 +218,5 @@ class FinalScores:
             *self.board.price(flow),
             on_front,
             means,
+            group,
         )

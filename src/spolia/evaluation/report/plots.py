@@ -87,10 +87,13 @@ POINTS = 400
 Points = Sequence[tuple[float, float]]
 
 
-def curves_plot(title: str, curves: dict[str, Points], colours: dict[str, int], below: str, told: str) -> str:
-    """Curves over shares from 0 to 1; both axes are written times 100.
+def curves_plot(
+    title: str, curves: dict[str, Points], colours: dict[str, int], below: str, told: str, most: float = 100
+) -> str:
+    """Curves over shares from 0 to 1; the vertical axis is written times 100.
 
     Args:
+        most: what a share of 1 is on the horizontal axis.
         below: what the horizontal axis is.
         told: what is said of the last point of a curve, with places for both of its numbers times 100.
     """
@@ -104,13 +107,17 @@ def curves_plot(title: str, curves: dict[str, Points], colours: dict[str, int], 
         x, y = _at((step / 4, scale * step / 4), scale)
         parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{CURVE_TOP}" y2="{CURVE_TOP + SIDE}"/>')
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{LEFT + SIDE}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text class="tick" x="{x:.1f}" y="{CURVE_TOP + SIDE + 16}">{25 * step}</text>')
+        parts.append(f'<text class="tick" x="{x:.1f}" y="{CURVE_TOP + SIDE + 16}">{_tick(most * step / 4)}</text>')
         parts.append(f'<text class="tick" x="{LEFT - 16}" y="{y + 4:.1f}">{25 * step * scale:g}</text>')
     parts.append(f'<text class="tick" x="{LEFT + SIDE / 2}" y="{height - 6}">{escape(below)}</text>')
     parts += [
         _curve(flow, points, scale, colours[flow], row, told) for row, (flow, points) in enumerate(curves.items())
     ]
     return "".join((*parts, "</svg>"))
+
+
+def _tick(number: float) -> str:
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def _curve(flow: str, points: Points, scale: float, number: int, row: int, told: str) -> str:
