@@ -53,6 +53,8 @@ class Run:
         cache: where costly results are kept; without one nothing is.
         share: equal steps on equal values compute once in this run, cheap ones too. Results are held in memory, up to
             512 MiB or the number of bytes that you write.
+        replies: where replies of language models are kept by what was asked, whichever steps ask: equal prompts are
+            asked once.
         threads: how many steps may run at the same time, the caller's own thread included.
         window: rows of a batch that are in memory at the same time.
 
@@ -82,6 +84,7 @@ class Run:
         journal: Journal | None = None,
         cache: Cache | None = None,
         share: bool | int = False,
+        replies: Cache | None = None,
         threads: int = 8,
         window: int = 256,
     ) -> None:
@@ -97,7 +100,7 @@ class Run:
         for name, limit in (("budget", budget), ("per_question", per_question)):
             if limit is not None and not isinstance(limit, Budget):
                 raise WiringError(f"{name}={limit!r:.80} is no Budget. Write {name}=Budget(calls=100).")
-        for name, kept in (("journal", journal), ("cache", cache)):
+        for name, kept in (("journal", journal), ("cache", cache), ("replies", replies)):
             if isinstance(kept, str | Path):
                 raise WiringError(
                     f"{name}={kept!r} is a path. Write with Runs(PATH) as runs, Run({name}=runs.{name}): ..."
@@ -116,6 +119,7 @@ class Run:
         self.keeps_values: bool = getattr(journal, "values", False)
         if journal is not None and self.principals and not self.keeps_values:  # else it is kept with the values
             journal.asked_by(self.id, self.principals)
+        self.replies = replies
         self.results = None if share is False else SharedResults(MOST_BYTES if share is True else share)
         self.threads, self.window = max(1, threads), max(1, window)
         self.lock = threading.RLock()

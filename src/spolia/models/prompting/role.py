@@ -1,12 +1,13 @@
 """How operators ask language models: with a prompt file, through `generated`; what fails is recorded the same way."""
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from spolia.core.operator import Operator
-from spolia.core.run_context import degrade, emit, exchanged, is_streamed, note, retract
+from spolia.core.run_context import degrade, emit, exchanged, is_streamed, note, replied, retract
 from spolia.core.validation import validate
 from spolia.errors import ModelError, ModelRejected, ModelUnavailable
 from spolia.models.marks import THOUGHTS, spelt, without_marks
@@ -14,7 +15,7 @@ from spolia.models.parsers import Parser
 from spolia.models.prompting import template
 from spolia.models.prompting.template import Filling, Setting, Template
 from spolia.models.protocols import STRUCTURED, KeepsSchemas, LanguageModel
-from spolia.types import Addressed, Failure, Generation, Message, Prompt, Token, Value, kept
+from spolia.types import Addressed, Failure, Generation, Message, Prompt, Token, Value, digest_of, kept
 
 T = TypeVar("T")
 
@@ -90,15 +91,36 @@ def generated(
         to: what the prompt is called in messages.
         settings: further ones of `LanguageModel.generate`.
     """
-    settings |= {"max_tokens": max_tokens, "on_text": on_text}
-    if schema and STRUCTURED in llm.capabilities and isinstance(llm, KeepsSchemas):
-        found = llm.structured(prompt, schema, **settings)
-    else:
-        found = llm.generate(prompt, **settings)
+    settings |= {"max_tokens": max_tokens}
+    asked = False
+
+    def ask() -> Generation:
+        nonlocal asked
+        asked = True
+        if schema and STRUCTURED in llm.capabilities and isinstance(llm, KeepsSchemas):
+            return llm.structured(prompt, schema, on_text=on_text, **settings)
+        return llm.generate(prompt, on_text=on_text, **settings)
+
+    found = replied(lambda: _asked_for(llm, prompt, schema, settings), ask)
+    if not asked and on_text is not None:
+        on_text(found.text)
     exchanged(llm.name, prompt, found)
     if found.finish_reason == "length":
         note(f"The reply{f' to {to}' if to else ''} was cut off at max_tokens={max_tokens}.", counted=True)
     return found
+
+
+def _asked_for(
+    llm: LanguageModel, prompt: Prompt, schema: Mapping[str, Any] | None, settings: Mapping[str, Any]
+) -> bytes | None:
+    """What a reply depends on: the model, the rendered prompt, how it is asked. None where the model does not tell."""
+    if (made := llm.fingerprint()) is None:
+        return None
+    how = json.dumps([schema, settings], sort_keys=True, default=repr)
+    try:
+        return digest_of(("reply", llm, made, prompt, prompt.role, how))
+    except TypeError:
+        return None
 
 
 def spoken_reply(
