@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spolia.optimizer.candidates import Candidates
+from spolia.optimizer.contexts import FREE, Contexts
 from spolia.optimizer.objectives import Combined, Objectives
 
 FIRST = 6
@@ -51,6 +52,8 @@ class Board:
         seed: of what strategies draw.
         prior: flows that were best elsewhere, best first.
         objectives: by which flows are ordered; None for one measure of which more is better.
+        contexts: what readers are shown: then what is counted are not scores but contexts that no flow has shown
+            before, and all other scores are free.
     """
 
     def __init__(
@@ -61,7 +64,9 @@ class Board:
         seed: int = 0,
         prior: Sequence[int] = (),
         objectives: Objectives | None = None,
+        contexts: Contexts | None = None,
     ) -> None:
+        self.contexts, self._read = contexts, np.ones(FREE + 1, bool)
         self.objectives = objectives
         self.candidates, self.questions, self.rows, self.prior = candidates, questions, rows, prior
         self.random = Random(seed)
@@ -74,7 +79,7 @@ class Board:
 
     @property
     def left(self) -> float:
-        """How many more scores may be asked for."""
+        """How many more scores may be asked for, of those that are counted."""
         return self.rows - self.spent
 
     @property
@@ -88,13 +93,17 @@ class Board:
         return self._scores[:, :, 0]
 
     def cost(self, flows: Sequence[int], upto: int) -> int:
-        """How many scores are missing for some flows on the first questions."""
+        """How many scores are missing for some flows on the first questions, of those that are counted."""
         self._grow()
+        if self.contexts is not None:
+            return int(self._unread(flows, upto).size)
         return int(np.maximum(0, upto - self._asked[list(flows)]).sum())
 
     def reach(self, flows: Sequence[int], rows: float, least: int = 0) -> int:
         """How many questions all of these flows can be asked for so many scores; at least as many as named."""
         self._grow()
+        if self.contexts is not None:
+            return self._reach_unread(flows, rows, least)
         asked = np.sort(self._asked[list(flows)])
         behind = np.searchsorted(asked, np.arange(self.questions), "right")  # flows that were not asked that question
         return max(least, int(np.searchsorted(np.cumsum(behind), rows, "right")))
@@ -118,12 +127,30 @@ class Board:
             some = flows[self._asked[flows] == start]
             if start < upto and some.size:
                 now = upto - start
+                read = None if self.contexts is None else self._unread(some.tolist(), upto)
                 found = source(some.tolist(), range(start, upto))
                 self._scores[some, start:upto] = found.values.reshape(some.size, now, -1)
                 self._costs[some] = (self._costs[some] * start + found.costs * now) / upto
                 self._asked[some] = upto
-                self.spent += now * some.size
+                self.spent += now * some.size if read is None else read.size
+                if read is not None:
+                    self._read[read] = True
                 self.usd += found.usd
+
+    def _unread(self, flows: Sequence[int], upto: int, start: int = 0) -> NDArray[np.int64]:
+        """Contexts that flows would show on questions, and that no flow has shown before."""
+        assert self.contexts is not None
+        numbers = self.contexts.numbers(flows)[:, start:upto]
+        found = np.unique(numbers[np.arange(start, upto) >= self._asked[list(flows)][:, None]])
+        if (more := self.contexts.count - self._read.size) > 0:
+            self._read = np.append(self._read, np.zeros(more, bool))
+        return np.asarray(found[~self._read[found]])
+
+    def _reach_unread(self, flows: Sequence[int], rows: float, upto: int) -> int:
+        left = rows - self._unread(flows, upto).size
+        while upto < self.questions and (left := left - self._unread(flows, upto + 1, upto).size) >= 0:
+            upto += 1
+        return upto
 
     def means(self, flows: Sequence[int], upto: int) -> Floats:
         """The means of flows on the first questions; -inf for those of which nothing is determined."""

@@ -37,6 +37,10 @@ class RowCost(Value):
         tokens = usage.input_tokens + usage.output_tokens
         return cls(usage.calls / rows, tokens / rows, usage.cost_usd / rows, seconds / rows)
 
+    def times(self, factor: float) -> Self:
+        """That many times as much."""
+        return type(self)(*(factor * one for one in (self.calls, self.tokens, self.usd, self.seconds)))
+
     def amount(self, unit: str) -> float:
         """In the unit of a budget."""
         return {CALLS: self.calls, TOKENS: self.tokens, USD: self.usd, SECONDS: self.seconds}[unit]

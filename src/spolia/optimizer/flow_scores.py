@@ -24,9 +24,9 @@ from spolia.evaluation.measures.measure import Case
 from spolia.evaluation.measures.retrieval_measure import CutMeasure, RetrievalMeasure
 from spolia.optimizer.board import Floats, ScoreRows
 from spolia.optimizer.candidates import Candidates
+from spolia.optimizer.contexts import sweepable
 from spolia.optimizer.objectives import Objectives
 from spolia.orchestration.sweep import sweeper
-from spolia.post_retrieval.selection import Cut
 from spolia.run import Run
 from spolia.types import Failure, Item, Query, Ranking, Usage
 
@@ -151,13 +151,13 @@ class FlowScores:
             found = self.candidates.flows[flow]
             free = found.calls() == 0 and fits(Ranking, found.gives(Query), {})
             ranks = all(isinstance(one, RetrievalMeasure) for one in self._measures)
-            chain = _sweepable(found) if free and ranks else None
+            chain = sweepable(found) if free and ranks else None
             self._chains[flow] = chain
         return self._chains[flow]
 
     def _swept(self, flows: Sequence[int], chains: Sequence[Operator[Query, Ranking]], questions: range) -> Floats:
         """Scores by flow and question; NaN where a flow fails or is degraded: an experiment tells of that."""
-        part, items = self._rows_of(flows, questions), self._items_for(flows[0])[questions.start : questions.stop]
+        part, items = self._rows_of(flows, questions), self.items_for(flows[0])[questions.start : questions.stop]
         values = self._kept(part, len(flows), len(questions))
         waits = any(chain.waiting for chain in chains)
         failing, together = np.zeros(len(flows), bool), dict[bytes, Together]()
@@ -216,7 +216,7 @@ class FlowScores:
         """The stores that a flow searches, in which gold is looked up."""
         return tuple(dict.fromkeys(group.corpus.path for group in groups_of(self.candidates.flows[flow])))
 
-    def _items_for(self, flow: int) -> Sequence[Item]:
+    def items_for(self, flow: int) -> Sequence[Item]:
         """The questions with their gold as it stands in the stores that a flow searches."""
         stores = self._stores(flow)
         if stores not in self._placed:
@@ -251,12 +251,3 @@ class FlowScores:
             named = named_by_content(name, identity(found, self.run, self._known))
             self._ids[flow] = self.store.name("flows", *named)
         return self._ids[flow]
-
-
-def _sweepable(flow: Operator[Query, Ranking]) -> Operator[Query, Ranking]:
-    """The flow, or one that gives the same and can be swept."""
-    try:
-        sweeper([flow])
-    except WiringError:
-        return flow >> Cut()
-    return flow

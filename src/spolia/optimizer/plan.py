@@ -17,6 +17,7 @@ from spolia.evaluation.measures.measure import SetMeasure
 from spolia.optimizer.board import Board
 from spolia.optimizer.budget import RowCost, TuningBudget
 from spolia.optimizer.candidates import Candidates
+from spolia.optimizer.contexts import Contexts
 from spolia.optimizer.named_strategies import strategy_named
 from spolia.optimizer.objectives import Limit, Objectives
 from spolia.optimizer.strategies import GridSearch, HalvingWithNeighbours, Strategy
@@ -140,9 +141,12 @@ class TuningPlan:
         """All questions, in the order in which they are asked."""
         return [*self.choosing, *self.fresh]
 
-    def board(self, prior: Sequence[int] = ()) -> Board:
-        """An empty matrix of scores."""
-        return Board(self.candidates, len(self.choosing), self.rows, self.seed, prior, self.objectives)
+    def board(self, prior: Sequence[int] = (), contexts: Contexts | None = None) -> Board:
+        """An empty matrix of scores; where contexts of readers are known, a share of the grid is one of these."""
+        rows = self.rows
+        if contexts is not None and (self.budget is None or self.budget.is_share):
+            rows = contexts.total if self.budget is None else self.budget.rows(contexts.total)
+        return Board(self.candidates, len(self.choosing), rows, self.seed, prior, self.objectives, contexts)
 
 
 def _parts(items: Sequence[Item], seed: int, few: int) -> tuple[list[Item], list[Item]]:

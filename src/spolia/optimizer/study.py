@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,17 @@ from spolia.evaluation.data.dataset import part_of
 from spolia.evaluation.data.usage_log import REPORT, TUNED, UsageLog
 from spolia.evaluation.experiment.flows import changes, reads, written
 from spolia.evaluation.experiment.score_store import ANSWER, JUDGING, ScoreStore, usage_of
-from spolia.optimizer.board import Board, Floats, ScoreRows
+from spolia.journal.cache import Cache
+from spolia.optimizer.board import FIRST, Board, Floats, ScoreRows
 from spolia.optimizer.budget import SECONDS, RowCost
+from spolia.optimizer.contexts import FREE, Contexts
 from spolia.optimizer.differences import FlowDifferences, QuestionDifference, most_different, result_of
 from spolia.optimizer.effects import main_effects
 from spolia.optimizer.flow_scores import FlowScores
 from spolia.optimizer.pilot import Pilot, pilot_flows
 from spolia.optimizer.plan import TuningPlan
 from spolia.optimizer.progress import StudyProgress, Told
-from spolia.optimizer.strategies import find_best
+from spolia.optimizer.strategies import WARM, find_best
 from spolia.optimizer.tuned_flow import CORRECTED, FRESH, FinalScores, TunedFlow
 from spolia.run import Run
 from spolia.run.budget import Limiter
@@ -33,6 +36,8 @@ from spolia.types import Query, Usage, digest_of
 
 STUDY, PILOT, SCORES = "study.json", "pilot.json", "scores.experiment"
 FORM = 1
+REPLIES = 1_000_000
+"""Replies of models that are held in memory where the run has no cache."""
 
 
 class Study:
@@ -56,26 +61,44 @@ class Study:
         self.scores = FlowScores(plan.candidates, items, plan.objectives, run, store, degraded, self.progress.count)
         self.progress.scores = self.scores
         self.before = _paid(store)
+        if run.replies is None and not plan.objectives.are_timed:
+            run.replies = Cache(entries=REPLIES) if run.cache is None else run.cache
+        self.contexts: Contexts | None = None
         self.notes: list[str] = []
         self.is_cut_short = False
 
     def tuned(self, prior: Sequence[Point], log: UsageLog) -> TunedFlow:
         """The choice and its report."""
-        warm = self.plan.candidates.near(prior)
+        warm, self.contexts = self.plan.candidates.near(prior), self._contexts()
         with self._limited(timed=False) as limiter:
             self._measure_costs(warm, limiter)
         plan = self.plan
-        board = self.progress.board = plan.board(warm)
+        board = self.progress.board = plan.board(self._first(warm), self.contexts)
         self.progress.total = self.progress.done + plan.rows + plan.finalists(plan.rows) * len(plan.fresh)
         with self._limited(plan.rows / (plan.rows + plan.finalists(plan.rows) * len(plan.fresh))):
             chosen = self._search(board)
         share = self.scores.rows / plan.grid
+        if self.contexts is not None and share:
+            share = board.spent / max(1, self.contexts.total)
         finalists = self._finalists(board, chosen)
         if looked := _note_looks(log, plan, finalists):
             self.notes.append(f"The fresh questions were looked at {several(looked, 'time')} before.")
         with self._limited():
             finalists, final = self._final(finalists)
         return self._found(board, chosen, FinalScores(board, plan.objectives, finalists, final, plan.seed), share)
+
+    def _contexts(self) -> Contexts | None:
+        """What readers are shown, all that is free computed for the whole space; None where no reader is asked, or
+        flows are timed."""
+        plan = self.plan
+        if plan.objectives.are_timed or not plan.candidates.is_listed or not Contexts.applies(plan.candidates):
+            return None
+        return Contexts(plan.candidates, self.scores.items_for, len(plan.choosing), self.run)
+
+    def _first(self, warm: Sequence[int]) -> list[int]:
+        """The flows to begin with: those that were best elsewhere, and in turn those that show readers the best."""
+        shown = [] if self.contexts is None else self.contexts.best(WARM)
+        return list(dict.fromkeys(one for pair in zip_longest(warm, shown) for one in pair if one is not None))
 
     def _measure_costs(self, warm: Sequence[int], limiter: Limiter | None) -> None:
         """Make the plan for a budget that depends on what a score takes, measured once in a study."""
@@ -92,7 +115,14 @@ class Study:
                 found = found.but(held=held) if found.rows else Pilot(RowCost.of(limiter.peak, 0.0, 1))
             if path is not None and is_whole:
                 _write(path, found.json())
-        self.plan = self.plan.within(found.mean, found.held)
+        self.plan = self.plan.within(found.mean.times(self._shared(flows) if found.mean.calls else 1.0), found.held)
+
+    def _shared(self, flows: Sequence[int]) -> float:
+        """How many scores of a pilot shared a context; what is counted are contexts."""
+        if self.contexts is None:
+            return 1.0
+        numbers = self.contexts.numbers(flows)[:, :FIRST]
+        return float(numbers.size / max(1, (np.unique(numbers) != FREE).sum()))
 
     @contextmanager
     def _limited(self, share: float = 1.0, timed: bool = True) -> Iterator[Limiter | None]:

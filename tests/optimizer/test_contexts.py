@@ -1,0 +1,152 @@
+"""Spaces with readers: what is free comes first, and what is shown twice is asked once."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spolia.core.combinators import Choice, Identity
+from spolia.core.combinators.space import Space
+from spolia.core.operator import Operator
+from spolia.generation.reader import Reader
+from spolia.journal import Runs
+from spolia.journal.cache import Cache
+from spolia.models.http.chat import ChatModel
+from spolia.models.prompting.stand_in_models import ScriptedModel
+from spolia.optimizer.board import Board, ScoreRequest, ScoreRows
+from spolia.optimizer.candidates import Candidates
+from spolia.optimizer.contexts import Contexts
+from spolia.optimizer.tuning import tune
+from spolia.post_retrieval.selection import Cut
+from spolia.run import Run
+from spolia.testing.server import OpenAIServer, ServedReply
+from spolia.types import Hit, Item, Node, Query, Ranking
+
+NODES = [Node(f"n{at}", "sesame" if not at else f"other {at}", "gold" if not at else f"d{at}") for at in range(6)]
+
+
+@dataclass(frozen=True)
+class Finds(Operator[Query, Ranking]):
+    """The gold passage, the sooner the better the settings are."""
+
+    skill: int = 0
+    luck: int = 0
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return 0
+
+    def apply(self, value: Query, /) -> Ranking:
+        at = max(0, Random(f"{value.text} {self.luck}").randrange(6) - self.skill)
+        order = [*NODES[1 : at + 1], NODES[0], *NODES[at + 1 :]]
+        return Ranking(value, tuple(Hit(node, 1.0 / (1 + rank)) for rank, node in enumerate(order)), "finds")
+
+
+def questions(n: int) -> list[Item]:
+    return [Item(f"q{at}", f"question {at}", ("gold",), gold=(("gold",),)) for at in range(n)]
+
+
+def space(model: Any) -> Operator[Query, Any]:
+    """Flows that show many of the same passages, by readers of other settings too."""
+    search = Finds().vary("skill", skill=[0, 1, 2, 3]).vary("luck", luck=[0, 1])
+    cut = Choice(Identity(), Cut(3), Cut(2), name="cut")
+    return search >> cut >> Reader(model).vary("shown", max_passages=(1, 2, 3))
+
+
+def prompts_of(flows: list[Operator[Query, Any]], items: list[Item]) -> set[str]:
+    """What all flows would send."""
+    found = set()
+    for flow in flows:
+        *free, reader = flow.steps  # type: ignore[attr-defined]
+        for item in items:
+            value: Any = Query(item.question)
+            for step in free:
+                value = step(value)
+            found.add(reader.prompted(value.cut(reader.max_passages)).text)
+    return found
+
+
+MODEL = ScriptedModel((("sesame", "gold"), ("", "none")))
+
+
+@pytest.mark.slow
+def test_a_server_is_asked_each_rendered_context_once_whichever_flows_and_readers_show_it() -> None:
+    items = questions(8)
+    with OpenAIServer(ServedReply("gold")) as server:
+        found = tune(space(ChatModel("m", server.url)), items, "EM")
+        asked = len(server.requests)
+    flows = Candidates(Space(space(MODEL)))
+    distinct = prompts_of([flows.flows[at] for at in flows.every], items)
+    assert found.rows == found.flows * len(items)
+    assert found.spent.calls == asked == len(distinct) < 0.2 * found.rows
+    assert found.finalists[0].calls == 1.0
+
+
+def test_contexts_are_numbered_by_what_would_be_sent() -> None:
+    items, candidates = questions(5), Candidates(Space(space(MODEL)))
+    found = Contexts(candidates, lambda flow: items, len(items), Run(share=True))
+    flows = list(candidates.every)
+    numbers = found.numbers(flows)
+    for at, item in enumerate(items):
+        sent = [prompts_of([candidates.flows[flow]], [item]) for flow in flows]
+        for one, other in ((0, 1), (0, len(flows) - 1), (3, 4), (2, 20)):
+            assert (numbers[one, at] == numbers[other, at]) == (sent[one] == sent[other])
+    assert found.total == len(prompts_of([candidates.flows[flow] for flow in flows], items))
+    best = found.best(4)
+    assert {candidates.points[flow]["skill"] for flow in best} == {3}
+
+
+def test_a_context_that_was_shown_is_free_for_the_budget() -> None:
+    items, candidates = questions(5), Candidates(Space(space(MODEL)))
+    contexts = Contexts(candidates, lambda flow: items, len(items), Run(share=True))
+    flows = list(candidates.every)
+    board = Board(candidates, len(items), 1000, contexts=contexts)
+
+    def source(some: Any, asked: range) -> ScoreRows:
+        return ScoreRows(np.zeros((len(some), len(asked))), np.zeros((len(some), 2)))
+
+    whole = board.cost(flows, 5)
+    assert whole == contexts.total
+    board.fill(ScoreRequest(flows[:9], 5), source)
+    first = len(np.unique(contexts.numbers(flows[:9])))
+    assert (board.spent, board.left) == (first, 1000 - first)
+    assert board.cost(flows, 5) == whole - first
+    assert board.reach(flows[:9], 0) == 5
+    assert board.reach(flows, whole - first) == 5
+    assert board.reach(flows, 0) < 5
+
+
+@pytest.mark.slow
+def test_a_share_of_a_space_with_readers_is_one_of_its_calls() -> None:
+    found = tune(space(MODEL), questions(40), "EM", budget="25%", seed=3)
+    grid = prompts_of([*_flows()], questions(40))
+    assert found.spent.calls <= 0.25 * len(grid)
+    assert 0 < found.share <= 0.25
+    assert found.point["skill"] == 3
+    assert found.rows > found.spent.calls
+
+
+def _flows() -> list[Operator[Query, Any]]:
+    candidates = Candidates(Space(space(MODEL)))
+    return [candidates.flows[at] for at in candidates.every]
+
+
+@pytest.mark.slow
+def test_replies_that_a_killed_study_has_paid_are_not_asked_again(tmp_path: Path) -> None:
+    with Runs(tmp_path / "runs") as runs:
+        first = tune(space(MODEL), questions(6), "EM", run=Run(cache=runs.cache))
+    with Runs(tmp_path / "runs") as runs:
+        again = tune(space(MODEL), questions(6), "EM", run=Run(cache=runs.cache))
+    assert first.spent.calls > 0
+    assert (again.rows, again.spent.calls, again.point) == (first.rows, 0, first.point)
+
+
+def test_a_run_that_keeps_replies_asks_equal_prompts_once_and_counts_what_they_cost_alone() -> None:
+    ranking = Finds(skill=5)(Query("?"))
+    with Run(replies=Cache()) as run:
+        readers = [Reader(MODEL, max_passages=6), Reader(MODEL, max_passages=7), Reader(MODEL, max_passages=1)]
+        answers = [reader(ranking) for reader in readers]
+    assert [answer.text for answer in answers] == ["gold", "gold", "gold"]
+    assert (run.spent.calls, run.usage.calls) == (2, 3)
