@@ -95,7 +95,10 @@ def test_contexts_are_numbered_by_what_would_be_sent() -> None:
             assert (numbers[one, at] == numbers[other, at]) == (sent[one] == sent[other])
     assert found.total == len(prompts_of([candidates.flows[flow] for flow in flows], items))
     best = found.best(4)
-    assert {candidates.points[flow]["skill"] for flow in best} == {3}
+    assert candidates.points[best[0]]["skill"] == 3
+    quality = found.quality(best).mean(axis=1)
+    assert (np.diff(quality) <= 0).all()
+    assert quality[0] == found.quality(flows).mean(axis=1).max()
 
 
 def test_a_context_that_was_shown_is_free_for_the_budget() -> None:
@@ -120,10 +123,10 @@ def test_a_context_that_was_shown_is_free_for_the_budget() -> None:
 
 @pytest.mark.slow
 def test_a_share_of_a_space_with_readers_is_one_of_its_calls() -> None:
-    found = tune(space(MODEL), questions(40), "EM", budget="25%", seed=3)
+    found = tune(space(MODEL), questions(40), "EM", budget="50%", seed=3)
     grid = prompts_of([*_flows()], questions(40))
-    assert found.spent.calls <= 0.25 * len(grid)
-    assert 0 < found.share <= 0.25
+    assert found.spent.calls <= 0.5 * len(grid)
+    assert 0 < found.share <= 0.5
     assert found.point["skill"] == 3
     assert found.rows > found.spent.calls
 

@@ -26,6 +26,7 @@ from spolia.types import Failure, Item, Query, Ranking, digest_of
 
 Numbers: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
+Alike: TypeAlias = tuple[object, ...]
 FREE = 0
 """The number of what takes no call."""
 
@@ -36,10 +37,12 @@ class ReaderFlow:
 
     Args:
         search: what comes before the reader.
+        after: the steps that follow it.
     """
 
     search: Operator[Query, Ranking]
     reader: Reader
+    after: tuple[Operator[Any, Any], ...] = ()
 
     @classmethod
     def of(cls, flow: Operator[Query, Any]) -> Self | None:
@@ -53,7 +56,11 @@ class ReaderFlow:
         if not before or (reader.maker is not None and reader.maker.calls() != 0):
             return None
         search = before[0] if len(before) == 1 else Then(*before)
-        return cls(sweepable(search), reader) if fits(Ranking, search.gives(Query), {}) else None
+        return (
+            cls(sweepable(search), reader, tuple(steps[readers[0] + 1 :]))
+            if fits(Ranking, search.gives(Query), {})
+            else None
+        )
 
     @property
     def asks(self) -> object:
@@ -90,6 +97,8 @@ class Contexts:
         self._rows: dict[int, int] = {}
         self._numbers = np.zeros((0, questions), np.int64)
         self._quality = np.zeros((0, questions))
+        self._groups = np.zeros((0, questions), np.int64)
+        self._answers: dict[object, int] = {}
         self._prompts: dict[bytes, int] = {}
         self.count = FREE + 1
         """Numbers that are taken."""
@@ -103,6 +112,12 @@ class Contexts:
         """int64[flows, questions]: the contexts of flows."""
         places = self._known(flows)
         return self._numbers[places]
+
+    def groups(self, flows: Sequence[int]) -> Numbers:
+        """int64[flows, questions]: flows with the same number give the same answer from the same passages; -1 where it
+        is not known what the reader is shown."""
+        places = self._known(flows)
+        return self._groups[places]
 
     def quality(self, flows: Sequence[int]) -> Floats:
         """float64[flows, questions]: nDCG of what the reader is shown; NaN where that is not known."""
@@ -131,12 +146,14 @@ class Contexts:
     def _known(self, flows: Sequence[int]) -> list[int]:
         if new := [flow for flow in dict.fromkeys(flows) if flow not in self._rows]:
             self._rows |= {flow: len(self._rows) + at for at, flow in enumerate(new)}
-            numbers, quality = self._found(new)
-            self._numbers, self._quality = np.vstack([self._numbers, numbers]), np.vstack([self._quality, quality])
+            numbers, groups, quality = self._found(new)
+            self._numbers, self._groups = np.vstack([self._numbers, numbers]), np.vstack([self._groups, groups])
+            self._quality = np.vstack([self._quality, quality])
         return [self._rows[flow] for flow in flows]
 
-    def _found(self, flows: Sequence[int]) -> tuple[Numbers, Floats]:
+    def _found(self, flows: Sequence[int]) -> tuple[Numbers, Numbers, Floats]:
         numbers = np.zeros((len(flows), self.questions), np.int64)
+        groups = np.full((len(flows), self.questions), -1)
         quality = np.full((len(flows), self.questions), np.nan)
         readers = [ReaderFlow.of(self.candidates.flows[flow]) for flow in flows]
         by_items: dict[int, list[int]] = {}
@@ -156,8 +173,10 @@ class Contexts:
                         numbers[some, question] = np.arange(self.count, self.count + len(some))
                         self.count += len(some)
                     else:
-                        numbers[some, question], quality[some, question] = found
-        return numbers, quality
+                        each, alike, quality[some, question] = found
+                        numbers[some, question] = each
+                        groups[some, question] = [self._answers.setdefault(one, len(self._answers)) for one in alike]
+        return numbers, groups, quality
 
     def _own(self) -> Numbers:
         self.count += self.questions
@@ -178,28 +197,30 @@ class ShownContexts:
         self.keys = [(flow.asks, flow.reader.digest) for flow in flows]
         self.models = [_model_of(flow.reader) for flow in flows]
 
-    def of(self, item: Item) -> tuple[list[int], list[float]]:
-        """By flow, the number of the context, and how good it is."""
-        known: dict[object, tuple[int, float]] = {}
-        found: list[tuple[int, float]] = []
-        for flow, key, model, swept in zip(
-            self.flows, self.keys, self.models, self.together(Query(item.question)), strict=True
-        ):
+    def of(self, item: Item) -> tuple[list[int], list[object], list[float]]:
+        """By flow the number of the context, what the answer depends on, and how good the context is."""
+        known: dict[object, tuple[int, Alike, float]] = {}
+        found: list[tuple[int, Alike, float]] = []
+        every = zip(self.flows, self.keys, self.models, self.together(Query(item.question)), strict=True)
+        for flow, key, model, swept in every:
             own = (key, tuple(swept.ids[: flow.reader.max_passages]) if flow.reader.maker is None else id(swept))
             if own not in known:
                 known[own] = self._context(flow.reader, model, swept, item)
             found.append(known[own])
-        return [number for number, _ in found], [quality for _, quality in found]
+        alike = ((*one[1], flow.after) for one, flow in zip(found, self.flows, strict=True))
+        return [number for number, *_ in found], list(alike), [quality for *_, quality in found]
 
-    def _context(self, reader: Reader, model: bytes, swept: Swept, item: Item) -> tuple[int, float]:
+    def _context(self, reader: Reader, model: bytes, swept: Swept, item: Item) -> tuple[int, Alike, float]:
         shown = fitting(swept.ranking, reader.max_passages, reader.max_characters)
         measure = NDCG(max(1, reader.max_passages))
         seen = measure.seen(Case(item, shown)) if measure.applies(item) else None
         quality = float("nan") if seen is None else seen[0]
-        if not shown.hits:
-            return FREE, quality
-        prompt = reader.prompted(shown)
-        return self.number(digest_of((model, prompt, prompt.role))), quality
+        number = FREE
+        if shown.hits:
+            prompt = reader.prompted(shown)
+            number = self.number(digest_of((model, prompt, prompt.role)))
+        nodes = tuple((hit.node.id, *(one.id for one in hit.found)) for hit in shown.hits)
+        return number, (number, nodes, type(reader), reader.abstention), quality
 
 
 def _model_of(reader: Reader) -> bytes:

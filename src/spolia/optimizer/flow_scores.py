@@ -26,6 +26,7 @@ from spolia.optimizer.board import Floats, ScoreRows
 from spolia.optimizer.candidates import Candidates
 from spolia.optimizer.contexts import sweepable
 from spolia.optimizer.objectives import Objectives
+from spolia.optimizer.read_scores import ReadScores
 from spolia.orchestration.sweep import sweeper
 from spolia.run import Run
 from spolia.types import Failure, Item, Query, Ranking, Usage
@@ -81,6 +82,8 @@ class FlowScores:
         self._chains: dict[int, Operator[Query, Ranking] | None] = {}
         self._signs = self.objectives.signs
         self._before = self.run.spent
+        self.read: ReadScores | None = None
+        """Of flows with one reader, whose contexts are known."""
 
     def reread(self) -> None:
         """Look at what the store holds now: flows will be asked questions that they were asked before."""
@@ -101,6 +104,10 @@ class FlowScores:
             by_stores.setdefault(self._stores(flows[at]), []).append(at)
         for some in by_stores.values():
             values[some] = self._swept([flows[at] for at in some], [swept[at] for at in some], questions)
+        rest = [at for at, flow in enumerate(flows) if at not in swept and flow not in self.excluded]
+        if rest and self.read is not None and questions.stop <= self.read.contexts.questions:
+            found, taken, usd = self.read([flows[at] for at in rest], questions)
+            values[rest], costs[rest] = found, taken[:, [COST_USD, CALLS]]
         for at, flow in enumerate(flows):
             if np.isnan(values[at]).any():
                 values[at], costs[at], paid = self._asked(flow, questions)
@@ -118,7 +125,15 @@ class FlowScores:
         items, before = [self.items[at] for at in questions], self.rows
         try:
             how: dict[str, Any] = {"run": self.run, "path": self.store, "degraded": self.degraded}
-            table = ask(self._named(flow), items, self._measures, rivals=self._groups, told=self._computed, **how)
+            table = ask(
+                self._named(flow),
+                items,
+                self._measures,
+                rivals=self._groups,
+                told=self._computed,
+                known=self._known,
+                **how,
+            )
         except (StepFailed, NeverWorked, WiringError) as error:
             self.excluded[flow] = error
             return worst, np.zeros(2), 0.0
@@ -157,8 +172,8 @@ class FlowScores:
 
     def _swept(self, flows: Sequence[int], chains: Sequence[Operator[Query, Ranking]], questions: range) -> Floats:
         """Scores by flow and question; NaN where a flow fails or is degraded: an experiment tells of that."""
-        part, items = self._rows_of(flows, questions), self.items_for(flows[0])[questions.start : questions.stop]
-        values = self._kept(part, len(flows), len(questions))
+        part, items = self.rows_of(flows, questions), self.items_for(flows[0])[questions.start : questions.stop]
+        values = self.kept(part, len(flows), len(questions))
         waits = any(chain.waiting for chain in chains)
         failing, together = np.zeros(len(flows), bool), dict[bytes, Together]()
         with self.run:
@@ -175,7 +190,7 @@ class FlowScores:
                     scores = self._alone(items[at], wanted, chains) if isinstance(found, Failure) else found
                     known = ~np.isnan(scores).any(axis=1)
                     failing[wanted[~known]] = True
-                    self._keep(part, wanted[known], at, scores[known])
+                    self.keep(part, wanted[known], at, scores[known])
                     values[wanted, at] = scores
         return values
 
@@ -185,7 +200,7 @@ class FlowScores:
         unknown = np.full(len(self._measures), np.nan)
         return np.array([unknown if isinstance(one, Failure) else one[0] for one in each])
 
-    def _keep(self, part: StorePart, flows: NDArray[np.intp], at: int, scores: Floats) -> None:
+    def keep(self, part: StorePart, flows: NDArray[np.intp], at: int, scores: Floats) -> None:
         gold = int(part.question_ids[at]), int(part.gold_ids[at])
         for measure, column in zip(part.measure_ids.tolist(), scores.T, strict=True):
             self.store.score_flows(part.flow_ids[flows], *gold, measure, np.ascontiguousarray(column))
@@ -225,14 +240,14 @@ class FlowScores:
             self._placed[stores] = [places.item(item) for item in self.items]
         return self._placed[stores]
 
-    def _rows_of(self, flows: Sequence[int], questions: range) -> StorePart:
+    def rows_of(self, flows: Sequence[int], questions: range) -> StorePart:
         part, some = self._part, slice(questions.start, questions.stop)
         ids = np.array([self._id(flow) for flow in flows], np.uint64)
         return StorePart(
             self.store, np.arange(len(flows)), ids, part.question_ids[some], part.gold_ids[some], part.measure_ids
         )
 
-    def _kept(self, part: StorePart, flows: int, questions: int) -> Floats:
+    def kept(self, part: StorePart, flows: int, questions: int) -> Floats:
         """What was in the store when it was read last."""
         values = np.full((flows, questions, len(self._measures)), np.nan)
         if self._stored.isdisjoint(part.flow_ids.tolist()):

@@ -28,6 +28,7 @@ from spolia.optimizer.flow_scores import FlowScores
 from spolia.optimizer.pilot import Pilot, pilot_flows
 from spolia.optimizer.plan import TuningPlan
 from spolia.optimizer.progress import StudyProgress, Told
+from spolia.optimizer.read_scores import ReadScores, takes
 from spolia.optimizer.strategies import WARM, find_best
 from spolia.optimizer.tuned_flow import CORRECTED, FRESH, FinalScores, TunedFlow
 from spolia.run import Run
@@ -93,7 +94,10 @@ class Study:
         plan = self.plan
         if plan.objectives.are_timed or not plan.candidates.is_listed or not Contexts.applies(plan.candidates):
             return None
-        return Contexts(plan.candidates, self.scores.items_for, len(plan.choosing), self.run)
+        found = Contexts(plan.candidates, self.scores.items_for, len(plan.choosing), self.run)
+        if takes(plan.objectives.measures):
+            self.scores.read = ReadScores(self.scores, found)
+        return found
 
     def _first(self, warm: Sequence[int]) -> list[int]:
         """The flows to begin with: those that were best elsewhere, and in turn those that show readers the best."""

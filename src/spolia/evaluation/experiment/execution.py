@@ -115,6 +115,7 @@ def ask(
     again: bool = False,
     degraded: str = "stop",
     rivals: Sequence[NodeGroup] = (),
+    known: Known | None = None,
     told: Told = lambda flow, done, total: None,
 ) -> ScoreTable:
     """Ask flows questions and measure what they give, as far as that was not done before.
@@ -160,7 +161,7 @@ def ask(
     chosen = tuple(dict.fromkeys(as_measures(measures)))
     with run, ExitStack() as stack:
         opening, places = opened(listed), gold_locations(asked, listed, rivals)
-        known: Known = {}
+        known = {} if known is None else known
         members: dict[Path | ScoreStore | None, list[tuple[int, Named]]] = {}
         file = Path(path) if isinstance(path, str) else path
         for at, (name, flow) in enumerate(by_name):
