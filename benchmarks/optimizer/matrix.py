@@ -1,11 +1,13 @@
 """Every score of the space of `space.py`: what strategies are compared on without asking anything again.
 
-    python benchmarks/optimizer/matrix.py [--questions N] [--kept FOLDER] --out FILE.npz
+    python benchmarks/optimizer/matrix.py [--questions N] [--kept FOLDER] [--sets NAMES | --world N] --out FILE.npz
 
 Passages of squad_newwiki, covid_qa and xquad_en (`SPOLIA_DATASETS`, else `../shared/datasets` beside the checkout) are
 files of one folder, indexed with `sync`; as many questions of each are drawn. Every flow is asked every question as
 `spolia tune` asks them. The numbers of flows are those that `tune` gives them: `candidates_of` gives the same ones
-without an index.
+without an index. `--sets` takes other data sets, such as musique, and `--world N` an invented world with N questions,
+which a simulated reader answers as well: it knows the gold, says what its prompt states, and errs as often as the
+profile `noisy` has it. No language model is asked.
 
 The file (`ScoreMatrix.load`) holds, by array:
 
@@ -17,6 +19,8 @@ The file (`ScoreMatrix.load`) holds, by array:
 - `steps` int32[flows, most] and `step_us` float64[...]: the steps that a flow takes, by number, -1 after the last; and
   what each takes for a question, in CPU-µs. Flows share a step with the same number: what comes before is the same too.
 - `space`: the space as it is written.
+- `simulated_em`, `simulated_f1` float16[flows, questions]: of the answers of the simulated reader, from the first five
+  passages; empty without `--world`.
 """
 
 from __future__ import annotations
@@ -26,9 +30,9 @@ import os
 import random
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -42,18 +46,24 @@ from space import groups, space
 from spolia.core.combinators import Branch
 from spolia.core.combinators.space import Space
 from spolia.core.operator import Operator, Then
+from spolia.core.run_context import attempt
+from spolia.core.sweepable import Swept
 from spolia.evaluation.data.dataset import DataSet
 from spolia.evaluation.experiment.flows import written
 from spolia.evaluation.experiment.score_store import ScoreStore
+from spolia.evaluation.measures.measure import Case
+from spolia.evaluation.measures.registry import parse_measures
+from spolia.evaluation.simulation.profile import profile_named
+from spolia.evaluation.simulation.reader import SimulatedReader
+from spolia.evaluation.simulation.world import FictionalWorld
+from spolia.generation.reader import Reader
 from spolia.indexing.sync.sync import sync
 from spolia.optimizer.candidates import Candidates
 from spolia.optimizer.flow_scores import FlowScores
 from spolia.optimizer.plan import TuningPlan
-from spolia.orchestration.sweep import sweep
-from spolia.post_retrieval.selection import Cut
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
-from spolia.types import Document, Item, Query
+from spolia.types import Answer, Document, Item, Query, Ranking
 
 HERE = Path(__file__).parent
 DATA = Path(os.environ.get("SPOLIA_DATASETS") or HERE.parents[2] / "shared" / "datasets")
@@ -62,6 +72,9 @@ POOLED = ("squad_newwiki", "covid_qa", "xquad_en")
 EACH = 500
 MEASURE, SHOWN = "nDCG@10", 5
 SHARED_BYTES = 64 << 20
+PEOPLE = 1_000
+OF_ANSWERS = parse_measures("EM, F1")
+AT_ONCE = 100
 TIMED = 20
 """Questions on which steps are timed."""
 
@@ -80,6 +93,8 @@ class ScoreMatrix:
     steps: NDArray[np.int32]
     step_us: NDArray[np.float64]
     space: NDArray[np.str_]
+    simulated_em: NDArray[np.float16]
+    simulated_f1: NDArray[np.float16]
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -125,67 +140,116 @@ def in_files(item: Item, name: str) -> Item:
     return item.but(gold=gold, meta=(("set", name),))
 
 
-def indexed(folder: Path, names: Sequence[str]) -> Corpus:
+def indexed(folder: Path, sets: Sequence[DataSet]) -> Corpus:
     """The passages of data sets in one store, made once."""
     corpus = Corpus(str(folder / "pool.spolia"))
-    for name in names:
-        if not (done := folder / f"{name}.done").exists():
-            files_of(folder / "files", DataSet(str(DATA / name)).passages())
+    for data in sets:
+        if not (done := folder / f"{data.name}.done").exists():
+            files_of(folder / "files", data.passages())
             done.touch()
     sync(folder / "files", corpus, groups=groups(corpus))
     return corpus
 
 
-def questions_of(names: Sequence[str], each: int) -> list[Item]:
-    """As many questions of each set, drawn by a seed, mixed."""
-    found = [in_files(item, name) for name in names for item in DataSet(str(DATA / name)).sample(each)]
+def questions_of(sets: Sequence[DataSet], each: int) -> list[Item]:
+    """As many questions of each set, drawn by a seed, mixed; those without gold are left out."""
+    found = [in_files(item, data.name) for data in sets for item in data.sample(each) if item.gold]
     random.Random(0).shuffle(found)
     return found
+
+
+def world_in(folder: Path, questions: int) -> DataSet:
+    """An invented world, written as a data set; one more question for each that has no answer."""
+    data = folder / "world"
+    if not (data / "questions.jsonl").exists():
+        data.mkdir(parents=True, exist_ok=True)
+        FictionalWorld(7, PEOPLE, questions * 14 // 13 + 1).write(data)
+    return DataSet(str(data))
 
 
 # The scores.
 
 
-def measured(flow: Operator[Query, Any], items: Sequence[Item], measure: str = MEASURE) -> ScoreMatrix:
-    """Every score of a space, by the route of `tune`."""
+class Shown(FlowScores):
+    """Scores, and by question the contexts, each the first five hits, and the number of that of each flow."""
+
+    contexts: dict[str, NDArray[np.uint16]]
+    rankings: dict[str, list[Ranking]]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.contexts, self.rankings = {}, {}
+
+    def _measured(self, rankings: Sequence[Swept], item: Item) -> Iterator[Sequence[float]]:
+        numbers: dict[tuple[str, ...], int] = {}
+        first = self.rankings[item.id] = list[Ranking]()
+        found = []
+        for one in rankings:
+            number = numbers.setdefault(tuple(one.ids[:SHOWN]), len(numbers))
+            if number == len(first):
+                first.append(one.ranking.but(hits=one.ranking.hits[:SHOWN]))
+            found.append(number)
+        self.contexts[item.id] = np.array(found, np.uint16)
+        return super()._measured(rankings, item)
+
+    def read(self, reader: Operator[Ranking, Answer], item: Item) -> NDArray[np.float16]:
+        """By measure and flow, the scores of what a reader answers; a call that fails scores 0."""
+        cases = [Case(item, attempt(partial(reader, one))) for one in self.rankings[item.id]]
+        scores = [[(measure.seen(case) or (np.nan,))[0] for measure in OF_ANSWERS] for case in cases]
+        return np.array(scores, np.float16)[self.contexts[item.id]].T
+
+
+def measured(
+    flow: Operator[Query, Any],
+    items: Sequence[Item],
+    measure: str = MEASURE,
+    reader: Operator[Ranking, Answer] | None = None,
+    kept: Callable[[ScoreMatrix], None] = lambda so_far: None,
+) -> ScoreMatrix:
+    """Every score of a space, by the route of `tune`.
+
+    Args:
+        kept: told what is there after every hundred questions.
+    """
     plan = TuningPlan.of(flow, items, measure)
     candidates = plan.candidates
     every = list(candidates.every)
     assert every == list(range(len(every)))
-    order = {item.id: at for at, item in enumerate(plan.items)}
-    place = [order[item.id] for item in items]  # as they were given
-    with ScoreStore(None) as store:
-        asked = FlowScores(candidates, plan.items, plan.objectives, Run(share=SHARED_BYTES), store)
-        values = asked(every, range(len(plan.items))).values[:, place, 0]
-        assert not asked.excluded
-    levels, codes = np.unique(values, return_inverse=True)
-    codes = codes.reshape(values.shape)
     names = list(candidates.space.places)
-    points = [[point.get(name, -1) for name in names] for point in candidates.points]
+    points = np.array([[point.get(name, -1) for name in names] for point in candidates.points], np.int8)
     steps, step_us = costs(candidates, items[:TIMED])
-    return ScoreMatrix(
-        np.array(names),
-        np.array(points, np.int8),
-        codes.astype(np.uint8 if len(levels) < 256 else np.uint16),
-        levels,
-        contexts(candidates, items),
-        np.array([item.id for item in items]),
-        np.array([str(dict(item.meta)["set"]) for item in items]),
-        steps,
-        step_us,
-        np.array(written(flow)),
-    )
+    values: list[NDArray[np.float64]] = []
+    answers: list[NDArray[np.float16]] = []
 
+    def so_far() -> ScoreMatrix:
+        there = items[: sum(one.shape[1] for one in values)]
+        levels, codes = np.unique(np.concatenate(values, axis=1), return_inverse=True)
+        read = np.array(answers) if answers else np.zeros((0, 2, 0), np.float16)
+        return ScoreMatrix(
+            np.array(names),
+            points,
+            codes.reshape(len(every), -1).astype(np.uint8 if len(levels) < 256 else np.uint16),
+            levels,
+            np.array([asked.contexts[item.id] for item in there]).T,
+            np.array([item.id for item in there]),
+            np.array([str(dict(item.meta)["set"]) for item in there]),
+            steps,
+            step_us,
+            np.array(written(flow)),
+            *read.transpose(1, 2, 0),
+        )
 
-def contexts(candidates: Candidates, items: Sequence[Item]) -> NDArray[np.uint16]:
-    """By flow and question the number of the context: the first five nodes."""
-    found = np.zeros((len(candidates.flows), len(items)), np.uint16)
-    queries = (Query(item.question) for item in items)
-    with Run(share=SHARED_BYTES):
-        for at, rankings in enumerate(sweep(queries, [flow >> Cut() for flow in candidates.flows])):
-            numbers: dict[tuple[str, ...], int] = {}
-            found[:, at] = [numbers.setdefault(tuple(one.ids[:SHOWN]), len(numbers)) for one in rankings]
-    return found
+    with ScoreStore(None) as store:
+        asked = Shown(candidates, items, plan.objectives, Run(share=SHARED_BYTES), store)
+        for start in range(0, len(items), AT_ONCE):
+            asking = range(start, min(start + AT_ONCE, len(items)))
+            values.append(asked(every, asking).values[:, :, 0])
+            if reader:
+                with Run():
+                    answers += [asked.read(reader, items[at]) for at in asking]
+            kept(so_far())
+        assert not asked.excluded
+    return so_far()
 
 
 # What steps cost.
@@ -244,13 +308,23 @@ class _Timed:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--questions", type=int, default=EACH, help="of each data set")
-    parser.add_argument("--kept", type=Path, default=KEPT, help="where the index is kept")
+    parser.add_argument("--kept", type=Path, default=KEPT, help="where indexes are kept")
+    parser.add_argument("--sets", nargs="+", default=POOLED, help="data sets")
+    parser.add_argument("--world", type=int, metavar="N", help="an invented world with so many questions")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
-    corpus = indexed(given.kept, POOLED)
+    if given.world:
+        folder = given.kept / f"world-{PEOPLE}"
+        sets = [world_in(folder / f"{given.world}", given.world)]
+    else:
+        sets = [DataSet(str(DATA / name)) for name in given.sets]
+        folder = given.kept if tuple(given.sets) == POOLED else given.kept / "-".join(given.sets)
+    items, corpus = questions_of(sets, given.world or given.questions), indexed(folder, sets)
+    reader = None
+    if given.world:
+        reader = Reader(SimulatedReader.of(sets[0], list(sets[0].items()), profile_named("noisy")), max_passages=SHOWN)
     began = time.process_time()
-    found = measured(space(corpus), questions_of(POOLED, given.questions))
-    found.save(given.out)
+    found = measured(space(corpus), items, reader=reader, kept=lambda so_far: so_far.save(given.out))
     means = found.scores.mean(axis=1)
     distinct = sum(len(np.unique(column)) for column in found.contexts.T)
     print(f"{found.codes.size:,} scores in {time.process_time() - began:.0f} CPU-s")

@@ -35,7 +35,7 @@ def groups(corpus: Corpus) -> list[NodeGroup]:
 def space(corpus: Corpus) -> Operator[Query, Ranking]:
     """The flows, over a store with these groups; also of one that is not there yet, to number its flows."""
     cuts = [corpus.group(name) for name in (WHOLE, SHORT)]
-    graphs = [NodeGraph(cut, (SharedEntities(NAMES[cut.name]),)) for cut in cuts]
+    graphs = [NodeGraph(cut, (SharedEntities(NAMES[cut.name], neighbours=5),)) for cut in cuts]
     whole = cuts[0]
 
     def search(op: Operator[Query, Ranking]) -> Operator[Query, Ranking]:

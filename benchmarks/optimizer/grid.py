@@ -1,0 +1,69 @@
+"""What a row of the whole grid costs: every flow of `space.py` on every question that chooses, by `tune`.
+
+    python benchmarks/optimizer/grid.py [--questions N] [--kept FOLDER] [--out FILE]
+
+As many questions of squad_newwiki, covid_qa and xquad_en are drawn (500 by default); a row is one flow on one question.
+CPU time of the process: all of it, a row once term counts and graphs are in memory, and the same study again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+
+from matrix import DATA, EACH, KEPT, MEASURE, POOLED, indexed, questions_of
+from results import publish
+from space import space
+
+from spolia.evaluation.data.dataset import DataSet
+from spolia.evaluation.data.usage_log import UsageLog
+from spolia.optimizer.tuning import tune
+
+BEGUN = 6
+"""Questions after which everything that is read once was read."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--questions", type=int, default=EACH, help="of each data set")
+    parser.add_argument("--kept", type=Path, default=KEPT, help="where the index is kept")
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    sets = [DataSet(str(DATA / name)) for name in POOLED]
+    flow, items = space(indexed(given.kept, sets)), questions_of(sets, given.questions)
+    times: list[tuple[int, float]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        how = {"path": Path(folder) / "study", "usage_log": UsageLog(Path(folder) / "looks")}
+        began = time.process_time()
+        found = tune(flow, items, MEASURE, told=lambda done, of: times.append((done, time.process_time())), **how)
+        cpu_s = time.process_time() - began
+        began = time.process_time()
+        again = tune(flow, items, MEASURE, **how)
+        again_s = time.process_time() - began
+    assert again.rows == 0
+    assert again.point == found.point
+    grid = found.flows * found.questions
+    first = next(at for at in times if at[0] >= BEGUN * found.flows)
+    last = next(at for at in times if at[0] >= grid)
+    result = {
+        "flows": found.flows,
+        "questions that choose": found.questions,
+        "questions that report": found.fresh,
+        "rows": found.rows,
+        "cpu_s": round(cpu_s, 2),
+        "ms_a_row": 1e3 * cpu_s / found.rows,
+        "ms_a_row_once_begun": 1e3 * (last[1] - first[1]) / (last[0] - first[0]),
+        "again_cpu_s": round(again_s, 2),
+        "best": dict(found.finalists[0].choices),
+        "score": found.score.json(),
+    }
+    publish("grid", result, given.out)
+
+
+if __name__ == "__main__":
+    main()
