@@ -350,6 +350,14 @@ def _strategies(result: Result) -> Judged:
     return found
 
 
+def _grid(result: Result) -> Judged:
+    return {
+        "the whole grid, CPU-ms a row": (result["ms_a_row"], most(0.1)),
+        "the whole grid, CPU-ms a row once begun": (result["ms_a_row_once_begun"], None),
+        "the same again, CPU-s": (result["again_cpu_s"], None),
+    }
+
+
 JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "shape": _shape,
     "steps": _steps,
@@ -385,5 +393,6 @@ JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "corag": _corag,
     "world": _world,
     "strategies": _strategies,
+    "grid": _grid,
 }
 """By the name of the result."""
