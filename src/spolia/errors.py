@@ -268,6 +268,10 @@ class ModelRejected(ModelError):
     setting: str = ""
 
 
+class EmptyReply(ModelRejected):
+    """The model's reply has no text."""
+
+
 class WeightsError(ModelError):
     """There are no weights, or they are not the pinned ones."""
 

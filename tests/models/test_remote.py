@@ -18,6 +18,7 @@ from spolia.core.codec import decode, encode
 from spolia.core.function import step
 from spolia.core.operator import Operator
 from spolia.errors import BudgetSpent, ModelError, ModelRejected, ModelUnavailable
+from spolia.models.http import retry
 from spolia.models.http.chat import ChatModel
 from spolia.models.http.completions import CompletionModel
 from spolia.models.http.embeddings import EmbeddingModel
@@ -66,6 +67,10 @@ def foretold_in_a_chat(url: str) -> Any:
     return ChatModel("any", url, capabilities=frozenset({"chat", "next_tokens"}), **QUICK).next_tokens(PROMPT)
 
 
+def chatted(url: str) -> Any:
+    return ChatModel("any", url, **QUICK).generate(PROMPT, max_tokens=9)
+
+
 CALLS = [embedded, reranked, continued, foretold, foretold_in_a_chat]
 
 # ----------------------------------------------------------------------------------------------- what every call does
@@ -101,6 +106,34 @@ def test_what_a_fault_ends_in(
     with OpenAIServer(served) as server, pytest.raises(error, match=f"^any at http://127.0.0.1.*{expected}") as caught:
         call(server.url)
     assert KEY not in str(caught.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("call", [*CALLS, chatted])
+def test_a_reply_of_10_megabytes_is_not_read_to_its_end(call: Callable[[str], Any]) -> None:
+    said = "longer than 4[0-9]{6} bytes. That is more than was asked for. Check that base_url is a model's server"
+    with OpenAIServer(ServedReply(body=b" " * 10_000_000)) as server, pytest.raises(ModelRejected, match=said):
+        call(server.url)
+
+
+@pytest.mark.slow
+def test_a_stream_that_never_ends_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "LEAST_REPLY_BYTES", 100_000)
+    pieces: list[str] = []
+    with (
+        OpenAIServer(ServedReply("word " * 50_000)) as server,
+        pytest.raises(ModelRejected, match="than was asked for"),
+    ):
+        ChatModel("any", server.url, **QUICK).generate(PROMPT, max_tokens=9, on_text=pieces.append)
+    assert 10 < len(pieces) < 2_000
+
+
+@pytest.mark.slow
+def test_long_vectors_of_many_texts_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "LEAST_REPLY_BYTES", 100_000)
+    with OpenAIServer(ServedReply(dimension=1_000)) as server:
+        model = EmbeddingModel("any", server.url, dimension=1_000, batch_texts=100, **QUICK)
+        assert model.embed(["a"] * 100, kind="passage").shape == (100, 1_000)
 
 
 @pytest.mark.slow

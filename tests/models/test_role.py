@@ -17,7 +17,8 @@ from spolia.core.codec import decode, encode, type_id
 from spolia.core.function import step
 from spolia.core.operator import Operator
 from spolia.core.run_context import emit
-from spolia.errors import ModelError, WiringError
+from spolia.errors import DegradedWarning, ModelError, ModelRejected, WiringError
+from spolia.models.http.chat import ChatModel
 from spolia.models.http.completions import CompletionModel
 from spolia.models.parsers import JsonObject, Lines, Number, OneOf, Text, YesNo
 from spolia.models.prompting import template
@@ -128,6 +129,29 @@ def test_an_unreadable_reply_is_sent_back_once_with_the_reason(file: Path) -> No
     with Run() as run:
         assert judge(file, ("cannot be used: it must be exactly one of: yes, no", "yes"), "Perhaps.")("?") is True
         assert run.usage.calls == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", [ChatModel, CompletionModel])
+def test_an_empty_reply_is_sent_back_once_without_an_empty_message(
+    model: type[ChatModel | CompletionModel], file: Path
+) -> None:
+    role = Role(str(file), YesNo(), default="no")
+    with OpenAIServer(ServedReply(""), ServedReply("yes")) as server, Run() as run:
+        assert Judge(model("any", server.url, retries=0), role)("?") is True
+        assert run.usage.calls == 2
+        again = server.requests[1].body
+    if model is ChatModel:
+        assert [message["role"] for message in again["messages"]] == ["system", "user"]
+        again["prompt"] = again["messages"][-1]["content"]
+    assert again["prompt"].endswith(
+        "Your reply cannot be used: it is empty. Reply again, with nothing else than what was asked for."
+    )
+    with OpenAIServer(ServedReply("", finish_reason="length")) as server, Run() as run:
+        with pytest.warns(DegradedWarning, match=r"could not be read \(any at http.* the reply has no text"):
+            assert Judge(model("any", server.url, retries=0), role)("?") is False
+        with pytest.raises(ModelRejected, match=r"what cannot be read: any at http.* the reply has no text"):
+            Judge(model("any", server.url, retries=0), role.but(default=None))("!")
 
 
 def test_after_the_second_the_default_holds_and_is_counted(file: Path) -> None:

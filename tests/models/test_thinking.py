@@ -17,6 +17,7 @@ from spolia.generation.prompt import Generate
 from spolia.generation.reader import Reader
 from spolia.journal import Runs
 from spolia.models import CompletionModel, EmbeddingModel, RerankModel, ScriptedModel, Text
+from spolia.models.http import retry
 from spolia.models.http.chat import ChatModel
 from spolia.models.http.transcriber import Transcriber
 from spolia.models.prompting.role import Ask, Role, spoken_reply
@@ -28,6 +29,12 @@ PROMPT = Prompt((Message("user", "Who employed Carsten Olsen?"),))
 FOUND = Ranking(Query("Who employed Olsen?"), (Hit(Node("n", "Nokia employed Olsen.", "d"), 1.0),))
 OF_TODAY = ("max_tokens", "temperature", "seed")
 """What models that think refuse at OpenAI."""
+
+
+@pytest.fixture(autouse=True)
+def nothing_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers of earlier tests had the same port."""
+    monkeypatch.setattr(retry, "_refused", {})
 
 
 def asked(served: ServedReply, **settings: Any) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from spolia.errors import Cancelled, EgressFailed, EgressLate, EgressRefused
 
 Response: TypeAlias = BaseHTTPResponse
 _PIECE = 65_536
+LARGER = "Write a larger largest_bytes if it has an end."
 
 
 @dataclass(frozen=True)
@@ -81,15 +82,13 @@ def exchanged(
                 response.close()  # a connection whose reply was read to its end is back in the pool before
 
 
-def pieces(response: Response, largest: int) -> Iterator[bytes]:
-    """The content as it comes; EgressRefused if it has more than `largest` bytes."""
+def pieces(response: Response, largest: int, advice: str = LARGER) -> Iterator[bytes]:
+    """The content as it comes; EgressRefused, with what to write, if it has more than `largest` bytes."""
     size = 0
     while found := response.read1(_PIECE):
         size += len(found)
         if size > largest:
-            raise EgressRefused(
-                f"the reply is longer than {largest} bytes. Write a larger largest_bytes if it has an end."
-            )
+            raise EgressRefused(f"the reply is longer than {largest} bytes. {advice}")
         yield found
 
 

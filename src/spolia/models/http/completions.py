@@ -6,7 +6,7 @@ from itertools import accumulate
 from math import isfinite
 from typing import Any, TypeVar
 
-from spolia.errors import ModelRejected
+from spolia.errors import EmptyReply, ModelRejected
 from spolia.models.http.remote import Remote
 from spolia.models.http.replies import estimated_tokens, mapping, ranked_tokens, unstated
 from spolia.models.protocols import CHAT, LOGPROBS, NEXT_TOKENS, SCORES, Capabilities, able
@@ -104,7 +104,7 @@ def _choice(reply: Mapping[str, Any]) -> Mapping[str, Any]:
 def _generation(choice: Mapping[str, Any], logprobs: bool) -> Generation:
     text, tokens = choice.get("text"), tuple(_tokens(choice)) if logprobs else ()
     if not isinstance(text, str) or not text:
-        raise ModelRejected(f"the reply has no text (finish_reason {choice.get('finish_reason')}): ask again.")
+        raise EmptyReply(f"the reply has no text (finish_reason {choice.get('finish_reason')}): ask again.")
     if logprobs and not tokens:
         raise unstated("log-probabilities", LOGPROBS)
     return Generation(text, "length" if choice.get("finish_reason") == "length" else "stop", tokens)

@@ -113,13 +113,15 @@ class EmbeddingModel(Remote):
             yield batch
 
     def _embedded(self, batch: list[str]) -> Vectors:
-        from spolia.models.http.request import Posting  # urllib3 is only imported when a server is asked
+        from spolia.models.http.request import Posting, largest_reply  # urllib3 is only imported when a server is asked
 
         body: dict[str, Any] = {"model": self.model, "input": batch, "encoding_format": "float"}
         if self.shortened:
             body["dimensions"] = self.dimension
         bound = Usage(embedded=len(batch), input_tokens=sum(map(estimated_tokens, batch)))
-        return Posting(self, "embeddings", body, bound, lambda reply: self._read(reply, len(batch))).persist()
+        call = Posting(self, "embeddings", body, bound, lambda reply: self._read(reply, len(batch)))
+        call.largest = largest_reply(bound, len(batch) * self.dimension)
+        return call.persist()
 
     def _read(self, reply: Mapping[str, Any], count: int) -> Vectors:
         import numpy as np

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import ceil
 from typing import Any
 
-from spolia.errors import ModelError, ModelRejected, ModelUnavailable
+from spolia.errors import EmptyReply, ModelError, ModelRejected, ModelUnavailable
 from spolia.models.protocols import LOGPROBS, NEXT_TOKENS
 from spolia.types import Generation, Token, Usage
 
@@ -136,8 +136,8 @@ class Reply:
         """The complete reply.
 
         Raises:
-            ModelRejected: the model refused, was filtered, wrote nothing, called a tool, or states no
-                log-probabilities.
+            EmptyReply: the model wrote nothing.
+            ModelRejected: the model refused, was filtered, called a tool, or states no log-probabilities.
         """
         text, refusal = self.text, "".join(self._refusal)
         if refusal:
@@ -156,7 +156,7 @@ class Reply:
         cut = self.finish_reason in ("length", "max_tokens")
         if not text:
             why = "all of it went before a word; write a larger max_tokens or thought_tokens" if cut else "ask again"
-            raise ModelRejected(f"the reply has no text (finish_reason {self.finish_reason or 'not stated'}): {why}.")
+            raise EmptyReply(f"the reply has no text (finish_reason {self.finish_reason or 'not stated'}): {why}.")
         if logprobs and not self._tokens:
             raise unstated("log-probabilities", LOGPROBS)
         return Generation(text, "length" if cut else "stop", tuple(self._tokens) if logprobs else ())

@@ -8,7 +8,7 @@ from spolia.egress.exchange import RequestLimits, Response
 from spolia.errors import ModelUnavailable
 from spolia.models.http.remote import Remote
 from spolia.models.http.replies import DONE, Reply, estimated_tokens, events, mapping, parsed
-from spolia.models.http.retry import Attempts, Out, chunks, content, without
+from spolia.models.http.retry import Attempts, Out, chunks, content, largest_reply, without
 from spolia.types import Generation, Usage
 
 if TYPE_CHECKING:
@@ -32,11 +32,12 @@ class Posting(Attempts[Out]):
 
     def __post_init__(self) -> None:
         self.bound = self.model.priced(self.bound)
+        self.largest = largest_reply(self.bound)
 
     def exchange(self, limits: RequestLimits) -> Out:
         self._spent = Usage(calls=self.bound.calls)
         with self.told(self.path, self.body, limits) as (response, key):
-            reply = parsed(content(response, key), self.array)
+            reply = parsed(content(response, key, self.largest), self.array)
         self._spent = _stated(reply, self.bound)
         return self.read(reply)
 
@@ -72,13 +73,16 @@ class ChatCall(Attempts[Generation]):
     logprobs: bool
     on_text: Callable[[str], None] | None
 
+    def __post_init__(self) -> None:
+        self.largest = largest_reply(self.bound)
+
     def exchange(self, limits: RequestLimits) -> Generation:
         self._reply = reply = Reply()
         with self.told("chat/completions", self.body, limits) as (response, key):
             if "text/event-stream" in response.headers.get("Content-Type", ""):
                 self._streamed(reply, response, key)
             else:
-                self._hand_out(reply.take(content(response, key, "surrogateescape"), "message"))
+                self._hand_out(reply.take(content(response, key, self.largest, "surrogateescape"), "message"))
             self._hand_out(reply.end())
         return reply.generation(self.logprobs)
 
@@ -90,7 +94,7 @@ class ChatCall(Attempts[Generation]):
         return self.model.priced(found)
 
     def _streamed(self, reply: Reply, response: Response, key: str) -> None:
-        for data in events(chunks(response)):
+        for data in events(chunks(response, self.largest)):
             if data == DONE:
                 return
             self._hand_out(reply.take(without(key, data), "delta"))

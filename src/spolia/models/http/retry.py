@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from spolia.models.http.transcriber import Transcriber
 
 MAX_REPLY_BYTES = 32 * 2**20
+LEAST_REPLY_BYTES = 4 * 2**20
+BYTES_PER_TOKEN, BYTES_PER_NUMBER = 1_024, 32
+"""Most that a server sends of a token (an event of a stream has 200 to 400 bytes), and of a number of a vector."""
 POLL_S = 0.05
 
 
@@ -39,12 +42,23 @@ def posted(url: str, body: bytes, headers: Mapping[str, str], limits: RequestLim
         raise ModelUnavailable(str(error)) from error
 
 
-def chunks(response: Response) -> Iterator[bytes]:
-    """The content as it comes, up to `MAX_REPLY_BYTES`."""
+def largest_reply(bound: Usage, numbers: int = 0) -> int:
+    """Bytes that a reply may have, by the tokens that are sent and asked for, and the numbers of the vectors.
+
+    >>> largest_reply(Usage(input_tokens=500, output_tokens=512)), largest_reply(Usage(), numbers=128 * 1_536)
+    (5230592, 10485760)
+    """
+    tokens = bound.input_tokens + bound.output_tokens
+    return LEAST_REPLY_BYTES + min(BYTES_PER_TOKEN * tokens, MAX_REPLY_BYTES) + BYTES_PER_NUMBER * numbers
+
+
+def chunks(response: Response, largest: int) -> Iterator[bytes]:
+    """The content as it comes; ModelRejected if it has more than `largest` bytes."""
+    advice = "That is more than was asked for. Check that base_url is a model's server, and that it keeps max_tokens."
     try:
-        yield from pieces(response, MAX_REPLY_BYTES)
+        yield from pieces(response, largest, advice)
     except EgressRefused as error:
-        raise ModelRejected(f"{error} Ask for fewer tokens.") from error
+        raise ModelRejected(str(error)) from error
 
 
 _turns: dict[tuple[str, int], threading.Semaphore] = {}
@@ -151,11 +165,13 @@ class Attempts(Generic[Out]):
 
     Attributes:
         bound: what an attempt may cost, with its price.
+        largest: bytes that a reply may have.
         handed_out: whether something of the reply was given away, so that there is no other attempt.
     """
 
     model: "Remote | Transcriber"
     bound: Usage
+    largest: int = MAX_REPLY_BYTES
     handed_out = False
 
     def exchange(self, limits: RequestLimits) -> Out:
@@ -193,7 +209,7 @@ class Attempts(Generic[Out]):
                     raise ModelUnavailable(f"{self._who}: {error} {why}".rstrip()) from error
                 pause(min(wait_s, model.max_wait_s))
             except ModelRejected as error:
-                raise ModelRejected(f"{self._who}: {error}") from error
+                raise type(error)(f"{self._who}: {error}") from error
         raise AssertionError("the last attempt returns or raises")
 
     def _hopeless(self, attempt: int, wait_s: float, error: ModelUnavailable, limits: RequestLimits) -> str | None:
@@ -250,7 +266,7 @@ class Attempts(Generic[Out]):
         name = self.model.api_key_env
         known = f"check the key in {name}." if key else f"none was sent: set {name or 'api_key_env'}."
         headers = {name.lower(): text for name, text in response.headers.items()}
-        said = next(chunks(response), b"").decode("utf-8", "replace")
+        said = next(chunks(response, self.largest), b"").decode("utf-8", "replace")
         error = refused(response.status, headers, without(key, said), known)
         if isinstance(error, ModelRejected):
             error.setting = refused_setting(response.status, said)
@@ -271,9 +287,9 @@ def key_in(variable: str) -> str:
     return found
 
 
-def content(response: Response, key: str, errors: str = "replace") -> str:
+def content(response: Response, key: str, largest: int, errors: str = "replace") -> str:
     """All that a server sent, as text without the key."""
-    return without(key, b"".join(chunks(response)).decode("utf-8", errors))
+    return without(key, b"".join(chunks(response, largest)).decode("utf-8", errors))
 
 
 def without(key: str, said: str) -> str:

@@ -118,7 +118,7 @@ class _Call(Attempts[Transcript]):
     def exchange(self, limits: RequestLimits) -> Transcript:
         kind, body = self._form()
         with self.sent("audio/transcriptions", body, limits, kind) as (response, key):
-            found = _heard(content(response, key))
+            found = _heard(content(response, key, self.largest))
         if found.duration_s:
             self._spent = Usage(calls=1, cost_usd=self._price(found.duration_s / 60))
         return found

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from spolia.core.run_context import check_cancelled, reserve
-from spolia.errors import ModelRejected
+from spolia.errors import EmptyReply, ModelRejected
 from spolia.models.http.completions import written
 from spolia.models.local.address import Local, ModelSession, torch
 from spolia.models.protocols import (
@@ -132,9 +132,9 @@ class LocalReply:
         return len(self.chances)
 
     def generation(self, whose: str, logprobs: bool) -> Generation:
-        """The reply. ModelRejected if it says nothing."""
+        """The reply. EmptyReply if it says nothing."""
         if not self.pieces.text:
-            raise ModelRejected(f"{whose} ended its reply before it said anything. Ask otherwise.")
+            raise EmptyReply(f"{whose} ended its reply before it said anything. Ask otherwise.")
         tokens = tuple(
             Token(*one) for one in zip(self.pieces.texts, self.chances, strict=False)
         )  # a cut text has fewer

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 from spolia.core.operator import Operator
 from spolia.core.run_context import degrade, emit, exchanged, is_streamed, note, replied, retract
 from spolia.core.validation import validate
-from spolia.errors import ModelError, ModelRejected, ModelUnavailable
+from spolia.errors import EmptyReply, ModelError, ModelRejected, ModelUnavailable
 from spolia.models.marks import THOUGHTS, spelt, without_marks
 from spolia.models.parsers import Parser
 from spolia.models.prompting import template
@@ -209,9 +209,9 @@ def _rest(text: str) -> str:
 class Role(Value, Generic[T]):
     """What a language model is asked for. A field of an operator, and its prompt a dimension to search.
 
-    A reply that cannot be read is sent back once with what is wrong, which is counted; if the second cannot be read
-    either, `default` holds, and the result is marked as degraded, so that it is counted and not cached. Operators ask
-    through `Ask`.
+    A reply that is empty or cannot be read is sent back once with what is wrong, which is counted; if the second cannot
+    be read either, `default` holds, and the result is marked as degraded, so that it is counted and not cached.
+    Operators ask through `Ask`.
 
     Args:
         prompt: the file: a path, or `package:path/in/it` (`spolia.models.prompting.template`). A text with `{{places}}`
@@ -296,29 +296,46 @@ class Role(Value, Generic[T]):
             ModelRejected: the model did not reply, or what cannot be read and there is no default.
         """
         prompt = self.prompt_for(values, sample=sample)
-        sent = len(prompt.messages)
+        how: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature}
+        first = prompt
         for may_repair in (bool(self.repair), False):
-            how: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature}
-            reply = generated(llm, prompt, on_text, schema=self.parser.schema, to=self.title, **how).text
             try:
-                found = self.parser.parse(reply)
-            except ValueError as error:
-                reason = str(error)
+                reply = generated(llm, prompt, on_text, schema=self.parser.schema, to=self.title, **how).text
+            except EmptyReply as error:
+                reply, reason = "", str(error).rstrip(".")
             else:
-                if len(prompt.messages) > sent:
-                    note(f"A reply to {self.title} could not be read; the second could.", counted=True)
-                return found
+                try:
+                    found = self.parser.parse(reply)
+                except ValueError as error:
+                    reason = str(error)
+                else:
+                    if prompt is not first:
+                        note(f"A reply to {self.title} could not be read; the second could.", counted=True)
+                    return found
             if on_text is not None:
                 retract()
             if not may_repair:
                 break
-            asked_again = template.chosen(self.repair, values, self.language).filled({"reason": reason})
-            prompt = continued(prompt, reply)
-            prompt = prompt.but(messages=(*prompt.messages, *asked_again))
+            wrong = {"reason": reason if reply else "it is empty"}
+            prompt = sent_back(prompt, reply, template.chosen(self.repair, values, self.language).filled(wrong))
         if self.default is None:
             raise ModelRejected(f"{llm.name} replied to {self.title} what cannot be read: {reason}. It has no default.")
         degrade(f"The reply to {self.title} could not be read ({reason}); its default {self.default!r} holds.")
         return self.parser.parse(self.default)
+
+
+def sent_back(prompt: Prompt, reply: str, asked: Sequence[Message]) -> Prompt:
+    """The prompt, its reply, and what is asked then.
+
+    Many servers refuse an empty message, and two of the same role in turn: after an empty reply, the last message of
+    the prompt goes on with what is asked.
+    """
+    if reply:
+        prompt = continued(prompt, reply)
+        return prompt.but(messages=(*prompt.messages, *asked))
+    *before, last = prompt.messages
+    text = "\n\n".join(message.content for message in (last, *asked))
+    return prompt.but(messages=(*before, last.but(content=text)))
 
 
 def continued(prompt: Prompt, *written: str) -> Prompt:
