@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from spolia.retrieval import NodeGraph, SharedEntities
 from spolia.stores import HNSW, Embedding
 from spolia.stores.groups.materialise import materialise
 from spolia.stores.lexical.analysis import Analyzer
-from spolia.types import Plan
+from spolia.types import Hit, Node, Plan, Ranking, Value
 
 CHUNKS = Corpus("notes.spolia").group()
 odd: Any = spolia
@@ -82,8 +83,20 @@ def test_a_missing_argument_or_one_of_another_type_is_refused_with_what_to_write
     assert advice in str(error.value)
 
 
+def test_every_value_says_what_is_missing_and_which_names_it_takes() -> None:
+    values = [found for found in vars(types).values() if isinstance(found, type) and issubclass(found, Value)]
+    assert len(values) > 20
+    for value in values:
+        with pytest.raises(WiringError, match=rf"^{value.__name__} takes no 'nonesuch'\. (Write|It takes)"):
+            value(nonesuch=1)  # type: ignore[call-arg]
+        if is_dataclass(value) and any(one.default is one.default_factory for one in fields(value)):
+            with pytest.raises(WiringError, match=rf"^{value.__name__} needs .* Write {value.__name__}\("):
+                value()
+
+
 def test_what_is_written_by_hand_goes_through_pickle_and_copy() -> None:
-    for one in (Query("Why?"), BM25(CHUNKS), Plan(Query("Why?"), ("a", "b")), ChatModel("m", "http://h/v1")):
+    ranking = Ranking(Query("Why?"), (Hit(Node("a", "b"), 1.0),))
+    for one in (Query("Why?"), ranking, BM25(CHUNKS), Plan(Query("Why?"), ("a", "b")), ChatModel("m", "http://h/v1")):
         again = pickle.loads(pickle.dumps(one))
         assert again == one == copy.copy(one)
         assert again.digest == one.digest

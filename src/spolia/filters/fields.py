@@ -9,14 +9,13 @@ from typing import ClassVar, Literal, TypeAlias
 from spolia.errors import FilterError
 from spolia.filters.conditions import Condition
 from spolia.types import Meta, Record, Scalar, Time, Value, is_time
-from spolia.types.value import ByHand
 
 Kind: TypeAlias = Literal["str", "int", "float", "bool", "time"]
 KINDS: Mapping[str, type] = {"str": str, "int": int, "float": float, "bool": bool, "time": str}
 
 
 @dataclass(frozen=True)
-class Field(ByHand, Value):
+class Field(Value):
     """A metadata field that can be filtered.
 
     Args:

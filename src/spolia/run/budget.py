@@ -4,13 +4,12 @@ from dataclasses import dataclass, field
 
 from spolia.errors import WiringError
 from spolia.types import Usage, Value
-from spolia.types.value import ByHand
 
 NO_COST = Usage()
 
 
 @dataclass(frozen=True)
-class Budget(ByHand, Value):
+class Budget(Value):
     """How much may be spent; None means without limit.
 
     Args:

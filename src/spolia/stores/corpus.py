@@ -18,7 +18,6 @@ from spolia.stores.backends.backend import Backend
 from spolia.stores.backends.postgres.address import address_of, is_meant
 from spolia.stores.definition import DOCUMENT, Definition
 from spolia.types import Value, kept
-from spolia.types.value import ByHand
 
 if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Corpus(ByHand, Value):
+class Corpus(Value):
     """A store of documents and their node groups.
 
     Args:

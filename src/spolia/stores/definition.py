@@ -18,7 +18,6 @@ from spolia.models.protocols import Embedder, SparseEmbedder, refuse_no_embedder
 from spolia.stores.indexes import DEFAULT_INDEX, Exact, IndexSettings
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Document, Failure, Meta, Node, Region, Span, Value
-from spolia.types.value import ByHand
 
 DOCUMENT = "document"
 """The root of all groups: each document is one node, whose id is the document's."""
@@ -203,7 +202,7 @@ class Whole(Splitter):
 
 
 @dataclass(frozen=True)
-class Embedding(ByHand, Value):
+class Embedding(Value):
     """How the nodes of a group are embedded, and how their vectors are searched. A group may have several.
 
     Args:
@@ -235,7 +234,7 @@ class Embedding(ByHand, Value):
 
 
 @dataclass(frozen=True)
-class Definition(ByHand, Value):
+class Definition(Value):
     """What a node group is made of.
 
     Args:

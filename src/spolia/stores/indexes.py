@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
 from spolia.core.wiring import refuse_counts
 from spolia.types import Value
-from spolia.types.value import ByHand
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 Vectors: TypeAlias = "npt.NDArray[np.float32]"
 
 
-class IndexSettings(ByHand, Value):
+class IndexSettings(Value):
     """Base of the settings of an index: frozen dataclasses without secrets, which come from the environment by name."""
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias
 from spolia.types import notebook
 from spolia.types.documents import Span
 from spolia.types.rankings import Message, Ranking
-from spolia.types.value import ByHand, Value, refuse_type
+from spolia.types.value import Value, refuse_type
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ CitationFault: TypeAlias = Literal["uncited", "unknown"]
 
 
 @dataclass(frozen=True)
-class Answer(ByHand, Value):
+class Answer(Value):
     """A reply with its sources.
 
     Args:

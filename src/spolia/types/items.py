@@ -5,7 +5,7 @@ from math import inf
 from typing import TypeAlias
 
 from spolia.errors import DataError
-from spolia.types.value import ByHand, Meta, Value, kept
+from spolia.types.value import Meta, Value, kept
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ SOMEWHERE = -1
 
 
 @dataclass(frozen=True)
-class Quote(ByHand, Value):
+class Quote(Value):
     """A stretch of a document that is gold, whatever the document is cut into.
 
     Args:
@@ -56,7 +56,7 @@ Gold: TypeAlias = str | Quote
 
 
 @dataclass(frozen=True)
-class Item(ByHand, Value):
+class Item(Value):
     """A question with its gold.
 
     Args:

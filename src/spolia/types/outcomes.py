@@ -9,13 +9,13 @@ from unicodedata import normalize
 
 from spolia.errors import QueryError
 from spolia.types.rankings import Query
-from spolia.types.value import ByHand, Value, kept, refuse_type
+from spolia.types.value import Value, kept, refuse_type
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Verdict(ByHand, Value):
+class Verdict(Value):
     """What a judge says of a state: whether to stop, and why."""
 
     stop: bool
@@ -150,7 +150,7 @@ class ArmScores(Value):
 
 
 @dataclass(frozen=True)
-class Plan(ByHand, Value):
+class Plan(Value):
     """A question, and the steps by which it is answered; `#1` in a step is the answer of the first one.
 
     Args:
@@ -201,7 +201,7 @@ class Plan(ByHand, Value):
 
 
 @dataclass(frozen=True)
-class Chain(ByHand, State):
+class Chain(State):
     """A question, and the sub-questions that were asked for it with what was found, oldest first."""
 
     query: Query

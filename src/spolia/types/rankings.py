@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from spolia.errors import QueryError
 from spolia.types import notebook
 from spolia.types.documents import Node
-from spolia.types.value import ByHand, Record, Value, refuse_type
+from spolia.types.value import Record, Value, maker, refuse_type
 
 ROLES = ("system", "user", "assistant")
 
@@ -24,7 +24,7 @@ class Filter(Value):
 
 
 @dataclass(frozen=True)
-class Message(ByHand, Value):
+class Message(Value):
     """One message of a chat: the role is `system`, `user` or `assistant`."""
 
     role: str
@@ -38,7 +38,7 @@ class Message(ByHand, Value):
 
 
 @dataclass(frozen=True)
-class Query(ByHand, Value):
+class Query(Value):
     """A question on its way through a flow.
 
     Args:
@@ -106,7 +106,7 @@ class Hit(Value):
 
     Args:
         node: what is shown.
-        score: of this ranking.
+        score: of this ranking; NaN is the worst.
         parts: the scores that were fused, by source.
         found: the smaller nodes that were searched, best first, where `node` is shown in their place. A citation of the
             hit points to them.
@@ -116,6 +116,10 @@ class Hit(Value):
     score: float
     parts: tuple[tuple[str, float], ...] = field(default=(), compare=False)
     found: tuple[Node, ...] = ()
+
+    def __post_init__(self) -> None:
+        if type(self.score) is not float and not isinstance(self.score, Real):
+            refuse_type(self, "score", "a number; higher is better")
 
     def json(self) -> dict[str, Any]:
         """Plain data, as `spolia search --json` prints it: where it stands, its scores, its text."""
@@ -131,6 +135,9 @@ class Hit(Value):
             "text": node.text,
             "context": node.context,
         }
+
+
+_hit = maker(Hit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +156,9 @@ class LateHits:
 
     def hits(self) -> tuple[Hit, ...]:
         there = self.fetch(self.keys)
-        return tuple(Hit(there[key], score) for key, score in zip(self.keys, self.scores, strict=True) if key in there)
+        return tuple(
+            _hit(there[key], score, (), ()) for key, score in zip(self.keys, self.scores, strict=True) if key in there
+        )
 
 
 @dataclass(frozen=True)
@@ -166,12 +175,8 @@ class Ranking(Value):
                 self.__dict__["_late"] = self.__dict__.pop("hits")
                 return
             object.__setattr__(self, "hits", tuple(self.hits))
-        if self.hits and not isinstance(self.hits[0], Hit):
-            raise QueryError(
-                f"The ranking holds {self.hits[0]!r:.80} ({type(self.hits[0]).__name__}). Write Hit(node, score)."
-            )
-        if self.hits and type(self.hits[0].score) is not float and not isinstance(self.hits[0].score, Real):
-            refuse_type(self.hits[0], "score", "a number; higher is better")
+        if {*map(type, self.hits)} - {Hit} and (wrong := [hit for hit in self.hits if not isinstance(hit, Hit)]):
+            raise QueryError(f"The ranking holds {wrong[0]!r:.80} ({type(wrong[0]).__name__}). Write Hit(node, score).")
 
     if not TYPE_CHECKING:  # a checker sees the field
 

@@ -160,6 +160,8 @@ def _refuse_others(whose: str, known: Collection[str], given: Iterable[str]) -> 
 @cache
 def _names_of(constructor: Any) -> dict[str, None] | None:
     """Names that it takes, in their order; None where it takes any."""
+    if constructor is object.__init__:
+        return {}
     code = getattr(unwrap(constructor), "__code__", None)
     if code is None or code.co_flags & CO_VARKEYWORDS:
         return None
@@ -171,7 +173,7 @@ def _required(constructor: Any) -> tuple[tuple[str, ...], int]:
     """Names without a default, and how many arguments it takes without a name."""
     function = unwrap(constructor)
     if (code := getattr(function, "__code__", None)) is None:
-        return (), 10**6
+        return (), 0 if constructor is object.__init__ else 10**6
     placed = code.co_varnames[1 : code.co_argcount]
     named = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
     must = placed[: len(placed) - len(function.__defaults__ or ())]
@@ -197,13 +199,6 @@ def refuse_arguments(cls: Any, args: Sequence[Any], given: Mapping[str, Any]) ->
             raise WiringError(f"{cls.__name__} needs {' and '.join(missing)}. Write {cls.__name__}({written}).")
 
 
-@cache
-def _bounds(cls: Any) -> tuple[int, int]:
-    """How many arguments without names a constructor takes, where there are no others."""
-    must, most = _required(cls.__init__)
-    return len(must), most
-
-
 def bare(cls: type[T]) -> T:
     """An instance of a class as pickle makes it, whose fields are set afterwards."""
     return object.__new__(cls)
@@ -214,21 +209,6 @@ def reduced(value: Any, protocol: int) -> Any:
     if any("__reduce__" in vars(cls) for cls in type(value).__mro__[:-1]):
         return value.__reduce__()
     return bare, (type(value),), value.__getstate__()
-
-
-class ByHand:
-    """What users write by hand: its constructor refuses names that it does not take, and says what is missing. Nothing
-    made by the million."""
-
-    if not TYPE_CHECKING:  # a checker sees the names themselves
-
-        def __new__(cls, *args: Any, **given: Any) -> Self:
-            fewest, most = _bounds(cls)
-            if given or not fewest <= len(args) <= most:
-                refuse_arguments(cls, args, given)
-            return object.__new__(cls)
-
-        __reduce_ex__ = reduced
 
 
 def names_checked(function: Callable[P, T]) -> Callable[P, T]:
@@ -259,7 +239,20 @@ def refuse_type(value: object, name: str, advice: str) -> None:
     raise WiringError(f"{said}. Write {advice}.")
 
 
-_MAKES = (object.__new__, ByHand.__new__)
+def maker(cls: type[T]) -> Callable[..., T]:
+    """A function that makes a value of all its fields, in their order and unchecked: for rows by the thousand."""
+    names = tuple(f.name for f in fields(cls))  # type: ignore[arg-type]
+
+    def made(*values: Any) -> T:
+        found = object.__new__(cls)
+        found.__dict__.update(zip(names, values, strict=True))
+        return found
+
+    return made
+
+
+_taken: set[tuple[Any, ...]] = set()
+"""Classes, each with a number of arguments and names that its constructor takes."""
 
 
 @cache
@@ -268,12 +261,25 @@ def _set_by_name(cls: Any) -> Mapping[str, None] | None:
     names = dict.fromkeys(f.name for f in fields(cls))
     code = cls.__init__.__code__
     taken = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
-    is_written = code.co_filename == "<string>" and cls.__new__ in _MAKES and set(taken) == set(names)
+    is_written = code.co_filename == "<string>" and cls.__new__ is Value.__new__ and set(taken) == set(names)
     return names if is_written and "__dataclass_fields__" in vars(cls) else None
 
 
 class Value:
-    """Base of all values. Subclasses are frozen dataclasses without slots, so that the digest is kept on them."""
+    """Base of all values. Subclasses are frozen dataclasses without slots, so that the digest is kept on them.
+
+    Their constructors refuse names that they do not take, and say what is missing, as those of operators do.
+    """
+
+    if not TYPE_CHECKING:  # a checker sees the names themselves
+
+        def __new__(cls, *args: Any, **given: Any) -> Self:
+            if (shape := (cls, len(args), *given)) not in _taken:
+                refuse_arguments(cls, args, given)
+                _taken.add(shape)
+            return object.__new__(cls)
+
+        __reduce_ex__ = reduced
 
     @kept
     def digest(self) -> bytes:

@@ -19,14 +19,13 @@ from spolia.evaluation.measures.registry import as_measures
 from spolia.evaluation.statistics.significance import CORRECTIONS
 from spolia.run import Run
 from spolia.types import Item, Value
-from spolia.types.value import ByHand
 
 ENOUGH = 100
 """Questions from which on those that a log tells of are refused. Of fewer, no part can be held back."""
 
 
 @dataclass(frozen=True, init=False)
-class Experiment(ByHand, Value):
+class Experiment(Value):
     """Ask every flow the same questions, and measure what they give.
 
     A question without the gold that any measure takes is left out and counted. A failed one scores 0 and is counted.

@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 
 from spolia.errors import ModelError
 from spolia.types import Usage, Value
-from spolia.types.value import ByHand, indifferent, refuse_type
+from spolia.types.value import indifferent, refuse_type
 
 
 @dataclass(frozen=True)
-class Remote(ByHand, Value):
+class Remote(Value):
     """The address of a model on a server. It holds no secret: the key is read from the environment at each call.
 
     Args:

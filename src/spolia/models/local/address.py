@@ -18,13 +18,12 @@ from spolia.errors import ModelError, WeightsError, installed
 from spolia.models.file_hash import hash_of, hub_cache
 from spolia.models.hub import download
 from spolia.types import Value
-from spolia.types.value import ByHand
 
 DTYPES = ("float32", "bfloat16", "float16")
 
 
 @dataclass(frozen=True)
-class Local(ByHand, Value):
+class Local(Value):
     """The address of a model in transformers' format; opened on first use, once per process, by any number of threads.
 
     Only safetensors are read, and no code that comes with a model is ever run. Its weights are a part of its

@@ -15,7 +15,6 @@ from spolia.core.run_context import charge, check_cancelled, reach
 from spolia.errors import ModelError, ModelRejected, WeightsError, installed
 from spolia.models.file_hash import hash_of
 from spolia.types import Usage, Value
-from spolia.types.value import ByHand
 
 GRAPHS = ("model.onnx", "onnx/model.onnx")
 """Where repositories of such models keep the graph with its weights."""
@@ -24,7 +23,7 @@ INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 @dataclass(frozen=True)
-class OnnxCrossEncoder(ByHand, Value):
+class OnnxCrossEncoder(Value):
     """The address of a cross-encoder in the ONNX format (a `Scorer`); opened on first use, once per process.
 
     Each text is run alone, so that a score does not depend on the texts beside it, to the last bit.

@@ -13,7 +13,6 @@ from spolia.models.onnx import safetensors, weights
 from spolia.models.onnx.tokenizer import SPECIALS, WordPiece
 from spolia.models.protocols import Kind
 from spolia.types import Usage, Value
-from spolia.types.value import ByHand
 
 
 def batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
@@ -46,7 +45,7 @@ SORTED_TEXTS = 4096
 
 
 @dataclass(frozen=True)
-class MiniLM(ByHand, Value):
+class MiniLM(Value):
     """The address of the embedder; opened on first use, once per process, and used by any number of threads.
 
     Args:

@@ -11,7 +11,6 @@ from spolia.core.run_context import check_cancelled, reach, reserve
 from spolia.errors import ModelRejected, SpoliaError
 from spolia.models.protocols import CHAT, LOGPROBS, STREAM, Capabilities, Kind
 from spolia.types import Generation, Prompt, Token, Usage, Value
-from spolia.types.value import ByHand
 from spolia.worker_process import Died, pattern_matches
 
 _MATCH_S = 5.0
@@ -19,7 +18,7 @@ Script: TypeAlias = tuple[str | tuple[str, ...], ...]
 
 
 @dataclass(frozen=True)
-class ScriptedModel(ByHand, Value):
+class ScriptedModel(Value):
     """Replies by looking at the prompt, and has no memory: the same prompt gets the same reply, in any order of calls.
 
     Args:

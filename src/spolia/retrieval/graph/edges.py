@@ -8,10 +8,9 @@ from spolia.core.wiring import refuse_counts
 from spolia.errors import WiringError
 from spolia.models.protocols import Embedder, refuse_no_embedder
 from spolia.types import Value
-from spolia.types.value import ByHand
 
 
-class Edges(ByHand, Value):
+class Edges(Value):
     """Base of all kinds of links.
 
     Args:

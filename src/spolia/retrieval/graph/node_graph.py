@@ -13,7 +13,6 @@ from spolia.stores.backends import sql
 from spolia.stores.corpus import NodeGroup, refuse_no_group
 from spolia.stores.files import links_folder
 from spolia.types import Value, digest_of
-from spolia.types.value import ByHand
 
 if TYPE_CHECKING:
     from spolia.retrieval.graph.links import Links, NearestNeighbours
@@ -24,7 +23,7 @@ MADE = 2  # counts up when the same edges give other links
 
 
 @dataclass(frozen=True)
-class NodeGraph(ByHand, Value):
+class NodeGraph(Value):
     """The nodes of a group, and what links them: a knowledge graph index.
 
     It is built at its first use for the generation that is searched, and kept in a file beside the store's indexes,

@@ -18,6 +18,7 @@ from spolia.errors import SpoliaError, StoreCorrupt, StoreError
 from spolia.filters import Field, Schema
 from spolia.stores.backends import sql
 from spolia.types import NO_BOXES, Boxes, Document, Heading, Meta, Node, Region, Span, Value, principals
+from spolia.types.value import maker
 
 if TYPE_CHECKING:
     from spolia.stores.backends.backend import Connection
@@ -339,19 +340,22 @@ def _span_row(span: Span | None) -> Row:
     return (span.start, span.end, *(span.pages or (None, None)), *(span.lines or (None, None)))
 
 
+_node, _span = maker(Node), maker(Span)
+
+
 def node_of(row: Row, readers: Readers) -> Node:
     (_, id, text, group, start, stop, first_page, last_page, first_line, last_line, seconds,
      context, parent, meta, audience, document, number, search_text, inherited, uri) = row  # fmt: skip
     span = None
     if start is not None:
-        span = Span(
+        span = _span(
             start,
             stop,
             None if first_page is None else (first_page, last_page),
             None if first_line is None else (first_line, last_line),
             unpacked(seconds) or None,
         )
-    return Node(
+    return _node(
         id, text, document, group, span, context, uri or "", parent,
         _meta(inherited) + _meta(meta), readers[audience], number, search_text,
     )  # fmt: skip

@@ -14,7 +14,6 @@ from typing import Any
 from spolia.core.patterns import pattern
 from spolia.errors import SpoliaError, installed
 from spolia.types import Value
-from spolia.types.value import ByHand
 
 # The commonest function words of each language, without accents. Words that several languages share count for each of
 # them; what decides is the sum.
@@ -98,7 +97,7 @@ _SURROGATES = pattern("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
-class Analyzer(ByHand, Value):
+class Analyzer(Value):
     """Described fully by its fields, so that a manifest can tell two analysers apart.
 
     Args:

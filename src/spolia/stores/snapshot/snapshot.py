@@ -28,6 +28,7 @@ from spolia.stores.integrity import problems
 from spolia.stores.manifest import BUILT_IN, Manifest, of
 from spolia.stores.open_store import OpenIndexes, OpenStore
 from spolia.types import Box, Document, Filter, Hit, LateHits, Node, Span, Value
+from spolia.types.value import maker
 
 if TYPE_CHECKING:
     from spolia.models.vectors import SparseRows, Vectors
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from spolia.stores.vectors.search import DenseSearch
 
 _ATTEMPTS = 50
+_hit = maker(Hit)
 NODES_KEPT = 8_192
 ASKERS = 32
 """Sets of reader lists for which is kept what was computed of the nodes that they open."""
@@ -103,7 +105,7 @@ class Snapshot:
 
     def hits(self, found: Iterable[tuple[int, float]], access: frozenset[str]) -> tuple[Hit, ...]:
         scores = dict(found)
-        return tuple(Hit(node, scores[key]) for key, node in self._readable(list(scores), access))
+        return tuple(_hit(node, scores[key], (), ()) for key, node in self._readable(list(scores), access))
 
     def late_hits(self, found: Iterable[tuple[int, float]], access: frozenset[str]) -> LateHits | tuple[Hit, ...]:
         """Hits whose nodes are fetched when they are needed; at once where reader lists have changed since."""
