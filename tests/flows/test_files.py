@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -14,10 +15,12 @@ from spolia.core.codec import type_id
 from spolia.core.combinators import Branch, Choice, Each, Guard, Identity, Loop, Route, Samples
 from spolia.core.function import step
 from spolia.core.operator import Operator
-from spolia.errors import FlowFileError
-from spolia.flow_files.files import dump, load, load_named
+from spolia.errors import FlowFileError, GroupError
+from spolia.flow_files.files import dump, load, load_definitions, load_named
 from spolia.flow_files.yaml_text import MAX_DEPTH, MAX_NODES, YamlReader
+from spolia.post_retrieval.selection import Cut
 from spolia.stores.corpus import Corpus
+from spolia.stores.definition import Definition
 from spolia.testing import HashingEmbedder
 from spolia.types import Chain, Query, State, Value
 
@@ -288,6 +291,20 @@ def test_what_does_not_belong_there_is_answered_with_what_does(text: str, said: 
     given = {"chunks": Corpus("nowhere.spolia").group("chunk"), "embedder": HashingEmbedder()}
     with pytest.raises(FlowFileError, match=said):
         load(text, given)
+
+
+@pytest.mark.parametrize("wrong", ["BM25", "{BM25: {group: {use: chunks}}}", "Cut", "MiniLM", "Best"])
+def test_what_is_no_transform_is_answered_with_what_a_transform_is_and_which_there_are(wrong: str) -> None:
+    with pytest.raises(FlowFileError) as found:
+        load_definitions(f"small: {{transform: {wrong}}}", {"chunks": Corpus("nowhere.spolia").group("chunk")})
+    assert "Here belongs a transform, an operator from Part to tuple[Piece, ...]; " in str(found.value)
+    assert re.search(r" is none\. Write one of: .*\bSentences, .*\bSummary, Whole\.$", str(found.value))
+    assert "Get" not in str(found.value)
+
+
+def test_a_step_that_is_no_transform_is_refused_in_a_definition_too() -> None:
+    with pytest.raises(GroupError, match=r"^Cut\(\) takes Ranking, and a transform takes a Part\. Write a splitter"):
+        Definition(Cut())  # type: ignore[arg-type]
 
 
 def test_a_mistake_in_a_file_with_groups_by_name_is_named_where_it_stands() -> None:

@@ -8,11 +8,12 @@ from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from spolia.core.function import Function, untold
 from spolia.core.operator import Operator
 from spolia.core.validation import validate
+from spolia.core.wiring import fits, name_of
 from spolia.errors import GroupError, WiringError
 from spolia.models.protocols import Embedder, SparseEmbedder, refuse_no_embedder
 from spolia.stores.indexes import DEFAULT_INDEX, Exact, IndexSettings
@@ -63,6 +64,9 @@ class Part(Value):
     node: Node
     document: Document
     refs: tuple[Node, ...] = ()
+
+    operator: ClassVar[str] = "a transform, an operator"
+    """What an operator that takes it is called in messages."""
 
     @property
     def offset(self) -> int | None:
@@ -289,7 +293,12 @@ def _wanting_refs(transform: Operator[Any, Any]) -> str:
 
 def _refuse_no_transform(found: object) -> None:
     if isinstance(found, Operator):
-        return
+        if fits(found.takes(), Part, {}):
+            return
+        raise GroupError(
+            f"{found.short} takes {name_of(found.takes())}, and a transform takes a Part. Write a splitter, as in "
+            "Definition(Sentences()), or a function with @transform above it."
+        )
     name = getattr(found, "__name__", "")
     if isinstance(found, type):
         raise GroupError(f"{name} is a class, no transform. Write {name}(...).")

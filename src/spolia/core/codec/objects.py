@@ -3,14 +3,14 @@
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, is_dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar, get_args
 
 from spolia.core.codec.builtin_types import Many, Scalars
 from spolia.core.codec.shape import DecodeContext, EncodeContext, Plain, Shape, nearest, type_id, wanted
 from spolia.core.fingerprint.packages import place_of
 from spolia.core.function import Function
 from spolia.core.operator import Operator, Then
-from spolia.core.wiring import lacking, members
+from spolia.core.wiring import fits, lacking, members, name_of
 from spolia.errors import CodecError, SpoliaError
 from spolia.types import Value
 
@@ -181,6 +181,8 @@ class Thing:
             return isinstance(known, type) and issubclass(known, self.cls)
         return {*members(self.cls)} <= {*dir(known), *getattr(known, "__dataclass_fields__", ())}
 
+    names = takes
+
     @property
     def words(self) -> str:
         name = self.cls.__name__
@@ -189,10 +191,15 @@ class Thing:
 
 @dataclass(frozen=True)
 class Step:
-    """A place where an operator belongs: `{Name: {field: ...}}`, `Name` alone, or a list for a chain."""
+    """A place where an operator belongs: `{Name: {field: ...}}`, `Name` alone, or a list for a chain.
+
+    Args:
+        declared: what it has to take and give; none where the place leaves that open.
+    """
 
     cls: type = Operator
     bare: bool = True
+    declared: tuple[Any, ...] = ()
 
     kind: ClassVar[str] = "operator"
 
@@ -213,14 +220,31 @@ class Step:
         return untagged(plain, self, reading)
 
     def accepts(self, found: Any) -> bool:
-        return isinstance(found, self.cls)
+        return isinstance(found, self.cls) and (not self.declared or fits(found.takes(), self.declared[0], {}))
 
     def takes(self, known: Any) -> bool:
-        return issubclass(known if isinstance(known, type) else type(known), self.cls)
+        kind = known if isinstance(known, type) else type(known)
+        if not issubclass(kind, self.cls):
+            return False
+        return not self.declared or fits(kind._declared()[0], self.declared[0], {})
+
+    def names(self, known: Any) -> bool:
+        """Whether a class is one that is named where another stands here."""
+        return bool(self.declared) and issubclass(known, self.cls) and known._declared() == self.declared
 
     @property
     def words(self) -> str:
-        return "an operator" if self.cls is Operator else f"the operator {self.cls.__name__}"
+        taken, given = map(name_of, self.declared or (Any, Any))
+        if self.cls is not Operator:
+            return f"the operator {self.cls.__name__}"
+        if not self.declared:
+            return "an operator"
+        return f"{getattr(self.declared[0], 'operator', 'an operator')} from {taken} to {given}"
+
+
+def is_open(kind: Any) -> bool:
+    """Whether a type is not settled where it is declared."""
+    return kind in (Any, object) or isinstance(kind, TypeVar) or any(map(is_open, get_args(kind)))
 
 
 def _used(name: str, value: Any, place: Thing | Step) -> Plain:
@@ -321,6 +345,8 @@ class Anything:
 
     def takes(self, known: Any) -> bool:
         return True
+
+    names = takes
 
     @property
     def words(self) -> str:

@@ -159,9 +159,11 @@ class DecodeContext:
     def misplaced(self, said: str, place: "Thing | Step | Anything") -> CodecError:
         """The error that a known thing is of no use here, with what is: what was given, else classes."""
         fitting = [f"{{use: {name}}}" for name, value in self.given.items() if place.accepts(value)]
-        if place.kind == "value" and not fitting:
-            fitting = [name for name in self.known if ":" not in name and place.takes(self.named(name))]
-        advice = f" Write {' or '.join(fitting[:EXAMPLES])}." if fitting and place.kind == "value" else ""
+        if not fitting:
+            fitting = [name for name in self.known if ":" not in name and place.names(self.named(name))]
+        advice = f" Write {' or '.join(fitting[:EXAMPLES])}." if fitting else ""
+        if len(fitting) > EXAMPLES and place.kind == "operator":
+            advice = f" Write one of: {', '.join(fitting)}."
         return CodecError(f"Here belongs {place.words}; {said}.{advice}")
 
 
