@@ -323,6 +323,26 @@ def test_a_link_that_leads_to_another_file_than_was_listed_is_not_followed(
     assert texts(corpus)["link.txt"] == "Linked to."
 
 
+def test_a_link_that_leads_out_once_it_was_looked_at_is_not_followed(
+    folder: Path, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "secret.txt").write_text("Secret.")
+    (folder / "link.txt").symlink_to(folder / "good.txt")
+    read = os.readlink
+
+    def late(path: Any, **how: Any) -> Any:
+        found = read(path, **how)
+        if not os.path.samefile(folder / "link.txt", tmp_path / "secret.txt"):
+            (folder / "link.txt").unlink()
+            (folder / "link.txt").symlink_to(tmp_path / "secret.txt")
+        return found
+
+    monkeypatch.setattr(os, "readlink", late)
+    report = sync(folder, corpus, workers=0)
+    assert report.failed == (("link.txt", "It is a link to another file than when it was listed. Index again."),)
+    assert texts(corpus) == {"good.txt": GOOD}
+
+
 def test_a_folder_that_became_a_link_before_it_is_listed_is_not_followed(
     folder: Path, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

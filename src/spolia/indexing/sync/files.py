@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import stat
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -393,10 +394,10 @@ class _Walk:
         try:
             there = os.lstat(last, dir_fd=folder)
             if is_link := stat.S_ISLNK(there.st_mode):
-                if reason := _refused_link(path, self.root, self.follow_links):
+                target, there = _led_to(folder, last)
+                if reason := _refused_link(target, there, self.root, self.follow_links):
                     self._skip(name, reason)
                     return
-                there = os.stat(last, dir_fd=folder)
             if not stat.S_ISDIR(there.st_mode):
                 self._take(path, name, there, is_link)
             elif not _is_store(path):
@@ -446,12 +447,35 @@ def _listed(path: str) -> Iterator[tuple[int, list[str]]]:
         os.close(descriptor)
 
 
-def _refused_link(path: str, root: str, follow_links: bool) -> str:
-    target = os.path.realpath(path)
-    if not os.path.exists(target):
+_LOOK = os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK)
+"""Opens a file without reading it; where a system has no such way, as it is opened to be read."""
+
+
+def _led_to(folder: int, link: str) -> tuple[str, os.stat_result]:
+    """Where a link leads, and what is there; of one open file, so that both hold even if the link changes meanwhile."""
+    try:
+        descriptor = os.open(link, _LOOK, dir_fd=folder)
+    except OSError:
+        return "", os.lstat(link, dir_fd=folder)
+    try:
+        return _path_of(descriptor), os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _path_of(descriptor: int) -> str:
+    if sys.platform == "darwin":
+        import fcntl
+
+        return os.fsdecode(fcntl.fcntl(descriptor, fcntl.F_GETPATH, bytes(1_024)).rstrip(b"\0"))
+    return os.readlink(f"/proc/self/fd/{descriptor}")
+
+
+def _refused_link(target: str, there: os.stat_result, root: str, follow_links: bool) -> str:
+    if not target:
         return "It is a link that leads nowhere."
     inside = target == root or target.startswith(root.rstrip(os.sep) + os.sep)
-    if inside and os.path.isdir(target):
+    if inside and stat.S_ISDIR(there.st_mode):
         return "It is a link to a folder within this one, which is read anyway."
     if not inside and not follow_links:
         return f"It is a link out of the folder, to {_uri(target)}; write follow_links=True to follow it."
