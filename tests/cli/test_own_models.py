@@ -386,6 +386,7 @@ def test_what_only_looks_at_a_flow_reads_the_profile_and_asks_no_server(
         assert (row["model"], row["keys"], row["not_allowed"]) == ("m", ["THEIR_KEY"], lacking)
     assert "n.spolia" in by_profile.out
     assert "tide" in str(sent.json["calls"]), sent.err
+    assert f"Questions and passages go to {server.url} (m), with the key in THEIR_KEY." in sent.err
     assert "Salt" not in str(sent.json["calls"])
     assert other.code == 3
     assert "was embedded with m" in other.err

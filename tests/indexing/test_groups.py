@@ -196,8 +196,8 @@ def test_refs_are_those_below_the_parent(corpus: Corpus) -> None:
 
 @pytest.mark.parametrize(
     "how",
-    [{"index": HNSW(above=5)}, {"index": LanceDB()}, {"metric": "euclidean"}],
-    ids=["graph", "database", "metric"],
+    [{"index": HNSW(above=5)}, {"index": HNSW()}, {"index": LanceDB()}, {"metric": "euclidean"}],
+    ids=["graph", "default graph", "database", "metric"],
 )
 def test_an_index_or_metric_of_sparse_vectors_is_refused(how: dict[str, Any]) -> None:
     with pytest.raises(WiringError, match=r"vectors of 'words' are sparse.* Write Embedding\(SparseWords"):

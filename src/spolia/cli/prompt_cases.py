@@ -1,11 +1,12 @@
 """A case that a flow could be asked about: a question, texts; and what it would send for it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from spolia.cli.destinations import sent_by, sent_lines
 from spolia.cli.flow_parts import answering, flow_of, is_file, parts_of, with_prompts
 from spolia.cli.model_profile import profile_of
 from spolia.cli.options import RerankOptions
@@ -16,6 +17,7 @@ from spolia.errors import DataError, QueryError
 from spolia.flow_files.built_in import BUILT_IN
 from spolia.flow_files.prompt_preview import ANY_MODEL, Sent, alone, case_for, sent_for
 from spolia.indexing.sync.texts import temporary
+from spolia.models.protocols import LanguageModel
 from spolia.run import Run
 
 
@@ -53,10 +55,12 @@ def messages(
     replies: Sequence[str] = (),
     access: Sequence[str] | None = None,
     profile_file: Path | None = None,
+    tell: Callable[[str], None] = lambda line: None,
 ) -> list[Sent]:
     """What an operator, a built-in flow or a flow file would send for a case, after these replies.
 
-    The profile names the store, unless there are texts, and its embedder.
+    The profile names the store, unless there are texts, and its embedder. No language model is asked; the searches of
+    a flow are run, and `tell` gets a line for each server that they ask.
     """
     if not is_file(what) and what not in BUILT_IN:
         flow = with_prompts(alone(_operator(what, known)), prompts)
@@ -75,7 +79,10 @@ def messages(
         models = RerankOptions(profile_file=profile_file, **named)
         parts = parts_of(at, models, known=known, prompts=prompts).but(llm=ANY_MODEL)
         flow = answering(flow_of(what, parts)[0], parts)
-        return sent_for(flow, case_for(flow, case.question, case.documents), replies)
+        value = case_for(flow, case.question, case.documents)
+        for line in sent_lines(sent_by(flow, [one for one in flow.resources if isinstance(one, LanguageModel)])):
+            tell(line)
+        return sent_for(flow, value, replies)
 
 
 def _operator(name: str, known: Sequence[str] | None) -> type[Operator[Any, Any]]:

@@ -230,7 +230,8 @@ class Embedding(Value):
         refuse_no_embedder(self.embedder, "Embedding", Embedder, SparseEmbedder)
         validate(self)
         is_sparse = isinstance(self.embedder, SparseEmbedder) and not isinstance(self.embedder, Embedder)
-        if is_sparse and (self.index not in (DEFAULT_INDEX, Exact()) or self.metric == "euclidean"):
+        is_chosen = self.index is not DEFAULT_INDEX and self.index != Exact()  # HNSW() too, where somebody wrote it
+        if is_sparse and (is_chosen or self.metric == "euclidean"):
             raise WiringError(
                 f"The vectors of {self.embedder.name!r} are sparse: they are searched exactly, by their products, and "
                 f"not by {self.index!r} and {self.metric!r}. Write Embedding({type(self.embedder).__name__}(...))."

@@ -54,7 +54,7 @@ def show(
     profile_file: ProfileFile = None,
     json: AsJson = False,
 ) -> Exit:
-    """Show a prompt, or the very messages that an operator or a flow would send for a case. Nothing is sent."""
+    """Show a prompt, or the messages that an operator or a flow would send for a case. No language model is asked."""
     from spolia.cli.prompt_cases import PromptCase, messages
     from spolia.flow_files.prompts import prompt_called
 
@@ -62,7 +62,7 @@ def show(
     if what in {name[at:] for name in every for at in (0, name.rfind("/") + 1)}:
         return _show_file(screen, prompt_called(what, every), question or data or document)
     case = PromptCase.of(question, data, line, document or ())
-    sent = messages(what, case, store, known, prompts, reply or (), access, profile_file)
+    sent = messages(what, case, store, known, prompts, reply or (), access, profile_file, screen.say)
     screen.give(what=what, question=case.question, calls=[_call(one) for one in sent])
     if not sent:
         screen.say("No language model is asked: the flow asks none, or finds nothing in the case.")
