@@ -243,7 +243,7 @@ def test_the_report_as_a_page(spolia: Spolia, store: Path, tmp_path: Path) -> No
     ran = spolia("docs", "report", "--store", store, "--html", tmp_path / "r.html", "--json")
     assert (tmp_path / "r.html").read_text("utf-8").startswith("<!doctype html>")
     assert ran.json["quality"]["sources"] == len(ran.json["files"]) == ran.json["documents"]
-    refused = spolia("docs", "report", "--store", store, "--html", tmp_path / "no" / "r.html")
+    refused = spolia("docs", "report", "--store", store, "--html", tmp_path / "r.html" / "no.html")
     assert "cannot be written" in refused.err
 
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
+import spolia
 from spolia.core.function import step
 from spolia.errors import DataError, ManifestMismatch, MeasureError, ModelRejected, NeverWorked, StepFailed
 from spolia.evaluation.data.dataset import DataSet
+from spolia.evaluation.data.formats.trec import write_lines
 from spolia.evaluation.data.passage_store import indexed
 from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.experiment.score_store import ANSWER, ANSWERED, ScoreStore
@@ -147,3 +151,29 @@ def test_a_full_disk_is_told_with_the_name_of_the_file(tmp_path: Path, monkeypat
     monkeypatch.setattr(os, "pwrite", full)
     with pytest.raises(DataError, match=r"new.experiment cannot be written: No space left on device. Free some space"):
         ScoreStore(tmp_path / "new.experiment")
+
+
+def test_no_file_of_a_user_is_written_in_its_place() -> None:
+    source = Path(spolia.__file__).parent
+    places = [path for layer in ("cli", "evaluation", "optimizer") for path in (source / layer).rglob("*.py")]
+    written = re.compile(r"""(\w+)(?:\.write_(?:text|bytes)\(|\.open\(["'][wx])""")
+    found = [
+        f"{path.name}:{number}: {line.strip()}"
+        for path in places
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if ">>>" not in line and any(name != "part" for name in written.findall(line))
+    ]
+    assert found == [], "write it through whole_files, so that a kill leaves the file that was there"
+
+
+def test_lines_on_a_full_disk_leave_the_file_that_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "qrels.txt"
+    path.write_text("before")
+
+    def full() -> Iterator[str]:
+        yield "after"
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(DataError, match="cannot be written: No space left on device"):
+        write_lines(path, "head", full())
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("qrels.txt", "before")]

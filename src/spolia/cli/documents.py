@@ -215,15 +215,11 @@ def _table(rows: Sequence[dict[str, str]], shown: Sequence[str], width: int | No
 
 
 def write_page(path: Path, snapshot: Snapshot, store: str) -> None:
+    from spolia.evaluation.data.json_lines import whole_files
     from spolia.indexing.quality import page
 
-    try:
-        with path.open("w", encoding="utf-8") as file:
-            file.writelines(page(snapshot, keeper(snapshot), title=str(store)))
-    except OSError as error:
-        raise QueryError(
-            f"{path} cannot be written: {error.strerror}. Write --html with the name of a file."
-        ) from error
+    with whole_files(path) as (part,), part.open("w", encoding="utf-8") as file:
+        file.writelines(page(snapshot, keeper(snapshot), title=str(store)))
 
 
 def comes_back(removed: StoredSource) -> str:

@@ -80,6 +80,7 @@ def override(
     json: AsJson = False,
 ) -> Exit:
     """Copy a prompt, in all its languages, to a folder of your own, and say how it is used from there."""
+    from spolia.evaluation.data.json_lines import whole_files
     from spolia.flow_files.prompts import prompt_called
     from spolia.models.prompting.template import beside
 
@@ -88,9 +89,9 @@ def override(
     files = {Path(beside(str(main), language)): text for language, text in found.texts.items()}
     if there := [path for path in files if path.exists()]:
         raise QueryError(f"{there[0]} is there already. Change it, or move it away.")
-    main.parent.mkdir(parents=True, exist_ok=True)
-    for path, text in files.items():
-        path.write_text(text, encoding="utf-8")
+    with whole_files(*files) as parts:
+        for part, text in zip(parts, files.values(), strict=True):
+            part.write_text(text, encoding="utf-8")
     screen.give(name=found.name, files=[str(path) for path in files])
     screen.show(*(f"written: {path}" for path in files))
     if judging := list(_of_judges(found, main)):

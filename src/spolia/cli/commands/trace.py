@@ -158,9 +158,11 @@ def _show_run(screen: Screen, view: RunView, limit: int, documents: int) -> Exit
 
 
 def _write_page(screen: Screen, view: RunView, path: Path) -> Exit:
+    from spolia.evaluation.data.json_lines import whole_files
     from spolia.journal.run_page import page
 
-    path.write_text(page(view), "utf-8")
+    with whole_files(path) as (part,):
+        part.write_text(page(view), "utf-8")
     screen.give(run=view.run, html=str(path), lost=view.lost)
     screen.say(f"Written: {path}")
     if view.lost:

@@ -85,6 +85,7 @@ def tune(
         return Exit.DONE
     from spolia.cli.autorag_study import imported_study
     from spolia.cli.tuning_run import TuningRun
+    from spolia.evaluation.data.json_lines import whole_files
     from spolia.evaluation.data.passage_store import cache_folder
 
     combine, study = "front", imported_study(screen, space, out, given)
@@ -101,10 +102,11 @@ def tune(
     prior = [*(study.prior if study else ()), *(point for folder in warm or () for point in _points(folder))]
     how |= {"seed": given.seed, "prior": prior}
     found, files = TuningRun(screen, data, given).tuned(space, objective, out, **how)
-    for name, text in files.items():
-        (out / name).write_text(text, "utf-8")
     result = found.json()
-    (out / RESULT).write_text(json_text(result) + "\n", "utf-8")
+    files = {**files, RESULT: json_text(result) + "\n"}
+    with whole_files(*(out / name for name in files)) as parts:
+        for part, text in zip(parts, files.values(), strict=True):
+            part.write_text(text, "utf-8")
     simulated = {"simulated": True} if given.llm == "simulated" else {}
     result["best"] |= {"file": str(out / BEST)}
     result = {**simulated, **({"autorag": study.json()} if study else {}), **result}

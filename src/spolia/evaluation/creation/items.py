@@ -12,6 +12,7 @@ from typing import Any
 from spolia.errors import DataError
 from spolia.evaluation.creation.draft import QuestionDraft
 from spolia.evaluation.data.formats.table import READERS, REJECTS
+from spolia.evaluation.data.json_lines import whole_files
 from spolia.types import SOMEWHERE, Gold, Item, Quote, Value, digest_of
 
 COLUMNS = ("id", "accept", "question", "answers", "type", "file", "quote", "passages")
@@ -77,7 +78,8 @@ def write_review(path: Path, items: Sequence[Item], drafts: Sequence[QuestionDra
         texts = "\n\n".join(node.shown_text for node in draft.passages)
         row = (item.id, "", item.question, _cell(item.answers), item.type, *_gold_cells(item), texts)
         table.writerow([_FORMULA.sub("'", cell) for cell in row])
-    path.write_text(written.getvalue(), encoding="utf-8-sig", newline="")
+    with whole_files(path) as (part,):
+        part.write_text(written.getvalue(), encoding="utf-8-sig", newline="")
 
 
 def _gold_cells(item: Item) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from spolia.errors import DataError, MissingExtra
 from spolia.evaluation.data.formats.form import Asked, Form, Placed, passage_groups
 from spolia.evaluation.data.formats.native import plain
+from spolia.evaluation.data.json_lines import whole_files
 from spolia.types import Document, Item, Meta
 
 LAST_MODIFIED = "last_modified_datetime"
@@ -121,11 +122,13 @@ def parquet_rows(file: Path, columns: Sequence[str] = ()) -> Iterator[tuple[str,
 def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     import_ = _pyarrow("", path)
     try:
-        _pyarrow("parquet", path).write_table(import_.Table.from_pylist(_filled(rows)), path)
+        table = import_.Table.from_pylist(_filled(rows))
     except (import_.ArrowInvalid, import_.ArrowTypeError) as error:
         raise DataError(
             f"{path}: rows have values of different kinds in one column: {error}. Write the form 'spolia' instead."
         ) from error
+    with whole_files(path) as (part,):
+        _pyarrow("parquet", path).write_table(table, part)
 
 
 def _filled(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

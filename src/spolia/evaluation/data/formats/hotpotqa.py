@@ -11,7 +11,7 @@ from spolia.errors import DataError
 from spolia.evaluation.data.dataset import TWIN
 from spolia.evaluation.data.formats.form import Asked, Form, Placed
 from spolia.evaluation.data.formats.native import plain
-from spolia.evaluation.data.json_lines import first_record, records, write_rows
+from spolia.evaluation.data.json_lines import first_record, records, whole_files, write_rows
 from spolia.types import Document, Item, Meta, Scalar, SubQuestion
 
 
@@ -146,8 +146,8 @@ class HotpotQA(PooledForm):
     def put(self, path: Path, passages: Sequence[Document], items: Sequence[Item]) -> None:
         known = {one.id: one for one in passages}
         rows = [self.row(item, context_of(item, known)) for item in items]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(rows, ensure_ascii=False), encoding="utf-8")
+        with whole_files(path) as (part,):
+            part.write_text(json.dumps(rows, ensure_ascii=False), encoding="utf-8")
 
     def row(self, item: Item, context: Sequence[Document]) -> dict[str, Any]:
         meta, titles = plain(item.meta), {one.id: one.title for one in context}

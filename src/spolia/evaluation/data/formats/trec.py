@@ -13,7 +13,7 @@ import numpy as np
 from spolia.errors import DataError
 from spolia.evaluation.data.formats.form import Asked, Form, Placed, single_passages
 from spolia.evaluation.data.formats.native import item_in, meta_in, passage_in, plain
-from spolia.evaluation.data.json_lines import LONGEST, jsonl_file, opened, rows, write_rows
+from spolia.evaluation.data.json_lines import LONGEST, jsonl_file, opened, rows, whole_files, write_rows
 from spolia.types import Document, Hit, Item, Meta, Node, Query, Ranking
 
 NOT_RELEVANT = "judged_not_relevant"
@@ -77,7 +77,7 @@ def lines(path: Path, separator: str | None) -> Iterator[tuple[str, list[str]]]:
 
 def write_lines(path: Path, head: str, written: Iterable[str]) -> None:
     """Write a text file; `head` is its first line, where there is one."""
-    with path.open("w", encoding="utf-8", newline="\n") as file:
+    with whole_files(path) as (part,), part.open("w", encoding="utf-8", newline="\n") as file:
         if head:
             file.write(f"{head}\n")
         file.writelines(f"{line}\n" for line in written)
