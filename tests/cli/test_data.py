@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,10 @@ def test_what_a_data_set_holds_is_shown(spolia: Spolia, data: Path) -> None:
     )  # fmt: skip
     assert (told["types"], told["fields"]) == ({"short": 3}, {"type": 3})
     assert sum(told["parts"].values()) == 3
-    assert "small, spolia: corpus.jsonl" in spolia("data", "show", data).out
+    shown = spolia("data", "show", data).out
+    assert shown.startswith("small, in the form spolia\n")
+    assert re.search(r"\nquestions by type +short: 3\n", shown)
+    assert re.search(r"\nquestions by number of gold +1: \d", shown)
 
 
 @pytest.mark.slow
@@ -49,8 +53,10 @@ def test_of_many_fields_some_are_named_and_the_others_counted(spolia: Spolia, da
     rows = [json.loads(line) for line in (data / "questions.jsonl").read_text().splitlines()]
     rows[0]["meta"] = {"seen": {f"p{n:03}": n for n in range(500)}}
     (data / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    (fields,) = (one for one in spolia("data", "show", data).out.splitlines() if one.startswith("fields"))
-    assert "seen.p000 1, " in fields
+    (fields,) = (
+        one for one in spolia("data", "show", data).out.splitlines() if one.startswith("questions by metadata")
+    )
+    assert "seen.p000: 1, " in fields
     assert "seen.p100" not in fields
     assert fields.endswith(", and 461 more (--json has all)")
     assert len(spolia("data", "show", data, "--json").json["fields"]) == 501

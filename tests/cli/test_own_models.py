@@ -336,6 +336,16 @@ def test_a_profile_names_the_model_that_judges_and_that_makes_a_group(
     assert set(server.keys) == {f"Bearer {KEY}"}
 
 
+def test_a_broken_profile_names_the_option_only_where_it_was_written(spolia: Spolia, tmp_path: Path) -> None:
+    (tmp_path / "spolia.toml").write_text("store = = 1")
+    found, named = spolia("check", "bm25"), spolia("check", "bm25", "--profile-file", "spolia.toml")
+    assert (found.code, named.code) == (2, 2)
+    assert "not valid TOML" in found.err
+    assert "it lies in the working directory" in " ".join(found.err.split())
+    assert "--profile-file" not in found.err
+    assert "'--profile-file'" in named.err
+
+
 def test_a_profile_that_nobody_named_may_not_send_a_key_unless_it_is_allowed(
     spolia: Spolia, notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

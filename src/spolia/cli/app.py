@@ -29,7 +29,7 @@ from spolia.cli.commands.trace import trace
 from spolia.cli.commands.tune import tune
 from spolia.cli.commands.world import world
 from spolia.cli.exit_codes import MEANING, Exit, guarded
-from spolia.cli.options import spread
+from spolia.cli.options import WRONG_USAGE, spread
 from spolia.cli.screen import Screen
 
 CODES = "Exit codes: " + "; ".join(f"{int(code)} {meaning}" for code, meaning in MEANING.items()) + "."
@@ -41,10 +41,6 @@ def _version(wanted: bool) -> None:
 
         sys.stdout.write(f"spolia {version('spolia')}\n")
         raise typer.Exit
-
-
-WRONG_USAGE: type[Exception] = typer.BadParameter.__mro__[1]
-"""The usage error of the click that typer brings, which it does not export."""
 
 
 IN_QUOTES = 'Write the question in quotes: spolia {} "What is it about?"'

@@ -110,6 +110,8 @@ BudgetUsd: TypeAlias = Annotated[
 Estimated: TypeAlias = Annotated[bool, option("--estimate", "Say what it would cost, and ask no language model.")]
 FlowArgument: TypeAlias = Annotated[str, argument("FLOW", FLOWS)]
 WAIT_S = 10.0
+WRONG_USAGE: type[Exception] = typer.BadParameter.__mro__[1]
+"""The usage error of the click that typer brings, which it does not export."""
 
 
 def _profiled(context: typer.Context, file: Path | None) -> Path | None:
@@ -120,6 +122,8 @@ def _profiled(context: typer.Context, file: Path | None) -> Path | None:
         try:
             profile = profile_of(file)
         except QueryError as error:
+            if file is None:  # nobody wrote the option
+                raise WRONG_USAGE(f"{error} It is read because it lies in the working directory.", context) from error
             raise typer.BadParameter(str(error)) from error
         context.default_map = {**(context.default_map or {}), **profile.options()}
         needs_store = any(one.name == "store" and one.required for one in context.command.params)

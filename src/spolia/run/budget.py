@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from spolia.errors import WiringError
 from spolia.types import Usage, Value
+from spolia.types.outcomes import dollars
 
 NO_COST = Usage()
 
@@ -49,8 +50,8 @@ class Budget(Value):
             needed = wanted.input_tokens + wanted.output_tokens
             return f"{used} of {self.tokens} tokens are spent, the call may take up to {needed}"
         if self.cost_usd is not None and total.cost_usd > self.cost_usd:
-            spent_of = f"{spent.cost_usd:.4g} of {self.cost_usd:.4g} US dollars are spent"
-            return f"{spent_of}, the call may take {wanted.cost_usd:.4g}"
+            spent_of = f"{dollars(spent.cost_usd)} of {dollars(self.cost_usd)} US dollars are spent"
+            return f"{spent_of}, the call may take {dollars(wanted.cost_usd)}"
         return ""
 
 

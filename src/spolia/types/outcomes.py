@@ -66,6 +66,16 @@ def successes(results: Iterable[T | Failure]) -> list[T]:
     return found
 
 
+def dollars(amount: float) -> str:
+    """An amount with four digits that count, never in powers of ten.
+
+    >>> dollars(0.00001), dollars(0.12345), dollars(1_234_567)
+    ('0.00001', '0.1235', '1234567')
+    """
+    digits, mark, power = f"{amount:.4g}".partition("e")
+    return f"{amount:.{max(0, 3 - int(power))}f}".rstrip("0" * (int(power) < 0)) if mark else digits
+
+
 @dataclass(frozen=True)
 class Usage(Value):
     """What a step cost.

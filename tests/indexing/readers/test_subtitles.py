@@ -53,6 +53,11 @@ def place_of(node: Node) -> str:
     return node.span.place
 
 
+def test_the_media_type_is_that_of_the_content() -> None:
+    of_srt = "1\n00:01:05,000 --> 00:01:07,500\nBasalt is dark.\n"
+    assert (read("a.srt", of_srt).media_type, read("a.vtt", TALK).media_type) == ("application/x-subrip", "text/vtt")
+
+
 def test_cues_of_webvtt_keep_speakers_and_times_and_nothing_else() -> None:
     assert cues(read("a.vtt", TALK)) == [
         ((30.0, 34.0), "Ann: The moon causes the tides & the currents."),

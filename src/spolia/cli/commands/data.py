@@ -37,10 +37,10 @@ def show(source: Set, form: From = "", json: AsJson = False) -> Exit:
     doubts = list(_doubts(given, passages, items))
     screen.give(**told, columns=dict(given.written.columns(source)), warnings=doubts)
     rows = (
-        (name.replace("_", " "), _listed(value) if isinstance(value, dict) else f"{value:,}")
+        (_LINES.get(name, name.replace("_", " ")), _listed(value) if isinstance(value, dict) else f"{value:,}")
         for name, value in list(told.items())[2:]
     )
-    screen.show(f"{given.name}, {given.written.called}: {given.written.files}", table(rows))
+    screen.show(f"{given.name}, in the form {given.written.called}", table(rows))
     if given.columns:
         screen.show(given.columns)
     for doubt in doubts:
@@ -193,8 +193,24 @@ def _doubts(given: DataSet, passages: Sequence[Document], items: Sequence[Item])
         yield f"{where} docs/datasets.md has the fields; others go in meta."
 
 
+_LINES = {
+    "characters": "characters of a passage",
+    "with_gold": "questions with gold",
+    "with_quotes": "questions with quotes as gold",
+    "with_answers": "questions with answers",
+    "with_decomposition": "questions with decomposition",
+    "types": "questions by type",
+    "fields": "questions by metadata field",
+    "groups": "questions by number of gold",
+    "parts": "questions by part",
+}
+"""What a number is called on the screen."""
+
+
 def _listed(counted: dict[Any, int]) -> str:
-    shown = [f"{key or '-'} {number:,}" for key, number in counted.items()]
+    if not counted:
+        return "none"
+    shown = [f"{key if key != '' else 'none stated'}: {number:,}" for key, number in counted.items()]
     more = f", and {len(shown) - LISTED:,} more (--json has all)" if len(shown) > LISTED else ""
     return ", ".join(shown[:LISTED]) + more
 

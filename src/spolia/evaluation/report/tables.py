@@ -7,6 +7,7 @@ from spolia.core.plurals import several
 from spolia.evaluation.experiment.comparison import Slice, amount
 from spolia.evaluation.experiment.results import Latency, Report
 from spolia.types import Value
+from spolia.types.outcomes import dollars
 
 CORRECTED = {
     "holm": "with Holm's correction",
@@ -66,8 +67,8 @@ def costs(report: Report) -> Table:
         rows.append((
             flow.flow, *(_taken(one, latency) for one in (latency.p50_s, latency.p95_s)), seconds(latency.setup_s),
             str(latency.at_once),
-            f"{usage.calls:,}", f"{tokens:,}", f"{usage.embedded:,}", f"{usage.cost_usd:.4g}",
-            f"{flow.judging.cost_usd:.4g}", str(len(flow.failures)), str(flow.degraded),
+            f"{usage.calls:,}", f"{tokens:,}", f"{usage.embedded:,}", dollars(usage.cost_usd),
+            dollars(flow.judging.cost_usd), str(len(flow.failures)), str(flow.degraded),
         ))  # fmt: skip
     return Table(head, tuple(rows))
 

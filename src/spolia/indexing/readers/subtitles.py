@@ -13,6 +13,7 @@ from spolia.indexing.readers.reader import Blob, Reading
 from spolia.indexing.readers.text import source_text
 from spolia.types import Value
 
+_WEBVTT = "WEBVTT"
 _CLOCK = r"(?:(\d{1,4}):)?(\d{1,2}):(\d{1,2})[.,](\d{1,3})"
 _TIMING = pattern(rf"\s*{_CLOCK}[ \t]*-->[ \t]*{_CLOCK}")
 _VOICE = pattern(r"<v(?:\.[^\s<>]*)?[ \t]+([^<>]+)>")
@@ -29,12 +30,12 @@ class SubtitleReader(Value):
 
     >>> text = b"1\\n00:01:05,000 --> 00:01:07,500\\n<i>The moon</i>\\ncauses the tides.\\n"
     >>> document = SubtitleReader().read(Blob("a.srt", text)).document
-    >>> document.text, document.regions[0].seconds
-    ('The moon causes the tides.', (65.0, 67.5))
+    >>> document.text, document.regions[0].seconds, document.media_type
+    ('The moon causes the tides.', (65.0, 67.5), 'application/x-subrip')
     """
 
     name = "subtitles"
-    version = 1
+    version = 2
     media_type = "text/vtt"
     suffixes = (".srt", ".vtt")
 
@@ -57,7 +58,9 @@ class SubtitleReader(Value):
                 f"{blob.uri} has no subtitles: no line of it is a time such as '00:01:05,000 --> 00:01:07,500'. "
                 "Give it the suffix of its format, or take it out of the folder."
             )
-        return layout.reading(self, blob, encoding=source.encoding, warnings=source.warnings)
+        reading = layout.reading(self, blob, encoding=source.encoding, warnings=source.warnings)
+        kind = self.media_type if source.text.startswith(_WEBVTT) else "application/x-subrip"
+        return reading.but(document=reading.document.but(media_type=kind))
 
 
 def _cues(text: str) -> Iterator[tuple[float, float, list[str]]]:
@@ -66,7 +69,7 @@ def _cues(text: str) -> Iterator[tuple[float, float, list[str]]]:
     times = [(at, found) for at, line in enumerate(lines) if (found := _TIMING.match(line))]
     for (at, found), (after, _) in pairwise((*times, (len(lines), None))):
         said = lines[at + 1 : after]
-        if text.startswith("WEBVTT"):
+        if text.startswith(_WEBVTT):
             said = list(takewhile(bool, said))  # in SubRip, blank lines may stand within a cue
         elif after < len(lines) and said and said[-1].strip().isdigit():
             del said[-1]  # the number of the next cue
