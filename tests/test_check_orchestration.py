@@ -12,6 +12,7 @@ from spolia.core.combinators import Branch, Choice, Guard, Identity, Loop, Route
 from spolia.core.function import step
 from spolia.core.operator import Operator
 from spolia.errors import WiringError
+from spolia.flows.corag import hops
 from spolia.models.parsers import OneOf
 from spolia.models.prompting.role import Role
 from spolia.models.prompting.stand_in_models import ScriptedModel
@@ -94,12 +95,41 @@ def test_a_rule_on_a_field_that_the_state_lacks_is_refused_while_building() -> N
 
 
 def test_a_rule_beyond_the_cap_is_told() -> None:
+    hop = hops(ScriptedModel(("?",)), KEYWORDS, 9)
     assert "until: StopWhen waits for 4 in 'pairs', and the loop takes 3 steps" in problems(
         Loop(hop, StopWhen("pairs", 4), max_steps=3)
     )
     assert "waits for 4" in problems(Loop(hop, Guard(StopWhen("pairs", 4), max_calls=1), max_steps=3))
     varied = problems(Loop(hop, StopWhen("pairs", 2).vary(at_least=(2, 4, 5)), max_steps=3))
     assert ["waits for 2" in varied, "waits for 4" in varied, "waits for 5" in varied] == [False, True, True]
+    steps = problems(Loop(hop, StopWhen("pairs", 4), max_steps=3).vary(max_steps=(2, 4, 9)))
+    assert ["takes 3 steps" in steps, "takes 2 steps" in steps, "takes 4 steps" in steps] == [False, True, False]
+
+
+@step
+def twice(chain: Chain) -> Chain:
+    return chain.but(pairs=(*chain.pairs, ("?", "!"), ("?", "!")))
+
+
+def test_a_step_of_yours_may_add_several_pairs_at_a_time() -> None:
+    loop = Loop(twice, StopWhen("pairs", 4), max_steps=3)
+    assert not problems(loop)
+    assert loop(Chain(Query("?"))).stop == "sufficient"
+
+
+def test_an_arm_that_only_some_candidates_of_a_router_lead_to_is_alive() -> None:
+    def found(router: Operator[Query, str], arms: dict[str, Operator[Any, Any]] = ARMS) -> str:
+        return problems(Route(router, arms, default="law"))
+
+    assert not found(WORDS >> Exceeds("drugs", "law", 1.0).vary(threshold=(0.2, 1.0)))
+    assert not found(WORDS >> Exceeds("drugs", "law").vary(arm=("drugs", "law")))
+    assert not found(WORDS >> PickArm("law", floor=1.5).vary(floor=(0.1, 1.5)))
+    assert not found(WORDS >> PickArm("law").vary(default=("law", "tides")), ARMS | {"tides": KEYWORDS})
+    never = found(WORDS >> Exceeds("drugs", "law").vary(threshold=(1.0, 2.0)))
+    assert "arms.drugs: This arm can never run: the router only names law." in never
+    assert "The router may name 'tides', which is no arm" in found(
+        WORDS >> PickArm("law").vary(default=("law", "tides"))
+    )
 
 
 def test_a_judge_whose_labels_lack_the_one_that_stops_is_refused_while_building() -> None:

@@ -19,6 +19,21 @@ class SpoliaError(Exception):
     transient: ClassVar[bool] = False
 
 
+def text_of(error: BaseException) -> str:
+    """What an error says; where its own text raises, that it does.
+
+    >>> class Broken(Exception):
+    ...     def __str__(self) -> str:
+    ...         return self.args[0]["reason"]
+    >>> text_of(Broken({})), text_of(ValueError("no number"))
+    ('Broken, whose text raises KeyError', 'no number')
+    """
+    try:
+        return str(error)
+    except Exception as raised:
+        return f"{type(error).__name__}, whose text raises {type(raised).__name__}"
+
+
 class WiringError(SpoliaError, TypeError):
     """An operator was composed with one that does not take what it gives."""
 

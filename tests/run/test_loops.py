@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import pytest
@@ -29,12 +30,14 @@ from spolia import (
 from spolia.core import Get
 from spolia.core.operator import Operator
 from spolia.errors import StepFailed, WiringError
+from spolia.journal import Runs
 from spolia.orchestration import Classified, Confident, Exceeds, StopOn, StopWhen, Sufficient
 from spolia.run import Budget, Run
 from spolia.types import (
     Answer,
     ArmScores,
     Chain,
+    Failure,
     Generation,
     Hit,
     Node,
@@ -89,6 +92,24 @@ def test_an_answer_tells_why_the_loop_before_it_ended(until: Any, steps: int, ca
         assert row.stop_reason == done.value.stop_reason == reason  # type: ignore[union-attr]
     assert (loop >> Read("forced"))(Query("q")).stop_reason == "forced"
     assert (loop >> Read("abstained"))(Query("q")).abstained
+
+
+@pytest.mark.parametrize("flow", [
+    Each(Loop(Grow(), until=LongEnough(4), max_steps=3)) >> Each(Read()),
+    (Each(Loop(Grow(), until=LongEnough(4), max_steps=3)) >> Each(Identity())) >> Each(Read()),
+])  # fmt: skip
+def test_answers_to_several_states_tell_why_each_loop_ended(flow: Operator[Any, Any]) -> None:
+    states = (Growing("a"), Growing("b", steps=2), Growing("c", stop="mine"))
+    (row,) = flow.batch([states])
+    for found in (flow(states), row):
+        assert [answer.stop_reason for answer in found] == ["cap", "sufficient", "mine"]
+
+
+def test_the_answers_of_a_branch_after_a_loop_tell_why_it_ended() -> None:
+    flow = Loop(Grow(), until=LongEnough(9), max_steps=3) >> Branch(Read(), Read("forced"))
+    (row,) = flow.batch([Growing("a")])
+    for found in (flow(Growing("a")), row):
+        assert [answer.stop_reason for answer in found] == ["cap", "forced"]
 
 
 def test_rows_of_a_batch_tell_their_own_reasons() -> None:
@@ -236,3 +257,24 @@ def test_check_tells_of_samples_that_cannot_differ(after: Operator[Any, Any], sa
     if says:
         assert "Give its model's step a temperature above 0" in problems[0].message
         assert check(Samples[Query](1) >> after).ok
+
+
+class Mute(Exception):
+    """An error whose text raises."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]["reason"])
+
+
+def test_an_error_whose_text_raises_stays_the_error_of_its_step(tmp_path: Path) -> None:
+    @step
+    def broken(query: Query) -> Query:
+        raise Mute({})
+
+    with Runs(tmp_path / "runs.db") as runs, Run(journal=runs.journal):
+        (row,) = broken.batch([Query("?")])
+        with pytest.raises(Mute):
+            broken(Query("?"))
+    assert isinstance(row, Failure)
+    assert row.kind == "Mute"
+    assert row.message.startswith("Mute, whose text raises KeyError. In the step broken: ")

@@ -253,6 +253,24 @@ def test_a_cached_step_that_names_an_object_without_content_is_refused_in_words(
             return str(NAMELESS.generate(Prompt((Message("user", query.text),))).text)
 
 
+class Plain:
+    """A model without an address, as people write one first."""
+
+    def generate(self, prompt: Prompt, **more: Any) -> Any:
+        return MODEL.generate(prompt)
+
+
+PLAIN = Plain()
+
+
+def test_a_cached_step_that_names_a_model_without_an_address_is_refused_in_words() -> None:
+    with pytest.raises(WiringError, match=r"is cached and reaches PLAIN, .*Make it a keyword argument"):
+
+        @step(cached=True)
+        def said(query: Query) -> str:
+            return str(PLAIN.generate(Prompt((Message("user", query.text),))).text)
+
+
 # ---------------------------------------------------------------------------------- seen only when it runs
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from json import dumps
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,9 @@ from spolia.journal.run_view import StepView, messages
 if TYPE_CHECKING:
     from rich.text import Text
     from rich.tree import Tree
+
+
+_NOTHING = "(not there)"
 
 
 def tree(root: StepView, documents: int) -> Renderable:
@@ -83,5 +86,27 @@ def _change(name: str, change: Any) -> list[Renderable]:
         told += [f"  gone: {', '.join(map(one_line, change['gone']))}"] if change["gone"] else []
         moves = (f"{one_line(which)} {was} → {now}" for which, was, now in change["moved"])
         return [text(line) for line in (*told, *([f" moved: {', '.join(moves)}"] if change["moved"] else []))]
-    old, new = (one if isinstance(one, str) else dumps(one, ensure_ascii=False) for one in change)
-    return [text(f"  {name}"), text(f"  - {visible(old)}", "red"), text(f"  + {visible(new)}", "green")]
+    return [
+        line
+        for place, old, new in _differing(name, *change)
+        for line in (text(f"  {place}"), text(f"  - {visible(old)}", "red"), text(f"  + {visible(new)}", "green"))
+    ]
+
+
+def _differing(place: str, old: Any, new: Any) -> Iterator[tuple[str, str, str]]:
+    """What differs in two values, each with its place: of mappings and lists of one length, their parts."""
+    if isinstance(old, dict) and isinstance(new, dict) and old.keys() & new.keys():
+        pairs = [(name, old.get(name, _NOTHING), new.get(name, _NOTHING)) for name in {**old, **new}]
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        pairs = [(str(at), was, now) for at, (was, now) in enumerate(zip(old, new, strict=True))]
+    elif isinstance(old, list) and isinstance(new, list) and (some := [one for one in old if one in new]):
+        pairs = [(str(at), one, _NOTHING) for at, one in enumerate(old) if one not in some]
+        pairs += [(str(at), _NOTHING, one) for at, one in enumerate(new) if one not in some]
+        if not pairs:  # the same in another order
+            pairs = [("order", dumps(old, ensure_ascii=False), dumps(new, ensure_ascii=False))]
+    else:
+        yield place, *(one if isinstance(one, str) else dumps(one, ensure_ascii=False) for one in (old, new))
+        return
+    for name, was, now in pairs:
+        if was != now:
+            yield from _differing(f"{place}.{name}", was, now)

@@ -1,7 +1,8 @@
 """What can be said of a flow before anything is spent on it."""
 
 import builtins
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import takewhile
@@ -11,12 +12,15 @@ from spolia import errors
 from spolia.core.codec import plan_of
 from spolia.core.codec.shape import EncodeContext
 from spolia.core.combinators import Best, Branch, Choice, Each, Guard, Identity, Loop, Route, Samples, Stopped, places
-from spolia.core.combinators.space import under
+from spolia.core.combinators.space import settle, under
 from spolia.core.operator import Operator, Then, Vary, checked_operator
 from spolia.core.sweepable import Rearrangement
 from spolia.core.wiring import fits, name_of
 from spolia.errors import CodecError, SpoliaError, WiringError
 from spolia.types import Addressed, Value
+
+MOST = 1_000
+"""Decided forms of a step that are looked at."""
 
 
 @dataclass(frozen=True)
@@ -95,11 +99,24 @@ def check(flow: Operator[Any, Any], *, takes: Any = None, gives: Any = None) -> 
     return Checked(name_of(taken), name_of(given), flow.calls(), tuple(problems), undecided)
 
 
-def _problems(op: Operator[Any, Any], place: str) -> Iterator[Problem]:
-    for found in (*_fields(op), *_capabilities(op), *_structure(op)):
+def _problems(op: Operator[Any, Any], place: str, candidates: Sequence[Operator[Any, Any]] = ()) -> Iterator[Problem]:
+    """What is wrong with an operator and those inside it.
+
+    Args:
+        candidates: what the operator may be once its open fields are decided; by default itself.
+    """
+    looked = [found for one in candidates or (op,) for found in (*_fields(one), *_capabilities(one), *_structure(one))]
+    for found in dict.fromkeys(looked):
         yield Problem(".".join(filter(None, (place, found.place))), found.message)
     for inner_place, inner in op.inner():
-        yield from _problems(inner, under(place, inner_place))
+        is_varied = isinstance(op, Vary) and inner is op.body and op._few()
+        yield from _problems(inner, under(place, inner_place), tuple(op.decided()) if is_varied else ())
+
+
+def _decided(op: Operator[Any, Any]) -> Iterator[Operator[Any, Any]]:
+    """What a step may be once all that is open in it is decided; itself where these are too many."""
+    size = math.prod(len(place.values) for place in places(op).values())
+    return (found for _, found in settle(op)) if 1 < size <= MOST else iter((op,))
 
 
 class _Shallow(EncodeContext):
@@ -170,21 +187,23 @@ def _twice(place: str, candidates: tuple[Any, ...]) -> Iterator[Problem]:
 
 
 def _route(op: Route[Any, Any]) -> Iterator[Problem]:
-    try:
-        named = op.router.gives(op.takes())
-    except WiringError:
-        return
-    if get_origin(named) is not Literal:
-        return
+    named: dict[str, None] = {}
+    for router in _decided(op.router):
+        try:
+            given = router.gives(op.takes())
+        except WiringError:
+            return
+        if get_origin(given) is not Literal:
+            return
+        named |= dict.fromkeys(get_args(given))
     arms = [name for name, _ in op.arms]
     for name in arms:
-        if name not in get_args(named) and name != op.default:
+        if name not in named and name != op.default:
             yield Problem(
                 f"arms.{name}",
-                f"This arm can never run: the router only names {', '.join(get_args(named))}. "
-                "Rename the arm, or take it out.",
+                f"This arm can never run: the router only names {', '.join(named)}. Rename the arm, or take it out.",
             )
-    for name in get_args(named):
+    for name in named:
         if name not in arms:
             yield Problem("arms", f"The router may name {name!r}, which is no arm. Add it, or the default is taken.")
 
@@ -226,8 +245,14 @@ def _loop(op: Loop[Any]) -> Iterator[Problem]:
             "Give another body, or a judge: until=...",
         )
     for judge in _receivers(op.until):
-        if (beyond := getattr(judge, "beyond", None)) is not None and (why := beyond(op.max_steps, op.takes())):
+        steps = op.max_steps if _is_known(op.body) else math.inf  # a user's step may add more than one
+        if (beyond := getattr(judge, "beyond", None)) is not None and (why := beyond(steps, op.takes())):
             yield Problem("until", why)
+
+
+def _is_known(op: Operator[Any, Any]) -> bool:
+    """Whether no step of a user's is in an operator."""
+    return type(op).__module__.startswith("spolia.") and all(_is_known(inner) for _, inner in op.inner())
 
 
 def _fusions(op: Then[Any, Any]) -> Iterator[Problem]:

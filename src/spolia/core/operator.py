@@ -319,8 +319,12 @@ class Operator(ABC, Generic[In, Out]):
                 waiting += parts_of(address)
         return frozenset(found)
 
-    def declares(self, address: Addressed) -> bool:
-        """Whether an address is among its resources: itself, all that it consists of, or one with the same content."""
+    def declares(self, address: Any) -> bool:
+        """Whether an address is among its resources: itself, all that it consists of, or one with the same content. Of
+        a model without an address: whether it is in a field.
+        """
+        if not isinstance(address, Addressed):
+            return any(address is held for held in vars(self).values())
         with suppress(TypeError):  # of an object that is compared by identity there is none
             if digest_of(address) in self.declared:
                 return True
@@ -610,7 +614,8 @@ class Then(Operator[In, Out]):
     """Steps one after the other: what `>>` makes. Chains are flat: `(a >> b) >> c == a >> (b >> c)`.
 
     An answer that a chain makes of a loop's state tells in `stop_reason` why the loop ended, unless a step has written
-    another reason there than `answered`.
+    another reason there than `answered`. So do several: those of a `Branch` after the loop, and of `Each(read)` after
+    `Each(loop)` each by its own.
     """
 
     steps: tuple[Operator[Any, Any], ...]
@@ -631,10 +636,9 @@ class Then(Operator[In, Out]):
 
     def apply(self, value: In, /) -> Out:
         found: Any = value
-        ended = ""
+        ended: _Stop = ""
         for step, late in zip(self.steps, self._late, strict=True):
-            if isinstance(found, State):
-                ended = found.stop
+            ended = _stop(found, ended)
             found = called_late(step, found, late) if late else step(found)
         return _ended(found, ended)  # type: ignore[no-any-return]
 
@@ -647,9 +651,9 @@ class Then(Operator[In, Out]):
     def apply_batch(self, values: Sequence[In], /) -> list[Out | Failure]:
         results: list[Any] = list(values)
         alive = list(range(len(results)))
-        ended: dict[int, str] = {}
+        ended: dict[int, _Stop] = {}
         for step in self.steps:
-            ended.update((row, results[row].stop) for row in alive if isinstance(results[row], State))
+            ended.update((row, _stop(results[row], ended.get(row, ""))) for row in alive)
             for row, result in zip(alive, step.batch([results[row] for row in alive], rows=alive), strict=True):
                 results[row] = result
             alive = [row for row in alive if not isinstance(results[row], Failure)]
@@ -694,10 +698,28 @@ class Then(Operator[In, Out]):
         return " >> ".join(map(repr, self.steps)) if len(self.steps) > 1 else f"Then({self.steps[0]!r})"
 
 
-def _ended(found: Any, reason: str) -> Any:
-    """An answer with the reason for which the loop before it ended."""
-    if reason and isinstance(found, Answer) and found.stop_reason == "answered":
-        return found.but(stop_reason=reason)
+_Stop: TypeAlias = str | tuple[str, ...]
+"""Why a loop ended, or why each of several did."""
+
+
+def _stop(found: Any, before: _Stop) -> _Stop:
+    """Why the loops ended whose states these are; the reason from before where there is no state."""
+    if isinstance(found, State):
+        return found.stop
+    if type(found) is tuple and found and all(isinstance(one, State) for one in found):
+        return tuple(one.stop for one in found)
+    return before
+
+
+def _ended(found: Any, reason: _Stop) -> Any:
+    """An answer with the reason for which the loop before it ended; several, each with its own where there is one."""
+    if not reason:
+        return found
+    if isinstance(found, Answer):
+        return found.but(stop_reason=reason) if found.stop_reason == "answered" and isinstance(reason, str) else found
+    if type(found) is tuple and found and all(isinstance(one, Answer) for one in found):
+        reasons = (reason,) * len(found) if isinstance(reason, str) else reason
+        return tuple(map(_ended, found, reasons)) if len(reasons) == len(found) else found
     return found
 
 

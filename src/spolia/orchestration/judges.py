@@ -51,7 +51,7 @@ class StopWhen(Operator[State, Verdict]):
                 raise WiringError(f"The field {self.field!r} holds {held}. Write one with a number or entries.")
         return found
 
-    def beyond(self, steps: int, state: Any) -> str:
+    def beyond(self, steps: float, state: Any) -> str:
         """Why a loop of so many steps never waits for it, or over a `Chain` ends at its cap; empty where it may."""
         if not math.isfinite(self.at_least):
             return f"StopWhen waits for {self.at_least}, which never comes. Write a number."

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from spolia.core.operator import Operator, located
 from spolia.core.run_context import Began, Emitted, Event, Reservation, Retracted, attempt, current_context
-from spolia.errors import BudgetSpent, Cancelled
+from spolia.errors import BudgetSpent, Cancelled, text_of
 from spolia.journal.cache import unshared
 from spolia.journal.values import Detail, Exchange
 from spolia.run.budget import NO_COST, Budget, Limiter, split
@@ -113,7 +113,7 @@ class Frame:
             out = frame._result(op, value)
             return out
         except BaseException as error:
-            frame.error = f"{type(error).__name__}: {error}"
+            frame.error = f"{type(error).__name__}: {text_of(error)}"
             if isinstance(error, Exception):
                 frame.retract()
             raise

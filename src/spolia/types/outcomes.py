@@ -7,7 +7,7 @@ from numbers import Real
 from typing import TypeVar
 from unicodedata import normalize
 
-from spolia.errors import QueryError
+from spolia.errors import QueryError, text_of
 from spolia.types.rankings import Query
 from spolia.types.value import Value, kept, refuse_type
 
@@ -47,7 +47,7 @@ class Failure(Value):
     @classmethod
     def of(cls, error: Exception, step: str = "") -> "Failure":
         """The failure that an exception stands for."""
-        said, notes = str(error), getattr(error, "__notes__", ())
+        said, notes = text_of(error), getattr(error, "__notes__", ())
         said += "." if notes and said[-1:].isalnum() else ""
         return cls(type(error).__name__, " ".join((said, *notes)), step, error)
 

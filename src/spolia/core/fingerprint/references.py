@@ -36,7 +36,7 @@ CONTAINERS = (tuple, list, dict, set, frozenset)
 """Types of which nothing is known until it is said, or seen, what is in them."""
 _BUILTINS = frozenset(dir(builtins))
 
-Reference = tuple[str, Addressed]  # how the code writes it, and what it is
+Reference = tuple[str, Any]  # how the code writes it, and what it is: an address, or a model without one
 
 
 def references(cls: type) -> list[Reference]:
@@ -88,7 +88,7 @@ class _Search:
         resources = getattr(value, "resources", None) if hasattr(value, "apply_batch") else None  # an operator
         if isinstance(resources, tuple):
             yield from ((name, resource) for resource in resources)
-        elif isinstance(value, Addressed):
+        elif isinstance(value, Addressed) or callable(getattr(value, "generate", None)):  # a model, by its method
             yield name, value
             return
         if (wrapped := getattr(value, "__wrapped__", None)) is not None:
