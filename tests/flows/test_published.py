@@ -529,3 +529,9 @@ class Refusing(Model):
 def test_a_model_that_refuses_everything_fails_the_question_of_a_loop(name: str) -> None:
     with pytest.raises(ModelRejected, match="a wrong address"):
         ran(name, Refusing(("",)))
+
+
+@pytest.mark.parametrize(("calls", "reason"), [(1, "budget"), (3, "cap")])
+def test_iter_retgen_spends_its_budget_since_every_iteration_ends_with_an_answer(calls: int, reason: str) -> None:
+    answer, made, _ = ran("iter-retgen", READS, given={"budget": Budget(calls=calls)})
+    assert (answer.text.startswith("Espoo"), made, answer.stop_reason) == (True, calls, reason)

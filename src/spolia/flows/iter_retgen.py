@@ -52,5 +52,5 @@ def finish(state: LastAnswer, *, search: Retriever, read: Operator[Ranking, Answ
 @published('Shao et al., "Iterative retrieval-generation synergy", Findings of EMNLP 2023', "cap", "abstained")
 def iter_retgen(llm: LanguageModel, search: Retriever, iterations: int = 3, top_k: int = 5) -> Operator[Query, Answer]:
     read = Reader(llm, prompt="brief", max_passages=top_k)
-    loop = Loop(iteration.but(search=search, read=read), max_steps=iterations)
+    loop = Loop(iteration.but(search=search, read=read), max_steps=iterations, answers=True)
     return begin >> loop >> finish.but(search=search, read=read)

@@ -11,6 +11,7 @@ from spolia.core.run_context import degrade
 from spolia.core.wiring import fits, name_of
 from spolia.errors import BudgetSpent, StepFailed, WiringError
 from spolia.types import Failure, State, Verdict
+from spolia.types.value import later
 
 S = TypeVar("S", bound=State)
 
@@ -40,6 +41,7 @@ class Loop(Operator[S, S]):
             a part of the state gets it by `Get`: `until=Get("found") >> Sufficient(llm)`.
         max_steps: the cap, in steps.
         appends: the body's text is part of the answer, so that it may be streamed.
+        answers: each step ends with an answer, so that of a budget no call is kept for one after the loop.
 
     >>> from spolia.core.function import step
     >>> from spolia.types import Chain, Query
@@ -55,8 +57,8 @@ class Loop(Operator[S, S]):
     until: Operator[S, Verdict | bool] = field(default_factory=Stopped)
     max_steps: int = 10
     appends: bool = False
+    answers: bool = later(False)
     version: ClassVar[int] = 2
-    optional: ClassVar[bool] = True
     composes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -65,6 +67,11 @@ class Loop(Operator[S, S]):
         if self.max_steps < 1:
             raise WiringError(f"max_steps is {self.max_steps}; a loop needs at least 1. Take it out to do nothing.")
         self.gives(self.body.takes())
+
+    @property
+    def optional(self) -> bool:  # type: ignore[override]
+        """Whether one call is kept for an answer after the loop."""
+        return not self.answers
 
     def apply(self, value: S, /) -> S:
         (state,) = self._run([value])
