@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from spolia import Query, Ranking, Run, step
+from spolia.flows import prefrag, self_rag
+from spolia.models.prompting import template
 from spolia.types import Prompt, Token
 from tests.flows.test_published import ASKED, Model, Scores, found, hopper, made, preferring
 
@@ -133,3 +135,18 @@ def test_each_passage_is_judged_alone(name: str, role: str) -> None:
     shown = prompts(name, Model((("which kind", "[Retrieval]"), "no")))[role]
     assert all((EMPLOYER in prompt) + (MINES in prompt) == 1 for prompt in shown)
     assert {EMPLOYER in prompt for prompt in shown} == {True, False}
+
+
+@pytest.mark.parametrize(
+    ("file", "marks"),
+    [
+        ("prefrag_turn", ("<thought>", *(f"<{name}>" for name in prefrag.SAYS), " CORRECT", "PARTIALLY CORRECT")),
+        ("self_rag_read", ("[Relevant]", *self_rag.SUPPORTED, "[Utility:1]", "[Utility:5]")),
+    ],
+)
+def test_prompts_in_every_language_ask_for_the_marks_that_the_flow_reads(file: str, marks: tuple[str, ...]) -> None:
+    texts = template.every(f"spolia:flows/prompts/{file}.txt", "")
+    assert {"en", "ko", "zh"} <= set(texts)
+    for language, text in texts.items():
+        said = " ".join("\n".join(message.content for message in text.messages).split())
+        assert [mark for mark in marks if mark not in said] == [], language
