@@ -13,6 +13,7 @@ from typing import Any
 from spolia.core.plurals import several
 from spolia.journal.trace import Journal, SpanDetail, TraceSpan
 from spolia.journal.values import ValueLost, ValueReader
+from spolia.types.outcomes import dollars
 
 NOT_KEPT = "This run kept no values: inputs, operators' fields and prompts are not there."
 NO_WORDS = ("hits", "cited", "stop_reason", "finish_reason")
@@ -114,7 +115,7 @@ class StepView:
         ]
         found = [said for count, said in counts if count]
         if usage.cost_usd:
-            found.append(f"${usage.cost_usd:.4g}")
+            found.append(f"${dollars(usage.cost_usd)}")
         if self.span.cached:  # what it cost when it was computed, and now did not
             found = [f"cached ({', '.join(found)})" if found else "cached"]
         if isinstance(result, dict) and "hits" in result:
