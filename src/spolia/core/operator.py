@@ -619,7 +619,6 @@ class Then(Operator[In, Out]):
     """
 
     steps: tuple[Operator[Any, Any], ...]
-    version: ClassVar[int] = 2
     variadic: ClassVar[str] = "steps"
     composes: ClassVar[bool] = True
 

@@ -23,7 +23,7 @@ SOURCE = 'Zhao et al., "PrefRAG: preference-driven multi-source retrieval augmen
 
 _CORRECT = Words({
     "(?:fully |completely )?correct|(?:完全)?正[确確](?:的)?|정확(?:함|합니다|하다)?|맞(?:음|습니다|다)|正しい": True,
-    "(?:partially|partly|mostly|largely)[\\W_]+correct|(?:部分|基本)正[确確]|(?:부분적으로|일부) (?:정확|맞)\\w*": False,
+    "(?:part(?:ial)?ly|mostly|largely)[\\W_]+correct|(?:部分|基本)正[确確]|(?:부분적으로|일부) (?:정확|맞)\\w*": False,
     "incorrect|not[\\W_]+correct|wrong|不正[确確]|[错錯][误誤]|부정확\\w*|정확하지 않\\w*|틀\\w+|正しくない": False,
 })  # fmt: skip
 """The evaluations that the prompt asks for, also as models write them that think in another language."""
