@@ -101,6 +101,7 @@ def test_an_answer_tells_why_the_loop_before_it_ended(until: Any, steps: int, ca
 def test_answers_to_several_states_tell_why_each_loop_ended(flow: Operator[Any, Any]) -> None:
     states = (Growing("a"), Growing("b", steps=2), Growing("c", stop="mine"))
     (row,) = flow.batch([states])
+    assert isinstance(row, tuple)
     for found in (flow(states), row):
         assert [answer.stop_reason for answer in found] == ["cap", "sufficient", "mine"]
 
@@ -108,6 +109,7 @@ def test_answers_to_several_states_tell_why_each_loop_ended(flow: Operator[Any, 
 def test_the_answers_of_a_branch_after_a_loop_tell_why_it_ended() -> None:
     flow = Loop(Grow(), until=LongEnough(9), max_steps=3) >> Branch(Read(), Read("forced"))
     (row,) = flow.batch([Growing("a")])
+    assert isinstance(row, tuple)
     for found in (flow(Growing("a")), row):
         assert [answer.stop_reason for answer in found] == ["cap", "forced"]
 

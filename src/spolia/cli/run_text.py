@@ -105,7 +105,8 @@ def _differing(place: str, old: Any, new: Any) -> Iterator[tuple[str, str, str]]
         if not pairs:  # the same in another order
             pairs = [("order", dumps(old, ensure_ascii=False), dumps(new, ensure_ascii=False))]
     else:
-        yield place, *(one if isinstance(one, str) else dumps(one, ensure_ascii=False) for one in (old, new))
+        was, now = (one if isinstance(one, str) else dumps(one, ensure_ascii=False) for one in (old, new))
+        yield place, was, now
         return
     for name, was, now in pairs:
         if was != now:

@@ -109,8 +109,8 @@ def _problems(op: Operator[Any, Any], place: str, candidates: Sequence[Operator[
     for found in dict.fromkeys(looked):
         yield Problem(".".join(filter(None, (place, found.place))), found.message)
     for inner_place, inner in op.inner():
-        is_varied = isinstance(op, Vary) and inner is op.body and op._few()
-        yield from _problems(inner, under(place, inner_place), tuple(op.decided()) if is_varied else ())
+        decided = tuple(op.decided()) if isinstance(op, Vary) and inner is op.body and op._few() else ()
+        yield from _problems(inner, under(place, inner_place), decided)
 
 
 def _decided(op: Operator[Any, Any]) -> Iterator[Operator[Any, Any]]:

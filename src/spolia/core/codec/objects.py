@@ -220,17 +220,19 @@ class Step:
         return untagged(plain, self, reading)
 
     def accepts(self, found: Any) -> bool:
-        return isinstance(found, self.cls) and (not self.declared or fits(found.takes(), self.declared[0], {}))
+        return isinstance(found, Operator) and isinstance(found, self.cls) and self._fits(found.takes())
 
     def takes(self, known: Any) -> bool:
-        kind = known if isinstance(known, type) else type(known)
-        if not issubclass(kind, self.cls):
-            return False
-        return not self.declared or fits(kind._declared()[0], self.declared[0], {})
+        kind: Any = known if isinstance(known, type) else type(known)
+        return issubclass(kind, self.cls) and self._fits(kind._declared()[0])
 
     def names(self, known: Any) -> bool:
         """Whether a class is one that is named where another stands here."""
-        return bool(self.declared) and issubclass(known, self.cls) and known._declared() == self.declared
+        kind: Any = known if isinstance(known, type) else type(known)
+        return bool(self.declared) and issubclass(kind, self.cls) and kind._declared() == self.declared
+
+    def _fits(self, taken: Any) -> bool:
+        return not self.declared or fits(taken, self.declared[0], {})
 
     @property
     def words(self) -> str:

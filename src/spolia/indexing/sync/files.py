@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
@@ -465,8 +466,6 @@ def _led_to(folder: int, link: str) -> tuple[str, os.stat_result]:
 
 def _path_of(descriptor: int) -> str:
     if sys.platform == "darwin":
-        import fcntl
-
         return os.fsdecode(fcntl.fcntl(descriptor, fcntl.F_GETPATH, bytes(1_024)).rstrip(b"\0"))
     return os.readlink(f"/proc/self/fd/{descriptor}")
 

@@ -18,6 +18,9 @@ from spolia.types.value import indifferent
 if TYPE_CHECKING:
     from spolia.types.arrays import Vectors
 
+BYTES_PER_NUMBER = 32
+"""Most that a server sends of a number of a vector."""
+
 
 @dataclass(frozen=True)
 class EmbeddingModel(Remote):
@@ -113,14 +116,14 @@ class EmbeddingModel(Remote):
             yield batch
 
     def _embedded(self, batch: list[str]) -> Vectors:
-        from spolia.models.http.request import Posting, largest_reply  # urllib3 is only imported when a server is asked
+        from spolia.models.http.request import Posting  # urllib3 is only imported when a server is asked
 
         body: dict[str, Any] = {"model": self.model, "input": batch, "encoding_format": "float"}
         if self.shortened:
             body["dimensions"] = self.dimension
         bound = Usage(embedded=len(batch), input_tokens=sum(map(estimated_tokens, batch)))
         call = Posting(self, "embeddings", body, bound, lambda reply: self._read(reply, len(batch)))
-        call.largest = largest_reply(bound, len(batch) * self.dimension)
+        call.largest += BYTES_PER_NUMBER * len(batch) * self.dimension
         return call.persist()
 
     def _read(self, reply: Mapping[str, Any], count: int) -> Vectors:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 MAX_REPLY_BYTES = 32 * 2**20
 LEAST_REPLY_BYTES = 4 * 2**20
-BYTES_PER_TOKEN, BYTES_PER_NUMBER = 1_024, 32
-"""Most that a server sends of a token (an event of a stream has 200 to 400 bytes), and of a number of a vector."""
+BYTES_PER_TOKEN = 1_024
+"""Most that a server sends of a token; an event of a stream has 200 to 400 bytes."""
 POLL_S = 0.05
 
 
@@ -42,14 +42,14 @@ def posted(url: str, body: bytes, headers: Mapping[str, str], limits: RequestLim
         raise ModelUnavailable(str(error)) from error
 
 
-def largest_reply(bound: Usage, numbers: int = 0) -> int:
-    """Bytes that a reply may have, by the tokens that are sent and asked for, and the numbers of the vectors.
+def largest_reply(bound: Usage) -> int:
+    """Bytes that a reply may have, by the tokens that are sent and asked for.
 
-    >>> largest_reply(Usage(input_tokens=500, output_tokens=512)), largest_reply(Usage(), numbers=128 * 1_536)
-    (5230592, 10485760)
+    >>> largest_reply(Usage(input_tokens=500, output_tokens=512))
+    5230592
     """
     tokens = bound.input_tokens + bound.output_tokens
-    return LEAST_REPLY_BYTES + min(BYTES_PER_TOKEN * tokens, MAX_REPLY_BYTES) + BYTES_PER_NUMBER * numbers
+    return LEAST_REPLY_BYTES + min(BYTES_PER_TOKEN * tokens, MAX_REPLY_BYTES)
 
 
 def chunks(response: Response, largest: int) -> Iterator[bytes]:
