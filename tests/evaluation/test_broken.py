@@ -156,6 +156,7 @@ def test_a_full_disk_is_told_with_the_name_of_the_file(tmp_path: Path, monkeypat
 def test_no_file_of_a_user_is_written_in_its_place() -> None:
     source = Path(spolia.__file__).parent
     places = [path for layer in ("cli", "evaluation", "optimizer") for path in (source / layer).rglob("*.py")]
+    places.remove(source / "cli" / "commands" / "init.py")  # makes a new folder
     written = re.compile(r"""(\w+)(?:\.write_(?:text|bytes)\(|\.open\(["'][wx])""")
     found = [
         f"{path.name}:{number}: {line.strip()}"

@@ -9,6 +9,7 @@ from spolia.cli.experiments import SIMULATED
 from spolia.cli.model_profile import profile_of
 from spolia.cli.options import MeasuringOptions
 from spolia.cli.screen import Screen, one_line, table
+from spolia.evaluation.data.json_lines import whole_files
 from spolia.optimizer.autorag.config import ImportedConfig, is_config, read_config
 from spolia.optimizer.autorag.modules import GivenModels
 from spolia.optimizer.autorag.trial import TriedModule, is_trial, read_trial
@@ -59,13 +60,15 @@ def imported_study(screen: Screen, space: str, out: Path, given: MeasuringOption
         trial = read_trial(path, models)
         point = trial.point
         found = ImportedStudy(trial.space, out / SPACE, out / BEST, () if point is None else (point,), trial.tried)
-        (out / BEST).write_text(trial.best.text, "utf-8")
+        with whole_files(out / BEST) as (part,):
+            part.write_text(trial.best.text, "utf-8")
         _show(screen, trial.tried)
         where = "the search begins with it" if point is not None else "the space as it is read here does not hold it"
         screen.say(f"Written: {out / BEST}, the pipeline that AutoRAG chose; {where}.")
     else:
         found = ImportedStudy(read_config(path, models), out / SPACE)
-    found.space.write_text(found.config.text, "utf-8")
+    with whole_files(found.space) as (part,):
+        part.write_text(found.config.text, "utf-8")
     for note in found.config.notes:
         screen.say(f"AutoRAG: {one_line(note, 400)}", "yellow")
     screen.say(f"Written: {found.space}, the space as a flow file.")
