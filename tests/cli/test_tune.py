@@ -11,6 +11,7 @@ import pytest
 from spolia.cli.finished_study import FinishedStudy
 from spolia.cli.options import MeasuringOptions
 from spolia.core.combinators.space import places
+from spolia.evaluation.experiment.score_store import ScoreStore
 from spolia.flow_files.files import load
 from spolia.stores.corpus import Corpus
 
@@ -105,6 +106,26 @@ def test_what_cannot_be_tuned_is_told_before_anything_is_asked(spolia: Spolia, d
     assert "no strategy 'best'" in spolia("tune", space, *rest, "--strategy", "best").err
     assert "must be a measure that is a mean" in spolia("tune", space, *rest, "--objective", "BLEU").err
     assert "holds no result of a study" in spolia("tune", space, *rest, "--warm", data).err
+    questions = data / "questions.jsonl"
+    golden = questions.read_text()
+    questions.write_text("\n".join(json.dumps({"id": f"q{at}", "question": "?", "answers": ["3"]}) for at in range(9)))
+    without = spolia("tune", space, *rest)
+    assert without.code == 2
+    assert "None of 9 questions has gold for nDCG@10. They have answers." in " ".join(without.err.split())
+    questions.write_text(golden)
+
+
+@pytest.mark.slow
+def test_a_study_that_another_process_is_at_is_not_touched(spolia: Spolia, data: Path) -> None:
+    command = ("tune", data.parent / "space.yaml", "--data", data, "-o", data.parent / "tuned", "--json")
+    (data.parent / "tuned").mkdir()
+    with ScoreStore(data.parent / "tuned" / "scores.experiment"):
+        second = spolia(*command)
+        assert second.code == 3
+        assert second.json["error"]["kind"] == "StoreBusy"
+        assert "is in use: another process is at this" in second.err
+        assert [path.name for path in (data.parent / "tuned").iterdir()] == ["scores.experiment"]
+    assert spolia(*command).code == 0
 
 
 @pytest.mark.slow

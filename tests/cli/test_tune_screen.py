@@ -105,7 +105,7 @@ def test_a_budget_in_usd_needs_a_price_and_is_kept(spolia: Spolia, data: Path, s
     for more in (("--budget", "2 USD"), ("--objective", "F1,USD", "--budget", "100%")):
         unpriced = spolia(*command[:4], "-o", data.parent / "other", *(("--objective", "F1", *more)[-4:]))
         assert unpriced.code == 2
-        assert "is not known, so no limit in USD could hold" in unpriced.err
+        assert "The price of m is not known, so USD cannot be counted. Write usd_per_million" in unpriced.err
     assert len(server.requests) == asked
 
 

@@ -16,7 +16,7 @@ from spolia.core.combinators import Branch, Choice, Identity
 from spolia.core.combinators.space import Space
 from spolia.core.function import step
 from spolia.core.operator import Operator
-from spolia.errors import DataError, SpoliaError, StepFailed
+from spolia.errors import DataError, SpoliaError, StepFailed, StoreTooNew
 from spolia.evaluation.data.dataset import part_of
 from spolia.evaluation.data.usage_log import UsageLog, marks_of
 from spolia.evaluation.experiment.execution import ask
@@ -400,6 +400,42 @@ def test_a_space_of_far_too_many_flows_is_tuned_by_a_budget_in_rows() -> None:
     found = tune(space, questions(10), "MRR", budget="60 rows", seed=1)
     assert found.flows == 10**23
     assert found.share < 1e-20
+    (note,) = [note for note in found.notes if "too many to list" in note]
+    assert re.fullmatch(r"The space has 1e\+23 points, too many to list: \d+ flows of it were drawn\.", note)
+
+
+def test_a_choice_that_never_differs_is_merged_and_told_of() -> None:
+    space = Choice(Finds(2), Finds(2), name="search") >> Cut().vary("most", top_k=[1, 5])
+    found = tune(space, questions(10), "MRR")
+    assert (found.flows, found.rows) == (2, 20)
+    assert "All candidates of search are the same: nothing is chosen there. Write others, or no choice." in found.notes
+    assert not any("are the same" in note for note in tune(SPACE, questions(10), "MRR").notes)
+
+
+def test_a_study_of_a_newer_version_or_of_another_corpus_is_refused(tmp_path: Path) -> None:
+    tune(SPACE, questions(10), "MRR", path=tmp_path / "study")
+    about = tmp_path / "study" / "study.json"
+    about.write_text(about.read_text().replace('"form": 1', '"form": 2'))
+    with pytest.raises(StoreTooNew, match="was written by a newer version of Spolia"):
+        tune(SPACE, questions(10), "MRR", path=tmp_path / "study")
+
+
+@pytest.mark.slow
+def test_a_study_goes_not_on_when_its_documents_have_changed(tmp_path: Path) -> None:
+    corpus = Corpus(str(tmp_path / "facts.spolia"))
+    add_texts(corpus, {f"{at}.md": f"Lighthouse {at} was lit in {1800 + at}." for at in range(4)})
+    items = [Item(f"q{at}", f"When was lighthouse {at} lit?", gold=((f"text:{at}.md",),)) for at in range(4)]
+    space = BM25(corpus.group()) >> Cut().vary("most", top_k=[1, 4])
+    tune(space, items, "MRR", path=tmp_path / "study")
+    add_texts(corpus, {"9.md": "Lighthouse 9 was lit in 1809."})
+    with pytest.raises(DataError, match="holds a study of something else: reads"):
+        tune(space, items, "MRR", path=tmp_path / "study")
+
+
+def test_what_a_full_disk_refuses_of_a_study_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "study.part").mkdir()
+    with pytest.raises(DataError, match=r"study.json cannot be written: .* Free some space, or name another folder"):
+        tune(SPACE, questions(10), "MRR", path=tmp_path)
 
 
 SHOWING = Finds(skill=2) >> Cut().vary("most", top_k=[1, 2, 3, 4, 5])

@@ -14,9 +14,8 @@ from spolia.cli.experiments import SIMULATED, EvaluationRun, EvaluationSetup
 from spolia.cli.tuning_screen import estimate_line, leaderboard, tell_study
 from spolia.errors import DataError
 from spolia.evaluation.experiment.score_store import ScoreStore
-from spolia.evaluation.measures.costs import UsDollars
 from spolia.flow_files.files import dump
-from spolia.optimizer.budget import USD, RowCost, TuningBudget
+from spolia.optimizer.budget import RowCost
 from spolia.optimizer.flow_scores import FlowScores
 from spolia.optimizer.objectives import Objectives
 from spolia.optimizer.pilot import Pilot, StudyEstimate, pilot_flows
@@ -47,9 +46,6 @@ class TuningRun(EvaluationRun):
                 "'200k tokens', '2 USD' or 10m; --budget 100% asks everything."
             )
         objectives = Objectives.of(ready.measures, under)
-        in_usd = how["budget"] is not None and TuningBudget.parse(how["budget"]).unit == USD
-        if in_usd or any(isinstance(one, UsDollars) for one in objectives.measures):
-            runs.refuse_unpriced(0.0, flow.resources)
         if asks and sys.stderr.isatty():
             self._tell_estimate(ready, folder, under, how)
         timed, best = objectives.are_timed, objectives.best[0]

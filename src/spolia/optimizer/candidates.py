@@ -69,6 +69,14 @@ class Candidates:
         short = [*map(_short, values)]
         return [repr(value) if short.count(one) > 1 else one for one, value in zip(short, values, strict=True)]
 
+    def idle_places(self) -> list[str]:
+        """The places whose candidates are all the same."""
+        return [
+            name
+            for name, place in self.space.places.items()
+            if len(place.values) > 1 and all(value == place.values[0] for value in place.values)
+        ]
+
     def length(self, number: int) -> int:
         """Characters of a flow as it is written."""
         if number not in self._lengths:

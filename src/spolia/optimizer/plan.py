@@ -1,6 +1,6 @@
 """What a study will ask: which flows, which questions to choose and to report, how many scores."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from random import Random
@@ -13,15 +13,17 @@ from spolia.errors import DataError
 from spolia.evaluation.data.dataset import part_of
 from spolia.evaluation.data.usage_log import REPORT
 from spolia.evaluation.experiment.experiment import Experiment
+from spolia.evaluation.measures.costs import UsDollars
 from spolia.evaluation.measures.measure import SetMeasure
+from spolia.models.protocols import LanguageModel
 from spolia.optimizer.board import Board
-from spolia.optimizer.budget import RowCost, TuningBudget
+from spolia.optimizer.budget import USD, RowCost, TuningBudget
 from spolia.optimizer.candidates import Candidates
 from spolia.optimizer.contexts import Contexts
 from spolia.optimizer.named_strategies import strategy_named
 from spolia.optimizer.objectives import Limit, Objectives
 from spolia.optimizer.strategies import GridSearch, HalvingWithNeighbours, Strategy
-from spolia.types import Item, Query
+from spolia.types import Item, Query, Usage
 
 FINALISTS = 16
 FEW = 200
@@ -79,6 +81,8 @@ class TuningPlan:
             raise DataError(f"Several objectives need more than {several(len(asked), 'question')}. Write more, or one.")
         if isinstance(budget, str):
             budget = TuningBudget.parse(budget)
+        if (budget and budget.unit == USD) or any(isinstance(one, UsDollars) for one in measures):
+            _refuse_unpriced(flow)
         _refuse_space(candidates, budget, len(choosing))
         if isinstance(strategy, str):
             strategy = strategy_named(strategy)
@@ -158,6 +162,18 @@ def _parts(items: Sequence[Item], seed: int, few: int) -> tuple[list[Item], list
         fresh, choosing = [], listed
     Random(seed).shuffle(choosing)
     return choosing, fresh
+
+
+def _refuse_unpriced(flow: Operator[Query, Any]) -> None:
+    """Refuse to count USD where a server's price is not known."""
+    million = Usage(input_tokens=10**6, output_tokens=10**6)
+    for model in flow.resources:
+        priced: Callable[[Usage], Usage] | None = getattr(model, "priced", None)
+        if isinstance(model, LanguageModel) and priced is not None and not priced(million).cost_usd:
+            raise DataError(
+                f"The price of {model.name} is not known, so USD cannot be counted. Write usd_per_million for the "
+                "model in the flow, or a budget in calls or tokens, and ATC for USD."
+            )
 
 
 def _refuse_space(candidates: Candidates, budget: TuningBudget | None, questions: int) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from spolia.core.combinators.space import Point
 from spolia.core.operator import Operator
 from spolia.core.plurals import several
-from spolia.errors import BudgetSpent, DataError, SpoliaError
+from spolia.errors import BudgetSpent, DataError, SpoliaError, StoreTooNew, pip_install
 from spolia.evaluation.data.dataset import part_of
 from spolia.evaluation.data.usage_log import REPORT, TUNED, UsageLog
 from spolia.evaluation.experiment.flows import changes, reads, written
@@ -179,6 +179,7 @@ class Study:
         found, bound = final.report()
         best = found[0]
         assert best.score is not None
+        self._note_space()
         self._note_choice(board, best.number)
         return TunedFlow(
             candidates.flows[best.number],
@@ -244,6 +245,17 @@ class Study:
             for row, (item, at) in enumerate(zip(items, places, strict=True))
         ]
 
+    def _note_space(self) -> None:
+        """Say which places make no difference, and whether flows were drawn."""
+        candidates = self.plan.candidates
+        for place in candidates.idle_places():
+            self.notes.append(
+                f"All candidates of {place} are the same: nothing is chosen there. Write others, or no choice."
+            )
+        if not candidates.is_listed:
+            drawn, points = several(len(candidates.flows), "flow"), candidates.space.size
+            self.notes.append(f"The space has {points:.2g} points, too many to list: {drawn} of it were drawn.")
+
     def _note_choice(self, board: Board, best: int) -> None:
         if board.excess([best])[0] > 0:
             limits = " and ".join(map(str, self.plan.objectives.limits))
@@ -268,6 +280,12 @@ def refuse_another(path: Path, flow: Operator[Query, Any], plan: TuningPlan) -> 
         before = json.loads(path.read_text("utf-8"))
     except (ValueError, RecursionError):
         before = {}
+    form = before.get("form") if isinstance(before, dict) else None
+    if isinstance(form, int) and form > FORM:
+        raise StoreTooNew(
+            f"{path.parent} was written by a newer version of Spolia. Upgrade: {pip_install('', '-U')}; or name "
+            "another folder."
+        )
     if differ := changes(before if isinstance(before, dict) else {}, json.loads(json.dumps(about))):
         raise DataError(
             f"{path.parent} holds a study of something else: {'; '.join(differ[:3])}. Name another folder, or "

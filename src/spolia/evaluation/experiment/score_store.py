@@ -204,7 +204,10 @@ class ScoreStore:
             ) from error
         if written < len(raw):
             self._cut()
-            raise DataError(f"{self.path}: only {written} of {len(raw)} bytes could be written. Is the disk full?")
+            raise DataError(
+                f"{self.path}: only {written} of {len(raw)} bytes could be written. Free some space, or name another "
+                "file; what was written before is whole."
+            )
         return self._end + len(raw)
 
     def _cut(self) -> None:

@@ -1,0 +1,118 @@
+"""A study with a paid model that is killed, or whose disk is full, goes on where it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spolia.testing import OpenAIServer, ServedReply
+
+pytestmark = pytest.mark.slow
+THREADS = 8
+SPACE = """
+- Vary: {body: {BM25: {group: {use: chunks}}}, ranges: {top_k: [1, 2, 5, 8]}, names: {top_k: depth}}
+- Reader: {llm: {ChatModel: {model: m, base_url: 'URL', usd_per_million: [1.0, 2.0]}}}
+"""
+
+
+@pytest.fixture
+def server() -> Iterator[OpenAIServer]:
+    with OpenAIServer(ServedReply("3 lamps", wait_s=0.03)) as found:
+        yield found
+
+
+@pytest.fixture
+def data(tmp_path: Path, server: OpenAIServer) -> Path:
+    folder = tmp_path / "small"
+    folder.mkdir()
+    passages = [{"id": f"p{at}", "title": "", "text": f"Light {at} has {at % 5} lamps at sea."} for at in range(20)]
+    questions = [
+        {
+            "id": f"q{at}",
+            "question": f"How many lamps has light {at}?",
+            "gold_ids": [f"p{at}"],
+            "answers": [str(at % 5)],
+        }
+        for at in range(20)
+    ]
+    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, passages)))
+    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))
+    (tmp_path / "space.yaml").write_text(SPACE.replace("URL", server.url))
+    return folder
+
+
+def command(data: Path, out: str, *more: str) -> list[str]:
+    words = [sys.executable, "-m", "spolia", "tune", str(data.parent / "space.yaml"), "--data", str(data), "--json"]
+    return [*words, "--objective", "F1", "-o", str(data.parent / out), *(more or ("--budget", "100%"))]
+
+
+def finished(data: Path, out: str, cache: str, *more: str) -> dict[str, Any]:
+    environment = os.environ | {"SPOLIA_CACHE": str(data.parent / cache)}
+    ran = subprocess.run(command(data, out, *more), env=environment, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stderr
+    return dict(json.loads(ran.stdout))
+
+
+@pytest.mark.parametrize("budget", ["100%", "90 calls"])
+def test_a_killed_study_asks_a_paid_model_again_only_what_was_in_flight(
+    data: Path, server: OpenAIServer, budget: str
+) -> None:
+    whole = finished(data, "whole", "first", "--budget", budget)
+    before = len(server.requests)
+    environment = os.environ | {"SPOLIA_CACHE": str(data.parent / "second")}
+    killed = subprocess.Popen(
+        command(data, "killed", "--budget", budget),
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    while len(server.requests) < before + 45 and killed.poll() is None:
+        time.sleep(0.005)
+    killed.kill()
+    assert killed.wait(60) == -signal.SIGKILL
+    rest = finished(data, "killed", "second", "--budget", budget)
+    assert 0 < rest["spent"]["rows"] < whole["spent"]["rows"]
+    assert (rest["best"]["point"], rest["score"]) == (whole["best"]["point"], whole["score"])
+    told = [[{**one, "notation": ""} for one in found["finalists"]] for found in (rest, whole)]
+    assert told[0] == told[1]
+    asked = Counter(json.dumps(one.body, sort_keys=True) for one in server.requests[before:])
+    assert sum(asked.values()) - len(asked) <= THREADS
+    assert len(asked) == before
+    again = finished(data, "killed", "second", "--budget", budget)
+    assert again["spent"] == {"rows": 0, "calls": 0, "usd": 0.0, "share": 0.0}
+    assert sum(asked.values()) == len(server.requests) - before
+
+
+def test_a_full_disk_is_an_error_and_what_was_scored_is_not_asked_again(data: Path) -> None:
+    whole = finished(data, "whole", "first")
+    size = (data.parent / "whole" / "scores.experiment").stat().st_size // 2
+
+    def limit() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    environment = os.environ | {"SPOLIA_CACHE": str(data.parent / "first")}
+    ran = subprocess.run(
+        command(data, "full"), env=environment, capture_output=True, text=True, preexec_fn=limit, timeout=300
+    )
+    assert ran.returncode == 2, ran.stderr
+    error = json.loads(ran.stdout)["error"]
+    assert "scores.experiment" in error["message"]
+    assert "Free some space" in error["message"]
+    kept = (data.parent / "full" / "scores.experiment").stat().st_size
+    assert 0 < kept <= size
+    rest = finished(data, "full", "first")
+    assert (rest["best"]["point"], rest["score"]) == (whole["best"]["point"], whole["score"])
+    assert whole["spent"]["rows"] // 4 < rest["spent"]["rows"] < 3 * whole["spent"]["rows"] // 4
+    assert finished(data, "full", "first")["spent"]["rows"] == 0
