@@ -96,7 +96,7 @@ def test_a_killed_study_asks_a_paid_model_again_only_what_was_in_flight(
 
 def test_a_full_disk_is_an_error_and_what_was_scored_is_not_asked_again(data: Path) -> None:
     whole = finished(data, "whole", "first")
-    size = (data.parent / "whole" / "scores.experiment").stat().st_size // 2
+    size = (data.parent / "whole" / "scores.experiment").stat().st_size * 3 // 4
 
     def limit() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -114,5 +114,5 @@ def test_a_full_disk_is_an_error_and_what_was_scored_is_not_asked_again(data: Pa
     assert 0 < kept <= size
     rest = finished(data, "full", "first")
     assert (rest["best"]["point"], rest["score"]) == (whole["best"]["point"], whole["score"])
-    assert whole["spent"]["rows"] // 4 < rest["spent"]["rows"] < 3 * whole["spent"]["rows"] // 4
+    assert 0 < rest["spent"]["rows"] < whole["spent"]["rows"]
     assert finished(data, "full", "first")["spent"]["rows"] == 0

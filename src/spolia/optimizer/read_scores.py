@@ -61,7 +61,9 @@ class ReadScores:
         rows, where = part.rows(ANSWER)
         stored[where] = np.stack([rows["usage"], rows["spent"]], axis=1)
         groups = self.contexts.groups(flows)[:, questions.start : questions.stop]
-        for row, at in np.argwhere(~missing & (groups >= 0)).tolist():
+        kept = np.argwhere(~missing & (groups >= 0))
+        answered = stored[kept[:, 0], kept[:, 1], 0].any(axis=1)
+        for row, at in kept[np.argsort(~answered, kind="stable")].tolist():  # rows that were filled in have no usage
             self._known.setdefault((questions[at], int(groups[row, at])), (values[row, at], stored[row, at, 0]))
         usd = float(stored[:, :, 1, USAGE.index("cost_usd")].sum())
         wanted: dict[tuple[int, int], int] = {}

@@ -110,10 +110,12 @@ class Study:
         if budget is None or not budget.is_cost:
             return
         path = None if self.folder is None else self.folder / PILOT
-        found = None if path is None else Pilot.read(path)
-        if found is None:
-            found, is_whole = Pilot.measured(self.scores, flows)
-            self.scores.reread()
+        before = None if path is None else Pilot.read(path)
+        found, is_whole = Pilot.measured(self.scores, flows)  # the same scores again, which are kept
+        self.scores.reread()
+        if before is not None:
+            found = before
+        else:
             if limiter is not None:
                 held = RowCost.of(limiter.peak, 0.0, 1).but(calls=0.0)
                 found = found.but(held=held) if found.rows else Pilot(RowCost.of(limiter.peak, 0.0, 1))
