@@ -7,7 +7,9 @@ files of one folder, indexed with `sync`; as many questions of each are drawn. E
 `spolia tune` asks them. The numbers of flows are those that `tune` gives them: `candidates_of` gives the same ones
 without an index. `--sets` takes other data sets, such as musique, and `--world N` an invented world with N questions,
 which a simulated reader answers as well: it knows the gold, says what its prompt states, and errs as often as the
-profile `noisy` has it. No language model is asked.
+profile `noisy` has it. No language model is asked. The file is written after every hundred questions; with one that is
+there the same command goes on with the questions that it lacks. Kept are benchmarks/results/optimizer/real.npz and
+world.npz, from `--out` alone and with `--world 3000`, as far as they were computed.
 
 The file (`ScoreMatrix.load`) holds, by array:
 
@@ -31,7 +33,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
@@ -103,12 +105,28 @@ class ScoreMatrix:
 
     def save(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        np.savez_compressed(path, **{one.name: getattr(self, one.name) for one in fields(self)})
+        part = path.with_suffix(".part.npz")
+        np.savez_compressed(part, **{one.name: getattr(self, one.name) for one in fields(self)})
+        part.replace(path)
 
     @cached_property
     def scores(self) -> NDArray[np.float64]:
         """By flow and question."""
         return self.levels[self.codes]
+
+    def joined(self, other: ScoreMatrix) -> ScoreMatrix:
+        """With the questions of another matrix of the same flows that are not here; step costs are of this one."""
+        if str(self.space) != str(other.space):
+            raise ValueError("The matrices are of two spaces. Name another file with --out.")
+        new = ~np.isin(other.questions, self.questions)
+        levels, codes = np.unique(np.concatenate([self.scores, other.scores[:, new]], axis=1), return_inverse=True)
+        beside = {
+            name: np.concatenate([one, rest[..., new]], axis=-1) if rest.size else one
+            for name in ("contexts", "questions", "sets", "simulated_em", "simulated_f1")
+            for one, rest in [(getattr(self, name), getattr(other, name))]
+        }
+        kind = np.uint8 if len(levels) < 256 else np.uint16
+        return replace(self, levels=levels, codes=codes.reshape(len(self.points), -1).astype(kind), **beside)
 
     def cost_us(self, flows: Sequence[int]) -> float:
         """CPU-µs of some flows for a question, when each step that they share is taken once."""
@@ -320,11 +338,19 @@ def main() -> None:
         sets = [DataSet(str(DATA / name)) for name in given.sets]
         folder = given.kept if tuple(given.sets) == POOLED else given.kept / "-".join(given.sets)
     items, corpus = questions_of(sets, given.world or given.questions), indexed(folder, sets)
+    before = ScoreMatrix.load(given.out) if given.out.exists() else None
+    items = [item for item in items if before is None or item.id not in set(before.questions.tolist())]
     reader = None
     if given.world:
         reader = Reader(SimulatedReader.of(sets[0], list(sets[0].items()), profile_named("noisy")), max_passages=SHOWN)
     began = time.process_time()
-    found = measured(space(corpus), items, reader=reader, kept=lambda so_far: so_far.save(given.out))
+
+    def keep(so_far: ScoreMatrix) -> None:
+        (before.joined(so_far) if before else so_far).save(given.out)
+
+    if items:
+        measured(space(corpus), items, reader=reader, kept=keep)
+    found = ScoreMatrix.load(given.out)
     means = found.scores.mean(axis=1)
     distinct = sum(len(np.unique(column)) for column in found.contexts.T)
     print(f"{found.codes.size:,} scores in {time.process_time() - began:.0f} CPU-s")

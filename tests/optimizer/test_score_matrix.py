@@ -70,6 +70,9 @@ def test_the_matrix_holds_the_scores_and_contexts_of_its_flows(tmp_path: Path, m
         np.testing.assert_array_equal(column[:, None] == column, same)
     assert found.points.tolist() == [[0, 0], [0, 1], [1, 0], [1, 1]]
     assert found.cost_us([0, 1]) < found.cost_us([0]) + found.cost_us([1])
+    parts = [matrix.measured(space, some) for some in (items[:4], items[2:])]
+    np.testing.assert_array_equal(parts[0].joined(parts[1]).scores, found.scores)
+    np.testing.assert_array_equal(parts[0].joined(parts[1]).contexts, found.contexts)
     found.save(tmp_path / "towns.npz")
     np.testing.assert_array_equal(matrix.ScoreMatrix.load(tmp_path / "towns.npz").scores, found.scores)
 
