@@ -237,6 +237,24 @@ def _score_rows(result: Result) -> Judged:
     return {f"{name}, CPU-µs a row": (cost, limits.get(name)) for name, cost in result["CPU-µs a row"].items()}
 
 
+def _autorag_trial(result: Result) -> Judged:
+    runs = result["runs"]
+    again = runs["again"]
+    return {
+        "trial, CPU-s": (runs["trial"]["CPU-s"], most(2.5)),
+        "trial, peak MiB": (runs["trial"]["peak, MiB"], most(250)),
+        "again, CPU-s": (again["CPU-s"], most(0.5)),
+        "again, CPU-µs a score": (again["CPU-µs a score"], most(18)),
+        "again, scores computed, calls and texts embedded": (
+            again["scores computed"] + again["calls of models"] + again["texts embedded"],
+            most(0),
+        ),
+        "opened again, CPU-s": (runs["opened again"]["CPU-s"], None),
+        "another last step, CPU-s": (runs["another last step"]["CPU-s"], None),
+        "another last step, texts embedded": (runs["another last step"]["texts embedded"], most(1)),
+    }
+
+
 def _large(result: Result) -> Judged:
     small, large = result["tables"]
     wrong = sum(len(one["failed"]) + 3 - one["rows found of 3"] for one in result["tables"])
@@ -384,6 +402,7 @@ JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "concurrent_sync": _concurrent_sync,
     "measures": _measures,
     "score_rows": _score_rows,
+    "autorag_trial": _autorag_trial,
     "experiments": _experiments,
     "fusion": _fusion,
     "fuzz": _fuzz,

@@ -1,5 +1,6 @@
 """The flows of a space by number, each once."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from random import Random
@@ -42,6 +43,7 @@ class Candidates:
         self._numbers: dict[bytes, int] = {}
         self._at: dict[tuple[tuple[str, int], ...], int] = {}
         self._lengths: dict[int, int] = {}
+        self._texts: dict[str, list[str]] = {}
         try:
             self.number(space.default)
         except WiringError:  # candidates that do not go together
@@ -65,9 +67,13 @@ class Candidates:
 
     def _written(self, place: str) -> list[str]:
         """The candidates of a place in few words, or in full where that does not tell them apart."""
-        values = self.space.places[place].values
-        short = [*map(_short, values)]
-        return [repr(value) if short.count(one) > 1 else one for one, value in zip(short, values, strict=True)]
+        if place not in self._texts:
+            values = self.space.places[place].values
+            short = [*map(_short, values)]
+            counts = Counter(short)
+            pairs = zip(short, values, strict=True)
+            self._texts[place] = [repr(value) if counts[one] > 1 else one for one, value in pairs]
+        return self._texts[place]
 
     def idle_places(self) -> list[str]:
         """The places whose candidates are all the same."""

@@ -13,13 +13,12 @@ from spolia.core.operator import Operator, Then
 from spolia.core.run_context import attempt
 from spolia.core.sweepable import Swept
 from spolia.core.wiring import fits
-from spolia.errors import WiringError
 from spolia.evaluation.measures.measure import Case
 from spolia.evaluation.measures.rank_measures import NDCG
 from spolia.generation.prompt import fitting
 from spolia.generation.reader import Reader
 from spolia.optimizer.candidates import Candidates
-from spolia.orchestration.sweep import sweeper
+from spolia.orchestration.sweep import is_swept, sweeper
 from spolia.post_retrieval.selection import Cut
 from spolia.run import Run
 from spolia.types import Failure, Item, Query, Ranking, digest_of
@@ -240,8 +239,4 @@ def _steps(flow: Operator[Any, Any]) -> Sequence[Operator[Any, Any]]:
 
 def sweepable(flow: Operator[Query, Ranking]) -> Operator[Query, Ranking]:
     """The flow, or one that gives the same and can be swept."""
-    try:
-        sweeper([flow])
-    except WiringError:
-        return flow >> Cut()
-    return flow
+    return flow if is_swept(flow) else flow >> Cut()

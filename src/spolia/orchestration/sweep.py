@@ -52,12 +52,23 @@ def sweeper(variants: Sequence[Operator[Any, Ranking]]) -> Callable[[Any], list[
         raise WiringError(f"{variants!r:.80} is one step. Write a list of variants: [*step.vary(...).decided()].")
     chains = [_steps(variant) for variant in variants]
     for *_, last in chains:
-        if not _sweeps(last):
+        if not is_swept(last):
             raise WiringError(
                 f"{last.short} cannot be swept. Write fusions by rank or score, cuts, thresholds, boosts, retrievers, "
                 "or run it by batch(...)."
             )
     return _swept(chains)
+
+
+def is_swept(flow: Operator[Any, Any]) -> bool:
+    """Whether a flow can be swept: its last step that does something is computed together with its variants.
+
+    >>> from spolia.core.combinators import Identity
+    >>> from spolia.post_retrieval.selection import Cut
+    >>> is_swept(Identity() >> Cut(5)), is_swept(Cut(5) >> Identity())
+    (True, True)
+    """
+    return _sweeps(_steps(flow)[-1])
 
 
 def _steps(variant: Operator[Any, Any]) -> Operators:

@@ -90,10 +90,12 @@ class GroupSearch(Operator[Query, Ranking]):
         """One search for all variants where hits are nested, else one for each."""
         wanted = sorted({variant.top_k for variant in variants}, reverse=True)
 
+        searches = {top_k: self.but(top_k=top_k) for top_k in wanted}
+
         def swept(query: Query) -> Iterator[Rearranged]:
-            found = {wanted[0]: self.but(top_k=wanted[0])(query)}
+            found = {wanted[0]: searches[wanted[0]](query)}
             for top_k in wanted[1:]:
-                found[top_k] = found[wanted[0]] if self.is_nested() else self.but(top_k=top_k)(query)
+                found[top_k] = found[wanted[0]] if self.is_nested() else searches[top_k](query)
             for variant in variants:
                 ranking = found[variant.top_k]
                 yield Rearranged(ranking, range(min(variant.top_k, len(ranking))))
