@@ -165,7 +165,7 @@ def test_a_larger_budget_goes_on_in_the_same_folder_until_people_have_reviewed_i
         assert (ran.json["questions"], ran.json["spent"]["calls"]) == (1, 1)
         assert spolia(*command, "--json").json["spent"]["calls"] == 0
         review = place / "data/review.csv"
-        review.write_text(review.read_text("utf-8-sig").replace(",,When", ",yes,When"), "utf-8-sig")
+        review.write_text(review.read_text("utf-8-sig").replace('"","When', '"yes","When'), "utf-8-sig")
         before = review.read_bytes()
         refused = spolia(*command)
     assert refused.code == 2

@@ -101,6 +101,8 @@ def test_simple_questions_are_read_for_as_many_passages_as_there_are() -> None:
         HopQuestions().parse(HOPS.replace("Third answer: D\n", "") + "Question: Who is it?")
     with pytest.raises(ValueError, match="question"):
         HopQuestions().parse(HOPS + "Question: I cannot write it.")
+    unread = WriteMultiHop(ScriptedModel(("Who is it?",)))(DRAFT)
+    assert unread.reason.startswith(UNUSABLE)
     passages = tuple(Node(f"n{at}", f"{name} is {name}.", f"d{at}") for at, name in enumerate("AB"))
     two = QuestionDraft("multi-hop", passages)
     found = WriteMultiHop(ScriptedModel((HOPS + "Question: Who is A of A?",)))(two)

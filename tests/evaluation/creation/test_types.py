@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
 from spolia import Corpus, Node, Run, ScriptedModel, sync
-from spolia.errors import DataError
+from spolia.errors import DataError, StoreError
 from spolia.evaluation.creation.creation import create
 from spolia.evaluation.creation.draft import QuestionDraft, SampleRange, shown
 from spolia.evaluation.creation.filters import KeepSelfContained
@@ -15,9 +16,11 @@ from spolia.evaluation.creation.items import item_of
 from spolia.evaluation.creation.near_duplicates import DropNearDuplicates
 from spolia.evaluation.creation.quote_places import place_of
 from spolia.evaluation.creation.recipes import TYPES, recipe
-from spolia.evaluation.creation.sampling import SamplePassages
+from spolia.evaluation.creation.sampling import SampleLinked, SamplePassages
 from spolia.indexing import add_texts
 from spolia.models.prompting import template
+from spolia.retrieval.graph.edges import Similar
+from spolia.retrieval.graph.node_graph import NodeGraph
 
 from . import documents
 from .documents import ANSWERS, EVOLVES, JOINS, JUDGES, LACKS, POINTS
@@ -228,3 +231,18 @@ def test_a_quote_is_found_whatever_the_shape_of_its_marks(words: str, found: str
     text = "Keld’s mine – the “old” one, abc"
     place = place_of(words, text)
     assert (place and text[slice(*place)]) == found
+
+
+@pytest.mark.slow
+def test_a_store_that_may_only_be_read_gives_the_same_pairs(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    sample = recipe("multi-hop", corpus.group(), hops()).sample
+    assert isinstance(sample, SampleLinked)
+
+    def denied(self: NodeGraph) -> None:
+        raise StoreError("it may only be read") from PermissionError(errno.EACCES, "denied")
+
+    before = sample(SampleRange(0, 9))
+    monkeypatch.setattr(NodeGraph, "snapshot", denied)
+    assert {draft.passages for draft in sample(SampleRange(0, 9))} == {draft.passages for draft in before}
+    with pytest.raises(StoreError):
+        sample.but(graph=sample.graph.but(edges=(Similar(),)))(SampleRange(0, 9))

@@ -31,6 +31,7 @@ KINDS = "factoid, concept, multi-hop, 3-hop, 4-hop, comparison, unanswerable"
 EXAMPLE = "factoid=60,multi-hop=20,unanswerable=20"
 WHY = {
     "passages": "all passages are used; write more --types, or index more documents",
+    "links": "no more passages of different documents name the same thing; write fewer of this type",
     "tries": "the filters dropped more than three of four; dropped.jsonl has them",
     "model": "the model gave no reply that can be used; dropped.jsonl has what was wrong",
     "budget": "the budget is spent; the same command with a larger one goes on",
@@ -82,7 +83,7 @@ def questions(
         return _take_over(screen, review, out)
 
     from spolia.cli import runs
-    from spolia.cli.destinations import tell_of_models
+    from spolia.cli.destinations import tell_of_measured
     from spolia.cli.model_profile import profile_of
     from spolia.cli.models import NEEDS_BOTH, model_at
     from spolia.flow_files.prompts import overridden
@@ -104,8 +105,7 @@ def questions(
         wanted = {one.but(body=overridden(one.body, prompts)): number for one, number in wanted.items()}
     limit = runs.budget_of(budget_calls, budget_tokens, budget_usd)
     with runs.recorded(at, screen, access, budget=limit) as run:
-        for made in wanted:
-            tell_of_models(screen, made.flow)
+        tell_of_measured(screen, [made.flow for made in wanted], (), estimate=estimate)
         runs.refuse_unpriced(budget_usd, [one for made in wanted for one in made.flow.resources])
         return _tell_estimates(screen, wanted) if estimate else _made(screen, out, wanted, run)
 

@@ -33,8 +33,8 @@ class CreatedQuestions(Value):
         kept: the questions, in the order in which they were drawn.
         dropped: the others, with what dropped them and why.
         missing: by type, how many questions were wanted and not made.
-        stopped: why there are fewer than were wanted: by type `passages` (all were used), `tries`, `model` (it gave no
-            reply that can be used) or `budget`.
+        stopped: why there are fewer than were wanted: by type `passages` or `links` (all were used), `tries`, `model`
+            (it gave no reply that can be used) or `budget`.
     """
 
     kept: tuple[QuestionDraft, ...]
@@ -83,7 +83,7 @@ def create(
             drafts = one.sample(SampleRange(at, at + width)) if may_ask else ()
             if not drafts:
                 missing[one.type] = lacking
-                stopped.setdefault(one.type, "passages" if width > 0 else "tries")
+                stopped.setdefault(one.type, one.source if width > 0 else "tries")
                 break
             at += width
             results = one.body.batch(drafts)

@@ -11,14 +11,18 @@ from typing import Any
 
 from spolia.errors import DataError
 from spolia.evaluation.creation.draft import QuestionDraft
+from spolia.evaluation.creation.filters import same_answer
+from spolia.evaluation.data.formats.spreadsheet_text import guarded, unguarded
 from spolia.evaluation.data.formats.table import READERS, REJECTS
 from spolia.evaluation.data.json_lines import whole_files
-from spolia.types import SOMEWHERE, Gold, Item, Quote, Value, digest_of
+from spolia.models.prompting.template import shortened
+from spolia.types import SOMEWHERE, Gold, Item, Quote, SubQuestion, Value, digest_of
 
 COLUMNS = ("id", "accept", "question", "answers", "type", "file", "quote", "passages")
-"""Of a review file. People write into `accept`, and may change `question`, `answers` and `quote`."""
-_YES = frozenset(("yes", "y", "1", "true", "ok", "accept", "accepted", "ja", "是", "对", "예", "네"))
-_FORMULA = re.compile(r"^(?=[=@\t]|[+-](?!\d))")
+"""Of a review file. People write into `accept`, and may change `question`, `answers`, `type`, `file` and `quote`."""
+LONGEST_CELL = 32_000
+"""Characters; spreadsheets cut longer cells off, or break them in two."""
+_YES = frozenset(("yes", "y", "1", "true", "ok", "accept", "accepted", "ja", "是", "对", "예", "네", "はい"))
 
 
 def item_of(draft: QuestionDraft) -> Item:
@@ -43,18 +47,26 @@ def item_of(draft: QuestionDraft) -> Item:
     }
     answered = draft.type != "unanswerable"
     return Item(
-        digest_of((draft.type, draft.question)).hex()[:12],
+        f"q{digest_of((draft.type, draft.question)).hex()[:12]}",  # a hash alone may be a number to a spreadsheet
         draft.question,
         answers=draft.answers if answered else (),
         gold=tuple((quote.but(document=names[quote.document]),) for quote in draft.quotes) if answered else (),
         type=draft.type,
-        decomposition=tuple(hop.but(gold_id=names.get(hop.gold_id, hop.gold_id)) for hop in draft.hops),
+        decomposition=fitting_hops(
+            (hop.but(gold_id=names.get(hop.gold_id, hop.gold_id)) for hop in draft.hops), draft.answers
+        ),
         meta=tuple(
             (name, json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value)
             for name, value in told.items()
             if value
         ),
     )
+
+
+def fitting_hops(hops: Iterable[SubQuestion], answers: Sequence[str]) -> tuple[SubQuestion, ...]:
+    """The hops of a question with these answers; none where the last hop leads to another answer."""
+    found = tuple(hops)
+    return found if found and same_answer(found[-1].answer, answers) else ()
 
 
 def dropped_row(draft: QuestionDraft) -> dict[str, Any]:
@@ -72,12 +84,13 @@ def dropped_row(draft: QuestionDraft) -> dict[str, Any]:
 def write_review(path: Path, items: Sequence[Item], drafts: Sequence[QuestionDraft]) -> None:
     """Write a table for people, with the passages beside each question: UTF-8 with a mark, as spreadsheets want it."""
     written = io.StringIO()
-    table = csv.writer(written, lineterminator="\n")
+    table = csv.writer(written, lineterminator="\n", quoting=csv.QUOTE_ALL)
     table.writerow(COLUMNS)
     for item, draft in zip(items, drafts, strict=True):
-        texts = "\n\n".join(node.shown_text for node in draft.passages)
+        each = LONGEST_CELL // len(draft.passages)
+        texts = "\n\n".join(shortened(node.shown_text, each - 100) for node in draft.passages)
         row = (item.id, "", item.question, _cell(item.answers), item.type, *_gold_cells(item), texts)
-        table.writerow([_FORMULA.sub("'", cell) for cell in row])
+        table.writerow(map(guarded, row))
     with whole_files(path) as (part,):
         part.write_text(written.getvalue(), encoding="utf-8-sig", newline="")
 
@@ -148,22 +161,33 @@ def reviewed(path: Path, items: Iterable[Item]) -> Review:
 
 
 def _plain(value: object) -> str:
-    said = str(value if value is not None else "").strip()
-    return said[1:] if said[:1] == "'" and _FORMULA.match(said[1:]) else said
+    return unguarded(str(value if value is not None else "").strip()).strip()
+
+
+def _even(text: str) -> str:
+    """A text as a cell gives it back."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").strip()
 
 
 def _changed(place: str, item: Item, cells: Mapping[str, str]) -> Item:
+    """The question as a row has it: gold stays with a changed question, hops as long as they lead to its answer."""
     changes: dict[str, Any] = {}
-    if "question" in cells and cells["question"] != item.question.strip():
-        if not cells["question"]:
-            raise DataError(f"{place}: the question is empty. Write no into 'accept' to leave it out.")
-        changes["question"] = cells["question"]
-    if "answers" in cells and _texts(cells["answers"]) != tuple(map(str.strip, item.answers)):
+    for name, before in ("question", item.question), ("type", item.type):
+        if name in cells and cells[name] != _even(before):
+            changes[name] = cells[name]
+    if not changes.get("question", "-"):
+        raise DataError(f"{place}: the question is empty. Write no into 'accept' to leave it out.")
+    if "answers" in cells and _texts(cells["answers"]) != _texts(_even(_cell(item.answers))):
         changes["answers"] = _texts(cells["answers"])
     files, quotes = _gold_cells(item)
-    if (cells.get("file", files), cells.get("quote", quotes)) != (files, quotes.strip()):
+    if (cells.get("file", files), cells.get("quote", quotes)) != (_even(files), _even(quotes)):
         changes["gold"] = tuple(_quoted(place, cells))
-    return item.but(**changes) if changes else item
+    if not changes:
+        return item
+    found = item.but(meta=(*item.meta, ("edited", ", ".join(changes))), **changes)
+    if found.type == "unanswerable" and (found.answers or found.gold):
+        raise DataError(f"{place}: an unanswerable question has answers or a quote. Write another word into 'type'.")
+    return found.but(decomposition=fitting_hops(found.decomposition, found.answers))
 
 
 def _quoted(place: str, cells: Mapping[str, str]) -> Iterator[tuple[Gold, ...]]:

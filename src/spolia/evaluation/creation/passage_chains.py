@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import combinations
 
 from spolia.indexing.transforms.rule_entities import RuleEntities
 from spolia.stores.definition import Part
@@ -98,9 +99,7 @@ class ChainWalk:
 
     def _named(self, id: str) -> frozenset[str]:
         if id not in self._names:
-            node = self._nodes[id]
-            part = Part(node, Document(node.document, node.text))
-            self._names[id] = frozenset(piece.text for piece in _NAMES(part))
+            self._names[id] = names_of(self._nodes[id])
         return self._names[id]
 
 
@@ -112,10 +111,25 @@ def _neighbours(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     return found
 
 
+def names_of(node: Node) -> frozenset[str]:
+    """The names in a passage, by rule."""
+    return frozenset(piece.text for piece in _NAMES(Part(node, Document(node.document, node.text))))
+
+
+def naming_the_same(nodes: Mapping[str, Node]) -> Iterator[tuple[str, str]]:
+    """Pairs of passages in which the same name stands; a name in more than `MOST_NAMING` passages links none."""
+    naming: dict[str, list[str]] = {}
+    for id in sorted(nodes):
+        for name in sorted(names_of(nodes[id])):
+            naming.setdefault(name, []).append(id)
+    for ids in naming.values():
+        yield from combinations(ids, 2) if len(ids) <= MOST_NAMING else ()
+
+
 SHORTEST_TITLE = 2
 """Characters of a title that is looked for in passages; of one in letters that have cases one more."""
 MOST_NAMING = 50
-"""A title that more passages name is a word like any other, such as "Introduction", and links none."""
+"""A title or name that more passages name is a word like any other, such as "Introduction", and links none."""
 
 
 def references(nodes: Mapping[str, Node], titles: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:

@@ -92,6 +92,11 @@ class Recipe(Value):
         return self.but(body=replaced(self.body, change))
 
     @property
+    def source(self) -> str:
+        """What its questions are made of: `passages`, or `links` between them."""
+        return "links" if isinstance(self.sample, SampleLinked) else "passages"
+
+    @property
     def flow(self) -> Operator[SampleRange, tuple[QuestionDraft, ...]]:
         """All of it as one flow: to be drawn, checked, or run on a range of passages."""
         found: Operator[SampleRange, Any] = self.sample >> Each(self.body) >> self.distinct

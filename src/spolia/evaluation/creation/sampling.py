@@ -1,5 +1,6 @@
 """Which passages questions are made of: single ones, and pairs and chains along the graph of a corpus."""
 
+import errno
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,12 +8,19 @@ from itertools import islice
 from typing import ClassVar
 
 from spolia.core.operator import Operator
-from spolia.core.run_context import access, narrowing
+from spolia.core.run_context import access, narrowing, note
 from spolia.core.wiring import refuse_counts
-from spolia.errors import WiringError
+from spolia.errors import StoreError, WiringError
 from spolia.evaluation.creation.draft import QuestionDraft, SampleRange
-from spolia.evaluation.creation.passage_chains import ChainWalk, PassageChain, place_in_order, references
+from spolia.evaluation.creation.passage_chains import (
+    ChainWalk,
+    PassageChain,
+    naming_the_same,
+    place_in_order,
+    references,
+)
 from spolia.evaluation.creation.replies import MOST_HOPS
+from spolia.retrieval.graph.edges import SharedEntities
 from spolia.retrieval.graph.node_graph import NodeGraph
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.snapshot.lineage import passing
@@ -118,7 +126,7 @@ class SampleLinked(Operator[SampleRange, tuple[QuestionDraft, ...]]):
     passages: int = 2
     titles_first: bool = True
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
         refuse_counts(self, "per_passage", "shortest")
@@ -126,8 +134,8 @@ class SampleLinked(Operator[SampleRange, tuple[QuestionDraft, ...]]):
             raise WiringError(f"passages is {self.passages}. Write a number from 2 to {MOST_HOPS}.")
 
     def apply(self, value: SampleRange, /) -> tuple[QuestionDraft, ...]:
-        snapshot = self.graph.snapshot()
-        drawn = self._order(snapshot, value.stop)[value.start : value.stop]
+        snapshot, is_linked = self._opened()
+        drawn = self._order(snapshot, is_linked, value.stop)[value.start : value.stop]
         nodes = snapshot.nodes_of_ids([id for chain in drawn for id in chain.ids], access())
         return tuple(
             QuestionDraft(self.type, tuple(nodes[id] for id in chain.ids), chain.links)
@@ -135,20 +143,32 @@ class SampleLinked(Operator[SampleRange, tuple[QuestionDraft, ...]]):
             if all(id in nodes for id in chain.ids)
         )
 
-    def _order(self, snapshot: Snapshot, number: int) -> tuple[PassageChain, ...]:
+    def _opened(self) -> tuple[Snapshot, bool]:
+        """The generation, and whether the graph is there: in a store that may only be read its names cannot be kept."""
+        try:
+            return self.graph.snapshot(), True
+        except StoreError as error:
+            is_denied = getattr(error.__cause__, "errno", 0) in (errno.EACCES, errno.EPERM, errno.EROFS)
+            if not is_denied or not all(isinstance(edges, SharedEntities) for edges in self.graph.edges):
+                raise
+        note("The store may only be read and has no names of its passages: they are looked for again each time.")
+        return self.graph.group.snapshot(), False
+
+    def _order(self, snapshot: Snapshot, is_linked: bool, number: int) -> tuple[PassageChain, ...]:
         """The first chains, at least so many if there are as many."""
         width = max(FEWEST, 1 << (number - 1).bit_length())
         derived = snapshot.derived_of(access(), self.graph.group.name)
-        key = (type(self).__name__, self.but(type=""), narrowing(), width)
+        key = (type(self).__name__, self.but(type=""), narrowing(), is_linked, width)
         if key not in derived:
-            derived[key] = tuple(islice(self._drawn(snapshot), width))
+            derived[key] = tuple(islice(self._drawn(snapshot, is_linked), width))
         found: tuple[PassageChain, ...] = derived[key]
         return found
 
-    def _drawn(self, snapshot: Snapshot) -> Iterator[PassageChain]:
+    def _drawn(self, snapshot: Snapshot, is_linked: bool) -> Iterator[PassageChain]:
         every = _passages(snapshot, self.graph.group)
         nodes = {node.id: node for node in every if len(node.text.strip()) >= self.shortest}
-        linked = [pair for pair in self._linked(snapshot) if nodes.keys() >= set(pair)]
+        pairs = self._linked(snapshot) if is_linked else naming_the_same(nodes)
+        linked = [pair for pair in pairs if nodes.keys() >= set(pair)]
         named = {document.id: document.title for document in snapshot.documents(access())}
         titles = {(one, other): title for one, other, title in references(nodes, named)}
         walk = ChainWalk(nodes, linked, titles, self.seed, self.per_passage)

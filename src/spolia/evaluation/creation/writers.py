@@ -63,9 +63,7 @@ class WriteQuestion(DraftStep):
         return self.role.calls
 
 
-MULTI_HOP: Role[tuple[str, ...]] = Role(
-    "spolia:evaluation/creation/prompts/multi_hop.txt", HopQuestions(), default=NOTHING
-)
+MULTI_HOP: Role[tuple[str, ...]] = Role("spolia:evaluation/creation/prompts/multi_hop.txt", HopQuestions())
 
 
 @dataclass(frozen=True)
@@ -100,7 +98,7 @@ class WriteMultiHop(DraftStep):
     characters: int = CHARACTERS
     max_tokens: int = 512
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
         refuse_counts(self, "characters", "max_tokens")

@@ -13,6 +13,7 @@ from spolia.errors import DataError, DocumentError, installed
 from spolia.evaluation.data.formats.autorag import meta_of, parquet_rows
 from spolia.evaluation.data.formats.form import Asked, Form, Placed
 from spolia.evaluation.data.formats.native import item_in
+from spolia.evaluation.data.formats.spreadsheet_text import unguarded
 from spolia.evaluation.data.json_lines import first_record, records
 from spolia.indexing.readers.records import dialect_of, rows_of
 from spolia.indexing.readers.text import decoded
@@ -38,7 +39,9 @@ COLUMNS: Mapping[str, str] = {
     "accept": "accept",
 }
 """By what they are read as, the names of columns; the first that fits is taken."""
-REJECTS = frozenset(("no", "n", "0", "false", "reject", "rejected", "drop", "nein", "否", "不", "아니요", "아니오"))
+REJECTS = frozenset(
+    ("no", "n", "0", "false", "reject", "rejected", "drop", "nein", "否", "不", "아니요", "아니오", "いいえ")
+)
 """What stands in the column `accept` of a question that is left out."""
 ASKS = re.compile(r"[?？؟]\s*$")
 SAMPLE = 50
@@ -155,13 +158,17 @@ def _texts(row: Mapping[str, Any], columns: Mapping[str, str], role: str, marks:
         with suppress(ValueError, RecursionError):
             cell = json.loads(cell)
     listed: Iterable[Any] = cell if isinstance(cell, list | tuple) else re.split(marks, _text(cell))
-    return [said for one in listed if (said := _text(one))]
+    return [said for one in listed if one is not None and (said := _said(one))]
 
 
 def _text(cell: Any) -> str:
     """A cell as a text; whole numbers, which spreadsheets keep with a fraction, without it."""
     if cell is None or cell != cell or isinstance(cell, bool):
         return ""
+    return unguarded(_said(cell))
+
+
+def _said(cell: Any) -> str:
     return str(int(cell) if isinstance(cell, float) and cell.is_integer() else cell).strip()
 
 
