@@ -39,7 +39,7 @@ def test_nothing_and_a_refusal_are_outcomes_of_their_own() -> None:
     with OpenAIServer(ServedReply("")) as server:
         (row,) = Generate(ChatModel("any", server.url, retries=0)).batch([ASKED])
     assert isinstance(row, Failure)
-    assert row.kind == "ModelRejected"
+    assert row.kind == "EmptyReply"
     with pytest.raises(ModelRejected):
         Generate(ScriptedModel((("another question", "x"),)))(ASKED)
 

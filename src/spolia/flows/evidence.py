@@ -11,6 +11,7 @@ from spolia.generation.prompt import cited, fitting, numbered
 from spolia.generation.reader import abstains
 from spolia.models.parsers.parser import MARKER
 from spolia.models.parsers.tags import Markers
+from spolia.models.parsers.words import Words
 from spolia.models.prompting.role import Ask
 from spolia.retrieval.multi_source import Sources, reached
 from spolia.types import Answer, Query, Ranking, State
@@ -110,3 +111,20 @@ class Gathered(State):
         """The answer that the model has given, else the one that it is made to give."""
         said = self.answer if self.stop == "answered" else force.reply(self.sample, **self.shown())
         return citing(said, self.found)
+
+
+_CORRECT = Words({
+    "(?:fully |completely )?correct|(?:完全)?正[确確](?:的)?|정확(?:함|합니다|하다)?|맞(?:음|습니다|다)|正しい": True,
+    "(?:part(?:ial)?ly|mostly|largely)[\\W_]+correct|(?:部分|基本)正[确確]|(?:부분적으로|일부) (?:정확|맞)\\w*": False,
+    "incorrect|not[\\W_]+correct|wrong|不正[确確]|[错錯][误誤]|부정확\\w*|정확하지 않\\w*|틀\\w+|正しくない": False,
+})  # fmt: skip
+"""The evaluations that the prompt asks for, also as models write them that think in another language."""
+
+
+def is_correct(evaluation: str) -> bool:
+    """Whether an answer is evaluated as correct, not in part only.
+
+    >>> [is_correct(said) for said in ("**CORRECT**", "PARTIALLY CORRECT", "正确", "部分正确", "정확함", "부정확함")]
+    [True, False, True, False, True, False]
+    """
+    return _CORRECT.chosen(evaluation) is True

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from spolia.core.combinators import Loop
 from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
-from spolia.flows.evidence import CHARACTERS, Gathered, everywhere, instead_of, nothing, preferring, shown
+from spolia.flows.evidence import CHARACTERS, Gathered, everywhere, instead_of, is_correct, nothing, preferring, shown
 from spolia.flows.published import published
 from spolia.models.parsers import Tags, Text, YesNo
-from spolia.models.parsers.words import Words
 from spolia.models.prompting.role import Ask, Role
 from spolia.models.prompting.template import Setting
 from spolia.models.protocols import LanguageModel
@@ -20,22 +19,6 @@ TURN = Role("spolia:flows/prompts/prefrag_turn.txt", Tags(("thought",), SAYS), d
 HELPS = Role("spolia:flows/prompts/prefrag_helps.txt", YesNo(), default="yes")
 FORCED = Role("spolia:flows/prompts/prefrag_forced.txt", Text(), default="I do not know.")
 SOURCE = 'Zhao et al., "PrefRAG: preference-driven multi-source retrieval augmented generation", 2025'
-
-_CORRECT = Words({
-    "(?:fully |completely )?correct|(?:完全)?正[确確](?:的)?|정확(?:함|합니다|하다)?|맞(?:음|습니다|다)|正しい": True,
-    "(?:part(?:ial)?ly|mostly|largely)[\\W_]+correct|(?:部分|基本)正[确確]|(?:부분적으로|일부) (?:정확|맞)\\w*": False,
-    "incorrect|not[\\W_]+correct|wrong|不正[确確]|[错錯][误誤]|부정확\\w*|정확하지 않\\w*|틀\\w+|正しくない": False,
-})  # fmt: skip
-"""The evaluations that the prompt asks for, also as models write them that think in another language."""
-
-
-def is_correct(evaluation: str) -> bool:
-    """Whether an answer is evaluated as correct, not in part only.
-
-    >>> [is_correct(said) for said in ("**CORRECT**", "PARTIALLY CORRECT", "正确", "部分正确", "정확함", "부정확함")]
-    [True, False, True, False, True, False]
-    """
-    return _CORRECT.chosen(evaluation) is True
 
 
 @dataclass(frozen=True)

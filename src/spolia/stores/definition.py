@@ -237,6 +237,10 @@ class Embedding(Value):
                 f"not by {self.index!r} and {self.metric!r}. Write Embedding({type(self.embedder).__name__}(...))."
             )
 
+    def __repr__(self) -> str:
+        index = "" if self.index is DEFAULT_INDEX else f", index={self.index!r}"
+        return f"Embedding({self.embedder!r}{index}, metric={self.metric!r})"
+
 
 @dataclass(frozen=True)
 class Definition(Value):
