@@ -96,6 +96,7 @@ def test_a_study_goes_on_within_its_budget_and_again_takes_nothing(tmp_path: Pat
     assert first.spent.calls + more.spent.calls <= 100
 
 
+@pytest.mark.slow
 def test_a_search_ends_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     monkeypatch.setattr("spolia.optimizer.progress.monotonic", lambda: clock[0])

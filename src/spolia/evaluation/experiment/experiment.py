@@ -145,7 +145,8 @@ class Experiment(Value):
         for there, listed in (("answers", "EM,F1"), ("gold passages", "R@5,MRR")):
             if any(measure.applies(item) for measure in as_measures(listed) for item in self.items):
                 other = "; of a flow that only searches: AnswerHit@5" if there == "answers" else ""
-                return f"They have {there}. Write --measures {listed} (in Python {listed!r}){other}."
+                where = f"(in Python {listed!r}; of `spolia tune`, --objective)"
+                return f"They have {there}. Write --measures {listed} {where}{other}."
         return "Give questions with gold_ids, or with answers for measures of answers."
 
     @property
