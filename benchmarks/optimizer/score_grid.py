@@ -68,7 +68,7 @@ class ScoreGrid:
 
         def ask(flows: Sequence[int], questions: range) -> ScoreRows:
             some = asked[questions.start : questions.stop]
-            return ScoreRows(self.scores[np.ix_(list(flows), some)], np.zeros((len(flows), 2)))
+            return ScoreRows(self.scores[np.ix_(list(flows), some)][:, :, None], np.zeros((len(flows), 2)))
 
         return ask
 

@@ -40,11 +40,11 @@ from spolia.optimizer.strategies import WARM, Racing, Strategy, find_best
 from spolia.optimizer.tuned_flow import FinalScores
 
 QUESTIONS, FRESH = 500, 300
-SHARES = (0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1, 0.2)
+SHARES = (0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2)
 OURS, RIVALS = "neighbours", ("third", "halving", "tpe", "random", "greedy", "grid")
 COLD = ("third", "halving", "random")
 """Rivals of a warm start."""
-SLOW = {"tpe": 40}
+SLOW = {"tpe": 20}
 """Seeds of strategies that take long."""
 CALLED = 10
 """Seeds of which calls are counted."""
