@@ -161,8 +161,8 @@ def ratio(ours: Curve, rival: Curve, regret: float) -> Json:
     return {name: shown(one) for name, one in each.items()}
 
 
-def cold(grid: ScoreGrid, seeds: int) -> Json:
-    curves = {name: curve(grid, name, seeds) for name in (OURS, *RIVALS)}
+def cold(grid: ScoreGrid, seeds: int, without: Sequence[str] = ()) -> Json:
+    curves = {name: curve(grid, name, seeds) for name in (OURS, *RIVALS) if name not in without}
     floors = [
         100 * (grid.truth.max() - grid.truth[grid.scores[:, drawn(grid, seed, QUESTIONS)].mean(axis=1).argmax()])
         for seed in range(seeds)
@@ -202,7 +202,7 @@ def pair(grid: ScoreGrid, seeds: int = 20, budget: float = 0.1) -> Json:
     """In how many studies the choice is one of the flows with both candidates of a planted pair."""
     planted, both = grid.with_pair()
     found: Json = {"share of flows": share(len(both) / len(grid.points)), "budget": budget, "seeds": seeds}
-    for name in (OURS, *RIVALS):
+    for name in (OURS, "third", "halving", "random", "greedy", "grid"):
         played = spread(partial(_is_in, planted, both, name, budget), range(seeds))
         found[name] = sum(played)
     return found
@@ -294,6 +294,7 @@ def main() -> None:
     parser.add_argument("matrix", nargs="?", type=Path)
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--only", nargs="*", choices=[*PARTS], default=[*PARTS])
+    parser.add_argument("--without", nargs="*", default=(), help="rivals to leave out of the cold curves")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     grid = ScoreGrid.load(given.matrix) if given.matrix else ScoreGrid.simulated()
@@ -302,7 +303,7 @@ def main() -> None:
     before = json.loads(given.out.read_text("utf-8")) if given.out and given.out.exists() else {}
     found = about | {part: before[part] for part in PARTS if part in before}
     for part in given.only:
-        found[part] = PARTS[part](grid, given.seeds)
+        found[part] = (partial(cold, without=given.without) if part == "cold" else PARTS[part])(grid, given.seeds)
         publish("strategies", found, given.out)
     if given.out:
         curves = given.out.with_suffix(".svg")
