@@ -96,12 +96,12 @@ class ScoreGrid:
         return replace(self, scores=self.scores[:, some], sets=self.sets[some], contexts=contexts)
 
     def with_pair(self, gain: float = 0.04) -> tuple[Self, Ints]:
-        """Two candidates, the worst pair that so many flows have, are the best together, by `gain`; also which
-        flows have both."""
+        """Two candidates, the worst pair that so many flows have, none of them the default's, are the best together, by
+        `gain`; also which flows have both."""
         worst = []
         for (one, these), (other, those) in combinations(enumerate(self.points.T), 2):
-            for first in np.unique(these[these >= 0]):
-                for second in np.unique(those[those >= 0]):
+            for first in np.unique(these[(these >= 0) & (these != these[0])]):  # the default has neither
+                for second in np.unique(those[(those >= 0) & (those != those[0])]):
                     both = (these == first) & (those == second)
                     if PLANTED[0] <= both.mean() <= PLANTED[1]:
                         alone = [self.truth[(these == first) & ~both], self.truth[(those == second) & ~both]]
