@@ -12,6 +12,7 @@ import pytest
 from spolia.core.combinators.space import Space
 from spolia.core.operator import Operator
 from spolia.errors import MissingExtra
+from spolia.optimizer.bandit import HierarchicalBandit
 from spolia.optimizer.board import Board, Floats, ScoreRows, ScoreSource
 from spolia.optimizer.candidates import Candidates
 from spolia.optimizer.named_strategies import STRATEGIES
@@ -181,3 +182,15 @@ def test_a_warm_start_finds_the_best_with_a_budget_too_small_to_look_for_it() ->
     )
     assert all(warm)
     assert not all(cold)
+
+
+@pytest.mark.slow
+def test_a_bandit_over_places_and_candidates_comes_near_the_best_but_for_pairs_and_keeps_its_budget() -> None:
+    truth = planted().mean(axis=-1)
+    others = np.sort(np.delete(truth.reshape(8, -1, 4), 5, axis=0)[:, :, :3].ravel())
+    for seed in range(5):
+        board, flow = study(HierarchicalBandit(), seed, 0.05)
+        assert board.spent <= 0.05 * 640 * QUESTIONS
+        chosen = board.candidates.flows[flow]
+        found = truth[tuple(PLACES[name].index(getattr(chosen, name)) for name in PLACES)]
+        assert np.searchsorted(others, found) > 0.9 * others.size

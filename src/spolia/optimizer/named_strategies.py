@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from spolia.errors import DataError
+from spolia.optimizer.bandit import HierarchicalBandit
 from spolia.optimizer.strategies import (
     GreedySearch,
     GridSearch,
@@ -18,7 +19,7 @@ from spolia.optimizer.tree_parzen import TreeParzen
 STRATEGIES: Mapping[str, Strategy] = {
     "neighbours": HalvingWithNeighbours(), "halving": Halving(), "third": Halving(1 / 3), "greedy": GreedySearch(),
     "models-first": ModelsFirst(), "tpe": TreeParzen(), "prove": Racing(), "random": RandomSearch(),
-    "grid": GridSearch(),
+    "grid": GridSearch(), "bandit": HierarchicalBandit(),
 }  # fmt: skip
 
 

@@ -61,8 +61,8 @@ def tune(
         str,
         option(
             "--strategy NAME",
-            "neighbours (the default), halving, third, greedy, models-first, tpe, prove, random, grid (the default if "
-            "the budget allows).",
+            "neighbours (the default), halving, third, greedy, models-first, tpe, bandit, prove, random, grid (the "
+            "default if the budget allows).",
         ),
     ] = "",
     warm: Annotated[

@@ -1,0 +1,226 @@
+"""What a study of flows with a paid reader takes: what is free first, equal contexts once, and without.
+
+    python benchmarks/optimizer/paid.py [--questions N] [--seeds N] [--out FILE]
+
+An invented world (`FictionalWorld`) is searched by words, and read by a simulated reader that overlooks a tenth of the
+facts and is lured in a fifth of the questions: answers are simulated, not those of a language model. Every context of
+the grid is read once; then studies are played over the stored scores by the strategy that `tune` runs by default. A
+seed draws the tuning questions, half of all, and what the strategy draws.
+
+- `rows`: a budget counts scores, as of a space without readers; the flows to begin with are drawn.
+- `contexts`: a budget counts contexts that were not asked before, other scores are free.
+- `shown`: the same, and it begins with the flows whose readers are shown the best passages (nDCG), as `tune` does.
+
+Regret is the true mean F1 of the best flow minus that of the choice, in points, over all questions; the floor is that
+of the flow that is best on all tuning questions. Calls are shares of those that the whole grid takes on the tuning
+questions if each context is asked once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from results import Judged, machine, most, told
+
+from spolia import BM25, Branch, Choice, Identity, ReciprocalRankFusion
+from spolia.core.combinators.space import Space
+from spolia.core.operator import Operator
+from spolia.evaluation.data.dataset import DataSet
+from spolia.evaluation.data.passage_store import indexed
+from spolia.evaluation.measures.measure import Case
+from spolia.evaluation.simulation.profile import Profile
+from spolia.evaluation.simulation.reader import SimulatedReader
+from spolia.evaluation.simulation.world import FictionalWorld
+from spolia.generation.reader import Reader
+from spolia.optimizer.board import Board, ScoreRows
+from spolia.optimizer.candidates import Candidates
+from spolia.optimizer.contexts import Contexts, ReaderFlow
+from spolia.optimizer.objectives import Objectives
+from spolia.optimizer.strategies import WARM, HalvingWithNeighbours, find_best
+from spolia.orchestration import ConvexCombination
+from spolia.orchestration.sweep import sweeper
+from spolia.post_retrieval import Percentile, TitleBoost
+from spolia.retrieval import TFIDF, BM25Variant, FieldedBM25
+from spolia.run import Run
+from spolia.stores.corpus import NodeGroup
+from spolia.types import Answer, Item, Query
+
+Floats: TypeAlias = NDArray[np.float64]
+SHARES = {
+    "rows": (0.0025, 0.005, 0.01, 0.02, 0.05),
+    "contexts": (0.03, 0.05, 0.1, 0.2, 0.4),
+    "shown": (0.03, 0.05, 0.1, 0.2, 0.4),
+}
+"""Of all scores, or of all calls."""
+MEASURE = "F1"
+WANTED = (3.0, 2.0, 1.5, 1.0)
+"""Regrets at which calls are compared."""
+
+
+def space(chunks: NodeGroup, reader: SimulatedReader) -> Operator[Query, Answer]:
+    """240 flows; a place is a retriever, a fusion, a boost, a selection, or how many passages the reader is shown."""
+    words = Choice(
+        BM25(chunks, 20, "words"), BM25Variant(chunks, "bm25l", top_k=20, source="words"), TFIDF(chunks, 20, "words"),
+        name="words",
+    )  # fmt: skip
+    weights = [(("words", one), ("fields", 1 - one)) for one in (0.5, 0.8)]
+    fusion = Choice(
+        ReciprocalRankFusion(top_k=20).vary("constant", k=(10.0, 60.0)),
+        ConvexCombination(weights[0], "min-max", 20).vary("weights", weights=weights),
+        name="fusion",
+    )
+    both = Branch(words, FieldedBM25(chunks, top_k=20, source="fields")) >> fusion
+    after = Choice(Identity(), TitleBoost(top_k=20), name="boost") >> Choice(Identity(), Percentile(0.4), name="kept")
+    return Choice(words, both, name="arms") >> after >> Reader(reader).vary("shown", max_passages=(1, 2, 4, 8))
+
+
+@dataclass(frozen=True, eq=False)
+class PaidGrid:
+    """Every score of the space, the context that each flow shows, and how good that is."""
+
+    candidates: Candidates
+    scores: Floats
+    contexts: Contexts
+
+    @classmethod
+    def read(cls, folder: Path, questions: int) -> PaidGrid:
+        FictionalWorld(7, people=150, questions=questions).write(folder)
+        data = DataSet(str(folder))
+        items = list(data.items())
+        reader = SimulatedReader.of(data, items, Profile(miss=0.1, lure=0.2))
+        objectives = Objectives.of(MEASURE)
+        asked = [item for item in items if all(one.applies(item) for one in objectives.measures)]
+        candidates = Candidates(Space(space(indexed(data, folder=folder / "stores"), reader)))
+        run, flows = Run(share=64 << 20), list(candidates.every)
+        contexts = Contexts(candidates, lambda flow: asked, len(asked), run)
+        groups, values = contexts.groups(flows), np.zeros((len(flows), len(asked)))
+        readers = [one for flow in flows if (one := ReaderFlow.of(candidates.flows[flow]))]
+        together = sweeper([one.search for one in readers])
+        with run:
+            for at, item in enumerate(asked):
+                found = together(Query(item.question))
+                for group in np.unique(groups[:, at]):
+                    same = np.flatnonzero(groups[:, at] == group)
+                    answer = readers[same[0]].reader(found[same[0]].ranking)
+                    seen = objectives.measures[0].seen(Case(item, answer))
+                    assert seen is not None
+                    values[same, at] = seen[0]
+        return cls(candidates, values, contexts)
+
+
+class SomeContexts(Contexts):
+    """Contexts of a grid on some of its questions."""
+
+    def __init__(self, grid: PaidGrid, questions: NDArray[np.intp]) -> None:
+        flows, whole = list(grid.candidates.every), grid.contexts
+        none: list[Item] = []
+        super().__init__(grid.candidates, lambda flow: none, len(questions), whole.run)
+        self._rows = {flow: at for at, flow in enumerate(flows)}
+        self._numbers = whole.numbers(flows)[:, questions]
+        self._groups = whole.groups(flows)[:, questions]
+        self._quality = whole.quality(flows)[:, questions]
+        self.count = whole.count
+
+
+def played(grid: PaidGrid, kind: str, share: float, seed: int) -> tuple[float, float, float]:
+    """The regret in points, and the shares of calls and of scores that were asked."""
+    random = np.random.default_rng(seed)
+    questions = random.permutation(grid.scores.shape[1])[: grid.scores.shape[1] // 2]
+    contexts, n = SomeContexts(grid, questions), len(questions)
+    whole = len(grid.scores) * n
+    calls = contexts.total
+    counted = None if kind == "rows" else contexts
+    prior = contexts.best(WARM) if kind == "shown" else []
+    board = Board(grid.candidates, n, share * (whole if counted is None else calls), seed, prior, contexts=counted)
+
+    def source(flows: Any, asked: range) -> ScoreRows:
+        values = grid.scores[np.ix_(np.asarray(flows), questions[asked.start : asked.stop])]
+        return ScoreRows(values, np.zeros((len(flows), 2)))
+
+    chosen = find_best(HalvingWithNeighbours(), board, source)
+    shown = contexts.numbers(list(grid.candidates.every))[
+        np.arange(n) < board.asked[list(grid.candidates.every)][:, None]
+    ]
+    truth = 100 * grid.scores.mean(axis=1)
+    return float(truth.max() - truth[chosen]), len(np.unique(shown)) / calls, float(board.asked.sum()) / whole
+
+
+def floor(grid: PaidGrid, seeds: int) -> float:
+    truth, found = 100 * grid.scores.mean(axis=1), []
+    for seed in range(seeds):
+        questions = np.random.default_rng(seed).permutation(grid.scores.shape[1])[: grid.scores.shape[1] // 2]
+        found.append(truth.max() - truth[grid.scores[:, questions].mean(axis=1).argmax()])
+    return float(np.mean(found))
+
+
+def at_regret(curve: list[dict[str, float]], wanted: float) -> float | None:
+    """The share of calls at which a curve first comes to a regret, between its points."""
+    for before, after in pairwise(curve):
+        if before["regret"] > wanted >= after["regret"]:
+            part = (before["regret"] - wanted) / (before["regret"] - after["regret"])
+            return round(float(np.exp(np.interp(part, (0, 1), np.log([before["calls"], after["calls"]])))), 4)
+    return curve[0]["calls"] if curve[0]["regret"] <= wanted else None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--questions", type=int, default=240)
+    parser.add_argument("--seeds", type=int, default=60)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    began = time.process_time()
+    with tempfile.TemporaryDirectory() as folder:
+        grid = PaidGrid.read(Path(folder), given.questions)
+    read_s, flows = time.process_time() - began, grid.scores.shape[0]
+    truth = 100 * grid.scores.mean(axis=1)
+    result: dict[str, Any] = {
+        "answers": "simulated reader that overlooks a tenth of the facts and is lured in a fifth of the questions",
+        "flows": flows, "questions": grid.scores.shape[1],
+        "rows": grid.scores.size, "calls of the cached grid": grid.contexts.total,
+        "best": round(float(truth.max()), 2), "median": round(float(np.median(truth)), 2),
+        "floor": round(floor(grid, given.seeds), 2), "seeds": given.seeds,
+        "cpu_s of the grid": round(read_s, 1),
+    }  # fmt: skip
+    curves: dict[str, list[dict[str, float]]] = {}
+    for kind, shares in SHARES.items():
+        curves[kind] = []
+        for share in shares:
+            found = np.array([played(grid, kind, share, seed) for seed in range(given.seeds)])
+            regret, calls, rows = found.mean(axis=0).tolist()
+            error = float(found[:, 0].std() / np.sqrt(len(found)))
+            curves[kind].append({
+                "budget": share, "regret": round(regret, 2), "error": round(error, 2), "calls": round(calls, 4),
+                "rows": round(rows, 4),
+            })  # fmt: skip
+    result["curves"] = curves
+    result["calls at equal regret"] = {
+        str(wanted): {kind: at_regret(curve, wanted) for kind, curve in curves.items()} for wanted in WANTED
+    }
+    tenth = next(one for one in curves["shown"] if one["budget"] == 0.1)
+    judged: Judged = {
+        "regret at a tenth of the calls": (tenth["regret"], most(1.0)),
+        "calls there": (tenth["calls"], most(0.1)),
+        "floor": (result["floor"], None),
+    }
+    said = json.dumps({**result, **told(judged), "machine": machine()}, indent=1)
+    print(said)
+    if given.out:
+        given.out.parent.mkdir(parents=True, exist_ok=True)
+        given.out.write_text(said + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
