@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from spolia.optimizer.pilot import Pilot, pilot_flows
 from spolia.optimizer.plan import TuningPlan
 from spolia.optimizer.progress import StudyProgress, Told
 from spolia.optimizer.read_scores import ReadScores, takes
-from spolia.optimizer.strategies import WARM, find_best
+from spolia.optimizer.strategies import find_best
 from spolia.optimizer.tuned_flow import CORRECTED, FRESH, FinalScores, TunedFlow
 from spolia.run import Run
 from spolia.run.budget import Limiter
@@ -74,7 +73,7 @@ class Study:
         with self._limited(timed=False) as limiter:
             self._measure_costs(warm, limiter)
         plan = self.plan
-        board = self.progress.board = plan.board(self._first(warm), self.contexts)
+        board = self.progress.board = plan.board(warm, self.contexts)
         self.progress.total = self.progress.done + plan.rows + plan.finalists(plan.rows) * len(plan.fresh)
         with self._limited(plan.rows / (plan.rows + plan.finalists(plan.rows) * len(plan.fresh))):
             chosen = self._search(board)
@@ -98,11 +97,6 @@ class Study:
         if takes(plan.objectives.measures):
             self.scores.read = ReadScores(self.scores, found)
         return found
-
-    def _first(self, warm: Sequence[int]) -> list[int]:
-        """The flows to begin with: those that were best elsewhere, and in turn those that show readers the best."""
-        shown = [] if self.contexts is None else self.contexts.best(WARM)
-        return list(dict.fromkeys(one for pair in zip_longest(warm, shown) for one in pair if one is not None))
 
     def _measure_costs(self, warm: Sequence[int], limiter: Limiter | None) -> None:
         """Make the plan for a budget that depends on what a score takes, measured once in a study."""
