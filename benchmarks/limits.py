@@ -237,6 +237,11 @@ def _score_rows(result: Result) -> Judged:
     return {f"{name}, CPU-µs a row": (cost, limits.get(name)) for name, cost in result["CPU-µs a row"].items()}
 
 
+def _aragog(result: Result) -> Judged:
+    scores = {name: one["score"]["mean"] for name, one in result["objectives"].items()}
+    return {f"{name} of the chosen flow": (score, None) for name, score in scores.items()}
+
+
 def _autorag_trial(result: Result) -> Judged:
     runs = result["runs"]
     again = runs["again"]
@@ -402,6 +407,7 @@ JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "concurrent_sync": _concurrent_sync,
     "measures": _measures,
     "score_rows": _score_rows,
+    "aragog": _aragog,
     "autorag_trial": _autorag_trial,
     "experiments": _experiments,
     "fusion": _fusion,
