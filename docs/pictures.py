@@ -1,0 +1,242 @@
+"""The pictures of the site that are made from code and measurements: `python docs/pictures.py` writes docs/images."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE.parent / "benchmarks" / "results"
+IMAGES = HERE / "images"
+STYLE = """
+.drawing { background: #fff; } .drawing text { font: 13px system-ui, sans-serif; fill: #222; text-anchor: middle; }
+.drawing .small { font-size: 11px; fill: #666; } .drawing .line { fill: none; stroke: #666; stroke-width: 1.4; }
+.drawing .value { fill: #f7f1e6; stroke: #a8892c; } .drawing .step { fill: #eef3f7; stroke: #2f6690; }
+.drawing .kept { fill: #eaf3ec; stroke: #2f7d4f; } .drawing .frame { fill: none; stroke: #999; stroke-dasharray: 3 3; }
+"""
+Box = tuple[str, float, float, str, str]
+"""Name, column, row, kind (value, step, kept), text with line breaks."""
+Arrow = tuple[str, str, str]
+"""From, to, label."""
+WIDE, HIGH, ACROSS, DOWN = 150, 54, 210, 100
+"""Pixels: of a box, and from one column or row to the next."""
+
+
+def drawing(title: str, boxes: Sequence[Box], arrows: Sequence[Arrow]) -> str:
+    """Boxes in a grid with arrows between them, as SVG."""
+    at = {name: (20 + column * ACROSS, 20 + row * DOWN) for name, column, row, _, _ in boxes}
+    width = max(x for x, _ in at.values()) + WIDE + 20
+    height = max(y for _, y in at.values()) + HIGH + 20
+    parts = [
+        f'<svg class="drawing" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
+        f'width="{width * 0.8:.0f}" role="img">',
+        f"<title>{escape(title)}</title><style>{STYLE}</style>",
+        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+        '<path d="M0 0 8 4 0 8z" fill="#666"/></marker></defs>',
+    ]
+    parts += [_arrow(at[start], at[end], label) for start, end, label in arrows]
+    for name, _, _, kind, text in boxes:
+        x, y = at[name]
+        parts.append(f'<rect class="{kind}" x="{x}" y="{y}" width="{WIDE}" height="{HIGH}" rx="6"/>')
+        lines = text.split("\n")
+        for number, line in enumerate(lines):
+            below = y + HIGH / 2 + 5 + 16 * (number - (len(lines) - 1) / 2)
+            small = ' class="small"' if number else ""
+            parts.append(f'<text{small} x="{x + WIDE / 2}" y="{below:.1f}">{escape(line)}</text>')
+    return "\n".join((*parts, "</svg>\n"))
+
+
+def _arrow(start: tuple[float, float], end: tuple[float, float], label: str) -> str:
+    """From the nearer side of one box to that of another."""
+    (x1, y1), (x2, y2) = start, end
+    if abs(x2 - x1) >= abs(y2 - y1):
+        x1, x2 = (x1 + WIDE, x2) if x2 > x1 else (x1, x2 + WIDE)
+        y1, y2 = y1 + HIGH / 2, y2 + HIGH / 2
+    else:
+        x1, x2 = x1 + WIDE / 2, x2 + WIDE / 2
+        y1, y2 = (y1 + HIGH, y2) if y2 > y1 else (y1, y2 + HIGH)
+    line = f'<path class="line" d="M{x1} {y1} L{x2} {y2}" marker-end="url(#tip)"/>'
+    beside = 0 if abs(x2 - x1) >= abs(y2 - y1) else 6
+    anchor = ' style="text-anchor: start"' if beside else ""
+    where = f'x="{(x1 + x2) / 2 + beside:.1f}" y="{(y1 + y2) / 2 - 6 + beside:.1f}"'
+    return line + (f'<text class="small"{anchor} {where}>{escape(label)}</text>' if label else "")
+
+
+CONCEPTS: dict[str, tuple[str, Sequence[Box], Sequence[Arrow]]] = {
+    "operators": (
+        "Values flow between operators",
+        [
+            ("query", 0, 0, "value", "Query"),
+            ("bm25", 1, 0, "step", "BM25\na retriever"),
+            ("dense", 1, 1, "step", "Dense\na retriever"),
+            ("fusion", 2, 0.5, "step", "fusion\nrankings → one"),
+            ("ranking", 3, 0.5, "value", "Ranking\nhits, best first"),
+            ("reader", 4, 0.5, "step", "Reader\nasks a model"),
+            ("answer", 5, 0.5, "value", "Answer\nwith citations"),
+        ],
+        [
+            ("query", "bm25", ""), ("query", "dense", ""), ("bm25", "fusion", ""), ("dense", "fusion", ""),
+            ("fusion", "ranking", ""), ("ranking", "reader", ""), ("reader", "answer", ""),
+        ],
+    ),
+    "store": (
+        "A store: documents, nodes, indexes; each sync publishes a generation",
+        [
+            ("files", 0, 0, "value", "your files"),
+            ("reader", 1, 0, "step", "readers\nonly what changed"),
+            ("documents", 2, 0, "kept", "documents\ntext, pages, readers"),
+            ("nodes", 3, 0, "kept", "node groups\nchunks, sentences, …"),
+            ("words", 4, 0, "kept", "word index"),
+            ("vectors", 4, 1, "kept", "vector segments"),
+            ("generation", 2, 1, "step", "generation 7\npublished in one step"),
+            ("snapshot", 1, 1, "value", "a snapshot\nsees one generation"),
+        ],
+        [
+            ("files", "reader", ""), ("reader", "documents", ""), ("documents", "nodes", "splitters"),
+            ("nodes", "words", ""), ("nodes", "vectors", "embedder"), ("documents", "generation", ""),
+            ("generation", "snapshot", "search"),
+        ],
+    ),
+    "run": (
+        "A run surrounds the steps of a flow",
+        [
+            ("question", 0, 0.5, "value", "question"),
+            ("flow", 1, 0.5, "step", "your flow\nplain operators"),
+            ("answer", 2, 0.5, "value", "answer"),
+            ("who", 0, 1.5, "kept", "who asks\nprincipal, groups"),
+            ("budget", 1, 1.5, "kept", "budget\nreserved before a call"),
+            ("cache", 2, 1.5, "kept", "cache\nby content hash"),
+            ("trace", 3, 1.5, "kept", "journal\nevery step, replayable"),
+        ],
+        [
+            ("question", "flow", ""), ("flow", "answer", ""), ("who", "flow", ""), ("budget", "flow", ""),
+            ("cache", "flow", ""), ("flow", "trace", ""),
+        ],
+    ),
+    "access": (
+        "Access lists: a search sees what the asker may read, and counts nothing else",
+        [
+            ("documents", 0, 0.5, "kept", "all documents\neach with readers"),
+            ("asker", 0, 1.5, "value", "asker\nann, staff"),
+            ("allowed", 1, 0.5, "step", "allowed nodes"),
+            ("statistics", 2, 0, "kept", "statistics\nof allowed nodes"),
+            ("hits", 2, 1, "kept", "hits\nnever fewer than asked"),
+            ("ranking", 3, 0.5, "value", "Ranking\nas if nothing else existed"),
+        ],
+        [
+            ("documents", "allowed", ""), ("asker", "allowed", ""), ("allowed", "statistics", ""),
+            ("allowed", "hits", ""), ("statistics", "ranking", ""), ("hits", "ranking", ""),
+        ],
+    ),
+    "statistics": (
+        "One set of questions in three parts, so that no score is reported on questions that chose it",
+        [
+            ("questions", 0, 1, "value", "your questions"),
+            ("tune", 1, 0, "step", "tune 30 %\nwhile you develop"),
+            ("select", 1, 1, "step", "select 30 %\nchoose a flow"),
+            ("report", 1, 2, "step", "report 40 %\nlooked at one time"),
+            ("paired", 2, 1.5, "kept", "paired differences\nwith 95 % intervals"),
+            ("verdict", 3, 1.5, "value", "A beats B by 3.1\n[1.2, 5.0]"),
+        ],
+        [
+            ("questions", "tune", ""), ("questions", "select", ""), ("questions", "report", ""),
+            ("report", "paired", ""), ("select", "paired", ""), ("paired", "verdict", ""),
+        ],
+    ),
+    "optimizer": (
+        "Tuning: free steps first, then the paid ones where it matters",
+        [
+            ("space", 0, 0.5, "value", "space\nChoice, vary"),
+            ("free", 1, 0.5, "step", "free steps\nswept for all flows"),
+            ("halving", 2, 0, "step", "halving\non common questions"),
+            ("neighbours", 2, 1, "step", "neighbours\nof the leader"),
+            ("finalists", 3, 0.5, "kept", "finalists\non fresh questions"),
+            ("best", 4, 0.5, "value", "best.yaml\nwith an interval"),
+        ],
+        [
+            ("space", "free", ""), ("free", "halving", ""), ("halving", "neighbours", ""),
+            ("neighbours", "finalists", ""), ("finalists", "best", ""),
+        ],
+    ),
+}  # fmt: skip
+
+
+def is_other(name: str) -> bool:
+    """Whether a row is about another library."""
+    return name.lower() in ("haystack", "langchain", "llamaindex", "bm25s", "rank_bm25")
+
+
+def bars(title: str, unit: str, rows: Sequence[tuple[str, float, str]]) -> str:
+    """Horizontal bars on a logarithmic scale."""
+    from math import log10
+
+    low = min(value for _, value, _ in rows)
+    most = max(log10(value / low) for _, value, _ in rows) or 1
+    parts = [
+        f'<svg class="drawing" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 {44 + 26 * len(rows)}" role="img">',
+        f"<title>{escape(title)}</title><style>{STYLE}.drawing .l {{ text-anchor: end; }} "
+        ".drawing .r { text-anchor: start; }</style>",
+        f'<text class="r" x="10" y="20">{escape(title)} ({escape(unit)}, logarithmic)</text>',
+    ]
+    for at, (name, value, told) in enumerate(rows):
+        y, width = 34 + 26 * at, 12 + 330 * log10(value / low) / most
+        kind = "value" if is_other(name) else "step"
+        parts.append(f'<text class="l" x="170" y="{y + 14}">{escape(name)}</text>')
+        parts.append(f'<rect class="{kind}" x="180" y="{y}" width="{width:.1f}" height="18" rx="3"/>')
+        parts.append(f'<text class="r" x="{190 + width:.1f}" y="{y + 14}">{escape(told)}</text>')
+    return "\n".join((*parts, "</svg>\n"))
+
+
+def main() -> None:
+    sys.path.insert(0, str(HERE.parent / "src"))
+    IMAGES.mkdir(exist_ok=True)
+    for name, (title, boxes, arrows) in CONCEPTS.items():
+        (IMAGES / f"{name}.svg").write_text(drawing(title, boxes, arrows), "utf-8")
+    for name, picture in {**growth(), **peers()}.items():
+        (IMAGES / f"{name}.svg").write_text(picture, "utf-8")
+    from spolia import BM25, Corpus, MiniLM, ScriptedModel
+    from spolia.core.draw_svg import svg
+    from spolia.flow_files.built_in import from_paper, hybrid
+
+    chunks, model = Corpus("notes.spolia").group(), ScriptedModel(("",))
+    (IMAGES / "flow-hybrid.svg").write_text(svg(hybrid(chunks, MiniLM())), "utf-8")
+    for name in ("corag", "prefrag", "ircot"):
+        flow = from_paper(name, chunks, None, model, web=BM25(chunks, source="web"))
+        (IMAGES / f"flow-{name}.svg").write_text(svg(flow), "utf-8")
+
+
+TRACED = "run, journal on, flush included"
+
+
+def growth() -> dict[str, str]:
+    """What a question costs in stores of 100,000 and of 1,000,000 nodes."""
+    found = json.loads((RESULTS / "million.json").read_text())
+    rows = [
+        (f"{way}, {int(nodes):,}", cost, f"{cost:.1f} ms")
+        for way in ("BM25", "Dense", "hybrid")
+        for nodes in filter(str.isdigit, found)
+        for cost in [found[nodes][way]["cpu_ms"]["p50"]]
+    ]
+    return {"growth": bars("A question by number of nodes", "CPU, median", rows)}
+
+
+def peers() -> dict[str, str]:
+    """A trivial step, and a search by words, beside those of other libraries."""
+    steps, words = (json.loads((RESULTS / f"{name}.json").read_text()) for name in ("steps", "bm25"))
+    ours = {"Spolia": steps["spolia"]["run, journal off"], "Spolia, traced": steps["spolia"][TRACED]}
+    trivial = ours | {name.capitalize(): cost for name, cost in steps["peers"].items()}
+    searched = {"Spolia": words["median_cpu_ms"]["spolia"]} | words["peers_median_cpu_ms"]
+    passages = f"{words['passages']:,} passages"
+    return {
+        "peers-step": bars("A trivial step", "CPU µs", [(n, cost, f"{cost:.3g} µs") for n, cost in trivial.items()]),
+        "peers-words": bars(
+            f"A question by words, {passages}", "CPU ms", [(n, cost, f"{cost:.2g} ms") for n, cost in searched.items()]
+        ),
+    }
+
+
+if __name__ == "__main__":
+    main()
