@@ -3,7 +3,7 @@
     python benchmarks/first_table.py [--again] [--out FILE] [--kept FOLDER] [SET ...]
 
 Data: `SPOLIA_DATASETS`, else `../shared/datasets` beside the checkout. Writes the numbers as JSON, and from them
-docs/first_table.md. A run that was stopped goes on: passages are embedded once and kept in the cache directory,
+benchmarks/results/first_table.md. A run that was stopped goes on: passages are embedded once and kept in the cache directory,
 questions are kept in `--kept` as they are answered, and a set that is in the file is measured again if it is named.
 """
 
@@ -197,7 +197,7 @@ def main() -> None:
         kept = {name: rows[name] for name in SETS if name in rows}
         found = {"seed": SEED, "questions": QUESTIONS, "machine": machine(), "sets": kept}
         given.out.write_text(json.dumps(found, indent=1) + "\n")
-    (HERE.parent / "docs" / "first_table.md").write_text(page(json.loads(given.out.read_text())))
+    (HERE.parent / "benchmarks" / "results" / "first_table.md").write_text(page(json.loads(given.out.read_text())))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""docs/first_table.md, made from the numbers of `benchmarks/first_table.py`."""
+"""benchmarks/results/first_table.md, made from the numbers of `benchmarks/first_table.py`."""
 
 from __future__ import annotations
 

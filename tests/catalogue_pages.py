@@ -1,4 +1,4 @@
-"""What `docs/operators.md` says of operators and addresses, made from their fields, types and docstrings."""
+"""What `docs/reference/operators.md` says of operators and addresses, made from their fields, types and docstrings."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from spolia.cli.app import app
 from tests import catalogue_pages
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 PART = re.compile(r"(<!-- made: ([\w ]+) -->\n).*?(<!-- end -->)", re.S)
 SHARED = 3
 """In so many commands an option is told once for all."""

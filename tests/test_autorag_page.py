@@ -44,7 +44,7 @@ MODULES = """
 """.split()  # noqa: SIM905
 CELLS = [
     [cell.strip() for cell in line.strip("|").split(" | ")]
-    for line in (DOCS / "autorag.md").read_text().splitlines()
+    for line in (DOCS / "how-to" / "autorag.md").read_text().splitlines()
     if line.startswith("|") and not line.startswith(("|---", "| AutoRAG |"))
 ]
 OURS = sorted(
@@ -70,7 +70,7 @@ def test_what_has_no_name_here_is_said_to_be_not_built() -> None:
 @pytest.mark.parametrize("written", OURS)
 def test_what_is_named_as_ours_exists(written: str) -> None:
     if written.startswith("spolia "):
-        options = (DOCS / "options.md").read_text()
+        options = (DOCS / "reference" / "options.md").read_text()
         command, *flags = written.split(" --")
         part = options.partition(f"## {command}\n")[2].partition("\n## ")[0]
         assert part

@@ -17,7 +17,7 @@ from spolia.cli import demo
 from tests import pages
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 NAMED = re.compile(r"^`([\w/]+\.jsonl)`:\n\n```json\n(.*?)^```$", re.M | re.S)
 NOT_RUN = {"make test", "make check", "make bench", "make versions", "make pages", "make demo", "make demo DIR=papers"}
@@ -47,7 +47,9 @@ def workplace(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     run = "".join(code for _, code in FENCE.findall(page.read_text()))
     for doc in PAGES[1:]:
         if doc.name in ASKED or doc.name in run:
-            shutil.copy(doc, tmp_path / "docs")
+            place = tmp_path / doc.relative_to(ROOT)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(doc, place)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -100,14 +102,14 @@ def test_made_parts_are_what_the_code_and_the_measurements_say(page: Path) -> No
 
 
 def test_every_command_has_its_part_of_the_page() -> None:
-    found = (ROOT / "docs" / "options.md").read_text()
+    found = (ROOT / "docs" / "reference" / "options.md").read_text()
     assert [name for _, name, _ in pages.PART.findall(found)] == ["options", *pages.commands()]
 
 
 def test_the_tree_of_the_architecture_is_the_one_that_is_checked() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     checked = {name for layer in contracts[0]["layers"] for name in layer.split(" | ")} | {"testing"} - {"errors"}
-    table = (ROOT / "docs" / "architecture.md").read_text().partition("## How a step runs")[0]
+    table = (ROOT / "docs" / "contributing" / "architecture.md").read_text().partition("## How a step runs")[0]
     named = {
         name for first in re.findall(r"^\| (`.*?) \|", table, re.M) for name in re.findall(r"`(\w+)(?:/|\.py)`", first)
     }

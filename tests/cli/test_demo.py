@@ -40,7 +40,8 @@ def test_a_folder_answers_three_questions_and_says_what_next(
 
 
 def test_the_projects_docs_have_questions_of_their_own(tmp_path: Path) -> None:
-    (tmp_path / "run_contract.md").write_text("# The contract of a run")
+    (tmp_path / "contributing").mkdir()
+    (tmp_path / "contributing" / "run_contract.md").write_text("# The contract of a run")
     assert questions(tmp_path, str(tmp_path / "none.spolia"))[0] == "What ends a loop when the budget is spent?"
 
 

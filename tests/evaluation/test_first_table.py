@@ -23,7 +23,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_the_page_is_made_from_the_numbers(made: ModuleType) -> None:
-    assert (ROOT / "docs" / "first_table.md").read_text() == made.page(json.loads(RESULT.read_text()))
+    assert (ROOT / "benchmarks" / "results" / "first_table.md").read_text() == made.page(json.loads(RESULT.read_text()))
 
 
 def test_every_set_with_a_reference_is_compared_and_differences_are_explained(made: ModuleType) -> None:

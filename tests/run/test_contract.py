@@ -1,4 +1,4 @@
-"""Each sentence of docs/run_contract.md."""
+"""Each sentence of docs/contributing/run_contract.md."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from tests.run.flows import (
 )  # fmt: skip
 from tests.run.held_by import HELD_BY
 
-CONTRACT = Path(__file__).resolve().parents[2] / "docs" / "run_contract.md"
+CONTRACT = Path(__file__).resolve().parents[2] / "docs" / "contributing" / "run_contract.md"
 
 
 @pytest.fixture(autouse=True)

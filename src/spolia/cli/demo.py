@@ -48,7 +48,7 @@ def _slug(folder: Path) -> str:
 
 def questions(folder: Path, store: str) -> list[str]:
     """Three questions that a folder answers: of those tried, the ones with an answer first."""
-    if (folder / "run_contract.md").is_file():
+    if (folder / "contributing" / "run_contract.md").is_file():
         return list(OWN)
     from spolia.cli.flow_parts import flow_of, parts_of
     from spolia.run import Run

@@ -145,7 +145,7 @@ def _settings(path: Path, table: str, said: Any) -> dict[str, Any]:
         raise QueryError(f"{path}: [{table}] {error}") from error
     except (TypeError, SpoliaError) as error:
         raise QueryError(
-            f"{path}: [{table}] has a value of another type than its setting. See docs/models.md."
+            f"{path}: [{table}] has a value of another type than its setting. See docs/how-to/models.md."
         ) from error
     return found
 

@@ -77,7 +77,7 @@ def _things(named: str) -> dict[str, Any]:
         if lacking := _lacks(value):
             raise QueryError(
                 f"--known {named}: the measure {name} has no {' and no '.join(lacking)}. Write what every measure has, "
-                "as in docs/measures.md under Your own."
+                "as in docs/reference/measures.md under Your own."
             )
     if not things:
         raise QueryError(

@@ -299,7 +299,7 @@ def refuse_no_embedder(given: object, whose: str, *kinds: type) -> None:
 
     >>> refuse_no_embedder(8, "It", Embedder, SparseEmbedder)
     Traceback (most recent call last):
-    spolia.errors.WiringError: It wants an embedder, and was given 8 (int). Write MiniLM(); docs/models.md shows one.
+    spolia.errors.WiringError: It wants an embedder, and was given 8 (int). Write MiniLM(); docs/how-to/models.md shows one.
     """
     kind = max(kinds, key=lambda kind: len(members(kind)) - len(lacking(given, kind)))
     lacks = lacking(given, kind)
@@ -309,9 +309,9 @@ def refuse_no_embedder(given: object, whose: str, *kinds: type) -> None:
     if isinstance(given, type):
         raise WiringError(f"{said} Write {given.__name__}(...).")
     if len(lacks) == len(members(kind)):
-        raise WiringError(f"{said} Write MiniLM(); docs/models.md shows one.")
+        raise WiringError(f"{said} Write MiniLM(); docs/how-to/models.md shows one.")
     written = ", ".join(name + _written(getattr(kind, name)) for name in lacks)
-    raise WiringError(f"{said} It lacks {written}: docs/models.md shows one.")
+    raise WiringError(f"{said} It lacks {written}: docs/how-to/models.md shows one.")
 
 
 def _written(member: object) -> str:

@@ -18,7 +18,7 @@ from spolia.indexing.sources.sql import SQLRows
 from spolia.indexing.sources.web import WebPages
 from tests.indexing.sources.site import Site
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "sources.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "sources.md"
 
 
 def test_the_example_of_the_page_is_read(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_pieces_stand_where_they_say_and_nothing_is_lost(splitter: Splitter) -> 
 
 @EVERY
 def test_an_equal_splitter_cuts_alike_and_in_pieces_as_at_once(splitter: Splitter) -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    text = (ROOT / "docs" / "contributing" / "architecture.md").read_text("utf-8")
     part = part_of(text, "architecture.md")
     assert splitter.but()(part) == splitter(part) == tuple(splitter.pieces(part)) != ()
 
@@ -86,7 +86,7 @@ def test_tokens_are_bounded_as_they_are_counted(splitter: Splitter) -> None:
 
 
 FILES = [
-    *sorted((ROOT / "docs").glob("*.md"))[:4],
+    *sorted((ROOT / "docs").rglob("*.md"))[:4],
     *sorted((ROOT / "src" / "spolia" / "indexing").glob("*.py"))[:4],
     *sorted((ROOT / "benchmarks" / "results").glob("*.json"))[:4],
     ROOT / "pyproject.toml",

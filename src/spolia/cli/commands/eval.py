@@ -29,7 +29,7 @@ WHAT = (
     "SetF1, AnswerHit@k, TopScore. Of answers: EM, F1, Acc, PrefRAG-Avg, ROUGE-1, ROUGE-2, ROUGE-L, BLEU, "
     "METEOR-no-synonyms, SemScore, CiteP, CiteR. Of abstaining: Coverage, Risk, AbstentionF1, AURC. Of cost: ATC, "
     "Calls, UsedCalls, DocsShown, USD, Seconds. With --llm as the judge: ContextPrecision, Faithfulness, "
-    "AnswerRelevancy, Correctness, GEval, ALCE-R, ALCE-P. docs/measures.md has formulas, sources and rules."
+    "AnswerRelevancy, Correctness, GEval, ALCE-R, ALCE-P. docs/reference/measures.md has formulas, sources and rules."
 )
 Flows = Annotated[list[str], argument("FLOW...", f"One flow or several. {FLOWS}")]
 DATA = "Folder with questions.jsonl and maybe corpus.jsonl, or a table of questions: CSV, XLSX, Parquet, JSON."
