@@ -2,6 +2,7 @@
 # make test   everything that must pass before a change lands
 # make check  the quick inner loop: format, lint, types, layers, unit tests
 # make pages  write the parts of README and docs/ that are made from the code and the measurements
+# make docs   build the site into build/site
 # make release  build the wheel, and try it in a clean environment of each Python that is here
 # make bench  measure again everything under benchmarks/ (minutes; needs the data sets)
 
@@ -13,7 +14,7 @@ INSTALL := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check inst
 DIR ?= docs
 export PYTHONDONTWRITEBYTECODE :=  # hundreds of processes are started: none of them compiles everything again
 
-.PHONY: demo test check bench pages versions release clean
+.PHONY: demo test check bench pages versions docs release clean
 
 demo: $(VENV)/demo.stamp
 	@$(BIN)/python -m spolia.cli.demo $(DIR)
@@ -25,6 +26,7 @@ test: $(VENV)/test.stamp
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -n 3 --dist worksteal
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs build/site
 	$(BIN)/python benchmarks/install.py --check
 
 check: $(VENV)/test.stamp
@@ -43,6 +45,10 @@ pages: $(VENV)/test.stamp
 
 versions: $(VENV)/test.stamp  ## record the operators' sources after their version was counted up
 	$(BIN)/python -m tests.versions
+
+docs: $(VENV)/test.stamp
+	$(BIN)/python docs/pictures.py
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs build/site
 
 release: $(VENV)/test.stamp
 	$(BIN)/python -m tests.release

@@ -19,7 +19,7 @@ from tests import pages
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
-NAMED = re.compile(r"^`([\w/]+\.jsonl)`:\n\n```json\n(.*?)^```$", re.M | re.S)
+NAMED = re.compile(r"^`([\w/]+\.(?:jsonl|csv))`:\n\n```(?:json|text)\n(.*?)^```$", re.M | re.S)
 NOT_RUN = {"make test", "make check", "make bench", "make versions", "make pages", "make demo", "make demo DIR=papers"}
 """`make test` runs this test; the Makefile is run as a whole before a change lands."""
 ASKED = {"queries.md", "run_contract.md", "stores.md"}
