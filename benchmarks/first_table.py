@@ -3,8 +3,9 @@
     python benchmarks/first_table.py [--again] [--out FILE] [--kept FOLDER] [SET ...]
 
 Data: `SPOLIA_DATASETS`, else `../shared/datasets` beside the checkout. Writes the numbers as JSON, and from them
-benchmarks/results/first_table.md. A run that was stopped goes on: passages are embedded once and kept in the cache directory,
-questions are kept in `--kept` as they are answered, and a set that is in the file is measured again if it is named.
+benchmarks/results/first_table.md. A run that was stopped goes on: passages are embedded once and kept in the cache
+directory, questions are kept in `--kept` as they are answered, and a set that is in the file is measured again if it
+is named.
 """
 
 from __future__ import annotations

@@ -297,9 +297,9 @@ def refuse_no_embedder(given: object, whose: str, *kinds: type) -> None:
     """Refuse what stands for an embedder and follows none of the protocols `kinds`. Nothing of it is computed, so that
     no weights are looked for.
 
-    >>> refuse_no_embedder(8, "It", Embedder, SparseEmbedder)
+    >>> refuse_no_embedder(8, "It", Embedder, SparseEmbedder)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    spolia.errors.WiringError: It wants an embedder, and was given 8 (int). Write MiniLM(); docs/how-to/models.md shows one.
+    spolia.errors.WiringError: It wants an embedder, and was given 8 (int). Write MiniLM(); docs/...
     """
     kind = max(kinds, key=lambda kind: len(members(kind)) - len(lacking(given, kind)))
     lacks = lacking(given, kind)

@@ -1,4 +1,4 @@
-"""The rows of a data set as Spolia writes them, corpus.jsonl and questions.jsonl; docs/how-to/datasets.md has the fields."""
+"""The rows of a data set as Spolia writes them; docs/how-to/datasets.md has the fields."""
 
 import json
 from collections import Counter
