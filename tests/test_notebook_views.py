@@ -31,6 +31,7 @@ from spolia import (
 from spolia.evaluation import Experiment, parse_measures
 from spolia.journal.run_view import view_run
 
+ROOT = Path(__file__).resolve().parents[1]
 HOSTILE = "<script>alert('x')</script>"
 
 
@@ -104,3 +105,15 @@ def test_a_report_and_a_run_are_shown(tmp_path: Path) -> None:
         assert "Where is salt dug?" in seen._repr_html_()
     report = Experiment(flow, items, parse_measures("R@5,F1")).run()
     assert elements(report).count("table") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", sorted((ROOT / "examples" / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_the_notebooks_run_and_show_html(path: Path, tmp_path: Path) -> None:
+    import nbformat
+    from nbclient import NotebookClient
+
+    notebook = nbformat.read(path, 4)  # type: ignore[no-untyped-call]
+    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    shown = [output for cell in notebook.cells for output in cell.get("outputs", ()) if "data" in output]
+    assert sum("text/html" in output["data"] for output in shown) >= 2

@@ -51,6 +51,11 @@ def html(found: TunedFlow) -> str:
     )
 
 
+def fragment(found: TunedFlow) -> str:
+    """The score, the finalists and the chosen flow, as a notebook shows them; `html` has the rest."""
+    return f"{table(_parts(found))}{_leaderboard(found)}{found.flow._repr_html_()}"
+
+
 def _parts(found: TunedFlow) -> Table:
     """Which questions the flow was chosen by, and which tell how good it is."""
     if found.fresh:

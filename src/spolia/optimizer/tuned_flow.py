@@ -99,6 +99,12 @@ class TunedFlow(Value):
         """Whether finalists have means of several measures."""
         return len(self.finalists[0].means) > 1
 
+    def _repr_html_(self) -> str:
+        """The finalists and the chosen flow, which a notebook shows."""
+        from spolia.optimizer.report import fragment
+
+        return fragment(self)
+
     def json(self) -> dict[str, Any]:
         """Plain data."""
         spent = {"rows": self.rows, "calls": self.spent.calls, "usd": self.spent.cost_usd, "share": self.share}
