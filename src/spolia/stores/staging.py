@@ -18,7 +18,7 @@ from spolia.filters import Field, Schema
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Backend
 from spolia.stores.backends.publication import NONE, Draft, Lacking
-from spolia.stores.backends.rows import NOT_YET, SourceRow, Stamp, Unmade, hash_of_picture, node_row
+from spolia.stores.backends.rows import NOT_YET, SourceRow, Stamp, Unmade, hash_of_picture, key_of, refuse_odd_node
 from spolia.stores.manifest import Manifest, refuse_odd_name, refuse_other
 from spolia.stores.writer import Writer, compact
 from spolia.types import Document, Meta, Node, principals
@@ -32,7 +32,7 @@ ROUNDS = 16
 """How often what others have committed is prepared without the lock, before the rest of it is prepared with it."""
 _REPLACED = -1
 """Key of a document that another one has given other text, metadata or readers while nodes were made of it."""
-_HASH_IN_ROW, _WEIGHT_OF_NODE = 4, 500
+_WEIGHT_OF_NODE = 500
 
 
 class Spilled(Iterable[Any]):
@@ -81,6 +81,7 @@ class _Staged:
     defined: dict[str, Manifest] = field(default_factory=dict)
     expected: set[str] = field(default_factory=set)
     keys: dict[str, int | None] = field(default_factory=dict)
+    published: dict[str, Any] = field(default_factory=dict)
     weight: int = 0
 
     @cached_property
@@ -176,6 +177,13 @@ class Staging(Draft):
     def _waiting(self, id: str) -> Document | None:
         found = self._staged.documents.get(id)
         return next(iter(found)) if isinstance(found, Spilled) else found
+
+    def _live(self, id: str) -> Any:
+        """As it was at the first look since the last commit: what others have changed since then is a conflict."""
+        found = self._staged.published
+        if id not in found:
+            found[id] = super()._live(id)
+        return found[id]
 
     def meta_of(self, document: str) -> Meta | None:
         staged = self._waiting(document)
@@ -283,12 +291,13 @@ class Staging(Draft):
         for node in listed:
             if node.id in ids or node.group not in self.manifests:
                 raise StoreError(f"Two nodes have the id {node.id!r}, or group {node.group!r} is not defined.")
+            refuse_odd_node(node, document)
             manifest = self.manifests[node.group]
-            hash = node_row(node, document, 0, 0, 0, by_picture=manifest.by_picture)[_HASH_IN_ROW]
             ids.add(node.id)
             made[node.group] += 1
             self._staged.weight += len(node.text) + _WEIGHT_OF_NODE
             if manifest.embeddings:
+                hash = key_of(node, document, by_picture=manifest.by_picture)
                 one = Lacking(hash, node.id, document.id, node.indexed_text)
                 lacking.setdefault(node.group, {}).setdefault(hash, one)
         self.made += made
@@ -499,7 +508,7 @@ class Staging(Draft):
             staged.holding.get(row.document if row else "", set()).discard(uri)
         gone = {change.document for change in dropped} - {change.document for change in kept}
         for name in gone:
-            for held in (staged.keys, staged.documents, staged.relabelled, staged.images):
+            for held in (staged.keys, staged.documents, staged.relabelled, staged.images, staged.published):
                 held.pop(name, None)
         staged.nodes = {key: nodes for key, nodes in staged.nodes.items() if key[0] not in gone}
         staged.noted = {key: reason for key, reason in staged.noted.items() if key[0] not in gone}
@@ -510,8 +519,9 @@ class Staging(Draft):
         self._refuse_other_groups(writer)
         self.refuse(writer)
         changes = self._unchanged(writer)
-        for change in changes:
-            self._apply(writer, change)
+        with writer.all_or_nothing():
+            for change in changes:
+                self._apply(writer, change)
         self._give_vectors(writer)
         if self._staged.defined:
             complete(writer)

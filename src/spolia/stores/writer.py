@@ -76,6 +76,10 @@ class Writer(Draft):
 
     # Changes: each whole or not at all, and none seen by readers before it is published.
 
+    def all_or_nothing(self) -> AbstractContextManager[None]:
+        """Within it an error takes back everything and ends the writer, so that many changes cost less."""
+        return self._transaction.all_or_nothing()
+
     def define(self, group: str, manifest: Manifest) -> None:
         """Say what a group is built with; later it must be the same. Documents that exist count as not made in it."""
         if manifest.group != group:
@@ -157,7 +161,7 @@ class Writer(Draft):
         with self._transaction.change():
             self._audiences.begin()
             row = self._row(document)
-            there = self._one(sql.LIVE_DOCUMENT, (document.id,))
+            there = self._live(document.id)
             is_there = there is not None and there[1] == row[1]
             if there is not None and not is_there and there[2] == self._next:
                 raise StoreError(

@@ -146,7 +146,7 @@ class Draft:
     def holds(self, document: Document) -> bool:
         """Whether a document is there as it is, so that putting it needs no nodes."""
         with self._reading():
-            there = self._one(sql.LIVE_DOCUMENT, (document.id,))
+            there = self._live(document.id)
             return there is not None and there[1] == hash_of_document(
                 document, self._audiences.digest(document.readers)
             )
@@ -154,8 +154,8 @@ class Draft:
     def meta_of(self, document: str) -> Meta | None:
         """The metadata of a document, by its id; None where there is none of this id. With what was changed."""
         with self._reading():
-            there = self._one(sql.LIVE_META, (document,))
-            return None if there is None else unpacked(there[0])
+            there = self._live(document)
+            return None if there is None else unpacked(there[3])
 
     def document_key(self, id: str) -> int | None:
         """Tells a live document from what had its id before; None where there is none."""
@@ -168,8 +168,12 @@ class Draft:
             return dict(self._connection.execute(sql.KEYS_OF_DOCUMENTS, {"ids": json.dumps(list(ids))}).fetchall())
 
     def _live_key(self, id: str) -> int | None:
-        there = self._one(sql.LIVE_DOCUMENT, (id,))
+        there = self._live(id)
         return there[0] if there else None
+
+    def _live(self, id: str) -> Any:
+        """Key, hash, birth and metadata of a document; None where there is none of this id."""
+        return self._one(sql.LIVE_DOCUMENT, (id,))
 
     def _one(self, statement: str, values: Any = ()) -> Any:
         return self._connection.execute(statement, values).fetchone()
@@ -292,7 +296,7 @@ class Transaction:
 
     def __init__(self, store: Backend, connection: Connection) -> None:
         self.store, self.connection = store, connection
-        self.began = self.visible = self.ended = False
+        self.began = self.visible = self.ended = self.is_whole = False
 
     def refuse_if_ended(self) -> None:
         if self.ended:
@@ -321,6 +325,10 @@ class Transaction:
     def change(self, *, visible: bool = True) -> Iterator[None]:
         """One change, whole or not at all; an error takes back this change only."""
         self.begin()
+        if self.is_whole:
+            yield
+            self.visible = self.visible or visible
+            return
         connection = self.connection
         with self.or_end("written"):
             connection.execute(sql.MARK)
@@ -335,6 +343,16 @@ class Transaction:
                 self.ended = True
             raise
         self.visible = self.visible or visible
+
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """Changes that are not taken back one by one: an error takes back everything, and the writer ends."""
+        self.is_whole = True
+        try:
+            with self.or_end("written"):
+                yield
+        finally:
+            self.is_whole = False
 
     @contextmanager
     def or_end(self, doing: str) -> Iterator[None]:

@@ -302,8 +302,8 @@ def document_of(row: Row, readers: Readers) -> Document:
     )
 
 
-def node_row(node: Node, document: Document, key: int, audience: int, birth: int, *, by_picture: bool = False) -> Row:
-    """A node as a row, with the metadata that are its own: those of the document are kept with the document."""
+def refuse_odd_node(node: Node, document: Document) -> None:
+    """Raise StoreError for a node that is of another document, or stands outside of it."""
     if node.document not in ("", document.id):
         raise StoreError(
             f"Node {node.id!r} says that it is of document {node.document!r}, but it was put with {document.id!r}. "
@@ -314,6 +314,11 @@ def node_row(node: Node, document: Document, key: int, audience: int, birth: int
             f"Node {node.id!r} stands at {span.start} to {span.end} of document {document.id!r}, which has "
             f"{len(document.text)} characters. Give it its true span, or None if it was written, not cut."
         )
+
+
+def node_row(node: Node, document: Document, key: int, audience: int, birth: int, *, by_picture: bool = False) -> Row:
+    """A node as a row, with the metadata that are its own: those of the document are kept with the document."""
+    refuse_odd_node(node, document)
     own: Meta = () if node.meta == document.meta else tuple(pair for pair in node.meta if pair not in document.meta)
     row = (
         node.id,

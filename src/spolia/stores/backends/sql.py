@@ -140,11 +140,10 @@ URI = "SELECT min(s.uri) FROM sources s WHERE s.document = d.key AND s.birth <= 
 DOCUMENT = f"SELECT {DOCUMENT_COLUMNS}, ({URI}) FROM documents d WHERE d.id = :id AND d.birth <= :at AND d.death > :at"
 DOCUMENTS = f"SELECT {DOCUMENT_COLUMNS}, ({URI}) FROM documents d WHERE d.birth <= :at AND d.death > :at ORDER BY d.id"
 DOCUMENTS_BY_KEY = DOCUMENTS.replace("ORDER BY d.id", "ORDER BY d.key")
-LIVE_DOCUMENT = f"SELECT key, hash, birth FROM documents WHERE id = ? AND death = {ALIVE}"
+LIVE_DOCUMENT = f"SELECT key, hash, birth, meta FROM documents WHERE id = ? AND death = {ALIVE}"
 KEYS_OF_DOCUMENTS = f"""SELECT d.id, d.key FROM json_each(:ids) wanted CROSS JOIN documents d ON d.id = wanted.value
     WHERE d.death = {ALIVE}"""
 ROW_OF_DOCUMENT = f"SELECT {DOCUMENT_ROW}, digest FROM documents WHERE key = ?"
-LIVE_META = f"SELECT meta FROM documents WHERE id = ? AND death = {ALIVE}"
 ADD_DOCUMENT = f"""INSERT INTO documents ({DOCUMENT_ROW}, digest, death)
     VALUES ({_places(DOCUMENT_ROW)}, ?, {ALIVE}) RETURNING key"""
 IS_REFERENCED = f"SELECT 1 FROM sources WHERE document = ? AND death = {ALIVE} LIMIT 1"
