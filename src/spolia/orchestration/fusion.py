@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias
 
 from spolia.core.operator import Operator
@@ -110,7 +111,7 @@ class SideBySide:
         parts = [late for late in found if late is not None]
         if not parts or len(parts) < len(found) or any(late.fetch != parts[0].fetch for late in parts):
             return None
-        keys = list(dict.fromkeys(key for late in parts for key in late.keys))
+        keys = list(dict.fromkeys(chain.from_iterable(late.keys for late in parts)))
         number = dict(zip(keys, range(len(keys)), strict=True))
         places = tuple(np.fromiter(map(number.__getitem__, late.keys), np.int64, len(late.keys)) for late in parts)
         scores = tuple(np.array(late.scores, dtype=np.float64) for late in parts)

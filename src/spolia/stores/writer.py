@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from spolia.stores.vectors.segments import VectorWriter
 
 
+_NOTHING_PUT = "", 0
+
+
 class Writer(Draft):
     """The one that may write to a store; made by `Corpus.writer`. `mended` says what was damaged and built again."""
 
@@ -38,6 +41,7 @@ class Writer(Draft):
         self.store = store
         self.mended: list[str] = []
         self._embedded: VectorWriter | None = None
+        self._last_put = _NOTHING_PUT  # id and key of a live document
         self.embedded_to: dict[tuple[str, str], int] = {}
         self._writing: WriteSession = store.writing(timeout_s)
         try:
@@ -170,10 +174,11 @@ class Writer(Draft):
                     "two."
                 )
             old: int | None = there[0] if there else None
-            key = old if is_there else self._replace(old, document, row, nodes, images)
+            key: int = there[0] if is_there else self._replace(old, document, row, nodes, images)
             fail_point("put.source")
             self._point(source, key)
-            return not is_there
+        self._last_put = document.id, key
+        return not is_there
 
     def _row(self, document: Document) -> Row:
         audiences = self._audiences
@@ -248,6 +253,7 @@ class Writer(Draft):
             self._end(key)
 
     def _end(self, key: int) -> None:
+        self._last_put = _NOTHING_PUT
         for statement in sql.END_OF_DOCUMENT:
             self._connection.execute(statement, {"key": key, "next": self._next})
 
@@ -271,7 +277,8 @@ class Writer(Draft):
     def add_nodes(self, document: Document, nodes: Iterable[Node]) -> None:
         """Add nodes of other groups to a document that is there, as `documents()` gives it; they are streamed."""
         with self._transaction.change():
-            key, groups = self._known_key(document.id), set[str]()
+            id, last = self._last_put
+            key, groups = last if id == document.id else self._known_key(document.id), set[str]()
             self._audiences.begin()
             fail_point("add.nodes")
             self._connection.executemany(sql.ADD_NODE, self._node_rows(document, key, nodes, groups))
@@ -317,6 +324,7 @@ class Writer(Draft):
             row.append(digest if said == row_digest(before) else said)  # one that is damaged stays so
             sources = connection.execute(sql.LIVE_SOURCES_OF, (key,)).fetchall()
             nodes = connection.execute(sql.LIVE_NODES_OF, (key,)).fetchall()
+            self._last_put = _NOTHING_PUT
             for statement in sql.SET_ASIDE:
                 connection.execute(statement, {"key": key, "next": self._next})
             fail_point("readers.document")
