@@ -12,6 +12,7 @@ from spolia.stores.backends.rows import NOT_YET, SourceRow
 from spolia.stores.corpus import Corpus
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import GroupEmbedding
+from spolia.stores.writer import Writer
 from spolia.types import Document, Heading, Node, Span
 from tests.stores.scenario import (
     EMBEDDER,
@@ -238,3 +239,46 @@ def test_a_node_stands_within_its_text(corpus: Corpus, span: Span) -> None:
     document = Document("d", "Stone")
     with corpus.writer() as writer, pytest.raises(StoreError, match=r"stands at .* which has 5 characters\. Give it"):
         writer.put(document, [Node("d:1", "Stone", "d", span=span)], SourceRow("d"))
+
+
+@pytest.mark.slow
+def test_nodes_are_not_added_to_a_document_that_has_gone_since_it_was_put(corpus: Corpus) -> None:
+    document, nodes = document_of("new.txt", "A short life.")
+    with corpus.writer() as writer:
+        writer.put(document, (), source_of("new.txt", document.text))
+        writer.remove("new.txt")
+        with pytest.raises(StoreError, match="There is no document"):
+            writer.add_nodes(document, nodes)
+        writer.put(document, (), source_of("new.txt", document.text))
+        writer.set_readers(document, ["ann"])
+        (labelled,) = (one for one in writer.documents() if one.id == document.id)
+        writer.add_nodes(labelled, [node.but(readers=("ann",)) for node in nodes])
+        add_missing_vectors(writer)
+    assert found(corpus, "short life") == []
+    snapshot = corpus.snapshot()
+    assert len(snapshot.search("chunk", "short life", 10, frozenset(["ann"]))) == len(nodes)
+
+
+@pytest.mark.slow
+def test_of_changes_that_are_taken_back_together_nothing_stays(corpus: Corpus) -> None:
+    document, nodes = document_of("new.txt", "A whole commit.")
+    odd = nodes[0].but(id="odd", span=Span(0, 10_000))
+
+    def change(writer: Writer) -> None:
+        with writer.all_or_nothing():
+            writer.put(document, nodes, source_of("new.txt", document.text))
+            writer.add_nodes(document, [odd])
+
+    def commit() -> None:
+        with corpus.writer() as writer, pytest.raises(StoreError, match="stands at 0 to 10000"):
+            change(writer)
+
+    before = corpus.snapshot().generation
+    with pytest.raises(StoreError, match="has ended"):
+        commit()
+    assert found(corpus, "whole commit") == []
+    assert corpus.snapshot().generation == before
+    with corpus.writer() as writer:
+        put(writer, "new.txt", "A whole commit.")
+        add_missing_vectors(writer)
+    assert found(corpus, "whole commit") == ["new.txt"]
