@@ -135,6 +135,19 @@ class SomeContexts(Contexts):
         self._quality = whole.quality(flows)[:, questions]
         self.count = whole.count
 
+    def best(self, most: int) -> list[int]:
+        """The flows whose readers are shown the best passages, one for each way to search."""
+        flows = list(self.candidates.every)
+        quality = self.quality(flows)
+        known = ~np.isnan(quality)
+        means = np.where(known, quality, 0.0).sum(axis=1) / np.maximum(1, known.sum(axis=1))
+        means = np.where(known.any(axis=1), means, -np.inf)
+        first: dict[bytes, int] = {}
+        for at in np.argsort(-means, kind="stable").tolist():
+            if np.isfinite(means[at]):
+                first.setdefault(quality[at].tobytes(), flows[at])
+        return list(first.values())[:most]
+
 
 def played(grid: PaidGrid, kind: str, share: float, seed: int) -> tuple[float, float, float]:
     """The regret in points, and the shares of calls and of scores that were asked."""

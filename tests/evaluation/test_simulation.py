@@ -14,6 +14,7 @@ from spolia import Answer, Hit, Node, Query, Ranking, Run, step
 from spolia.core.operator import Operator
 from spolia.errors import DataError
 from spolia.evaluation import DataSet
+from spolia.evaluation.experiment.flows import code_of, identity, inside
 from spolia.evaluation.measures.answers.answer_text import normalised
 from spolia.evaluation.simulation.gold_hops import GoldChain, plain
 from spolia.evaluation.simulation.profile import PROFILES, Profile
@@ -22,6 +23,7 @@ from spolia.evaluation.simulation.world import FictionalWorld
 from spolia.flows.ircot import THOUGHT
 from spolia.flows.published import flow_named
 from spolia.generation.prompt import numbered
+from spolia.generation.reader import Reader
 from spolia.run.lane import counted_reasons
 from spolia.types import Item, SubQuestion
 
@@ -162,6 +164,15 @@ def test_a_reader_that_knows_everything_needs_no_passage(world: World) -> None:
     reader = SimulatedReader.of(world.data, world.items, Profile(know=1.0))
     item = next(one for one in world.items if one.type == "3-hop")
     assert is_right(flow("closed-book", reader, ())(Query(item.question)), item)
+
+
+def test_what_a_flow_depends_on_is_found_without_a_look_at_every_question(world: World) -> None:
+    whole = SimulatedReader.of(world.data, world.items)
+    one, every = Reader(whole.but(chains=whole.chains[:1])), Reader(whole)
+    assert len(list(inside(every))) == len(list(inside(one)))
+    assert code_of(every) == code_of(one)
+    assert code_of(every).keys() >= {"Reader", "SimulatedReader", "GoldChain", "Hop", "Item"}
+    assert identity(every, Run(), {})["content"] != identity(one, Run(), {})["content"]
 
 
 def test_a_step_that_names_an_earlier_answer_waits_for_it() -> None:

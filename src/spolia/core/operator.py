@@ -479,14 +479,17 @@ def _operators(value: object, place: str, found: list[tuple[str, Operator[Any, A
 
 
 _SCALARS = frozenset((str, int, float, bool, bytes, type(None)))
+ALIKE: Mapping[str, bool] = {"alike": True}
+"""Metadata of a field that holds thousands of values of one kind, without operators or models."""
 
 
 def inside(value: object) -> Iterator[Any]:
-    """A value and all values, operators, stores and models among its fields."""
+    """A value and all values, operators, stores and models among its fields; of a field with `metadata=ALIKE` only the
+    first item."""
     if isinstance(value, (Value, Operator)):
         yield value
         own: Any = fields(value) if is_dataclass(value) else ()
-        value = tuple(getattr(value, f.name) for f in own)
+        value = tuple(getattr(value, f.name)[:1] if "alike" in f.metadata else getattr(value, f.name) for f in own)
     elif type(value) not in _SCALARS and isinstance(value, Addressed):  # the check of a protocol takes long
         yield value
     if isinstance(value, (tuple, frozenset, Mapping)):

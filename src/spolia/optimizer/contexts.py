@@ -129,19 +129,6 @@ class Contexts:
         found = np.unique(self.numbers(list(self.candidates.every)))
         return int((found != FREE).sum())
 
-    def best(self, most: int) -> list[int]:
-        """The flows whose readers are shown the best passages, one for each way to search; none without gold."""
-        flows = list(self.candidates.every)
-        quality = self.quality(flows)
-        known = ~np.isnan(quality)
-        means = np.where(known, quality, 0.0).sum(axis=1) / np.maximum(1, known.sum(axis=1))
-        means = np.where(known.any(axis=1), means, -np.inf)
-        first: dict[bytes, int] = {}
-        for at in np.argsort(-means, kind="stable").tolist():
-            if np.isfinite(means[at]):
-                first.setdefault(quality[at].tobytes(), flows[at])
-        return list(first.values())[:most]
-
     def _known(self, flows: Sequence[int]) -> list[int]:
         if new := [flow for flow in dict.fromkeys(flows) if flow not in self._rows]:
             self._rows |= {flow: len(self._rows) + at for at, flow in enumerate(new)}

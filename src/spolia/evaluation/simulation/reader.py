@@ -9,6 +9,7 @@ from math import log
 from pathlib import PurePosixPath
 from typing import Any, ClassVar
 
+from spolia.core.operator import ALIKE
 from spolia.core.sentences import sentences
 from spolia.evaluation.data.dataset import DataSet
 from spolia.evaluation.simulation.gold_hops import GoldChain, Hop, plain
@@ -108,7 +109,7 @@ class SimulatedReader(ScriptedModel):
     replies: tuple[str, ...] = ()
     capabilities: frozenset[str] = Capabilities((CHAT, STREAM, LOGPROBS, NEXT_TOKENS, SCORES))
     name: str = "simulated"
-    chains: tuple[GoldChain, ...] = field(default=(), repr=False)
+    chains: tuple[GoldChain, ...] = field(default=(), repr=False, metadata=ALIKE)
     profile: Profile = PROFILES["ideal"]
     seed: int = 0
 
