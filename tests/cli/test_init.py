@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.evaluation.creation import documents
+
 from .conftest import Spolia
+from .test_questions import Scripted
 
 QUESTIONS = 'question,answer,file\n"When was lighthouse 3, the tall one, lit?",1803,3.txt\nHow old is 5?,205,5.txt\n'
 
@@ -53,6 +56,22 @@ def test_without_questions_there_is_a_file_to_fill_in(spolia: Spolia, place: Pat
     ran = spolia("eval", "bm25", "P/flow.yaml", "--data", "P/questions.csv", "--store", "P/store")
     assert (ran.code, "MRR" in ran.out) == (0, True)
     assert 'model = "a\\"b"' in Path("P/spolia.toml").read_text()
+
+
+@pytest.mark.slow
+def test_a_model_writes_the_questions_where_one_is_named(
+    spolia: Spolia, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SPOLIA_CACHE", str(tmp_path / "cache"))
+    documents.store(tmp_path)
+    with Scripted() as server:
+        models = ("--no-vectors", "--llm", server.url, "--model", "m", "--n", "2")
+        made = spolia("init", "P", "--docs", "docs", *models, "--json")
+    assert made.code == 0, made.err
+    assert {"questions.jsonl", "review.csv", "baseline.json"} <= set(made.json["files"])
+    monkeypatch.chdir(tmp_path / "P")
+    assert spolia("gate", "--baseline", "baseline.json").code == 0
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from pathlib import Path
 from string import Template
 from typing import Annotated, Any
 
+import typer
+
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import AsJson, ModelName, ModelOptions, ModelUrl, argument, option
 from spolia.cli.screen import Screen, json_text
@@ -27,6 +29,9 @@ def init(
     questions: Annotated[
         Path | None, option("--questions FILE", "Your questions: CSV, XLSX, Parquet, JSON or JSON lines.")
     ] = None,
+    n: Annotated[
+        int, typer.Option("--n", min=1, help="Without --questions and with --llm: how many questions it writes.")
+    ] = 30,
     vectors: Annotated[bool | None, option("--vectors/--no-vectors", "As for `spolia index`.")] = None,
     llm: ModelUrl = "",
     model: ModelName = "",
@@ -34,8 +39,8 @@ def init(
 ) -> Exit:
     """Make a project from your documents: a store, a flow, questions, a gate for CI, and a README with the commands.
 
-    With --questions, the flow is measured on them, and its scores become the baseline of the gate. Without, you get an
-    empty file to fill in.
+    The scores of the flow on your questions become the baseline of the gate. Without --questions, a model writes some
+    from the documents (--llm and --model); without a model, you get an empty file to fill in.
     """
     screen = Screen(json=json)
     _refuse(project, docs, questions)
@@ -43,8 +48,11 @@ def init(
     store, at = project / "store", os.path.relpath(docs, project)
     indexed = _index(screen, models, docs, store, vectors)
     data = _questions(project, questions)
+    if questions is None and llm:
+        data = _created(screen, project, store, n, llm, model, models.profile_file) or data
     _write_flow(project / "flow.yaml", store, models)
-    if questions is not None:
+    has_questions = data.read_bytes() != HEADER.encode()
+    if has_questions:
         _write_baseline(screen, project, data, models)
     (project / "spolia.toml").write_text(_profile(llm, model, models), "utf-8")
     (project / ".gitignore").write_text("store/\ngate.md\n", "utf-8")
@@ -61,7 +69,7 @@ def init(
     files = [name for name in files if not name.startswith("store/")]
     measure = f"spolia eval bm25 flow.yaml --data {names['questions']} --store store"
     following = [f"cd {shlex.quote(str(project))}", measure]
-    if questions is None:
+    if not has_questions:
         following.insert(1, f"# write your questions into {data.name}; README.md says how")
     screen.give(project=str(project), store=str(store), files=files, next=following, **indexed)
     screen.show("", *(f"written: {project / name}" for name in files), "", "Next:", *(f"  {one}" for one in following))
@@ -108,6 +116,35 @@ def _index(screen: Screen, models: ModelOptions, docs: Path, store: Path, vector
     screen.say(chosen)
     screen.show(ingest.report_text(report, str(store), warnings))
     return ingest.report_data(report, warnings)
+
+
+def _created(
+    screen: Screen, project: Path, store: Path, n: int, llm: str, model: str, profile: Path | None
+) -> Path | None:
+    """Questions that a model writes from the documents, with a table to review them; None if it kept none."""
+    from spolia.cli import runs
+    from spolia.cli.commands.questions import QUESTIONS, write_created
+    from spolia.cli.destinations import tell_of_measured
+    from spolia.cli.model_profile import profile_of
+    from spolia.cli.models import NEEDS_BOTH, model_at
+    from spolia.evaluation.creation.creation import create
+    from spolia.evaluation.creation.recipes import recipe
+    from spolia.stores.corpus import Corpus
+
+    asked = model_at(llm, model, profile_of(profile))
+    if asked is None:
+        raise QueryError(NEEDS_BOTH)
+    wanted = {recipe("factoid", Corpus(str(store)).group(), asked): n}
+    with runs.recorded(str(store), screen, None) as run:
+        tell_of_measured(screen, [made.flow for made in wanted], (), estimate=False)
+        with run.lane(), screen.progress("writing questions") as told:
+            created = create(wanted, told=told)
+    items = write_created(project, created)
+    screen.say(f"{len(items)} of {n} questions were kept. Review them in {project / 'review.csv'}.")
+    if not items:
+        return None
+    (project / "questions.csv").unlink()
+    return project / QUESTIONS
 
 
 def _questions(project: Path, given: Path | None) -> Path:

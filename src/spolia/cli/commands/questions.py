@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from spolia.models.protocols import LanguageModel
     from spolia.run import Run
     from spolia.stores.corpus import NodeGroup
-    from spolia.types import Usage
+    from spolia.types import Item, Usage
 
 QUESTIONS, REVIEW, DROPPED = "questions.jsonl", "review.csv", "dropped.jsonl"
 BEFORE = "before_review.jsonl"
@@ -175,18 +175,24 @@ def shares(types: str, n: int) -> dict[str, int]:
     return {name: each + (at < more) for at, (name, *_) in enumerate(named) if each + (at < more)}
 
 
-def _written(screen: Screen, out: Path, created: CreatedQuestions, spent: Usage, run: str) -> Exit:
+def write_created(out: Path, created: CreatedQuestions) -> list[Item]:
+    """Write the questions that were kept, a table to review them, and those that were dropped."""
     from spolia.evaluation.creation.items import dropped_row, item_of, write_review
     from spolia.evaluation.data.formats.native import item_row
     from spolia.evaluation.data.json_lines import write_rows
 
     items = [item_of(draft) for draft in created.kept]
-    usage = {"calls": spent.calls, "tokens": spent.input_tokens + spent.output_tokens, "cost_usd": spent.cost_usd}
     if items:
         write_rows(out / QUESTIONS, map(item_row, items))
         write_review(out / REVIEW, items, created.kept)
     if items or created.dropped:
         write_rows(out / DROPPED, map(dropped_row, created.dropped))
+    return items
+
+
+def _written(screen: Screen, out: Path, created: CreatedQuestions, spent: Usage, run: str) -> Exit:
+    items = write_created(out, created)
+    usage = {"calls": spent.calls, "tokens": spent.input_tokens + spent.output_tokens, "cost_usd": spent.cost_usd}
     screen.give(
         path=str(out),
         questions=len(items),
