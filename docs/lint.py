@@ -28,8 +28,8 @@ RULES = [
 ]
 LONGEST = STYLE["longest"]["words"]
 MADE = re.compile(r"<!-- made: .*?<!-- end -->", re.S)
-CODE = re.compile(
-    r"^(`{3,}|~{3,}|:{3,}).*?^\1\s*?$|^( {4}|>>>|\.\.\. ).*?$|<!--.*?-->|`[^`]*`|\]\([^)]*\)", re.S | re.M
+CODE = re.compile(  # an example ends with an empty line
+    r"^(`{3,}|~{3,}|:{3,}).*?^\1\s*?$|^ {4}.*?$|^>>>.*?(?=\n\s*\n|\Z)|<!--.*?-->|`[^`]*`|\]\([^)]*\)", re.S | re.M
 )
 SPOKEN = {"option", "argument", "Option", "Argument"}
 """Functions whose texts `--help` shows."""

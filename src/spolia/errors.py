@@ -1,6 +1,6 @@
 """Every exception of Spolia: cases of `SpoliaError`, but for `Cancelled`, and the one warning.
 
-A message says what happened, what was there instead, and what to write.
+A message says what happened, what Spolia found, and what to write.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def installed(extra: str, module: str, purpose: str) -> Iterator[None]:
 
 
 class BudgetSpent(SpoliaError):
-    """A call was refused before it was sent, because the budget does not cover it."""
+    """The budget does not cover a call, so it was not sent."""
 
 
 class StepFailed(SpoliaError):
@@ -206,7 +206,7 @@ class StoreTooNew(StoreError):
 class StoreCorrupt(StoreError):
     """Rows and index disagree, or a file of the store is damaged.
 
-    `cause`: what is damaged, without what to do about it; empty where that is not told apart.
+    `cause`: what is damaged, without what to do about it; empty where that is unknown.
     """
 
     cause: str = ""
@@ -252,7 +252,7 @@ class EgressFailed(EgressError):
 
 
 class EgressLate(EgressFailed):
-    """There was no complete reply before the deadline: asked again at once, the server would take as long."""
+    """No complete reply came before the deadline; an immediate retry would take as long."""
 
 
 class EgressRefused(EgressError):
@@ -264,7 +264,7 @@ class ModelError(SpoliaError):
 
 
 class PromptError(ModelError):
-    """There is no such prompt file, or it cannot be filled in."""
+    """A prompt file does not exist, or cannot be filled in."""
 
 
 class ModelUnavailable(ModelError):

@@ -128,7 +128,7 @@ def test_without_the_file_the_lists_stay_and_a_new_file_is_refused(spolia: Spoli
     ("lines", "said"),
     [
         ("sea/* = ann\n", "does not say who may read 'salt.txt'. Add a line for it; `* = everybody`"),
-        ("* everybody\n", "line 1: '* everybody' is no line of readers. Write PATTERN = PRINCIPAL"),
+        ("* everybody\n", "line 1: '* everybody' is not a valid line of readers. Write PATTERN = PRINCIPAL"),
         ("\nsea/* =\n", "line 2"),
         ("* = ann,,bob\n", "line 1"),
         ("* = everyone\n", "'everyone' would be a user or group of that name. Write everybody"),

@@ -62,7 +62,7 @@ def test_a_budget_ends_an_experiment_and_a_larger_one_goes_on(spolia: Spolia, da
         assert (ended.code, len(server.requests)) == (4, 3)
         assert "The budget of this run allows no more" in ended.err
         assert "3 of 3 calls are spent" in ended.err
-        assert "raise the budget, and go on" in ended.err
+        assert "Raise the budget and run again" in ended.err
         assert spolia(*asked, "--budget-calls", "5").code == 0
         assert len(server.requests) == 8
 

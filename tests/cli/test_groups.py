@@ -127,7 +127,7 @@ def test_a_group_is_dropped_after_those_below_it(spolia: Spolia, store: Path, tm
     assert Corpus(str(store)).latest().check() == []
     for unbuilt in ("document", "page"):
         ran = spolia("groups", "drop", unbuilt, "--store", store)
-        assert (ran.code, "there is nothing to drop" in ran.err) == (3, True), ran.err
+        assert (ran.code, "so it cannot be dropped" in ran.err) == (3, True), ran.err
     assert spolia("groups", "build", "page", "--store", store).code == 0
 
 

@@ -109,7 +109,7 @@ class Half(Measure):
 @pytest.mark.parametrize(
     ("text", "named", "said"),
     [
-        (CUTTING, "nothere.py", "there is no such file"),
+        (CUTTING, "nothere.py", "file not found"),
         (CUTTING, "no.such.module", "cannot be imported: ModuleNotFoundError"),
         ("1 / 0", "cutting.py", "cannot be imported: ZeroDivisionError: division by zero (in /"),
         ("x = 1\n1 / 0", "cutting.py", "cutting.py, line 2)"),

@@ -421,7 +421,7 @@ def test_settings_of_a_profile_hold_for_its_own_server_alone(
     ("said", "expected"),
     [
         (f'[llm]\nurl = "http://x/v1"\nmodel = "m"\napi_key = "{KEY}"', "api_key would be a secret"),
-        (f'[llm]\nurl = "http://x/v1"\nmodel = "m"\napi_key_env = "{KEY}"', "no name of an environment variable"),
+        (f'[llm]\nurl = "http://x/v1"\nmodel = "m"\napi_key_env = "{KEY}"', "not an environment variable"),
         (f'openai_key = "{KEY}"', "openai_key would be a secret"),
         (f'[llm]\nurl = "http://u:{KEY}@x/v1"\nmodel = "m"', "holds more than an address"),
         ('[llm]\nurl = "http://x/v1"\nmodel = "m"\ntimeout = 3', "'timeout', which is no setting"),

@@ -242,7 +242,7 @@ def test_what_does_not_fit_is_refused_with_its_place(plain: Any, declared: Any, 
         (3, Operator, "Here belongs an operator"),
         (Span(1, 2), Query, "Here belongs a Query"),
         ([1], tuple[int, ...], "Here belongs a list"),
-        (Half() >> Half(), Operator[int, int] | tuple[int, ...], "cannot stand at one place"),
+        (Half() >> Half(), Operator[int, int] | tuple[int, ...], "cannot take both an operator and a tuple"),
     ],
 )
 def test_what_has_no_plain_form_is_refused(value: Any, declared: Any, message: str) -> None:

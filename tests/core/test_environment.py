@@ -103,7 +103,7 @@ def test_a_vector_database_of_a_store_reads_its_own_variable_and_those_that_are_
 
 
 def test_what_is_no_name_of_a_variable_is_not_allowed() -> None:
-    with pytest.raises(VariableRefused, match="is no name"), allow_env("MY KEY"):
+    with pytest.raises(VariableRefused, match="is not an environment variable"), allow_env("MY KEY"):
         pass
 
 

@@ -112,7 +112,7 @@ WRONG = {
     "Route(Title(), {'a': Find()}, default='a')": "The router of Route: Title() takes Answer, not Query. Put an "
     "operator from Query to Answer >> before it.",
     "Choice(Find(), Read())": "Arm 1 of Choice: Read() takes Ranking, not Query. Put an operator from Query to Ranking",
-    "Route(Named(), {'a': Find()}, default='b')": "'b' is no arm",
+    "Route(Named(), {'a': Find()}, default='b')": "'b' is not an arm",
     "Guard(Find(), fallback=Read())": "Arm 1 of Guard",
     "Explore(Step(), 2)": "several values",
     "Find() >> Find": "is a class",

@@ -303,7 +303,7 @@ def test_flow_and_judge_share_the_budget_and_what_was_answered_is_kept(tmp_path:
     path, model = tmp_path / "a.experiment", ScriptedModel(("Nokia [1].",))
     items = [Item(f"q{i}", f"question {i}", answers=("Nokia",)) for i in range(6)]
     experiment = Experiment(finds_all_here >> Reader(model), items, parse_measures("Acc"))
-    with pytest.raises(BudgetSpent, match="raise the budget, and go on"):
+    with pytest.raises(BudgetSpent, match="Raise the budget and run again"):
         experiment.run(run=Run(budget=Budget(calls=3), threads=1), path=path)
     report = experiment.run(run=Run(budget=Budget(calls=3), threads=1), path=path)
     assert report.flows[0].usage.calls == 6
@@ -358,7 +358,7 @@ def test_what_cannot_be_told_apart_or_measured_is_refused() -> None:
         Experiment([finds_all, finds_all], ITEMS, MEASURES)
     with pytest.raises(WiringError, match="no flow"):
         Experiment({}, ITEMS, MEASURES)
-    with pytest.raises(DataError, match="nothing to measure"):
+    with pytest.raises(DataError, match="No measures given"):
         Experiment(finds_all, ITEMS, [])
     with pytest.raises(DataError, match="no correction 'bonferroni'"):
         Experiment(finds_all, ITEMS, MEASURES, correction="bonferroni")

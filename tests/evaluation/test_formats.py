@@ -416,7 +416,7 @@ def test_gold_that_another_paragraph_of_its_title_would_become_is_refused(tmp_pa
     hop = MUSIQUE["question_decomposition"][1] | {"paragraph_support_idx": 0}
     two = MUSIQUE | {"paragraphs": paragraphs, "question_decomposition": [hop]}
     data = DataSet(str(write(tmp_path / "m.jsonl", lines([two]))))
-    with pytest.raises(DataError, match=r"'2hop__482757_12019' cannot be said in the form.*'Berlin#2'.*'Berlin#1'"):
+    with pytest.raises(DataError, match=r"'2hop__482757_12019' cannot be written in the form.*'Berlin#2'.*'Berlin#1'"):
         written_again(data, form, tmp_path / "out.json")
 
 
@@ -571,10 +571,10 @@ def test_gold_is_a_stretch_of_a_document(tmp_path: Path, member: object, start: 
 @pytest.mark.parametrize(
     ("member", "says"),
     [
-        ({"document": "d", "quote": "moon"}, r"“moon” stands in 'd' more than once. Write its 'start' too"),
-        ({"document": "d", "quote": "sun"}, r"is no stretch of 'd', which has 40 characters"),
-        ({"document": "d", "start": 30, "end": 99}, r"is no stretch of 'd'"),
-        ({"document": "d", "start": 9, "end": 9}, r"is no stretch of 'd'"),
+        ({"document": "d", "quote": "moon"}, r"“moon” is in 'd' more than once. Write its 'start' too"),
+        ({"document": "d", "quote": "sun"}, r"is not a stretch of 'd', which has 40 characters"),
+        ({"document": "d", "start": 30, "end": 99}, r"is not a stretch of 'd'"),
+        ({"document": "d", "start": 9, "end": 9}, r"is not a stretch of 'd'"),
         ({"document": "d", "start": 0, "quote": "moon"}, r"'d' has 'The ' at 0, not 'moon'"),
         ({"document": "e", "quote": "moon"}, r"gold id 'e' of question 'q' is not in the corpus"),
         ({"start": 3, "end": 4}, r"'document' is missing"),

@@ -137,5 +137,5 @@ def test_a_stretch_of_a_store_is_written_as_a_quote(tmp_path: Path) -> None:
     (tmp_path / "questions.jsonl").write_text(
         '{"id": "q1", "question": "?", "gold_ids": [{"document": "tides.md", "start": 3, "end": 9}]}'
     )
-    with pytest.raises(DataError, match="Of a document of a store write what it says"):
+    with pytest.raises(DataError, match="For a document of a store, write a quote"):
         list(DataSet(str(tmp_path)).items(stored=True))

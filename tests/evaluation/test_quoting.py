@@ -55,7 +55,7 @@ def test_passages_are_found_in_what_they_were_cut_from() -> None:
     assert item.gold == ((Quote("a", 7, "Owls hunt by night."), Quote("b", 0, "Owls hunt by night.")),)
     assert item.grades == (("a[7:26]", 2.0), ("b[0:19]", 2.0))
     assert item.decomposition[0].gold_id == "a"
-    with pytest.raises(DataError, match=r"Gold 'p1' of question 'q2' stands in none of 2 documents, word for word\. G"):
+    with pytest.raises(DataError, match=r"Gold 'p1' of question 'q2' is in none of 2 documents, word for word\. G"):
         found.item(Item("q2", "?", gold=(("p1",),)))
 
 

@@ -132,7 +132,7 @@ def test_without_a_name_the_question_is_the_column_that_asks(tmp_path: Path) -> 
         ("2", "Wer jagt?"),
     ]
     (tmp_path / "q.csv").write_text("a,b\nx,y\nz,w\n")
-    with pytest.raises(DataError, match=r"has no column that is a question. It has: a, b. Call one of them 'question'"):
+    with pytest.raises(DataError, match=r"has no question column. It has: a, b. Call one of them 'question'"):
         list(DataSet(str(tmp_path / "q.csv")).items())
     for text in ("", "question,file\n"):
         (tmp_path / "q.csv").write_text(text)

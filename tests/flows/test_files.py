@@ -222,7 +222,7 @@ BAD = [
         "Route: {router: {PickArm: {default: a}}, arms: {a: own:language}, default: a}",
         r"line 1, at Route: The router of Route: PickArm\(.*\) takes ArmScores, not Query\. Put .*: ByKeywords",
     ),
-    ("Route: {router: own:language, arms: {en: Identity}, default: fr}", "The default 'fr' is no arm of Route"),
+    ("Route: {router: own:language, arms: {en: Identity}, default: fr}", "The default 'fr' is not an arm of Route"),
 ]
 
 

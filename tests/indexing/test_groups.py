@@ -459,9 +459,7 @@ def test_another_index_is_taken_when_asked_for_and_embeds_nothing(corpus: Corpus
         return corpus.group("s", Definition(Sentences(), embeddings=(Embedding(embedder, index, metric),)))
 
     materialise([group(HNSW())])
-    with pytest.raises(
-        ManifestMismatch, match=r"are searched by .*HNSW.*asked for by .*Exact.*materialise\(\[group\]\)"
-    ):
+    with pytest.raises(ManifestMismatch, match=r"are searched by .*HNSW.*asked for .*Exact.*materialise\(\[group\]\)"):
         Dense(group(Exact()), embedder)(Query("stones"))
     materialise([group(Exact())], tell=lambda name, documents, count: embedded.append(count))
     assert sum(embedded) == 0

@@ -121,7 +121,7 @@ def test_an_empty_database_is_called_empty(corpus: Corpus, fast_folder: Path) ->
         each.unlink()
     (copy / "corpus.db").touch()
     for use in (lambda: Corpus(copy).snapshot(), lambda: repair(Corpus(copy))):
-        with pytest.raises(StoreCorrupt, match=r"is empty: what the store held is lost.* rm -r .*, then spolia index"):
+        with pytest.raises(StoreCorrupt, match=r"is empty: the store has lost its .* rm -r .*, then spolia index"):
             use()
     (fast_folder / "other").mkdir()
     (fast_folder / "other" / "corpus.db").touch()

@@ -237,7 +237,7 @@ def test_two_documents_with_one_id_are_refused_and_nothing_is_lost(corpus: Corpu
 @pytest.mark.parametrize("span", [Span(0, 6), Span(-1, 2), Span(4, 3), Span(9, 9)])
 def test_a_node_stands_within_its_text(corpus: Corpus, span: Span) -> None:
     document = Document("d", "Stone")
-    with corpus.writer() as writer, pytest.raises(StoreError, match=r"stands at .* which has 5 characters\. Give it"):
+    with corpus.writer() as writer, pytest.raises(StoreError, match=r"spans .* which has 5 characters\. Give it"):
         writer.put(document, [Node("d:1", "Stone", "d", span=span)], SourceRow("d"))
 
 

@@ -48,7 +48,7 @@ class ImportedStudy(Value):
 
 
 def imported_study(screen: Screen, space: str, out: Path, given: MeasuringOptions) -> ImportedStudy | None:
-    """What stands at the path of a space, if AutoRAG wrote it; None for a space of Spolia."""
+    """The study at the path of a space, if AutoRAG wrote it; None for a space of Spolia."""
     path = Path(space)
     if not (is_trial(path) or is_config(path)):
         return None

@@ -1,4 +1,4 @@
-"""What a store holds, as whoever keeps it sees it: reader lists keep nobody out who can read the store's files."""
+"""What a store holds, as its operator sees it: access lists do not bind anyone who can read the store's files."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -62,7 +62,7 @@ def latest(store: str) -> Snapshot:
 
 
 def seen_by(snapshot: Snapshot, access: Sequence[str] | None) -> frozenset[str]:
-    """These principals; None for whoever keeps the store."""
+    """These principals; None for the operator of the store."""
     return keeper(snapshot) if access is None else frozenset(access)
 
 

@@ -97,7 +97,7 @@ class EvaluationRun:
         """The flows of these names, over the data set's passages or the store, and the questions to ask them.
 
         `known_of` says of which questions the simulated reader knows the gold; a gate gives it those of the baseline,
-        so that it is the same reader whichever others the data have.
+        so that it is the same reader, regardless of other questions in the data.
         """
         given, mine = self.given, own(self.given.known)
         refuse_misspelt(given)
@@ -331,7 +331,7 @@ def parts_over(
 
 
 def embeds(flow: str, known: tuple[Operator[Any, Any] | type, ...] = (), retriever: str = "default") -> bool:
-    """Whether a flow embeds questions, so that its passages need vectors; raises when there is no such flow."""
+    """Whether a flow embeds questions, so that its passages need vectors; raises if the flow does not exist."""
     if not is_file(flow):
         return named(retriever if flow in MODULES else flow) is not bm25
     return any(isinstance(part, Embedder) for part in from_file(flow, STAND_IN.but(known=known)).resources)
@@ -389,7 +389,7 @@ class GateOptions(Value):
         return {name: list(value) if isinstance(value, tuple) else value for name, value in said.items() if value}
 
     def over(self, other: "GateOptions") -> Self:
-        """These, and where nothing is said the others."""
+        """These; the others fill in what is not set."""
         return self.but(**{name: getattr(self, name) or getattr(other, name) for name in self.__dataclass_fields__})
 
     def _moved(self, start: Path, to: Path) -> Self:

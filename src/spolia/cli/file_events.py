@@ -14,7 +14,7 @@ _QUIET_MS = 50
 
 
 def reason_to_poll(folders: Sequence[Path], mounts: Path = Path("/proc/self/mountinfo")) -> str:
-    """Why changes have to be looked for again and again; empty if the file system tells of them.
+    """Why changes have to be looked for again and again; empty if the file system reports them.
 
     Args:
         folders: that are watched, with all below them.
@@ -29,7 +29,7 @@ def reason_to_poll(folders: Sequence[Path], mounts: Path = Path("/proc/self/moun
 
 
 def _silent_mount(folder: Path, mounts: Path) -> str:
-    """The kind of a file system that holds a folder, or part of it, and tells of no changes; empty if there is none."""
+    """The kind of a file system that holds a folder, or part of it, and reports no changes; else empty."""
     holding, around = "", Path()
     for line in mounts.read_text("utf-8", "replace").splitlines() if mounts.exists() else ():
         before, _, after = line.partition(" - ")
@@ -43,8 +43,8 @@ def _silent_mount(folder: Path, mounts: Path) -> str:
 
 
 def told(folders: Sequence[Path], every_s: float) -> Iterator[bool]:
-    """True as soon as something changed in the folders, False after so many seconds without; False first, when changes
-    are noticed from then on.
+    """True as soon as something changed in the folders, False after `every_s` seconds without; False first, when
+    changes are noticed from then on.
 
     Raises:
         OSError: a folder is not there, or too many are watched.

@@ -232,7 +232,7 @@ def from_file(name: str, parts: Parts) -> Operator[Query, Any]:
 
 @contextmanager
 def in_words_of_the_command_line() -> Iterator[None]:
-    """What is wrong with a file is said as whoever types can mend it."""
+    """Reword errors in a file so that they name options of the command line."""
     try:
         yield
     except FlowFileError as error:
@@ -284,7 +284,7 @@ def looked_at(
     web: Sequence[str] | None = None,
     profile_file: Path | None = None,
 ) -> Parts:
-    """The parts of a store and the models of the profile, or what stands in for them. No model is asked."""
+    """The parts of a store and the models of the profile, or their stand-ins. Asks no model."""
     profile = profile_of(profile_file)
     named, store = {**profile.options(), "profile_file": profile_file}, store or profile.store or None
     models = RerankOptions(**{one.name: named[one.name] for one in fields(RerankOptions) if one.name in named})

@@ -83,7 +83,7 @@ def _rule(line: str, where: str) -> Rule:
     principals = tuple(name.strip() for name in listed.split(","))
     if not pattern or not all(principals):
         raise QueryError(
-            f"{where}: {line.strip()!r:.80} is no line of readers. Write PATTERN = PRINCIPAL, PRINCIPAL; "
+            f"{where}: {line.strip()!r:.80} is not a valid line of readers. Write PATTERN = PRINCIPAL, PRINCIPAL; "
             f"or PATTERN = {EVERYBODY}."
         )
     if meant := [name for name in principals if name.casefold() in _MEANT]:
@@ -225,7 +225,7 @@ def why_none(
 
 
 def _splitter_of(corpus: Corpus, embedder: Embedder | None, known: tuple[Any, ...]) -> Transform | None:
-    """What the documents of a store were cut by, which goes on where nothing else is said; None for the usual one."""
+    """The splitter of a store's documents, which stays unless you name another; None for the default."""
     built = _built(corpus)
     if built is None or not built.definition:
         return None

@@ -54,8 +54,8 @@ def refuse_empty_source(
 ) -> None:
     """Refuse a condition on the second source that leaves one of the two sources without a document.
 
-    Only what the asker may read counts and is told. If a store has access lists and nobody asks (None), it is not
-    looked at. A store without documents that the asker may read passes: there both sources are empty alike.
+    Only documents that the asker may read count and are shown. A store with access lists and no asker (None) is
+    skipped. A store without documents that the asker may read passes: there both sources are empty alike.
 
     Raises:
         FilterError: how many documents there are, which values the fields have, and what to write.

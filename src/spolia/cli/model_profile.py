@@ -89,7 +89,7 @@ KEYS = {
 
 
 def usual_key(url: str) -> str:
-    """The variable with the key of a server, where nothing else is said.
+    """The default variable for the key of a server.
 
     >>> usual_key("https://api.jina.ai/v1"), usual_key("http://127.0.0.1:8000/v1")
     ('JINA_API_KEY', 'OPENAI_API_KEY')
@@ -98,7 +98,7 @@ def usual_key(url: str) -> str:
 
 
 def profile_of(file: Path | None) -> ModelProfile:
-    """The profile of a file, or of `spolia.toml` in the working directory; an empty one where there is none.
+    """The profile of a file, or of `spolia.toml` in the working directory; an empty one if the file does not exist.
 
     Raises:
         QueryError: it cannot be read, or says what is not known, or holds a secret; the value is not repeated.
@@ -135,7 +135,7 @@ def _settings(path: Path, table: str, said: Any) -> dict[str, Any]:
     variable = said.get(KEY, "")
     if not isinstance(variable, str) or (variable and not _VARIABLE.fullmatch(variable)):
         raise QueryError(
-            f"{path}: {KEY} of [{table}] is no name of an environment variable. Write the name, as OPENAI_API_KEY, and "
+            f"{path}: {KEY} of [{table}] is not an environment variable. Write a name as OPENAI_API_KEY, and "
             "put the key into that variable; a key itself is never stored."
         )
     found = {name: tuple(value) if isinstance(value, list) else value for name, value in said.items()}

@@ -75,7 +75,7 @@ def embedder_for(
         if built is not None and built.embedder != found.name:
             raise ManifestMismatch(
                 f"Group {group!r} was embedded with {built.embedder}, and --embedder and --embed-model name "
-                f"{found.name}. Leave them out to search with what is there, or embed again: spolia index --rebuild."
+                f"{found.name}. Leave them out to search the stored vectors, or embed again: spolia index --rebuild."
             )
         if built is not None:
             refuse_other_embedder(built, group, found)

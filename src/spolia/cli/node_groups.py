@@ -47,7 +47,7 @@ def refuse_unbuilt(snapshot: Snapshot, name: str) -> None:
 def refuse_undroppable(snapshot: Snapshot, name: str) -> None:
     """Refuse to drop a group that the store does not have."""
     if name not in snapshot.manifests and name in BUILT_IN:
-        raise GroupError(f"Group {name!r} is not built in {snapshot.opened.store}: there is nothing to drop.")
+        raise GroupError(f"Group {name!r} is not built in {snapshot.opened.store}, so it cannot be dropped.")
     refuse_unbuilt(snapshot, name)
 
 
@@ -121,7 +121,7 @@ def build_groups(screen: Screen, wanted: list[NodeGroup], rebuild: bool, mine: U
 def _tell_where_texts_go(
     screen: Screen, wanted: list[NodeGroup], there: Mapping[str, Manifest], mine: UserModules
 ) -> None:
-    """Of what is made: what is wanted, and what the store has below it."""
+    """Report the groups being built: the requested ones, and those of the store below them."""
     from spolia.stores.groups.group_build import with_those_below
 
     given = {group.name: group.definition for group in wanted if group.definition is not None}

@@ -98,16 +98,14 @@ ModelUrl: TypeAlias = Annotated[
     ),
 ]
 ModelName: TypeAlias = Annotated[str, option("--model NAME", "The model's name on that server.")]
-BudgetCalls: TypeAlias = Annotated[
-    int | None, option("--budget-calls", "At most so many calls of language models.", min=0)
-]
+BudgetCalls: TypeAlias = Annotated[int | None, option("--budget-calls", "Limit on calls to language models.", min=0)]
 BudgetTokens: TypeAlias = Annotated[
-    int | None, option("--budget-tokens", "At most so many tokens, sent and generated together.", min=0)
+    int | None, option("--budget-tokens", "Limit on tokens, sent and generated together.", min=0)
 ]
 BudgetUsd: TypeAlias = Annotated[
-    float | None, option("--budget-usd", "At most so many US dollars, for models whose price is known.", min=0)
+    float | None, option("--budget-usd", "Limit in US dollars, for models with a known price.", min=0)
 ]
-Estimated: TypeAlias = Annotated[bool, option("--estimate", "Say what it would cost, and ask no language model.")]
+Estimated: TypeAlias = Annotated[bool, option("--estimate", "Print the cost estimate without asking a language model.")]
 FlowArgument: TypeAlias = Annotated[str, argument("FLOW", FLOWS)]
 WAIT_S = 10.0
 WRONG_USAGE: type[Exception] = typer.BadParameter.__mro__[1]
@@ -181,7 +179,7 @@ Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0, help="H
 class SearchOptions(RerankOptions):
     """What `spolia search` and `spolia ask` take alike."""
 
-    question: Annotated[str, argument("QUESTION", "What to look for, in quotes.")]
+    question: Annotated[str, argument("QUESTION", "The question, in quotes.")]
     where: Where = None
     access: Access = None
     group: Annotated[
@@ -205,9 +203,9 @@ class MeasuringOptions(RerankOptions):
     """What `spolia eval` and `spolia gate` take alike."""
 
     split: Annotated[
-        str, option("--split PART", "Only this part: tune (what you tune on is refused later), select, or report.")
+        str, option("--split PART", "Only this part: tune (later commands reject it), select, or report.")
     ] = ""
-    limit: Annotated[int | None, option("--limit", "At most so many questions, drawn by the seed.", min=1)] = None
+    limit: Annotated[int | None, option("--limit", "Limit on questions, drawn by the seed.", min=1)] = None
     seed: Annotated[int, typer.Option("--seed", min=0, help="Which questions are drawn.")] = 0
     known: Known = None
     allow_env: AllowEnv = None
@@ -230,7 +228,7 @@ class MeasuringOptions(RerankOptions):
         str, option("--profile NAME", "How often the simulated reader errs: `ideal` (never) or `noisy`.")
     ] = ""
     retriever: Annotated[
-        str, option("--retriever FLOW", "What published flows search with: bm25, dense, hybrid or default.")
+        str, option("--retriever FLOW", "Retriever of published flows: bm25, dense, hybrid or default.")
     ] = ""
     web: Web = None
     prompts: OwnPrompts = None

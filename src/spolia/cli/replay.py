@@ -80,7 +80,8 @@ def _changed(step: Operator[Any, Any], changed: Sequence[str], values: ValueRead
 
 
 def _field(step: Operator[Any, Any], name: str, said: str, values: ValueReader) -> Any:
-    """What is written for a field, as the field is declared; what is no JSON of that type may be its text."""
+    """What is written for a field, as the field is declared; plain text is taken as it is where it is not JSON of that
+    type."""
     kind = (step.keywords if isinstance(step, Function) else get_type_hints(type(step))).get(name, Any)
     try:
         plain = loads(said)

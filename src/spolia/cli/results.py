@@ -28,7 +28,7 @@ def ranking_lines(ranking: Ranking) -> Iterator[Renderable]:
 
 
 def citation_lines(answer: Answer) -> Iterator[Renderable]:
-    """What an answer cites: the place, then the passage as it stands there."""
+    """What an answer cites: the place, then the passage."""
     for citation in answer.citations:
         yield text().append(f"\n[{visible(citation.marker)}] ", "bold cyan").append(one_line(citation.place), "bold")
         yield indented(f"“{one_line(citation.quote)}”", 4, "dim")
@@ -47,7 +47,7 @@ def degraded_data(lane: Lane, flow: Operator[Any, Any]) -> dict[str, Any]:
 
 
 def tell_of_degraded(screen: Screen, lane: Lane, flow: Operator[Any, Any]) -> None:
-    """Say why the result is degraded; what the answer tells of itself is not said twice."""
+    """Say why the result is degraded, without repeating what the answer says itself."""
     names = step_names(flow)
     found = (f"{names[id(op)]}: {one_line(reason, 300)}" for op, reason, degraded in lane.reasons if degraded)
     for line in dict.fromkeys(found):

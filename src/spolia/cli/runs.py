@@ -103,7 +103,7 @@ def estimate(flow: Operator[Query, Any], queries: Sequence[Query], groups: Seque
 
 
 def estimated(flow: Operator[Query, Any], use: "ModelUse", sample: int, n: int) -> dict[str, Any]:
-    """What `estimate` gives, from what was asked for a sample."""
+    """What `estimate` gives, from the model calls of a sample."""
     each, bound = n / sample, flow.calls()
     return {
         "calls": round(use.usage.calls * each),

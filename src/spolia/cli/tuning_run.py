@@ -35,7 +35,7 @@ class TuningRun(EvaluationRun):
     def tuned(
         self, space: str, objective: str, folder: Path, under: Sequence[str], **how: Any
     ) -> tuple[TunedFlow, Mapping[str, str]]:
-        """The best flow of a space, and the files that tell of it by name: the flow file and the report."""
+        """The best flow of a space, and its files by name: the flow file and the report."""
         ready = self.ready([space], objective)
         (flow,) = ready.flows.values()
         given = self.given
@@ -71,7 +71,7 @@ class TuningRun(EvaluationRun):
     def _tell_estimate(
         self, ready: EvaluationSetup, folder: Path, under: Sequence[str], how: Mapping[str, Any]
     ) -> None:
-        """Before models are asked, say about how much they will be; a budget that is too small is refused later."""
+        """Print an estimate before models are asked; a budget that is too small raises later."""
         (flow,) = ready.flows.values()
         named = {name: how[name] for name in ("budget", "strategy", "seed", "combine")}
         plan = TuningPlan.of(flow, ready.items, ready.measures, under=under, **named)

@@ -121,7 +121,7 @@ def leaderboard(
 
 
 def _every(seconds: float, show: "Callable[[StudyProgress], None]") -> "Callable[[StudyProgress], None]":
-    """Show progress from time to time, whichever thread tells of it."""
+    """Show progress from time to time, regardless of the thread that reports it."""
     next_time, lock = time.monotonic() + seconds, Lock()
 
     def told(progress: "StudyProgress") -> None:

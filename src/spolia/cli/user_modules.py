@@ -113,9 +113,7 @@ def _module(place: str) -> ModuleType:
     path = Path(place)
     is_file = place.endswith(".py") or path.is_file()
     if is_file and not path.is_file():
-        raise QueryError(
-            f"--known {place}: there is no such file. Write the path of a Python file, or a module's name."
-        )
+        raise QueryError(f"--known {place}: file not found. Write the path of a Python file, or a module's name.")
     name, folder = _named(path.resolve()) if is_file else (place, Path.cwd())
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))

@@ -97,7 +97,7 @@ class Watch:
             time.sleep(self.every)
 
     def _events(self) -> Iterator[bool]:
-        """Whether something changed in the folders; one that is moved away or comes back is watched anew."""
+        """Whether something changed in the folders; watches a folder again that is moved away or comes back."""
         while True:
             places = self._identities()
             try:
@@ -131,7 +131,7 @@ class Watch:
         return polls and time.monotonic() - self._polled >= max(self.every, POLL_S)
 
     def _look(self, seen: Sizes | None) -> Sizes | None:
-        """Bring the store in step if something is not as it was seen; returns what is there."""
+        """Bring the store in step if something has changed; returns the current files."""
         self._looked = time.monotonic()
         try:
             there = self._sizes()

@@ -31,5 +31,5 @@ def unknown(op: object, rows: int | None = None, /) -> Bound:
 
 
 def least(*bounds: Bound) -> Bound:
-    """The smallest of those that are known."""
+    """The smallest known bound."""
     return min((bound for bound in bounds if bound is not None), default=None)

@@ -1,4 +1,4 @@
-"""What can be said of a flow before anything is spent on it."""
+"""Check a flow before it costs anything."""
 
 import builtins
 import math
@@ -283,7 +283,7 @@ def _receivers(op: Operator[Any, Any]) -> Iterator[Operator[Any, Any]]:
 
 
 def _options(op: Operator[Any, Any]) -> Iterator[Operator[Any, Any]]:
-    """What stands in an operator's place once it is decided."""
+    """The operators that may take an operator's place once it is decided."""
     decided = op.decided() if isinstance(op, Vary) and op._few() else ()
     for option in op.options if isinstance(op, Choice) else decided:
         yield option

@@ -142,7 +142,7 @@ class Drawing:
 
     @contextmanager
     def block(self, *, row: bool = False, aside: bool = False, title: str | None = None) -> Iterator[None]:
-        """What is drawn inside stands in a block of its own."""
+        """Draws its body in a block of its own."""
         around, self._block = self._block, DrawnBlock(row, aside, title)
         around.parts.append(self._block)
         try:
@@ -277,5 +277,5 @@ def id_of(place: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text as it may stand in a quoted label."""
+    """Text, escaped for a quoted label."""
     return "".join(f"#{ord(c)};" if c in '"<>#&`\\|' else c if c.isprintable() else " " for c in text)

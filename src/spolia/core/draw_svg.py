@@ -139,7 +139,7 @@ def _box(place: Place) -> str:
 
 
 def _edge(start: Place, end: Place, label: str, dotted: bool, frames: list[tuple[Place, str]]) -> str:
-    """From the bottom of one to the top of another: straight down in its own column, then over; back at the side."""
+    """An edge from the bottom of one box to the top of another: down in its own column, then over; back at the side."""
     x, y = start[0] + start[2] / 2, start[1] + start[3]
     to_x, to_y = end[0] + end[2] / 2, end[1]
     if to_y <= y:  # back to the beginning of a loop, at the right side of its frame

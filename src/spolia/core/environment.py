@@ -41,14 +41,14 @@ def allow_env(*names: str) -> Iterator[None]:
         names: of the variables.
 
     Raises:
-        VariableRefused: one of them is no name.
+        VariableRefused: one of them is not a valid name.
 
     >>> with allow_env("OPENAI_API_KEY"):
     ...     print(*allowed_env())
     OPENAI_API_KEY
     """
     if odd := [name for name in names if not isinstance(name, str) or not _NAME.fullmatch(name)]:
-        raise VariableRefused(f"{odd[0]!r:.60} is no name of an environment variable. Write one as OPENAI_API_KEY.")
+        raise VariableRefused(f"{odd[0]!r:.60} is not an environment variable. Write a name as OPENAI_API_KEY.")
     token = _allowed.set(_allowed.get().union(names))
     try:
         yield

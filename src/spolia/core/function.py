@@ -135,7 +135,7 @@ def _again(plain: Function[Any, Any], arguments: tuple[tuple[str, Any], ...]) ->
 
 
 def _keywords(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Names of the parameters that have a default, and of those that are given by name only."""
+    """Names of the parameters that have a default or are keyword-only."""
     found = inspect.signature(function).parameters.values()
     return tuple(
         p.name

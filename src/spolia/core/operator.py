@@ -35,7 +35,7 @@ class _Needs:
 
 
 class _Classes:
-    """Stands in each class for what is found, and put in its place, when it is asked for first."""
+    """A class attribute that is computed, and replaced by its value, on first use."""
 
     def __get__(self, op: object, cls: Any) -> tuple[type, ...]:
         cls.classes = found = (() if cls.composes else classes_of(cls._declared()[1])) or (object,)
@@ -218,7 +218,7 @@ class Operator(ABC, Generic[In, Out]):
         return ()
 
     def but(self, **changes: Any) -> Self:
-        """The same operator with some fields changed; an unknown field is refused."""
+        """The same operator with some fields changed; raises for an unknown field."""
         known = {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # type: ignore[arg-type]
         for name in changes:
             if name not in known:
@@ -250,8 +250,8 @@ class Operator(ABC, Generic[In, Out]):
     def calls(self, rows: int | None = None, /) -> int | None:
         """Calls to language models for one value at most, None when no bound is known; an upper bound for `check`.
 
-        Of an operator with code of yours nothing is known, unless it overrides this, or nothing that the code names
-        could be a model. Of Spolia's own, each model in a field counts once, unless it says more by overriding this.
+        An operator with your own code has no known bound, unless it overrides this, or its code names nothing that
+        could be a model. In Spolia's own operators each model in a field counts once, unless they override this.
         Repairs of replies count; attempts after a request that failed do not.
 
         Args:
@@ -551,7 +551,7 @@ def _is_ours(cls: type) -> bool:
 
 
 def _calls_of_users(self: Operator[Any, Any], rows: int | None = None, /) -> int | None:
-    """What is known of the calls of an operator with code of the user's: that there are none, or nothing."""
+    """The calls of an operator with the user's own code: 0, or None if unknown."""
     cls = type(self)
     if "_is_silent" not in cls.__dict__:
         cls._is_silent = asks_no_model(cls, self.takes(), next(base for base in cls.__mro__ if _is_ours(base)))
@@ -596,7 +596,7 @@ def _refuse_undeclared(op: Operator[Any, Any]) -> None:
             own = own if own.isidentifier() else type(address).__name__.lower()
             raise WiringError(
                 f"{op.short} is cached and reaches {name}, {address!r:.80}, which is in none of its fields: the cache "
-                "could not tell who asks there, or what is there now. Make it a keyword argument of the @step "
+                "could not see who asks there, or what it holds now. Make it a keyword argument of the @step "
                 f"(*, {own}: ...) and give it with .but({own}={name}), or make it a field of the class; or leave out "
                 "cached=True."
             )

@@ -2,7 +2,7 @@
 
 
 def several(number: int, thing: str) -> str:
-    """So many of a thing.
+    """A number with its noun, singular or plural.
 
     >>> several(1, "question"), several(1200, "question")
     ('1 question', '1,200 questions')
@@ -11,7 +11,7 @@ def several(number: int, thing: str) -> str:
 
 
 def were(number: int) -> str:
-    """The verb of so many.
+    """The verb for a number of things.
 
     >>> were(1), were(2)
     ('was', 'were')

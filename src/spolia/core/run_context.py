@@ -91,7 +91,7 @@ def charge(usage: Usage, *, row: int | None = None) -> None:
 
 
 def replied(key: Callable[[], bytes | None], ask: Callable[[], T]) -> T:
-    """The reply of a model, asked unless the run keeps replies and has one under the key of what is asked."""
+    """The reply of a model, asked unless the run keeps replies and has one under this key."""
     context = current_context.get()
     return ask() if context is None else context.replied(key, ask)
 
@@ -123,7 +123,7 @@ def limited(max_calls: int | None) -> Iterator[None]:
 
 
 def emit(text: str) -> None:
-    """Send a piece of text to whoever streams the run."""
+    """Send a piece of text to the consumer of a streamed run."""
     if (context := current_context.get()) is not None:
         context.emit(text)
 

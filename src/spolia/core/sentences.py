@@ -103,7 +103,7 @@ def _is_end(text: str, match: re.Match[str]) -> bool:
 
 
 def _is_end_after(before: str, word: str, first: bool) -> bool:
-    """Whether a full stop between two words ends a sentence; `first`: nothing stands before it in its line."""
+    """Whether a full stop between two words ends a sentence; `first`: it begins its line."""
     bare, follows = before.replace(".", "").casefold(), word.casefold()
     if bare.isdecimal():
         return not (first and len(bare) <= 3) and not (len(bare) <= 2 and follows in _AFTER_ORDINAL)

@@ -116,7 +116,7 @@ def _of_entries(wanted: type, key: Any, item: Any) -> tuple[Any, ...]:
 
 
 def fulfils(value: object, kind: Any) -> bool:
-    """Whether a value may stand where a type is declared, as far as can be told without computing anything."""
+    """Whether a value fits a declared type, as far as is known without computing anything."""
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
         return any(fulfils(value, one) for one in get_args(kind))
@@ -148,7 +148,7 @@ def _each_fulfils(values: Sequence[object], kinds: tuple[Any, ...], origin: Any)
 
 
 def _advice(given: object, kind: Any) -> str:
-    """What to write in the place of what was given."""
+    """What to write in place of the given value."""
     kinds = [one for one in get_args(kind) if one is not types.NoneType] if _is_union(kind) else [kind]
     or_none = ", or None" if len(kinds) < len(get_args(kind)) and _is_union(kind) else ""
     for one in kinds:
@@ -195,7 +195,7 @@ P = TypeVar("P", bound=type)
 
 
 def capable(*names: str) -> Callable[[P], P]:
-    """Marks a protocol of models: what stands in a field of that type has these `capabilities`."""
+    """Marks a protocol of models: a model in a field of that type has these `capabilities`."""
 
     def mark(protocol: P) -> P:
         _CAPABILITIES[protocol] = frozenset(names)

@@ -187,8 +187,8 @@ class NodeGroup(Value):
     def snapshot(self) -> "Snapshot":
         """The generation that the current run has pinned, in which this group is built: at its first use it is built.
 
-        Then the run goes on with the generation that has it, which is recorded. A group that is there is searched
-        whoever writes; one that is not waits for another writer, as long as the corpus says (`wait_s`).
+        Then the run goes on with the generation that has it, which is recorded. A built group is searched while others
+        write; an unbuilt one waits for another writer, at most `wait_s` of the corpus.
 
         Raises:
             GroupError: nobody says what it is made of.
@@ -223,7 +223,7 @@ def refuse_no_group(given: object, whose: str) -> None:
 
 
 def refuse_no_groups(given: Iterable[NodeGroup], whose: str) -> tuple[NodeGroup, ...]:
-    """The node groups of a list; what is none is refused.
+    """The node groups of a list; raises for anything else.
 
     >>> refuse_no_groups(Corpus("notes.spolia").group("page"), "materialise")
     Traceback (most recent call last):

@@ -70,7 +70,7 @@ class Part(Value):
 
     @property
     def offset(self) -> int | None:
-        """Where the node's text begins in the document's; None where it is no stretch of it."""
+        """Where the node's text begins in the document's; None if it is not part of it."""
         span = self.node.span
         if span is None or span.end - span.start != len(self.node.text):
             return None
@@ -78,7 +78,7 @@ class Part(Value):
 
 
 def offset_of(part: Part) -> int | None:
-    """Where the part begins in its document; None where it is no stretch of it."""
+    """Where the part begins in its document; None if it is not part of it."""
     if (offset := part.offset) is not None:
         return offset
     return 0 if part.node.text == part.document.text else None

@@ -96,7 +96,7 @@ def _made(spool: Path) -> tuple[Path, int]:
 
 
 def claimer(store: Path) -> str:
-    """The process of a run that reads for a store now, in words; empty where there is none."""
+    """The process of a run that reads for a store now, in words; empty if no run reads."""
     spool = store / SPOOL
     for folder in spool.iterdir() if spool.is_dir() else ():
         if (lock := _locked(folder)) is not None:
@@ -211,7 +211,7 @@ def holds_lengths(folder: Path) -> bool:
 
 
 def is_worn(folder: Path, more: int) -> bool:
-    """Whether an index is to be made anew instead of being gone on with."""
+    """Whether to rebuild an index instead of extending it."""
     try:
         segments, is_outdated = _segments(folder), not holds_lengths(folder)
     except (OSError, ValueError, TypeError):

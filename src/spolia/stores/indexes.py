@@ -90,7 +90,7 @@ class VectorIndex(Protocol):
     """An opened index in a database. Used by one writer and many threads that search."""
 
     def add(self, keys: Sequence[int], vectors: "Vectors") -> None:
-        """Keep vectors float32[n, d] under their keys, in the place of what is there; durable when it returns.
+        """Keep vectors float32[n, d] under their keys, in place of earlier ones; durable when it returns.
 
         Adding the same again changes nothing, so that it can be repeated after a kill in the middle.
 
@@ -99,7 +99,7 @@ class VectorIndex(Protocol):
         """
 
     def remove(self, keys: Sequence[int]) -> None:
-        """Forget these keys; those that are not there are passed over."""
+        """Forget these keys; unknown keys are ignored."""
 
     def search(self, queries: "Vectors", top_k: int) -> list[list[tuple[int, float]]]:
         """For each row of float32[m, d], at most `top_k` keys and scores, best first; a higher score is better."""

@@ -179,7 +179,7 @@ def _said(part: object) -> str:
 
 
 def refuse_odd_name(group: str) -> None:
-    """Raise `GroupError` for a name that could not be told apart on a command line, in an id or in a file.
+    """Raise `GroupError` for a name that would be ambiguous on a command line, in an id or in a file.
 
     >>> refuse_odd_name("a/b")
     Traceback (most recent call last):
@@ -238,7 +238,7 @@ BUILT_IN: Mapping[str, Any] = {
 
 
 def built_in(name: str) -> Definition | None:
-    """The definition of a built-in group; None if there is none of this name.
+    """The definition of a built-in group; None for an unknown name.
 
     >>> built_in("fine").transform.short
     'SlidingWindow(size=128, chars_per_token=4, covered=0.95, overlap=12)'
@@ -422,7 +422,7 @@ def refuse_stored(settings: IndexSettings, group: str) -> None:
 
 
 def in_order(manifests: Mapping[str, Manifest]) -> list[Manifest]:
-    """Groups after those that they are made from; of others the first by name."""
+    """Groups after the groups that they are made from; otherwise by name."""
     found: dict[str, Manifest] = {}
     while len(found) < len(manifests):
         ready = [

@@ -75,7 +75,7 @@ class OpenStore:
         return [len(analyzer.terms(found[key])) for key in keys]
 
     def was_published(self, version: StoreVersion) -> bool:
-        """Whether what is there goes on from this version: not so where a backup was put back since."""
+        """Whether the store still continues this version: not so after a backup was restored."""
         return self.row(sql.WAS_PUBLISHED, version) is not None
 
     def again(self) -> OpenStore:

@@ -95,7 +95,7 @@ def checksum(data: bytes = b"") -> blake2b:
 
 @dataclass(frozen=True)
 class Member(Value):
-    """What is said of a member: its lines or vectors, uncompressed bytes, and checksum in hexadecimal digits."""
+    """The description of a member: its lines or vectors, uncompressed bytes, and checksum in hexadecimal digits."""
 
     rows: int
     bytes: int
@@ -395,7 +395,7 @@ def _opened(path: Path) -> Iterator[ZipFile]:
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise
-            raise damaged(path, "it says that something stands before its beginning") from error
+            raise damaged(path, "it says that something precedes its beginning") from error
 
 
 def _verified(path: Path, file: ZipFile, tell: Tell) -> Contents:

@@ -141,7 +141,7 @@ class _Rows:
         self.found.left.append(f"What group {group!r} is made of was damaged, and has to be restored from a backup.")
 
     def _audiences(self, id: int) -> None:
-        """Nobody may read what has this list, until it is said again who may."""
+        """Nobody may read documents with this list until their readers are given again."""
         readers = json.dumps([f"damaged list {id}"])
         self.connection.execute(sql.SET_LIST, (readers, hash_of(readers), id))
         self.found.left.append(

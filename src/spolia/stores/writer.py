@@ -404,7 +404,7 @@ class Writer(Draft):
     def add_vectors(self, embedder: str, hashes: Sequence[bytes], vectors: "Vectors") -> None:
         """Keep vectors float32[n, d] for the texts with these hashes; one that is there is not changed.
 
-        A batch is refused whole if a vector has another dimension, or is compared by cosine and has not length 1.
+        Raises for the whole batch if a vector has another dimension, or has not length 1 and is compared by cosine.
         What is written stays even when the writer is killed before it publishes.
         """
         used = [how for manifest in self.manifests.values() if (how := manifest.embedded(embedder))]
@@ -446,7 +446,8 @@ class Writer(Draft):
     # Publishing.
 
     def publish(self, *, embedded: bool = True) -> int:
-        """Make all changes durable and visible at once; returns the generation. Unless `embedded`, vectors may lack."""
+        """Make all changes durable and visible together; returns the generation. Unless `embedded`, vectors may
+        lack."""
         self._transaction.refuse_if_ended()
         if self._transaction.visible:
             self._publish(embedded=embedded)

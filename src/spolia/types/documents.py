@@ -1,4 +1,4 @@
-"""Documents and their nodes, where something stands in them, and who may read them."""
+"""Documents and their nodes, places in them, and who may read them."""
 
 import struct
 from bisect import bisect_right
@@ -242,7 +242,7 @@ class Node(Value):
         return self.search_text or self.shown_text
 
     def span_of(self, start: int, end: int) -> Span | None:
-        """Where a part of the text stands in the document; the whole span where the text is not the document's."""
+        """The span of a part of the text in the document; the whole span if the text is not the document's."""
         whole, lines = self.span, None
         if whole is None or whole.end - whole.start != len(self.text):
             return whole

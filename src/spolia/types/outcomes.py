@@ -212,7 +212,7 @@ class Plan(Value):
 
 @dataclass(frozen=True)
 class Chain(State):
-    """A question, and the sub-questions that were asked for it with what was found, oldest first."""
+    """A question, and the sub-questions asked for it with their results, oldest first."""
 
     query: Query
     pairs: tuple[tuple[str, str], ...] = ()

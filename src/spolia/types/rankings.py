@@ -1,4 +1,4 @@
-"""What is asked, and what was found."""
+"""Queries and rankings."""
 
 from __future__ import annotations
 
@@ -82,17 +82,17 @@ class Query(Value):
                 )
 
     def rewritten(self, text: str) -> Query:
-        """This query searching for another text; what was asked stays."""
+        """This query searching for another text; the original question stays."""
         return replace(self, text=text, vector=None, origin=self)
 
     def condensed(self, question: str) -> Query:
-        """This query with a question that stands by itself in place of the follow-up and its history."""
+        """This query with a standalone question in place of the follow-up and its history."""
         return replace(self, text=question, question=question, vector=None, history=(), origin=self)
 
     def asking(self, question: str) -> Query:
         """A query of its own on the way to this one's answer: another question; filter and sample stay.
 
-        It stands by itself, so it has no history.
+        It is standalone, so it has no history.
         """
         return Query(question, sample=self.sample, filter=self.filter, origin=self)
 
@@ -142,7 +142,7 @@ _hit = maker(Hit)
 
 @dataclass(frozen=True, eq=False)
 class LateHits:
-    """What was found, as keys and scores, whose nodes are fetched when they are needed.
+    """Hits as keys and scores; nodes are fetched when they are needed.
 
     Args:
         keys, scores: of the hits, best first.

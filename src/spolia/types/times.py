@@ -46,7 +46,7 @@ class Time(str):
     @classmethod
     @lru_cache(maxsize=256)
     def of(cls, text: str) -> Self:
-        """`Time(text)`, for what is asked for again and again."""
+        """`Time(text)`, cached."""
         return cls(text)
 
 
@@ -59,8 +59,8 @@ def _ends(text: str) -> tuple[str, str]:
         if (said := _TIME.fullmatch(text)) is not None:
             return _ends_of_days(said) if said["hour"] is None else _ends_of_moments(said)
     except (ValueError, OverflowError) as error:
-        raise ValueError(f"{text!r:.60} is no time of the calendar") from error
-    raise ValueError(f"{text!r:.60} is no year, month, day, or moment with its time zone")
+        raise ValueError(f"{text!r:.60} is not a valid time") from error
+    raise ValueError(f"{text!r:.60} is not a year, month, day, or moment with its time zone")
 
 
 def _ends_of_days(said: re.Match[str]) -> tuple[str, str]:

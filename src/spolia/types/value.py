@@ -1,6 +1,6 @@
 """What all values share: they are frozen, are compared, and know a hash of their content.
 
-What users write by hand is told at once where a name or a type in it is wrong, and what to write.
+A wrong name or type in what users write by hand raises immediately and says what to write.
 """
 
 import hashlib
@@ -212,7 +212,7 @@ def reduced(value: Any, protocol: int) -> Any:
 
 
 def names_checked(function: Callable[P, T]) -> Callable[P, T]:
-    """A function that is called by hand, which says what is meant by a name that it does not take.
+    """A function that is called by hand, which suggests the name that you meant for one that it does not take.
 
     >>> @names_checked
     ... def cut(text: str, width: int = 80) -> str:

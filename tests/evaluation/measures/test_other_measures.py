@@ -156,7 +156,7 @@ def test_a_text_beyond_the_window_has_no_bert_score() -> None:
 
 def test_bert_score_needs_the_vectors_of_tokens() -> None:
     embedder: Any = HashingEmbedder()
-    with pytest.raises(MeasureError, match="is no embedder of tokens: it lacks embed_tokens"):
+    with pytest.raises(MeasureError, match="is not a token embedder: it lacks embed_tokens"):
         BERTScore(embedder)
 
 

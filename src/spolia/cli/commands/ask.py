@@ -33,7 +33,7 @@ def ask(
 ) -> Exit:
     """Answer a question from a store or a folder, with citations; abstain where nothing answers it.
 
-    Without a language model the answer is made of sentences as they stand in the documents.
+    Without a language model the answer quotes sentences of the documents.
     """
     from spolia.cli import results, runs
     from spolia.cli.destinations import tell_of_models

@@ -28,7 +28,7 @@ Judged = Annotated[
     typer.Option(
         "--measures",
         metavar="LIST",
-        help="What the judge is asked, separated by commas: Correctness, Faithfulness, AnswerRelevancy, GEval, "
+        help="Measures of the judge, separated by commas: Correctness, Faithfulness, AnswerRelevancy, GEval, "
         "ContextPrecision, ALCE-R, ALCE-P; or a measure without a judge, such as F1.",
     ),
 ]

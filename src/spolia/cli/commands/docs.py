@@ -20,7 +20,7 @@ def list_(
     profile_file: ProfileFile = None,
     json: AsJson = False,
 ) -> Exit:
-    """List the documents of a store, whoever may read them: characters, passages, state, readers, time of the file."""
+    """List all documents of a store, regardless of access: characters, passages, state, readers, time of the file."""
     from spolia.cli import documents
     from spolia.cli.metadata import condition_of
 

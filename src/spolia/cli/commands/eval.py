@@ -68,9 +68,9 @@ def evaluate(
     primary: Primary = "",
     against: Against = "",
     save: Kept = None,
-    again: Annotated[bool, option("--again", "Ask every question again, also those that are kept.")] = False,
+    again: Annotated[bool, option("--again", "Ask every question again, including stored ones.")] = False,
     report: Reports = None,
-    overlap: Annotated[bool, option("--overlap", "Allow questions that flows were chosen by.")] = False,
+    overlap: Annotated[bool, option("--overlap", "Allow questions that flows were selected on.")] = False,
     estimate: Estimated = False,
 ) -> Exit:
     """Measure flows on the same questions, with 95 % intervals, and say which differences are shown.

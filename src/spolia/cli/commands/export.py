@@ -39,7 +39,7 @@ def export(store: From, file: NewFile, json: AsJson = False) -> Exit:
 
 
 def import_(file: OldFile, store: To, json: AsJson = False) -> Exit:
-    """Make a store of an exported file: every checksum is compared first, then everything is published at once."""
+    """Make a store from an exported file. Compares every checksum first, then publishes everything in one step."""
     from spolia.stores.corpus import Corpus
     from spolia.stores.portable import import_store
 

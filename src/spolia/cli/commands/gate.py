@@ -47,14 +47,14 @@ def gate(
     report: ReportFiles = None,
     overlap: Annotated[bool, option("--overlap", "With --write: allow questions that flows were chosen by.")] = False,
 ) -> Exit:
-    """Ask a flow the questions of a baseline again, and say whether it has become worse, on which questions, and why.
+    """Ask a flow the questions of a baseline again; report whether it got worse, on which questions, and why.
 
-    Told apart are documents that changed, a corpus that was cut otherwise, a ranker that orders the same nodes
-    otherwise, and other answers from the same passages. Exit code 0 if it passes, 1 if not, 2 if the two cannot be
-    compared, 5 if a step failed on every call, or if it passes with questions that failed. With `--write` the baseline
-    is written instead: of `--measures`, `--split`, `--limit`. It keeps flow, data, store, part, tolerances, rule,
-    `--known`, `--prompts`, `--web`, `--retriever`, `--profile` and `--llm simulated`, with paths from where it is; what
-    is written here goes first.
+    The causes: changed documents, a corpus split differently, a ranker that orders the same nodes differently, and
+    different answers from the same passages. Exit code 0 if it passes, 1 if not, 2 if the two cannot be compared, 5 if
+    a step failed on every call, or if it passes with questions that failed. With `--write` the baseline is written
+    instead: of `--measures`, `--split`, `--limit`. It keeps flow, data, store, part, tolerances, rule, `--known`,
+    `--prompts`, `--web`, `--retriever`, `--profile` and `--llm simulated`, with paths from where it is.
+    Options that you write override it.
     """
     from spolia.cli import reports
     from spolia.cli.experiments import SIMULATED, EvaluationRun, GateOptions

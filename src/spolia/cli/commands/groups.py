@@ -72,7 +72,8 @@ def build(
     profile_file: ProfileFile = None,
     json: AsJson = False,
 ) -> Exit:
-    """Build groups with those that they are made from; until they are published whole, readers see what there was.
+    """Build groups and the groups that they are made from. Readers see the old state until the whole build is
+    published.
 
     With --rebuild a group that the store has is cut and embedded again if its code, models or prompts have changed.
     """

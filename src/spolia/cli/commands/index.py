@@ -72,7 +72,7 @@ def unmade_data(unmade: "Iterable[Unmade]") -> list[dict[str, str]]:
 
 
 def without_name(uri: str, reason: str) -> str:
-    """Why a file failed, without its name, which stands before it.
+    """Why a file failed, without its name, which the caller prints first.
 
     >>> without_name("a.pdf", "a.pdf is locked."), without_name("a.pdf", "It is empty.")
     ('is locked.', 'It is empty.')

@@ -148,7 +148,7 @@ def _created(
 
 
 def _questions(project: Path, given: Path | None) -> Path:
-    """The questions of the project: those that are given, or a file to fill in."""
+    """The questions of the project: yours, or a file to fill in."""
     if given is None:
         empty = project / "questions.csv"
         empty.write_text(HEADER, "utf-8")

@@ -39,7 +39,7 @@ def list_(json: AsJson = False) -> Exit:
 
 def show(
     what: What,
-    question: Annotated[str, typer.Option("--question", metavar="TEXT", help="What is asked, in the case.")] = "",
+    question: Annotated[str, typer.Option("--question", metavar="TEXT", help="The question of the case.")] = "",
     data: Annotated[Path | None, option("--data DIR", "Take the question from this data set.")] = None,
     line: Annotated[int, typer.Option("--line", min=1, help="Which question of --data, counted from 1.")] = 1,
     document: Annotated[list[Path] | None, option("--document FILE", "A text of the case; repeat it.")] = None,
@@ -135,7 +135,7 @@ def _all() -> dict[str, ShippedPrompt]:
 def _show_file(screen: Screen, found: ShippedPrompt, case: object) -> Exit:
     if case:
         users = " or ".join(found.asked_by) or "a flow with it"
-        raise QueryError(f"A prompt has no case of its own. Write: spolia prompts show {users}, with the same options.")
+        raise QueryError(f"A prompt has no case. Write: spolia prompts show {users}, with the same options.")
     screen.give(name=found.name, texts=found.texts, places=sorted(found.places), asked_by=list(found.asked_by))
     for language, text in found.texts.items():
         screen.say(f"{found.place}, {language}:")

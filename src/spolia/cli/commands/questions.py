@@ -61,7 +61,7 @@ def questions(
     profile_file: options.ProfileFile = None,
     prompts: options.OwnPrompts = None,
     language: Annotated[
-        str, option("--language CODE", "Of the prompts: en, zh, ko or ja. By default that of each passage.")
+        str, option("--language CODE", "Language of the prompts: en, zh, ko or ja. Default: that of each passage.")
     ] = "",
     allow_env: options.AllowEnv = None,
     budget_calls: options.BudgetCalls = None,

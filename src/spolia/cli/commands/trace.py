@@ -91,7 +91,7 @@ def trace(
 
 
 def journal_at(store: str | None, journal: Path | None) -> Path:
-    """The file of traces that the options name; raises if there is none."""
+    """The file of traces that the options name; raises if it does not exist."""
     from spolia.stores.corpus import Corpus
 
     if (store is None) == (journal is None):

@@ -47,13 +47,13 @@ def tune(
     ] = "",
     under: Annotated[
         list[str] | None,
-        option("--under MEASURE=NUMBER", "What a question may take in the mean, such as USD=0.002; repeat it."),
+        option("--under MEASURE=NUMBER", "Limit on the mean of a measure per question, such as USD=0.002; repeatable."),
     ] = None,
     budget: Annotated[
         str,
         option(
             "--budget AMOUNT",
-            "What the search may take: a share of flows × questions (5%), '2000 rows', '500 calls', '200k tokens', "
+            "Limit of the search: a share of flows × questions (5%), '2000 rows', '500 calls', '200k tokens', "
             "'2 USD', or a time (10m); by default all scores.",
         ),
     ] = "",

@@ -1,4 +1,4 @@
-"""Values, addresses and operators: their fields by name, and their class where it has to be said."""
+"""Values, addresses and operators: their fields by name, and their class where the type leaves it open."""
 
 import re
 from collections.abc import Mapping

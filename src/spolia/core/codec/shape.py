@@ -32,7 +32,7 @@ EXAMPLES = 4
 
 
 def seen(plain: object) -> str:
-    """What was there instead, in a few words: `the text 'abc'`, `a list of 2`."""
+    """The value that was found, in a few words: `the text 'abc'`, `a list of 2`."""
     if plain is None:
         return "nothing"
     if isinstance(plain, bool):
@@ -157,7 +157,7 @@ class DecodeContext:
         return CodecError(f"There is no {place.kind} {name!r}. {advice}")
 
     def misplaced(self, said: str, place: "Thing | Step | Anything") -> CodecError:
-        """The error that a known thing is of no use here, with what is: what was given, else classes."""
+        """The error that a known thing is of no use here, with what is: the given values, else classes."""
         fitting = [f"{{use: {name}}}" for name, value in self.given.items() if place.accepts(value)]
         if not fitting:
             fitting = [name for name in self.known if ":" not in name and place.names(self.named(name))]

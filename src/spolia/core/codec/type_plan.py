@@ -90,7 +90,7 @@ def _union(args: tuple[Any, ...]) -> Shape:
     if kinds == {type(None)} and len(others) == 1:
         return Maybe(others[0])
     if any(isinstance(shape, Step) for shape in others) and any(isinstance(s, (Many, Fixed)) for s in others):
-        raise CodecError("An operator and a tuple cannot stand at one place: both would be lists. Declare one of them.")
+        raise CodecError("A field cannot take both an operator and a tuple: both would be lists. Declare one of them.")
     several = tuple(_in_union(shape, bare=str not in kinds) for shape in others)
     return Either(((Scalars(kinds),) if kinds else ()) + several) if several else Scalars(kinds)
 

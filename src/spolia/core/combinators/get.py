@@ -53,7 +53,7 @@ def parts_of(kind: Any) -> list[str]:
 
 
 def part_of(kind: Any, name: str) -> Any:
-    """The type of a field, without None; anything if unknown. Raises `WiringError` if there is no such field."""
+    """The type of a field, without None; anything if unknown. Raises `WiringError` if the field does not exist."""
     if not (names := parts_of(kind)):
         return Any
     if name not in names:

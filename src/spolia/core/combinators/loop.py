@@ -32,8 +32,8 @@ class Stopped(Operator[State, Verdict]):
 class Loop(Operator[S, S]):
     """Repeat a body until it stops itself, a judge stops it, or a cap is reached.
 
-    The state that comes out says why in `stop`: the body's own reason, the judge's, `cap`, or `budget` when a call
-    was refused because the budget is spent. A state that has already stopped is given back at once.
+    The state that comes out says why in `stop`: the body's own reason, the judge's, `cap`, or `budget` if the budget
+    was spent before a call. A state that has already stopped is returned unchanged.
 
     Args:
         body: one step.

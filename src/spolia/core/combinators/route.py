@@ -54,7 +54,7 @@ class Route(Operator[In, Out]):
         names = [name for name, _ in pairs]
         if default not in names:
             raise WiringError(
-                f"The default {default!r} is no arm of Route. The arms are: {', '.join(names) or 'none'}."
+                f"The default {default!r} is not an arm of Route. The arms are: {', '.join(names) or 'none'}."
             )
         if len(set(names)) < len(names):
             raise WiringError(f"Route has two arms of one name among {', '.join(names)}. Give every arm its own name.")

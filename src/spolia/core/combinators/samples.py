@@ -13,7 +13,8 @@ V = TypeVar("V", bound=Value)
 
 @dataclass(frozen=True)
 class Samples(Operator[V, tuple[V, ...]]):
-    """Give `n` copies of a value that differ in `sample`, so that a model draws anew for each and each is cached apart.
+    """Give `n` copies of a value that differ in `sample`, so that a model draws again for each and each is cached
+    apart.
 
     The idiom for best-of-n is `Samples(n) >> Each(path) >> Best(score)`. The path needs a step with a temperature above
     0, or one of your own that looks at `sample`; `check` tells where it has neither.

@@ -150,8 +150,8 @@ class Space(Generic[In, Out]):
         return found
 
     def draw(self, random: Random) -> Point:
-        """A random point that gives a flow, each as likely as any other; where places of one name stand in
-        several options, about as likely.
+        """A random point that gives a flow, each as likely as any other; about as likely where several options have
+        places of one name.
 
         Raises:
             WiringError: none of 1,000 drawn points gives a flow.
@@ -391,7 +391,7 @@ def _own(op: Operator[Any, Any], name: str) -> Any:
 
 
 def under(path: str, name: str) -> str:
-    """The path of a part of what stands at a path; that of the flow itself is empty."""
+    """The path of a part of the operator at a path; the flow itself has the empty path."""
     return f"{path}.{name}" if path else name
 
 

@@ -3,7 +3,7 @@
 Two processes get the same hash for the same files. What is looked at:
 
 - the function as it is written, without comments and docstring, its default values, and what it closes over;
-- functions and classes that it names, and those that these name, wherever they stand in the user's own code: the
+- functions and classes that it names, and those that these name, anywhere in the user's own code: the
   package of the function, and modules that are not installed;
 - constants that it names, by value: scalars, tuples, lists, dicts, sets, patterns, enumerations, dataclasses, values
   and operators;
@@ -14,6 +14,6 @@ container that the code itself fills, files, environment, and what is named beyo
 classes.
 
 Of a class of Spolia: its definition, and what that names in the packages where results are made (`definition`), without
-comments, layout, docstrings, annotations and the words of errors; its `version` tells of what else it is built on.
+comments, layout, docstrings, annotations and the words of errors; its `version` covers what else it is built on.
 Cache keys, signatures of groups, experiments, gates and the record of versions all ask here.
 """

@@ -46,7 +46,7 @@ def written(tree: ast.AST | None, *, decorated: bool = True) -> str:
 
 
 def compiled(code: CodeType) -> tuple[object, ...]:
-    """What stands in for code as it is written where that is not to be had; another Python has another one."""
+    """The stand-in for source code that is not available; it differs between versions of Python."""
     plain = [const for const in code.co_consts if not isinstance(const, CodeType)]
     told = [sorted(map(repr, const)) if isinstance(const, frozenset) else repr(const) for const in plain]
     return (code.co_code, told, code.co_names, [compiled(inner) for inner in _inside(code)])

@@ -1,4 +1,4 @@
-"""Questions made until there are enough, and what became of those that were dropped."""
+"""Questions made until there are enough, and why others were dropped."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ Told: TypeAlias = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class CreatedQuestions(Value):
-    """What was made.
+    """Created questions.
 
     Args:
         kept: the questions, in the order in which they were drawn.
@@ -57,7 +57,7 @@ def create(
     *,
     told: Told = lambda done, total: None,
 ) -> CreatedQuestions:
-    """Make so many questions by each recipe, none almost the same as another.
+    """Make `number` questions by each recipe, without near duplicates.
 
     With the run's cache a second call asks models nothing again, so that what was killed goes on where it was. More
     questions of the same seed begin with these.
@@ -101,7 +101,7 @@ def create(
 
 
 def most_drafts(number: int) -> int:
-    """How many drafts are made for so many questions at most."""
+    """The largest number of drafts for a number of questions."""
     return max(AT_ONCE, TRIES * number)
 
 
@@ -113,7 +113,7 @@ def _refuse_others(results: list[QuestionDraft | Failure]) -> None:
 
 
 def estimate(recipe: Recipe, number: int) -> dict[str, Any]:
-    """What so many questions would ask models for if none is dropped; no language model is asked.
+    """The model calls of `number` questions if none is dropped; asks no language model.
 
     Returns:
         `calls` and `tokens` (with the longest replies that are allowed), `most_calls` (with every reply repaired, and

@@ -62,11 +62,11 @@ class KeepAnswered(DraftFilter):
 
 @dataclass(frozen=True)
 class KeepQuoted(DraftFilter):
-    """Find the copied words in the passages: they become the gold. Drop a question where they do not stand there.
+    """Find the copied words in the passages: they become the gold. Drop a question if they do not occur.
 
-    Blanks, the shapes of quotation marks and dashes, and a full stop at the end aside, the words have to stand there
-    letter by letter; words around `...` are two quotes. Each passage has to be quoted, since a question of
-    several passages that quotes one alone does not need the others.
+    Blanks, the shapes of quotation marks and dashes, and a full stop at the end aside, the words have to occur letter
+    by letter; words around `...` are two quotes. Each passage has to be quoted, since a question of several passages
+    that quotes one alone does not need the others.
 
     >>> from spolia.types import Node, Span
     >>> from spolia.evaluation.creation.draft import QuestionDraft
@@ -190,7 +190,7 @@ _WORD = re.compile(rf"[{UNSPACED}]|[^\W_]+")
 class KeepUnleaked(DraftFilter):
     """Drop a question that gives its answer away, or that is copied from its passage. No model is asked.
 
-    It gives the answer away where the words of the answer stand in the question, in a row; in a comparison, which names
+    It gives the answer away if the words of the answer occur in the question, in a row; in a comparison, which names
     what it chooses from, they may. So it does where it names the answer of one of its hops. It is copied where one run
     of the passage's words makes up more than `copied` of its own: then word search finds the passage without
     understanding anything. A word is a character in scripts without blanks.
@@ -236,7 +236,7 @@ class KeepUnleaked(DraftFilter):
 class KeepUnknown(DraftFilter):
     """Drop a question that a model answers rightly without any document: it measures the model, not the search.
 
-    It is right where the words of an accepted answer stand in what it says, in a row.
+    It is right if the words of an accepted answer occur in the reply, in a row.
 
     Args:
         llm: the model, best the one that is to be measured.

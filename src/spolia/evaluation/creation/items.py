@@ -122,7 +122,7 @@ def _texts(cell: str, between: str = "|") -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Review(Value):
-    """What people made of questions: those that are left, and how many were accepted, changed and rejected."""
+    """The review of questions by people: the remaining ones, and how many were accepted, changed and rejected."""
 
     items: tuple[Item, ...]
     accepted: int
@@ -133,8 +133,8 @@ class Review(Value):
 def reviewed(path: Path, items: Iterable[Item]) -> Review:
     """The questions after a review: `no` in the column `accept` leaves one out, changed cells change it.
 
-    A question without a word in `accept`, or without a row, stays as it is. A changed quote has to stand in the file
-    once, which `spolia eval` checks.
+    A question without a word in `accept`, or without a row, stays as it is. A changed quote has to occur in the file
+    exactly once, which `spolia eval` checks.
 
     Raises:
         DataError: a row has no question of these, a word in `accept` that is neither yes nor no, or no text.

@@ -14,7 +14,7 @@ _NAMES = RuleEntities(("name", "acronym", "quote"))
 
 
 def place_in_order(seed: int, *ids: str) -> bytes:
-    """Where something stands in the order of a seed. It depends on nothing else that is there."""
+    """The place of an item in the order of a seed, independent of other items."""
     return blake2b("\0".join((str(seed), *ids)).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
@@ -55,7 +55,7 @@ class ChainWalk:
         self._used = Counter[str]()
 
     def chains(self, length: int, titles_first: bool) -> Iterator[PassageChain]:
-        """Chains of so many passages of different documents; `titles_first`: those that lead from title to title."""
+        """Chains of `length` passages of different documents; `titles_first`: those that lead from title to title."""
         seen = set[frozenset[str]]()
         named: list[tuple[str, str]] = sorted(self._titles, key=self._place) if titles_first else []
         onward, near = _neighbours(named), _neighbours([*self._linked, *(pair[::-1] for pair in self._linked)])

@@ -1,4 +1,4 @@
-"""Where words that a model has copied stand in a text."""
+"""Places of words in a text that a model has copied."""
 
 import re
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ _LEFT_OUT = re.compile(r"\s*[\[(]?(?:\.{3,}|…+)[\])]?\s*")
 
 
 def parts_of(words: str, passages: Sequence[Node]) -> list[str]:
-    """The words; where they stand in no passage, those before and after what was left out of them (`...`)."""
+    """The words; if no passage has them, those before and after each ellipsis (`...`)."""
     if any(place_of(words, node.text) for node in passages):
         return [words]
     return [part for part in _LEFT_OUT.split(words) if part] or [words]

@@ -83,7 +83,7 @@ class Recipe(Value):
         )
 
     def in_language(self, language: str) -> Self:
-        """The recipe with its prompts in a language, `en`, `zh`, `ko` or `ja`; empty for that of what is asked."""
+        """The recipe with its prompts in a language, `en`, `zh`, `ko` or `ja`; empty for that of the passages."""
         checked_language(language, "The recipe")
 
         def change(value: Any) -> Any:

@@ -38,7 +38,7 @@ _FENCE = re.compile(r"^[^\S\n]*+(?:```|~~~).*$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class OneQuestion(Parser[tuple[str, ...]]):
-    """The question of a reply, whatever is said around it; nothing for the word `none`.
+    """The question of a reply, without the text around it; nothing for the word `none`.
 
     It ends with a question mark, but in scripts that need none. What does not is no question: a reply that was cut off,
     or one that follows the text in place of asking about it.
@@ -81,7 +81,7 @@ def _begin(lines: list[str], at: int) -> int:
 
 
 def _in_json(said: str) -> dict[str, Any]:
-    """The texts and lists of an object in JSON, by name; empty where there is none."""
+    """The texts and lists of a JSON object, by name; empty without one."""
     begins = re.search(r"(?:^|\n)\s*(\{)", _FENCE.sub("", said))
     if begins is None:
         return {}

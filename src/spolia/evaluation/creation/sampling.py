@@ -99,7 +99,7 @@ class SampleLinked(Operator[SampleRange, tuple[QuestionDraft, ...]]):
     """Passages of different documents that belong together, in an order that the seed shuffles: pairs, or chains.
 
     Two passages belong together where the graph links them, or where one names the title of the other's document; of
-    that document its first passage is taken. The link is that title, or the longest name that stands in both. Titles
+    that document its first passage is taken. The link is that title, or the longest name that occurs in both. Titles
     need no capitals, so that they link passages in every script. In a chain of three or more passages each belongs
     together with the next, over another name each time. A longer sample begins with the shorter one. Only what the
     asker may read and the run's filter lets pass is drawn.
@@ -155,7 +155,7 @@ class SampleLinked(Operator[SampleRange, tuple[QuestionDraft, ...]]):
         return self.graph.group.snapshot(), False
 
     def _order(self, snapshot: Snapshot, is_linked: bool, number: int) -> tuple[PassageChain, ...]:
-        """The first chains, at least so many if there are as many."""
+        """The first chains, at least `number` if the store has as many."""
         width = max(FEWEST, 1 << (number - 1).bit_length())
         derived = snapshot.derived_of(access(), self.graph.group.name)
         key = (type(self).__name__, self.but(type=""), narrowing(), is_linked, width)

@@ -71,7 +71,7 @@ class WriteMultiHop(DraftStep):
     """Write a question that needs all passages: a simple question of each, joined by what the passages have in common.
 
     The simple questions with their answers become its hops. The model may go through the passages from the first to the
-    last or the other way: the way in which more of the answers stand in their passages is taken.
+    last or the other way: the way is taken in which more of the answers occur in their passages.
 
     Args:
         llm: the language model.

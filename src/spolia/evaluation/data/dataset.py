@@ -19,7 +19,7 @@ TWIN = "-unanswerable"
 
 
 def part_of(id: str) -> str:
-    """The part of a question, by a hash of its id: the same for whoever asks, whatever else is in the data set.
+    """The part of a question, by a hash of its id: always the same, whatever else is in the data set.
 
     >>> part_of("q1"), part_of("q2"), part_of("q2-unanswerable"), part_of("q3")
     ('report', 'select', 'select', 'tune')
@@ -34,7 +34,7 @@ def part_of(id: str) -> str:
 
 
 def asked_by(id: str) -> str:
-    """The id that a question and its twin share, so that who was tuned on one is not told of by the other."""
+    """The id that a question and its twin share, so that a flow tuned on one is not reported on the other."""
     return id.removesuffix(TWIN)
 
 
@@ -116,14 +116,14 @@ class DataSet(Value):
         return f"Columns of {Path(self.path).name}: {', '.join(read)}. Others are metadata." if read else ""
 
     def passages(self) -> Iterator[Document]:
-        """The passages of the corpus, one at a time; an id that comes twice is refused."""
+        """The passages of the corpus, one at a time; raises for a repeated id."""
         seen = set[str]()
         for place, found in self.written.passages(Path(self.path)):
             _refuse_twice(place, found.id, seen)
             yield found
 
     def items(self, *, stored: bool = False) -> Iterator[Item]:
-        """The questions of the part, one at a time; a gold id that the corpus does not have is refused by name.
+        """The questions of the part, one at a time; raises for a gold id that the corpus does not have.
 
         Args:
             stored: whether they are asked of a store, so that the gold names documents of that: by file name or id.

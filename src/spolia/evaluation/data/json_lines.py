@@ -100,7 +100,7 @@ def records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def first_record(path: Path) -> Mapping[str, Any]:
-    """The first object of such a file; empty where there is none, whatever the reason."""
+    """The first object of such a file; empty if it cannot be read."""
     try:
         if not _is_array(path):
             return next((row for _, row in rows(path)), {})

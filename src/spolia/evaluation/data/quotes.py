@@ -42,7 +42,7 @@ class Located(Value):
             return tuple(Quote(one.document, one.start + gold.start, gold.text) for one in inside) or (gold,)
         if not (found := self.quotes.get(gold, ())):
             raise DataError(
-                f"Gold {gold!r} of question {item.id!r} stands in none of {len(self.documents)} documents, word for "
+                f"Gold {gold!r} of question {item.id!r} is in none of {len(self.documents)} documents, word for "
                 "word. Give the documents that the passages were cut from, as they were."
             )
         return found
@@ -121,7 +121,7 @@ def _quoted(
 
 
 def _whole(text: str, quote: Quote) -> bool:
-    """Whether a quote cuts no word in two: "5" stands in 1957, and says nothing of it.
+    """Whether a quote cuts no word in two: "5" is part of 1957, but not a word of it.
 
     >>> _whole("In 1957 there were 5.", Quote("d", 5, "5")), _whole("In 1957 there were 5.", Quote("d", 19, "5"))
     (False, True)

@@ -1,4 +1,4 @@
-"""Who looked at which questions: what was tuned on is not reported on, and what is reported on is looked at once."""
+"""The log of uses of questions: no report on questions that a flow was tuned on; one look at questions to report on."""
 
 import json
 import os

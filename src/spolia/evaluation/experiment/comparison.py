@@ -50,7 +50,7 @@ class Estimates:
 
     @property
     def unit(self) -> bool:
-        """Whether scores lie between 0 and 1, and are told times 100."""
+        """Whether scores lie between 0 and 1, and are reported times 100."""
         return self.measure.range == (0.0, 1.0)
 
     def _known(self, *flows: int) -> bool:
@@ -59,7 +59,7 @@ class Estimates:
 
     @kept
     def _statistics(self) -> Sample | Totals:
-        """Of all flows, so that one set of draws serves them all."""
+        """Statistics of all flows together, so that one set of draws serves them all."""
         if self.single:
             table = [[nan if seen is None else seen[0] for seen in row] for row in zip(*self.columns, strict=True)]
             return Sample(table, range=self.measure.range, seed=self.seed)

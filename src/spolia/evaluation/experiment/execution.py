@@ -310,8 +310,7 @@ class FlowExecution:
         if self.run.exhausted:
             raise BudgetSpent(
                 f"The budget of this run allows no more at question {item.id!r} of {self.table.flows[flow]}: "
-                f"{self.run.refusal}. What was answered is kept where the experiment has a file: raise the budget, and "
-                "go on."
+                f"{self.run.refusal}. Raise the budget and run again: an experiment with a file keeps the answers."
             )
 
     def _seen(self, measure: SetMeasure, case: Case, flow: int) -> Seen | None:
@@ -324,7 +323,7 @@ class FlowExecution:
             said = str(error) if isinstance(error, MeasureError) else f"{type(error).__name__}: {error}"
             raise MeasureError(
                 f"{measure} cannot be taken of what {self.table.flows[flow]} gave for question {case.item.id!r}: "
-                f"{said.removesuffix('.')}. What was answered is kept where the experiment has a file."
+                f"{said.removesuffix('.')}. An experiment with a file keeps the answers."
             ) from error
         single = isinstance(measure, Measure | CostMeasure)
         return None if single and seen is not None and not isfinite(seen[0]) else seen

@@ -1,4 +1,4 @@
-"""Flows, questions, measures: every flow is asked the same questions, and what differs is told with how sure it is."""
+"""Flows, questions, measures: every flow gets the same questions, and each difference has its confidence interval."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -118,13 +118,13 @@ class Experiment(Value):
         if self.degraded not in DEGRADED:
             raise DataError(f"degraded={self.degraded!r} is unknown. Write one of: {', '.join(DEGRADED)}.")
         if not self.measures:
-            raise DataError("There is nothing to measure. Give a measure, for example parse_measure('R@5').")
+            raise DataError("No measures given. Give a measure, for example parse_measure('R@5').")
         for what, name, names in (
             ("measure is primary", self.primary, [str(one) for one in self.measures]),
             ("flow is compared against", self.against, [name for name, _ in self.flows]),
         ):
             if name and name not in names:
-                raise DataError(f"No such {what}: {name!r}. Write one of: {', '.join(names)}.")
+                raise DataError(f"Unknown {what}: {name!r}. Write one of: {', '.join(names)}.")
         if self.against and len(self.flows) == 1:
             raise DataError(f"{self.against} is the only flow. Name another one to compare against it.")
         if twice := [id for id, times in Counter(item.id for item in self.items).items() if times > 1]:
@@ -164,7 +164,7 @@ class Experiment(Value):
         return tuple(id for id in ids if part_of(id) in parts or any(entry.chose_by(id) for entry in entries))
 
     def _refuse(self, tuned: Sequence[str], usage_log: UsageLog | None = None, entry: LogEntry | None = None) -> None:
-        """Refuse what was tuned on; where only a log tells of that and the questions are few, the report warns."""
+        """Raise for questions that a flow was tuned on; if only a log says so and they are few, the report warns."""
         n = len(self.asked)
         if not tuned or self.overlap or (usage_log is not None and n < ENOUGH):
             return

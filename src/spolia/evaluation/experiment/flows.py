@@ -143,7 +143,7 @@ def _is_spolia(cls: type) -> bool:
 
 
 def reads(value: Any, known: Known | None = None) -> dict[str, str | None]:
-    """What stores, models and prompt files hold now, but for those that are known."""
+    """The contents of stores, models and prompt files now, except known ones."""
     known = {} if known is None else known
     found = value.resources if isinstance(value, Operator) else inside(value)
     named = {repr(one): one for one in found if isinstance(one, Addressed)}

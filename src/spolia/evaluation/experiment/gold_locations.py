@@ -1,4 +1,4 @@
-"""Gold that can be found: as it is written, and where it stands in the stores that flows search."""
+"""Gold that flows can find: as written, and its places in the stores that they search."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -52,15 +52,15 @@ class GoldLocations(Value):
 
 
 def gold_locations(items: Sequence[Item], flows: Iterable[Flow], rivals: Iterable[NodeGroup] = ()) -> GoldLocations:
-    """Where the gold of questions stands in the stores that flows search; gold of a flow without a store stands for
+    """Places of the gold of questions in the stores that flows search; gold of a flow without a store stands for
     itself.
 
     Args:
         rivals: groups that are searched by flows that these are compared with: gold that is there, and that a parser
             has lost here, is never found here.
 
-    Raises `DataError` where a flow could not find some gold whatever it did: there is no such document, or its text
-    does not hold the quote, word for word and once.
+    Raises `DataError` if a flow cannot find some gold: the document is missing, or its text does not hold the quote
+    exactly once, word for word.
     """
     wanted = list(dict.fromkeys(one for item in items for group in item.gold for one in group))
     found: dict[Gold, dict[Gold, None]] = {one: {} for one in wanted}
@@ -107,7 +107,7 @@ def _anywhere(wanted: Sequence[Gold], items: Sequence[Item]) -> dict[Gold, list[
 
 
 def _in(snapshot: Snapshot, wanted: Sequence[Gold]) -> Iterator[tuple[Gold, Gold]]:
-    """What stands in a store, and where; documents are read one at a time."""
+    """Gold that a store has, and its place; documents are read one at a time."""
     ids = _named(snapshot, {one.document if isinstance(one, Quote) else one for one in wanted})
     within: dict[str, list[Gold]] = {}
     for one in wanted:
@@ -177,7 +177,7 @@ def page_of(gold: str) -> tuple[str, int]:
 
 
 def places_of(quote: Quote, text: str) -> list[tuple[int, int]]:
-    """Where a quote stands in a text, start and end: at its start if it says so rightly, else wherever its words do.
+    """Places of a quote in a text, start and end: its own start if that is right, else each place of its words.
 
     >>> places_of(Quote("tides", text="moon pulls"), "The moon\\npulls.")
     [(4, 14)]
@@ -209,7 +209,7 @@ def _asked(gold: Gold, items: Sequence[Item]) -> Item:
 
 
 def _listed(more: Sequence[Gold], items: Sequence[Item]) -> str:
-    """Other gold that is not found, each with its question, so that all of it can be mended at once."""
+    """Other gold that is not found, each with its question, so that you can fix all of it together."""
     if not more:
         return ""
     named = [f"{str(one)[:SHOWN]!r} (“{_asked(one, items).question[:SHOWN]}”)" for one in more[:LISTED]]

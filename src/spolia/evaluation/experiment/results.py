@@ -109,9 +109,9 @@ class Evaluation(Value):
 class Report(Value):
     """What came of an experiment: what each flow scored, how the flows compare, and the same by type or metadata.
 
-    `items` are those that were asked; measures in `units` are told times 100. `tuned` of the questions were chosen on,
-    `looked` says how often they were looked at before (`UsageLog`). `curves` has by measure and flow the points of the
-    curve under which the number lies.
+    `items` are the questions asked; measures in `units` are reported times 100. `tuned` of the questions were chosen
+    on, `looked` says how often they were looked at before (`UsageLog`). `curves` has by measure and flow the points of
+    the curve under which the number lies.
     """
 
     data: str
@@ -136,14 +136,14 @@ class Report(Value):
         return len(self.items)
 
     def flow(self, name: str) -> Evaluation:
-        """What the flow of this name scored; `DataError` where there is none."""
+        """The scores of a flow by its name; `DataError` for an unknown name."""
         found = {one.flow: one for one in self.flows}
         if name not in found:
             raise DataError(f"No flow is called {name!r}. Write one of: {', '.join(found)}.")
         return found[name]
 
     def over(self, ours: str, theirs: str, measure: str) -> Comparison:
-        """Two flows compared on a measure, whichever is ahead; DataError if no question is determined for both."""
+        """Two flows compared on a measure; DataError if no question is determined for both."""
         for name in (ours, theirs):
             self.flow(name).interval(measure)
         for one in self.comparisons:

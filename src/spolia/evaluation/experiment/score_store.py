@@ -256,7 +256,7 @@ class ScoreStore:
             return np.frombuffer(bytes(self._records[kind]), _KINDS[kind])
 
     def called(self, place: int) -> str:
-        """The name of what has this id; empty where there is none."""
+        """The name for an id; empty if unknown."""
         return str(self._said.get(place, {}).get("name", ""))
 
     def steps(self, place: int) -> tuple[StepCalls, ...]:

@@ -1,4 +1,4 @@
-"""What a flow made of questions once, and all that its results depend on, so that it can be said what has changed."""
+"""The results of a flow on questions, and all that they depend on, so that the gate can name what has changed."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -85,7 +85,7 @@ class SearchedGroups(Value):
         return cls(groups, known, names)
 
     def among(self, wanted: Set[str], before: Mapping[str, KnownDocument]) -> dict[str, KnownDocument]:
-        """Of the documents those that are wanted, and those that were known before; all if they are few. By name."""
+        """The wanted documents and those known before, by name; all if they are few."""
         few, every = len(self.documents) <= FEW, self.documents
         return {name: every[name] for name in sorted(every) if few or name in wanted or name in before}
 
@@ -99,7 +99,7 @@ class SearchedGroups(Value):
 
 
 def signature(flow: Flow, held: SearchedGroups, run: Run) -> FlowSignature:
-    """What a flow's results depend on. Where its stores are is no part of it: the same on every machine."""
+    """What a flow's results depend on. The paths of its stores do not count: it is the same on every machine."""
     made, searched = {}, {}
     for name, (manifest, _, _) in held.groups.items():
         of = {"transform": manifest.transform, "definition": manifest.definition, "reader": manifest.reader}
@@ -142,7 +142,7 @@ RankSteps: TypeAlias = tuple[tuple[int, float], ...]
 
 
 def best_steps(places: Iterable[Gold], found: Sequence[GoldPlace]) -> RankSteps:
-    """How a passage is seen that stands at several places: at the one of which most is seen, and first.
+    """The steps of a passage with several places: those of the place that is seen most, then first.
 
     >>> from spolia.types import Span
     >>> found = [GoldPlace("d", Span(0, 8)), GoldPlace("e"), GoldPlace("d", Span(8, 20))]
@@ -235,7 +235,7 @@ class BaselineQuestion(Value):
 
     @property
     def documents(self) -> tuple[str, ...]:
-        """Names of those that are gold, and of those that were found."""
+        """Names of gold documents and of found ones."""
         return tuple(dict.fromkeys([*self.about, *(name for name, _, _ in self.found)]))
 
     @classmethod
@@ -325,7 +325,7 @@ class Baseline(Value):
 
     @classmethod
     def read(cls, path: str | Path) -> "Baseline":
-        """A baseline from its file; DataError if there is none, or it has another form."""
+        """A baseline from its file; DataError if the file is missing or has another form."""
         try:
             plain = json.loads(Path(path).read_text("utf-8"))
             form = plain["spolia_baseline"]

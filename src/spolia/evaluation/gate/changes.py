@@ -80,7 +80,7 @@ def changed(before: Baseline, now: Baseline) -> tuple[tuple[str, str], ...]:
 
 
 def _is_cut_otherwise(before: Baseline, now: Baseline) -> bool:
-    """Whether documents that have not changed are cut otherwise: all, or if any has changed, those of the baseline."""
+    """Whether unchanged documents are split differently: all, or if any has changed, those of the baseline."""
     if before.signature["documents"]["content"] == now.signature["documents"]["content"]:
         return bool(before.signature["chunks"]["content"] != now.signature["chunks"]["content"])
     both = ((one, now.documents[name]) for name, one in before.documents.items() if name in now.documents)
@@ -271,7 +271,7 @@ def _scores(
 
 
 def _looked_at(old: BaselineQuestion, new: BaselineQuestion) -> list[str]:
-    """The documents that the question is about, and those that were found for it."""
+    """The documents that the question is about, and the ones found for it."""
     return list(dict.fromkeys([*old.about, *new.about, *old.documents, *new.documents]))
 
 

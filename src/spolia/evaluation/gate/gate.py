@@ -170,7 +170,7 @@ def refuse_what_cannot_be_compared(
 def refuse_what_decides_nothing(
     measures: Sequence[SetMeasure], rule: str, tolerance: float, tolerances: Mapping[str, float]
 ) -> None:
-    """Raise `DataError` where there is no such rule, or a tolerance is none of these measures."""
+    """Raise `DataError` for an unknown rule, or a tolerance that is not one of these measures."""
     written = [str(one) for one in measures]
     if rule not in RULES:
         raise DataError(f"There is no rule {rule!r}. Write one of: {', '.join(RULES)}.")

@@ -41,7 +41,7 @@ EXACT = ExactMatch()
 
 
 def checked_measure(called: str, of: object, *parts: object) -> None:
-    """Refuse a part that has no score of its own for each question, and a risk of what is no share."""
+    """Raise for a part without a score for each question, and for a risk of something that is not a share."""
     for part in (of, *parts):
         if not isinstance(part, Measure):
             raise MeasureError(

@@ -191,7 +191,7 @@ def checked_rule(called: str, rule: str, known: Collection[str]) -> None:
 
 @dataclass(frozen=True)
 class Measured(Value):
-    """A measure over `n` cases, of which `failed` failed; its value is None where there is nothing to add up.
+    """A measure over `n` cases, of which `failed` failed; its value is None if no case was scored.
 
     Left out are `undetermined` cases, of which the measure could not tell, and those whose item lacks the gold. `seen`
     is what each case adds; None where it was left out.

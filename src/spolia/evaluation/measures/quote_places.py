@@ -17,7 +17,7 @@ _BLANK = re.compile(r"\s")
 
 
 class GoldPlace(NamedTuple):
-    """What stands at one place of a ranking: a document, a stretch of it, or a text that has no place in it."""
+    """One place of a ranking: a document, a stretch of it, or a text that has no place in it."""
 
     document: str
     span: Span | None = None
@@ -91,9 +91,9 @@ class GoldPlaces:
     parts: Mapping[Gold, Sequence[int]]
 
     def first(self, k: int | None = None) -> tuple[tuple[str, ...], Item]:
-        """Ids of what stands at the first k places, best first, and the item with those ids as its gold.
+        """Ids of the gold at the first k places, best first, and the item with those ids as its gold.
 
-        A place without gold has no id. Parts of what is found later than at the first k are such places.
+        A place without gold has no id. Parts of gold found only after the first k are such places.
 
         >>> item = Item("q", "?", gold=((Quote("d", 0, "The moon pulls."),),))
         >>> places = [GoldPlace("d", Span(0, 8)), GoldPlace("x", Span(0, 9)), GoldPlace("d", Span(9, 15))]
@@ -135,8 +135,8 @@ class GoldPlaces:
 
 
 def placed(places: Sequence[GoldPlace], item: Item, share: float) -> GoldPlaces:
-    """Look for the gold of an item at places, best first: once through them, whatever is measured then. Of a quote a
-    `share` must be seen, from 0 (any character) to 1 (all of it).
+    """Look for the gold of an item at places, best first: once through them, whatever is measured then. A quote counts
+    once a `share` of it is seen, from 0 (any character) to 1 (all of it).
     """
     wanted = {one for group in item.gold for one in group if isinstance(one, str)}
     sought: dict[str, list[QuoteCoverage]] = {}

@@ -1,4 +1,4 @@
-"""Measures of what is found and how early: recall, precision, reciprocal rank, average precision, nDCG."""
+"""Measures of retrieval: recall, precision, reciprocal rank, average precision, nDCG."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -159,7 +159,7 @@ def harmonic(precision: float, recall: float) -> float:
 
 @dataclass(frozen=True)
 class ReciprocalRank(RetrievalMeasure):
-    """1 / rank of the first gold passage, 0 when there is none.
+    """1 / rank of the first gold passage, 0 without one.
 
     Args:
         k: look at the first k places only; None: at all that the flow returned.

@@ -76,7 +76,7 @@ _PLACES = {written.removesuffix("@k").lower(): place for written, place in WRITT
 
 
 def class_of(name: str) -> type[SetMeasure] | None:
-    """The measure that is called so, in whatever case; None when there is none.
+    """The measure of a name, ignoring case; None if unknown.
 
     >>> class_of("ndcg").called
     'nDCG'
@@ -115,8 +115,8 @@ Own: TypeAlias = Sequence[type[SetMeasure]]
 def parse_measure(
     text: str, *, llm: LanguageModel | None = None, embedder: Embedder | None = None, own: Own = ()
 ) -> SetMeasure:
-    """The measure that is written like this; upper and lower case of its name are the same. Of a role, which a judge is
-    asked by, the prompt file is written.
+    """The measure that is written like this; upper and lower case of its name are the same. A judge's role is written
+    as its prompt file.
 
     Args:
         llm: for measures that a language model judges.
@@ -189,7 +189,7 @@ def _listed(text: str) -> list[str]:
     source = f"_({text.strip(' ,')})"
     call = _call(source)
     if call is None or call.keywords:
-        raise MeasureError(f"{text!r} is no list of measures. Write some of: {KNOWN}, separated by commas.")
+        raise MeasureError(f"{text!r} is not a list of measures. Write some of: {KNOWN}, separated by commas.")
     return [ast.get_source_segment(source, one) or "" for one in call.args]
 
 
@@ -208,7 +208,7 @@ def _fields(text: str, inside: str, how: dict[str, Any], texts: set[str]) -> Ite
     call = _call(source)
     if call is None or call.args or not all(keyword.arg for keyword in call.keywords):
         example = "Write name=value, as in F1(rule='squad2')."
-        raise MeasureError(f"What stands between the brackets of {text!r} cannot be read. {example}")
+        raise MeasureError(f"The arguments of {text!r} cannot be read. {example}")
     for keyword in call.keywords:
         value: Any = keyword.value
         part = ast.get_source_segment(source, value) or ""

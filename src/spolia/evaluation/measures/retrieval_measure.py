@@ -111,7 +111,7 @@ def checked_k(k: int | None) -> None:
 def found_ids(result: Result) -> tuple[str, ...]:
     """Ids of the passages behind a result, best first: each node stands for its document.
 
-    Several nodes of one document keep their places, but only the first of them can count. Of an answer, the evidence
+    Several nodes of one document keep their places, but only the first of them can count. For an answer, its evidence
     is measured; without evidence, its citations.
 
     >>> from spolia.types import Hit, Node, Query
@@ -124,7 +124,7 @@ def found_ids(result: Result) -> tuple[str, ...]:
 
 
 def found_places(result: Result, item: Item) -> list[GoldPlace]:
-    """What stands at each place, as far as it is of a document of which something is gold."""
+    """Each place of a ranking, as far as it is of a document with gold."""
     if isinstance(result, Answer) and result.evidence is None:
         return [GoldPlace.cited(citation) for citation in result.citations]
     gold = item.documents

@@ -42,7 +42,7 @@ def of_differences(report: Report) -> list[tuple[str, str]]:
 
 
 def of_times(report: Report) -> list[tuple[str, str]]:
-    """From the median of each flow to its 95th percentile, milliseconds."""
+    """Bars from each flow's median to its 95th percentile, milliseconds."""
     bars = []
     for colour, flow in enumerate(report.flows):
         p50, p95 = flow.latency.p50_s, flow.latency.p95_s

@@ -58,7 +58,7 @@ PROFILES = {
 
 
 def profile_named(name: str) -> Profile:
-    """The profile of a name; WiringError where there is none."""
+    """The profile of a name; WiringError for an unknown name."""
     if name not in PROFILES:
         raise WiringError(f"There is no profile {name!r}. Write one of: {', '.join(PROFILES)}.")
     return PROFILES[name]

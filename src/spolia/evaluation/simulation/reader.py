@@ -94,7 +94,7 @@ class SimulatedReader(ScriptedModel):
 
     It finds out by the prompt file what it is asked for and by the question what item is meant, and looks for the
     sentences of the gold passages in what the prompt shows. So an answer is right only where a flow has retrieved what
-    is needed, kept it through every step, and asked for it. Its scores tell of retrieval and orchestration, never of
+    is needed, kept it through every step, and asked for it. Its scores measure retrieval and orchestration, never
     language.
 
     Args:

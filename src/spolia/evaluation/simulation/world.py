@@ -20,7 +20,7 @@ Variant: TypeAlias = Literal["", "split", "contradicting"]
 
 @dataclass(frozen=True)
 class FactKind:
-    """What can be said of a thing.
+    """A relation of an entity.
 
     Args:
         name: of the fact.
@@ -314,7 +314,7 @@ class FictionalWorld(Value):
 
     @kept
     def _plots(self) -> dict[int, tuple[int, int]]:
-        """What works tell of, as the numbers of a hero and a plot; each pair is told once, others tell nothing."""
+        """The hero and plot of each work, by number; each pair occurs once, other works have none."""
         pairs = list(product(range(len(HEROES)), range(len(PLOTS))))
         return dict(zip(self._of_kind["work"], Random(f"plots {self.seed}").sample(pairs, len(pairs)), strict=False))
 
@@ -494,7 +494,7 @@ def _word(random: Random, syllables: int) -> str:
 
 
 def _name(random: Random, kind: Kind, surnames: Sequence[str], longer: int = 0) -> str:
-    """A name of a kind, with so many syllables more than usual."""
+    """A name of a kind, `longer` syllables longer than usual."""
     if kind == "person":
         return f"{_word(random, random.randint(1, 2) + longer)}{random.choice(_ENDS[kind])} {random.choice(surnames)}"
     if kind == "work":

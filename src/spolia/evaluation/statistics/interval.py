@@ -186,8 +186,8 @@ def interval_of(
 
     Where at least 20 of them differ from the most frequent one it is the bootstrap's, else Student's with a pair
     unseen. What was not seen is as far away as the farthest seen; where fewer than 5 differ, by half of the range;
-    without a range, by the largest score. Where that is nothing too, nothing can be said. One value stands for `weight`
-    questions.
+    without a range, by the largest score. Where that is nothing too, the interval is unknown. One value stands for
+    `weight` questions.
     """
     off = np.abs(values - mean)
     _, counts = np.unique(np.round((values - mean) / (largest or 1.0), ROUNDING), return_counts=True)

@@ -17,9 +17,9 @@ NEARER = sqrt(LEFT_OUT / (1 - LEFT_OUT))
 def corrected_for_choice(scores: ArrayLike, *, level: float = 0.95, draws: int = DRAWS, seed: int = 0) -> Interval:
     """The score of the best of many flows on the questions that it was chosen by, without what the choice adds.
 
-    In each of many draws of the questions with replacement, the flow that is best on those drawn is scored on those
-    that were not, about r = .368 n. The mean of these scores is the estimate. Their quantiles are the interval, nearer
-    to the mean by √(r / (n - r)): means of r of n questions vary more than means of n.
+    In each of many draws of the questions with replacement, the flow that is best on the drawn questions is scored on
+    the others, about r = .368 n. The mean of these scores is the estimate. Their quantiles are the interval, nearer to
+    the mean by √(r / (n - r)): means of r of n questions vary more than means of n.
 
     Args:
         scores: one row a question, one column a flow, higher is better; NaN where a flow was not asked.

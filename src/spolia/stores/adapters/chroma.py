@@ -21,7 +21,7 @@ _METRIC, _DIMENSION = "spolia_metric", "spolia_dimension"
 class Chroma(Served["ChromaCollection"]):
     """Vectors in a Chroma collection, without documents, embedding functions and telemetry.
 
-    All that is said of the graph is fixed when a collection is made.
+    The graph's settings are fixed when a collection is made.
 
     Args:
         url: of a server, for example `http://127.0.0.1:8000`; empty for the folder of the store, which one process at a
@@ -103,7 +103,7 @@ class Client:
 
 
 class ChromaCollection(Collection):
-    """Ids are keys in decimal. What was made with another metric or dimension says so in its metadata."""
+    """Ids are keys in decimal. The metadata of a collection names its metric and dimension."""
 
     most_numbers = 400_000  # as text in a request, some 9 MB
     engine: Chroma

@@ -159,7 +159,7 @@ class MilvusCollection(Collection):
         pages.close()
 
     def _read(self, ask: Callable[..., Any], **asked: Any) -> Any:
-        """Ask; a server that was started again may have to be told to load the collection first."""
+        """Ask; a restarted server may have to load the collection first."""
         from pymilvus import MilvusException
 
         asked |= {"output_fields": ["id"], "timeout": self.engine.timeout_s}

@@ -1,4 +1,4 @@
-"""What is asked of the backend of a store: SQLite in a folder, or a schema of a PostgreSQL database."""
+"""The interface of a store's backend: SQLite in a folder, or a schema of a PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Backend(Protocol):
         return None
 
     def is_current(self, opened: OpenStore) -> bool:
-        """Whether what is open is still what is there."""
+        """Whether the open store is still the published one."""
 
     def problem(self, doing: str, error: Exception) -> StoreError | None:
         """The `StoreError` for an exception, or None; `doing` is a participle: `opened`, `written`, `published`."""
@@ -143,7 +143,7 @@ class Backend(Protocol):
         """Index what was published, with the right to write; what was out of order, in words."""
 
     def compact(self, manifests: Manifests, *, ended: bool, waits: bool) -> bool:
-        """Join what many commits have left in small pieces, whoever writes meanwhile; see `writer.compact`."""
+        """Join the small pieces that many commits left, while others may write; see `writer.compact`."""
         return False
 
     def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> DenseSearch | SparseSearch:

@@ -101,7 +101,7 @@ class Draft:
         return {row[0]: SourceRow(*row) for row in self._rows(sql.SOURCES, sql.SOURCES_OF_URIS, uris)}
 
     def cursors(self) -> dict[str, dict[str, str]]:
-        """How far each source was read, by its name; of each, by what that is said of."""
+        """How far each source was read: by its name, then by item."""
         found: dict[str, dict[str, str]] = {}
         with self._reading():
             for source, item, cursor in self._connection.execute(sql.ALL_CURSORS):
@@ -109,13 +109,13 @@ class Draft:
         return found
 
     def cursor(self, source: str, item: str) -> str:
-        """How far a source was read, by what that is said of; empty where it was not."""
+        """How far an item of a source was read; empty if it was not."""
         with self._reading():
             row = self._one(sql.CURSOR, (source, item))
         return str(row[0]) if row else ""
 
     def metadata(self) -> Iterator[tuple[str, Meta]]:
-        """Of all documents and nodes that have some, with what was changed; each by a name for people."""
+        """The metadata of all documents and nodes that have some, with changes; each by a readable name."""
         with self._reading():
             for whose, meta in self._connection.each(sql.LIVE_METADATA):
                 yield whose, unpacked(meta)
@@ -152,18 +152,18 @@ class Draft:
             )
 
     def meta_of(self, document: str) -> Meta | None:
-        """The metadata of a document, by its id; None where there is none of this id. With what was changed."""
+        """The metadata of a document by its id, with changes; None if the id is unknown."""
         with self._reading():
             there = self._live(document)
             return None if there is None else unpacked(there[3])
 
     def document_key(self, id: str) -> int | None:
-        """Tells a live document from what had its id before; None where there is none."""
+        """Distinguishes a live document from earlier ones with its id; None if the id is unknown."""
         with self._reading():
             return self._live_key(id)
 
     def document_keys(self, ids: Iterable[str]) -> dict[str, int]:
-        """The same of several documents at once; those that are not there are left out."""
+        """The same for several documents; unknown ids are left out."""
         with self._reading():
             return dict(self._connection.execute(sql.KEYS_OF_DOCUMENTS, {"ids": json.dumps(list(ids))}).fetchall())
 

@@ -162,7 +162,7 @@ DamagedRow = tuple[str, Row]
 
 
 def damaged_rows(connection: "Connection", share: int = 0) -> Iterator[DamagedRow]:
-    """The rows that are not as they were written; with a `share`, only so many documents and nodes are read."""
+    """The rows that differ from what was written; a `share` limits how many documents and nodes are read."""
     if isinstance(connection, sqlite3.Connection):
         connection.text_factory = legible
     for table, statement in (sql.SOME_ROWS if share else sql.ROWS).items():
@@ -311,7 +311,7 @@ def refuse_odd_node(node: Node, document: Document) -> None:
         )
     if (span := node.span) is not None and not 0 <= span.start <= span.end <= len(document.text):
         raise StoreError(
-            f"Node {node.id!r} stands at {span.start} to {span.end} of document {document.id!r}, which has "
+            f"Node {node.id!r} spans {span.start} to {span.end} of document {document.id!r}, which has "
             f"{len(document.text)} characters. Give it its true span, or None if it was written, not cut."
         )
 

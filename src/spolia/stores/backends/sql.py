@@ -1,6 +1,6 @@
 """Every SQL statement of the store, in SQLite's dialect. Nothing else in the package knows SQL.
 
-Rows live from generation `birth` until before generation `death`; those that are still alive die at the end of time.
+Rows live from generation `birth` until before generation `death`; a live row has the largest number as `death`.
 Each row has a digest (`rows.row_digest`) of what no index repeats (`GUARDED`), so that damage to any byte can be found.
 """
 

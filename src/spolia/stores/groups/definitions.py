@@ -1,4 +1,4 @@
-"""What is asked for of a group, beside what a store has."""
+"""Requested groups, compared with those of a store."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def serves(group: NodeGroup, snapshot: Snapshot) -> bool:
             here, asked = there.embeddings, map(embedded, group.definition.embeddings)
             raise ManifestMismatch(
                 f"The vectors of group {group.name!r} of {group.corpus.path} are searched by "
-                f"{', '.join(how.said for how in here)}, and are asked for by {', '.join(how.said for how in asked)}. "
+                f"{', '.join(how.said for how in here)}, and you asked for {', '.join(how.said for how in asked)}. "
                 "To change that for everybody, without embedding anything again, write materialise([group]); or ask "
-                "for what is there."
+                "for the stored way."
             )
         return not lacking(group.definition, there)
     return True
@@ -132,7 +132,7 @@ class GroupDefinitions:
         self._seen: set[str] = set()
 
     def define(self, *, renewed: Collection[str] = (), outdated: Iterable[str] = ()) -> None:
-        """Write the manifests of those that are to be built; from then on all documents count as not made in them."""
+        """Write the manifests of the groups to build; from then on all documents count as not made in them."""
         for group in self.wanted.values():
             self._define(group)
         anew = {*self.definitions, *renewed}
@@ -145,7 +145,7 @@ class GroupDefinitions:
         return [self._build(manifest) for manifest in with_those_below(names, in_order(self.writer.manifests))]
 
     def _define(self, group: NodeGroup) -> None:
-        """Write a group's manifest, after those that it is made from."""
+        """Write a group's manifest, after those of the groups that it is made from."""
         if group.name in self._seen:
             return
         if group.name in self._way:
@@ -167,7 +167,7 @@ class GroupDefinitions:
             self.definitions[group.name] = definition
 
     def _extend(self, group: NodeGroup, definition: Definition) -> None:
-        """Embed the nodes of a group that is there in further ways, and search its vectors as is asked for now."""
+        """Embed the nodes of an existing group in further ways, and search its vectors as requested now."""
         there = self.writer.manifests[group.name]
         more, others = lacking(definition, there), searched_otherwise(definition, there)
         if not more and not others:
@@ -186,7 +186,7 @@ class GroupDefinitions:
         self.to_embed.append(GroupBuild(group.name, definition.transform, definition.parent, definition.ref, embedders))
 
     def _renew(self, build: GroupBuild, *, is_new: bool) -> None:
-        """A group is made of one that is built anew: its nodes end, its signature is another one."""
+        """A group is made from one that is rebuilt: its nodes end, its signature changes."""
         there = self.writer.manifests[build.group]
         made = signature(Definition(build.transform, build.parent, build.ref), self.writer.manifests)
         if not is_new or there.signature != made:
@@ -226,7 +226,7 @@ def ways_out(group: str) -> str:
 
 
 def by_name(groups: Iterable[NodeGroup]) -> list[NodeGroup]:
-    """Each group once; of one that is named twice, what is said of it."""
+    """Each group once; definitions of a group that is named twice are merged."""
     found: dict[str, NodeGroup] = {}
     for group in groups:
         before = found.get(group.name)

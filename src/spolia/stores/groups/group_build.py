@@ -147,7 +147,7 @@ def store(writer: AnyWriter, one: GroupNodes, before: Mapping[str, str] | None =
 
 
 def make_up(writer: AnyWriter, builds: Sequence[GroupBuild], unmade: Sequence[Unmade]) -> Iterator[GroupNodes]:
-    """Try again what could not be made, and what is made of that; but not in groups whose model is away."""
+    """Retry nodes that could not be made, and nodes made from them; skip groups whose model is away."""
     before: dict[str, dict[str, str]] = {}
     for lack in unmade:
         before.setdefault(lack.document, {})[lack.group] = lack.reason
@@ -183,7 +183,7 @@ def complete(writer: AnyWriter, built: Sequence[GroupBuild]) -> Iterator[GroupNo
 
 
 def refuse_away(builds: Iterable[GroupBuild]) -> None:
-    """Raise what kept a group that is made anew from being made: it would lose what it has of the documents."""
+    """Raise the failure that kept a group from being rebuilt: a rebuild would lose its nodes."""
     for build in builds:
         if build.reach.reason and build.reach.failure is not None:
             error = build.reach.failure.raised()
@@ -192,7 +192,7 @@ def refuse_away(builds: Iterable[GroupBuild]) -> None:
 
 
 def with_those_below(groups: Iterable[str], all: Sequence[G]) -> list[G]:
-    """These groups and those that are made from them, of `all` in order; the documents are what they are."""
+    """These groups and all groups made from them, of `all` in order, without the documents."""
     found, wanted = set(groups) - {DOCUMENT}, set(groups)
     for one in all:
         if not found.isdisjoint((one.parent, one.ref)):
@@ -204,7 +204,7 @@ def relabel(writer: AnyWriter, builds: Sequence[GroupBuild], old: Document, new:
     """Give a document the metadata and readers of another one with the same text.
 
     Its nodes stay, and nothing is asked or embedded again, but in groups whose transform reads what has changed
-    (`Operator.reads`), and in those that are made from them; where a model for that is away, by a later run.
+    (`Operator.reads`), and in groups made from them; if a model for that is away, a later run does it.
     """
     before = _parts(writer, builds, old)
     writer.relabel(old, new.meta, new.readers)

@@ -1,4 +1,4 @@
-"""Building groups on their first use, with those that they are made from, or waiting for the process that does."""
+"""Build groups on their first use, with the groups that they are made from, or wait for the process that does."""
 
 import logging
 import time
@@ -59,7 +59,7 @@ def materialise(
     tell: Tell = lambda group, documents, embedded: None,
     wait_s: float | None = None,
 ) -> tuple[Unmade, ...]:
-    """Build groups that are not built yet, with those that they are made from, and publish them all at once.
+    """Build groups that are not built yet, with the groups that they are made from, and publish them together.
 
     Until then readers see what there was. A document that a group cannot be made of is found in its other groups, and
     is tried again by the next call and by `sync`.
@@ -151,7 +151,7 @@ def remake(
 
 
 def _lacking(snapshot: "Snapshot") -> list[Manifest]:
-    """Groups that lack documents that were not tried, or vectors; each after those that it is made from."""
+    """Groups that lack documents that were not tried, or vectors; each after the groups that it is made from."""
     untried, found = {lack.group for lack in snapshot.unmade() if lack.is_untried}, []
     for manifest in in_order(snapshot.manifests):
         values = {"grp": manifest.group, "key": 0, "at": snapshot.generation}
@@ -249,7 +249,7 @@ class Building(GroupDefinitions):
 
     @property
     def makeshift(self) -> list[Unmade]:
-        """What was made of replies that could not be read, by group."""
+        """Nodes made from replies that could not be parsed, by group."""
         grown = {build.group: build.reach for build in (*self.built, *self.to_embed)}
         return [Unmade("", "", group, reach.makeshift) for group, reach in grown.items() if reach.makeshift]
 
@@ -275,7 +275,7 @@ class MissingMetadata:
         self._seen: set[str] = set()
 
     def look(self, one: GroupNodes) -> None:
-        """A document and what was made of it passes."""
+        """Note the metadata of a document and its nodes."""
         for group, names in self._left.items():
             made = one.made.get(group)
             own = [node.meta for node in made] if isinstance(made, list) else []
@@ -289,7 +289,7 @@ class MissingMetadata:
                 raise GroupError(
                     f"Group {group!r} names the metadata {', '.join(sorted(names))}, which no document has; they have: "
                     f"{', '.join(sorted(self._seen)) or 'none'}. Write one of these, or give it to the documents: "
-                    "sync(..., metadata=...). What only later ones will have is declared: fields=(Field(NAME),)."
+                    "sync(..., metadata=...). Declare those of later documents: fields=(Field(NAME),)."
                 )
 
 
@@ -353,7 +353,7 @@ def _build(group: NodeGroup, wait_s: float) -> None:
 
 
 def _told(group: NodeGroup, busy: StoreBusy) -> str:
-    """Tell whoever waits: in the trace, and by a warning in the log, which Python shows unless told otherwise."""
+    """Tell the user who waits: in the trace, and by a warning in the log, which Python shows unless told otherwise."""
     said = f"Group {group.name!r} has to be built first, and waits up to {group.corpus.wait_s:g} s for {busy.holder}."
     note(said)
     logging.getLogger("spolia").warning(said)

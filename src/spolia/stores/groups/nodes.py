@@ -70,7 +70,7 @@ class NodeFactory:
                 )
 
     def _span(self, part: Part, piece: Piece, offset: int | None) -> Span | None:
-        """Where a piece stands in the document; for one that was written, where the part stands."""
+        """The span of a piece in the document; for a written one, that of the part."""
         if offset is None:
             return None
         if piece.start is None:
@@ -78,7 +78,7 @@ class NodeFactory:
         end = piece.start + len(piece.text)
         if not part.node.text.startswith(piece.text, piece.start):
             raise GroupError(
-                f"A transform of group {self.group!r} says that {piece.text[:40]!r} stands at {piece.start} of "
+                f"A transform of group {self.group!r} says that {piece.text[:40]!r} begins at {piece.start} of "
                 f"{part.node.id!r}, where there is {part.node.text[piece.start : end][:40]!r}. "
                 "Give the piece its true start, or None."
             )
@@ -92,7 +92,7 @@ class NodeFactory:
         return Span(start, end, None, lines, self._seconds(start, end))
 
     def _seconds(self, start: int, end: int) -> tuple[float, float] | None:
-        """From when until when a stretch is said, by the segments of the recording that it has a part of."""
+        """Start and end of a stretch in the recording, by the segments that it overlaps."""
         first = bisect_right(self._segments, start, key=lambda segment: segment.end)
         last = bisect_left(self._segments, end, key=lambda segment: segment.start)
         times = [time for segment in self._segments[first:last] if (time := segment.seconds)]
@@ -169,7 +169,7 @@ class Availability:
 
 
 def passes(failure: Failure) -> bool:
-    """Whether it lies at what was asked, which may be there another time."""
+    """Whether the service was at fault, so that a retry may succeed."""
     return bool(getattr(failure.raised(), "transient", False))
 
 
@@ -212,7 +212,7 @@ class GroupNodes:
         return {group: f"{failure.kind}: {failure.message}" for group, failure in self.failures.items()}
 
     def may_grow(self, build: GroupBuild) -> bool:
-        """Whether a group's turn has come, as far as those that it is made from could be made; documents are there."""
+        """Whether a group can be built: the groups that it is made from could be made."""
         if ({build.parent, build.ref} - {DOCUMENT}).isdisjoint({*self.failures, *self.passed_over}):
             return True
         self.passed_over.add(build.group)
@@ -345,7 +345,7 @@ class Outline:
         self._path: list[Heading] = []
 
     def above(self, start: int) -> str:
-        """Title and headings; a heading that stands at `start` itself belongs to the text, not to what is above it."""
+        """Title and headings; a heading at `start` itself belongs to the text, not to what is above it."""
         if not self._headings:
             return self._title[: self._longest]
         if start < self._at:

@@ -298,7 +298,7 @@ _UNSPACED = pattern(f"[{UNSPACED}]")
 
 
 def holds(text: str, phrase: str) -> bool:
-    """Whether the words of a phrase stand in a text one after the other, with anything but words between them.
+    """Whether the words of a phrase occur in a text one after the other, with anything but words between them.
 
     A phrase without words stands nowhere. Where a script puts no spaces between words, characters are compared.
 

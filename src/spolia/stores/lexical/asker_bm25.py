@@ -1,6 +1,6 @@
 """BM25 for somebody who may not read every node of an index: the scores of an index of those nodes that they may read.
 
-N, n and the mean length are of these nodes alone, so that no score tells of the others. tantivy cannot be given other
+N, n and the mean length are of these nodes alone, so that no score reveals the others. tantivy cannot be given other
 numbers than its own; what it knows of a term is read out of it once, and kept. Scores are made as it makes them, in
 float32 and in the order of the question's terms, so that they are equal to the last bit.
 """

@@ -2,9 +2,9 @@
 
 score(query, node) = Σ over terms t of idf(t) · tf · (k1 + 1) / (tf + k1 · (1 - b + b · length / mean length)), with
 k1 = 1.2 and b = 0.75, lengths in Lucene's one-byte code (Robertson, Zaragoza, "The probabilistic relevance framework:
-BM25 and beyond", 2009). N and n, of idf, are of the nodes that are there; the mean length is also of those that are
-gone and still in the index (`spolia.stores.integrity`). For somebody who may not read all of them, everything is
-counted over the nodes that they may read (`spolia.stores.lexical.asker_bm25`).
+BM25 and beyond", 2009). N and n, of idf, count live nodes; the mean length also counts deleted ones that are still in
+the index (`spolia.stores.integrity`). For somebody who may not read all of them, everything is counted over the nodes
+that they may read (`spolia.stores.lexical.asker_bm25`).
 """
 
 import os
@@ -126,7 +126,7 @@ class Lexical:
         return hits, len(hits) < limit
 
     def _narrowed(self, query: Any, allowed: "Allowed") -> Any:
-        """A query that only these nodes fulfil; None where what is found is looked through faster."""
+        """A query that only these nodes fulfil; None where filtering the hits is faster."""
         if allowed.count <= FEW:
             return self._of_these(query, allowed)
         if (runs := allowed.runs(RUNS)) is None:
@@ -218,7 +218,7 @@ def _first(top_k: int, allowed: "Allowed") -> int:
 
 
 def _bearable(count: int) -> int:
-    """Hits that are looked through in the time in which the index would be asked for so many nodes only."""
+    """Hits that can be filtered in the time that a query for this many nodes alone would take."""
     return 3_000 + 2 * count
 
 

@@ -1,4 +1,4 @@
-"""The best of what was found, equal scores in an order that does not depend on when nodes came into the store."""
+"""The best hits; the order of equal scores does not depend on when nodes came into the store."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence

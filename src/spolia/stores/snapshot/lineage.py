@@ -1,4 +1,4 @@
-"""What nodes were made from and what was made from them: one by one, and of whole groups without their texts."""
+"""The nodes that nodes were made from, and those made from them: one by one, and for whole groups without texts."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -59,7 +59,7 @@ class AncestorPath:
 
 
 def parents(snapshot: Snapshot, nodes: Sequence[Node], access: frozenset[str] = PUBLIC) -> dict[str, Node]:
-    """The nodes that these were made from, by id; a whole document stands there as a node of group `document`."""
+    """The nodes that these were made from, by id; a whole document is a node of group `document`."""
     wanted = [node.parent for node in nodes if node.parent]
     found = snapshot.nodes_of_ids(wanted, access)
     for id in dict.fromkeys(wanted):

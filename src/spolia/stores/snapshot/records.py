@@ -1,4 +1,4 @@
-"""Metadata of documents and nodes, in columns, so that a filter looks at all nodes of a group at once."""
+"""Metadata of documents and nodes, in columns, so that a filter checks all nodes of a group together."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -60,7 +60,7 @@ def file_meta(uri: str, size: int, created_ns: int, modified_ns: int, accessed_n
 
 
 def with_file_fields(meta: Meta, of_file: Meta) -> Meta:
-    """Metadata of a document with the fields of its file: of one name, what was said of the document counts if it fits.
+    """Metadata of a document with the fields of its file: for one name, the document's own value counts if it fits.
 
     >>> said = (("file_name", "Old Stones"), ("file_size", "large"))
     >>> with_file_fields(said, (("file_name", "a.txt"), ("file_size", 12)))[1:]
@@ -90,7 +90,7 @@ class DocumentMetadata:
                 self._found = self._updated(before._found, self.changed.tolist())
 
     def values(self, document: int, field: Field) -> Iterator[Scalar]:
-        """All values that fit to a field; those of its files where nothing else was said."""
+        """All values that fit to a field; those of its files where it has none."""
         found = self._all.get(document)
         if found is not None:
             said = [value for name, value in found.meta if name == field.name and field.fits(value)]
@@ -126,7 +126,7 @@ def meta_of(packed: str) -> Meta:
 
 
 def metadata_text(meta: Meta, fields: Sequence[str]) -> str:
-    """A line `name: value` for each of these fields that has a value; several values stand in one line.
+    """A line `name: value` for each of these fields that has a value; several values share one line.
 
     >>> metadata_text((("year", 1999), ("by", "Ann"), ("by", "Bob"), ("isbn", None)), ("by", "isbn", "year", "size"))
     'by: Ann, Bob\\nyear: 1999'
@@ -144,7 +144,7 @@ _EXACT = 2**53
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """The values of a field: the node at `rows[i]`, which may stand there more than once, has `values[codes[i]]`."""
+    """The values of a field: the node at `rows[i]`, which may occur more than once, has `values[codes[i]]`."""
 
     rows: Positions
     codes: Codes
@@ -196,7 +196,7 @@ def _are_exact(values: Iterable[Scalar]) -> bool:
 
 
 def _holding(leaf: Leaf, values: npt.NDArray[Any]) -> Mask:
-    """Which values fulfil a condition: what `leaf.holds` says, for all of them at once where numpy can."""
+    """Which values fulfil a condition: what `leaf.holds` says, vectorised where numpy can."""
     if isinstance(leaf, AnyOf) and values.dtype != object and _are_exact(leaf.values):
         return np.isin(values, np.array(leaf.values))
     if isinstance(leaf, Between) and values.dtype != object and _are_exact(leaf.operands()):
@@ -301,7 +301,7 @@ class Records:
             self.schema.check(filter)
             return self._column(self.schema.by_name[filter.field]).holding(filter, len(self.keys))
         raise FilterError(
-            f"{filter!r:.80} is no condition that a store knows. Write AnyOf, Between, And, Or, Not of spolia.filters."
+            f"{filter!r:.80} is not a filter that a store knows. Write AnyOf, Between, And, Or, Not of spolia.filters."
         )
 
     def _all(self) -> Mask:

@@ -93,7 +93,7 @@ class Snapshot:
 
     @property
     def fingerprint(self) -> str:
-        """Tells apart what may be read here: another one for another publication, and for other reader lists since."""
+        """Identifies what may be read here; changes with each publication, and when reader lists change."""
         since = self.rights.changed_at
         return f"{self.opened.uuid}@{self.version}" + (f"+{since}" if since else "")
 
@@ -108,7 +108,7 @@ class Snapshot:
         return tuple(_hit(node, scores[key], (), ()) for key, node in self._readable(list(scores), access))
 
     def late_hits(self, found: Iterable[tuple[int, float]], access: frozenset[str]) -> LateHits | tuple[Hit, ...]:
-        """Hits whose nodes are fetched when they are needed; at once where reader lists have changed since."""
+        """Hits whose nodes are fetched when they are needed; immediately where reader lists have changed since."""
         if self.rights.asker(access).changed:
             return self.hits(found, access)
         scores = dict(found)
@@ -138,7 +138,7 @@ class Snapshot:
         return self.readable_of(self.opened.rows(sql.NUMBERED, values), access)
 
     def above(self, group: str) -> tuple[str, ...]:
-        """A group and those that it was made from, up to the documents."""
+        """A group and the groups that it was made from, up to the documents."""
         found = [group]
         while found[-1] != DOCUMENT:
             found.append(self.manifest(found[-1]).parent)
@@ -195,7 +195,7 @@ class Snapshot:
         return {row[0]: SourceRow(*row) for row in rows}
 
     def named(self, names: Iterable[str]) -> dict[str, str]:
-        """Ids of documents by id or by the uri of a source, whoever may read them. Unknown names are left out."""
+        """Ids of documents by id or by the uri of a source, regardless of access. Unknown names are left out."""
         rows = self.opened.rows(sql.NAMED, {"names": json.dumps(list(names)), "at": self.generation})
         return {name: id for name, id, _ in rows}
 

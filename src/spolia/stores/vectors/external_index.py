@@ -99,7 +99,7 @@ def follow(index: VectorIndex, added: Iterable[tuple[int, Vectors]], dead: Itera
 
 
 def disagreement(index: VectorIndex, keys: Keys) -> str:
-    """How the keys in a database differ from those that it should hold, in words; empty if they do not."""
+    """How the keys in a database differ from the expected ones, in words; empty if they do not."""
     held = np.fromiter(index.keys(), dtype=np.int64)
     differing = {"are missing": np.setdiff1d(keys, held), "should not be there": np.setdiff1d(held, keys)}
     said = [f"{len(found)} {what} ({_some(found.tolist())})" for what, found in differing.items() if len(found)]
@@ -160,7 +160,8 @@ def collection(uuid: str, manifest: Manifest, how: GroupEmbedding) -> str:
 
 
 class ExternalIndexes:
-    """The vector databases beside a store. Whoever finds the file that marks one as unsure compares all of its keys."""
+    """The vector databases beside a store. A process that finds the file that marks one as unsure compares all of its
+    keys."""
 
     def __init__(self, folder: Path, connection: Connection, manifests: Mapping[str, Manifest]) -> None:
         self.folder, self.connection = folder, connection

@@ -1,4 +1,4 @@
-"""Where the vectors of a group's live nodes stand in memory-mapped segments."""
+"""Rows of the vectors of a group's live nodes in memory-mapped segments."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -66,7 +66,7 @@ class PlacedVectors:
         return order, begins
 
     def owners(self, rows: Rows) -> tuple[Rows, Rows]:
-        """Positions of the nodes whose vectors stand in these rows, and for each of them which of the rows it is."""
+        """Positions of the nodes whose vectors are in these rows, and for each of them which of the rows it is."""
         order, begins = self._owners
         counts = (begins[rows + 1] - begins[rows]).astype(np.int64)
         which = np.repeat(np.arange(len(rows)), counts)

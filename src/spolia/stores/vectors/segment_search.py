@@ -211,7 +211,7 @@ class OpenGraphs:
         self._wrong: dict[int, str] = {}
 
     def graph(self, segment: int) -> VectorGraph | None:
-        """The graph of a segment; None, with a note, while there is none that can be used."""
+        """The graph of a segment; None, with a note, while it has no usable one."""
         if (found := self._open.get(segment)) is not None:
             return found
         if (wrong := self._wrong.get(segment)) is None:
@@ -250,7 +250,7 @@ def vector_search(snapshot: Snapshot, group: str, embedder: str, metric: Metric,
 
 
 def located(snapshot: Snapshot, group: str, embedder: str) -> tuple[PlacedVectors, list[int]]:
-    """Where the vectors of a group's nodes stand, and the numbers of the segments that they stand in."""
+    """The rows of the vectors of a group's nodes, and the numbers of their segments."""
     keys, places, segments = _located(snapshot, group, embedder)
     vectors = {number: segment.vectors for number, segment in segments.items() if isinstance(segment, VectorSegment)}
     return PlacedVectors(keys, list(vectors.values()), places), list(vectors)

@@ -107,7 +107,7 @@ class VectorWriter(ABC):
     def add(
         self, embedder: str, hashes: Sequence[bytes], vectors: Vectors, *, unit: bool = True, dimension: int = 0
     ) -> None:
-        """Take vectors; those that are there already are left as they are. The first one has `dimension`, if not 0."""
+        """Add vectors; vectors with a known key stay as they are. The first one has `dimension`, if not 0."""
         refuse_other_kind(embedder, self._dimension(embedder), sparse=False)
         known = self._dimension(embedder) or dimension or None
         rows = accepted(embedder, len(hashes), vectors, known, unit)

@@ -19,7 +19,7 @@ def losses(
 ) -> dict[str, int]:
     """What is not as it was given, with how often.
 
-    Passages are the same whose text is, whatever the form calls them; questions that stand at the same place.
+    Passages are the same if their text is; questions if they are at the same place.
 
     >>> asked = Item("q", "What pulls?", answers=("the moon",), type="tides")
     >>> losses("beir", ([], [asked, asked.but(id="r")]), ([], [asked.but(answers=())]))
@@ -34,7 +34,7 @@ def losses(
         twin = twins.get(item.id)
         if item.gold != (twin.gold if twin else ()) and _gold(item, texts[0]) != (twin and _gold(twin, texts[1])):
             raise DataError(
-                f"The gold of question {item.id!r} cannot be said in the form {form!r}: read again, it is "
+                f"The gold of question {item.id!r} cannot be written in the form {form!r}: read again, it is "
                 f"{twin.gold if twin else ()}, not {item.gold}. Write the form 'spolia'."
             )
         found.update(_of_item(item, twin, *texts) if twin else ["questions"])
@@ -93,7 +93,7 @@ class Form(ABC):
 
     @abstractmethod
     def fits(self, path: Path) -> bool:
-        """Whether what is there is written so; looks at names, and at the first row where those do not tell."""
+        """Whether the files have this form; checks names, and the first row where names do not decide."""
 
     def corpus(self, path: Path) -> Sequence[Path]:
         """The files that hold the passages; none where there are only questions."""
@@ -108,7 +108,7 @@ class Form(ABC):
         """The questions, one at a time."""
 
     def unread(self, path: Path) -> Mapping[str, int]:
-        """Fields that nothing here reads, with how often they stand there: misspelt ones, perhaps."""
+        """Fields that this form does not read, with their counts: perhaps misspelt."""
         return {}
 
     def columns(self, path: Path) -> Mapping[str, str]:

@@ -63,7 +63,7 @@ def context_of(item: Item, passages: Mapping[str, Document]) -> list[Document]:
     named = list(plain(item.meta).get("context") or ())
     named += [one for group in item.gold for one in group if one not in named]
     if lacking := next((one for one in named if not isinstance(one, str) or one not in passages), None):
-        raise DataError(f"{str(lacking)!r} of question {item.id!r} is no passage of the corpus.")
+        raise DataError(f"{str(lacking)!r} of question {item.id!r} is not a passage of the corpus.")
     return [passages[one] for one in named]
 
 
@@ -140,7 +140,7 @@ class HotpotQA(PooledForm):
     """Fields that `steps` reads."""
 
     def steps(self, place: str, row: Mapping[str, Any], ids: Mapping[str, str]) -> tuple[SubQuestion, ...]:
-        """The hops, where they are told."""
+        """The hops, if the row has them."""
         return ()
 
     def put(self, path: Path, passages: Sequence[Document], items: Sequence[Item]) -> None:

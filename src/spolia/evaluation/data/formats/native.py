@@ -81,12 +81,12 @@ def _member(place: str, member: object, texts: Mapping[str, str]) -> Gold:
     if isinstance(quote, str) and quote.strip() and start is None:
         start = text.find(quote)
         if start >= 0 <= text.find(quote, start + 1):
-            raise DataError(f"{place}: “{quote[:60]}” stands in {document!r} more than once. Write its 'start' too.")
+            raise DataError(f"{place}: “{quote[:60]}” is in {document!r} more than once. Write its 'start' too.")
     end = start + len(quote) if isinstance(quote, str) and type(start) is int else member.get("end")
     if type(start) is not int or type(end) is not int or not 0 <= start < end <= len(text):
         raise DataError(
-            f"{place}: {dict(member)} is no stretch of {document!r}, which has {len(text)} characters. Write "
-            '{"document": id, "start": number, "end": number}, or a "quote" that stands there.'
+            f"{place}: {dict(member)} is not a stretch of {document!r}, which has {len(text)} characters. Write "
+            '{"document": id, "start": number, "end": number}, or a "quote" from it.'
         )
     if (isinstance(quote, str) and text[start:end] != quote) or not text[start:end].strip():
         raise DataError(f"{place}: {document!r} has {text[start:end][:60]!r} at {start}, not {quote!r}.")
@@ -97,8 +97,8 @@ def _elsewhere(place: str, document: str, start: object, quote: object) -> Quote
     """A stretch of a document of a store: it is looked for when that is asked."""
     if not isinstance(quote, str) or not quote.strip() or not (start is None or (type(start) is int and start >= 0)):
         raise DataError(
-            f"{place}: 'gold_ids' has a stretch of document {document!r}, which is not in the corpus. Of a document of "
-            'a store write what it says: {"document": name, "quote": words}.'
+            f"{place}: 'gold_ids' has a stretch of document {document!r}, which is not in the corpus. For a document "
+            'of a store, write a quote: {"document": name, "quote": words}.'
         )
     return Quote(document, start if isinstance(start, int) else SOMEWHERE, quote)
 
@@ -224,7 +224,7 @@ def item_row(item: Item) -> dict[str, Any]:
 
 
 def plain(meta: Meta) -> dict[str, Any]:
-    """Metadata as an object; what was kept as JSON is what it was."""
+    """Metadata as an object; values stored as JSON are decoded."""
     return {name: _unpacked(value) for name, value in meta}
 
 

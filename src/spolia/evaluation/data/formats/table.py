@@ -74,7 +74,7 @@ class QuestionTable(Form):
             names = ", ".join(next((row for _, row in _rows(path)), {}))
             if not names:
                 raise DataError(f"{path} has no rows. Write a line with the names of columns, then one a question.")
-            raise DataError(f"{path} has no column that is a question. It has: {names}. Call one of them 'question'.")
+            raise DataError(f"{path} has no question column. It has: {names}. Call one of them 'question'.")
         for place, row in _rows(path):
             if _text(row.get(columns.get("accept", ""))).casefold() in REJECTS:
                 continue
@@ -196,7 +196,7 @@ def _sheet(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         sheets = (book.get_sheet_by_name(name).to_python() for name in book.sheet_names)
         rows = next((rows for rows in sheets if len(rows) > 1), [])
     except (calamine.CalamineError, OSError) as error:
-        raise DataError(f"{path} is no workbook that can be read: {error}. Save it as XLSX or CSV.") from error
+        raise DataError(f"{path} is not a readable workbook: {error}. Save it as XLSX or CSV.") from error
     yield from _named(path, [[_text(cell) for cell in row] for row in rows], True)
 
 

@@ -1,4 +1,4 @@
-"""What a measure of answers sees: what was said, against the answers of the gold."""
+"""What a measure of answers sees: the answer, and the gold answers."""
 
 import re
 import string
@@ -76,7 +76,7 @@ def said(result: Result) -> str:
 
 
 def answer_in(result: Result) -> Answer:
-    """The answer, or an error that says that there is none."""
+    """The answer; raises if the result has none."""
     if not isinstance(result, Answer):
         raise MeasureError(
             f"A {type(result).__name__} is no answer to measure. Measure a flow that ends in one, for example with "

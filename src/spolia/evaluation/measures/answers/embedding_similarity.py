@@ -77,7 +77,7 @@ class BERTScore(AnswerMeasure):
     def __post_init__(self) -> None:
         if lacks := lacking(self.embedder, TokenEmbedder):
             raise MeasureError(
-                f"{self.embedder!r:.80} is no embedder of tokens: it lacks {', '.join(lacks)}. Give BERTScore a "
+                f"{self.embedder!r:.80} is not a token embedder: it lacks {', '.join(lacks)}. Give BERTScore a "
                 "LocalTokenEmbedder, or an object of your own with these."
             )
 

@@ -24,8 +24,8 @@ class Meteor(AnswerMeasure):
     Of the largest alignments the one with the fewest chunks counts. If a search of 200,000 steps cannot prove it, the
     question is undetermined: 1 of 40 pairs of texts of 300 words drawn from these pages, most of 800 beside 400.
 
-    The published measure has a third stage, synonyms from WordNet, which is no part of this package; so the name says
-    that it is another number. nltk takes the last place of a word that comes twice, and so finds more chunks.
+    The published measure has a third stage, synonyms from WordNet, which this package lacks; so it has another name.
+    nltk takes the last place of a word that comes twice, and so finds more chunks.
 
     Args:
         alpha, beta, gamma: as above.

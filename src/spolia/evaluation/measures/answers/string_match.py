@@ -83,7 +83,7 @@ def _matches(pattern: str, text: str) -> bool:
 
 @dataclass(frozen=True)
 class Accuracy(WordMeasure):
-    """1 if the words of an accepted answer stand in the answer, in a row, else 0.
+    """1 if the words of an accepted answer occur in the answer, in a row, else 0.
 
     Args:
         rule: three published variants that look for characters, not words. `flashrag`: after SQuAD's normalisation.
@@ -138,7 +138,7 @@ _CLOSED = (["yes"], ["no"], ["noanswer"])
 class F1(WordMeasure):
     """Overlap of words: harmonic mean of the share of the answer's words that the gold has, and the reverse.
 
-    Words are counted as often as they stand in both. The best over the accepted answers. No overlap is 0, also where
+    Words are counted as often as they occur in both. The best over the accepted answers. No overlap is 0, also where
     both are empty.
 
     Args:
@@ -198,7 +198,7 @@ class PrefRAGAverage(AnswerMeasure):
 class AnswerHit(Measure):
     """1 if the words of an accepted answer stand, in a row, in one of the first k passages, else 0.
 
-    It needs no gold passages, and says less: the words may stand there by chance. FlashRAG reports it as recall.
+    It needs no gold passages, and says less: the words may occur by chance. FlashRAG reports it as recall.
 
     Args:
         k: how many places to look at.

@@ -140,7 +140,7 @@ def expected_grade(tokens: Sequence[Token]) -> float | None:
 
 
 def most_probable_grade(tokens: Sequence[Token]) -> int | None:
-    """The first grade among the five most probable tokens; None where there is none.
+    """The first grade among the five most probable tokens; else None.
 
     >>> most_probable_grade([Token("The", -0.2), Token(" 4", -2.5), Token("5", -3.0)])
     4

@@ -125,7 +125,7 @@ USEFUL: Role[bool | None] = judging_role("useful", YesNo())
 
 @dataclass(frozen=True)
 class ContextPrecision(JudgedMeasure):
-    """Whether useful passages stand before useless ones, as a model judges each by the accepted answers.
+    """Whether useful passages rank above useless ones, as a model judges each by the accepted answers.
 
     Sum over k of P@k · v_k / sum of v_k, v_k = 1 if passage k is useful, P@k = useful ones in the first k / k; 0 when
     none is. It does not see what was not found. One call for each passage; one undetermined verdict makes the question

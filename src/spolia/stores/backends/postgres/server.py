@@ -107,7 +107,7 @@ class PostgresBackend(Backend):
         return is_earlier(self, session.one(dialect.VERSION)[0], anew)
 
     def _bring_up_to_date(self) -> None:
-        """Of several processes one does it, and the others wait; one that is killed or fails has changed nothing."""
+        """One process does it while others wait; one that is killed or fails changes nothing."""
         with closing(PostgresSession(connected(self.address, WRITE_S))) as session, session.unhurried():
             session.ask(dialect.ONE_MAKER, (self.address.schema,))
             session.ask(dialect.SET_PATH, {"schema": self.address.schema})

@@ -64,7 +64,7 @@ class _Silent(Exception):
 
 
 def _limited(gen: Any, seconds: float) -> Any:
-    """What a generator of psycopg gives, which is told again and again that nothing is ready."""
+    """The result of a psycopg generator, polled until it is ready or the time is up."""
     until = monotonic() + seconds
     try:
         state = next(gen)
@@ -121,7 +121,7 @@ class PostgresSession:
         return self.raw.execute(dialect.translated(statement), _arrays(values) or None)
 
     def executemany(self, statement: str, values: Iterable[Any], /) -> None:
-        """In batches, each of them sent at once: what makes the values may itself ask this connection."""
+        """In batches, each sent in one go: the iterable of values may itself use this connection."""
         for batch in in_batches(values, _AT_ONCE):
             with self.raw.cursor() as cursor:
                 cursor.executemany(dialect.translated(statement), batch)
@@ -153,7 +153,7 @@ class PostgresSession:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the server has ended it, as far as this machine was told."""
+        """Whether the server has ended it, as far as this machine knows."""
         if self.raw.closed:
             return True
         try:

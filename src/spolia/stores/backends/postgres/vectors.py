@@ -241,7 +241,8 @@ class DatabaseSearch:
         return 4 * len(query) * _ULP * size
 
     def _along_graph(self, query: Vectors, wanted: int, allowed: Allowed) -> Near | None:
-        """So much that enough is allowed in its first half, for the rest has gaps; None if that is too much."""
+        """Neighbours such that enough are allowed in the first half, since the rest has gaps; None if that takes too
+        many."""
         count = allowed.count
         fetch = -(-4 * wanted * len(allowed.keys) // count)
         while count > _COMPARED and fetch <= _MOST and self._is_indexed:

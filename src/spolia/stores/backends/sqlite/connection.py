@@ -86,7 +86,7 @@ class SqliteSession(sqlite3.Connection):
 
 
 class Immutable(SqliteSession):
-    """A connection that sees no changes: whoever has one looks whether the file has changed, and opens it again."""
+    """A connection that sees no changes: its holder checks whether the file has changed, and opens it again."""
 
 
 def is_written(store: Path) -> bool:
@@ -118,7 +118,7 @@ def _refuse_empty(store: Path) -> None:
         return
     if any((store / name).is_dir() for name in (PINS, LEXICAL, VECTORS)):
         raise StoreCorrupt(
-            f"{path} is empty: what the store held is lost. Restore it from a backup, or make it again: rm -r {store}, "
+            f"{path} is empty: the store has lost its content. Restore a backup, or make it again: rm -r {store}, "
             f"then spolia index FOLDER --store {store}"
         )
     raise NotAStore(
@@ -181,7 +181,7 @@ def migrate(connection: Connection, version: int) -> None:
 
 
 def _from_5(connection: Connection) -> None:
-    """Publications get ids. Versions of readers, which stood in the manifest of the main group, go to the sources."""
+    """Publications get ids. Versions of readers move from the manifest of the main group to the sources."""
     for statement in sql.FROM_5:
         connection.execute(statement)
     for generation, _ in connection.execute(sql.GENERATIONS).fetchall():
@@ -224,7 +224,7 @@ STEPS: Mapping[int, Callable[[Connection], None]] = {5: _from_5, 6: _from_6, 7: 
 
 
 def _bring_up_to_date(store: Path, *, is_writable: bool) -> None:
-    """Of several processes one does it, and the others wait; one that is killed or fails has changed nothing."""
+    """One process does it while others wait; one that is killed or fails changes nothing."""
     if not is_writable:
         raise StoreError(
             f"{store} was written by an earlier version of Spolia, and is brought up to date when it is opened; it may "

@@ -56,7 +56,8 @@ if TYPE_CHECKING:
 
 
 class WriterLock:
-    """The right to write to a store, or the one called `name`; whoever waits too long learns the pid of the holder."""
+    """The right to write to a store, or the one called `name`; a process that waits too long learns the pid of the
+    holder."""
 
     def __init__(self, store: Path, timeout_s: float, name: str = LOCK) -> None:
         self._pid = os.getpid()

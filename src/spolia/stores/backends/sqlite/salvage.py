@@ -1,4 +1,4 @@
-"""Writing a damaged `corpus.db` anew from the rows that can be read in it; what its log has lost."""
+"""Rewrite a damaged `corpus.db` from its readable rows; report what its log has lost."""
 
 import os
 import re
@@ -43,7 +43,7 @@ def refuse_foreign(store: Path) -> None:
 
 
 def salvaged(store: Path) -> list[str]:
-    """Write the database anew if its structure is damaged; what was, in words.
+    """Rewrite the database if its structure is damaged; returns the damage in words.
 
     `spolia.stores.repair` mends rows that are damaged; the next writer takes vectors from their segments. If a node is
     lost, all groups are made again, since nothing tells its document.
