@@ -1,4 +1,4 @@
-# make demo   install into .venv, index a folder (DIR=…), answer three questions with citations
+# make demo   install into .venv, index docs/how-to and docs/concepts (or DIR=…), answer three questions with citations
 # make test   everything that must pass before a change lands
 # make check  the quick inner loop: format, lint, types, layers, unit tests
 # make pages  write the parts of README and docs/ that are made from the code and the measurements

@@ -69,6 +69,10 @@ def _ingest(result: Result) -> Judged:
     }
 
 
+def _demo(result: Result) -> Judged:
+    return {"cpu_s": (result["cpu_s"], most(30.0)), "questions answered": (result["answered"], least(3))}
+
+
 def _documents(result: Result) -> Judged:
     words, near = result["bm25"], result["cosine"]
     found: dict[str, Any] = {"cosine, p95_cpu_ms": (near["spolia"]["question_cpu_ms"]["p95"], most(1.0))}
@@ -388,6 +392,7 @@ JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "install": _install,
     "bm25": _bm25,
     "ingest": _ingest,
+    "demo": _demo,
     "documents": _documents,
     "pdf": _pdf,
     "change": _change,

@@ -23,6 +23,7 @@ NAMES = (
     "bm25",
     "ingest",
     "large",
+    "demo",
     "documents",
     "pdf",
     "change",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spolia.cli.demo import demo, questions
+from spolia.cli.demo import DOCS, demo
 from spolia.cli.exit_codes import Exit
 from spolia.errors import WeightsError
 
@@ -32,17 +32,32 @@ def test_a_folder_answers_three_questions_and_says_what_next(
     for name, text in TEXTS.items():
         (tmp_path / "notes" / name).write_text(text)
     (tmp_path / "notes" / "broken.pdf").write_bytes(b"%PDF-1.4 and nothing else")
-    assert demo("notes") == Exit.DONE
+    assert demo(["notes"]) == Exit.DONE
     out = capfd.readouterr().out
     assert out.count("$ spolia ask ") == 3
     assert "[1] " in out
     assert 'spolia ask "…" --store .demo/notes.spolia' in out.partition("Next:")[2]
 
 
-def test_the_projects_docs_have_questions_of_their_own(tmp_path: Path) -> None:
-    (tmp_path / "contributing").mkdir()
-    (tmp_path / "contributing" / "run_contract.md").write_text("# The contract of a run")
-    assert questions(tmp_path, str(tmp_path / "none.spolia"))[0] == "What ends a loop when the budget is spent?"
+@pytest.mark.slow
+def test_the_projects_docs_answer_their_questions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "docs").symlink_to(Path(__file__).parents[2] / "docs")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("spolia.cli.ingest.find", no_weights)
+    assert demo() == Exit.DONE
+    indexed, *answers = capfd.readouterr().out.partition("\nNext:")[0].split("\n$ spolia ask ")
+    store = ".demo/docs-how-to-docs-concepts.spolia"
+    assert indexed.startswith(f"$ spolia index docs/how-to docs/concepts --store {store}\n")
+    wanted = ("what was published stays", "A moved file costs nothing.", "everybody may find them.")
+    for answer, part in zip(answers, wanted, strict=True):
+        assert part in answer.partition("[1]")[0]
+
+
+@pytest.mark.parametrize("folder", DOCS)
+def test_of_the_projects_docs_the_demo_indexes_pages_alone(folder: str) -> None:
+    assert {path.suffix for path in (Path(__file__).parents[2] / folder).rglob("*") if path.is_file()} == {".md"}
 
 
 @pytest.mark.slow
@@ -54,5 +69,5 @@ def test_folders_of_the_same_name_have_stores_of_their_own(
     for parent, name in (("a", "owls.md"), ("b", "mines.md")):
         (tmp_path / parent / "notes").mkdir(parents=True)
         (tmp_path / parent / "notes" / name).write_text(TEXTS[name])
-        assert demo(f"{parent}/notes") == Exit.DONE
+        assert demo([f"{parent}/notes"]) == Exit.DONE
     assert "--store .demo/b-notes.spolia" in capfd.readouterr().out

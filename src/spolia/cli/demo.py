@@ -1,7 +1,7 @@
-"""What `make demo` shows: a folder indexed, three questions answered with citations, what to type next."""
+"""What `make demo` shows: folders indexed, three questions answered with citations, what to type next."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -15,22 +15,24 @@ from spolia.cli.options import SearchOptions
 from spolia.cli.screen import Screen, one_line
 from spolia.cli.store_options import StoreOptions
 
+DOCS = ("docs/how-to", "docs/concepts")
+"""Of the project's own docs, what a newcomer reads. The reference, two fifths of the text, is not indexed."""
 OWN = (
-    "What ends a loop when the budget is spent?",
-    "What happens to a store when the writer is killed?",
-    "Why is a moved file free?",
+    "What happens to a store if the process is killed?",
+    "What does a moved file cost?",
+    "Who may find documents without readers?",
 )
 QUESTIONS, TRIED, SHORTEST = 3, 12, 12
 PUNCTUATION = ".:;,?! "
 
 
-def demo(folder: Annotated[str, typer.Argument(metavar="DIR")] = "docs") -> Exit:
-    """Index a folder into `.demo/`, and ask it three questions: fixed ones of the project's docs, else its headings."""
-    screen, source = Screen(), Path(folder)
-    store = str(Path(".demo") / f"{_slug(source)}.spolia")
-    screen.show(f"$ spolia index {folder} --store {store}")
-    index(StoreOptions(store, [str(source)]))
-    for question in questions(source, store):
+def demo(folders: Annotated[list[str] | None, typer.Argument(metavar="[DIR]...")] = None) -> Exit:
+    """Index folders into `.demo/`, and ask three questions: fixed ones of the project's docs, else their headings."""
+    screen, sources = Screen(), tuple(folders or DOCS)
+    store = str(Path(".demo") / f"{'-'.join(_slug(Path(one)) for one in sources)[-100:]}.spolia")
+    screen.show(f"$ spolia index {' '.join(sources)} --store {store}")
+    index(StoreOptions(store, list(sources)))
+    for question in questions(sources, store):
         screen.show(f'\n$ spolia ask "{question}" --store {store}')
         ask(SearchOptions(question), store=store)
     screen.show(
@@ -43,12 +45,12 @@ def demo(folder: Annotated[str, typer.Argument(metavar="DIR")] = "docs") -> Exit
 def _slug(folder: Path) -> str:
     """A name for the store of a folder: two folders of the same name have two stores."""
     parts = folder.parts if folder.parts and ".." not in folder.parts else folder.resolve().parts
-    return "-".join(part.strip("/") for part in parts if part.strip("/"))[-100:] or "root"
+    return "-".join(part.strip("/") for part in parts if part.strip("/")) or "root"
 
 
-def questions(folder: Path, store: str) -> list[str]:
-    """Three questions that a folder answers: of those tried, the ones with an answer first."""
-    if (folder / "contributing" / "run_contract.md").is_file():
+def questions(folders: Sequence[str], store: str) -> list[str]:
+    """Three questions that folders answer: of those tried, the ones with an answer first."""
+    if tuple(folders) == DOCS:
         return list(OWN)
     from spolia.cli.flow_parts import flow_of, parts_of
     from spolia.run import Run
