@@ -159,7 +159,7 @@ def measured() -> Iterator[str]:
 
 def _not_reached() -> Iterator[str]:
     """What lies beyond its limit in any result, as its name and number."""
-    for path in sorted((ROOT / "benchmarks" / "results").glob("*.json")):
+    for path in sorted((ROOT / "benchmarks" / "results").rglob("*.json")):
         found = json.loads(path.read_text())
         for one in found if isinstance(found, list) else [found]:
             for what, bounds in one.get("limit", {}).items():

@@ -26,7 +26,7 @@ def benchmark(monkeypatch: pytest.MonkeyPatch) -> Any:
         sys.modules.pop(name, None)
 
 
-@pytest.mark.parametrize("path", sorted((BENCHMARKS / "results").glob("*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted((BENCHMARKS / "results").rglob("*.json")), ids=lambda path: path.stem)
 def test_a_result_is_judged_by_the_limits_as_they_are(path: Path, benchmark: Any) -> None:
     judge = benchmark("limits").JUDGES.get(path.stem)
     if judge is None:
@@ -41,14 +41,14 @@ def test_a_result_is_judged_by_the_limits_as_they_are(path: Path, benchmark: Any
 def test_the_readme_names_every_result_that_is_beyond_a_limit() -> None:
     readme = (BENCHMARKS.parent / "README.md").read_text("utf-8")
     said = readme.partition("Limits that are not reached: ")[2].partition("<!-- end -->")[0]
-    for path in (BENCHMARKS / "results").glob("*.json"):
+    for path in (BENCHMARKS / "results").rglob("*.json"):
         found = json.loads(path.read_text())
         beyond = any(one.get("reached") is False for one in (found if isinstance(found, list) else [found]))
         assert beyond == (f"`{path.stem}` " in said), path.stem
 
 
 def test_what_is_judged_was_measured(benchmark: Any) -> None:
-    measured = {path.stem for path in (BENCHMARKS / "results").glob("*.json")}
+    measured = {path.stem for path in (BENCHMARKS / "results").rglob("*.json")}
     assert set(benchmark("limits").JUDGES) - measured == WAITING
 
 

@@ -27,6 +27,7 @@ import numpy as np
 
 sys.path.append(str(Path(__file__).parents[1]))
 
+from race import FastRace
 from results import publish
 from score_grid import Ints, ScoreGrid
 from strategies_page import page, plot
@@ -36,16 +37,19 @@ from spolia.optimizer.board import Board, Floats
 from spolia.optimizer.named_strategies import STRATEGIES
 from spolia.optimizer.objectives import Objectives
 from spolia.optimizer.plan import FINALISTS
-from spolia.optimizer.strategies import WARM, Racing, Strategy, find_best
+from spolia.optimizer.strategies import WARM, Strategy, find_best
 from spolia.optimizer.tuned_flow import FinalScores
 
 QUESTIONS, FRESH = 500, 300
 SHARES = (0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2)
-OURS, RIVALS = "neighbours", ("third", "halving", "tpe", "random", "greedy", "grid")
-COLD = ("third", "halving", "random")
+EARLY = (0.0005, 0.001)
+"""Budgets that a warm start needs no more than."""
+OURS, RIVALS = "neighbours", ("third", "halving", "greedy", "random", "grid", "tpe", "bandit")
+COLD = ("third", "halving", "greedy", "random")
 """Rivals of a warm start."""
-SLOW = {"tpe": 20}
-"""Seeds of strategies that take long."""
+SLOW, SLOW_SHARE = ("tpe", "bandit"), 0.05
+"""Strategies that take long: with fewer seeds, and up to this budget."""
+SLOW_SEEDS = 20
 CALLED = 10
 """Seeds of which calls are counted."""
 Json: TypeAlias = dict[str, Any]
@@ -141,7 +145,8 @@ def shown(spend: float) -> float | None:
 
 
 def curve(grid: ScoreGrid, name: str, seeds: int, prior: Sequence[int] = (), shares: Sequence[float] = SHARES) -> Curve:
-    seeds = min(seeds, SLOW.get(name, seeds))
+    if name in SLOW:
+        seeds, shares = min(seeds, SLOW_SEEDS), [one for one in shares if one <= SLOW_SHARE]
     found = {one: spread(partial(play, grid, name, one, prior=prior), range(seeds)) for one in shares}
     found = {one: row for one, row in found.items() if None not in row}
     return Curve.of([*found], [*found.values()])
@@ -163,12 +168,11 @@ def ratio(ours: Curve, rival: Curve, regret: float) -> Json:
 
 def cold(grid: ScoreGrid, seeds: int, without: Sequence[str] = ()) -> Json:
     curves = {name: curve(grid, name, seeds) for name in (OURS, *RIVALS) if name not in without}
-    floors = [
-        100 * (grid.truth.max() - grid.truth[grid.scores[:, drawn(grid, seed, QUESTIONS)].mean(axis=1).argmax()])
-        for seed in range(seeds)
-    ]
+    times = np.array([np.bincount(drawn(grid, seed, QUESTIONS), minlength=grid.scores.shape[1]) for seed in range(seeds)])
+    floors = 100 * (grid.truth.max() - grid.truth[(grid.scores @ times.T).argmax(axis=0)])
     return {
         "floor": round(float(np.mean(floors)), 3),
+        "seeds": {name: one.regret.shape[1] for name, one in curves.items() if one.regret.size},
         "curves": {name: one.json() for name, one in curves.items()},
         "spend for equal regret": {
             f"{regret:g}": {name: ratio(curves[OURS], one, regret) for name, one in curves.items() if name != OURS}
@@ -184,8 +188,9 @@ def warm(grid: ScoreGrid, seeds: int) -> Json:
     for name in names:
         own, others = grid.of_sets(name), grid.of_sets(*(other for other in names if other != name))
         prior = np.argsort(-others.truth, kind="stable")[:WARM].tolist()
-        curves = {"warm": curve(own, OURS, seeds, prior)} | {
-            f"{one}, cold": curve(own, one, seeds) for one in (OURS, *COLD)
+        shares = (*EARLY, *SHARES)
+        curves = {"warm": curve(own, OURS, seeds, prior, shares)} | {
+            f"{one}, cold": curve(own, one, seeds, (), shares) for one in (OURS, *COLD)
         }
         rivals = [curves[f"{one}, cold"] for one in COLD]
         found[name] = {
@@ -228,11 +233,8 @@ def prove(grid: ScoreGrid, simulations: int) -> Json:
 
 
 def _race(grid: ScoreGrid, questions: int, seed: int) -> tuple[bool, float]:
-    race, best = Racing(), np.flatnonzero(grid.truth >= grid.truth.max() - 1e-12)
-    board, _ = studied(grid, race, 1.0, drawn(grid, seed, questions), seed)
-    last = int(board.asked.max())
-    left = race.kept(board, np.flatnonzero(board.asked == last).tolist(), last)
-    return not set(best.tolist()) & set(left), board.spent / questions / len(grid.points)
+    left, rows = FastRace(grid)(drawn(grid, seed, questions))
+    return bool(grid.truth[left].max() < grid.truth.max() - 1e-12), rows
 
 
 def intervals(grid: ScoreGrid, draws: int) -> Json:
@@ -247,27 +249,29 @@ def intervals(grid: ScoreGrid, draws: int) -> Json:
         ("100 choose and report, all flows asked", "grid", 1.0, 100, 0),
     ):
         told = spread(partial(_reported, grid, strategy, budget, questions, fresh), range(draws))
-        holds, bias, width = (np.array(one, np.float64) for one in zip(*told, strict=True))
+        holds, bias, width, bounded = (np.array(one, np.float64) for one in zip(*told, strict=True))
         found[name] = {
             "draws": draws,
             "covers": share(holds.mean()),
             "bias, points": round(100 * bias.mean(), 3),
             "width, points": round(100 * width.mean(), 3),
+            "regret bound holds": share(bounded.mean()) if fresh else None,
         }
     return found
 
 
 def _reported(
     grid: ScoreGrid, name: str, budget: float, questions: int, fresh: int, seed: int
-) -> tuple[bool, float, float]:
+) -> tuple[bool, float, float, float]:
     asked = drawn(grid, seed, questions + fresh)
     board, chosen = studied(grid, STRATEGIES[name], budget, asked[:questions], seed)
     flows = list(dict.fromkeys([chosen, *board.finalists(FINALISTS)]))[:FINALISTS]
     final = grid.source(asked)(flows, range(questions, questions + fresh)) if fresh else None
-    (best, *_), _ = FinalScores(board, OBJECTIVE, flows, final, seed).report()
+    (best, *_), bound = FinalScores(board, OBJECTIVE, flows, final, seed).report()
     truth, score = grid.truth[best.number], best.score
     assert score is not None
-    return score.low <= truth <= score.high, score.mean - truth, score.high - score.low
+    bounded = np.nan if bound is None else float(grid.truth[flows].max() - truth <= bound + 1e-12)
+    return score.low <= truth <= score.high, score.mean - truth, score.high - score.low, bounded
 
 
 def spread(work: Callable[[int], Any], over: Iterable[int]) -> list[Any]:
@@ -298,18 +302,30 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     grid = ScoreGrid.load(given.matrix) if given.matrix else ScoreGrid.simulated()
-    about = {"scores": given.matrix.name if given.matrix else "simulated", "flows": len(grid.points)}
-    about |= {"questions of the grid": grid.scores.shape[1], "tuning questions": QUESTIONS, "seeds": given.seeds}
     before = json.loads(given.out.read_text("utf-8")) if given.out and given.out.exists() else {}
-    found = about | {part: before[part] for part in PARTS if part in before}
+    found = kept(before, about(grid, given.matrix.name if given.matrix else "simulated"))
     for part in given.only:
         found[part] = (partial(cold, without=given.without) if part == "cold" else PARTS[part])(grid, given.seeds)
+        found["seeds"][part] = given.seeds
         publish("strategies", found, given.out)
     if given.out:
         curves = given.out.with_suffix(".svg")
         given.out.with_suffix(".md").write_text(page(found, curves.name), encoding="utf-8")
         if "cold" in found:
             curves.write_text(plot(found["cold"]), encoding="utf-8")
+
+
+def about(grid: ScoreGrid, scores: str) -> Json:
+    """What is played over: results with another one are not of the same grid."""
+    numbers = {"flows": len(grid.points), "questions of the grid": grid.scores.shape[1], "tuning questions": QUESTIONS}
+    return {"scores": scores, **numbers, "mean of the best": share(grid.truth.max())}
+
+
+def kept(before: Json, now: Json) -> Json:
+    """The parts of a result of before, if they are of the same grid."""
+    same = all(before.get(name) == value for name, value in now.items())
+    parts = {part: before[part] for part in PARTS if part in before} if same else {}
+    return now | {"seeds": {part: before["seeds"][part] for part in parts}} | parts
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ HEAD = """# Strategies of tuning over a stored grid of scores
 Every flow was asked every question once; strategies were then played over these scores by the classes that `spolia
 tune` runs. Of each seed, {tuning} tuning questions are drawn with replacement from the {pool} of the grid, so that the
 true means are known: those over all of them. Regret is the true mean of the best of the {flows} flows minus that of
-the chosen one, in points of nDCG@10 (0 to 100), over {seeds} seeds; ± is a standard error. Budgets are shares of the
+the chosen one, in points of nDCG@10 (0 to 100); ± is a standard error. Budgets are shares of the
 rows of the grid (flows × questions). Spend is a share of what the grid costs by measured CPU time, where a step that
 flows share is taken once a question, whatever the strategy. Calls are those that a reader of the five best passages
 would be asked, a context that was read never again, as a share of those of the grid.
@@ -28,11 +28,12 @@ MOST = 3.0
 def page(result: Mapping[str, Any], plot: str) -> str:
     """The page of a result, as the JSON file has it; `plot` is the name of the file of the curves."""
     about = {"tuning": result["tuning questions"], "pool": result["questions of the grid"]}
-    lines = [HEAD.format(flows=result["flows"], seeds=result["seeds"], **about)]
+    lines = [HEAD.format(flows=result["flows"], **about)]
     if cold := result.get("cold"):
-        lines += ["## Cold", "", f"![Regret by spend]({plot})", "", *_cold(cold)]
+        lines += ["## Cold", "", f"![Regret by spend]({plot})", "", *_cold(cold, result["seeds"]["cold"])]
     if warm := result.get("warm"):
-        lines += ["", "## Warm: the 16 best flows of the other sets come first", "", *_warm(warm)]
+        seeds = result["seeds"]["warm"]
+        lines += ["", "## Warm: the 16 best flows of the other sets come first", "", *_warm(warm, seeds)]
     if pair := result.get("pair"):
         lines += ["", "## A planted pair", "", *_pair(pair)]
     if prove := result.get("prove"):
@@ -42,9 +43,12 @@ def page(result: Mapping[str, Any], plot: str) -> str:
     return "\n".join([*lines, ""])
 
 
-def _cold(cold: Mapping[str, Any]) -> Iterable[str]:
+def _cold(cold: Mapping[str, Any], seeds: int) -> Iterable[str]:
     budgets = [row["budget"] for row in next(iter(cold["curves"].values()))]
-    yield f"The flow that is best on all tuning questions has a regret of {cold['floor']:.2f}: the floor."
+    fewer = [f"{name} of {n}" for name, n in cold.get("seeds", {}).items() if n < seeds]
+    few = f" ({' and '.join(fewer)})" if fewer else ""
+    yield f"Means of {seeds} seeds{few}. The flow that is best on all tuning questions has a regret of {cold['floor']:.2f}: the"
+    yield "floor."
     yield ""
     for what, form in (("regret", "{regret:.2f} ± {standard error:.2f}"), ("spent", "{spent:.1%}")):
         yield f"{what.capitalize()} by budget:"
@@ -79,9 +83,9 @@ def _ratio(one: Mapping[str, float | None]) -> str:
     return f"{one['ratio']:.2f} [{ends}]: {one['ours']:.1%} / {one['rival']:.1%}"
 
 
-def _warm(warm: Mapping[str, Any]) -> Iterable[str]:
-    yield "Each set alone; the true means are those over its questions. Spend where the mean regret is 1 point, and in"
-    yield "brackets the share of the rows:"
+def _warm(warm: Mapping[str, Any], seeds: int) -> Iterable[str]:
+    yield f"Each set alone, {seeds} seeds; the true means are those over its questions. Spend where the mean regret is 1"
+    yield "point, and in brackets the share of the rows; the first budget tried is 0.05%:"
     yield ""
     first = next(iter(warm.values()))
     rows = []
@@ -109,6 +113,8 @@ def _pair(pair: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _prove(prove: Mapping[str, Any]) -> Iterable[str]:
+    yield "A race over all flows until the questions end:"
+    yield ""
     rows = [
         [questions, str(one["simulations"]), f"{one['true best dropped']:.1%}", f"{one['share of the grid']:.0%}"]
         for questions, one in prove.items()
@@ -121,9 +127,11 @@ def _intervals(told: Mapping[str, Any]) -> Iterable[str]:
     yield ""
     rows = [
         [name, str(one["draws"]), f"{one['covers']:.1%}", f"{one['bias, points']:+.2f}", f"{one['width, points']:.1f}"]
+        + ["" if one["regret bound holds"] is None else f"{one['regret bound holds']:.1%}"]
         for name, one in told.items()
     ]
-    yield from _table(["questions", "draws", "holds", "bias, points", "width, points"], rows)
+    heads = ["questions", "draws", "holds", "bias, points", "width, points", "bound on the regret to finalists holds"]
+    yield from _table(heads, rows)
 
 
 def plot(cold: Mapping[str, Any]) -> str:

@@ -51,3 +51,23 @@ def test_a_planted_pair_is_best_together_and_bad_alone(played: Any) -> None:
     for place in fixed:
         alone = [flow for flow in others if grid.points[flow, place] == grid.points[both[0], place]]
         assert grid.truth[alone].mean() < grid.truth.mean()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_fast_race_ends_as_that_of_tune(played: Any, seed: int) -> None:
+    grid, race = played.ScoreGrid.simulated(seed, (5, 6, 3), questions=300), played.STRATEGIES["prove"]
+    asked = played.drawn(grid, seed, 200)
+    left, share = played.FastRace(grid)(asked)
+    board, chosen = played.studied(grid, race, 1.0, asked, seed)
+    last = int(board.asked.max())
+    assert left.tolist() == sorted(race.kept(board, np.flatnonzero(board.asked == last).tolist(), last))
+    assert share == pytest.approx(board.spent / 90 / 200)
+    assert share < 1
+    assert chosen in left
+
+
+def test_parts_that_were_played_before_stay_with_their_seeds_if_the_grid_is_the_same(played: Any) -> None:
+    now = played.about(played.ScoreGrid.simulated(0, (3, 4), questions=60), "simulated")
+    before = now | {"seeds": {"cold": 100, "pair": 20}, "cold": {"floor": 0.2}, "pair": {"neighbours": 19}}
+    assert played.kept(before, now) == before
+    assert played.kept(before, now | {"flows": 13}) == now | {"flows": 13, "seeds": {}}
