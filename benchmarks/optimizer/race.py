@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import sqrt
 
 import numpy as np
@@ -19,7 +19,7 @@ class FastRace:
     """What `Racing` does over a grid, from sums and products of scores; a test holds both against each other."""
 
     grid: ScoreGrid
-    race: Racing = Racing()
+    race: Racing = field(default_factory=Racing)
 
     def __call__(self, asked: Ints) -> tuple[Ints, float]:
         """The flows that are left after a race over some questions, and what share of the grid was asked."""

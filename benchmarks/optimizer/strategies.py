@@ -73,13 +73,19 @@ def studied(
     grid: ScoreGrid, strategy: Strategy, share: float, asked: Ints, seed: int, prior: Sequence[int] = ()
 ) -> tuple[Board, int]:
     """A study of some questions, and the row of the flow that it chose."""
-    board = Board(grid.candidates, len(asked), int(share * len(grid.points) * len(asked)), seed, prior, OBJECTIVE)
+    board = board_of(grid, share, asked, seed, prior)
     return board, find_best(strategy, board, grid.source(asked))
+
+
+def board_of(grid: ScoreGrid, share: float, asked: Ints, seed: int, prior: Sequence[int] = ()) -> Board:
+    return Board(grid.candidates, len(asked), int(share * len(grid.points) * len(asked)), seed, prior, OBJECTIVE)
 
 
 def play(grid: ScoreGrid, name: str, share: float, seed: int, prior: Sequence[int] = ()) -> Played | None:
     """None where the budget is too small for the strategy."""
     asked, strategy = drawn(grid, seed, QUESTIONS), STRATEGIES[name]
+    if strategy.least(board := board_of(grid, share, asked, seed)) > board.left:
+        return None
     board, chosen = studied(grid, strategy, share, asked, seed, prior)
     if not board.spent:
         return None
@@ -168,7 +174,8 @@ def ratio(ours: Curve, rival: Curve, regret: float) -> Json:
 
 def cold(grid: ScoreGrid, seeds: int, without: Sequence[str] = ()) -> Json:
     curves = {name: curve(grid, name, seeds) for name in (OURS, *RIVALS) if name not in without}
-    times = np.array([np.bincount(drawn(grid, seed, QUESTIONS), minlength=grid.scores.shape[1]) for seed in range(seeds)])
+    size = grid.scores.shape[1]
+    times = np.array([np.bincount(drawn(grid, seed, QUESTIONS), minlength=size) for seed in range(seeds)])
     floors = 100 * (grid.truth.max() - grid.truth[(grid.scores @ times.T).argmax(axis=0)])
     return {
         "floor": round(float(np.mean(floors)), 3),

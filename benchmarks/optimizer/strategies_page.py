@@ -47,8 +47,8 @@ def _cold(cold: Mapping[str, Any], seeds: int) -> Iterable[str]:
     budgets = [row["budget"] for row in next(iter(cold["curves"].values()))]
     fewer = [f"{name} of {n}" for name, n in cold.get("seeds", {}).items() if n < seeds]
     few = f" ({' and '.join(fewer)})" if fewer else ""
-    yield f"Means of {seeds} seeds{few}. The flow that is best on all tuning questions has a regret of {cold['floor']:.2f}: the"
-    yield "floor."
+    yield f"Means of {seeds} seeds{few}."
+    yield f"The flow that is best on all tuning questions has a regret of {cold['floor']:.2f}: the floor."
     yield ""
     for what, form in (("regret", "{regret:.2f} ± {standard error:.2f}"), ("spent", "{spent:.1%}")):
         yield f"{what.capitalize()} by budget:"
@@ -84,8 +84,8 @@ def _ratio(one: Mapping[str, float | None]) -> str:
 
 
 def _warm(warm: Mapping[str, Any], seeds: int) -> Iterable[str]:
-    yield f"Each set alone, {seeds} seeds; the true means are those over its questions. Spend where the mean regret is 1"
-    yield "point, and in brackets the share of the rows; the first budget tried is 0.05%:"
+    yield f"Each set alone, {seeds} seeds; the true means are those over its questions. Spend where the mean regret is"
+    yield "1 point, and in brackets the share of the rows; the first budget is 0.05% of the rows:"
     yield ""
     first = next(iter(warm.values()))
     rows = []
@@ -125,11 +125,11 @@ def _prove(prove: Mapping[str, Any]) -> Iterable[str]:
 def _intervals(told: Mapping[str, Any]) -> Iterable[str]:
     yield "How often the 95 % interval of the report holds the true mean of the chosen flow:"
     yield ""
-    rows = [
-        [name, str(one["draws"]), f"{one['covers']:.1%}", f"{one['bias, points']:+.2f}", f"{one['width, points']:.1f}"]
-        + ["" if one["regret bound holds"] is None else f"{one['regret bound holds']:.1%}"]
-        for name, one in told.items()
-    ]
+    rows = []
+    for name, one in told.items():
+        bound = "" if one["regret bound holds"] is None else f"{one['regret bound holds']:.1%}"
+        numbers = f"{one['covers']:.1%}", f"{one['bias, points']:+.2f}", f"{one['width, points']:.1f}"
+        rows.append([name, str(one["draws"]), *numbers, bound])
     heads = ["questions", "draws", "holds", "bias, points", "width, points", "bound on the regret to finalists holds"]
     yield from _table(heads, rows)
 
