@@ -80,6 +80,26 @@ def test_a_space_in_yaml_is_tuned_and_its_best_flow_is_an_ordinary_one(spolia: S
 
 
 @pytest.mark.slow
+def test_a_study_of_other_questions_begins_with_what_was_best_unless_it_is_cold(
+    spolia: Spolia, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPOLIA_CACHE", str(data.parent / "cache"))
+    command = ("tune", data.parent / "space.yaml", "--data", data, "--budget", "60%", "--json", "-o")
+    first = spolia(*command, data.parent / "first")
+    assert "The search began" not in first.err
+    lines = (data / "questions.jsonl").read_text().replace("How many lamps", "What number of lamps")
+    (data / "questions.jsonl").write_text(lines)
+    cold = spolia(*command, data.parent / "cold", "--cold")
+    assert "The search began" not in cold.err
+    warm = spolia(*command, data.parent / "warm")
+    assert "best in 1 study of other questions." in " ".join(warm.err.split())
+    assert any("best in 1 study" in note for note in warm.json["notes"])
+    records = [*(data.parent / "cache" / "studies").iterdir()]
+    assert len(records) == 2
+    assert not any("lamps" in record.read_text() for record in records)
+
+
+@pytest.mark.slow
 def test_limits_and_several_objectives_are_written_as_options(spolia: Spolia, data: Path) -> None:
     space = data.parent / "space.yaml"
     command = ("tune", space, "--data", data, "--objective", "nDCG@10", "--under", "DocsShown=1", "--json")

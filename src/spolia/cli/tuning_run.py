@@ -13,9 +13,11 @@ from spolia.cli import runs
 from spolia.cli.experiments import SIMULATED, EvaluationRun, EvaluationSetup
 from spolia.cli.tuning_screen import estimate_line, leaderboard, tell_study
 from spolia.errors import DataError
+from spolia.evaluation.data.passage_store import cache_folder
 from spolia.evaluation.experiment.score_store import ScoreStore
 from spolia.flow_files.files import dump
 from spolia.optimizer.budget import RowCost
+from spolia.optimizer.earlier_studies import EarlierStudies
 from spolia.optimizer.flow_scores import FlowScores
 from spolia.optimizer.objectives import Objectives
 from spolia.optimizer.pilot import Pilot, StudyEstimate, pilot_flows
@@ -27,13 +29,16 @@ from spolia.optimizer.tuning import SHARED_BYTES, tune
 from spolia.run import Run
 from spolia.types import Query
 
+STUDIES = "studies"
+"""Folder of the cache directory with records of studies."""
+
 
 @dataclass(frozen=True)
 class TuningRun(EvaluationRun):
     """A space of flows over the passages and questions of a data set."""
 
     def tuned(
-        self, space: str, objective: str, folder: Path, under: Sequence[str], **how: Any
+        self, space: str, objective: str, folder: Path, under: Sequence[str], cold: bool = False, **how: Any
     ) -> tuple[TunedFlow, Mapping[str, str]]:
         """The best flow of a space, and its files by name: the flow file and the report."""
         ready = self.ready([space], objective)
@@ -63,6 +68,7 @@ class TuningRun(EvaluationRun):
                 run=run,
                 usage_log=self._usage_log(ready),
                 degraded=self.given.degraded,
+                earlier=None if cold else EarlierStudies(cache_folder() / STUDIES),
                 told=told,
                 **how,
             )

@@ -63,9 +63,9 @@ class Candidates:
 
     def choices(self, number: int) -> tuple[tuple[str, str], ...]:
         """What is taken at each place of a flow, as it is written."""
-        return tuple((name, self._written(name)[at]) for name, at in self.points[number].items())
+        return tuple((name, self.written(name)[at]) for name, at in self.points[number].items())
 
-    def _written(self, place: str) -> list[str]:
+    def written(self, place: str) -> list[str]:
         """The candidates of a place in few words, or in full where that does not tell them apart."""
         if place not in self._texts:
             values = self.space.places[place].values

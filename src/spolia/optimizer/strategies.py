@@ -41,6 +41,8 @@ class Strategy(Value, ABC):
 
     takes_several: ClassVar[bool] = True
     """Whether it takes several objectives and limits."""
+    begins_with_prior: ClassVar[bool] = False
+    """Whether it begins with flows that were best elsewhere."""
 
     @abstractmethod
     def search(self, board: Board) -> Requests:
@@ -164,10 +166,12 @@ class HalvingWithNeighbours(Strategy):
     local: float = 0.4
     drawn: float = 2.0
 
+    begins_with_prior: ClassVar[bool] = True
+
     def search(self, board: Board) -> Requests:
         rows, candidates = (1 - self.local) * board.left, board.candidates
         warm = list(dict.fromkeys([0, *board.prior[:WARM]]))
-        size = WARM + WARM // 2 if board.prior else max(8, int(self.drawn * sqrt(rows)))
+        size = max(WARM + WARM // 2 if board.prior else 8, int(self.drawn * sqrt(rows)))
         drawn = dict.fromkeys([*warm, *candidates.draw(size, board.random)])
         leader = yield from halve(board, list(drawn)[:size], rows)
         for part in (0.5, 1.0):

@@ -22,6 +22,7 @@ from spolia.optimizer.board import FIRST, Board, Floats, ScoreRows
 from spolia.optimizer.budget import SECONDS, RowCost
 from spolia.optimizer.contexts import FREE, Contexts
 from spolia.optimizer.differences import FlowDifferences, QuestionDifference, most_different, result_of
+from spolia.optimizer.earlier_studies import EarlierStudies, StudyRecord, WarmStart
 from spolia.optimizer.effects import main_effects
 from spolia.optimizer.flow_scores import FlowScores
 from spolia.optimizer.pilot import Pilot, pilot_flows
@@ -34,7 +35,7 @@ from spolia.run import Run
 from spolia.run.budget import Limiter
 from spolia.types import Query, Usage, digest_of
 
-STUDY, PILOT, SCORES = "study.json", "pilot.json", "scores.experiment"
+STUDY, PILOT, WARM_START, SCORES = "study.json", "pilot.json", "warm_start.json", "scores.experiment"
 FORM = 1
 REPLIES = 1_000_000
 """Replies of models that are held in memory where the run has no cache."""
@@ -67,12 +68,15 @@ class Study:
         self.notes: list[str] = []
         self.is_cut_short = False
 
-    def tuned(self, prior: Sequence[Point], log: UsageLog) -> TunedFlow:
+    def tuned(self, prior: Sequence[Point], log: UsageLog, earlier: EarlierStudies | None) -> TunedFlow:
         """The choice and its report."""
-        warm, self.contexts = self.plan.candidates.near(prior), self._contexts()
+        start = WarmStart() if earlier is None else self._warm_start(earlier)
+        warm, self.contexts = self.plan.candidates.near([*prior, *start.points]), self._contexts()
         with self._limited(timed=False) as limiter:
             self._measure_costs(warm, limiter)
         plan = self.plan
+        if start.points and plan.strategy.begins_with_prior:
+            self.notes.append(str(start))
         board = self.progress.board = plan.board(warm, self.contexts)
         self.progress.total = self.progress.done + plan.rows + plan.finalists(plan.rows) * len(plan.fresh)
         with self._limited(plan.rows / (plan.rows + plan.finalists(plan.rows) * len(plan.fresh))):
@@ -85,7 +89,20 @@ class Study:
             self.notes.append(f"The fresh questions were looked at {several(looked, 'time')} before.")
         with self._limited():
             finalists, final = self._final(finalists)
-        return self._found(board, chosen, FinalScores(board, plan.objectives, finalists, final, plan.seed), share)
+        found = self._found(board, chosen, FinalScores(board, plan.objectives, finalists, final, plan.seed), share)
+        if earlier is not None and not self.is_cut_short:
+            earlier.keep(StudyRecord.of(plan, found))
+        return found
+
+    def _warm_start(self, earlier: EarlierStudies) -> WarmStart:
+        """That of the first time: what has ended since does not change a study that goes on."""
+        path = None if self.folder is None else self.folder / WARM_START
+        if path is not None and (before := WarmStart.read(path)) is not None:
+            return before
+        found = earlier.warm_start(self.plan)
+        if path is not None:
+            _write(path, found.json())
+        return found
 
     def _contexts(self) -> Contexts | None:
         """What readers are shown, all that is free computed for the whole space; None where no reader is asked, or

@@ -12,6 +12,7 @@ from spolia.evaluation.experiment.flows import opened
 from spolia.evaluation.experiment.score_store import ScoreStore
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.optimizer.budget import TuningBudget
+from spolia.optimizer.earlier_studies import EarlierStudies
 from spolia.optimizer.objectives import Limit
 from spolia.optimizer.plan import TuningPlan
 from spolia.optimizer.progress import Told
@@ -39,6 +40,7 @@ def tune(
     degraded: str = "stop",
     under: Sequence[str | Limit] = (),
     combine: str = "front",
+    earlier: EarlierStudies | None = None,
     told: Told = lambda progress: None,
 ) -> TunedFlow:
     """Choose the best flow of a space, and report it on questions that did not choose.
@@ -64,6 +66,8 @@ def tune(
         degraded: what happens to a flow of which a step fails on every call: `stop` leaves it out, `ok` measures it.
         under: what measures may be at most in the mean, such as `USD=0.002`; of one of which more is better, at least.
         combine: how several objectives are one: `front` for the knee, or AutoRAG's `mean`, `rank`, `normalize_mean`.
+        earlier: studies of other questions: the search begins with what was best there, after `prior`, and the record
+            of this one is added.
         told: called with how far the study is when more scores are there, by several threads.
 
     Raises:
@@ -97,4 +101,4 @@ def tune(
     with ScoreStore(None if folder is None else folder / SCORES) as store:
         if folder is not None:
             refuse_another(folder / STUDY, flow, plan)
-        return Study(plan, run, folder, store, degraded, told).tuned(prior, usage_log or UsageLog())
+        return Study(plan, run, folder, store, degraded, told).tuned(prior, usage_log or UsageLog(), earlier)

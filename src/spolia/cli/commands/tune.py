@@ -69,6 +69,10 @@ def tune(
         list[Path] | None,
         option("--warm DIR", "Begin with the best flows of this study of other questions; repeat it."),
     ] = None,
+    cold: Annotated[
+        bool,
+        typer.Option("--cold", help="Begin with nothing that was best in earlier studies of other questions."),
+    ] = False,
     estimate: Estimated = False,
 ) -> Exit:
     """Choose the best flow of a space on your own questions, within a budget.
@@ -78,7 +82,8 @@ def tune(
     is computed: the same command again goes on where it was.
     """
     screen = Screen(json=given.json)
-    own = {"objective": objective, "under": under, "budget": budget, "strategy": strategy, "out": out.resolve()}
+    own: dict[str, object] = {"objective": objective, "under": under, "budget": budget, "strategy": strategy}
+    own |= {"cold": cold, "out": out.resolve()}
     finished = FinishedStudy(out, given, own, [Path(space), data, *(folder / RESULT for folder in warm or ())])
     if not estimate and (before := finished.read()) is not None:
         _tell_again(screen, before, out)
@@ -100,7 +105,7 @@ def tune(
         TuningRun(screen, data, given).tuning_estimated(space, objective, out, **how)
         return Exit.DONE
     prior = [*(study.prior if study else ()), *(point for folder in warm or () for point in _points(folder))]
-    how |= {"seed": given.seed, "prior": prior}
+    how |= {"seed": given.seed, "prior": prior, "cold": cold}
     found, files = TuningRun(screen, data, given).tuned(space, objective, out, **how)
     result = found.json()
     files = {**files, RESULT: json_text(result) + "\n"}

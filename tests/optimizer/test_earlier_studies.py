@@ -1,0 +1,150 @@
+"""Studies that begin with what was best on other questions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spolia import BM25, Choice, Corpus, Cut, Identity, Item, Ranking, step
+from spolia.core.combinators.space import Space
+from spolia.core.operator import Operator
+from spolia.optimizer.candidates import Candidates
+from spolia.optimizer.earlier_studies import EarlierStudies, SpaceNames
+from spolia.optimizer.plan import TuningPlan
+from spolia.optimizer.tuned_flow import TunedFlow
+from spolia.optimizer.tuning import tune
+from spolia.post_retrieval import Percentile
+from spolia.retrieval import BM25Variant
+
+from .test_tuning import SPACE, Finds
+
+
+@step
+def said(ranking: Ranking, *, prompt: str, key: str) -> Ranking:
+    return ranking
+
+
+def questions(n: int, about: str) -> list[Item]:
+    return [Item(f"q{at}", f"{about} {at}", (f"the answer of {about}",), gold=(("gold",),)) for at in range(n)]
+
+
+def studied(earlier: EarlierStudies | None, about: str, space: Operator[Any, Any] = SPACE, **how: Any) -> TunedFlow:
+    how = {"budget": "30%", "seed": 1, **how}
+    return tune(space, questions(40, about), how.pop("objective", "MRR"), earlier=earlier, **how)
+
+
+def started(found: TunedFlow) -> list[str]:
+    return [note for note in found.notes if note.startswith("The search began")]
+
+
+@pytest.mark.slow
+def test_a_study_begins_with_what_was_best_on_other_questions_and_says_of_how_many_studies(tmp_path: Path) -> None:
+    earlier = EarlierStudies(tmp_path, None)
+    first = studied(earlier, "ships")
+    assert not started(first)
+    start = earlier.warm_start(TuningPlan.of(SPACE, questions(40, "goats"), "MRR"))
+    assert (dict(start.points[0]), start.own) == (first.point, 1)
+    (note,) = started(studied(earlier, "goats"))
+    assert "best in 1 study of other questions." in note
+    (note,) = started(studied(earlier, "boats"))
+    assert "best in 2 studies of other questions." in note
+    assert not started(studied(None, "boats"))
+
+
+@pytest.mark.slow
+def test_a_record_of_the_same_questions_or_of_some_of_them_is_not_used(tmp_path: Path) -> None:
+    earlier = EarlierStudies(tmp_path, None)
+    studied(earlier, "ships", strategy="random")
+    assert earlier.warm_start(TuningPlan.of(SPACE, questions(40, "goats"), "MRR")).points
+    assert not earlier.warm_start(TuningPlan.of(SPACE, questions(40, "ships"), "MRR", seed=2)).points
+    for some in (questions(40, "ships")[10:12], [*questions(40, "ships")[:20], *questions(60, "goats")[20:]]):
+        assert not earlier.warm_start(TuningPlan.of(SPACE, some, "MRR")).points
+    renamed = [item.but(id=f"other-{item.id}") for item in questions(40, "ships")]
+    assert not earlier.warm_start(TuningPlan.of(SPACE, renamed, "MRR")).points
+
+
+@pytest.mark.slow
+def test_places_and_candidates_are_matched_by_name_and_the_rest_is_the_default(tmp_path: Path) -> None:
+    earlier = EarlierStudies(tmp_path, None)
+    best = studied(earlier, "ships").point
+    assert best["skill"] == 3
+    moved = Finds().vary("luck", luck=[2, 1, 0]).vary("skill", skill=[3, 2]) >> Choice(Identity(), Cut(3), name="more")
+    start = earlier.warm_start(TuningPlan.of(moved, questions(40, "goats"), "MRR"))
+    assert start.points[0] == {"luck": 2 - best["luck"], "skill": 0}
+    assert started(studied(earlier, "goats", moved))
+    others = Finds().vary("a", skill=[3, 2]).vary("luck", luck=[7, 8])
+    assert not earlier.warm_start(TuningPlan.of(others, questions(40, "goats"), "MRR")).points
+    assert not earlier.warm_start(TuningPlan.of(SPACE, questions(40, "goats"), "nDCG@10")).points
+
+
+@pytest.mark.slow
+def test_a_record_holds_no_texts_and_no_places_of_this_machine(tmp_path: Path) -> None:
+    prompt = "Answer like a pirate who knows the secret of ships."
+    space = SPACE >> Choice(Identity(), said.but(prompt=prompt, key="sk-0123456789abcdef0123456789"), name="said")
+    studied(EarlierStudies(tmp_path, None), "ships", space)
+    (path,) = tmp_path.iterdir()
+    text = path.read_text()
+    assert json.loads(text)["places"]["skill"] == ["0", "1", "2", "3"]
+    for secret in ("pirate", "sk-0", "ships", "answer of", "gold", "q1"):
+        assert secret not in text
+    assert len(text) < 8_000
+
+
+def test_the_names_of_a_space_are_the_same_over_every_corpus() -> None:
+    def names(path: str) -> SpaceNames:
+        group = Corpus(path).group("chunk")
+        either = Choice(BM25(group), BM25(Corpus(path).group("short")))
+        return SpaceNames(Candidates(Space(either >> Cut().vary(top_k=(1, 2)) >> Cut().vary(top_k=(1, 2, 3)))))
+
+    one, other = names("a.spolia"), names("somewhere/else.spolia")
+    assert one.places == other.places
+    assert len(one.candidates.every) == len(other.candidates.every) == 12
+    assert one.choices(one.candidates.points[5]) == other.choices(other.candidates.points[5])
+    assert {"Cut.top_k#1", "Cut.top_k#2"} < one.places.keys()
+
+
+@pytest.mark.slow
+def test_a_study_that_goes_on_begins_as_it_began_whatever_has_ended_since(tmp_path: Path) -> None:
+    earlier = EarlierStudies(tmp_path / "records", None)
+    first = studied(earlier, "ships", path=tmp_path / "study")
+    studied(earlier, "goats")
+    again = studied(earlier, "ships", path=tmp_path / "study")
+    assert (again.rows, again.point, again.notes) == (0, first.point, first.notes)
+
+
+@pytest.mark.slow
+def test_damaged_records_and_those_of_another_version_are_passed_over(tmp_path: Path) -> None:
+    earlier = EarlierStudies(tmp_path, None)
+    studied(earlier, "ships")
+    (path,) = tmp_path.iterdir()
+    good = json.loads(path.read_text())
+    (tmp_path / "cut.json").write_text(path.read_text()[:50])
+    for at, other in enumerate(
+        (
+            [],
+            3,
+            {**good, "form": 2},
+            {**good, "places": 1},
+            {**good, "best": [1]},
+            {**good, "best": [{"score": 1, "takes": [99, 0, 0]}]},
+            {"form": 1},
+        )
+    ):
+        (tmp_path / f"other{at}.json").write_text(json.dumps(other))
+    assert earlier.warm_start(TuningPlan.of(SPACE, questions(40, "goats"), "MRR")).own == 1
+    path.unlink()
+    assert not earlier.warm_start(TuningPlan.of(SPACE, questions(40, "goats"), "MRR")).points
+
+
+def test_what_is_shipped_is_used_where_a_space_has_the_same_names() -> None:
+    group = Corpus("none.spolia").group("chunk")
+    words = Choice(BM25(group, source="words"), BM25Variant(group, k1=0.6, b=0.3, source="words"), name="words")
+    space = words >> Choice(Identity(), Percentile(0.4), name="selection")
+    start = EarlierStudies(Path("/nowhere")).warm_start(TuningPlan.of(space, questions(40, "goats"), "nDCG@5"))
+    assert start.own == 0
+    assert {*start.shipped} <= {"covid_qa", "squad_newwiki", "xquad_en"}
+    assert {"words": 1, "selection": 0} in start.points
+    assert "shipped with Spolia" in str(start)
