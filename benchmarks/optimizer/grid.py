@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
-from matrix import DATA, EACH, KEPT, MEASURE, POOLED, indexed, questions_of
+from matrix import DATA, KEPT, MEASURE, POOLED, indexed, questions_of
 from results import publish
 from space import space
 
@@ -30,12 +30,12 @@ BEGUN = 6
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--questions", type=int, default=EACH, help="of each data set")
+    parser.add_argument("--questions", type=int, default=500, help="of each data set")
     parser.add_argument("--kept", type=Path, default=KEPT, help="where the index is kept")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     sets = [DataSet(str(DATA / name)) for name in POOLED]
-    flow, items = space(indexed(given.kept, sets)), questions_of(sets, given.questions)
+    flow, items = space(indexed(given.kept, sets)), questions_of(sets, [given.questions] * len(sets))
     times: list[tuple[int, float]] = []
     with tempfile.TemporaryDirectory() as folder:
         how = {"path": Path(folder) / "study", "usage_log": UsageLog(Path(folder) / "looks")}

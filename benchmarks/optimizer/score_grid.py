@@ -142,7 +142,10 @@ class ScoreGrid:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """The scores that `matrix.py` has written."""
+        """The scores that `matrix.py` has written, of `space.py` as it is."""
         found = ScoreMatrix.load(path)
-        points = np.array(found.points, np.intp)
-        return cls(candidates_of(), points, found.scores, found.sets, found.steps, found.step_us, found.contexts)
+        points, candidates = np.array(found.points, np.intp), candidates_of()
+        names = found.places.tolist()
+        if points.tolist() != [[point.get(name, -1) for name in names] for point in candidates.points]:
+            raise ValueError(f"{path} is of another space. Make it anew with matrix.py.")
+        return cls(candidates, points, found.scores, found.sets, found.steps, found.step_us, found.contexts)
