@@ -222,7 +222,7 @@ class Shown(FlowScores):
         self.contexts[item.id] = np.array(found, np.uint16)
         return super()._measured(rankings, item)
 
-    def read(self, reader: Operator[Ranking, Answer], item: Item) -> NDArray[np.float16]:
+    def answered(self, reader: Operator[Ranking, Answer], item: Item) -> NDArray[np.float16]:
         """By measure and flow, the scores of what a reader answers; a call that fails scores 0."""
         cases = [Case(item, attempt(partial(reader, one))) for one in self.rankings[item.id]]
         scores = [[(measure.seen(case) or (np.nan,))[0] for measure in OF_ANSWERS] for case in cases]
@@ -276,7 +276,7 @@ def measured(
             values.append(asked(every, asking).values[:, :, 0])
             if reader:
                 with Run():
-                    answers += [asked.read(reader, items[at]) for at in asking]
+                    answers += [asked.answered(reader, items[at]) for at in asking]
             kept(so_far())
         assert not asked.excluded
     return so_far()
