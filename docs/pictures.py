@@ -135,8 +135,8 @@ CONCEPTS: dict[str, tuple[str, Sequence[Box], Sequence[Arrow]]] = {
         "One set of questions in three parts, so that no score is reported on questions that chose it",
         [
             ("questions", 0, 1, "value", "your questions"),
-            ("tune", 1, 0, "step", "tune 30 %\nwhile you develop"),
-            ("select", 1, 1, "step", "select 30 %\nchoose a flow"),
+            ("tune", 1, 0, "step", "tune 40 %\nwhile you develop"),
+            ("select", 1, 1, "step", "select 20 %\nchoose a flow"),
             ("report", 1, 2, "step", "report 40 %\nlooked at one time"),
             ("paired", 2, 1.5, "kept", "paired differences\nwith 95 % intervals"),
             ("verdict", 3, 1.5, "value", "A beats B by 3.1\n[1.2, 5.0]"),
