@@ -89,7 +89,8 @@ def test_a_study_of_other_questions_begins_with_what_was_best_unless_it_is_cold(
     assert "The search began" not in first.err
     lines = (data / "questions.jsonl").read_text().replace("How many lamps", "What number of lamps")
     (data / "questions.jsonl").write_text(lines)
-    cold = spolia(*command, data.parent / "cold", "--cold")
+    cold = spolia(*command, data.parent / "cold", "--cold", "--workers", 3)
+    assert cold.code == 0, cold.err
     assert "The search began" not in cold.err
     warm = spolia(*command, data.parent / "warm")
     assert "best in 1 study of other questions." in " ".join(warm.err.split())

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -19,6 +19,8 @@ from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.optimizer.board import Board, ScoreRequest, ScoreRows
 from spolia.optimizer.candidates import Candidates
 from spolia.optimizer.contexts import Contexts
+from spolia.optimizer.progress import StudyProgress
+from spolia.optimizer.tuned_flow import TunedFlow
 from spolia.optimizer.tuning import tune
 from spolia.post_retrieval.selection import Cut
 from spolia.run import Run
@@ -71,6 +73,12 @@ def prompts_of(flows: list[Operator[Query, Any]], items: list[Item]) -> set[str]
 MODEL = ScriptedModel((("sesame", "gold"), ("", "none")))
 
 
+class Waits(ScriptedModel):
+    """As one that is on a server."""
+
+    waits: ClassVar[bool] = True
+
+
 @pytest.mark.slow
 def test_a_server_is_asked_each_rendered_context_once_whichever_flows_and_readers_show_it() -> None:
     items = questions(8)
@@ -114,6 +122,27 @@ def test_a_context_that_was_shown_is_free_for_the_budget() -> None:
     assert board.reach(flows[:9], 0) == 5
     assert board.reach(flows, whole - first) == 5
     assert board.reach(flows, 0) < 5
+
+
+@pytest.mark.slow
+def test_a_study_ends_the_same_with_any_number_of_workers_and_after_it_broke_off(tmp_path: Path) -> None:
+    def study(workers: int, name: str, most: float = float("inf")) -> TunedFlow:
+        def told(progress: StudyProgress) -> None:
+            if progress.done > most:
+                raise RuntimeError("broken off")
+
+        how: dict[str, Any] = {"budget": "50%", "seed": 3, "path": tmp_path / name, "told": told}
+        return tune(space(Waits(MODEL.replies)), questions(40), "EM", run=Run(share=True, threads=workers), **how)
+
+    one, three = study(1, "one"), study(3, "three")
+    assert one.score.mean < 1
+    assert (three.point, three.score, three.finalists) == (one.point, one.score, one.finalists)
+    assert (three.rows, three.spent.calls) == (one.rows, one.spent.calls)
+    with pytest.raises(RuntimeError):
+        study(3, "broken", 200)
+    rest = study(1, "broken")
+    assert 0 < rest.spent.calls < one.spent.calls
+    assert (rest.point, rest.score, rest.finalists) == (one.point, one.score, one.finalists)
 
 
 @pytest.mark.slow

@@ -11,8 +11,9 @@ import pytest
 from spolia import BM25, Choice, Corpus, Cut, Identity, Item, Ranking, step
 from spolia.core.combinators.space import Space
 from spolia.core.operator import Operator
+from spolia.evaluation.data.dataset import DataSet
 from spolia.optimizer.candidates import Candidates
-from spolia.optimizer.earlier_studies import EarlierStudies, SpaceNames
+from spolia.optimizer.earlier_studies import EarlierStudies, SpaceNames, question_marks
 from spolia.optimizer.plan import TuningPlan
 from spolia.optimizer.tuned_flow import TunedFlow
 from spolia.optimizer.tuning import tune
@@ -20,6 +21,11 @@ from spolia.post_retrieval import Percentile
 from spolia.retrieval import BM25Variant
 
 from .test_tuning import SPACE, Finds
+
+GROUP = Corpus("none.spolia").group("chunk")
+WORDS = Choice(BM25(GROUP, source="words"), BM25Variant(GROUP, k1=0.6, b=0.3, source="words"), name="words") >> Choice(
+    Identity(), Percentile(0.4), name="selection"
+)
 
 
 @step
@@ -140,11 +146,27 @@ def test_damaged_records_and_those_of_another_version_are_passed_over(tmp_path: 
 
 
 def test_what_is_shipped_is_used_where_a_space_has_the_same_names() -> None:
-    group = Corpus("none.spolia").group("chunk")
-    words = Choice(BM25(group, source="words"), BM25Variant(group, k1=0.6, b=0.3, source="words"), name="words")
-    space = words >> Choice(Identity(), Percentile(0.4), name="selection")
-    start = EarlierStudies(Path("/nowhere")).warm_start(TuningPlan.of(space, questions(40, "goats"), "nDCG@5"))
+    start = EarlierStudies(Path("/nowhere")).warm_start(TuningPlan.of(WORDS, questions(40, "goats"), "nDCG@5"))
     assert start.own == 0
     assert {*start.shipped} <= {"covid_qa", "squad_newwiki", "xquad_en"}
     assert {"words": 1, "selection": 0} in start.points
     assert "shipped with Spolia" in str(start)
+
+
+@pytest.mark.slow
+def test_a_shipped_record_is_not_used_for_some_questions_of_its_own_data(shared_datasets: Path) -> None:
+    items = list(DataSet(str(shared_datasets / "covid_qa")).items())
+    earlier = EarlierStudies(Path("/nowhere"), questions=question_marks(items))
+    for some in (items[-20:], items):
+        start = earlier.warm_start(TuningPlan.of(WORDS, [one for one in some if one.gold], "nDCG@10"))
+        assert set(start.shipped) == {"squad_newwiki", "xquad_en"}
+
+
+@pytest.mark.slow
+def test_a_record_of_a_part_of_a_data_set_is_not_used_for_another_part(tmp_path: Path) -> None:
+    items = questions(60, "ships")
+    earlier = EarlierStudies(tmp_path, None, question_marks(items))
+    tune(SPACE, items[:30], "MRR", budget="30%", strategy="random", earlier=earlier)
+    plan = TuningPlan.of(SPACE, items[30:], "MRR")
+    assert not earlier.warm_start(plan).points
+    assert EarlierStudies(tmp_path, None).warm_start(TuningPlan.of(SPACE, questions(20, "goats"), "MRR")).points

@@ -27,6 +27,10 @@ SILENCE = "none"
 """What a model is taken to reply: nothing, so that no step makes calls of what it says."""
 
 
+THREADS = 8
+"""What waits, such as calls of servers, runs so often at the same time."""
+
+
 @contextmanager
 def recorded(
     store: str,
@@ -38,6 +42,7 @@ def recorded(
     budget: Budget | None = None,
     values: bool = False,
     share: bool | int = False,
+    threads: int = THREADS,
 ) -> Iterator[Run]:
     """Run with journal and cache in the store's `runs.db`; without them, and say so, if it cannot be written. One that
     shares equal steps runs too many of them to trace each, and has a journal only for their values. Without `cached`
@@ -50,13 +55,14 @@ def recorded(
         runs = Runs(folder / RUNS, values=values)
     except (StoreError, OSError) as error:
         screen.say(f"Nothing is recorded of this run: {error}", "yellow")
-        with Run(groups=who, budget=budget, share=share) as run:
+        with Run(groups=who, budget=budget, share=share, threads=threads) as run:
             yield run
         return
     cache = None if not cached else Cache(runs.database, anew=True) if anew else runs.cache
     journal = runs.journal if values or not share else None
     try:
-        with runs, Run(groups=who, journal=journal, cache=cache, budget=budget, share=share) as run:
+        own: dict[str, Any] = {"journal": journal, "cache": cache, "budget": budget, "share": share}
+        with runs, Run(groups=who, threads=threads, **own) as run:
             yield run
     finally:
         if runs.database.dropped:

@@ -17,7 +17,7 @@ from spolia.evaluation.data.passage_store import cache_folder
 from spolia.evaluation.experiment.score_store import ScoreStore
 from spolia.flow_files.files import dump
 from spolia.optimizer.budget import RowCost
-from spolia.optimizer.earlier_studies import EarlierStudies
+from spolia.optimizer.earlier_studies import EarlierStudies, question_marks
 from spolia.optimizer.flow_scores import FlowScores
 from spolia.optimizer.objectives import Objectives
 from spolia.optimizer.pilot import Pilot, StudyEstimate, pilot_flows
@@ -38,7 +38,7 @@ class TuningRun(EvaluationRun):
     """A space of flows over the passages and questions of a data set."""
 
     def tuned(
-        self, space: str, objective: str, folder: Path, under: Sequence[str], cold: bool = False, **how: Any
+        self, space: str, objective: str, folder: Path, under: Sequence[str], cold: bool, workers: int, **how: Any
     ) -> tuple[TunedFlow, Mapping[str, str]]:
         """The best flow of a space, and its files by name: the flow file and the report."""
         ready = self.ready([space], objective)
@@ -56,7 +56,7 @@ class TuningRun(EvaluationRun):
         timed, best = objectives.are_timed, objectives.best[0]
         limits = (how["budget"], *(f"{usd} USD" for usd in (given.budget_usd,) if usd is not None))
         with (
-            self._recorded(ready, cached=not timed, share=False if timed else SHARED_BYTES) as run,
+            self._recorded(ready, cached=not timed, share=False if timed else SHARED_BYTES, threads=workers) as run,
             leaderboard(self.screen, str(best), best.range == (0.0, 1.0), ", ".join(filter(None, limits))) as told,
         ):
             found = tune(
@@ -68,7 +68,7 @@ class TuningRun(EvaluationRun):
                 run=run,
                 usage_log=self._usage_log(ready),
                 degraded=self.given.degraded,
-                earlier=None if cold else EarlierStudies(cache_folder() / STUDIES),
+                earlier=None if cold else _earlier(ready),
                 told=told,
                 **how,
             )
@@ -122,3 +122,8 @@ class TuningRun(EvaluationRun):
             found[name] = partial(runs.estimated, flow, uses[1], len(sample))
         means = [sum(numbers) / len(costs) for numbers in zip(*map(astuple, costs), strict=True)]
         return Pilot(RowCost(*means), tuple(costs))
+
+
+def _earlier(ready: EvaluationSetup) -> EarlierStudies:
+    """The studies of this user, without those of the same data set."""
+    return EarlierStudies(cache_folder() / STUDIES, questions=question_marks(ready.data.items()))

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, Self, TypeAlias
@@ -43,7 +43,7 @@ class StudyRecord:
         best: the finalists, the best first: what is taken at each place.
         scores: theirs on fresh questions; None where all questions chose.
         objective: the measures, also those with a limit.
-        questions: hashes of questions, the `MARKS` smallest.
+        questions: hashes of questions, the `MARKS` smallest of the study, and of its whole data set.
         source: of one that is shipped, which data it is of; empty for your own.
         corpus: a hash of what the flows read.
         version: of Spolia.
@@ -211,15 +211,17 @@ class EarlierStudies:
     Args:
         folder: made with the first record.
         shipped: a file of records.
+        questions: the marks of all questions of a data set, where a study may ask some of them.
     """
 
     folder: Path
     shipped: Path | None = SHIPPED
+    questions: tuple[str, ...] = ()
 
     def warm_start(self, plan: TuningPlan) -> WarmStart:
         """The best points of studies of other questions, of each its best first, then of each its second, and so on. Of
         equal standing, one's own come first, the newest before."""
-        names, questions = SpaceNames(plan.candidates), question_marks(plan.items)
+        names, questions = SpaceNames(plan.candidates), {*question_marks(plan.items), *self.questions}
         by_record: list[list[tuple[StudyRecord, Point]]] = []
         for record in self._records():
             if record.suits(plan.objectives, questions):
@@ -235,6 +237,7 @@ class EarlierStudies:
 
     def keep(self, record: StudyRecord) -> None:
         """Write a record down, in place of that of the same study; a folder that cannot be written to keeps none."""
+        record = replace(record, questions=tuple(sorted({*record.questions, *self.questions})))
         path = self.folder / f"{record.key}.json"
         part = path.with_suffix(".part")
         with suppress(OSError):

@@ -73,6 +73,15 @@ def tune(
         bool,
         typer.Option("--cold", help="Begin with nothing that was best in earlier studies of other questions."),
     ] = False,
+    workers: Annotated[
+        int,
+        typer.Option(
+            "--workers",
+            metavar="N",
+            min=1,
+            help="How many calls that wait may run at the same time. The result is the same for any number.",
+        ),
+    ] = 8,
     estimate: Estimated = False,
 ) -> Exit:
     """Choose the best flow of a space on your own questions, within a budget.
@@ -105,7 +114,7 @@ def tune(
         TuningRun(screen, data, given).tuning_estimated(space, objective, out, **how)
         return Exit.DONE
     prior = [*(study.prior if study else ()), *(point for folder in warm or () for point in _points(folder))]
-    how |= {"seed": given.seed, "prior": prior, "cold": cold}
+    how |= {"seed": given.seed, "prior": prior, "cold": cold, "workers": workers}
     found, files = TuningRun(screen, data, given).tuned(space, objective, out, **how)
     result = found.json()
     files = {**files, RESULT: json_text(result) + "\n"}
