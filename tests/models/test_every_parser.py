@@ -37,6 +37,7 @@ REPLIES: Sequence[str] = (
     'Answer: the moon\nQuotes:\n"The moon pulls at the sea."',
     "**Answer:** twice a day\n**Quotes:**\n- The tide comes twice a day.",
     "First question: Where?\nFirst answer: Paris\nSecond question: When?\nSecond answer: 508\nQuestion: When, there?",
+    "First question: Who?\nFirst answer: Ann\nSecond question: Her town?\nSecond answer: Salo\nQuestion: Which town?",
 )
 REPEATED = (
     "- a\n", "**", "ab, ", "\n", " ", "-\n", "_", "```\n", "Q: ", "Q:\n", "a|b\n", "#1 ", "select ", "\n\n- ", "1) ",
