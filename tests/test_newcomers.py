@@ -131,12 +131,12 @@ SLIPS: dict[str, tuple[Callable[[Any], object], type[SpoliaError], str]] = {
     "a function for an embedder": (
         lambda _: odd.Embedding(lines),
         WiringError,
-        r"^Embedding wants an embedder, and was given <function lines.*Write MiniLM\(\); docs/how-to/models\.md shows one",
+        r"^Embedding wants an embedder, and was given .*Write MiniLM\(\); docs/how-to/models\.md shows one",
     ),
     "an embedder without a method": (
         lambda _: odd.Embedding(Halfway()),
         WiringError,
-        r"given .*Halfway.*\. It lacks covers\(text\), scoped, tokens\(texts\): docs/how-to/models\.md shows one",
+        r"Halfway.*\. It lacks covers\(text\), scoped, tokens\(texts\): docs/how-to/models\.md shows one",
     ),
     "a class for an embedder": (lambda _: odd.Embedding(HashingEmbedder), WiringError, r"Write Hashing\w+\(\.\.\.\)"),
     "a name for an embedder that asks": (
