@@ -315,11 +315,11 @@ def main() -> None:
         found[part] = (partial(cold, without=given.without) if part == "cold" else PARTS[part])(grid, given.seeds)
         found["seeds"][part] = given.seeds
         publish("strategies", found, given.out)
-    if given.out:
-        curves = given.out.with_suffix(".svg")
-        given.out.with_suffix(".md").write_text(page(found, curves.name), encoding="utf-8")
-        if "cold" in found:
-            curves.write_text(plot(found["cold"]), encoding="utf-8")
+        if given.out:
+            curves = given.out.with_suffix(".svg")
+            given.out.with_suffix(".md").write_text(page(found, curves.name), encoding="utf-8")
+            if "cold" in found:
+                curves.write_text(plot(found["cold"]), encoding="utf-8")
 
 
 def about(grid: ScoreGrid, scores: str) -> Json:

@@ -32,8 +32,8 @@ def corrected_for_choice(scores: ArrayLike, *, level: float = 0.95, draws: int =
     (0.66, 0.46)
     """
     table = np.asarray(scores, dtype=np.float64)
-    known = ~np.isnan(table)
-    filled, random, n = np.where(known, table, 0.0), np.random.default_rng(seed), len(table)
+    known = (~np.isnan(table)).astype(np.float64)
+    filled, random, n = np.where(known > 0, table, 0.0), np.random.default_rng(seed), len(table)
     if n < 2:
         mean = float(filled.sum() / max(1, known.sum()))
         return Interval(mean, -np.inf, np.inf, n, level, "nothing differs")
