@@ -311,6 +311,7 @@ def main() -> None:
     grid = ScoreGrid.load(given.matrix) if given.matrix else ScoreGrid.simulated()
     before = json.loads(given.out.read_text("utf-8")) if given.out and given.out.exists() else {}
     found = kept(before, about(grid, given.matrix.name if given.matrix else "simulated"))
+    found["regret of the default"] = round(100 * (grid.truth.max() - grid.truth[0]), 3)
     for part in given.only:
         found[part] = (partial(cold, without=given.without) if part == "cold" else PARTS[part])(grid, given.seeds)
         found["seeds"][part] = given.seeds

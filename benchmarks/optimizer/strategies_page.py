@@ -30,7 +30,7 @@ def page(result: Mapping[str, Any], plot: str) -> str:
     about = {"tuning": result["tuning questions"], "pool": result["questions of the grid"]}
     lines = [HEAD.format(flows=result["flows"], **about)]
     if cold := result.get("cold"):
-        lines += ["## Cold", "", f"![Regret by spend]({plot})", "", *_cold(cold, result["seeds"]["cold"])]
+        lines += ["## Cold", "", f"![Regret by spend]({plot})", "", *_cold(result, cold)]
     if warm := result.get("warm"):
         seeds = result["seeds"]["warm"]
         lines += ["", "## Warm: the 16 best flows of the other sets come first", "", *_warm(warm, seeds)]
@@ -43,12 +43,14 @@ def page(result: Mapping[str, Any], plot: str) -> str:
     return "\n".join([*lines, ""])
 
 
-def _cold(cold: Mapping[str, Any], seeds: int) -> Iterable[str]:
+def _cold(result: Mapping[str, Any], cold: Mapping[str, Any]) -> Iterable[str]:
+    seeds = result["seeds"]["cold"]
     budgets = [row["budget"] for row in next(iter(cold["curves"].values()))]
     fewer = [f"{name} of {n}" for name, n in cold.get("seeds", {}).items() if n < seeds]
     few = f" ({' and '.join(fewer)})" if fewer else ""
     yield f"Means of {seeds} seeds{few}."
-    yield f"The flow that is best on all tuning questions has a regret of {cold['floor']:.2f}: the floor."
+    yield f"The flow that is best on all tuning questions has a regret of {cold['floor']:.2f}: the floor. The default"
+    yield f"flow, with which `neighbours` and `greedy` begin, has {result['regret of the default']:.2f}."
     yield ""
     for what, form in (("regret", "{regret:.2f} ± {standard error:.2f}"), ("spent", "{spent:.1%}")):
         yield f"{what.capitalize()} by budget:"
