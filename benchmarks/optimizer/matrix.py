@@ -8,8 +8,8 @@ files of one folder, indexed with `sync`; as many questions of each are drawn. E
 without an index. `--sets` takes other data sets, such as musique, and `--world N` an invented world with N questions,
 which a simulated reader answers as well: it knows the gold, says what its prompt states, and errs as often as the
 profile `noisy` has it. No language model is asked. The file is written after every hundred questions; with one that is
-there the same command goes on with the questions that it lacks. Kept are benchmarks/results/optimizer/real.npz and
-world.npz, from `--out` alone and with `--world 3000`, as far as they were computed.
+there the same command goes on with the questions that it lacks. Kept are benchmarks/results/optimizer/real.npz,
+world.npz and aragog.npz, from `--out` alone, with `--world 3000` and `--sets aragog`, as far as they were computed.
 
 The file (`ScoreMatrix.load`) holds, by array:
 
