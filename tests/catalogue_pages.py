@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from spolia.core.codec import plan_of
-from spolia.core.codec.objects import Maybe, Thing
+from spolia.core.codec.objects import Instance, Maybe
 from spolia.core.operator import Operator
 from spolia.core.registry import Catalogue
 from spolia.core.wiring import name_of, parameters_of
@@ -85,7 +85,7 @@ def _models(cls: type[Operator[Any, Any]]) -> Iterator[str]:
     for place in plan_of(cls).places:
         optional = isinstance(place.shape, Maybe)
         shape = place.shape.item if isinstance(place.shape, Maybe) else place.shape
-        if isinstance(shape, Thing) and shape.cls in MODELS:
+        if isinstance(shape, Instance) and shape.cls in MODELS:
             able = ", ".join(f"`{one}`" for one in sorted(cls.needs.get(place.name, ())))
             least = f" with {able}" if able else ", or none" if optional else ""
             kind = shape.cls.__name__

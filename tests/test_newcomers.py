@@ -199,7 +199,7 @@ SLIPS: dict[str, tuple[Callable[[Any], object], type[SpoliaError], str]] = {
     "a function for a reader": (
         lambda corpus: odd.add_texts(corpus, {"a.md": "b"}, readers=[lines]),
         GroupError,
-        r"lines.* is no reader\. Write which files it reads: readers=\{'\*\.foo': lines\}",
+        r"lines.* is not a reader\. Write which files it reads: readers=\{'\*\.foo': lines\}",
     ),
     "a name for a definition": (
         lambda corpus: corpus.group("zz", "Sentences"),

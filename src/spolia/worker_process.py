@@ -163,7 +163,7 @@ class WorkerProcess:
             time.sleep(WAIT_S * (2**attempt - 1))
             self._start()
         raise WorkersFailed(
-            f"No worker process could be started: {sys.executable} -c '{self.program}' ends at once. {self.remedy}."
+            f"No worker process could be started: {sys.executable} -c '{self.program}' ends immediately. {self.remedy}."
         )
 
     def _start(self) -> None:
@@ -329,7 +329,7 @@ def send(stream: IO[bytes], said: Mapping[str, Any], attached: Sequence[bytes] =
     head = json.dumps({**said, "sizes": [len(item) for item in attached]}, ensure_ascii=False).encode()
     total = sum(map(len, attached))
     if len(head) > LARGEST or total > LARGEST:
-        raise errors.DocumentError(f"What was read of it has {len(head) + total} bytes, more than is taken. Split it.")
+        raise errors.DocumentError(f"Its content has {len(head) + total} bytes, more than the limit. Split it.")
     stream.write(_LENGTHS.pack(len(head), total))
     stream.write(head)
     for item in attached:

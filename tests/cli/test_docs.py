@@ -187,7 +187,7 @@ def test_what_was_read_of_each_document_is_a_table(spolia: Spolia, tmp_path: Pat
     assert table["e.html"] == ["indexed", "html", "7", "1", "1 pictures"]
     assert table["f.pdf"] == ["failed", "pdf"]
     said = spolia("docs", "report", "--store", store).out
-    assert "f.pdf  is no PDF" in said
+    assert "f.pdf  is not a readable PDF" in said
     assert "not tried again" not in said
     shown = spolia("docs", "show", "b.pdf", "--store", store).out
     assert "pdf, 2 pages, 1 page without text, 8 characters, 1 chunk" in shown

@@ -175,7 +175,7 @@ def test_changed_questions_are_refused(spolia: Spolia, data: Path) -> None:
         ((*CHECK, "--tolerance", "F1=0.1"), "given for F1, which is not measured"),
         ((*CHECK, "--rule", "strict"), "no rule 'strict'"),
         ((*CHECK, "--report", "gate.html"), "cannot be written as 'gate.html'"),
-        (("gate", "--baseline", "questions/corpus.jsonl"), "is no baseline"),
+        (("gate", "--baseline", "questions/corpus.jsonl"), "is not a baseline"),
     ],
 )
 def test_wrong_usage_is_one_line_and_code_2(spolia: Spolia, data: Path, args: tuple[str, ...], says: str) -> None:
@@ -266,7 +266,7 @@ def test_a_damaged_baseline_is_told_in_words(spolia: Spolia, data: Path, tmp_pat
     spolia(*WRITE)
     whole = json.loads((tmp_path / "baseline.json").read_text())
     for text, says in (
-        ("<<<<<<< HEAD\n{}", "baseline.json is no baseline: it is no JSON"),
+        ("<<<<<<< HEAD\n{}", "baseline.json is not a baseline: it is not JSON"),
         ("{}", "baseline.json is JSON, but no baseline"),
         (json.dumps(whole | {"questions": []}), "baseline.json is a damaged baseline"),
         (json.dumps(whole | {"command": {"tolerance": "0.05"}}), "Write a text there, or texts for tolerance"),

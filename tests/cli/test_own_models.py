@@ -230,7 +230,7 @@ def test_a_folder_without_a_reranker_is_an_error(spolia: Spolia, notes: Path, tm
     spolia("index", notes, "--store", store, "--no-vectors")
     found = spolia("search", "the owls", "--store", store, "--flow", "bm25", "--reranker", tmp_path)
     assert found.code != 0
-    assert "is no folder with a config.json" in found.err
+    assert "is not a folder with a config.json" in found.err
 
 
 def test_an_evaluation_takes_the_embedder_and_other_settings_have_other_vectors(spolia: Spolia, tmp_path: Path) -> None:
@@ -424,7 +424,7 @@ def test_settings_of_a_profile_hold_for_its_own_server_alone(
         (f'[llm]\nurl = "http://x/v1"\nmodel = "m"\napi_key_env = "{KEY}"', "not an environment variable"),
         (f'openai_key = "{KEY}"', "openai_key would be a secret"),
         (f'[llm]\nurl = "http://u:{KEY}@x/v1"\nmodel = "m"', "holds more than an address"),
-        ('[llm]\nurl = "http://x/v1"\nmodel = "m"\ntimeout = 3', "'timeout', which is no setting"),
+        ('[llm]\nurl = "http://x/v1"\nmodel = "m"\ntimeout = 3', "'timeout', which is not a setting"),
         ('[llm]\nurl = "http://x/v1"\nmodel = "m"\ntimeout_s = "long"', "of another type"),
         ('[llm]\nmodel = "m"', "has no url"),
         ("llm = 3", "has no url"),

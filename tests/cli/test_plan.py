@@ -60,7 +60,7 @@ def test_a_file_that_cannot_be_read_is_listed_with_the_reason(spolia: Spolia, no
     options = (notes, "--store", tmp_path / "n.spolia", "--no-vectors")
     ran, plan = spolia("plan", *options), spolia("plan", *options, "--json").json
     assert plan["failed"] == spolia("sync", *options, "--json").json["failed"]
-    assert "  failed   bad.json: its encoding cannot be told: it is not UTF-8" in ran.out
+    assert "  failed   bad.json: its encoding is unknown: it is not UTF-8" in ran.out
 
 
 def test_vectors_can_come_later(spolia: Spolia, notes: Path, store: Path) -> None:

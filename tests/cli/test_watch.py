@@ -117,7 +117,7 @@ def test_changes_of_all_kinds_are_followed(start: Start, folder: Path, store: Pa
 def test_a_broken_file_is_said_once_and_again_when_it_changes(start: Start, folder: Path) -> None:
     watching = start()
     put(folder / "broken.pdf", "no PDF")
-    watching.until("failed   broken.pdf: is no PDF that can be read")
+    watching.until("failed   broken.pdf: is not a readable PDF")
     put(folder / "new.txt", "Whelks live under the pier.")
     watching.until("added    new.txt")
     put(folder / "broken.pdf", "no PDF either")

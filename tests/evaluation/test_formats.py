@@ -448,7 +448,7 @@ def test_what_a_form_has_no_place_for_is_told(tmp_path: Path, form: str) -> None
 
 BAD = [
     ("beir", "qrels/test.tsv", "query-id\tcorpus-id\tscore\nPLAIN-0\tMED-1\n", r"test.tsv line 2 has 2 columns"),
-    ("beir", "qrels/test.tsv", "PLAIN-0\tMED-1\tmuch\n", r"test.tsv line 1: the grade 'much' is no number"),
+    ("beir", "qrels/test.tsv", "PLAIN-0\tMED-1\tmuch\n", r"test.tsv line 1: the grade 'much' is not a number"),
     ("beir", "qrels/test.tsv", "PLAIN-0\tMED-1\t1\nPLAIN-0\tMED-1\t0\n", r"line 2: passage 'MED-1' is judged twice"),
     ("beir", "qrels/test.tsv", "PLAIN-9\tMED-1\t1\n", r"test.tsv line 1: question 'PLAIN-9' is not in .*queries.jsonl"),
     ("beir", "qrels/test.tsv", "PLAIN-0\tMED-77\t1\n", r"gold id 'MED-77' of question 'PLAIN-0' is not in the corpus"),
@@ -518,7 +518,7 @@ def test_bad_tables_of_autorag_are_named(autorag: Path) -> None:
     with pytest.raises(DataError, match=r"qa.parquet row 2: id 'a1' stands on an earlier"):
         everything(DataSet(str(autorag)))
     (autorag / "qa.parquet").write_bytes(good[: len(good) // 2])
-    with pytest.raises(DataError, match=r"qa.parquet is no Parquet file that can be read"):
+    with pytest.raises(DataError, match=r"qa.parquet is not a readable Parquet file"):
         everything(DataSet(str(autorag)))
 
 

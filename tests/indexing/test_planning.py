@@ -96,7 +96,7 @@ def test_a_plan_says_what_sync_then_does_and_writes_nothing(folder: Path, corpus
     assert plan.failed == report.failed
     ((uri, reason),) = plan.failed
     assert uri == "broken.pdf"
-    assert "is no PDF that can be read" in reason
+    assert "is not a readable PDF" in reason
     assert (report.added, report.changed, report.moved, report.removed, report.unchanged) == (1, 1, 1, 1, 5)
     chunk, sentence = plan.groups
     assert (chunk.change, chunk.nodes, chunk.texts, chunk.known) == ("kept", report.chunks, report.embedded, 0)

@@ -79,7 +79,7 @@ def test_what_is_not_there_is_said_before_anything_is_done(folder: Path, corpus:
     with pytest.raises(FolderError, match="No file and no folder is named"):
         sync([], corpus)
     (folder / "photo.raw").write_bytes(b"")
-    with pytest.raises(FolderError, match=r"photo\.raw holds no document that can be read, but: 1 \.raw"):
+    with pytest.raises(FolderError, match=r"photo\.raw holds no readable document, but: 1 \.raw"):
         sync([folder / "photo.raw"], corpus)
     assert not corpus.exists()
 

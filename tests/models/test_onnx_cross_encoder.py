@@ -83,7 +83,7 @@ def test_it_reranks_and_other_weights_have_another_name(tmp_path: Path) -> None:
 def test_what_is_no_such_model_is_an_error(tmp_path: Path) -> None:
     scorer = OnnxCrossEncoder(str(tmp_path))
     assert scorer.fingerprint() is None
-    with pytest.raises(WeightsError, match="is no folder with tokenizer"):
+    with pytest.raises(WeightsError, match="is not a folder with tokenizer"):
         scorer.scores("red", TEXTS)
     counted(tmp_path)
     (tmp_path / "model.onnx").write_bytes(b"no model")

@@ -156,7 +156,7 @@ def test_the_hub_is_asked_last_and_its_failure_is_said(tmp_path: Path, monkeypat
 )
 def test_a_file_that_is_no_safetensors_is_said_to_be_none(tmp_path: Path, damaged: bytes) -> None:
     (tmp_path / "x").write_bytes(damaged)
-    with pytest.raises(WeightsError, match="no safetensors file"):
+    with pytest.raises(WeightsError, match="not a safetensors file"):
         safetensors.read(tmp_path / "x")
 
 

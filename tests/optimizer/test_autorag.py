@@ -374,7 +374,7 @@ def test_a_pipeline_that_the_space_does_not_hold_has_no_point(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("chosen", "said"),
-    [("a,b\n1,2\n", "no column 'node_line_name'"), (CHOSEN.replace("'weight': 0.58}", "weight}"), "no dict")],
+    [("a,b\n1,2\n", "no column 'node_line_name'"), (CHOSEN.replace("'weight': 0.58}", "weight}"), "not a dict")],
 )
 def test_a_summary_that_autorag_did_not_write_is_refused(tmp_path: Path, chosen: str, said: str) -> None:
     with pytest.raises(DataError, match=said):

@@ -373,18 +373,18 @@ def test_what_is_no_filter_is_refused_and_never_passed_over(
     wrong: Any, kept: tuple[NodeGroup, dict[str, Meta]]
 ) -> None:
     for retriever in retrievers(kept[0]):
-        with Run(filter=wrong), pytest.raises(FilterError, match="is no filter"):
+        with Run(filter=wrong), pytest.raises(FilterError, match="is not a filter"):
             retriever(QUERY)
         if not isinstance(wrong, Filter):
             with pytest.raises(WiringError, match="Query has filter="):
                 QUERY.but(filter=wrong)
             continue
-        with pytest.raises(FilterError, match="is no filter"):
+        with pytest.raises(FilterError, match="is not a filter"):
             retriever(QUERY.but(filter=wrong))
         (failed,) = retriever.batch([QUERY.but(filter=wrong)])
         assert isinstance(failed, Failure)
         assert failed.kind == "FilterError"
-    with pytest.raises(FilterError, match="is no filter"):
+    with pytest.raises(FilterError, match="is not a filter"):
         kept[0].snapshot().allowed("chunk", frozenset(), wrong)
 
 

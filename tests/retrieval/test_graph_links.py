@@ -24,7 +24,7 @@ from spolia.indexing.transforms.rule_entities import RuleEntities
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.graph import links
 from spolia.retrieval.graph.edges import Belonging, Edges, InOrder, SharedEntities, Similar
-from spolia.retrieval.graph.links import Having, Links, Pairs, nearest, sharing
+from spolia.retrieval.graph.links import Having, Links, NodePairs, nearest, sharing
 from spolia.retrieval.graph.node_graph import NodeGraph
 from spolia.retrieval.graph.walk import Hops
 from spolia.run import Run
@@ -243,7 +243,7 @@ def test_links_are_symmetric_and_those_of_hidden_nodes_are_gone(
     pairs: list[tuple[int, int, float]], allowed: list[bool]
 ) -> None:
     columns = [list(column) for column in zip(*pairs, strict=True)] or [[], [], []]
-    given_pairs = Pairs(
+    given_pairs = NodePairs(
         np.array(columns[0], dtype=np.int64), np.array(columns[1], dtype=np.int64), np.array(columns[2], np.float32)
     )
     links = Links.of(np.arange(6) * 10, [given_pairs])

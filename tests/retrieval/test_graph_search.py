@@ -15,7 +15,7 @@ from spolia.filters import Field, where
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
 from spolia.retrieval.graph.edges import Belonging, InOrder, SharedEntities, Similar
-from spolia.retrieval.graph.links import Links, Pairs
+from spolia.retrieval.graph.links import Links, NodePairs
 from spolia.retrieval.graph.node_graph import NodeGraph
 from spolia.retrieval.graph.walk import Hops, PersonalisedPageRank, pagerank
 from spolia.run import Run
@@ -133,7 +133,7 @@ def test_pagerank_solves_its_equation(
         np.array(columns[1], np.int64),
         np.array(columns[2], np.float32),
     )
-    links = Links.of(np.arange(7), [Pairs(one, other, weight)])
+    links = Links.of(np.arange(7), [NodePairs(one, other, weight)])
     shares = np.array(restart) / sum(restart)
     steps = np.zeros((7, 7))
     steps[links.sources, links.targets] = links.weights

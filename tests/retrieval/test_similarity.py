@@ -145,7 +145,7 @@ def test_what_cannot_be_compared_is_refused(group: NodeGroup, stored: Stored) ->
         BySimilarity(group, overlap, embedder=EMBEDDER)
     with pytest.raises(WiringError, match="BySimilarity wants an embedder, and was given 'MiniLM'"):
         BySimilarity(group, cosine, embedder="MiniLM")  # type: ignore[arg-type]
-    with pytest.raises(WiringError, match=r"is no similarity. Write @similarity"):
+    with pytest.raises(WiringError, match=r"is not a similarity. Write @similarity"):
         BySimilarity(group, step(lambda query: query))  # type: ignore[arg-type]
     with pytest.raises(WiringError, match="a similarity takes a query and what it is compared"):
         similarity(lambda query: 1.0)

@@ -449,6 +449,6 @@ def test_a_store_goes_to_another_database_and_back(exported: Path, corpus: Corpu
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/null", "."])
 def test_an_export_that_is_a_link_to_a_device_or_folder_is_no_file(tmp_path: Path, device: str) -> None:
     (tmp_path / "notes.zip").symlink_to(device)
-    with pytest.raises(StoreError, match=r"notes.zip is no file, but a folder, a device or a pipe"):
+    with pytest.raises(StoreError, match=r"notes.zip is not a file, but a folder, a device or a pipe"):
         import_store(tmp_path / "notes.zip", Corpus(str(tmp_path / "s.spolia")))
     assert not (tmp_path / "s.spolia").exists()

@@ -41,7 +41,7 @@ from spolia.stores.manifest import Manifest, signature, transform_of
 EVERYBODY = "everybody"
 _MEANT = {"everyone", "anybody", "anyone", "all", "public", "*"}
 """What people write for it; as names of a group they would shut out whom they mean to let in."""
-Rule: TypeAlias = tuple[str, tuple[str, ...]]
+AccessRule: TypeAlias = tuple[str, tuple[str, ...]]
 
 
 def access_of(file: Path | None) -> Callable[[str], tuple[str, ...]] | None:
@@ -65,7 +65,7 @@ def access_of(file: Path | None) -> Callable[[str], tuple[str, ...]] | None:
     return readers
 
 
-def _rules(file: Path) -> Iterator[Rule]:
+def _rules(file: Path) -> Iterator[AccessRule]:
     try:
         lines = file.read_text("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -78,7 +78,7 @@ def _rules(file: Path) -> Iterator[Rule]:
             yield _rule(line, f"{file}, line {number}")
 
 
-def _rule(line: str, where: str) -> Rule:
+def _rule(line: str, where: str) -> AccessRule:
     pattern, _, listed = (part.strip() for part in line.partition("="))
     principals = tuple(name.strip() for name in listed.split(","))
     if not pattern or not all(principals):

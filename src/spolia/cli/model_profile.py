@@ -130,7 +130,7 @@ def _settings(path: Path, table: str, said: Any) -> dict[str, Any]:
     _refuse_secret(path, {name: value for name, value in said.items() if name not in known}, f"[{table}] ")
     if unknown := sorted(said.keys() - known):
         raise QueryError(
-            f"{path}: [{table}] has {unknown[0]!r}, which is no setting. Write some of: {', '.join(sorted(known))}."
+            f"{path}: [{table}] has {unknown[0]!r}, which is not a setting. Write some of: {', '.join(sorted(known))}."
         )
     variable = said.get(KEY, "")
     if not isinstance(variable, str) or (variable and not _VARIABLE.fullmatch(variable)):

@@ -37,18 +37,18 @@ StorePath: TypeAlias = Annotated[str, option("--store STORE", STORES)]
 MaybeStore: TypeAlias = Annotated[str | None, option("--store STORE", STORES)]
 Access: TypeAlias = Annotated[
     list[str] | None,
-    option("--access PRINCIPAL", "The user or group who asks; repeat it. Without it you find what everybody may read."),
+    option("--access PRINCIPAL", "The user or group who asks; repeatable. Without it you find what all may read."),
 ]
 SeenBy: TypeAlias = Annotated[
-    list[str] | None, option("--access PRINCIPAL", "Show only what this user or group may read; repeat it.")
+    list[str] | None, option("--access PRINCIPAL", "Show only what this user or group may read; repeatable.")
 ]
 Readers: TypeAlias = Annotated[
-    Path | None, option("--readers FILE", "Who may read what: a text file with lines `PATTERN = PRINCIPAL, …`.")
+    Path | None, option("--readers FILE", "Access lists: a text file with lines `PATTERN = PRINCIPAL, …`.")
 ]
 Known: TypeAlias = Annotated[
     list[str] | None,
     option(
-        "--known MODULE", "Python file, module or MODULE:NAME with operators, groups, measures, READERS; repeat it."
+        "--known MODULE", "Python file, module or MODULE:NAME with operators, groups, measures, READERS; repeatable."
     ),
 ]
 
@@ -66,12 +66,12 @@ AllowEnv: TypeAlias = Annotated[
     list[str] | None,
     option(
         "--allow-env NAME",
-        "An environment variable that flow files, source files and the store may name; repeat it.",
+        "An environment variable that flow files, source files and the store may name; repeatable.",
         callback=_allow,
     ),
 ]
 OwnPrompts: TypeAlias = Annotated[
-    Path | None, option("--prompts DIR", "Folder with your own prompts; `spolia prompts override` begins one.")
+    Path | None, option("--prompts DIR", "Folder with your own prompts; `spolia prompts override` makes one.")
 ]
 Where: TypeAlias = Annotated[
     list[str] | None,
@@ -83,18 +83,18 @@ Web: TypeAlias = Annotated[
     list[str] | None,
     option(
         "--web CONDITION",
-        "The documents that are the second source of a published flow, as source=web; repeat it. The others are its "
+        "The documents that are the second source of a published flow, as source=web; repeatable. The others are its "
         "first source.",
     ),
 ]
 FlowName: TypeAlias = Annotated[str, typer.Option("--flow", metavar="FLOW", help=FLOWS)]
 AsJson: TypeAlias = Annotated[bool, option("--json", "One JSON object on stdout, messages on stderr.")]
-Weights: TypeAlias = Annotated[str, option("--weights DIR", "Folder with the embedder's weights.")]
+WeightsFolder: TypeAlias = Annotated[str, option("--weights DIR", "Folder with the embedder's weights.")]
 ModelUrl: TypeAlias = Annotated[
     str,
     option(
         "--llm URL",
-        "Base URL of an OpenAI-compatible API, whose key is read from OPENAI_API_KEY; or a file in GGUF, or a folder.",
+        "Base URL of an OpenAI-compatible API, whose key is read from OPENAI_API_KEY; or a GGUF file or folder.",
     ),
 ]
 ModelName: TypeAlias = Annotated[str, option("--model NAME", "The model's name on that server.")]
@@ -154,7 +154,7 @@ class ModelOptions:
     ] = ""
     embed_model: Annotated[str, option("--embed-model NAME", "The embedder's name on that server.")] = ""
     profile_file: ProfileFile = None
-    weights: Weights = ""
+    weights: WeightsFolder = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +168,7 @@ class RerankOptions(ModelOptions):
     rerank_model: Annotated[str, option("--rerank-model NAME", "The reranker's name on that server.")] = ""
     rerank_form: Annotated[
         str,
-        option("--rerank-form NAME", "How it is asked: cohere, jina, voyage, vllm, tei; by default by the address."),
+        option("--rerank-form NAME", "Its API: cohere, jina, voyage, vllm, tei; by default from the address."),
     ] = ""
 
 
@@ -206,7 +206,7 @@ class MeasuringOptions(RerankOptions):
         str, option("--split PART", "Only this part: tune (later commands reject it), select, or report.")
     ] = ""
     limit: Annotated[int | None, option("--limit", "Limit on questions, drawn by the seed.", min=1)] = None
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Which questions are drawn.")] = 0
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed for drawing questions.")] = 0
     known: Known = None
     allow_env: AllowEnv = None
     store: Annotated[

@@ -1,4 +1,4 @@
-"""A recorded step, run again with what it took then, or with another input or other fields."""
+"""A recorded step, run again with its recorded input, or with another input or other fields."""
 
 from __future__ import annotations
 

@@ -42,31 +42,31 @@ class StoreOptions(ModelOptions):
         Path | None, option("--sources FILE", "YAML file with sources: pages, files, database rows, APIs.")
     ] = None
     groups: Annotated[
-        Path | None, option("--groups FILE", "YAML file that defines node groups; `chunk` says how documents are cut.")
+        Path | None, option("--groups FILE", "YAML file that defines node groups; `chunk` defines the splitting.")
     ] = None
     known: Known = None
     allow_env: AllowEnv = None
     vectors: Annotated[
-        bool | None, option("--vectors/--no-vectors", "Embed the passages; by default where that helps.")
+        bool | None, option("--vectors/--no-vectors", "Embed the passages; default: if the model knows their language.")
     ] = None
     readers: Readers = None
     fields: Annotated[
         list[str] | None,
-        option("--field NAME:KIND=DEFAULT", "Field to filter by: author, year:int, year:int=0; repeat it."),
+        option("--field NAME:KIND=DEFAULT", "Field to filter by: author, year:int, year:int=0; repeatable."),
     ] = None
     llm: ModelUrl = ""
     model: ModelName = ""
     threads: Annotated[int, typer.Option("--threads", min=1, help="CPU threads for the embedder.")] = 1
     workers: Annotated[
-        int | None, option("--workers", "Processes that read files; by default one a processor, at most 4.", min=0)
+        int | None, option("--workers", "Processes that read files; default: one per CPU, at most 4.", min=0)
     ] = None
     file_seconds: Annotated[
-        float | None, option("--file-seconds", "Seconds to read a file, plus one a megabyte; by default 120.", min=1)
+        float | None, option("--file-seconds", "Seconds to read a file, plus 1 per megabyte; default: 120.", min=1)
     ] = None
     file_mb: Annotated[
         int | None, option("--file-mb", "Megabytes of memory to read a file; by default 2048.", min=128)
     ] = None
-    follow_links: Annotated[bool, option("--follow-links", "Go where links lead out of DIR too.")] = False
+    follow_links: Annotated[bool, option("--follow-links", "Follow links that lead out of DIR.")] = False
 
     @property
     def limits(self) -> WorkerLimits:

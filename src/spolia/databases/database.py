@@ -1,4 +1,4 @@
-"""What is asked of a database that is not ours."""
+"""The interface to the user's databases."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -160,7 +160,7 @@ def _cell(value: Scalar) -> str:
 
 @contextmanager
 def statement_worker(limits: QueryLimits) -> Iterator[WorkerProcess]:
-    """A process that a statement runs in. What kills it is told to whoever wrote the statement."""
+    """A process that a statement runs in. If it is killed, the error goes to the author of the statement."""
     try:
         with borrowed(limits.memory_mb) as worker:
             yield worker

@@ -31,8 +31,8 @@ class Neo4jDatabase(Value):
     """A graph in Neo4j, or another server of the Bolt protocol, which is asked and never written.
 
     Each statement runs in a transaction of its own for reading, with a time-out that the server keeps; it is rolled
-    back, and no more rows are fetched than are wanted. A statement that writes, calls a procedure or loads a file is
-    refused before it is sent. Give it a user who may read these nodes and nothing else.
+    back, and no more rows are fetched than are wanted. A statement that writes, calls a procedure or loads a file
+    raises before it is sent. Give it a user who may read these nodes and nothing else.
 
     Args:
         url: `bolt://host:7687`, `neo4j://host` or `neo4j+s://host`, without a user or password.
@@ -154,7 +154,7 @@ def _begun(session: "Session", timeout_s: float) -> "Iterator[Transaction]":
 
 
 def refuse_other_than_reading(statement: str) -> None:
-    """Refuse what writes, calls a procedure or loads a file; what stands in quotes or comments is passed over.
+    """Raise for a statement that writes, calls a procedure or loads a file; quotes and comments are ignored.
 
     Raises:
         StatementError: which word it is, and what to write.

@@ -92,7 +92,7 @@ class PostgresDatabase(Value):
 
     @contextmanager
     def _told(self, limits: QueryLimits, tables: dict[str, tuple[str, ...]]) -> Iterator[None]:
-        """What the database says of a statement, for whoever wrote it."""
+        """Errors of the database, reworded for the author of the statement."""
         import psycopg
 
         try:

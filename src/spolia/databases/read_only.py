@@ -1,6 +1,6 @@
 """Whether a statement in SQL reads, and nothing else: decided on its syntax tree, before a database sees it.
 
-What may stand in it is listed, not what may not: one statement, which is a query; tables that were shown, their
+An allow list, not a block list: one statement, which is a query; tables that were shown, their
 columns, and functions that are known to compute. So a write cannot hide in a subquery, a common table expression, a
 second statement, a table function or behind a comment.
 """

@@ -64,7 +64,7 @@ clock = Clock()
 
 
 def _forget() -> None:
-    """After a fork the child has no such thread."""
+    """A forked child lacks this thread."""
     global clock
     clock = Clock()
 

@@ -14,7 +14,8 @@ from spolia.egress.addresses import connected
 
 
 class RequestSocket:
-    """The socket under one request, which another thread may cut: the thread that reads from it wakes up at once."""
+    """The socket under one request, which another thread may cut: the thread that reads from it wakes up
+    immediately."""
 
     def __init__(self) -> None:
         self.cut_by = ""

@@ -110,7 +110,7 @@ def _permitted(url: str, allow: Collection[str]) -> bool:
     except ValueError as error:
         raise EgressRefused(f"it is no address: {error}.") from error
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise EgressRefused("it is no address of the web. Write https://HOST/PATH.")
+        raise EgressRefused("it is not a web address. Write https://HOST/PATH.")
     if parts.username or parts.password:
         raise EgressRefused("it has a user or a password in it. Write them as a header.")
     return parts.hostname not in allow and f"{parts.hostname}:{port}" not in allow

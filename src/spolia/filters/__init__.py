@@ -2,7 +2,7 @@
 
 A field may have several values (a document under two names has two). A condition holds when one of them fulfils it. A
 node without a value takes the field's default; without a default no condition on the field holds, so that its negation
-does. 0, False and "" are values like any other. What does not fit to a field is no value of it. A field that is not
+does. 0, False and "" are values like any other. A value of the wrong kind does not count. A field that is not
 declared is an error, never an empty result.
 
 >>> from spolia.filters import where, Between

@@ -203,8 +203,8 @@ def _refuse_others(condition: Condition, parts: object) -> None:
     for part in parts if isinstance(parts, tuple) else (parts,):
         if not isinstance(part, Condition):
             raise FilterError(
-                f"{type(condition).__name__} is made of {part!r:.80} ({type(part).__name__}), which is no condition. "
-                "Write conditions, several as a tuple: where(lang='en') & ~where(kind='draft')."
+                f"{type(condition).__name__} is made of {part!r:.80} ({type(part).__name__}), which is not a "
+                "condition. Write conditions, several as a tuple: where(lang='en') & ~where(kind='draft')."
             )
 
 
@@ -225,12 +225,12 @@ def _values(wanted: Operand | Iterable[Operand]) -> tuple[Operand, ...]:
 
 
 def narrowed(*filters: Filter | None) -> Condition | None:
-    """All of these together; None if there is none. Raises `FilterError` if one is no filter, never skips it."""
+    """All of these together; None without any. Raises `FilterError` if one is not a filter, never skips it."""
     given = tuple(part for part in filters if part is not None)
     for part in given:
         if not isinstance(part, Condition):
             raise FilterError(
-                f"{part!r:.80} ({type(part).__name__}) is no filter. Write one of spolia.filters, for example "
+                f"{part!r:.80} ({type(part).__name__}) is not a filter. Write one of spolia.filters, for example "
                 "where(lang='en') or Between('year', at_least=2020)."
             )
     return (given[0] if len(given) == 1 else And(given)) if given else None  # type: ignore[arg-type, return-value]

@@ -65,7 +65,7 @@ class Field(Value):
         return is_of_kind and value == value
 
     def check(self, value: Scalar, whose: str) -> None:
-        """Refuse what is no value of the field; `whose` names in the message what has it."""
+        """Raise if a value does not fit the field; `whose` names its owner in the message."""
         if not self.fits(value):
             raise FilterError(self._problem(value, whose))
 
@@ -88,7 +88,7 @@ class Field(Value):
         )
 
     def meant(self, values: Iterable[Scalar]) -> Iterator[Scalar]:
-        """Those that are values of the field, as conditions compare them; others are passed over."""
+        """The values that fit the field, as conditions compare them; others are skipped."""
         fitting = filter(self.fits, values)
         return (Time(str(value)) for value in fitting) if self.kind == "time" else fitting
 

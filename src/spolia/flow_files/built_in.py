@@ -168,7 +168,7 @@ def naive(
     retriever: str = "default",
     scorer: Scorer | None = None,
 ) -> Operator[Query, Answer]:
-    """Retrieve, then answer: by the language model, or by quoting where there is none.
+    """Retrieve, then answer: by the language model, or by quoting without one.
 
     Args:
         embedder: for the retrieval, and to choose what to quote where that is hybrid.

@@ -100,7 +100,7 @@ def overridden(flow: Any, folder: str | Path) -> Any:
 
 
 def _own(folder: Path) -> dict[str | None, str]:
-    """The places of the prompt files in a folder of the user's, by the names of those that they stand for."""
+    """The places of the prompt files in the user's folder, by the names of the prompts that they replace."""
     if not folder.is_dir():
         raise PromptError(f"There is no folder {str(folder)!r}. Write: spolia prompts override NAME --into {folder}.")
     every, found = {name: ShippedPrompt(name) for name in _names()}, dict[str | None, str]()
@@ -123,7 +123,7 @@ def _own(folder: Path) -> dict[str | None, str]:
 
 
 def _asked_with(cls: Any) -> Iterator[str]:
-    """The prompts of a class: of roles that are defaults of its fields, and those that it says."""
+    """The prompts of a class: of roles that are defaults of its fields, and of its `prompts`."""
     yield from getattr(cls, "prompts", ())
     for declared in fields(cls) if hasattr(cls, "__dataclass_fields__") else ():
         given = declared.default.prompt if isinstance(declared.default, Role) else declared.default

@@ -7,7 +7,7 @@ from typing import Any
 
 from spolia.core.codec import plan_of
 from spolia.core.codec.builtin_types import BytesShape, Fixed, Literals, Many, NamedPairs, Scalars
-from spolia.core.codec.objects import REQUIRED, ClassPlan, Either, FieldPlace, Maybe, Step, Thing
+from spolia.core.codec.objects import REQUIRED, ClassPlan, Either, FieldPlace, Instance, Maybe, Step
 from spolia.core.codec.shape import Shape
 from spolia.core.operator import Operator, Then
 from spolia.core.registry import Catalogue
@@ -118,11 +118,11 @@ class Definitions:
             return {"anyOf": [self.of(option) for option in shape.options]}
         if isinstance(shape, Step):
             return dict(OPERATOR)
-        if isinstance(shape, Thing):
+        if isinstance(shape, Instance):
             return self.thing(shape)
         return dict(ANY)
 
-    def thing(self, shape: Thing) -> JsonSchema:
+    def thing(self, shape: Instance) -> JsonSchema:
         """A value or an address: given by name, or written out with or without its class."""
         options: list[JsonSchema] = [USE]
         written: list[type] = []
@@ -144,7 +144,7 @@ class Definitions:
             self.found[name] = {"description": _summary(cls), **self.fields(plan_of(cls))}
         return {"$ref": f"#/$defs/{name}"}
 
-    def _may_stand(self, cls: type, shape: Thing) -> bool:
+    def _may_stand(self, cls: type, shape: Instance) -> bool:
         if not shape.open:
             return issubclass(cls, shape.cls)
         try:

@@ -1,4 +1,4 @@
-"""CoRAG: a chain of sub-questions, each answered from what is found for it."""
+"""CoRAG: a chain of sub-questions, each answered from passages found for it."""
 
 from dataclasses import dataclass, field
 
@@ -61,14 +61,14 @@ def answered(chain: Searched, question: str, reply: Ask, search: Retriever) -> S
 
 @step(calls={"final": 1, "search": 1})
 def conclude(chain: Searched, *, final: Ask, search: Retriever) -> Answer:
-    """Answer from the chain, and from what is found for the question itself."""
+    """Answer from the chain, and from passages found for the question itself."""
     found = search(chain.query)
     said = final.reply(chain.sample, chain=chain.written(CHARACTERS), passages=shown(found, best_last=True))
     return citing(said, found).but(evidence=together((found, *chain.found)))
 
 
 def hops(llm: LanguageModel, search: Retriever, pairs: int) -> Operator[Searched, Searched]:
-    """The step of a chain of at most so many pairs."""
+    """The step of a chain of at most `pairs` pairs."""
     ask = Ask(llm, NEXT, 64)
     return hop.but(ask=ask, again=ask.but(temperature=WARM), reply=Ask(llm, REPLY, 128), search=search, pairs=pairs)
 

@@ -1,4 +1,4 @@
-"""CRAG: grade what was found, and correct it: by its best strips, by the web, or by both."""
+"""CRAG: grade the retrieved passages, and correct them: by their best strips, by the web, or by both."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -65,7 +65,7 @@ def cut(hit: Hit, size: int) -> list[Hit]:
 
 @step(calls={"ask": 1, "web": 1})
 def looked_up(found: Ranking, *, ask: Ask, web: Retriever) -> Ranking:
-    """What the web finds for at most three keywords of the question; what was found before where it fails."""
+    """What the web finds for at most three keywords of the question; the earlier passages if it fails."""
     words = ask.reply(found.query.sample, question=found.query.question)
     query = found.query.rewritten(words or found.query.question)
     return next(reached(query, (("web", web),), needed=False), ("kept", found))[1]

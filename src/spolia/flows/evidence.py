@@ -78,7 +78,7 @@ def everywhere(query: Query, sources: Sources) -> Ranking:
 
 
 def instead_of(kept: tuple[str, Ranking], query: Query, source: tuple[str, Retriever]) -> tuple[str, Ranking]:
-    """What a source finds, with its name; what is kept where it fails or finds nothing, which is counted."""
+    """What a source finds, with its name; `kept` if it fails or finds nothing, which is counted."""
     name, new = next(reached(query, (source,), needed=False), kept)
     if new.hits:
         return name, new
@@ -93,7 +93,7 @@ def preferring(sources: Sources, name: str) -> Sources:
 
 @dataclass(frozen=True)
 class Gathered(State):
-    """What has been found, and what was said, done and observed, oldest first."""
+    """Retrieved passages, and past thoughts, actions and observations, oldest first."""
 
     found: Ranking
     log: tuple[str, ...] = ()

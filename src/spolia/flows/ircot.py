@@ -25,7 +25,7 @@ _ANSWERED = re.compile(r"answer is|答案[是为為]|정답은|답은", re.IGNOR
 
 @dataclass(frozen=True)
 class Thoughts(State):
-    """What has been found, and the sentences of the chain of thought."""
+    """Retrieved passages, and the sentences of the chain of thought."""
 
     found: Ranking
     sentences: tuple[str, ...] = ()

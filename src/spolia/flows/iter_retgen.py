@@ -45,7 +45,7 @@ def iteration(
 
 @step(calls={"search": 1, "read": 1})
 def finish(state: LastAnswer, *, search: Retriever, read: Operator[Ranking, Answer]) -> Answer:
-    """The last answer; where there is none, that of the question alone, or the reason why the model gives none."""
+    """The last answer; without one, that of the question alone, or the reason why the model gives none."""
     return state.answer if state.answer and state.has_replied else read(search(state.query))
 
 

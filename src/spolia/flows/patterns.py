@@ -151,7 +151,7 @@ Action = Literal["retrieve", "answer"]
 
 @step(calls={"policy": 1, "search": 1, "read": 1})
 def act(state: Rounds, *, policy: Operator[Rounds, Action], search: Retriever, read: Read) -> Rounds:
-    """Retrieve where the policy says so, and answer from what was found last."""
+    """Retrieve where the policy says so, and answer from the latest passages."""
     found = search(state.wanted()) if policy(state) == "retrieve" else state.found
     return state.but(found=found, answers=(*state.answers, read(found)))
 

@@ -27,7 +27,7 @@ def prefrag_prompt(
 def prefrag_no_preference(
     llm: LanguageModel, search: Retriever, web: Retriever, turns: int = 4, reflections: int = 1
 ) -> Operator[Query, Answer]:
-    """Both sources are read at once."""
+    """Both sources are read together."""
     both = union.but(first=search, second=web)
     return flow_of(llm, (("both", both),), turns, reflections, compares=False)
 

@@ -59,7 +59,7 @@ class Published:
         return capabilities_of(signature(self.build, eval_str=True).parameters["llm"].annotation)
 
     def made(self, parts: Mapping[str, Any]) -> Operator[Query, Answer]:
-        """The flow of some parts by name, of which it takes those that it knows.
+        """The flow of some parts by name, of which it takes the ones that it knows.
 
         Raises:
             WiringError: and which part it lacks.

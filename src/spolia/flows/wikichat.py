@@ -1,4 +1,4 @@
-"""WikiChat: what is found and what the model knows, of which only what passages support is kept."""
+"""WikiChat: passages and the model's own claims, of which only supported ones are kept."""
 
 from spolia.core.combinators import Branch
 from spolia.core.function import step

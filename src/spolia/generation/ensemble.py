@@ -152,7 +152,7 @@ class TokenEnsemble(Prompted, Operator[Ranking, Answer]):
     has to be left, and the result is degraded. The answer cites all passages, since each word rests on all.
 
     What is written so far stands as the assistant's message at the end of the prompt, so the model has to continue
-    that: `CompletionModel` does, and local models; most chat servers begin anew.
+    that: `CompletionModel` does, and local models; most chat servers start again.
 
     Args:
         llm: a model with the capability `next_tokens`.

@@ -122,8 +122,8 @@ FEWEST = 10
 class _Asked:
     """A question as terms, each weighed by how rare it is among the sentences found.
 
-    idf(t) = ln(1 + (n - df + 0.5) / (df + 0.5)), Robertson and Zaragoza 2009. Of a handful of sentences nothing can be
-    called rare, so n counts as `FEWEST` at least.
+    idf(t) = ln(1 + (n - df + 0.5) / (df + 0.5)), Robertson and Zaragoza 2009. No word is rare among a handful of
+    sentences, so n counts as `FEWEST` at least.
     """
 
     def __init__(self, question: str, analyzer: Analyzer, sentences: Sequence[frozenset[str]]) -> None:
@@ -236,7 +236,7 @@ class PassageSentences:
         self._places = [(node, start, end) for node, found in spans for start, end in found]
 
     def quote(self, index: int, number: int) -> Citation:
-        """The citation of a sentence, exactly as it stands in the document."""
+        """The citation of a sentence, exactly as the document has it."""
         node, start, end = self._places[index]
         return Citation(str(number), node.id, node.document, node.uri, node.text[start:end], node.span_of(start, end))
 
@@ -363,7 +363,7 @@ def cosines(reads: Sequence[PassageSentences], embedder: Embedder | None) -> lis
 
 
 def price_of_a_word(words: int) -> float:
-    """The least chance per word that is worth saying, for replies of so many words on average.
+    """The least chance per word that is worth saying, for replies of this many words on average.
 
     Measured on squad_newwiki and squad2_dev for 30, 40, 60, 80 and 120 words, with and without an embedder; a cube law
     keeps the mean length within a tenth (benchmarks/results/extract_fit.json).

@@ -1,4 +1,4 @@
-"""Which passages of a ranking stand in a prompt, and how."""
+"""Which passages of a ranking a prompt shows, and how."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -77,7 +77,7 @@ def cited(number: int, node: Node) -> Citation:
 
 
 def citations(numbers: Iterable[int], hits: Sequence[Hit]) -> tuple[Citation, ...]:
-    """Of the passages with these numbers, from 1: of each smaller node that was found in one, else of all of it."""
+    """Citations of the passages with these numbers, from 1: of each smaller node found in one, else of all of it."""
     shown = ((number, hits[number - 1]) for number in numbers)
     return tuple(cited(number, node) for number, hit in shown for node in hit.found or (hit.node,))
 
@@ -136,7 +136,7 @@ class FString(Operator[Ranking, Prompt]):
 
 @dataclass(frozen=True)
 class LongContextReorder(FString):
-    """`FString` with the best passage a second time after all others, since what stands in the middle is overlooked.
+    """`FString` with the best passage a second time after all others, since models overlook the middle.
 
     Its number is the same both times, so that citations mean the same.
 

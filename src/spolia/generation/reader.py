@@ -28,8 +28,8 @@ class Reader(Prompted, Operator[Ranking, Answer]):
     The passages are numbered from 1, best first. The reply's markers (`[1]`, `[1, 2]`, `【1】` …) become citations of
     the whole passage, or of each smaller node that was found in it (`Hit.found`), with its exact span; a marker that
     names no passage is taken out. That, and an answer without any although the prompt shows such a marker, is recorded
-    and stands in `Answer.faults`. A `[2]` that a passage itself holds is shown as `⟦2⟧`, so that it is no citation.
-    Nothing found: an abstention, without asking the model. The reply streams.
+    in `Answer.faults`. A `[2]` that a passage itself holds is shown as `⟦2⟧`, so that it is no citation. Nothing found:
+    an abstention, without asking the model. The reply streams.
 
     Args:
         llm: the language model.

@@ -28,10 +28,10 @@ FROM_FACTS: Role[str] = Role("spolia:generation/prompts/from_facts.txt", Text(),
 
 @dataclass(frozen=True)
 class VerifyClaims(Operator[Answer, Answer]):
-    """Take an answer apart, look for evidence of each statement, and answer again from those that are supported.
+    """Take an answer apart, look for evidence of each statement, and answer again from the supported ones.
 
     answer → claims; claim → the best `evidence` passages → supported, refuted, or not enough information. Where all are
-    supported, or the answer states nothing (which is noted), it stays as it is. Else a model writes it anew from the
+    supported, or the answer states nothing (which is noted), it stays as it is. Else a model rewrites it from the
     supported claims alone, with citations of their passages; if that repeats a claim that was not supported, or fails,
     the supported claims themselves are the answer. Where none is, it abstains.
 

@@ -20,7 +20,7 @@ from spolia.types import Document, Node, Value
 
 @dataclass(frozen=True)
 class Quality(Value):
-    """Numbers of all documents together; of sources, files and what stands in them.
+    """Totals over all documents, sources, files and their content.
 
     Args:
         given_up: failed files that are not tried again until they change.
@@ -48,7 +48,7 @@ class Quality(Value):
 
     @property
     def ocr_share(self) -> float:
-        """Of all pages, those whose text was recognised; between 0 and 1."""
+        """The share of pages read by OCR; between 0 and 1."""
         return self.ocr_pages / self.pages if self.pages else 0.0
 
 

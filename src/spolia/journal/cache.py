@@ -67,7 +67,7 @@ class Cache:
         self._lock = threading.Lock()
 
     def get(self, key: bytes) -> CacheEntry | None:
-        """What is kept under the key."""
+        """The entry of a key, if any."""
         with self._lock:
             entry = self._kept.get(key)
             if entry is not None:
@@ -80,7 +80,7 @@ class Cache:
         plain = encode(value)
         entry = CacheEntry(decode(plain, object), usage)
         if comes_back is not None and not comes_back(entry.value):
-            raise CodecError("what would be taken from the cache is not what was put. Write attach and reads for it.")
+            raise CodecError("the value would come back from the cache changed. Write attach and reads for it.")
         self._keep(key, entry)
         if self.database is not None:
             raw = json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
@@ -102,7 +102,7 @@ class Cache:
             self._claims.pop(key).set()
 
     def wait(self, key: bytes, timeout_s: float) -> None:
-        """Wait until whoever claimed the key has released it, or the time is over."""
+        """Wait until the holder of the key has released it, or the time is over."""
         with self._lock:
             claim = self._claims.get(key)
         if claim is not None:

@@ -171,7 +171,7 @@ class RunView:
         return fragment(self)
 
     def heading(self, lane: int) -> str:
-        """What was asked in a lane; where that is not kept, what was searched for, and that it is not kept."""
+        """The question of a lane; if that is not kept, the search text, and a note."""
         return f"“{self.questions[lane]}”" if lane in self.questions else not_kept(self.searched(lane))
 
 
@@ -253,7 +253,7 @@ def passages(plain: Any, values: ValueReader) -> Iterator[RankedPassage]:
 
 
 def _hits(plain: Any, values: ValueReader, depth: int) -> Iterator[tuple[Mapping[str, Any], float]]:
-    """Nodes with scores, wherever rankings stand in a value."""
+    """Nodes with scores, from all rankings in a value."""
     if depth > 8:
         return
     if isinstance(plain, list):
@@ -284,7 +284,7 @@ def _resolved(plain: Any, values: ValueReader) -> Any:
 def difference(before: RunView, after: RunView) -> list[dict[str, Any]]:
     """How two runs differ, step by step: steps of one alone, and of both what is not the same.
 
-    Steps are taken for the same that stand at the same place: of one class, below the same steps, the nth of their kind
+    Steps are the same if they are at the same place: of one class, below the same steps, the nth of their kind
     there. Times always differ and are not compared.
     """
     old, new = dict(_places(before.roots)), dict(_places(after.roots))

@@ -75,7 +75,7 @@ class TraceSpan(Value):
 
 @dataclass(frozen=True)
 class SpanDetail(Value):
-    """What is kept of a span beside it, by hash (`spolia.journal.values.ValueReader`); empty where it is not kept.
+    """Details stored beside a span, by hash (`spolia.journal.values.ValueReader`); empty if not stored.
 
     Args:
         operator: the step with its fields.
@@ -132,7 +132,7 @@ class Journal:
             self.database.soon(self.hand_over)
 
     def hand_over(self) -> None:
-        """Give what is kept to the writer."""
+        """Hand the collected spans to the writer."""
         with self._taking:  # steps append meanwhile; what is here now is taken
             rows = [self._rows.popleft() for _ in range(len(self._rows))]
         redact = self.redact or secrets()
@@ -150,7 +150,7 @@ class Journal:
         self.database.write(PUT_RUN, lambda: [(run, json.dumps(sorted(principals)))], 0)
 
     def _keep(self, spans: list[tuple[tuple[Any, ...], Detail]], redact: Redaction | None) -> None:
-        """Hand over what is kept beside spans."""
+        """Hand over the details of spans."""
         memory = self._memory
         if memory is None or self.database.dropped != self._dropped:  # what was thought to be written may not be
             self._memory, self._dropped = (memory := KnownHashes()), self.database.dropped
@@ -195,7 +195,7 @@ class Journal:
         return [(run, began, lanes) for run, began, lanes in rows]
 
     def questions(self, run: str, limit: int = -1) -> dict[int, str]:
-        """What was asked in a run, by lane: what the outermost step took. Those whose inputs are not kept lack."""
+        """The questions of a run, by lane: the input of the outermost step. Lanes without stored inputs are missing."""
         if not self._has_values():
             return {}
         rows = self._read(
@@ -226,7 +226,7 @@ class Journal:
             return [_span(row) for row in rows]
 
     def details(self, run: str) -> dict[int, SpanDetail]:
-        """What is kept beside the spans of a run, by their numbers; empty for a run without values."""
+        """Details stored beside the spans of a run, by their numbers; empty for a run without values."""
         if not self._has_values():
             return {}
         rows = self._read("SELECT span, operator, input, output, exchanges FROM trace_details WHERE run = ?", (run,))

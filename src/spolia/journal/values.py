@@ -64,7 +64,7 @@ class Detail(NamedTuple):
 
 
 def secrets() -> Redaction | None:
-    """Replaces the values of environment variables that hold secrets by the variables' names; None if there are none.
+    """Replaces the values of environment variables that hold secrets by the variables' names; None without any.
 
     >>> os.environ["EXAMPLE_API_KEY"] = "k-1234567890"
     >>> redact = secrets()
@@ -179,7 +179,8 @@ class DetailRows:
         return self._context.plan(type(value)).encode(value, self._context)
 
     def _ranking(self, value: Ranking) -> str:
-        """As the codec writes it, with the nodes as references; most of what is kept, so it is written for speed."""
+        """As the codec writes it, with the nodes as references; most stored values are rankings, so it is written for
+        speed."""
         known, hit = self._hits, self._hit
         hits = [known.get(id(one)) or hit(one) for one in value.hits]
         source = f',"source":{quoted(value.source)}' if value.source else ""

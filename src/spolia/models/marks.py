@@ -60,7 +60,7 @@ def _read(text: str) -> str:
 
 
 def _places(text: str) -> Sequence[int]:
-    """Where each character of what is read stands in the text; only a text with a mark in it needs them."""
+    """The place in the text of each character that is read; only a text with a mark in it needs them."""
     if text.isascii():
         return range(len(text))
     return [place for place, character in enumerate(text) for _ in _FOLDS[ord(character)]]
@@ -105,7 +105,7 @@ def without_marks(text: str, tags: Set[str] = _NO_TAGS) -> str:
 
 
 def _is_first(read: str, place: int) -> bool:
-    """Whether nothing stands before a place on its line."""
+    """Whether a place begins its line."""
     return not read[read.rfind("\n", 0, place) + 1 : place].strip()
 
 

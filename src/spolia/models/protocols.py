@@ -56,7 +56,7 @@ class Capabilities(frozenset[str]):
 
 
 def able(names: Iterable[str], every: Iterable[str]) -> Capabilities:
-    """What a server is said to be able to do: names among `every`, which a server of this kind can be asked for.
+    """The declared capabilities of a server: names among `every`, those of this kind of server.
 
     >>> able(("chat", "strem"), (CHAT, STREAM))
     Traceback (most recent call last):

@@ -138,7 +138,7 @@ class TokenVectors:
 
     @classmethod
     def of(cls, texts: Iterable[Sequence[Sequence[float]] | Vectors], dimension: int) -> TokenVectors:
-        """From the vectors of each text's tokens, which are scaled to length 1; zeros stay zeros."""
+        """Make them from the vectors of each text's tokens, scaled to length 1; zeros stay zeros."""
         rows = [np.asarray(text, dtype=np.float32).reshape(-1, dimension) for text in texts]
         vectors = np.concatenate([np.zeros((0, dimension), np.float32), *rows])
         lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
@@ -156,8 +156,8 @@ class TokenVectors:
 def max_sims(query: Vectors, texts: TokenVectors) -> npt.NDArray[np.float64]:
     """float64[n]: for each text Σ over the query's tokens of their largest product with a token of the text.
 
-    score(q, d) = Σ_i max_j q_i · d_j, with q float32[tokens, d]. A text without tokens scores 0, the least that is told
-    apart from no likeness.
+    score(q, d) = Σ_i max_j q_i · d_j, with q float32[tokens, d]. A text without tokens scores 0, like one without
+    similarity.
 
     >>> texts = TokenVectors.of([[[1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]], []], dimension=2)
     >>> max_sims(np.eye(2, dtype=np.float32), texts).tolist()

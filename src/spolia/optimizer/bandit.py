@@ -38,7 +38,7 @@ class HierarchicalBandit(Strategy):
     """Each trial moves one place of the best flow so far. A bandit chooses the place, another one its candidate, both
     by their upper confidence bounds. The flow that results is asked some questions, and its score rewards both.
 
-    Rewards are told in shares of the span that was seen so far. The choice is the best of the flows that were asked
+    Rewards are shares of the span seen so far. The choice is the best of the flows that were asked
     most.
 
     Args:

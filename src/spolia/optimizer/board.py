@@ -79,7 +79,7 @@ class Board:
 
     @property
     def left(self) -> float:
-        """How many more scores may be asked for, of those that are counted."""
+        """How many more counted scores may be asked for."""
         return self.rows - self.spent
 
     @property
@@ -93,14 +93,14 @@ class Board:
         return self._scores[:, :, 0]
 
     def cost(self, flows: Sequence[int], upto: int) -> int:
-        """How many scores are missing for some flows on the first questions, of those that are counted."""
+        """How many counted scores are missing for some flows on the first questions."""
         self._grow()
         if self.contexts is not None:
             return int(self._unread(flows, upto).size)
         return int(np.maximum(0, upto - self._asked[list(flows)]).sum())
 
     def reach(self, flows: Sequence[int], rows: float, least: int = 0) -> int:
-        """How many questions all of these flows can be asked for so many scores; at least as many as named."""
+        """How many questions all of these flows can be asked for `rows` scores; at least `least`."""
         self._grow()
         if self.contexts is not None:
             return self._reach_unread(flows, rows, least)
@@ -122,7 +122,7 @@ class Board:
             self.leaders.append((self.spent, self.usd, self.ranked(flows.tolist(), last)[0]))
 
     def _fill(self, flows: NDArray[np.intp], upto: int, source: ScoreSource) -> None:
-        """Ask the questions up to one, flows that stand at the same question together."""
+        """Ask the questions up to one, flows that are at the same question together."""
         for start in np.unique(self._asked[flows]).tolist():
             some = flows[self._asked[flows] == start]
             if start < upto and some.size:

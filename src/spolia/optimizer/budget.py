@@ -33,7 +33,7 @@ class RowCost(Value):
 
     @classmethod
     def of(cls, usage: Usage, seconds: float, rows: int) -> Self:
-        """The mean of so many scores."""
+        """The mean over `rows` scores."""
         tokens = usage.input_tokens + usage.output_tokens
         return cls(usage.calls / rows, tokens / rows, usage.cost_usd / rows, seconds / rows)
 
@@ -77,8 +77,8 @@ class TuningBudget(Value):
         return self.unit not in (SHARE, ROWS)
 
     def rows(self, grid: int, each: RowCost | None = None, held: RowCost | None = None) -> int:
-        """For how many scores it is enough, of a grid of so many, if each takes so much, and calls hold so much until
-        they are answered."""
+        """How many scores of a grid it pays for, if each takes `each`, and calls hold `held` until they are
+        answered."""
         if not self.is_cost:
             return min(grid, int(self.amount * grid + 1e-9) if self.is_share else int(self.amount))
         taken = 0.0 if each is None else each.amount(self.unit)
@@ -86,7 +86,7 @@ class TuningBudget(Value):
         return grid if taken <= 0 else int(min(grid, max(0.0, PLANNED * free / taken)))
 
     def least(self, rows: int, each: RowCost, held: RowCost | None = None) -> str:
-        """The least budget in this unit that is enough for so many scores, as it is written."""
+        """The least budget in this unit that pays for `rows` scores, as text."""
         if self.unit == ROWS:
             return f"{rows} rows"
         taken = rows * each.amount(self.unit) / PLANNED + (0.0 if held is None else held.amount(self.unit))

@@ -107,7 +107,7 @@ class Candidates:
         return sorted(self.draw(LISTED, Random(self.seed)))
 
     def draw(self, most: int, random: Random) -> list[int]:
-        """At most so many flows, each as likely as any other."""
+        """At most `most` flows, each as likely as any other."""
         if self.is_listed:
             return random.sample(self.every, min(most, len(self.every)))
         found = dict.fromkeys(self.number(self.space.draw(random)) for _ in range(most))

@@ -75,7 +75,8 @@ class Contexts:
     equal models have equal ones. A flow of another kind that asks models has numbers of its own; what asks none, and a
     reader that is shown nothing, has the number 0.
 
-    They are found by sweeps: all that is free is computed once for a question, whichever flows have it in common.
+    They are found by sweeps: all that is free is computed once for a question, and shared by the flows that have it in
+    common.
 
     Args:
         items_for: the questions, with the gold as it stands in the stores of a flow.

@@ -170,8 +170,8 @@ class SpaceNames:
 
 @dataclass(frozen=True, eq=False)
 class WarmStart:
-    """The points with which a search begins, and the studies that these are from: how many of one's own, and the data
-    of those that are shipped."""
+    """The points with which a search begins, and their studies: the number of your own, and the data of shipped
+    ones."""
 
     points: tuple[Point, ...] = ()
     own: int = 0
@@ -195,7 +195,7 @@ class WarmStart:
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
-        """One that was kept; None where there is none that can be read."""
+        """A stored warm start; None if no readable one exists."""
         try:
             plain = json.loads(path.read_text("utf-8"))
             points = tuple({str(name): int(at) for name, at in point.items()} for point in plain["points"])

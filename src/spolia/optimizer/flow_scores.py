@@ -41,7 +41,7 @@ class FlowScores:
     """Asks flows questions in their order and measures what they give; what is in the store is not asked again.
 
     A flow that only retrieves, without a language model, is swept: what flows have in common is computed once for a
-    question, and a ranking is measured once, whichever flows give it. Every other flow, and one that fails or is
+    question, and a ranking is measured once for all flows that give it. Every other flow, and one that fails or is
     degraded in a sweep, is asked as an experiment asks it.
 
     Args:
@@ -171,7 +171,7 @@ class FlowScores:
         return self._chains[flow]
 
     def _swept(self, flows: Sequence[int], chains: Sequence[Operator[Query, Ranking]], questions: range) -> Floats:
-        """Scores by flow and question; NaN where a flow fails or is degraded: an experiment tells of that."""
+        """Scores by flow and question; NaN where a flow fails or is degraded: an experiment reports that."""
         part, items = self.rows_of(flows, questions), self.items_for(flows[0])[questions.start : questions.stop]
         values = self.kept(part, len(flows), len(questions))
         waits = any(chain.waiting for chain in chains)
@@ -232,7 +232,7 @@ class FlowScores:
         return tuple(dict.fromkeys(group.corpus.path for group in groups_of(self.candidates.flows[flow])))
 
     def items_for(self, flow: int) -> Sequence[Item]:
-        """The questions with their gold as it stands in the stores that a flow searches."""
+        """The questions with their gold as places in the stores that a flow searches."""
         stores = self._stores(flow)
         if stores not in self._placed:
             with self.run:

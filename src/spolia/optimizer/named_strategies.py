@@ -24,7 +24,7 @@ STRATEGIES: Mapping[str, Strategy] = {
 
 
 def strategy_named(name: str) -> Strategy:
-    """`DataError` where there is none of this name."""
+    """The strategy of a name; `DataError` for an unknown name."""
     if name not in STRATEGIES:
         raise DataError(f"There is no strategy {name!r}. Write one of: {', '.join(STRATEGIES)}.")
     return STRATEGIES[name]

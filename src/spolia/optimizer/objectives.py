@@ -76,7 +76,7 @@ class Objectives(Value):
 
     @property
     def measures(self) -> tuple[Measure | CostMeasure, ...]:
-        """Those that are best and those that are limited, each once: the columns of scores."""
+        """The measures to optimize and the limited ones, each once: the columns of scores."""
         return tuple(dict.fromkeys((*self.best, *(one.measure for one in self.limits))))
 
     @property
@@ -108,7 +108,7 @@ class Objectives(Value):
         return np.round(total, 12)
 
     def keys(self, means: Floats, combined: Combined | None = None) -> Floats:
-        """By flow, numbers that order flows, the least first: those within the limits, then those that are better.
+        """By flow, numbers that order flows, the least first: those within the limits, then the better ones.
 
         Source: constraint domination, Deb 2002.
         """

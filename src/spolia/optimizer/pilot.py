@@ -48,7 +48,7 @@ class Pilot(Value):
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
-        """A pilot that was kept; None where there is none that can be read."""
+        """A stored pilot; None if no readable one exists."""
         try:
             plain = json.loads(path.read_text("utf-8"))
             costs = tuple(RowCost(**one) for one in plain["costs"])

@@ -92,8 +92,8 @@ class TuningPlan:
         return found.but(rows=found.grid) if budget and budget.is_cost else found.within(RowCost())
 
     def within(self, each: RowCost, held: RowCost | None = None) -> Self:
-        """The plan if each score takes so much, and calls hold so much until they are answered; `DataError` where the
-        budget is too small for it."""
+        """The plan if each score takes `each`, and calls hold `held` until they are answered; `DataError` if the budget
+        is too small for it."""
         rows = self.grid if self.budget is None else self.budget.rows(self.grid, each)
         if self.budget is not None and self.budget.is_cost:
             rows = self._for_choice(self.budget.rows(self.grid + FINALISTS * len(self.fresh), each, held))
@@ -109,7 +109,7 @@ class TuningPlan:
         return replace(self, **changes)
 
     def _for_choice(self, rows: int) -> int:
-        """Of so many scores, those that choose: the finalists on the fresh questions take the rest."""
+        """How many of these scores choose: the finalists on the fresh questions take the rest."""
         n = len(self.fresh)
         if not n:
             return min(self.grid, rows)
@@ -117,7 +117,7 @@ class TuningPlan:
         return min(self.grid, max(0, *(one for k, one in enumerate(most, 2) if one >= k * n or k == 2)))
 
     def finalists(self, rows: int) -> int:
-        """How many flows are asked the fresh questions after so many scores: no more scores than the choice took."""
+        """How many flows are asked the fresh questions after `rows` scores: no more scores than the choice took."""
         return max(2, min(FINALISTS, rows // max(1, len(self.fresh))))
 
     def _too_small(
@@ -179,7 +179,7 @@ def _refuse_unpriced(flow: Operator[Query, Any]) -> None:
 def _refuse_space(candidates: Candidates, budget: TuningBudget | None, questions: int) -> None:
     if candidates.size < 2:
         what = "gives the same flow at every point" if candidates.space.places else "has no open places"
-        raise DataError(f"There is nothing to choose: the space {what}. Write Choice(...), or .vary(top_k=(5, 10)).")
+        raise DataError(f"Nothing to choose: the space {what}. Write Choice(...), or .vary(top_k=(5, 10)).")
     if not candidates.is_listed and (budget is None or budget.is_share):
         raise DataError(
             f"The space has about {candidates.size:.2g} points, too many to ask a share of them. Write a budget in "

@@ -1,4 +1,4 @@
-"""Scores of flows with one reader: a context is read and measured once, whichever flows show it."""
+"""Scores of flows with one reader: a context is read and measured once for all flows that show it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -105,7 +105,7 @@ class ReadScores:
             self._keep(flows[row], key[0], case, lane)
             self._known[key] = seen, np.array(usage_row(lane.usage))
         if run.exhausted:
-            raise BudgetSpent(f"The budget of this run allows no more: {run.refusal}. What was answered is kept.")
+            raise BudgetSpent(f"The budget of this run allows no more: {run.refusal}. The answers so far are kept.")
         return paid.cost_usd
 
     def _answer(self, flow: int, question: int) -> tuple[Case, Floats, Lane] | Failure:

@@ -71,7 +71,7 @@ def _parts(found: TunedFlow) -> Table:
 
 
 def _leaderboard(found: TunedFlow) -> str:
-    """The finalists in groups of ties, a column for each place in which they differ; what all of them have is told
+    """The finalists in groups of ties, a column for each place in which they differ; what all of them share is shown
     once."""
     choices = [dict(one.choices) for one in found.finalists]
     places = dict.fromkeys(name for one in choices for name in one)

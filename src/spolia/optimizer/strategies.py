@@ -220,7 +220,7 @@ class Racing(Strategy):
         return flows[0]
 
     def kept(self, board: Board, flows: Sequence[int], upto: int) -> list[int]:
-        """Those that are not shown to be worse on the first questions, the leader first."""
+        """The flows not shown to be worse on the first questions, the leader first."""
         ranked = board.ranked(flows, upto)
         can_run = np.isfinite(board.means(ranked, upto)).tolist()
         flows = [flow for flow, runs in zip(ranked, can_run, strict=True) if runs] or ranked

@@ -165,7 +165,7 @@ class Study:
         return chosen
 
     def _finalists(self, board: Board, chosen: int) -> list[int]:
-        """The chosen flow and those that were asked most, as many as take no more rows than the choice did."""
+        """The chosen flow and the flows asked most, as many as take no more rows than the choice did."""
         most = self.plan.finalists(board.spent)
         return list(dict.fromkeys([chosen, *board.finalists(most)]))[:most]
 
@@ -234,7 +234,7 @@ class Study:
                     yield FlowDifferences(name, self.plan.candidates.choices(rival), *counts, tuple(results))
 
     def _all_scores(self, board: Board, final: FinalScores, flow: int) -> Floats:
-        """Of the first objective, on all questions; NaN where a flow was not asked."""
+        """Scores on the first objective, on all questions; NaN where a flow was not asked."""
         scores = np.concatenate([board.scores[flow], np.full(len(self.plan.fresh), np.nan)])
         if final.scores is not None and flow in final.flows:
             scores[len(self.plan.choosing) :] = final.scores.values[list(final.flows).index(flow), :, 0]

@@ -27,7 +27,7 @@ class Finalist(Value):
     """A flow that was asked most: its score, and by how much it is better than the chosen one, on the questions of the
     report; None where all questions chose, of all but the chosen one. `means` are those of all objectives and limits on
     fresh questions; `on_front`: no finalist is better in one of these and as good in the others. `group`: 1 for the
-    flow with the best score and those that it is not shown to be better than, 2 for the best of the others, and so on.
+    flow with the best score and flows that it is not shown to be better than, 2 for the best of the others, and so on.
     """
 
     number: int

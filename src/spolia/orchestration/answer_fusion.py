@@ -141,7 +141,7 @@ class LLMFusion(Operator[Sequence[Answer], Answer]):
         return None if rows is None else rows * self.shorten.calls + self.role.calls
 
     def _short(self, texts: Sequence[str], question: str) -> list[str]:
-        """The texts, those that are too long shortened; cut where that could not be done."""
+        """The texts, with long ones shortened, or cut if that fails."""
         long = [text for text in texts if len(text) > self.characters]
         briefs = [Brief.of(question=question, answer=shortened(text, 10 * self.characters)) for text in long]
         told = replies(Ask(self.llm, self.shorten, self.max_tokens), briefs)

@@ -77,7 +77,7 @@ class SideBySide:
 
     @classmethod
     def of(cls, rankings: Sequence[Ranking]) -> Self:
-        """Rankings with what is needed to fuse them; StepFailed if there is none."""
+        """Rankings with what is needed to fuse them; StepFailed without any."""
         import numpy as np
 
         from spolia.ranking.alignment import Aligned
@@ -99,7 +99,7 @@ class SideBySide:
 
     @classmethod
     def late(cls, rankings: Sequence[Ranking]) -> Self | None:
-        """Late rankings of one snapshot, whose documents are told apart by their keys; None for others.
+        """Late rankings of one snapshot, whose documents are identified by their keys; None for others.
 
         The nodes are fetched of those documents that may be among the best.
         """
@@ -160,7 +160,7 @@ class SideBySide:
         )
 
     def ranked(self, hits: Sequence[Hit]) -> Ranking:
-        """These hits as a ranking for what was asked."""
+        """These hits as a ranking for the query."""
         return Ranking(asked(self.rankings[0].query), tuple(hits), "fused")
 
 

@@ -17,7 +17,7 @@ from spolia.types import Chain, Generation, Ranking, State, Verdict
 
 @dataclass(frozen=True)
 class StopWhen(Operator[State, Verdict]):
-    """Stop a loop when a field of its state has at least so much: a number, or so many entries of a tuple or a text.
+    """Stop a loop when a field of its state reaches `at_least`: a number, or the length of a tuple or a text.
 
     Args:
         field: of the state.
@@ -39,7 +39,7 @@ class StopWhen(Operator[State, Verdict]):
     reason: str = "sufficient"
 
     def gives(self, taken: Any, /) -> Any:
-        """A verdict; of a state that has no such field, or one that is neither, `WiringError`."""
+        """A verdict; `WiringError` if the state lacks the field, or it is neither."""
         found = super().gives(taken)
         if isinstance(taken, type) and issubclass(taken, State) and taken is not State:
             state: Any = taken
@@ -52,7 +52,7 @@ class StopWhen(Operator[State, Verdict]):
         return found
 
     def beyond(self, steps: float, state: Any) -> str:
-        """Why a loop of so many steps never waits for it, or over a `Chain` ends at its cap; empty where it may."""
+        """Why a loop of `steps` steps never waits for it, or over a `Chain` ends at its cap; empty where it may."""
         if not math.isfinite(self.at_least):
             return f"StopWhen waits for {self.at_least}, which never comes. Write a number."
         is_known = isinstance(state, type) and issubclass(state, State) and state is not State

@@ -19,7 +19,7 @@ Edge = tuple[str, bool]  # a type of relationship, and whether it is gone along 
 class KnowledgeGuided(Operator[Query, Plan]):
     """Plan a question by a path in a graph: each relationship on it is a step, from what the question names.
 
-    From each node whose name stands in the question, paths of at most `hops` relationships are followed, both ways. The
+    From each node whose name occurs in the question, paths of at most `hops` relationships are followed, both ways. The
     path counts that has most types that the question mentions, one more where it ends at another node that it names;
     between equals the shorter one, then that from what is named first. A type is mentioned where the question has a
     word that begins like one of its words. `LeastToMost` takes the steps, so that documents answer them: the graph only
@@ -94,7 +94,7 @@ class KnowledgeGuided(Operator[Query, Plan]):
 
 
 def named_in(graph: PropertyGraph, asked: list[str]) -> list[Entity]:
-    """The nodes whose names stand in a question, in its order; of names within others the longer one."""
+    """The nodes whose names occur in a question, in its order; of names within others the longer one."""
     text = f" {' '.join(asked)} "
     by_name: dict[str, list[Entity]] = {}
     for entity in graph.entities:

@@ -60,7 +60,7 @@ class ByLabel(Operator[Query, str]):
         OneOf(tuple(name for name, _ in self.arms))
         if self.otherwise not in dict(self.arms):
             raise WiringError(
-                f"{self.short}: {self.otherwise!r} is no arm. Write one of: {', '.join(dict(self.arms))}."
+                f"{self.short}: {self.otherwise!r} is not an arm. Write one of: {', '.join(dict(self.arms))}."
             )
 
     def gives(self, taken: Any, /) -> Any:

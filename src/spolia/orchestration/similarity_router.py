@@ -25,8 +25,8 @@ Arms = tuple[tuple[str, tuple[str, ...]], ...]
 class ByKeywords(Operator[Query, ArmScores]):
     """Score arms by their keywords in the query: score(q, F_j) = |K_j ∩ K_q| / |K_q|; 0 where K_q is empty.
 
-    K_j are the arm's keywords; K_q those of all arms that stand in the query, as whole words in any case, or that its
-    filter asks for as values. A keyword of several words stands there where they follow each other.
+    K_j are the arm's keywords; K_q those of all arms that occur in the query, as whole words in any case, or that its
+    filter asks for as values. A keyword of several words occurs if they follow each other.
 
     Args:
         arms: keywords by arm.
@@ -83,7 +83,7 @@ def _share(part: set[str], whole: set[str]) -> float:
 
 
 def _stands(keyword: str, sources: Iterable[str]) -> bool:
-    """Whether a keyword stands in one of the texts: as whole words; anywhere in scripts without blanks."""
+    """Whether a keyword occurs in one of the texts: as whole words; anywhere in scripts without blanks."""
     if _UNSPACED.search(keyword):
         return any(keyword in source for source in sources)
     return any(f" {keyword} " in f" {source} " for source in sources)

@@ -1,4 +1,4 @@
-"""Many variants on many values together, for whoever looks for the best of them."""
+"""Run many variants on many values together, to find the best of them."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ def sweep(values: Iterable[Any], variants: Sequence[Operator[Any, Ranking]]) -> 
 
 
 def sweeper(variants: Sequence[Operator[Any, Ranking]]) -> Callable[[Any], list[Swept]]:
-    """`sweep` of one value, for whoever asks value by value: what the variants share is found out once."""
+    """`sweep` for one value at a time: what the variants share is worked out once."""
     if isinstance(variants, Operator):
         raise WiringError(f"{variants!r:.80} is one step. Write a list of variants: [*step.vary(...).decided()].")
     chains = [_steps(variant) for variant in variants]
@@ -125,7 +125,7 @@ def _is_split(op: Operator[Any, Any]) -> TypeGuard[Branch[Any, Any]]:
 
 
 def _one_by_one(chains: Sequence[Operators]) -> Callable[[Any], list[Swept]]:
-    """Chains by their first steps: those that are alike are computed together."""
+    """Chains by their first steps: equal steps are computed together."""
     rows: dict[bytes, list[int]] = {}
     for row, steps in enumerate(chains):
         rows.setdefault(steps[0].digest, []).append(row)
@@ -143,7 +143,7 @@ def _one_by_one(chains: Sequence[Operators]) -> Callable[[Any], list[Swept]]:
 
 
 def _sweeps(op: Operator[Any, Any]) -> TypeGuard[Sweepable]:
-    """Whether variants of a step are computed together; a class of yours with an `apply` of its own is run."""
+    """Whether variants of a step are computed together; your own class with its own `apply` is run."""
     written = next(vars(cls) for cls in type(op).__mro__ if not vars(cls).keys().isdisjoint(("apply", "together")))
     return "together" in written and hasattr(op, "alike")
 

@@ -192,8 +192,8 @@ class TitleBoost(Rearrangement):
     |---|---|
     | the title, letter for letter | `exact` |
     | the title in other case, or the title without what follows it in brackets | `near` |
-    | that in other case; or the title in small letters stands in the query | `named` |
-    | and the title without brackets stands in the query, in any case | `mentioned` |
+    | that in other case; or the title in small letters is part of the query | `named` |
+    | and the title without brackets is part of the query, in any case | `mentioned` |
 
     The title is the first part of what stands above the node's text (`Node.context`); a node without one stays as it
     is. Scores of 0 and below are divided, so that a better title never counts against a hit. Equal scores keep their

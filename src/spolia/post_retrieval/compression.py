@@ -1,4 +1,4 @@
-"""Hits with less text in them; citations go on pointing to what was found."""
+"""Hits with less text in them; citations still point to the retrieved node."""
 
 import math
 import re
@@ -86,7 +86,7 @@ def _cut(text: str, start: int, characters: int) -> int:
 class LLMLingua(Operator[Ranking, Ranking]):
     """Keep of each hit's text the share of tokens that surprises a language model most; the question is not touched.
 
-    A text is read in segments, one after the other. The tokens of a segment are weighed by -ln p(x_t | what is kept of
+    A text is read in segments, one after the other. The tokens of a segment are weighed by -ln p(x_t | kept tokens of
     the segments before, x_<t in its own), and the heaviest stay, in their order: max(1, ⌊rate · n⌋) of the n tokens of
     a text, of equal ones the first. What is left is for models to read more than for people. Scores and citations are
     as they were.
@@ -322,10 +322,10 @@ _PHRASE = re.compile(r"[^,;:()\n、，；：]*(?:[,;:()\n、，；：]+\s*|\Z)")
 class SelectiveContext(Operator[Ranking, Ranking]):
     """Leave out the stretches of the hits' texts that tell least, by a language model's self-information.
 
-    I(u) = mean over the tokens of a stretch u of -ln p(x_t | x_<t), each sentence read on its own. Of all stretches of
-    all hits, those with I below the percentile of `ratio` go (interpolated linearly between neighbours); the others
-    stay, in their order. With ratio 0 all stay. A hit of which nothing but blanks is left goes too; of some words at
-    least one stretch stays. Scores and citations are as they were.
+    I(u) = mean over the tokens of a stretch u of -ln p(x_t | x_<t), each sentence read on its own. Stretches of all
+    hits with I below the percentile of `ratio` are removed (interpolated linearly between neighbours); the others stay,
+    in their order. With ratio 0 all stay. A hit of which nothing but blanks is left goes too; of some words at least
+    one stretch stays. Scores and citations are as they were.
 
     Args:
         llm: a model with the capability `scores`; a small one will do.

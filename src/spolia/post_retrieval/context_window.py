@@ -248,7 +248,7 @@ def _holds(large: Node, small: Node) -> bool:
 
 
 def showing(hit: Hit, text: str, parts: tuple[Node, ...] = ()) -> Hit:
-    """The hit with another text shown in the place of its node's; citations point to what was found all the same.
+    """The hit with another text shown in place of its node's; citations still point to the retrieved node.
     `parts` are the stretches of the node that the text is made of, if known.
 
     >>> hit = showing(Hit(Node("n", "One. Two."), 1.0), "Two.")
@@ -260,11 +260,11 @@ def showing(hit: Hit, text: str, parts: tuple[Node, ...] = ()) -> Hit:
 
 @dataclass(frozen=True)
 class Mapped(Operator[Ranking, Ranking]):
-    """The nodes of another group that belong to what was found: small nodes are searched, large ones are shown.
+    """The nodes of another group that belong to the hits: small nodes are searched, large ones are shown.
 
     By lineage the way goes up to the nearest group that both were made from, and down from there: from sentences to
     the chunks that they were cut from, from questions to the text that they were written about, from chunks to all
-    sentences of theirs. By span it goes to what overlaps the hit in the document, however the two were made.
+    their sentences. By span it goes to what overlaps the hit in the document, however the two were made.
 
     Each node comes once, with the score of the best hit that leads to it; best first, ties in the order of the hits,
     then of the text. Where a larger node stands for a smaller one, `Hit.found` holds the smaller one, and citations
@@ -331,7 +331,7 @@ class Mapped(Operator[Ranking, Ranking]):
 
 
 def _once(found: Iterable[tuple[Hit, Node]]) -> list[Hit]:
-    """Each node once, with its best score and what was found in it, best first."""
+    """Each node once, with its best score and the hits in it, best first."""
     by_node: dict[str, list[tuple[Hit, Node]]] = {}
     for hit, node in found:
         by_node.setdefault(node.id, []).append((hit, node))
@@ -340,7 +340,7 @@ def _once(found: Iterable[tuple[Hit, Node]]) -> list[Hit]:
 
 
 def _shown(node: Node, hits: Sequence[Hit]) -> Hit:
-    """A node in the place of some hits, with the best one's score and what was found in it."""
+    """A node in place of some hits, with the best score and these hits."""
     found = dict.fromkeys(part for hit in hits for part in found_in(node, hit))
     return Hit(node, hits[0].score, hits[0].parts, tuple(found))
 

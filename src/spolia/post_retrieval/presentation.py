@@ -108,7 +108,7 @@ class Reorder(Operator[Ranking, Ranking]):
 
     | order | five hits, best first 1 2 3 4 5 | for |
     |---|---|---|
-    | `sides` | 1 3 5 4 2 | models that overlook what stands in the middle |
+    | `sides` | 1 3 5 4 2 | models that overlook the middle |
     | `reverse` | 5 4 3 2 1 | the best next to the question that follows |
     | `ascending` | by score, lowest first; equal ones as they were | the same, of hits in any order |
     | `shuffle` | by chance, the same for the same question, ids and seed | to measure what the order does |

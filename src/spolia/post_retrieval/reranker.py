@@ -40,7 +40,7 @@ class Reranker(Function[Ranking, Ranking]):
         return value.but(hits=self._of_each(value.hits, [self._judged(hit.node, asked) for hit in value.hits]))
 
     def _judged(self, given: object, asked: dict[str, str]) -> Any:
-        """What the function returns; given by name, so that its parameters may stand in any order."""
+        """What the function returns; given by name, so that its parameters may have any order."""
         return self.called(**{self.takes_by: given}, **asked) if self.takes_by else self.called(given, **asked)
 
     def _of_each(self, hits: Sequence[Hit], returned: Sequence[object]) -> tuple[Hit, ...]:

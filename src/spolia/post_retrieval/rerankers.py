@@ -24,7 +24,7 @@ from spolia.types.outcomes import successes
 
 
 class Judging(Operator[Ranking, Ranking]):
-    """Base of what scores hits anew by a model.
+    """Base of rerankers that score hits by a model.
 
     The best `judged` hits are judged by the question that was asked (`Query.question`) and what a reader would be shown
     of them; the others are left out. The best `top_k` come back with their new scores, best first, equal ones in the
@@ -64,7 +64,7 @@ class Judging(Operator[Ranking, Ranking]):
 
     @abstractmethod
     def scores(self, question: str, texts: Sequence[str], /) -> Sequence[float]:
-        """A score for each text, in their order; higher is better, NaN where there is none."""
+        """A score for each text, in their order; higher is better, NaN if it has none."""
 
     def scores_of(self, question: str, nodes: Sequence[Node], /) -> Sequence[float]:
         """A score for each node: of what a reader is shown of it."""
@@ -145,7 +145,7 @@ class AskedOfEach(Prompted, Judging):
 
     @abstractmethod
     def score(self, tokens: tuple[Token, ...], /) -> float:
-        """The score of the hit for which a model gave these tokens; NaN where there is none."""
+        """The score of the hit for which a model gave these tokens; NaN if they hold none."""
 
     def scores(self, question: str, texts: Sequence[str], /) -> Sequence[float]:
         shown = self.template(question)
@@ -196,7 +196,7 @@ SEPARATOR = " [SEP] "
 
 @dataclass(frozen=True)
 class TART(Judging):
-    """Score each hit by a cross-encoder that was trained to be told what is looked for.
+    """Score each hit by a cross-encoder that was trained to follow an instruction.
 
     score(q, d) = scorer(instruction [SEP] q, d).
 
@@ -269,8 +269,8 @@ class MonoT5(AskedOfEach):
     score, and neither where a word has a log-probability that is NaN or above 0. Case and blanks around a token do not
     matter.
 
-    The shipped prompt is for models that follow instructions. Those that were trained as rerankers want what they were
-    trained with: monoT5 `prompt="spolia:post_retrieval/prompts/mono_t5.txt"` and, since it reads 512 tokens,
+    The shipped prompt is for models that follow instructions. Models trained as rerankers need the prompt that they
+    were trained with: monoT5 `prompt="spolia:post_retrieval/prompts/mono_t5.txt"` and, since it reads 512 tokens,
     `characters=1500`; others `relevant="yes", irrelevant="no"`.
 
     Args:
@@ -458,7 +458,7 @@ class RankGPT(Judging):
 
 
 def starts(count: int, window: int, step: int) -> list[int]:
-    """Where the windows begin over so many hits, from the end to the beginning; one hit needs none.
+    """Where the windows over `count` hits begin, from the end to the beginning; one hit needs none.
 
     >>> starts(45, 20, 10), starts(20, 20, 10), starts(1, 20, 10)
     ([25, 15, 5, 0], [0], [])

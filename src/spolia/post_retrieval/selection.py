@@ -1,4 +1,4 @@
-"""Which hits a bound leaves, by scores of theirs or others; of some hits at least one stays."""
+"""Which hits pass a threshold, by their own scores or others; at least one of the hits stays."""
 
 import math
 from collections.abc import Sequence
@@ -88,7 +88,7 @@ class Threshold(Rearrangement):
 class Percentile(Rearrangement):
     """The best max(1, ⌊n · share⌋) of n hits, by score; of equal ones the first.
 
-    n is counted for each ranking anew.
+    n is counted for each ranking.
 
     Args:
         share: of the hits that stay, above 0, up to 1.

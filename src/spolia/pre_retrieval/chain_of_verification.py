@@ -23,7 +23,7 @@ REVISED: Role[str] = Role("spolia:pre_retrieval/prompts/verify_revise.txt", OneT
 class ChainOfVerification(Operator[Query, Answer]):
     """Draft an answer, ask questions that check it, answer these without the draft, and revise it: factored.
 
-    A draft that is an abstention, or that there is nothing to check in, stays as it is, and so does one that the
+    A draft that is an abstention, or has nothing to check, stays as it is, and so does one that the
     answers agree with. A revised answer has no citations: the draft's are of what it no longer says. A check that
     cannot be answered is left out, which is counted.
 

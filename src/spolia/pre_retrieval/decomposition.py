@@ -58,9 +58,9 @@ _LONGEST = 200  # characters of an answer that stand in a later step
 
 @dataclass(frozen=True)
 class LeastToMost(Operator[Plan, Queries]):
-    """The question, and the steps of its plan as queries: each with the answers of those that it needs.
+    """The question, and the steps of its plan as queries: each with the answers that it needs.
 
-    Steps that need no other one are ready at once; steps whose answer others need are answered, those of one level
+    Steps that need no other one are ready immediately; steps whose answer others need are answered, those of one level
     together. So `Decompose(llm) >> LeastToMost(BM25(chunks) >> Reader(llm)) >> Each(BM25(chunks)) >>
     ReciprocalRankFusion()` finds what all steps need. A step whose answer fails or is an abstention leaves those that
     need it out, which is counted: no `#1` is ever searched for.
@@ -123,7 +123,7 @@ class LeastToMost(Operator[Plan, Queries]):
 
 
 def _said(result: Answer | Failure, step: str) -> str | None:
-    """An answer on one line, without markers; None where there is none."""
+    """An answer on one line, without markers; None without an answer."""
     if isinstance(result, Failure):
         if isinstance(result.error, BudgetSpent):
             raise result.error

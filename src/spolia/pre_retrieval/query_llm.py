@@ -83,7 +83,7 @@ class Steps(Parser[tuple[str, ...]]):
 
 @dataclass(frozen=True)
 class OneText(Parser[str]):
-    """One text, without quotes, bold type or a label before it; empty where there is nothing to say. No refusal.
+    """One text, without quotes, bold type or a label before it; may be empty. No refusal.
 
     >>> OneText().parse('**Rewritten query:** "author of Emma"'), OneText().parse("None.")
     ('author of Emma', '')
@@ -121,9 +121,9 @@ Out = TypeVar("Out", covariant=True)
 class AsksOfQuery(Operator[Query, Out], Generic[Out]):
     """Base of what asks a language model one thing about the text of a query.
 
-    A subclass is a frozen dataclass with these fields, and writes `apply` with `self.said(query)`. The question stands
-    in the user's message, between tags that it cannot close; no word of it is in the system's. A reply that cannot be
-    read is sent back once (`Role`); then the query goes on as it was, and the result is counted as degraded.
+    A subclass is a frozen dataclass with these fields, and writes `apply` with `self.said(query)`. The question is in
+    the user's message, between tags that it cannot close; no word of it is in the system's. A reply that cannot be read
+    is sent back once (`Role`); then the query goes on as it was, and the result is counted as degraded.
 
     Args:
         llm: the language model.

@@ -41,7 +41,7 @@ _BEGINS = re.compile(
 class Statement(Parser[str]):
     """The statement in a reply, without fences, introduction and the semicolon after it; empty for `none`.
 
-    What it does is not looked at: it is refused, with a reason, where it is run.
+    Parsing does not check what it does: running it may raise, with a reason.
 
     >>> Statement().parse("Here it is:\\n```sql\\nSELECT name FROM person;\\n```\\nIt lists names.")
     'SELECT name FROM person'
@@ -90,8 +90,8 @@ def _ended(statement: str) -> str:
 class AsksInStatements(AsksOfQuery[QueryRows]):
     """Base of what has a language model write a statement, runs it, and has it corrected where it fails.
 
-    The model is shown the question, what there is to ask for, and the statements that failed with what was said of
-    them. A subclass is a frozen dataclass with these fields, and writes `asked`.
+    The model is shown the question, what there is to ask for, and the statements that failed with their errors. A
+    subclass is a frozen dataclass with these fields, and writes `asked`.
 
     Args:
         tries: further statements after one that fails.
@@ -113,7 +113,7 @@ class AsksInStatements(AsksOfQuery[QueryRows]):
     @property
     @abstractmethod
     def asked(self) -> QueryableDatabase:
-        """What is asked."""
+        """The database that is queried."""
 
     def apply(self, value: Query, /) -> QueryRows:
         described, failed = self._described(), list[str]()
@@ -155,9 +155,9 @@ class TextToSQL(AsksInStatements):
     """Answer a question by one SELECT that a language model writes: q → rows.
 
     The model sees how the tables were created and their first rows. What it writes is run only if it is one reading
-    query over these tables (`spolia.databases.read_only`), and then by a connection that cannot write. What is
-    refused, or fails in the database, is shown to the model with the reason, `tries` times. No row is an outcome like
-    others; no statement, where the model says that the tables do not hold the answer, is no columns either.
+    query over these tables (`spolia.databases.read_only`), and then by a connection that cannot write. The model sees a
+    rejected or failed query with the reason, `tries` times. No row is an outcome like others; no statement, where the
+    model says that the tables do not hold the answer, is no columns either.
 
     Args:
         database: `SQLiteFile` or `PostgresDatabase`.
@@ -217,8 +217,8 @@ class TextToCypher(AsksInStatements):
     """Answer a question by one MATCH … RETURN that a language model writes: q → rows.
 
     The model sees which labels and properties there are, some names, and what links what. What it writes is run by a
-    reader that knows no clause that writes or calls (`spolia.databases.cypher`). What is refused, or cannot be
-    computed, is shown to the model with the reason, `tries` times.
+    reader that knows no clause that writes or calls (`spolia.databases.cypher`). The model sees a rejected or failed
+    statement with the reason, `tries` times.
 
     Args:
         graph: `GraphFile`.

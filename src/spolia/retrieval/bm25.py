@@ -26,7 +26,7 @@ class BM25(GroupSearch):
     read: the scores tell nothing of the others.
 
     Equal scores go by the nodes' ids, which are made of what they are. Nodes that were removed count in the mean length
-    until they are one in twenty, when the index is made anew; among up to 1,000 nodes they never do.
+    until they are one in twenty, when the index is rebuilt; among up to 1,000 nodes they never do.
 
     A node without any term of the query is never found, so that there may be fewer than `top_k` hits, or none: a query
     of stop words finds where they stand, one without any word finds nothing.
@@ -69,7 +69,7 @@ class Phrase(GroupSearch):
     """The nodes that hold the words of the query one after the other, best first by BM25.
 
     Nodes that hold all terms are looked up in the lexical index, then their texts are read: whole words, in any case,
-    with accents or without, not stemmed. What is indexed is searched, title and headings too. A phrase that stands in
+    with accents or without, not stemmed. What is indexed is searched, title and headings too. A phrase that occurs in
     `top_k` nodes or more finds `top_k`; of a script without spaces between words it needs two characters at least,
     since pairs of them are indexed.
 

@@ -1,4 +1,4 @@
-"""BM25 by a formula of choice, and BM25 over fields: how rare a term is, how often it stands in a node."""
+"""BM25 by a formula of choice, and BM25 over fields: how rare a term is, how often it occurs in a node."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class GroupSearch(Operator[Query, Ranking]):
     def hits(
         self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /
     ) -> tuple[Hit, ...] | LateHits:
-        """What is found among what is wanted and may be read."""
+        """The hits among nodes that match the filter and may be read."""
 
     def apply(self, value: Query, /) -> Ranking:
         found = self.hits(value, self.snapshot(), access(), self.wanted(value))

@@ -42,8 +42,8 @@ class MultiHead(GroupSearch):
     | `rank` | 1 / (60 + r + 1), reciprocal rank fusion of the heads |
 
     With an embedder that gives what the attention heads of a language model's last layer say of a text, one after the
-    other, this is multi-head RAG. With any other it is the paper's split baseline, which needs no such model. All nodes
-    that may be found are compared. The strengths are of all nodes that the asker may read.
+    other, this is multi-head RAG. With any other it is the paper's split baseline, which works without that model. All
+    nodes that may be found are compared. The strengths are of all nodes that the asker may read.
 
     Args:
         embedder: one that the group was built with; its dimension is a multiple of `heads`.

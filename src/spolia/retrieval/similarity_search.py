@@ -186,7 +186,7 @@ class BySimilarity(GroupSearch):
         super().__post_init__()
         if not isinstance(self.similarity, Similarity):
             raise WiringError(
-                f"{self.similarity!r:.80} is no similarity. Write @similarity above a function of query and node."
+                f"{self.similarity!r:.80} is not a similarity. Write @similarity above a function of query and node."
             )
         if (self.embedder is None) is (self.similarity.mode == "embedding"):
             wanted = "Write embedder=." if self.embedder is None else "Leave the embedder out."

@@ -1,4 +1,4 @@
-"""How often each term stands in each node of a group, counted once per generation and kept in memory."""
+"""How often each term occurs in each node of a group, counted once per generation and kept in memory."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Counts:
 
     @property
     def entries(self) -> tuple[Positions, Positions, Numbers]:
-        """For each term of each node, the term's number, the node's position, and how often it stands there."""
+        """For each term of each node, the term's number, the node's position, and how often it occurs there."""
         terms = np.repeat(np.arange(len(self.starts) - 1, dtype=np.int32), np.diff(self.starts))
         counted = slice(None) if self.readable is None else self.readable[self.nodes]
         return terms[counted], self.nodes[counted], self.counts[counted]
@@ -91,7 +91,7 @@ class Counts:
 
     @cached_property
     def mean_length(self) -> float:
-        """Of the nodes; 1 where there is nothing."""
+        """The mean length of the nodes; 1 without nodes."""
         lengths = self.lengths if self.readable is None else self.lengths[self.readable]
         return (float(lengths.mean()) if len(lengths) else 0.0) or 1.0
 

@@ -23,7 +23,7 @@ class TFIDF(TermSearch):
 
     score(q, d) = Σ_t w(t, q) · w(t, d) / (|w(q)| · |w(d)|), from 0 to 1, with w(t, x) = (1 + ln tf) · idf and
     idf = ln((1 + N) / (1 + n)) + 1. tf: how often x holds the term t; n of N nodes hold it. Words of the query that no
-    node holds are no part of it. The terms are those of the group's analyser.
+    node holds are ignored. The terms are those of the group's analyser.
 
     Args:
         sublinear: tf counts as 1 + ln tf; else as it is.

@@ -1,4 +1,4 @@
-"""From the nodes of one level of a tree to those of the next, and back."""
+"""Steps from the nodes of one level of a tree to those of the next, and back."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class TreeSteps:
         return lower.under(upper.numbers(keys))
 
     def leading(self, allowed: Sequence[Allowed]) -> list[Allowed]:
-        """Of what is allowed on each level, what leads to something that is allowed on the last one."""
+        """The allowed nodes of each level that lead to an allowed one on the last level."""
         found = [allowed[-1]]
         for (upper, lower), mine in zip(reversed(self._pairs), reversed(allowed[:-1]), strict=True):
             leads = upper.under(lower.numbers(found[0].keys[found[0].positions()]))

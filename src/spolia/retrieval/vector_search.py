@@ -79,7 +79,7 @@ def sparse_vectors_of(texts: Sequence[str | None], embedder: SparseEmbedder) -> 
 
 
 def refuse_other(group: NodeGroup, snapshot: Snapshot, embedder: Embedder | SparseEmbedder) -> None:
-    """Raise ManifestMismatch for an embedder that the group was not embedded by, naming those that it was."""
+    """Raise ManifestMismatch for an embedder that the group was not embedded by, naming the ones that it was."""
     manifest = snapshot.manifest(group.name)
     how = manifest.embedded(embedder.name)
     if how is not None:

@@ -43,7 +43,7 @@ class Lane:
     """The account of one question; `Run.lane` opens it.
 
     A retrieval is a step that made a ranking of a query, without another such step inside it: what a flow is composed
-    of tells, not what the steps are called. Those at the same time stand in the order in which they ended.
+    of tells, not what the steps are called. Simultaneous ones are in the order in which they ended.
     """
 
     __slots__ = (
@@ -95,7 +95,7 @@ class Lane:
         return next(one for one in around if id(one.op) in written)
 
     def steps(self, flow: Operator[Any, Any]) -> tuple[StepCalls, ...]:
-        """How often each step of a flow was called, in the order in which they are written; only those that were."""
+        """How often each step of a flow was called, in the order in which they are written; only called ones."""
         names = step_names(flow)
         calls: dict[int, list[tuple[bool, bool]]] = {}
         for op, has_failed, asked in self.calls:
@@ -146,7 +146,7 @@ def counted_reasons(steps: Iterable[StepCalls]) -> dict[str, dict[str, int]]:
 
 
 def summed(questions: Iterable[tuple[Iterable[StepCalls], int]]) -> tuple[StepCalls, ...]:
-    """What several questions tell of a flow's steps, each question counted so many times."""
+    """Calls of a flow's steps over several questions, each question with its weight."""
     found: dict[str, StepCalls] = {}
     reasons: dict[str, Counter[str]] = {}
     for steps, times in questions:

@@ -48,9 +48,7 @@ class SharedEntry(CacheEntry):
             bare = decode(encode(self.value), object)
             again = op.attach(bare, self.given)
             if not (again == self.value if op.cached else is_same(again, self.value)):
-                raise CodecError(
-                    "what another step would be given is not what was made. Write attach and reads for it."
-                )
+                raise CodecError("the next step would get a changed value. Write attach and reads for it.")
             self.plain["value"] = bare
         return op.attach(unshared(self.plain["value"]), value)
 
@@ -95,7 +93,7 @@ def _names(cls: Any) -> tuple[str, ...]:
 
 
 def bytes_of(value: Any) -> int:
-    """What a value takes in memory, about; a text that stands in it twice counts twice."""
+    """What a value takes in memory, about; a text that occurs in it twice counts twice."""
     if isinstance(value, Value):
         kept: dict[str, Any] = value.__dict__
         if "_bytes" not in kept:
@@ -189,7 +187,8 @@ def _computed(cache: Cache, key: bytes, frame: Frame, op: AnyOperator, value: An
 
 
 def _open(cache: Cache, frame: Frame) -> None:
-    """Record what is found inside this step, for those that share its result; or what it reaches, if it is cached."""
+    """Record the results of retrievals inside this step, for steps that share its result; or what it reaches, if it is
+    cached."""
     if isinstance(cache, SharedResults):
         frame.found = []
     else:
@@ -247,7 +246,7 @@ class CachedRows:
         self.results: list[Any] = [None] * len(self.values)
 
     def recalled(self) -> list[Any]:
-        """The result of every row; equal rows are computed once, here or by whoever is at it already."""
+        """The result of every row; equal rows are computed once, here or by the thread that already works on it."""
         waiting: dict[bytes, list[int]] = {}
         alone: list[int] = []
         for row, value in enumerate(self.values):
@@ -281,7 +280,7 @@ class CachedRows:
         return [row for key, (_, *others) in missing.items() if not self._take(key, others) for row in others]
 
     def _take(self, key: bytes, rows: Sequence[int]) -> bool:
-        """Give rows what is kept, each with its own provenance; whether there was something."""
+        """Give rows the cached result, each with its own provenance; returns whether there was one."""
         entry = self.cache.get(key) if rows else None
         if entry is None:
             return not rows

@@ -92,7 +92,7 @@ class Run:
             raise WiringError(f"groups={groups!r} is one text. Write a list of principals: groups=[{groups!r}].")
         if not isinstance(principal, str):
             raise WiringError(
-                f"principal={principal!r:.80} is no text. Write one principal, and others as groups: "
+                f"principal={principal!r:.80} is not a text. Write one principal, and others as groups: "
                 "Run(principal='ann', groups=['staff'])."
             )
         if groups and not all(isinstance(name, str) for name in groups):
@@ -284,7 +284,7 @@ class Run:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the budget of the whole run has refused a call: what was made since is less than it would be."""
+        """Whether the budget of the whole run has refused a call: later results are worse than without it."""
         return bool(self.refusal)
 
     @property

@@ -45,7 +45,7 @@ class Scope:
             inner.cancel()
 
     def add(self, close: Callable[[], None]) -> None:
-        """Call `close` when this scope is stopped; at once when it already is."""
+        """Call `close` when this scope is stopped; immediately if it already is."""
         with self._lock:
             stopped = self.stopped
             if not stopped:
@@ -101,7 +101,7 @@ class Sink:
             return
 
     def get(self, *, wait: bool = True) -> Any:
-        """The next event; raises `queue.Empty` when there is none and `wait` is false."""
+        """The next event; raises `queue.Empty` if `wait` is false and none is ready."""
         return self._queue.get(block=wait)
 
     def close(self) -> None:

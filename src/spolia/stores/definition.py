@@ -310,8 +310,8 @@ def _refuse_no_transform(found: object) -> None:
     if callable(found) and name:
         raise GroupError(f"{name} is a plain function, no transform. Write @transform above its definition.")
     raise GroupError(
-        f"{found!r:.80} ({type(found).__name__}) is no transform. Write a splitter, as in Definition(Sentences()), or "
-        "a function with @transform above it."
+        f"{found!r:.80} ({type(found).__name__}) is not a transform. Write a splitter, as in Definition(Sentences()), "
+        "or a function with @transform above it."
     )
 
 

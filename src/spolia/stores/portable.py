@@ -375,7 +375,7 @@ def import_store(path: str | Path, corpus: Corpus, tell: Tell = lambda member, r
 def _opened(path: Path) -> Iterator[ZipFile]:
     if path.exists() and not path.is_file():  # a device has no end
         raise StoreError(
-            f"{path} is no file, but a folder, a device or a pipe. Name one that `spolia export` has written."
+            f"{path} is not a file, but a folder, a device or a pipe. Name one that `spolia export` has written."
         )
     try:
         file = ZipFile(path)

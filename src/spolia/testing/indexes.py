@@ -6,7 +6,7 @@
         def settings(self, place):
             return Mine(folder=str(place))
 
-Vectors lie in clusters, as those of texts do; what is found is compared with exact search in double precision.
+Vectors lie in clusters, as those of texts do; results are compared with exact search in double precision.
 """
 
 import pickle

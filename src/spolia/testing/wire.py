@@ -34,11 +34,11 @@ class Wire:
         self._close()
 
     def silent(self, after: int = 0) -> None:
-        """From now on pass on so many bytes to the server, then nothing more in either direction."""
+        """From now on pass on `after` bytes to the server, then nothing more in either direction."""
         self._left, self._cuts = after, False
 
     def cut(self, after: int = 0) -> None:
-        """From now on pass on so many bytes to the server, then close every connection, and those that are made."""
+        """From now on pass on `after` bytes to the server, then close every connection, and new ones."""
         self._left, self._cuts = after, True
 
     def mended(self) -> None:

@@ -350,7 +350,7 @@ def test_a_quote_that_is_found_in_parts_says_where(chunks: NodeGroup, tmp_path: 
     ("text", "says"),
     [
         (None, "There is no baseline"),
-        ("no JSON", "no baseline"),
+        ("no JSON", "not a baseline"),
         ("[]", "no baseline"),
         (
             '{"spolia_baseline": 99}',

@@ -120,7 +120,7 @@ def test_entities_that_grow_are_not_expanded() -> None:
         (b"", DocumentError, "0 bytes"),
         (b"hello", DocumentError, "begins with b'hell'"),
         (b"PK\x03\x04rest", DocumentError, "not a zip"),
-        (docx_of(lambda document: None)[:3000], DocumentError, "no DOCX that can be read"),
+        (docx_of(lambda document: None)[:3000], DocumentError, "not a readable DOCX"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), DocumentError, "old Office file"),
         (
             b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600) + "EncryptedPackage".encode("utf-16-le"),

@@ -148,12 +148,12 @@ def test_a_book_of_old_excel_whose_sectors_go_in_circles_is_refused() -> None:
         with pytest.raises(DocumentError, match="in circles"):
             read("a.xls", circle)
     further = data[:68] + bytes(8) + data[76:]  # the list of tables is said to go on at the first sector, forever
-    with pytest.raises(DocumentError, match=r"a\.xls is no XLS"):
+    with pytest.raises(DocumentError, match=r"a\.xls is not a readable XLS"):
         read("a.xls", further)
 
 
 def test_what_the_library_panics_at_is_a_damaged_file() -> None:
-    with pytest.raises(DocumentError, match=r"a\.xls is no XLS that can be read: ValueError: range end index"):
+    with pytest.raises(DocumentError, match=r"a\.xls is not a readable XLS: ValueError: range end index"):
         read("a.xls", xls().replace(b"\x09\x08\x10\0", b"\x09\x08\0\0", 1))
 
 
@@ -201,10 +201,10 @@ PAGE = b"<!DOCTYPE html>\n<html><body><p>Stones.</body></html>"
         ("a.xlsx", zip_of({"a.txt": "x"}), "is a ZIP archive, not an XLSX"),
         ("a.odt", zip_of({"META-INF/container.xml": "x"}), "is an EPUB, not an OpenDocument file"),
         ("a.epub", odf(""), "is an OpenDocument file, not an EPUB"),
-        ("a.rtf", b"plain text", "no RTF"),
-        ("a.mbox", b"plain text", "no box of mails"),
-        ("a.zip", PIXEL, "no ZIP archive"),
-        ("a.tar.gz", zip_of({"a": "b"}), "no archive"),
+        ("a.rtf", b"plain text", "not a readable RTF"),
+        ("a.mbox", b"plain text", "not a mailbox"),
+        ("a.zip", PIXEL, "not a readable ZIP archive"),
+        ("a.tar.gz", zip_of({"a": "b"}), "not a readable archive"),
         ("a.pptx", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), "old Office file"),
     ],
 )

@@ -212,6 +212,6 @@ def test_a_picture_that_claims_far_too_many_dots_is_refused_before_it_is_decoded
 
 @pytest.mark.parametrize("data", [b"", b"hello", b"\x89PNG\r\n\x1a\n", saved(letters(), "PNG")[:900], b"%PDF-1.4"])
 def test_damaged_pictures_say_what_was_there(data: bytes) -> None:
-    with pytest.raises(DocumentError, match=r"a\.png is no picture that can be read: .*begins with") as found:
+    with pytest.raises(DocumentError, match=r"a\.png is not a readable picture: .*begins with") as found:
         ImageReader().read(Blob("a.png", data))
     assert " at 0x" not in str(found.value)

@@ -205,8 +205,8 @@ def test_a_path_that_is_no_unicode_is_read(tmp_path: Path) -> None:
     [
         (b"", "0 bytes"),
         (b"hello", "begins with b'hello'"),
-        (b"%PDF-1.4\n" + bytes(100), "no PDF that can be read"),
-        (pdf_of([["Text."]])[:200], "no PDF that can be read"),
+        (b"%PDF-1.4\n" + bytes(100), "not a readable PDF"),
+        (pdf_of([["Text."]])[:200], "not a readable PDF"),
     ],
 )
 def test_damaged_files_say_what_was_there(data: bytes, said: str) -> None:

@@ -43,7 +43,7 @@ def test_what_is_named_is_told_apart() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("- WebPages: {start: [https://a.org]}\n- WebPages: {start: [ftp://a]}\n", "line 2.*'ftp://a' is no address"),
+        ("- WebPages: {start: [https://a.org]}\n- WebPages: {start: [ftp://a]}\n", "line 2.*'ftp://a' is not a page"),
         ("- SQLRows:\n    name: a\n    url: sqlite:///a\n    rows: a\n    key: id\n    txt: a\n", "line 6.*txt"),
         ("- SQLRows:\n    name: a\n    key: 3\n", "line 3.*text"), ("- Identity\n", "line 1.*Source"),
         ("- [a\n", "line 2.*not YAML"), ("", "is empty"), ("a: b\n", "line 1.*list"),

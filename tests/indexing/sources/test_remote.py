@@ -147,7 +147,7 @@ def test_what_cannot_be_listed_is_not_gone(memory: Any, corpus: Corpus, monkeypa
     assert len(texts(corpus)) == 2
     monkeypatch.undo()
     memory.rm("/docs", recursive=True)
-    assert "nothing at" in sync(source, corpus).failed[0][1]
+    assert "Not found: " in sync(source, corpus).failed[0][1]
     assert len(texts(corpus)) == 2
 
 

@@ -243,7 +243,7 @@ def test_what_is_odd_in_a_row_stops_no_other(database: Database, corpus: Corpus)
 def test_a_column_that_is_no_key_is_refused(database: Database, corpus: Corpus) -> None:
     database.put(1, "One.", tag="same")
     database.put(2, "Two.", tag="same")
-    assert "is no key" in sync(database.rows(key="tag"), corpus).failed[0][1]
+    assert "is not a key" in sync(database.rows(key="tag"), corpus).failed[0][1]
 
 
 def test_nothing_can_be_written(database: Database, corpus: Corpus) -> None:
@@ -271,7 +271,7 @@ def test_wrong_addresses_are_said(corpus: Corpus, tmp_path: Path) -> None:
     how = {"rows": "notes", "key": "id", "text": "body"}
     assert "no file" in sync(SQLRows("a", f"sqlite:///{tmp_path}/none.db", **how), corpus).failed[0][1]  # type: ignore[arg-type]
     assert not (tmp_path / "none.db").exists()
-    assert "no address" in sync(SQLRows("a", "nonsense", **how), corpus).failed[0][1]  # type: ignore[arg-type]
+    assert "not a database address" in sync(SQLRows("a", "nonsense", **how), corpus).failed[0][1]  # type: ignore[arg-type]
     with pytest.raises(SourceError, match="holds a password"):
         SQLRows("a", "postgresql://ann:secret@host/db", **how)  # type: ignore[arg-type]
     with pytest.raises(SourceError, match="cannot be the name"):
@@ -344,7 +344,7 @@ def test_a_connection_that_drops_in_the_middle_loses_nothing(
     report = sync(notes, corpus, progress=kill)
     ((name, reason),) = report.failed
     assert name == "sql://notes/"
-    assert "What was published stays; the next run goes on" in reason
+    assert "Published documents stay; the next run goes on" in reason
     assert 1000 <= report.added < 5000
     assert len(texts(corpus)) == report.added
     read()

@@ -213,7 +213,7 @@ def test_what_is_no_such_checkpoint_is_an_error_that_says_why(tmp_path: Path) ->
     pylate(curved)
     said = {"activation_function": "torch.nn.modules.activation.Tanh"}
     (curved / "1_Dense" / "config.json").write_text(json.dumps(said))
-    with pytest.raises(WeightsError, match=r"no plain projection: it has linear\.weight, activation torch.*Tanh"):
+    with pytest.raises(WeightsError, match=r"not a plain projection: it has linear\.weight, activation torch.*Tanh"):
         LocalColBERT(str(curved)).dimension  # noqa: B018
     with pytest.raises(ModelError, match=r"query_tokens=3\. Write a number from 4 to 512"):
         LocalColBERT("models/colbert", query_tokens=3)

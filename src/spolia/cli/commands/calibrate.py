@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import AllowEnv, AsJson, ModelName, ModelUrl, ProfileFile, Weights, argument
+from spolia.cli.options import AllowEnv, AsJson, ModelName, ModelUrl, ProfileFile, WeightsFolder, argument
 from spolia.cli.screen import Renderable, Screen, table
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ Labels = Annotated[
         "passages (texts that it was made from), label (1 or 0, yes or no, or a grade).",
     ),
 ]
-Judged = Annotated[
+JudgeMeasures = Annotated[
     str,
     typer.Option(
         "--measures",
@@ -36,10 +36,10 @@ Judged = Annotated[
 
 def calibrate(
     labels: Labels,
-    measures: Judged = "Correctness",
+    measures: JudgeMeasures = "Correctness",
     llm: ModelUrl = "",
     model: ModelName = "",
-    weights: Weights = "",
+    weights: WeightsFolder = "",
     allow_env: AllowEnv = None,
     profile_file: ProfileFile = None,
     json: AsJson = False,

@@ -30,7 +30,7 @@ From = Annotated[str, option("--from FORM", "The form of DATA; by default it is 
 
 
 def show(source: Set, form: From = "", json: AsJson = False) -> Exit:
-    """Read a data set as a whole, and say what it holds; everything that is wrong with it is found."""
+    """Read a whole data set, say what it holds, and list every fault."""
     screen, given = Screen(json=json), _data(source, form)
     passages, items = _read(given)
     told = _told(given, passages, items)
@@ -65,7 +65,7 @@ def convert(
     ] = None,
     json: AsJson = False,
 ) -> Exit:
-    """Write a data set in another form. Quotes as gold stay right whatever the documents are cut into."""
+    """Write a data set in another form. Gold quotes stay right however documents are split."""
     from spolia.evaluation.data.formats.form import form_called
 
     screen, given = Screen(json=json), _data(source, form)
@@ -94,10 +94,11 @@ def convert(
 def looks(
     source: Set,
     form: From = "",
-    forget: Annotated[bool, option("--forget", "Strike them out: nothing was chosen by them.")] = False,
+    forget: Annotated[bool, option("--forget", "Delete these log entries, if no flow was selected on them.")] = False,
     json: AsJson = False,
 ) -> Exit:
-    """List the experiments that looked at the questions of a data set, by which `eval` refuses to report on some.
+    """List the experiments that used the questions of a data set: `eval` does not report on questions that a flow was
+    tuned on.
 
     Kept in looks.jsonl beside the data; of data that cannot be written to, in experiments/ of the cache directory
     (SPOLIA_CACHE, else ~/.cache/spolia). An experiment with several flows, or with --split, is a look at the questions

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Annotated
 
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import AsJson, MaybeStore, ProfileFile, Weights, option
+from spolia.cli.options import AsJson, MaybeStore, ProfileFile, WeightsFolder, option
 from spolia.cli.screen import Renderable, Screen, table, text
 from spolia.core.plurals import several
 from spolia.errors import QueryError, SpoliaError, pip_install
@@ -52,7 +52,7 @@ class Finding:
 
 def doctor(
     store: MaybeStore = None,
-    weights: Weights = "",
+    weights: WeightsFolder = "",
     deep: Annotated[bool, option("--deep", "Read every row of the store, and compare it with its digest.")] = False,
     profile_file: ProfileFile = None,
     json: AsJson = False,

@@ -35,7 +35,7 @@ Flows = Annotated[list[str], argument("FLOW...", f"One flow or several. {FLOWS}"
 DATA = "Folder with questions.jsonl and maybe corpus.jsonl, or a table of questions: CSV, XLSX, Parquet, JSON."
 DataFolder = Annotated[Path, option("--data DATA", DATA)]
 By = Annotated[
-    list[str] | None, option("--by FIELD", "Slice by `type` (the default, if there is one) or metadata; repeat it.")
+    list[str] | None, option("--by FIELD", "Slice by `type` (the default, if there is one) or metadata; repeatable.")
 ]
 Correction = Annotated[
     str, typer.Option("--correction", metavar="NAME", help="For many comparisons: holm, bh or none.")
@@ -54,7 +54,7 @@ Kept = Annotated[
 ]
 Reports = Annotated[
     list[Path] | None,
-    option("--report FILE", "Write a report: .html (plots and every question), .md or .json; repeat it."),
+    option("--report FILE", "Write a report: .html (plots and every question), .md or .json; repeatable."),
 ]
 
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from spolia.stores.portable import Contents
 
-From = Annotated[str, argument("STORE", "The store to write down.")]
-To = Annotated[str, typer.Argument(metavar="STORE", help="Where to make the store: nothing is there, or an empty one.")]
+From = Annotated[str, argument("STORE", "The store to export.")]
+To = Annotated[str, typer.Argument(metavar="STORE", help="Where to make the store: a new path, or an empty store.")]
 NewFile = Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist.")]
 OldFile = Annotated[Path, typer.Argument(metavar="FILE", help="A file that `spolia export` has written.")]
 

@@ -29,10 +29,10 @@ Tolerances = Annotated[
     option(
         "--tolerance NUMBER",
         "How much worse a measure may be, by default 0.05: 5 points of 100 where scores lie between 0 and 1, "
-        "elsewhere a twentieth of what it was. MEASURE=NUMBER for one of them; repeat it.",
+        "elsewhere a twentieth of what it was. MEASURE=NUMBER for one of them; repeatable.",
     ),
 ]
-ReportFiles = Annotated[list[Path] | None, option("--report FILE", "Write a report: .md or .json; repeat it.")]
+ReportFiles = Annotated[list[Path] | None, option("--report FILE", "Write a report: .md or .json; repeatable.")]
 
 
 def gate(
@@ -40,12 +40,12 @@ def gate(
     baseline: BaselineFile,
     flow: Flow = None,
     data: Data = None,
-    write: Annotated[bool, option("--write", "Write the baseline from the flow as it is now.")] = False,
+    write: Annotated[bool, option("--write", "Write the baseline from the current flow.")] = False,
     measures: Annotated[str, option("--measures LIST", f"With --write. {WHAT}")] = "",
     tolerance: Tolerances = None,
     rule: Annotated[str, option("--rule NAME", RULE)] = "",
     report: ReportFiles = None,
-    overlap: Annotated[bool, option("--overlap", "With --write: allow questions that flows were chosen by.")] = False,
+    overlap: Annotated[bool, option("--overlap", "With --write: allow questions that flows were selected on.")] = False,
 ) -> Exit:
     """Ask a flow the questions of a baseline again; report whether it got worse, on which questions, and why.
 

@@ -15,7 +15,7 @@ from spolia.cli.options import (
     RerankOptions,
     StorePath,
     Wait,
-    Weights,
+    WeightsFolder,
     argument,
     option,
 )
@@ -23,9 +23,7 @@ from spolia.cli.screen import Screen
 
 Group = Annotated[str, argument("NAME", "Name of the group.")]
 Groups = Annotated[list[str], argument("NAME…", "Names of groups.")]
-Rebuild = Annotated[
-    bool, option("--rebuild", "Rebuild it if it is made of something else by now, with those below it.")
-]
+Rebuild = Annotated[bool, option("--rebuild", "Rebuild it, and the groups below it, if its definition has changed.")]
 
 
 def list_(store: StorePath, profile_file: ProfileFile = None, json: AsJson = False) -> Exit:
@@ -94,7 +92,7 @@ def add(
     rebuild: Rebuild = False,
     known: Known = None,
     allow_env: AllowEnv = None,
-    weights: Weights = "",
+    weights: WeightsFolder = "",
     llm: ModelUrl = "",
     model: ModelName = "",
     wait: Wait = WAIT_S,

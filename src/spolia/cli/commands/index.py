@@ -24,14 +24,14 @@ SYNC = """Keep a store in step with a folder or other sources: with --watch as l
 def index(
     making: StoreOptions,
     rebuild: Annotated[
-        bool, option("--rebuild", "Build again what has other parts; retry files that were given up.")
+        bool, option("--rebuild", "Rebuild groups whose definition has changed; retry files that failed.")
     ] = False,
     documents: Annotated[
         bool, option("--report", "List every document: pages, characters, passages, what is not embedded.")
     ] = False,
     watch: Annotated[bool, option("--watch", "Stay, and follow all of it until you press Ctrl-C.")] = False,
     every: Annotated[
-        float, typer.Option("--every", min=0.05, help="With --watch: seconds between two looks, where no event tells.")
+        float, typer.Option("--every", min=0.05, help="With --watch: seconds between checks, without file events.")
     ] = 2.0,
     wait: Wait = WAIT_S,
     json: AsJson = False,

@@ -20,7 +20,7 @@ SHOWN = 10
 
 def plan(
     making: StoreOptions,
-    rebuild: Annotated[bool, option("--rebuild", "As if everything were indexed again.")] = False,
+    rebuild: Annotated[bool, option("--rebuild", "Plan a full rebuild.")] = False,
     fast: Annotated[bool, option("--fast", "Read no file, ask no source: compare sizes and times only.")] = False,
     json: AsJson = False,
 ) -> Exit:

@@ -42,9 +42,9 @@ def show(
     question: Annotated[str, typer.Option("--question", metavar="TEXT", help="The question of the case.")] = "",
     data: Annotated[Path | None, option("--data DIR", "Take the question from this data set.")] = None,
     line: Annotated[int, typer.Option("--line", min=1, help="Which question of --data, counted from 1.")] = 1,
-    document: Annotated[list[Path] | None, option("--document FILE", "A text of the case; repeat it.")] = None,
+    document: Annotated[list[Path] | None, option("--document FILE", "A text of the case; repeatable.")] = None,
     reply: Annotated[
-        list[str] | None, option("--reply TEXT", "An assumed reply, to show later calls too; repeat it for each call.")
+        list[str] | None, option("--reply TEXT", "An assumed reply, to show later calls too; repeatable.")
     ] = None,
     store: MaybeStore = None,
     access: SeenBy = None,

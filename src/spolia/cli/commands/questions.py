@@ -50,10 +50,12 @@ def questions(
         option("--recipe FILE", "A flow file of your own that makes them, in place of --types, --evolve, --unknown."),
     ] = None,
     evolve: Annotated[
-        list[str] | None, option("--evolve HOW", "Rewrite them: reasoning, conditional or compress; repeat it.")
+        list[str] | None, option("--evolve HOW", "Rewrite them: reasoning, conditional or compress; repeatable.")
     ] = None,
-    unknown: Annotated[bool, option("--unknown", "Drop what the model answers without any document too.")] = False,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Which passages are drawn.")] = 0,
+    unknown: Annotated[
+        bool, option("--unknown", "Also drop questions that the model answers without documents.")
+    ] = False,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed for drawing passages.")] = 0,
     group: Annotated[str, typer.Option("--group", metavar="NAME", help="The node group of the passages.")] = "chunk",
     access: options.Access = None,
     llm: options.ModelUrl = "",
@@ -68,9 +70,7 @@ def questions(
     budget_tokens: options.BudgetTokens = None,
     budget_usd: options.BudgetUsd = None,
     estimate: options.Estimated = False,
-    review: Annotated[
-        Path | None, option("--review FILE", "Take over what people wrote into review.csv; nothing is asked.")
-    ] = None,
+    review: Annotated[Path | None, option("--review FILE", "Apply the edits in review.csv; asks no model.")] = None,
     json: options.AsJson = False,
 ) -> Exit:
     """Make questions with answers and gold of the documents of a store, to measure flows on.
@@ -176,7 +176,7 @@ def shares(types: str, n: int) -> dict[str, int]:
 
 
 def write_created(out: Path, created: CreatedQuestions) -> list[Item]:
-    """Write the questions that were kept, a table to review them, and those that were dropped."""
+    """Write the accepted questions, a table to review them, and the dropped ones."""
     from spolia.evaluation.creation.items import dropped_row, item_of, write_review
     from spolia.evaluation.data.formats.native import item_row
     from spolia.evaluation.data.json_lines import write_rows

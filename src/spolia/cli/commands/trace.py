@@ -35,7 +35,7 @@ def trace(
     diff: Annotated[str, option("--diff RUN", "Show how the run differs from this one.")] = "",
     replay: Annotated[
         int | None,
-        option("--replay STEP", "Run a step again with what it took then: 3 for that shown as #3.", min=1),
+        option("--replay STEP", "Run a step again with its recorded input: 3 for the one shown as #3.", min=1),
     ] = None,
     given: Annotated[
         str,
@@ -45,18 +45,18 @@ def trace(
     ] = "",
     changed: Annotated[
         list[str] | None,
-        option("--set FIELD=VALUE", "For --replay: a field of the step with another value, as top_k=3; repeat it."),
+        option("--set FIELD=VALUE", "For --replay: a field of the step with another value, as top_k=3; repeatable."),
     ] = None,
     access: Annotated[
         list[str] | None,
-        option("--access PRINCIPAL", "The user or group who looks; repeat it. Values need all for whom the run asked."),
+        option("--access PRINCIPAL", "The user or group who looks; repeatable. Values need all principals of the run."),
     ] = None,
     known: Known = None,
     allow_env: AllowEnv = None,
     profile_file: ProfileFile = None,
     json: AsJson = False,
 ) -> Exit:
-    """Show the latest runs, or the steps of one: passages before and after, time, cost, prompts, what came out.
+    """Show the latest runs, or the steps of one: passages before and after, time, cost, prompts, results.
 
     Inputs, operators' fields and prompts are shown if the run kept them, and to those only who may read what the asker
     could (`--access`).

@@ -67,7 +67,7 @@ def tune(
     ] = "",
     warm: Annotated[
         list[Path] | None,
-        option("--warm DIR", "Begin with the best flows of this study of other questions; repeat it."),
+        option("--warm DIR", "Begin with the best flows of this study of other questions; repeatable."),
     ] = None,
     cold: Annotated[
         bool,

@@ -12,7 +12,7 @@ from spolia.cli.screen import Screen
 
 def world(
     out: Annotated[Path, argument("FOLDER", "Where to write corpus.jsonl and questions.jsonl.")],
-    seed: Annotated[int, typer.Option("--seed", help="Of everything: the same seed gives the same files.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same files.")] = 0,
     people: Annotated[int, option("--people", "How many; the whole world grows with them.", min=20)] = 500,
     questions: Annotated[int, option("--questions", "How many are drawn.", min=0)] = 300,
     variant: Annotated[

@@ -135,7 +135,7 @@ class ClassPlan:
 
 
 @dataclass(frozen=True)
-class Thing:
+class Instance:
     """A place of a value or address; `open` to classes that fit a protocol, `tagged` if other shapes may be there."""
 
     cls: type
@@ -249,7 +249,7 @@ def is_open(kind: Any) -> bool:
     return kind in (Any, object) or isinstance(kind, TypeVar) or any(map(is_open, get_args(kind)))
 
 
-def _used(name: str, value: Any, place: Thing | Step) -> Plain:
+def _used(name: str, value: Any, place: Instance | Step) -> Plain:
     if not place.accepts(value):
         raise wanted(place.words, value)
     return {"use": name}
@@ -273,7 +273,7 @@ def tagged(value: Any, writing: EncodeContext) -> dict[str, Plain]:
     return {plan.id: fields[plan.variadic] if plan.variadic and set(fields) == {plan.variadic} else fields}
 
 
-def untagged(plain: Plain, place: "Thing | Step | Anything", reading: DecodeContext) -> Any:
+def untagged(plain: Plain, place: "Instance | Step | Anything", reading: DecodeContext) -> Any:
     """The value whose class the data name: `{Class: fields}`, `Class`, or `{use: name}`."""
     if isinstance(plain, str):
         key, fields = plain, None
@@ -294,7 +294,7 @@ def untagged(plain: Plain, place: "Thing | Step | Anything", reading: DecodeCont
     return found
 
 
-def _constructed(key: str, fields: Plain, place: "Thing | Step | Anything", reading: DecodeContext) -> Any:
+def _constructed(key: str, fields: Plain, place: "Instance | Step | Anything", reading: DecodeContext) -> Any:
     cls: Any = getattr(place, "cls", None)
     known: Any = cls if isinstance(cls, type) and is_dataclass(cls) and type_id(cls) == key else reading.named(key)
     if isinstance(known, Operator):

@@ -11,7 +11,7 @@ from spolia.errors import CodecError
 from spolia.types import Value
 
 if TYPE_CHECKING:
-    from spolia.core.codec.objects import Anything, ClassPlan, Step, Thing
+    from spolia.core.codec.objects import Anything, ClassPlan, Instance, Step
 
 Plain: TypeAlias = Any
 
@@ -137,7 +137,7 @@ class DecodeContext:
             + (f" Write {{use: {near}}}." if near else f" Give it: load(..., given={{{name!r}: ...}}).")
         )
 
-    def unknown(self, name: str, place: "Thing | Step | Anything") -> CodecError:
+    def unknown(self, name: str, place: "Instance | Step | Anything") -> CodecError:
         """The error that no class has this id, with the nearest of what the place takes."""
         package, _, rest = name.partition(":")
         nouns = vars(types) if place.kind == "operator" else {}
@@ -156,7 +156,7 @@ class DecodeContext:
             advice = f"Write {{use: {near or given[0]}}}."
         return CodecError(f"There is no {place.kind} {name!r}. {advice}")
 
-    def misplaced(self, said: str, place: "Thing | Step | Anything") -> CodecError:
+    def misplaced(self, said: str, place: "Instance | Step | Anything") -> CodecError:
         """The error that a known thing is of no use here, with what is: the given values, else classes."""
         fitting = [f"{{use: {name}}}" for name, value in self.given.items() if place.accepts(value)]
         if not fitting:

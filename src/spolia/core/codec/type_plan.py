@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from spolia.core.codec.builtin_types import WORDS, BytesShape, Fixed, Literals, Many, NamedPairs, Scalars
-from spolia.core.codec.objects import Anything, ClassPlan, Either, FieldPlace, Maybe, Step, Thing, is_open
+from spolia.core.codec.objects import Anything, ClassPlan, Either, FieldPlace, Instance, Maybe, Step, is_open
 from spolia.core.codec.shape import DecodeContext, EncodeContext, Plain, Shape, type_id, wanted
 from spolia.core.function import Function
 from spolia.core.operator import Operator, Vary
@@ -66,7 +66,7 @@ def shape_of(declared: Any) -> Shape:
         return Step(kind, declared=() if any(map(is_open, args)) else args)
     # a model that cannot do what a field asks of it is one for `check`, which says what it lacks
     widest = next((base for base in reversed(kind.__mro__) if capabilities_of(base)), kind)
-    return Thing(widest, open=bool(getattr(kind, "_is_protocol", False)))
+    return Instance(widest, open=bool(getattr(kind, "_is_protocol", False)))
 
 
 def _several(kind: Any, args: tuple[Any, ...]) -> Shape:
@@ -96,8 +96,8 @@ def _union(args: tuple[Any, ...]) -> Shape:
 
 
 def _in_union(shape: Shape, bare: bool) -> Shape:
-    if isinstance(shape, Thing):
-        return Thing(shape.cls, shape.open, tagged=True)
+    if isinstance(shape, Instance):
+        return Instance(shape.cls, shape.open, tagged=True)
     return Step(shape.cls, bare, shape.declared) if isinstance(shape, Step) else shape
 
 

@@ -184,7 +184,7 @@ class _Execution:
             return functions.called(of.name, [self.value(argument, row) for argument in of.arguments])
         if GROUP not in row:
             raise StatementError(
-                f"{of.name} may stand in RETURN and WITH only. Write WITH {of.name}(…) AS n WHERE n > 1."
+                f"{of.name} is allowed in RETURN and WITH only. Write WITH {of.name}(…) AS n WHERE n > 1."
             )
         if not of.arguments:
             return len(row[GROUP])
@@ -268,7 +268,7 @@ def _item(of: Any, index: Any) -> Any:
     if isinstance(index, str):
         return functions.property_of(of, index)
     if not isinstance(of, list) or not isinstance(index, int):
-        raise StatementError("What stands before [ is no list. Write the name of a list.")
+        raise StatementError("The value before [ is not a list. Write the name of a list.")
     return of[index] if -len(of) <= index < len(of) else None
 
 

@@ -122,7 +122,7 @@ def rank(value: Any) -> tuple[int, Any]:
 
 
 def key_of(value: Any) -> Any:
-    """What is equal for equal values, and can be told apart in a set."""
+    """A hashable key, equal for equal values."""
     if isinstance(value, list):
         return ("list", *map(key_of, value))
     return (_kind(value), value)

@@ -1,4 +1,4 @@
-"""From the text of a statement to its words and marks, and from these to its clauses."""
+"""Parse a statement: its text into words and marks, these into clauses."""
 
 import re
 from collections.abc import Callable
@@ -434,15 +434,15 @@ class _Parser:
 
     def need(self, text: str) -> None:
         if not self.mark(text):
-            raise StatementError(f"{text!r} is wanted, and {self.peek.text!r} stands there. Write one MATCH … RETURN.")
+            raise StatementError(f"Expected {text!r}, found {self.peek.text!r}. Write one MATCH … RETURN.")
 
     def need_word(self, text: str) -> None:
         if not self.word(text):
-            raise StatementError(f"{text.upper()} is wanted, and {self.peek.text!r} stands there.")
+            raise StatementError(f"Expected {text.upper()}, found {self.peek.text!r}.")
 
     def name(self) -> str:
         if self.peek.kind not in ("name", "quoted"):
-            raise StatementError(f"A name is wanted, and {self.peek.text!r} stands there.")
+            raise StatementError(f"Expected a name, found {self.peek.text!r}.")
         return self.take().text
 
 

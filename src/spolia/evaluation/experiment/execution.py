@@ -98,7 +98,7 @@ Told: TypeAlias = Callable[[str, int, int], None]
 """Called with a flow, how many questions it was asked, and of how many; by several threads."""
 Position: TypeAlias = tuple[int, int]
 """A flow and a question of a table."""
-Named: TypeAlias = tuple[bytes, Mapping[str, Any]]
+StoredRecord: TypeAlias = tuple[bytes, Mapping[str, Any]]
 """Something that a store knows: a digest of all that it depends on, and what it is."""
 LISTED = 5
 """Changes that are told."""
@@ -162,7 +162,7 @@ def ask(
     with run, ExitStack() as stack:
         opening, places = opened(listed), gold_locations(asked, listed, rivals)
         known = {} if known is None else known
-        members: dict[Path | ScoreStore | None, list[tuple[int, Named]]] = {}
+        members: dict[Path | ScoreStore | None, list[tuple[int, StoredRecord]]] = {}
         file = Path(path) if isinstance(path, str) else path
         for at, (name, flow) in enumerate(by_name):
             found = named_by_content(name, identity(flow, run, known))
@@ -329,13 +329,16 @@ class FlowExecution:
         return None if single and seen is not None and not isfinite(seen[0]) else seen
 
 
-def named_by_content(name: str, what: Mapping[str, Any]) -> Named:
+def named_by_content(name: str, what: Mapping[str, Any]) -> StoredRecord:
     """A flow, a measure, a question or its gold, as a store knows it: by a digest of all that it depends on."""
     return digest_of(json.dumps(what)), {"name": name, **what}
 
 
 def store_part(
-    store: ScoreStore, flows: Sequence[tuple[int, Named]], items: Sequence[Item], measures: Sequence[Named]
+    store: ScoreStore,
+    flows: Sequence[tuple[int, StoredRecord]],
+    items: Sequence[Item],
+    measures: Sequence[StoredRecord],
 ) -> StorePart:
     """Where scores of these flows, by place in their table, on these questions are in a store."""
     questions = [named_by_content(item.id, {"id": item.id, "question": item.question}) for item in items]

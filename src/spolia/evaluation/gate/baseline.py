@@ -336,8 +336,8 @@ class Baseline(Value):
         except (ValueError, RecursionError) as error:
             where = f" after line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
             raise DataError(
-                f"{path} is no baseline: it is no JSON{where}, cut short perhaps, or with the marks of a merge in it. "
-                f"Write one: {_writing(path)}"
+                f"{path} is not a baseline: it is not JSON{where}, cut short perhaps, or with the marks of a merge in "
+                f"it. Write one: {_writing(path)}"
             ) from error
         except (LookupError, TypeError) as error:
             raise DataError(f"{path} is JSON, but no baseline. Write one: {_writing(path)}") from error

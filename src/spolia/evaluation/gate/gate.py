@@ -148,8 +148,8 @@ def _verdict(estimates: Estimates, change: Interval | None, tolerance: float, p:
     return GateVerdict(str(estimates.measure), before, now, change, p, tolerance, moved, lost, estimates.unit)
 
 
-Rule: TypeAlias = Literal["not-worse", "worse"]
-RULES: Mapping[Rule, str] = {
+GateRule: TypeAlias = Literal["not-worse", "worse"]
+RULES: Mapping[GateRule, str] = {
     "not-worse": "every measure must be shown to be not worse",
     "worse": "no measure may be shown to be worse",
 }
@@ -225,7 +225,7 @@ class Gate(Value):
     data: str
     flow: str
     n: int
-    rule: Rule
+    rule: GateRule
     verdicts: tuple[GateVerdict, ...]
     changes: tuple[tuple[str, str], ...]
     moved: tuple[Moved, ...]
@@ -329,7 +329,7 @@ def gate(
     *,
     tolerance: float = TOLERANCE,
     tolerances: Mapping[str, float] | None = None,
-    rule: Rule = "not-worse",
+    rule: GateRule = "not-worse",
     run: Run | None = None,
     path: str | Path | None = None,
     told: Told = lambda flow, done, total: None,

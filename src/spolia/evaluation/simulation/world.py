@@ -145,7 +145,7 @@ _ENDS: dict[Kind, Sequence[str]] = {
 
 
 @dataclass(frozen=True)
-class Thing(Value):
+class FictionalEntity(Value):
     """A thing of the world; `year` is when it was born, founded or published."""
 
     kind: Kind
@@ -237,7 +237,7 @@ class FictionalWorld(Value):
     # What there is.
 
     @kept
-    def _things(self) -> tuple[Thing, ...]:
+    def _things(self) -> tuple[FictionalEntity, ...]:
         random, taken = Random(f"things {self.seed}"), set[str]()
         sizes: dict[Kind, int] = {
             "person": self.people, "work": self.people, "company": max(4, self.people // 2),
@@ -251,7 +251,7 @@ class FictionalWorld(Value):
                 while (name := _name(random, kind, surnames, longer)) in taken:
                     longer += 1
                 taken.add(name)
-                found.append(Thing(kind, name, random.randint(1820, 1999)))
+                found.append(FictionalEntity(kind, name, random.randint(1820, 1999)))
         return tuple(found)
 
     @kept
@@ -323,7 +323,9 @@ class FictionalWorld(Value):
 
     # How it is told.
 
-    def _document(self, number: int, thing: Thing, source: str, facts: dict[tuple[int, str], int]) -> dict[str, Any]:
+    def _document(
+        self, number: int, thing: FictionalEntity, source: str, facts: dict[tuple[int, str], int]
+    ) -> dict[str, Any]:
         random = Random(f"text {self.seed} {number} {source}")
         said = [
             random.choice(relation.said).format(a=thing.name, b=self._things[facts[number, relation.name]].name)
@@ -483,7 +485,7 @@ def _step(question: str, answer: str, gold: str) -> dict[str, str]:
     return {"question": question, "answer": answer, "gold_id": gold}
 
 
-def _shorter(thing: Thing) -> str:
+def _shorter(thing: FictionalEntity) -> str:
     """`B. Hallson` of `Belda Hallson`, `Fenmar` of `Fenmar Works`, `Quinor Song` of `The Quinor Song`."""
     first, _, rest = thing.name.partition(" ")
     return {"person": f"{first[0]}. {rest}", "company": first, "work": rest}.get(thing.kind, thing.name)

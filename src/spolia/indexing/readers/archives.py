@@ -1,4 +1,4 @@
-"""Archives: ZIP, TAR and single packed files. What stands in them is read as blobs of their own, within limits."""
+"""Archives: ZIP, TAR and single packed files. Their members are read as blobs of their own, within limits."""
 
 import bz2
 import gzip
@@ -74,7 +74,7 @@ _DRIVE = re.compile(r"[A-Za-z]:")
 
 
 def refuse_size(blob: Blob, unpacked: int, limits: ArchiveLimits) -> None:
-    """Refuse what is made to grow. Raises DocumentError where the unpacked bytes are more than are allowed."""
+    """Guard against decompression bombs. Raises DocumentError if the unpacked bytes exceed the limit."""
     if unpacked > (allowed := limits.allowed(blob.size)):
         raise DocumentError(
             f"{blob.uri} would unpack from {blob.size} to {unpacked} bytes or more, and {allowed} are allowed for its "
@@ -217,7 +217,7 @@ _TAR_ERRORS = (tarfile.TarError, OSError, EOFError, ValueError, zlib.error, lzma
 class TarReader(Value):
     """Reads TAR archives, also packed with gzip, bzip2 or xz: each file is a part, read in one pass.
 
-    Links, devices and pipes are counted as dropped; the same is refused as of ZIP archives.
+    Links, devices and pipes are counted as dropped; the limits are those of ZIP archives.
     """
 
     limits: ArchiveLimits = LIMITS
@@ -271,7 +271,7 @@ class TarReader(Value):
 
 
 class _Stream:
-    """The unpacked bytes of a file, counted. What stands before a member's content is no larger than a header is."""
+    """The unpacked bytes of a file, counted. Bytes before a member's content are no more than a header has."""
 
     def __init__(self, blob: Blob, file: IO[bytes], limits: ArchiveLimits) -> None:
         self._blob, self._file, self._limits = blob, file, limits
@@ -309,8 +309,7 @@ def _told(blob: Blob, what: str = "archive", damage: tuple[type[Exception], ...]
         raise
     except damage as error:
         raise DocumentError(
-            f"{blob.uri} is no {what} that can be read: {type(error).__name__}: {error}. "
-            "Fetch it again, or pack it again."
+            f"{blob.uri} is not a readable {what}: {type(error).__name__}: {error}. Fetch it again, or pack it again."
         ) from error
 
 
@@ -331,7 +330,7 @@ class PackedReader(Value):
             begin = file.read(2)
         if begin not in _PACKED:
             raise DocumentError(
-                f"{blob.uri} is no packed file: it begins with {begin!r}. Give it the suffix of its format."
+                f"{blob.uri} is not a packed file: it begins with {begin!r}. Give it the suffix of its format."
             )
         return Reading(blob.document(self, ""))
 

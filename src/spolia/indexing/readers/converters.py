@@ -251,8 +251,8 @@ def _refused(blob: Blob, library: str, why: str, advice: str) -> DocumentError:
 
 @dataclass(frozen=True)
 class MediaReader(Value):
-    """Reads recordings through a server that turns speech into text. What was said at a time is a region, and is cited
-    by its time.
+    """Reads recordings through a server that turns speech into text. Each timed segment is a region, and is cited by
+    its time.
 
     It is not among the built-in readers, since it sends the files to a server:
     `sync(..., readers={"*.mp3": MediaReader(Transcriber("whisper-1", "https://api.openai.com/v1"))})`.

@@ -19,7 +19,7 @@ _CONTROLS = re.compile("[\x00-\x1f\ud800-\udfff\ufffe\uffff]+")
 
 
 def fields(**found: object) -> Meta:
-    """Metadata of a document; a field with several values stands there several times.
+    """Metadata of a document; a field with several values occurs several times.
 
     >>> fields(date="2026-11-21T10:30:00+01:00", modified=datetime(2026, 11, 21, 10), title="2026-11-21 10:30")
     (('date', '2026-11-21T09:30:00Z'), ('modified', '2026-11-21T10:00:00Z'), ('title', '2026-11-21 10:30'))

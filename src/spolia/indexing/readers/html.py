@@ -85,9 +85,8 @@ _ROWS = {"tr": "row", "td": "cell", "th": "cell"}
 class HtmlReader(Value):
     """Reads HTML: `main` or the only `article` if the page has one, else the body without what stands around it.
 
-    Tables of two columns or more, preformatted parts and pictures that are written into the page, or of which something
-    is said, are regions. Nothing is fetched: pictures that are neither in the page nor beside it are counted as
-    dropped.
+    Tables of two columns or more, preformatted parts and pictures that are embedded in the page or have a description
+    are regions. Nothing is fetched: pictures that are neither in the page nor beside it are counted as dropped.
 
     >>> page = b"<title>T</title><nav>Menu</nav><h1>Stones &amp; sand</h1><p>A<b>b</b>c.<script>x()</script>"
     >>> document = HtmlReader().read(Blob("a.html", page)).document

@@ -87,7 +87,7 @@ class Layout:
         return "".join(self._pieces)
 
     def gap(self, size: int) -> None:
-        """At least so much space before what comes next."""
+        """Leave at least this much space before the next part."""
         self._gap = max(self._gap, size)
 
     def write(self, text: str, *, exactly: bool = False) -> None:
@@ -154,7 +154,7 @@ class Layout:
         self.gap(BLANK_LINE)
 
     def picture(self, image: Blob, said: str) -> None:
-        """A picture and what is said of it, as a region in a paragraph of its own."""
+        """A picture and its description, as a region in a paragraph of its own."""
         self.images.setdefault(image.content_hash, image)
         self.gap(BLANK_LINE)
         mark = self.mark()

@@ -118,10 +118,10 @@ def _parsed(blob: Blob) -> Message:
     try:
         message = message_from_bytes(blob.data, policy=policy.compat32)
     except (RecursionError, ValueError, LookupError, AttributeError, MessageError) as error:
-        raise DocumentError(f"{blob.uri} is no mail that can be read: {type(error).__name__}: {error}") from error
+        raise DocumentError(f"{blob.uri} is not a readable mail: {type(error).__name__}: {error}") from error
     if not message.keys():
         raise DocumentError(
-            f"{blob.uri} is no mail that can be read: it has no header, and begins with {blob.data[:20]!r}. "
+            f"{blob.uri} is not a readable mail: it has no header, and begins with {blob.data[:20]!r}. "
             "Save it again as the server has it."
         )
     is_signed = message.get_param("smime-type") in ("signed-data", "certs-only")
@@ -131,7 +131,7 @@ def _parsed(blob: Blob) -> Message:
 
 
 def _sorted(message: Message) -> tuple[Message | None, list[Message]]:
-    """The part that is the body, and those that are attachments; what a mail says in other words is neither."""
+    """The body and the attachments of a mail; alternative versions of the body are neither."""
     plain: Message | None = None
     html: Message | None = None
     others: list[Message] = []
@@ -251,9 +251,7 @@ class MboxReader(Value):
         with blob.open() as file:
             begin = file.read(len(_BEGIN))
         if begin != _BEGIN:
-            raise DocumentError(
-                f"{blob.uri} is no box of mails: it begins with {begin!r}, not with 'From '. Rename it."
-            )
+            raise DocumentError(f"{blob.uri} is not a mailbox: it begins with {begin!r}, not with 'From '. Rename it.")
         return Reading(blob.document(self, ""))
 
     def parts(self, blob: Blob, /) -> Iterator[Blob]:
@@ -380,7 +378,7 @@ class _Storage:
         return f"{name} <{mail}>" if name and "@" in mail and name != mail else name or mail
 
     def date(self) -> datetime | None:
-        """From the properties of fixed length: 16 bytes each, after a header."""
+        """The date among the properties of fixed length: 16 bytes each, after a header."""
         name = [*self.path, "__properties_version1.0"]
         data = bytes(self.file.openstream(name).read()) if self.file.exists(name) else b""
         data = data[24 if self.path else 32 :]

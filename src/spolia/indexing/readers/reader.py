@@ -159,7 +159,7 @@ class Reading(Value):
 
 
 def counted(dropped: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
-    """What was seen and not read, by name, without what there is none of."""
+    """Counts of what was seen and not read, by name, without zeros."""
     return tuple(sorted((what, count) for what, count in dropped.items() if count))
 
 
@@ -212,7 +212,7 @@ class Equipped(Protocol):
 
 @runtime_checkable
 class Container(Protocol):
-    """Gives what stands in a blob as blobs of their own: the members of an archive, the attachments of a mail.
+    """Gives the parts of a blob as blobs of their own: the members of an archive, the attachments of a mail.
 
     A reader may be a container as well: a mail is a document, and has attachments.
     """
@@ -251,7 +251,7 @@ class ArchiveLimits(Value):
     depth: int = 4
 
     def allowed(self, packed: int) -> int:
-        """Unpacked bytes of an archive of so many packed ones."""
+        """The unpacked bytes allowed for an archive of this size."""
         return min(self.size, max(_UNSUSPICIOUS, self.ratio * packed))
 
 
@@ -259,7 +259,7 @@ LIMITS = ArchiveLimits()
 
 
 def is_container(reader: object) -> TypeGuard[Container]:
-    """Whether a reader gives what stands in a blob; asked for every file, so `isinstance` of a protocol is too slow."""
+    """Whether a reader unpacks blobs; asked for every file, so `isinstance` of a protocol is too slow."""
     return hasattr(reader, "parts")
 
 
@@ -273,7 +273,7 @@ def reader_of(name: str, readers: Mapping[str, FileReader]) -> FileReader | None
     """The reader for a file of this name; None where no reader knows it.
 
     A pattern with a slash is compared with the whole name, one without with what follows the last slash; case does not
-    count. Of two suffixes, the longer one counts: `.tar.gz` before `.gz`.
+    count. The longer of two suffixes counts: `.tar.gz` before `.gz`.
 
     >>> from spolia.indexing.readers.registry import by_suffix
     >>> reader_of("Thesis.DOCX", by_suffix()), reader_of("photo.xyz", by_suffix())

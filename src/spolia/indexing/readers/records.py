@@ -38,7 +38,7 @@ class Dialect(Value):
 def dialect_of(text: str) -> Dialect:
     """The dialect of a table by its beginning: the mark that parts most rows into equally many fields, two or more.
 
-    The first row names the columns unless a field of it is empty, a number or a date, or stands there twice.
+    The first row names the columns unless a field of it is empty, a number or a date, or is repeated.
 
     >>> dialect_of("stone;weight, t\\nbasalt;3,0\\nmarble;2,7\\n")
     Dialect(mark=';', has_head=True)
@@ -220,8 +220,7 @@ class NotebookReader(Value):
                 writing.cell(cell)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise DocumentError(
-                f"{blob.uri} is no notebook that can be read: {type(error).__name__}: {error}. "
-                "Open it and save it again."
+                f"{blob.uri} is not a readable notebook: {type(error).__name__}: {error}. Open it and save it again."
             ) from error
         layout = writing.layout
         title = _string(said.get("title")) or title_of(layout.headings)
@@ -295,7 +294,7 @@ _ROWS = {"tr": "row", "row": "row", "td": "cell", "th": "cell", "entry": "cell"}
 class XmlReader(Value):
     """Reads XML. A `title` in a section is a heading, as in JATS and DocBook; tables keep their cells.
 
-    Entities are not expanded and nothing is fetched; a document that declares entities is refused.
+    Entities are not expanded and nothing is fetched; raises for a document that declares entities.
 
     >>> page = b"<book><title>Stones</title><stone><name>Basalt</name><t>3.0</t></stone></book>"
     >>> document = XmlReader().read(Blob("a.xml", page)).document
@@ -311,7 +310,7 @@ class XmlReader(Value):
 
     def read(self, blob: Blob, /) -> Reading:
         if not blob.data.strip():
-            raise DocumentError(f"{blob.uri} is no XML that can be read: it is empty.")
+            raise DocumentError(f"{blob.uri} is not readable XML: it is empty.")
         found = characters(blob.data, blob.uri)
         writing = _XmlWriting()
         events(found.text, blob.uri, writing.start, writing.end, writing.layout.write)

@@ -174,7 +174,7 @@ def _pairs(readers: Readers) -> Iterator[tuple[str, FileReader | str]]:
             if not isinstance(reader, FileReader):
                 name = getattr(reader, "__name__", "READER")
                 raise GroupError(
-                    f"{reader!r:.80} ({type(reader).__name__}) is no reader. Write which files it reads: "
+                    f"{reader!r:.80} ({type(reader).__name__}) is not a reader. Write which files it reads: "
                     f"readers={{'*.foo': {name}}}."
                 )
             yield from ((known, reader) for known in reader.suffixes)

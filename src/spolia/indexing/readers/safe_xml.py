@@ -38,8 +38,8 @@ def events(
     end: Callable[[str], Any],
     words: Callable[[str], Any],
 ) -> None:
-    """Tell what stands in a document, in order. Names are `{namespace}name`, or the name alone. Raises DocumentError
-    where it is damaged, or declares entities."""
+    """Report the parts of a document to handlers, in order. Names are `{namespace}name`, or the name alone. Raises
+    DocumentError where it is damaged, or declares entities."""
     parser = expat.ParserCreate(encoding="utf-8", namespace_separator=_SEPARATOR)
     parser.buffer_text = True
     parser.StartElementHandler = lambda name, said: start(_named(name), {_named(key): said[key] for key in said})
@@ -53,7 +53,7 @@ def events(
         parser.Parse(text.lstrip("\ufeff \t\r\n").encode("utf-8", "replace"), True)
     except expat.ExpatError as error:
         raise DocumentError(
-            f"{uri} is no XML that can be read: {expat.ErrorString(error.code)} in line {error.lineno}, column "
+            f"{uri} is not readable XML: {expat.ErrorString(error.code)} in line {error.lineno}, column "
             f"{error.offset + 1}. Mend it, for example: xmllint --recover FILE"
         ) from error
     except _Refused as error:

@@ -1,4 +1,4 @@
-"""Subtitles (SubRip, WebVTT): what is said, each cue on a line and with its time."""
+"""Subtitles (SubRip, WebVTT): each cue on a line, with its time."""
 
 import html
 import re

@@ -153,7 +153,7 @@ def _guessed(data: bytes, uri: str, controls: int, error: UnicodeDecodeError) ->
         )
     if high > letters:
         raise DocumentError(
-            f"{uri}: its encoding cannot be told: it is not UTF-8 ({place}), and too many bytes are above 0x7f for a "
+            f"{uri}: its encoding is unknown: it is not UTF-8 ({place}), and too many bytes are above 0x7f for a "
             "Western European one. Convert it, for example: iconv -f SHIFT_JIS -t UTF-8 OLD > NEW"
         )
     warning = f"It is not UTF-8 ({place}); it was read as cp1252 (Western European, Latin-1), which is a guess."

@@ -31,7 +31,7 @@ class APIItems(Source):
 
     With `{cursor}` in the address only what has changed since the last run is asked for; what the API is to be asked
     with is the latest time or number among all that it has given, so its answer should have what changed at that very
-    moment too. Without it all items are read in each run, and those that are not among them are removed.
+    moment too. Without it each run reads all items, and removes documents that are not among them.
 
     Further pages are found at a link or by a token in the answer (`next`), by their number (`{page}` without `next`),
     or by the header `Link`.
@@ -195,7 +195,7 @@ class _Reading:
             return json.loads(found.data), found
         except (ValueError, RecursionError) as error:
             raise SourceError(
-                f"{self._who}: its answer is no JSON ({error}); it begins with {found.data[:60]!r}. {_STAYS}"
+                f"{self._who}: its answer is not JSON ({error}); it begins with {found.data[:60]!r}. {_STAYS}"
             ) from error
 
     @property

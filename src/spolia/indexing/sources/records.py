@@ -16,7 +16,7 @@ from spolia.types import Meta, Scalar, Value
 
 
 def at(value: Any, path: str) -> Any:
-    """What stands at a path, as `data.items.0.id`; None where nothing does."""
+    """The value at a path, as `data.items.0.id`; else None."""
     for step in path.split(".") if path else ():
         if isinstance(value, dict):
             value = value.get(step)

@@ -60,7 +60,7 @@ class RemoteFiles(Source):
     def __post_init__(self) -> None:
         if "://" not in self.url:
             raise SourceError(
-                f"{self.url!r} is no address of a file system. Write PROTOCOL://PATH, as s3://BUCKET/docs."
+                f"{self.url!r} is not an address of a file system. Write PROTOCOL://PATH, as s3://BUCKET/docs."
             )
         named = self.url.split("::")
         named += [str(value) for name, value in self.options if name in _NAMING]
@@ -96,7 +96,7 @@ class RemoteFiles(Source):
 
 
 def _is_within(uri: str, there: set[str], prefix: str) -> bool:
-    """Whether it is in a container that is there: whoever opens that knows."""
+    """Whether it is in a listed container, which decides when it is opened."""
     while len(uri := uri.rpartition("/")[0]) > len(prefix):
         if uri in there:
             return True
@@ -124,7 +124,7 @@ def _opened(source: RemoteFiles) -> tuple[Any, str]:
     except ImportError as error:
         raise SourceError(f"{source.url} needs a package that is not installed: {error}.") from error
     except ValueError as error:
-        raise SourceError(f"{source.url} is no address of a file system: {error}.") from error
+        raise SourceError(f"{source.url} is not an address of a file system: {error}.") from error
     return system, root.rstrip("/")
 
 
@@ -188,7 +188,7 @@ def _translated(source: RemoteFiles) -> Iterator[None]:
     except (SpoliaError, GeneratorExit):
         raise
     except FileNotFoundError as error:
-        raise SourceError(f"There is nothing at {source.url}. Write an address of files or folders.") from error
+        raise SourceError(f"Not found: {source.url}. Write an address of files or folders.") from error
     except Exception as error:  # each file system has errors of its own
         described = [str(value) for _, value in source.options]
         said = without_secrets(f"{type(error).__name__}: {error}"[:400], *described)

@@ -85,7 +85,7 @@ class Memory:
         return dict(snapshot.opened.rows(sql.CURSORS, (self.source,))) if snapshot else {}
 
     def stamps(self, uris: Sequence[str]) -> Mapping[str, Stamp]:
-        """Of these documents those that are as they should be, unless they have changed at their source."""
+        """The stamps of the documents that are up to date, unless they have changed at their source."""
         snapshot = self._snapshot()
         if snapshot is None or self.afresh:
             return {}
@@ -193,8 +193,8 @@ _EARLIEST_S, _LATEST_S = 10**8, 2**33
 def changed_at(seconds: float | None, told: bytes) -> int:
     """The time of the last change in nanoseconds, as a store compares it; `told` tells one version from another.
 
-    Few sources tell it more exactly than to a second. So the rest tells versions of one second apart; where no time is
-    told, it is before `EARLIEST_NS`, which stands for none.
+    Few sources tell it more exactly than to a second. So the rest tells versions of one second apart; a missing time is
+    before `EARLIEST_NS`, which stands for none.
     """
     version = int.from_bytes(blake2b(told, digest_size=8).digest())
     if seconds is None or not _EARLIEST_S <= seconds < _LATEST_S:
@@ -284,7 +284,7 @@ class Gathering:
         return len(self.items) + len(self.gone) >= ITEMS_AT_ONCE or self.bytes >= BYTES_AT_ONCE
 
     def lot(self, cursors: Mapping[str, str]) -> SourceChanges:
-        """What was gathered; begins anew."""
+        """The gathered changes; starts a new lot."""
         found = SourceChanges(self.items, self.skipped, self.unread, (), self.source, cursors, frozenset(self.gone))
         self._begin()
         return found

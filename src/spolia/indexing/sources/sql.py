@@ -75,7 +75,7 @@ def _engine(source: "SQLRows") -> "Engine":
         return create_engine(url, connect_args=_LIBPQ if libpq else given, poolclass=NullPool)
     except (ArgumentError, NoSuchModuleError, ValueError) as error:
         said = without_secrets(str(error), source.url)
-        raise SourceError(f"{source.url!r} is no address of a database ({said}). Write sqlite:///PATH.") from error
+        raise SourceError(f"{source.url!r} is not a database address ({said}). Write sqlite:///PATH.") from error
     except ImportError as error:
         raise SourceError(
             f"The database of {source.name!r} needs {error.name}, which is not installed. Install it, or write the "
@@ -108,7 +108,7 @@ def translated(source: "SQLRows", read: Callable[[], int]) -> Iterator[None]:
         if not lost:
             raise SourceError(f"{name} refuses: {said}. Check rows, columns and rights.") from error
         raise SourceUnavailable(
-            f"{name} is not there, or broke off after {read()} rows: {said}. What was published stays; the next run "
+            f"{name} is not there, or broke off after {read()} rows: {said}. Published documents stay; the next run "
             "goes on."
         ) from error
 
@@ -244,7 +244,7 @@ class _Reading:
         return select(*map(column, names)).select_from(table(name, schema=schema or None))
 
     def _stream(self, query: Any) -> Iterator[Any]:
-        """Rows one after the other: the server keeps those that were not asked for yet."""
+        """Rows one after the other: the server holds the rest."""
         with self.connection.execution_options(stream_results=True, yield_per=ITEMS_AT_ONCE).execute(query) as result:
             for some in result.mappings().partitions():
                 check_cancelled()
@@ -254,7 +254,7 @@ class _Reading:
         source = self.source
         try:
             if row[source.key] is None:
-                raise DocumentError(f"A row has no {source.key}, so it cannot be told from others.")
+                raise DocumentError(f"A row has no {source.key}, so it has no identity.")
             uri = uri_of(source.id, row[source.key])
         except DocumentError as error:
             self.gathering.skip(source.id, str(error))
@@ -280,8 +280,8 @@ class _Reading:
         hashes = np.sort(np.frombuffer(there, dtype=np.int64)) if there else np.zeros(0, np.int64)
         if len(there) and not (np.diff(hashes) != 0).all():
             raise SourceError(
-                f"{self.source.key!r} is no key of {self.source.rows:.80}: several rows have the same. Name a column "
-                "that tells them apart."
+                f"{self.source.key!r} is not a key of {self.source.rows:.80}: several rows have the same. Name a "
+                "column with unique values."
             )
 
         def is_there(uri: str) -> bool:

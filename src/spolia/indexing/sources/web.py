@@ -202,7 +202,7 @@ class Crawl:
 
 @dataclass(frozen=True)
 class WebPages(Source):
-    """Pages of the web: those that are named, those that a sitemap lists, and those that they lead to.
+    """Web pages: named ones, pages of a sitemap, and pages that these link to.
 
     A page that the server says has not changed is not sent again (`ETag`, `Last-Modified`); one that it says is gone
     (404, 410) is removed, and so is one that nothing leads to any more; one that fails stays as it was. `robots.txt` is
@@ -254,7 +254,7 @@ class WebPages(Source):
             )
         for address in addresses:
             if not normal(address):
-                raise SourceError(f"{address!r} is no address of a page. Write https://HOST/PATH, without a password.")
+                raise SourceError(f"{address!r} is not a page address. Write https://HOST/PATH, without a password.")
         if self.depth < 0 or self.most < 1 or self.at_once < 1 or self.delay_s < 0:
             raise SourceError("A number is too small. Write depth and delay_s from 0, most and at_once from 1.")
 

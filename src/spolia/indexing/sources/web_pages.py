@@ -110,7 +110,7 @@ class Turns:
         self._lock = threading.Lock()
 
     def wait(self, host: str, delay_s: float) -> None:
-        """Wait for a turn; the next one comes so many seconds after it."""
+        """Wait for a turn; the next one comes `delay_s` seconds later."""
         with self._lock:
             now = time.monotonic()
             at = max(now, self._next.get(host, now))
@@ -129,7 +129,7 @@ _ODD = re.compile(r"[\x00-\x20\x7f\"<>\\^`{|}]|[^\x00-\x7f]")
 def normal(url: str, base: str = "") -> str:
     """An address in one form: complete, without a fragment, host in lower case, no port that goes without saying.
 
-    Empty for what is no address of the web, or too long.
+    Empty for an invalid web address, or one that is too long.
     """
     try:
         parts = urlsplit(urldefrag(urljoin(base, url.strip()))[0])
@@ -162,7 +162,7 @@ def media_type(found: Fetched) -> tuple[str, str]:
 
 
 def page_reader(found: Fetched, readers: Mapping[str, FileReader]) -> FileReader | None:
-    """Who reads a page: whoever reads what the server says that it is, else its name tells."""
+    """The reader of a page: by the media type that the server names, else by the page's name."""
     kind, _ = media_type(found)
     name = urlsplit(found.url).path.rpartition("/")[2] or "index"
     by_name = reader_of(name, readers)
@@ -224,7 +224,7 @@ MOST_SITEMAPS, MOST_LOCATIONS, LARGEST_SITEMAP = 100, 50_000, 60_000_000
 
 
 def listed(url: str, fetched: Callable[[str], Fetched]) -> Iterator[str]:
-    """Addresses of pages that a sitemap lists, and those that it names, on its own host; `fetched` asks for them."""
+    """Addresses of pages in a sitemap and in the sitemaps that it names, on its own host; `fetched` asks for them."""
     todo, seen = deque([url]), set[str]()
     while todo:
         if (at := todo.popleft()) in seen:

@@ -32,8 +32,8 @@ class MarkdownSections(Sized):
 
     First at the deeper headings, then between paragraphs, lists, tables and blocks of code, of which neighbours share a
     piece. A block of code is not cut unless it alone is too long, and then between lines, with its opening line as
-    context. The headings above a piece stand in its context already, since the document knows them; in a document that
-    has none noted, they are looked for in the text. Together the pieces cover every character but blanks.
+    context. A piece's context already has the headings above it, which the document notes; if it notes none, they are
+    looked for in the text. Together the pieces cover every character but blanks.
 
     Args:
         level: the deepest heading that begins a piece of its own, from 1.

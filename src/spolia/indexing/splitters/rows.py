@@ -54,7 +54,7 @@ def _table(text: str, kind: str, run: list[Unit]) -> Iterator[TableBlock]:
 
 
 def _tables_of(part: Part) -> Iterator[TableBlock]:
-    """The tables that are noted, and those that are seen between them."""
+    """The noted tables, and tables recognised between them."""
     text, at = part.node.text, 0
     for region in regions_in(part, "table"):
         yield from _seen(text, at, region.start)
@@ -132,7 +132,7 @@ def by_row(text: str, start: int, end: int) -> Iterator[Unit]:
 
 @dataclass(frozen=True)
 class CSVRows(Sized):
-    """So many rows a piece, below the header, which every piece has as its context.
+    """A fixed number of rows per piece; every piece has the header as its context.
 
     The fields may be parted by commas, semicolons, tabs or bars, and be quoted as in RFC 4180. The first piece has the
     header itself. Rows that are too long together are parted, and one that is too long for itself is cut after words.

@@ -40,7 +40,7 @@ class TokenCounter(Protocol):
         """Length of each text in tokens, without special ones."""
 
     def fingerprint(self) -> str:
-        """Tells apart any two that count differently."""
+        """Identifies the way of counting."""
 
 
 @runtime_checkable
@@ -265,7 +265,7 @@ class TokenWindow(Splitter):
             yield Piece(text[start:end], start)
 
     def _atoms(self, text: str) -> Iterator[Atom]:
-        """The tokens; those inside one character together, those that are too long in parts."""
+        """The tokens; tokens inside one character together, long ones in parts."""
         begin, last, tokens = 0, -1, 0
         for start, end in self._tokens(text):
             if start == end:

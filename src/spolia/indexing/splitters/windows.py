@@ -45,7 +45,7 @@ def may_cut(text: str, at: int) -> bool:
 
 
 def cut_before(text: str, low: int, high: int) -> int:
-    """The last place in (low, high] where the text may be cut; `high` if there is none."""
+    """The last place in (low, high] where the text may be cut; else `high`."""
     return next((at for at in range(high, low, -1) if may_cut(text, at)), high)
 
 
@@ -145,7 +145,7 @@ class Section:
 def layered(
     text: str, units: Iterable[Unit], layers: Sequence[Layer], bound: SizeBound, labels: str = ""
 ) -> Iterator[Atom]:
-    """The units in order, those that are too long cut by the layers, from coarse to fine, then after words."""
+    """The units in order, long ones cut by the layers, from coarse to fine, then after words."""
     section = Section(labels)
     for unit in _whole(text, units):
         if (span := stripped(text, unit.start, unit.end)) is None:
@@ -283,7 +283,7 @@ def _place(text: str, start: int, high: int, end: int) -> int:
 
 
 def stripped(text: str, start: int, end: int) -> tuple[int, int] | None:
-    """The span without the blanks at its ends; None if there is nothing else."""
+    """The span without the blanks at its ends; None if it is blank."""
     while start < end and text[start].isspace():
         start += 1
     while end > start and text[end - 1].isspace():

@@ -17,7 +17,7 @@ class AttachMetadata(Naming):
     """Put metadata above the texts that another transform gives, a line `name: value` for each field.
 
     It is indexed, embedded and shown to readers, and never quoted. `ShowMetadata` shows it without indexing it. Fields
-    that come from a file's name or times are no metadata of a node, so that a moved file is not embedded again.
+    that come from a file's name or times never belong to a node, so that a moved file is not embedded again.
 
     Args:
         transform: gives the pieces.
@@ -43,7 +43,7 @@ class AttachMetadata(Naming):
             raise WiringError(f"AttachMetadata has fields={self.fields!r}. Write their names: ('author', 'year').")
         if files := [name for name in self.fields if name in {field.name for field in FILE_FIELDS}]:
             raise WiringError(
-                f"AttachMetadata cannot attach {', '.join(files)}: name and times of a file are no metadata of its "
+                f"AttachMetadata cannot attach {', '.join(files)}: name and times of a file do not belong to its "
                 "nodes, or a moved file would be embedded again. Filter by them, or give them as metadata of another "
                 "name: sync(..., metadata=lambda uri: {'path': uri})."
             )

@@ -33,8 +33,8 @@ Path = tuple[int, ...]
 def numbered_headings(text: str) -> Iterator[Heading]:
     """The numbered headings of a plain text, in order.
 
-    A line is one if it begins with a number, or with a word like *chapter* and a number, stands after an empty line or
-    at the beginning, is short, ends like no sentence, and goes on counting: after 2.1 there may come 2.1.1, 2.2 or 3.
+    A line is one if it begins with a number, or with a word like *chapter* and a number, follows an empty line or
+    begins the text, is short, ends like no sentence, and goes on counting: after 2.1 there may come 2.1.1, 2.2 or 3.
     """
     last: dict[str, Path] = {}
     for line in _LINE.finditer(text):
@@ -103,10 +103,10 @@ class Sections(Splitter):
     """One piece for each section, however long: from a heading to the next of its level or above.
 
     The headings are those that the document's reader has noted (Markdown, HTML, Word); where it has noted none, those
-    of Markdown in the text, else numbered ones (`1 Introduction`, `2.3 Results`, `Chapter IV`). What stands before
-    the first is a piece too; without any heading all of it is one. Together the pieces cover every character but
-    blanks. Cut them further with a group whose parent they are: sections of level 1, of these sections of level 2, of
-    these chunks.
+    of Markdown in the text, else numbered ones (`1 Introduction`, `2.3 Results`, `Chapter IV`). The text before the
+    first is a piece too; without any heading all of it is one. Together the pieces cover every character but blanks.
+    Cut them further with a group whose parent they are: sections of level 1, of these sections of level 2, of these
+    chunks.
 
     Args:
         level: the deepest heading that begins a section, from 1.

@@ -1,4 +1,4 @@
-"""What a store has beside what was found: what has changed or gone, what is in containers, what documents show."""
+"""The difference between a store and its sources: changed and removed ones, members of containers, linked pictures."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LACKING = "lacking"
 
 
 class SourceDiff:
-    """The sources of a store, compared with what was found by their stamps; rows are fetched of those that differ.
+    """The sources of a store, compared by their stamps with the listed ones; only rows that differ are fetched.
 
     Attributes:
         unlike: files of another stamp than their source.
@@ -103,7 +103,7 @@ class SourceDiff:
                 yield uri
 
     def _read_otherwise(self) -> Iterator[str]:
-        """What stands in a container, and would go to another reader now, or to another version of its reader."""
+        """Members of containers that another reader, or another version of their reader, would read now."""
         for uri in (uri for parts in self.parts.values() for uri in parts):
             *_, status, before = self._stamps[uri]
             reader = reader_of(uri, self._found.files.readers) if status == "indexed" else None
@@ -127,7 +127,7 @@ class SourceDiff:
         return there
 
     def within(self, uri: str) -> list[str]:
-        """All that is known to stand in a source."""
+        """All known members of a source."""
         outermost = next((one for one in above(uri) if one in self.parts), uri)
         return [part for part in self.parts.get(outermost, ()) if part.startswith(f"{uri}/")]
 
@@ -164,7 +164,7 @@ class SourceDiff:
                 self._gone_with.setdefault(row.content_hash, []).append(uri)
 
     def gone_with(self, content_hash: str) -> Iterator[SourceRow]:
-        """What is gone and held the same."""
+        """Removed sources with the same content."""
         return (self.gone[uri] for uri in self._gone_with.get(content_hash, ()) if uri in self.gone)
 
 
@@ -186,7 +186,7 @@ def failed(row: SourceRow, reason: str, cause: Exception | None, before: SourceR
     """The row of a source that cannot be read, with one attempt more than before.
 
     Whether the cause may pass, it says itself (`transient`). None, a missing package and a password that is not known
-    are no fault of the source, and no attempt: it is tried in every run.
+    are not the source's fault and do not count as an attempt: every run retries it.
     """
     row = row.but(status="failed", error=reason)
     told = DocumentReport.of(row.report) if row.report else DocumentReport(reader, 0)
@@ -305,10 +305,10 @@ MOST_IMAGES, LARGEST_IMAGE = 200, 50_000_000
 class LinkedImages:
     """The pictures of a folder as the documents in it see them.
 
-    What was found in the folder may be shown, and nothing else: no name leads out of it, and hidden files and links
-    stay closed. Whoever may read the document would see the picture too, so that it is shown only where all of them may
-    read its file. What a document has seen of each picture is kept in its report: where that is another by now, it is
-    read again.
+    Only files listed in the folder may be shown: no name leads out of it, and hidden files and links
+    stay closed. Every reader of the document would see the picture too, so it is shown only if all of them may read its
+    file. What a document has seen of each picture is kept in its report: where that is another by now, it is read
+    again.
     """
 
     found: FileListing
@@ -336,7 +336,7 @@ class LinkedImages:
         return tuple((uri, self.seen(uri, document)) for uri in uris)
 
     def seen(self, uri: str, document: str) -> str:
-        """What tells versions of a picture apart; empty where there is none for those who may read the document."""
+        """The version of a picture; empty if the document's readers may see none."""
         file = self._file(uri, document)
         return f"{file.size}-{file.mtime_ns}" if file is not None else ""
 
@@ -369,7 +369,7 @@ def _image_names(reading: Reading) -> list[str]:
 
 
 def _image_uri(document: str, name: str) -> str:
-    """What a name stands for in the folder; one that leads out of it is no uri of a file there."""
+    """The file that a name means in the folder; a name that leads out of it gives no uri."""
     plain = unquote(name.partition("#")[0].partition("?")[0])
     return posixpath.normpath(posixpath.join(posixpath.dirname(document), plain))
 

@@ -103,7 +103,7 @@ class Files(Mapping[str, File]):
         return {uri: (size, mtime_ns) for uri, (size, mtime_ns, _, _) in self.kept.items()}
 
     def unlike(self, known: Mapping[str, Stamp]) -> dict[str, File]:
-        """Those of another size, time of change or reader than when they were indexed, and those that were not."""
+        """Files with another size, time of change or reader than when they were indexed, and new ones."""
         found: dict[str, File] = {}
         versions: dict[str, str] = {}  # of readers by suffix, where the end of a name decides: no `File` is made for it
         for uri, (size, at, _, _) in self.kept.items():
@@ -169,7 +169,7 @@ class FileListing:
         return not is_elsewhere(uri) and not uri.startswith(self.closed) and uri not in self.unknown
 
     def misses(self, uri: str) -> bool:
-        """Whether what was there is gone."""
+        """Whether a file has been removed."""
         return uri not in self.files and self.concerns(uri)
 
     def is_deleted(self, path: str) -> bool:
@@ -190,7 +190,7 @@ class FileListing:
 
 @dataclass
 class SourceChanges(FileListing):
-    """Some of what is there, and the uris of what is `gone`; of all else nothing is said."""
+    """Some of the files, and the uris of those `gone`; leaves all others open."""
 
     gone: frozenset[str] = frozenset()
 
@@ -453,7 +453,7 @@ _LOOK = os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK)
 
 
 def _led_to(folder: int, link: str) -> tuple[str, os.stat_result]:
-    """Where a link leads, and what is there; of one open file, so that both hold even if the link changes meanwhile."""
+    """The target of a link and its status; of one open file, so that both hold even if the link changes meanwhile."""
     try:
         descriptor = os.open(link, _LOOK, dir_fd=folder)
     except OSError:

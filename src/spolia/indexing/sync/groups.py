@@ -64,9 +64,10 @@ class RequestedGroups:
         refuse_no_groups(self.groups, "groups=")
 
     def define(self, writer: AnyWriter, found: FileListing, prefetch: Prefetch, *, rebuild: bool) -> bool:
-        """Write the manifests of what is asked for; what is there must be the same. Whether the main group is renewed.
+        """Write the manifests of the requested groups; existing ones must be the same. Returns whether the main group
+        is renewed.
 
-        With `rebuild` groups are made anew that are made of something else by now, and those that are made from them.
+        With `rebuild`, outdated groups and groups made from them are made again.
         """
         there = writer.manifests.get(self.main)
         analyzer = there.analyzer if there is not None else analyzer_for(samples(found, prefetch))
@@ -131,7 +132,7 @@ class RequestedGroups:
             )
 
     def _changed(self, manifests: dict[str, Manifest]) -> Iterator[Manifest]:
-        """Groups of the store that nobody names, and that would be made otherwise by now."""
+        """Unnamed groups of the store that would be made differently by now."""
         for manifest in in_order(manifests):
             if manifest.group in (self.main, *(group.name for group in self.groups)) or not manifest.signature:
                 continue
@@ -162,7 +163,7 @@ def behind(builds: Iterable[GroupBuild]) -> tuple[tuple[str, str], ...]:
 
 
 def makeshift(builds: Iterable[GroupBuild], built: Iterable[Unmade]) -> tuple[tuple[str, str], ...]:
-    """Groups that hold what was made of replies that could not be read, and why."""
+    """Groups with nodes made from replies that could not be parsed, and why."""
     kept = [(each.group, each.reach.makeshift) for each in builds if each.reach.makeshift and not _why_behind(each)]
     return (*kept, *((lack.group, lack.reason) for lack in built if not lack.document))
 
@@ -172,7 +173,7 @@ def _why_behind(build: GroupBuild) -> str:
 
 
 def is_embedded_first(there: Manifest, main: Manifest) -> bool:
-    """Whether all that is asked for beyond what is there are vectors, of texts: then the nodes stay."""
+    """Whether only text vectors are missing: then the nodes stay."""
     return not there.embeddings and not main.by_picture and there == main.but(embeddings=())
 
 
@@ -221,7 +222,7 @@ class BatchItem:
 class Batch:
     """Puts documents into the store with the nodes of all groups; the report counts the nodes of the group `main`.
 
-    A group could not be made of those that were `tried`; the reports of those that are `counted` tell their nodes.
+    A group could not be made of documents in `tried`; the reports of documents in `counted` list their nodes.
     """
 
     writer: AnyWriter
@@ -238,7 +239,8 @@ class Batch:
         self.weight += item.weight
 
     def flush(self) -> Iterator[tuple[BatchItem, DocumentReport | Unreadable]]:
-        """Store what waits; for each its report, or why it could not be cut. Nothing is made again of what is there."""
+        """Store the waiting documents; gives each one's report, or why it could not be split. Existing nodes are not
+        made again."""
         pending, self.pending, self.weight = self.pending, [], 0
         fresh: dict[str, Document] = {}
         for filed in pending:
@@ -254,7 +256,7 @@ class Batch:
                 yield filed, failure
 
     def recount(self, document: Document) -> None:
-        """Bring the reports of a document's sources in step with its nodes, which were made otherwise."""
+        """Bring the reports of a document's sources in step with its changed nodes."""
         self.counted.add(document.id)
         counted = NodeCount(self._embedder)
         counted.count(self.writer.nodes(document.id, self.main))

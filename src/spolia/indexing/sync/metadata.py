@@ -28,8 +28,8 @@ Readers: TypeAlias = tuple[str, ...]
 class DocumentLabels:
     """What the caller says of files beside their content.
 
-    Each function is asked once for every file. What stands in a container is a file like any other, by its own uri; but
-    where nothing is said of who may read it, or that everybody may, those count who may read the container.
+    Each function is asked once for every file. A member of a container is a file like any other, by its own uri; but if
+    its readers are not given, or everybody, it has the container's readers.
 
     Args:
         access: None where nothing is said of who may read a file.
@@ -51,7 +51,7 @@ class DocumentLabels:
         self._containers[uri] = container
 
     def readers(self, uri: str) -> Readers:
-        """Who may read a file, in order; StoreError if nothing is said of a new file in a store that is not open."""
+        """Who may read a file, in order; StoreError if a new file has none in a store that is not public."""
         if (container := self._containers.get(uri)) is None:
             return self._said_readers(uri)
         with suppress(StoreError, QueryError):
@@ -87,11 +87,11 @@ class DocumentLabels:
         return blake2b(repr(meta).encode("utf-8", "replace"), digest_size=8).hexdigest() if meta else ""
 
     def on(self, document: Document, is_free: Callable[[Document], bool] = lambda labelled: True) -> Document:
-        """A document with what the caller says of its file; fields of the caller stand before those of the reader.
+        """A document with what the caller says of its file; the caller's fields come before the reader's.
 
         Two files with the same content and other labels are two documents. The mark that tells them apart has 16
-        bytes: whoever could find two labels with one mark would open the one file to the readers of the other. Of its
-        ids, a document gets the first that `is_free`.
+        bytes: two labels with one mark would open the one file to the readers of the other. A document gets the first
+            of its ids that `is_free`.
 
         DocumentError if the reader has said who may read it. What a reader says changes only when a file is read again,
         so that a list that was changed would not apply; to drop it would open the text.
@@ -211,7 +211,7 @@ class MetadataDiff:
         self._lists[id] = readers
 
     def differs(self, row: SourceRow) -> bool:
-        """Whether something else is said of a source by now."""
+        """Whether the labels of a source have changed."""
         try:
             return not self.is_same(row)
         except DocumentError:
@@ -229,8 +229,8 @@ class MetadataDiff:
     def on(self, document: Document, before: SourceRow | None) -> Document:
         """What was read, with what the caller says of it.
 
-        What is there already of this source, but for its labels, gets these and keeps its id and its nodes: it is cut
-        again and models are asked again only where a transform reads what has changed.
+        A document that differs only in its labels gets new ones and keeps its id and nodes: it is split again, and
+        models are asked again, only if a transform reads what has changed.
         """
         labelled = self.labels.on(document, self._is_free)
         if before is None or not before.document or not self._is_alone(before.document):

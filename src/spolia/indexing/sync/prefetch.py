@@ -64,7 +64,7 @@ class FetchedSource:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it is known by now that nothing stands in it."""
+        """Whether it is known to be empty."""
         return self.is_unreadable or getattr(self.prepared, "has_parts", None) is False
 
 
@@ -220,7 +220,7 @@ class Prefetch:
         return made
 
     def parts(self, container: Container, blob: Blob) -> Iterator[Blob]:
-        """What stands in a container, large parts as copies; DocumentError if it cannot be unpacked."""
+        """The members of a container, large ones as copies; DocumentError if it cannot be unpacked."""
         if self._is_apart(container, blob.size):
             yield from self.executor.parts(container, blob)
             return

@@ -153,8 +153,8 @@ class SyncReport(Value):
         """Whether the store has all that was there in all its groups: nothing failed, was not made, fell behind, or was
         found damaged.
 
-        What the command line gives exit code 5 for where it is not. What no reader knows (`unread`), or was left out
-        (`skipped`), is no part of it.
+        What the command line gives exit code 5 for where it is not. Files that no reader knows (`unread`) or that were
+        left out (`skipped`) do not count.
         """
         return not (self.failed or self.unmade or self.behind or self.damaged)
 
@@ -260,7 +260,7 @@ class NodeCount:
             self.beyond_window += sum(tokens > self.embedder.window for tokens in lengths)
 
     def on(self, report: DocumentReport, document: Document) -> DocumentReport:
-        """A document's report with these numbers in the place of those that it had."""
+        """A document's report with these numbers in place of its own."""
         kept = (said for said in report.warnings if not _is_of_nodes(said))
         return report.but(
             chunks=self.nodes,
@@ -285,7 +285,7 @@ def _is_of_nodes(warning: str) -> bool:
 
 
 class TotalProgress:
-    """Tells of lots as of one run: what was done of those before is counted too."""
+    """Reports several lots as one run: counts earlier lots too."""
 
     def __init__(self, progress: Callable[[Progress], None]) -> None:
         self.progress = progress

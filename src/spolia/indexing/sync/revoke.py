@@ -1,4 +1,4 @@
-"""What readers lose and what is gone is published first: it waits for nothing that may fail or take long."""
+"""Removed files and lost access are published first: they wait for nothing that may fail or take long."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spolia.stores.staging import AnyWriter
 
 @dataclass(frozen=True)
 class Revoked:
-    """What a run has published before it has read anything: what was gone, and whose documents have other readers."""
+    """What a run publishes before it reads anything: removed files, and documents with other readers."""
 
     removed: tuple[str, ...] = ()
     relabelled: frozenset[str] = frozenset()
@@ -25,7 +25,7 @@ class Revoked:
 def revoke(
     writer: AnyWriter, found: FileListing, labels: DocumentLabels, stamps: Mapping[str, Stamp], prefetch: Prefetch
 ) -> Revoked:
-    """Remove what is gone, update reader lists and publish that; `prefetch` reads new files that may be renamed."""
+    """Remove missing files, update reader lists and publish that; `prefetch` reads new files that may be renamed."""
     if labels.access is None and stamps.keys() <= found.files.kept.keys():
         return Revoked()
     diff = SourceDiff(writer, found, stamps, LinkedImages(found, labels), all=False)
@@ -52,7 +52,7 @@ class _Revocation:
     # What was moved stays until its turn comes: nothing is cut or asked again for another name.
 
     def _heirs(self) -> dict[str, str]:
-        """Under which new name what is gone is there, by the one that it had."""
+        """New names of moved files, by their old ones."""
         same, heirs = self._new_by_hash(), dict[str, str]()
         for uri, row in sorted(self.diff.gone.items()):
             if row.status == "indexed" and (uris := same.get(row.content_hash)):
@@ -81,7 +81,7 @@ class _Revocation:
     # Readers.
 
     def _relabelled(self) -> Iterator[str]:
-        """Give documents the readers that are said of their sources; gives those sources that have all theirs now."""
+        """Give documents the readers of their sources; yields the sources that are complete."""
         self._contain()
         there = self.writer.readers(self.found.uris)
         uris = [uri for uri in there if uri in self.found.files or uri in self.heirs or uri in self.parts]
@@ -98,7 +98,7 @@ class _Revocation:
                     yield row.uri
 
     def _contain(self) -> None:
-        """Say what stands in which container: whoever may read that may read it, unless something else is said."""
+        """Note the container of each member: its readers may read the member, unless given otherwise."""
         for uri, row in self.writer.sources([*self.parts, *self.heirs]).items():
             within = container_of(row)
             if uri in self.parts:
@@ -118,6 +118,6 @@ class _Revocation:
 
 
 def _together(lists: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
-    """Who may read a text that stands in several files: whoever may read one of them."""
+    """The readers of a text in several files: all who may read one of them."""
     given = set(lists)
     return () if () in given else tuple(sorted({principal for one in given for principal in one}))

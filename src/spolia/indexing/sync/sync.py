@@ -59,11 +59,11 @@ def sync(
 ) -> SyncReport:
     """Make a store hold the files of a folder, and no others, and what sources have, in all its node groups.
 
-    What is gone, and what readers lose, is published first, before anything is read, asked or embedded: so it is also
-    where the run fails, since a model server is away or a group is refused.
+    Removed files and lost access are published first, before anything is read, asked or embedded: so they hold even if
+    the run fails, because a model server is away or a group is invalid.
 
     A file whose size and time are the same is not opened, one whose content is the same is not read again; a moved file
-    keeps its nodes, and a text that was embedded before is not embedded again. What stands in archives and mails are
+    keeps its nodes, and a text that was embedded before is not embedded again. Members of archives and mails are
     documents of their own, `a.zip/b.pdf`. Each batch is published when it is complete, or after a minute, so that it
     can be searched, and a run that is stopped goes on where it was. A file that cannot be read is recorded with the
     reason, and the others go on; later runs try it again, and till then its last good version stays (`report.stale`); a
@@ -187,7 +187,7 @@ SHARE = 100
 
 
 def keep(corpus: Corpus, found: FileListing, labels: DocumentLabels, how: SyncOptions) -> SyncReport:
-    """Bring a store, made if it is not there, in step with what was found."""
+    """Bring a store, made if it does not exist, in step with the listed files."""
     from spolia.indexing.sync.groups import behind, makeshift
     from spolia.indexing.sync.prefetch import open_prefetch
     from spolia.indexing.sync.sync_run import staged
@@ -242,7 +242,7 @@ def told_apart(
 
 
 def refuse_empty(found: FileListing) -> None:
-    """Raise `FolderError` where there is nothing to index."""
+    """Raise `FolderError` if no file can be indexed."""
     if found.files or found.closed:
         return
     if not found.unread and not found.skipped:
@@ -250,7 +250,7 @@ def refuse_empty(found: FileListing) -> None:
     else:
         kinds = ", ".join(f"{count} {suffix or 'without suffix'}" for suffix, count in found.unread.most_common(5))
         reasons = "; ".join(f"{item.uri}: {item.reason}" for item in found.skipped[:3])
-        there = f"holds no document that can be read, but: {'; '.join(filter(None, (kinds, reasons)))}"
+        there = f"holds no readable document, but: {'; '.join(filter(None, (kinds, reasons)))}"
     endings = ", ".join(sorted({reader.suffixes[0] for reader in found.files.readers.values()}))
     raise FolderError(
         f"{found.folder} {there}. Put files there that end in {endings}, or name another folder. "

@@ -200,7 +200,8 @@ class SyncRun:
         self._publish()
 
     def _tell_of_revoked(self, changed: Set[str]) -> None:
-        """Count and tell what was published before; what is taken for other reasons too is told when its turn comes."""
+        """Count and report what was published before; files to read for other reasons too are reported in their
+        turn."""
         for uri in self.revoked.removed:
             self._count(uri, "removed")
         for uri in sorted(self.revoked.relabelled):
@@ -263,7 +264,7 @@ class SyncRun:
     # What becomes of one source.
 
     def _is_read(self, uri: str, row: SourceRow) -> bool:
-        """Whether a source is read, as far as can be told before its turn comes."""
+        """Whether a source will be read, as far as is known before its turn."""
         before = self.diff.rows.get(uri)
         return not (_is_same(before, row) or (before is None and any(self.diff.gone_with(row.content_hash))))
 
@@ -307,7 +308,7 @@ class SyncRun:
     def _open(
         self, taken: FetchItem, before: SourceRow | None, contents: ContainerContents, depth: int
     ) -> ContainerResult:
-        """Bring the store in step with what stands in a source.
+        """Bring the store in step with the members of a source.
 
         Its own row is written after theirs: a run that is killed between them finds it changed, and opens it again.
         """

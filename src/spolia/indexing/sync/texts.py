@@ -36,7 +36,7 @@ numbers, 100 documents of 14 kB took 6, nothing and nothing; 2,000 of 33 bytes 2
 
 
 class How(TypedDict, total=False):
-    """What `sync` can be told about the groups of a store and the labels of its documents, by the same names."""
+    """Options of `sync` about groups and labels, by the same names."""
 
     splitter: Transform | None
     embedder: Embedder | None

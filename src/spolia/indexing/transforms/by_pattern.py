@@ -15,7 +15,7 @@ class ByPattern(Choosing):
     """Makes the pieces of each document with the first transform whose pattern its address matches.
 
     Each transform works as it would alone: a splitter streams, one that asks a model gets the parts of many documents
-    at once, and its replies are kept. No document is lost: one that matches nothing is for `otherwise`. Small and
+    together, and its replies are kept. No document is lost: one that matches nothing is for `otherwise`. Small and
     capital letters are the same, on every system, and `*` stands for any characters, `/` too, so that `*.py` matches in
     every folder.
 

@@ -27,7 +27,7 @@ class HeaderPassage(Value):
 
 @dataclass(frozen=True)
 class Situate(Operator[HeaderPassage, str]):
-    """Say in a sentence or two where a passage stands in its document; empty where there is nothing to say.
+    """Say in a sentence or two where a passage is in its document; may be empty.
 
     The prompt has the document first, so that a server that keeps prefixes reads it once for many passages.
 

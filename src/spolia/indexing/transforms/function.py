@@ -1,4 +1,4 @@
-"""Plain functions as transforms, and where the texts that they give stand in the text that they were given."""
+"""Plain functions as transforms, and the places of their texts in the given text."""
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,10 +21,10 @@ GAP = 100
 
 
 class TextPlaces:
-    """Finds texts one after the other. Each place is true: the text stands there.
+    """Finds texts one after the other. Each place is true: it has that text.
 
     A text that goes on where the last one ended, but for blanks and punctuation, was cut there. Any other has a place
-    where it occurs exactly once; for an ambiguous one there is none.
+    where it occurs exactly once; an ambiguous one has no place.
     """
 
     def __init__(self, text: str) -> None:
@@ -94,8 +94,8 @@ def _of_node(node: Node, part: Part, places: TextPlaces) -> Piece:
     """What a node has of its own: what it shares with the part it inherits again."""
     if node.readers not in ((), part.node.readers):
         raise WiringError(
-            f"returned a node with the readers {node.readers!r:.80} of its own; a transform says what is found, not by "
-            "whom. Set who may read the document: sync(..., access=lambda uri: [...]), or writer.set_readers."
+            f"returned a node with the readers {node.readers!r:.80} of its own; a transform does not "
+            "set readers. Set who may read the document: sync(..., access=lambda uri: [...]), or writer.set_readers."
         )
     inherited = {*part.node.meta, *part.document.meta}
     own = tuple(pair for pair in node.meta if pair not in inherited)
@@ -202,7 +202,7 @@ def transform(
 
     What it returns becomes nodes: a text, a number (0 and False too), a `Piece`, a `Node`, a dict with `text` and
     `meta`, or any number of these. None and blank texts make none. A text that goes on where the last one ended, or
-    that occurs once in what was given, is known to be cut from there, so that a citation of it has lines.
+    that occurs once in the given text, is known to be cut from there, so that a citation of it has lines.
 
     The signature of a group changes with the function's name, version, default values and code, and with what that
     refers to in the same code base: functions, classes, constants, not comments (`spolia.core.fingerprint` says what
@@ -237,7 +237,7 @@ def transform(
 
 
 def _parameters(function: Callable[..., object]) -> tuple[type, type | None]:
-    """Of which kind the first parameter is, and the items of `refs`, if it has them."""
+    """The type of the first parameter, and that of the items of `refs`, if it has them."""
     name = getattr(function, "__name__", LAMBDA)
     hints: dict[str, Any] = dict(getattr(function, "__annotations__", {}))
     with suppress(NameError, TypeError):  # a name that only the type checker sees stays as it is written

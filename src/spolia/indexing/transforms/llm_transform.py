@@ -181,9 +181,9 @@ class LLMTransform(Operator[Part, Pieces], Generic[T]):
 
     A subclass is a frozen dataclass with these fields and one more, whose name is `limit`: how much the model is asked
     for, which the prompt shows at the place of that name. The subclass writes `pieces`. A blank text makes no nodes,
-    and no call. A text that is too long is shortened in its middle, which the prompt shows and the trace notes. What is
-    kept depends on prompt and text alone, not on ids, so that a moved or copied document costs nothing. A reply that
-    cannot be read is sent back once (`Role`); then the result is counted as degraded.
+    and no call. A text that is too long is shortened in its middle, which the prompt shows and the trace notes. The
+    cache key depends on prompt and text alone, not on ids, so that a moved or copied document costs nothing. A reply
+    that cannot be read is sent back once (`Role`); then the result is counted as degraded.
 
     Args:
         llm: the language model.
@@ -213,7 +213,7 @@ class LLMTransform(Operator[Part, Pieces], Generic[T]):
         """The pieces that a reply stands for."""
 
     def places(self) -> Mapping[str, str]:
-        """What stands at the prompt's places beside text and heading."""
+        """Values for the prompt's places beside text and heading."""
         return {self.limit: str(getattr(self, self.limit))}
 
     def fanout(self, rows: int | None = None, /) -> int | None:

@@ -61,7 +61,7 @@ _COMMON = _set(  # capitalised only because of where they stand, in the language
 
 @dataclass(frozen=True)
 class Word:
-    """A word of a sentence; `initial`: nothing stands before it."""
+    """A word of a sentence; `initial`: it is the first."""
 
     start: int
     end: int

@@ -177,7 +177,7 @@ ENTITIES: Role[Pairs] = Role("spolia:indexing/prompts/entities.txt", NamesWithKi
 class LLMEntities(LLMTransform[Pairs]):
     """One node for each distinct entity that a language model finds in a text; metadata as `RuleEntities` has them.
 
-    A name that does not stand in the text, with any case and any blanks, is left out, and that is recorded.
+    A name that does not occur in the text, with any case and any blanks, is dropped and recorded.
 
     Args:
         kinds: of which an entity may be (`{{kinds}}`); any other is taken for `other`.

@@ -1,4 +1,4 @@
-"""Worker processes that read files: started, asked, limited, and what is made of their end."""
+"""Worker processes that read files: start, requests, limits, and failures."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ class WorkerProcesses:
         return embedder.embed(texts, kind="passage")
 
     def parts(self, container: Container, blob: Blob) -> Iterator[Blob]:
-        """What stands in a container, one after the other, while a worker unpacks it that reads nothing else.
+        """The members of a container, one after the other, unpacked by a worker that reads nothing else.
 
         So the parts can be read meanwhile, and opened themselves.
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SplitPlan:
-    """What is made of every source of a run: plain data that another process can be sent.
+    """How to read and split the sources of a run: plain data that can be sent to another process.
 
     Args:
         groups: that only splitters make, of the document or of each other, each after those that it is made from.
@@ -58,7 +58,7 @@ class Prepared:
 
 
 def prepare(reader: FileReader, blob: Blob, plan: SplitPlan = NOTHING) -> Prepared:
-    """Read a source and split it: the same result in every process, from what is given alone.
+    """Read a source and split it: the same result in every process, from the arguments alone.
 
     >>> from spolia.indexing.readers.text import TextReader
     >>> from spolia.indexing.splitters.text_units import Sentences
@@ -107,7 +107,7 @@ class Executor(Protocol):
         ...
 
     def parts(self, container: Container, blob: Blob) -> Iterator[Blob]:
-        """What stands in a container, one after the other, as `container.parts(blob)` gives it."""
+        """The members of a container, one after the other, as `container.parts(blob)` gives them."""
         ...
 
     def embed(self, embedder: Embedder, texts: Sequence[str]) -> Vectors:

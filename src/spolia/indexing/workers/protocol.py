@@ -30,7 +30,7 @@ class WorkerLimits(Value):
     attempts: int = 2
 
     def seconds_for(self, size: int) -> float:
-        """How long a file of so many bytes may take: 5,000 pages may, also where the machine has much else to do.
+        """How long a file of this size may take: 5,000 pages may, also where the machine has much else to do.
 
         >>> WorkerLimits().seconds_for(1_000), WorkerLimits().seconds_for(170_000_000)
         (120.0, 290.0)
@@ -99,7 +99,7 @@ def _piece_of(text: Any, start: Any, context: Any, search_text: Any, meta: Any) 
 
 
 def _named(said: Sequence[Any], regions: int) -> Iterator[tuple[int, str]]:
-    """Regions by number, of which there must be so many, each with a name."""
+    """Names of regions by number; a number must be one of the `regions`."""
     for number, name in said:
         if not 0 <= int(number) < regions:
             raise ValueError(f"there is no region {number}")

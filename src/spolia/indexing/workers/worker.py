@@ -57,7 +57,7 @@ def _embed(embedder: Any, texts: list[str], replies: BinaryIO) -> None:
 
 
 def _has_parts(reader: Any, blob: Blob) -> bool:
-    """Whether it is worth while to open a blob that was read; what is wrong is said when that is done."""
+    """Whether it is worth while to open a blob that was read; errors are reported when it is opened."""
     try:
         return isinstance(reader, Container) and next(iter(reader.parts(blob)), None) is not None
     except Exception:

@@ -37,7 +37,7 @@ class Remote(Value):
         usd_per_million: price of a million tokens sent, and generated. Where both are 0, the price
             of this model at this host counts, as published in 2025 (`models/http/prices.csv`).
 
-    Times, attempts and limits make no other results, so that what is kept stays valid where they are changed. An
+    Times, attempts and limits do not change results, so cached results stay valid if you change them. An
     address with another path is another model: it may be another deployment.
     """
 

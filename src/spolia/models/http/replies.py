@@ -252,7 +252,7 @@ def _usage(found: Mapping[str, Any]) -> Usage:
 
 
 def unstated(what: str, capability: str) -> ModelRejected:
-    """The error of a server that ignores what it was said to be able to do.
+    """The error for a server that ignores a capability declared for it.
 
     >>> print(unstated("log-probabilities", "logprobs"))  # doctest: +ELLIPSIS
     it states no log-probabilities. Name another server, ... (--llm), or a flow that needs none; ... capabilities.

@@ -100,7 +100,7 @@ class TooSoon(ModelUnavailable):
 
 
 class Rate:
-    """So much a minute: at most a minute's worth at once, then evenly (virtual scheduling, ITU-T I.371).
+    """A rate per minute: bursts of at most a minute's worth, then evenly (virtual scheduling, ITU-T I.371).
 
     >>> rate = Rate(60)
     >>> rate.book(60, now=0.0), rate.book(1, now=0.0), rate.book(1, now=10.0)
@@ -129,7 +129,7 @@ _booking = threading.Lock()
 
 
 def paced(model: Remote, bound: Usage, limits: RequestLimits) -> None:
-    """Wait until a request that costs so much keeps the model's limits; TooSoon if the deadline comes first."""
+    """Wait until a request of this cost keeps the model's limits; TooSoon if the deadline comes first."""
     wanted = {
         "requests_per_minute": (model.requests_per_minute, 1),
         "tokens_per_minute": (model.tokens_per_minute, bound.input_tokens + bound.output_tokens),
@@ -280,7 +280,7 @@ class Attempts(Generic[Out]):
 
 
 def key_in(variable: str) -> str:
-    """The key, read from the environment at each call and never kept; empty when there is none."""
+    """The key, read from the environment at each call and never kept; empty if unset."""
     found = os.environ.get(variable, "").strip() if variable else ""
     if found and not (found.isascii() and found.isprintable()):
         raise ModelRejected(f"the key in {variable} has a line break or another character that no key has. Set it.")

@@ -17,7 +17,7 @@ _BYTES_PER_MINUTE = 960_000  # of speech at 128 kbit/s: what a file may cost is 
 
 @dataclass(frozen=True)
 class SpeechSegment(Value):
-    """Something that was said: from when until when, in seconds from the beginning, and its words."""
+    """A stretch of speech: start and end in seconds from the beginning, and its words."""
 
     start_s: float
     end_s: float
@@ -26,7 +26,7 @@ class SpeechSegment(Value):
 
 @dataclass(frozen=True)
 class Transcript(Value):
-    """What was said in a recording.
+    """The text of a recording.
 
     Args:
         segments: in order; empty where the server gives none.
@@ -88,7 +88,7 @@ class Transcriber(Value):
         return self.model
 
     def transcribe(self, name: str, recording: bytes) -> Transcript:
-        """What is said in a recording.
+        """Transcribe a recording.
 
         Args:
             name: of the file, whose suffix tells the server its format.
@@ -155,7 +155,7 @@ def _heard(reply: str) -> Transcript:
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ModelUnavailable(
-            f"its reply is no transcript ({type(error).__name__}: {error}): {reply[:80]!r}."
+            f"its reply is not a transcript ({type(error).__name__}: {error}): {reply[:80]!r}."
         ) from error
     return found
 

@@ -146,8 +146,8 @@ def folder_of(model: str, revision: str) -> Path:
         found = Path(model).expanduser()
         if not (found / "config.json").is_file():
             raise WeightsError(
-                f"{model!r} is no folder with a config.json. Write the path of a model that was saved by transformers, "
-                "or a repository of the hub with revision=COMMIT."
+                f"{model!r} is not a folder with a config.json. Write the path of a model that was saved by "
+                "transformers, or a repository of the hub with revision=COMMIT."
             )
         return found
     held = hub_cache() / f"models--{model.replace('/', '--')}" / "snapshots" / revision
@@ -163,7 +163,7 @@ def folder_of(model: str, revision: str) -> Path:
 
 
 def content_of(model: str, revision: str) -> str | None:
-    """What tells the files apart from others: the revision, or a hash of all of them; None where there are none."""
+    """The identity of the files: the revision, or a hash of all of them; None without files."""
     if revision:
         return revision
     folder = Path(model).expanduser()
@@ -178,7 +178,7 @@ def content_of(model: str, revision: str) -> str | None:
 
 @lru_cache(maxsize=64)
 def _hash(folder: Path, files: tuple[tuple[str, int, int, int], ...]) -> str:
-    """Of the files in a folder, computed once for files of these sizes and times."""
+    """The hash of the files in a folder, computed once for files of these sizes and times."""
     digest = blake2b(digest_size=16)
     for name, *_ in files:
         digest.update(f"{name}:{hash_of(folder / name)}\n".encode())
@@ -287,7 +287,7 @@ def unicode(text: str) -> str:
 def opened(address: Local) -> ModelSession:
     """The model at an address, opened once per process for all addresses that differ in nothing of it.
 
-    Files that have changed since are opened anew, so that results are those of the weights that the fingerprint names.
+    Changed files are opened again, so that results are those of the weights that the fingerprint names.
     """
     key = (address.model, address.revision, address.head, address.device, address.dtype, address.threads)
     content = content_of(address.model, address.revision)

@@ -204,7 +204,8 @@ def _projection(folder: Path) -> Vectors:
         is_linear = said.get("activation_function", "Identity").endswith("Identity") and not said.get("use_residual")
         if set(tensors) != {PROJECTION} or not is_linear:
             raise WeightsError(
-                f"{file.parent} is no plain projection: it has {', '.join(sorted(tensors)) or 'no float32 tensors'}, "
+                f"{file.parent} is not a plain projection: it has "
+                f"{', '.join(sorted(tensors)) or 'no float32 tensors'}, "
                 f"activation {said.get('activation_function', 'Identity')}. Write a checkpoint whose projection is "
                 f"{PROJECTION} alone."
             )
@@ -221,7 +222,7 @@ def _projection(folder: Path) -> Vectors:
 
 
 def _json(path: Path, kind: type[Any] = dict) -> Any:
-    """What a JSON file says; nothing where there is none."""
+    """The content of a JSON file; empty if it does not exist."""
     try:
         found = json.loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):

@@ -155,12 +155,12 @@ def mean(hidden: Any, mask: Any) -> Any:
 
 
 def first(hidden: Any, mask: Any) -> Any:
-    """Of the first token, wherever the padding is."""
+    """The vector of the first token, wherever the padding is."""
     return _at(hidden, mask.argmax(dim=1))
 
 
 def last(hidden: Any, mask: Any) -> Any:
-    """Of the last token, wherever the padding is."""
+    """The vector of the last token, wherever the padding is."""
     return _at(hidden, mask.shape[1] - 1 - mask.flip(1).argmax(dim=1))
 
 
@@ -274,7 +274,7 @@ class LocalCrossEncoder(Local):
     head: ClassVar[str] = "AutoModelForSequenceClassification"
 
     def scores(self, query: str, texts: Sequence[str]) -> tuple[float, ...]:
-        """One score for each text, in their order; higher is better. Of what is too long together, the longer is cut.
+        """One score for each text, in their order; higher is better. If both are too long together, the longer is cut.
 
         Raises:
             ModelError: there is no such label.

@@ -113,7 +113,7 @@ def _states(path: Path) -> tuple[tuple[str, int, int, int], ...]:
 
 @lru_cache(maxsize=64)
 def _hashes(states: tuple[tuple[str, int, int, int], ...]) -> list[str]:
-    """Of the parts of a model, computed once for files of these sizes and times."""
+    """Hashes of the parts of a model, computed once for files of these sizes and times."""
     return [hash_of(Path(path)) for path, *_ in states]
 
 
@@ -173,7 +173,7 @@ class GgufSession:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Whoever is within reads from the beginning, and is the only one."""
+        """Exclusive use of the model, which then reads from the beginning."""
         if self._owner == threading.get_ident():
             raise ModelError(f"{self.path} is asked while it writes, by what listens to it. Ask when the reply ended.")
         while not self._lock.acquire(timeout=0.1):

@@ -51,7 +51,7 @@ class Stepping:
         return found.logits[0, -1].double().log_softmax(dim=-1)
 
     def along(self, given: Sequence[int]) -> Any:
-        """float64[n, vocabulary], for each of n tokens the log-probabilities of all that could stand in its place."""
+        """float64[n, vocabulary], for each of n tokens the log-probabilities of the whole vocabulary in its place."""
         if self._apart:
             row = [self._opened.config.decoder_start_token_id, *given[:-1]]
             logits = self._opened.run(input_ids=[self._prompt], decoder_input_ids=[row]).logits[0]
@@ -88,7 +88,7 @@ class ReplyPieces:
         return "".join(self.texts)
 
     def take(self, token: int) -> str:
-        """One token more: what can be told of the text by now, without the beginning of what may end it."""
+        """Add a token; returns the new text that is final, without a possible beginning of a stop text."""
         self._ids.append(token)
         known = self.text
         whole = self._tokenizer.decode(self._ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
@@ -100,7 +100,7 @@ class ReplyPieces:
         return self._tell(len(self.text) - max(map(len, self._stop), default=1) + 1)
 
     def rest(self) -> str:
-        """What has not been told yet, at the end."""
+        """The remaining text, at the end."""
         return self._tell(len(self.text))
 
     def _tell(self, end: int) -> str:
@@ -258,7 +258,7 @@ class LocalModel(Local):
             return Stepping(self.opened(), ids).after()
 
     def _asked(self, tokens: int) -> Any:
-        """A call that reads so many tokens and generates none."""
+        """A call that reads `tokens` tokens and generates none."""
         return reserve(Usage(calls=1, input_tokens=tokens))
 
     def _tokens(

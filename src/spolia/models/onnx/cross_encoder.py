@@ -118,8 +118,8 @@ class OnnxCrossEncoder(Value):
         graph = next((folder / one for one in ([self.file] if self.file else GRAPHS) if (folder / one).is_file()), None)
         if graph is None or not (folder / TOKENIZER).is_file():
             raise WeightsError(
-                f"{self.model!r} is no folder with {TOKENIZER} and {self.file or ' or '.join(GRAPHS)}. Write the path "
-                "of a cross-encoder in the ONNX format."
+                f"{self.model!r} is not a folder with {TOKENIZER} and {self.file or ' or '.join(GRAPHS)}. Write the "
+                "path of a cross-encoder in the ONNX format."
             )
         return graph, folder / TOKENIZER
 

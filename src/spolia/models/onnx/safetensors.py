@@ -26,13 +26,13 @@ def read(path: Path) -> dict[str, npt.NDArray[np.float32]]:
         length = struct.unpack("<Q", start)[0] if len(start) == 8 else size
         if length > min(size - 8, MAX_HEADER_BYTES):
             raise WeightsError(
-                f"{path} is no safetensors file: its header would be {length} of {size} bytes. Fetch it again."
+                f"{path} is not a safetensors file: its header would be {length} of {size} bytes. Fetch it again."
             )
         try:
             header = json.loads(file.read(length))
         except (ValueError, RecursionError) as error:
             raise WeightsError(
-                f"{path} is no safetensors file: its header is not JSON ({error}). Fetch it again."
+                f"{path} is not a safetensors file: its header is not JSON ({error}). Fetch it again."
             ) from error
     try:
         numbers = np.memmap(path, np.uint8, "r", offset=8 + length)

@@ -176,7 +176,7 @@ class JsonObject(Parser[dict[str, Any]]):
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The JSON schema of what is asked for, for servers that can be held to one."""
+        """The JSON schema of the reply, for servers that can enforce one."""
         return {"type": "object", "properties": {key: {} for key in self.keys}, "required": list(self.keys)}
 
     def parse(self, reply: str) -> dict[str, Any]:

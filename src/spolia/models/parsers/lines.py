@@ -66,8 +66,8 @@ class Lines(Parser[tuple[str, ...]]):
 
     Apologies and refusals are no items, nor is a line that only announces them (`Here are three`).
 
-    Where some lines are marked as items (by a bullet, a number, `Question 1:`), what stands before the first and after
-    the last is no item.
+    Where some lines are marked as items (by a bullet, a number, `Question 1:`), text before the first and after the
+    last is not an item.
 
     Args:
         at_most: further ones are left out.
@@ -155,7 +155,7 @@ def _goes_on(item: str, line: str) -> bool:
 
 
 def _item_text(line: str) -> str | None:
-    """What stands after the mark of an item; None where there is none."""
+    """The text after the mark of an item; None without a mark."""
     mark = _MARK.match(line)
     text = line[mark.end() :] if mark else line
     label = _LABEL.match(text) or _ORDINAL.match(text)
@@ -225,7 +225,7 @@ class Headed(Parser[dict[str, str]]):
 
     A section begins at a line that begins with its name, with a colon, an arrow or a dash after it, or with nothing but
     the name; heading marks, numbers, bullets, bold type, brackets and case do not matter. It ends where the next of
-    these begins, or with the reply. What stands before the first is passed over. Texts are without blanks around them.
+    these begins, or with the reply. Text before the first is ignored. Texts are without blanks around them.
 
     Args:
         names: of the sections, all of which have to be there.

@@ -51,7 +51,7 @@ class Tags(Parser[dict[str, str]]):
 
 
 def _shown(reply: str, names: tuple[str, ...]) -> str:
-    """What was said, with tags in one form; thoughts are left out, but for those that are one of the tags."""
+    """The reply with tags in one form, without thoughts, unless their tag is one of `names`."""
     said = spoken(reply, tuple(name for name in THOUGHTS if name in map(plain_name, names)))
     if "<" not in said and "＜" not in said:
         said = said.replace("&lt;", "<").replace("&gt;", ">")
@@ -119,9 +119,9 @@ _OPENS, _CLOSES = r"[\[【<({〔［]", r"[\]】>)}〕］]"
 class ControlTokens(Parser[tuple[str, ...]]):
     """The tokens of a vocabulary that a reply holds, in their order, as the vocabulary writes them.
 
-    A token stands in brackets of any kind; case, blanks, bars, underscores and bold type within them do not matter.
-    What stands in brackets and is no token is text. A reply that is nothing but a token without brackets, or a line of
-    it, counts too, where there is none in brackets.
+    A token is written in brackets of any kind; case, blanks, bars, underscores and bold type within them do not matter.
+    Other text in brackets stays text. A reply that is nothing but a token without brackets, or a line of
+    it, counts too, if none is in brackets.
 
     Args:
         tokens: without brackets: `("Retrieval", "No Retrieval", "Utility:5")`.

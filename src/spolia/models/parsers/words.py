@@ -83,9 +83,9 @@ def _ever_less(said: str) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class OneOf(Parser[str]):
-    """One of some words, however it is written and whatever is said around it.
+    """One of some words, in any spelling and with any text around it.
 
-    A single letter counts where it is written as a capital, unless it is all that is said.
+    A single letter counts only as a capital, unless it is the whole reply.
 
     >>> OneOf(("yes", "no")).parse("**Yes**, because nobody else did.")
     'yes'

@@ -83,7 +83,7 @@ class Continuation(Value):
 
 @dataclass(frozen=True)
 class Likelihood(Operator[Continuation, tuple[Token, ...]]):
-    """The tokens of a text, each with ln p(x_t | what stands before), at most 0. Nothing is generated.
+    """The tokens of a text, each with ln p(x_t | the text before), at most 0. Nothing is generated.
 
     Args:
         llm: a model with the capability `scores`.
@@ -127,7 +127,7 @@ def surprises(llm: ScoresContinuations, texts: Sequence[Continuation]) -> list[l
 
 
 def aligned(tokens: Sequence[Token], text: str) -> list[Surprise]:
-    """Where the tokens of a text stand in it. Together they are all of it: what a token does not name belongs to the
+    """The places of the tokens of a text. Together they are all of it: what a token does not name belongs to the
     one before, and a token that cannot be found (a piece of a character) counts for the one after.
 
     >>> aligned((Token(" Pa", -1.0), Token("ris", -2.0), Token("?", -0.5)), "Paris.")

@@ -170,7 +170,7 @@ def spoken_reply(
 
 
 def _spelling(said: str, found: Generation) -> tuple[Token, ...]:
-    """The tokens of what was said, which ends the reply."""
+    """The tokens of the spoken part, which ends the reply."""
     unsaid, kept = len(found.text) - len(said), list[Token]()
     if not unsaid:
         return found.tokens
@@ -258,7 +258,7 @@ class Role(Value, Generic[T]):
 
     @property
     def calls(self) -> int:
-        """Of the model for one question, at most: the question, and the reply that is sent back."""
+        """The largest number of calls for one question: the question, and the reply that is sent back."""
         return 2 if self.repair else 1
 
     @property
@@ -325,10 +325,10 @@ class Role(Value, Generic[T]):
 
 
 def sent_back(prompt: Prompt, reply: str, asked: Sequence[Message]) -> Prompt:
-    """The prompt, its reply, and what is asked then.
+    """The prompt, its reply, and the next message.
 
-    Many servers refuse an empty message, and two of the same role in turn: after an empty reply, the last message of
-    the prompt goes on with what is asked.
+    Many servers refuse an empty message, and two of the same role in turn: after an empty reply, the next message is
+    joined to the last message of the prompt.
     """
     if reply:
         prompt = continued(prompt, reply)
@@ -375,9 +375,9 @@ class Brief(Value):
 class Ask(Operator[Brief, Any]):
     """Ask a language model in one role: what the role's parser reads in the reply.
 
-    It is the one way in which operators ask: a run caches each question, counts its calls, sends the reply as it comes
-    to whoever streams, and keeps what a document says in its place. The reply is final where the operator gives it out
-    as its own (`Operator.tail`).
+    It is the one way in which operators ask: a run caches each question, counts its calls, streams the reply as it
+    comes, and keeps texts of documents in their place. The reply is final where the operator gives it out as its own
+    (`Operator.tail`).
 
     Args:
         llm: the language model.
@@ -415,7 +415,7 @@ class Ask(Operator[Brief, Any]):
         )
 
     def reply(self, sample: int = 0, **places: str | tuple[str, ...]) -> Any:
-        """What the model says where these texts stand at the places of the prompt.
+        """The model's reply to the prompt with these texts at its places.
 
         Args:
             sample: number of the random draw; counts above temperature 0.
@@ -441,7 +441,7 @@ def replies(ask: Operator[Brief, Any], briefs: Sequence[Brief]) -> list[Any]:
 
 
 def passed_over(results: Sequence[T | Failure], said: str, *, needed: bool = False) -> list[T | Failure]:
-    """The results of asking a model several times, the failures recorded: what is made of the others is degraded.
+    """The results of asking a model several times, the failures recorded: a result made from the others is degraded.
 
     An error that is not the model's is a mistake of the caller or a spent budget, and is raised.
 

@@ -138,7 +138,7 @@ class Unanswered(SpoliaError):
 
 @dataclass(frozen=True)
 class Silent(Value):
-    """Stands for a model and is never it: what it is asked is told, and it does not reply. In all else it is the model.
+    """A stand-in for a model: records requests and does not reply. In all else it is like the model.
 
     Args:
         told: learns of each prompt before it is refused, and may reply in the model's place.

@@ -14,9 +14,9 @@ from spolia.types import Message, Value
 
 
 class Setting(str):
-    """A text of whoever wrote the flow: a number, a list of words, the sentence for abstaining.
+    """A text from the author of the flow: a number, a list of words, the sentence for abstaining.
 
-    Only such a text may stand in a system's message (`spolia.models.prompting.template`); what comes from a question,
+    Only such a text may be in a system message (`spolia.models.prompting.template`); what comes from a question,
     a document or a model may not.
 
     >>> Setting(5), Setting("I do not know.")
@@ -135,7 +135,7 @@ class Template(Value):
 
 
 def chosen(place: str, values: Filling, language: str = "") -> Template:
-    """The prompt file at a place, or the one beside it in a language: the given one, else that of what is asked."""
+    """The prompt file at a place, or the one beside it in a language: the given one, else that of the question."""
     if is_inline(place):
         return read(place)
     wanted = language or language_of(_asked(values))
@@ -167,8 +167,8 @@ def checked_language(language: str, whose: str) -> None:
     """Raise PromptError for a language that no prompts are written in."""
     if language and language not in LANGUAGES:
         raise PromptError(
-            f"{whose} has language={language!r}. Write one of {', '.join(LANGUAGES)}, or nothing for that of what is "
-            "asked."
+            f"{whose} has language={language!r}. Write one of {', '.join(LANGUAGES)}, or nothing for that of the "
+            "question."
         )
 
 

@@ -83,7 +83,7 @@ def plain_of(path: Path) -> Mapping[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read: {error}. Name a config.yaml of AutoRAG.") from error
     if not isinstance(plain, dict) or not isinstance(plain.get("node_lines"), list):
-        raise DataError(f"{path} is no configuration of AutoRAG: it has no list `node_lines`.")
+        raise DataError(f"{path} is not an AutoRAG configuration: it has no list `node_lines`.")
     return plain
 
 
@@ -127,7 +127,7 @@ def imported(plain: Mapping[str, Any], name: str, given: GivenModels) -> Importe
 
 
 def _nodes(plain: Mapping[str, Any], name: str) -> Iterable[dict[str, Any]]:
-    """The nodes in their order; of what is there several times, each has a label of its own."""
+    """The nodes in their order; repeated ones get labels of their own."""
     seen: Counter[str] = Counter()
     for number, line in enumerate(plain["node_lines"]):
         nodes = line.get("nodes") if isinstance(line, dict) else None
@@ -170,7 +170,7 @@ def _named_models(node: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _options(node: Mapping[str, Any], given: GivenModels, notes: list[str]) -> list[tuple[str, Plain]]:
-    """What may stand in the place of a node, each with its module's type."""
+    """The options for a node, each with its module's type."""
     found: list[tuple[str, Plain]] = []
     for entry in node["modules"]:
         module = _module(node, entry, given, notes)
@@ -266,7 +266,7 @@ def _after(kept: Kept) -> list[Plain]:
 
 
 def _shown(kept: Kept) -> int:
-    """How many passages stand in a prompt: the last `top_k` of a node."""
+    """How many passages a prompt has: the last `top_k` of a node."""
     found = [node["top_k"] for node, _ in kept if "top_k" in node]
     last = found[-1] if found else 10
     return int(max(last) if isinstance(last, list) else last)

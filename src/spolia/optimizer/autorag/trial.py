@@ -117,13 +117,13 @@ def _type(name: str) -> str:
 
 
 def _params(text: str, path: Path) -> dict[str, Any]:
-    """The parameters of a module, which stand there as Python writes a dict."""
+    """The parameters of a module, written as a Python dict."""
     try:
         found = ast.literal_eval(_TIME.sub(r"(\1)", text))
     except (ValueError, SyntaxError) as error:
-        raise DataError(f"{path}: {text!r:.80} is no dict of parameters.") from error
+        raise DataError(f"{path}: {text!r:.80} is not a dict of parameters.") from error
     if not isinstance(found, dict):
-        raise DataError(f"{path}: {text!r:.80} is no dict of parameters.")
+        raise DataError(f"{path}: {text!r:.80} is not a dict of parameters.")
     return {str(name): value for name, value in found.items()}
 
 

@@ -1,1 +1,1 @@
-"""Search along links between nodes: what is like what was found, speaks of the same, or stands beside it."""
+"""Search along links between nodes: to similar nodes, nodes with the same entities, and neighbours."""

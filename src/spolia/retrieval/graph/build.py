@@ -11,7 +11,7 @@ import numpy as np
 from spolia.errors import WiringError
 from spolia.retrieval.array_files import DAMAGED, SUFFIX, read_arrays, write_arrays
 from spolia.retrieval.graph.edges import Belonging, Edges, InOrder, SharedEntities, Similar
-from spolia.retrieval.graph.links import Having, Links, NearestNeighbours, Pairs, Positions, nearest, sharing
+from spolia.retrieval.graph.links import Having, Links, NearestNeighbours, NodePairs, Positions, nearest, sharing
 from spolia.stores.backends.backend import Stored
 from spolia.stores.backends.rows import StoreVersion, unpacked
 from spolia.stores.snapshot.lineage import AncestorPath, LineageRow, rows_of
@@ -24,7 +24,7 @@ _PARTS = {"keys": np.int64, "starts": np.int64, "targets": np.int32, "weights": 
 
 
 def kept(path: Path, build: Callable[[], tuple[Links, Nearest]], edges: Sequence[Edges]) -> Links:
-    """The links in a file; they are built, and written if that is possible, where there is none that can be read."""
+    """The links in a file; they are built, and written if that is possible, if no readable file exists."""
     try:
         return _read(path)
     except DAMAGED:
@@ -120,11 +120,11 @@ class GraphBuild:
         """The links of these kinds; GroupError or WiringError where what they need is not there."""
         return Links.of(self.keys, [self._weighed(kind) for kind in edges])
 
-    def _weighed(self, kind: Edges) -> Pairs:
+    def _weighed(self, kind: Edges) -> NodePairs:
         pairs = self._pairs(kind)
         return pairs._replace(weight=(pairs.weight * np.float32(kind.weight)).astype(np.float32))
 
-    def _pairs(self, kind: Edges) -> Pairs:
+    def _pairs(self, kind: Edges) -> NodePairs:
         if isinstance(kind, Similar):
             return self._similar(kind)
         if isinstance(kind, SharedEntities):
@@ -133,9 +133,7 @@ class GraphBuild:
             return sharing(self._belonging(kind), len(self.keys), kind.neighbours, kind.most)
         if isinstance(kind, InOrder):
             return self._in_order()
-        raise WiringError(
-            f"{kind!r} is no kind of links that is known. Write Similar, SharedEntities, Belonging, InOrder."
-        )
+        raise WiringError(f"{kind!r} is not a known kind of links. Write Similar, SharedEntities, Belonging, InOrder.")
 
     # Where things are.
 
@@ -150,13 +148,13 @@ class GraphBuild:
 
     @cached_property
     def positions(self) -> dict[object, int]:
-        """By what tells a node apart for those that were made from it."""
+        """Positions by the identity that nodes share with nodes made from them."""
         itself = AncestorPath(self.snapshot, self.group, self.group)
         return {itself.of(row): at for at, row in enumerate(self.rows)}
 
     # Kinds of links.
 
-    def _similar(self, kind: Similar) -> Pairs:
+    def _similar(self, kind: Similar) -> NodePairs:
         embedder = kind.embedder or self.snapshot.manifest(self.group).embedder
         if not embedder:
             raise WiringError(
@@ -195,10 +193,10 @@ class GraphBuild:
         labels = [numbers.setdefault(climbing.of(row), len(numbers)) for row in self.rows]
         return Having(np.arange(len(labels)), np.array(labels, dtype=np.int64))
 
-    def _in_order(self) -> Pairs:
+    def _in_order(self) -> NodePairs:
         places = np.array([(row.document, row.number) for row in self.rows], dtype=np.int64).reshape(-1, 2)
         order = np.lexsort((places[:, 1], places[:, 0]))
         one, other = order[:-1], order[1:]
         step = places[other] - places[one]
         beside = (step[:, 0] == 0) & (step[:, 1] == 1)
-        return Pairs(one[beside], other[beside], np.ones(int(beside.sum()), np.float32))
+        return NodePairs(one[beside], other[beside], np.ones(int(beside.sum()), np.float32))

@@ -21,7 +21,7 @@ LinkWeights = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 
 
-class Pairs(NamedTuple):
+class NodePairs(NamedTuple):
     """Nodes that are linked, by their positions; each pair in any order, and more than once if need be."""
 
     one: Positions
@@ -29,18 +29,18 @@ class Pairs(NamedTuple):
     weight: LinkWeights
 
     @classmethod
-    def joined(cls, parts: Iterable[Pairs]) -> Pairs:
+    def joined(cls, parts: Iterable[NodePairs]) -> NodePairs:
         """All of these."""
         found = [NONE, *parts]
         return cls(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
 
 
-NONE = Pairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
+NONE = NodePairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
 
 
 @dataclass(frozen=True, eq=False)
 class Links:
-    """A weighted graph without direction: the links of the node at position i stand at `starts[i] : starts[i + 1]`."""
+    """A weighted graph without direction: the links of the node at position i are `starts[i] : starts[i + 1]`."""
 
     keys: Positions  # int64[n], ascending
     starts: Positions  # int64[n + 1]
@@ -48,7 +48,7 @@ class Links:
     weights: LinkWeights  # float32[m]
 
     @classmethod
-    def of(cls, keys: Positions, kinds: Iterable[Pairs]) -> Links:
+    def of(cls, keys: Positions, kinds: Iterable[NodePairs]) -> Links:
         """The links of several kinds: of a pair that one kind has twice the heavier, of different kinds the sum."""
         codes, weights = zip(*[_once(pairs, len(keys)) for pairs in [NONE, *kinds]], strict=True)
         distinct, which = np.unique(np.concatenate(codes), return_inverse=True)
@@ -78,15 +78,15 @@ class Links:
         starts = np.concatenate([[0], np.cumsum(np.bincount(sources[kept], minlength=len(self.keys)))]).astype(np.int64)
         return Links(self.keys, starts, self.targets[kept], self.weights[kept])
 
-    def of_nodes(self, positions: Positions) -> Pairs:
+    def of_nodes(self, positions: Positions) -> NodePairs:
         """The links that lead from these nodes: from which of them by its number, to where, how heavy."""
         counts = self.starts[positions + 1] - self.starts[positions]
         which = np.repeat(np.arange(len(positions)), counts)
         at = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts) + self.starts[positions][which]
-        return Pairs(which, self.targets[at].astype(np.int64), self.weights[at])
+        return NodePairs(which, self.targets[at].astype(np.int64), self.weights[at])
 
 
-def _once(pairs: Pairs, count: int) -> tuple[Positions, LinkWeights]:
+def _once(pairs: NodePairs, count: int) -> tuple[Positions, LinkWeights]:
     """Each pair as one number, once, with its heaviest weight; no node is linked to itself."""
     apart = pairs.one != pairs.other
     low, high = np.minimum(pairs.one, pairs.other)[apart], np.maximum(pairs.one, pairs.other)[apart]
@@ -107,7 +107,7 @@ class Having(NamedTuple):
 
 
 class SparseLabelRows(NamedTuple):
-    """Sparse rows: those of row i stand at `starts[i] : starts[i + 1]`."""
+    """Sparse rows: those of row i are `starts[i] : starts[i + 1]`."""
 
     starts: Positions
     columns: Positions
@@ -121,14 +121,15 @@ class SparseLabelRows(NamedTuple):
         return self.columns[self.starts[at] : self.starts[at + 1]]
 
 
-def sharing(having: Having, count: int, neighbours: int, most: int) -> Pairs:
-    """Each node with those that it has most in common with: the cosine of their sets of labels, weighed by rarity."""
+def sharing(having: Having, count: int, neighbours: int, most: int) -> NodePairs:
+    """Each node with the nodes that it has most in common with: the cosine of their sets of labels, weighed by
+    rarity."""
     nodes, labels = _common(having, most)
     spread = np.bincount(labels)
     rarity = np.log1p((count - spread + 0.5) / (spread + 0.5)) ** 2
     lengths = np.sqrt(np.bincount(nodes, rarity[labels], count))
     by_node, by_label = SparseLabelRows.of(nodes, labels, count), SparseLabelRows.of(labels, nodes, len(spread))
-    return Pairs.joined(_linked(np.unique(nodes), by_node, by_label, rarity, lengths, neighbours))
+    return NodePairs.joined(_linked(np.unique(nodes), by_node, by_label, rarity, lengths, neighbours))
 
 
 def _common(having: Having, most: int) -> tuple[Positions, Positions]:
@@ -148,7 +149,7 @@ def _linked(
     rarity: npt.NDArray[np.float64],
     lengths: npt.NDArray[np.float64],
     neighbours: int,
-) -> Iterator[Pairs]:
+) -> Iterator[NodePairs]:
     for number, node in enumerate(nodes.tolist()):
         if number % _BETWEEN_CHECKS == 0:
             check_cancelled()
@@ -160,7 +161,7 @@ def _linked(
         apart = found != node
         found, cosines = found[apart], cosines[apart]
         best = np.lexsort((found, -cosines))[:neighbours]
-        yield Pairs(np.full(len(best), node), found[best], np.minimum(cosines[best], 1.0).astype(np.float32))
+        yield NodePairs(np.full(len(best), node), found[best], np.minimum(cosines[best], 1.0).astype(np.float32))
 
 
 ROWS, COLUMNS = 2_048, 4_096  # vectors of a block: 32 MB of products at a time, whatever the number of nodes
@@ -185,12 +186,12 @@ class NearestNeighbours:
         shape = (len(keys), neighbours)
         return cls(keys, np.full(shape, _NOBODY, np.int64), np.full(shape, -np.inf))
 
-    def pairs(self, at_least: float, neighbours: int | None = None) -> Pairs:
-        """The links to the nearest of them, or to all, without lower cosines, and those that are not above 0."""
+    def pairs(self, at_least: float, neighbours: int | None = None) -> NodePairs:
+        """The links to the nearest of them, or to all, without lower cosines and cosines not above 0."""
         cosines = self.cosines[:, :neighbours]
         one, place = np.nonzero((cosines >= at_least) & (cosines > _NOTHING))
         other = np.searchsorted(self.keys, self.near[one, place])
-        return Pairs(one, other, self.cosines[one, place].astype(np.float32))
+        return NodePairs(one, other, self.cosines[one, place].astype(np.float32))
 
     def among(self, nodes: Positions, keys: Positions, neighbours: int) -> tuple[Positions, Cosines, Mask]:
         """The nearest of some nodes among `keys`, their cosines, and whose others are not known any more."""
@@ -220,7 +221,7 @@ def nearest(
 
 
 def _compare(stored: Stored, found: NearestNeighbours, nodes: Positions, others: Positions) -> None:
-    """Put those of the others that are nearer than what was found for these nodes, by their positions, in its place."""
+    """Replace neighbours of these nodes by nearer ones among the others, by position."""
     for start in range(0, len(nodes), ROWS):
         rows = nodes[start : start + ROWS]
         mine = unit(stored.at(rows))

@@ -30,7 +30,7 @@ class NodeGraph(Value):
     named by the generation and the edges; a damaged file is built again. The same generation gives the same graph.
     Comparing 100,000 vectors of 384 numbers takes five minutes of a processor, and some 200 MB of memory; at a later
     generation only new nodes are compared, and those that have lost a neighbour. Links by what nodes have in common are
-    made anew, since the rarity of each thing depends on all nodes.
+    rebuilt, since the rarity of each thing depends on all nodes.
 
     A search follows the links of a graph of the nodes that the asker may read, as if there were no others. In a store
     with access lists that graph is made at the first use for each set of lists, and the last 32 are kept in memory: of

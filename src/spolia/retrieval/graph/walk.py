@@ -75,7 +75,7 @@ class Hops(Operator[Ranking, Ranking]):
     """Add what can be reached from the hits along the links of a graph.
 
     A node v that is linked to u with weight w gets score(v) = s - (1 - f) · |s|, s the score of u and f = decay ·
-    min(1, w): less than u, whatever the sign. Of several ways the best counts, and a hit keeps its own score if that is
+    min(1, w): less than u, whatever the sign. The best of several ways counts, and a hit keeps its own score if that is
     better. With an embedder all of them are scored by the query instead, from the vectors that the store has. Best
     first; between equals what takes fewer hops.
 
@@ -161,7 +161,7 @@ class PersonalisedPageRank(Operator[Ranking, Ranking]):
     count for nothing, unless all are. A node without links leads back to the hits. The score is the probability π to be
     at the node, all of which sum to 1. Ties by the order of indexing.
 
-    A node that may not be read, or that the filters do not let be found, is no part of the graph.
+    A node that may not be read, or that the filters do not let be found, is not in the graph.
 
     Args:
         graph: over the hits' group.

@@ -38,8 +38,7 @@ LONGEST_URL = 2_000
 class SearchAPI(Value):
     """Base of the addresses of search engines: frozen dataclasses with these fields, which write `request` and `rows`.
 
-    An answer is bounded in size, a page in what is quoted of it; what is no address of the web is left out, and so is a
-    page that comes again.
+    An answer is bounded in size, a page in what is quoted of it; invalid addresses and repeated pages are left out.
 
     Args:
         base_url: where the API is.
@@ -117,7 +116,7 @@ class SearchAPI(Value):
 
 
 def listed(answer: Any, *steps: str) -> Iterator[Mapping[str, Any]]:
-    """The objects of the list that stands at some place of an answer."""
+    """The objects of the list at some place of an answer."""
     for step in steps:
         answer = answer.get(step) if isinstance(answer, dict) else None
     yield from (row for row in answer if isinstance(row, dict)) if isinstance(answer, list) else ()

@@ -1,4 +1,4 @@
-"""What is asked of a search engine of the web."""
+"""The interface of a web search engine."""
 
 from dataclasses import dataclass
 from hashlib import blake2b

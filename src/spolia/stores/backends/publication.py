@@ -172,7 +172,7 @@ class Draft:
         return there[0] if there else None
 
     def _live(self, id: str) -> Any:
-        """Key, hash, birth and metadata of a document; None where there is none of this id."""
+        """Key, hash, birth and metadata of a document; None for an unknown id."""
         return self._one(sql.LIVE_DOCUMENT, (id,))
 
     def _one(self, statement: str, values: Any = ()) -> Any:

@@ -25,7 +25,7 @@ from spolia.stores.lexical.index import BODY, KEY, LENGTH
 
 Places = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float32]
-Lengths = npt.NDArray[np.int64]
+LengthArray = npt.NDArray[np.int64]
 
 _K1, _B, _HALF, _ONE = np.float32(1.2), np.float32(0.75), np.float32(0.5), np.float32(1)
 _CODED = np.array([code if code < 32 else 24 + (8 + code % 8 << (code - 32) // 8) for code in range(256)])
@@ -89,7 +89,7 @@ class AskerBM25:
         found = lengths(keys.tolist()) if lengths else searcher.fast_field_values(LENGTH, addresses)
         order = np.argsort(keys)
         self.keys: Keys = keys[order]
-        self._lengths: Lengths = np.array(found, dtype=np.int64)[order]
+        self._lengths: LengthArray = np.array(found, dtype=np.int64)[order]
         self._codes = (np.searchsorted(_CODED, self._lengths, side="right") - 1).astype(np.uint8)
 
     def search(

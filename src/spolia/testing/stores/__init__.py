@@ -4,8 +4,8 @@
         def address(self, place):
             return f"mine://server/{place.name}"
 
-Everything is asked through `Corpus`, so that its lexical and vector indexes are tested with it. What is right is said
-by definition: by dictionaries, by comparing every vector, by the formula of BM25.
+Everything is asked through `Corpus`, so that its lexical and vector indexes are tested with it. Expected results follow
+the definition: by dictionaries, by comparing every vector, by the formula of BM25.
 """
 
 from spolia.testing.stores.concurrency import Sharing

@@ -36,7 +36,7 @@ with Corpus(sys.argv[1]).writer(60) as writer:
 
 
 class Sharing(Contract):
-    """Tests of several writers and readers at once, `kills` of them killed."""
+    """Tests of several concurrent writers and readers, `kills` of them killed."""
 
     kills: ClassVar[int] = 10
 
@@ -147,7 +147,7 @@ def started(script: str, corpus: Corpus) -> subprocess.Popen[str]:
 
 
 def _killed_after(lines: int, corpus: Corpus) -> int:
-    """Kill a writer that has said so much and writes on; the last generation that it said was published."""
+    """Kill a writer after it has printed `lines` lines; returns the last generation that it reported as published."""
     process = started(_WRITER, corpus)
     assert process.stdout is not None
     for _ in range(lines):

@@ -188,7 +188,7 @@ class Contract:
 
 
 def refused(kind: type[SpoliaError], call: Callable[[], object]) -> str:
-    """What is said when a call is refused by an error of this kind, and no other."""
+    """The message of the error that a call raises, which must be of this kind."""
     said = None
     try:
         call()

@@ -1,4 +1,4 @@
-"""What is written becomes visible at once, whole, or not at all; who reads keeps what is read."""
+"""A write becomes visible as a whole or not at all; a reader keeps its state."""
 
 import subprocess
 import sys

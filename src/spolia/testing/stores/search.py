@@ -1,4 +1,4 @@
-"""What is found: by words, by vectors, by lineage; who may find it, and what filters let through."""
+"""Search by words, by vectors, by lineage; access and filters."""
 
 import math
 from collections import Counter

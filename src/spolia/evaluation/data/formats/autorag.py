@@ -116,7 +116,7 @@ def parquet_rows(file: Path, columns: Sequence[str] = ()) -> Iterator[tuple[str,
     except (OSError, ValueError) as error:  # pyarrow's own errors are among these
         if isinstance(error, DataError):
             raise
-        raise DataError(f"{file} is no Parquet file that can be read: {error}. Write it again.") from error
+        raise DataError(f"{file} is not a readable Parquet file: {error}. Write it again.") from error
 
 
 def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

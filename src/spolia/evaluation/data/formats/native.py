@@ -127,7 +127,7 @@ def _gains(place: str, gains: object, known: Set[str]) -> Iterator[tuple[str, fl
     for id, gain in gains.items() if isinstance(gains, Mapping) else [("grades", gains)]:
         if isinstance(gain, bool) or not isinstance(gain, int | float) or not 0 < gain < inf or id not in known:
             raise DataError(
-                f"{place}: grade {gain!r} of {id!r} is no number above 0 of one of the gold ids. Write "
+                f"{place}: grade {gain!r} of {id!r} is not a number above 0 of one of the gold ids. Write "
                 '"grades": {"gold id": number}, higher for more relevant.'
             )
         yield id, float(gain)

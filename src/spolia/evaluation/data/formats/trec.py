@@ -35,7 +35,7 @@ class Judged:
             number = float("nan")
         if not isfinite(number):
             raise DataError(
-                f"{place}: the grade {grade!r} is no number. Write 0 for not relevant, 1 or more for relevant."
+                f"{place}: the grade {grade!r} is not a number. Write 0 for not relevant, 1 or more for relevant."
             )
         if passage in self.grades:
             raise DataError(f"{place}: passage {passage!r} is judged twice for the same question. Keep one judgement.")

@@ -10,7 +10,7 @@ from spolia.errors import MeasureError
 from spolia.evaluation.measures.answers.answer_text import TOKENISERS, AnswerMeasure, checked_words
 from spolia.stores.lexical.analysis import Analyzer
 
-Pairs = dict[int, int]
+Alignment = dict[int, int]
 
 
 @dataclass(frozen=True)
@@ -147,13 +147,13 @@ def _most_bonds(found: Sequence[str], gold: Sequence[str], stem: Callable[[str],
     return max(states.values(), default=least)
 
 
-def aligned(found: Sequence[str], gold: Sequence[str], stages: Sequence[Callable[[str], str]]) -> Pairs:
+def aligned(found: Sequence[str], gold: Sequence[str], stages: Sequence[Callable[[str], str]]) -> Alignment:
     """The place in the gold of each aligned word; each stage aligns what the ones before have left.
 
     >>> aligned(["a", "b", "a", "c"], ["a", "x", "a", "c"], [str])
     {0: 0, 2: 2, 3: 3}
     """
-    pairs: Pairs = {}
+    pairs: Alignment = {}
     taken: set[int] = set()
     for form in stages:
         words, free = [form(word) for word in found], _Free([form(word) for word in gold], taken)
@@ -196,7 +196,7 @@ class _Free:
         return queue[0] if queue else None
 
 
-def chunks(pairs: Pairs) -> int:
+def chunks(pairs: Alignment) -> int:
     """Runs of words that are next to each other on both sides.
 
     >>> chunks({0: 0, 2: 2, 3: 3})

@@ -76,8 +76,8 @@ def _matches(pattern: str, text: str) -> bool:
         return _is_match(re.compile(pattern, re.IGNORECASE), "fullmatch", text)
     except NO_PATTERN as error:
         raise MeasureError(
-            f"The accepted answer {pattern!r:.200} is no regular expression: {error}. Mend it, or write EM without its "
-            "rule."
+            f"The accepted answer {pattern!r:.200} is not a regular expression: {error}. Mend it, or write EM without "
+            "its rule."
         ) from error
 
 

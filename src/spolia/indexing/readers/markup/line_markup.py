@@ -114,7 +114,7 @@ def _noted(lines: Sequence[SourceLine]) -> Iterator[Heading | Region]:
 
 
 def _ends(lines: Sequence[SourceLine]) -> dict[int, int]:
-    """The line that closes each line that opens a block; from the end, so that each line is looked at once."""
+    """The line that closes each line that opens a block; from the end, so that each line is visited a single time."""
     found, following = dict[int, int](), dict[str, int]()
     for at in range(len(lines) - 1, -1, -1):
         if delimiter := _DELIMITER.fullmatch(lines[at].text):

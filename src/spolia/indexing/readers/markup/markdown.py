@@ -165,7 +165,7 @@ def regions_of(text: str, start: int = 0) -> Iterator[Region]:
 
 
 def with_pictures(text: str, start: int, regions: Iterator[Region]) -> Iterator[Region]:
-    """Regions in order, and between them the pictures that a text shows: by their names, with what is said of them.
+    """Regions in order, and between them the pictures that a text shows: by their names, with their descriptions.
 
     >>> text = "`![a](b.png)` ![A wall](img/wall.png 'Old')"
     >>> [(one.image, text[one.start : one.end]) for one in with_pictures(text, 0, iter(()))]

@@ -1,7 +1,7 @@
 """DOCX: paragraphs, headings, tables, pictures and notes in the order of the document.
 
-python-docx opens the package and knows the styles. The text is walked here, because its own iterators leave out what
-stands in content controls, in text boxes and in insertions that are tracked.
+python-docx opens the package and knows the styles. The text is walked here, because its own iterators leave out content
+controls, text boxes and tracked insertions.
 """
 
 import io
@@ -91,7 +91,7 @@ class _Writing:
         self.read: set[str] = set()  # comments that something refers to, by id
 
     def blocks(self, container: Any) -> None:
-        """The blocks of a body or a content control. XML that is nested too deep was refused by the parser."""
+        """The blocks of a body or a content control. The parser has rejected XML that is nested too deep."""
         for block in container:
             if block.tag == f"{_W}p":
                 self._paragraph(block)

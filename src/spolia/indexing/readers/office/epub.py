@@ -64,7 +64,7 @@ class _Book(NamedTuple):
         files = tree(archive.read("META-INF/container.xml"), blob.uri).iter()
         path = next((one.get("full-path") for one in files if _tag(one) == "rootfile" and one.get("full-path")), None)
         if path is None:
-            raise DocumentError(f"{blob.uri} is no EPUB that can be read: it names no package. Fetch it again.")
+            raise DocumentError(f"{blob.uri} is not a readable EPUB: it names no package. Fetch it again.")
         root = tree(archive.read(path), blob.uri)
         items = {
             one.get("id") or "": (_path(path, one.get("href") or ""), one.get("media-type") or "")
@@ -99,7 +99,7 @@ def _tag(element: Element) -> str:
 
 
 def _path(base: str, href: str) -> str:
-    """The name within the archive; what leads out of it is no member of it."""
+    """The name within the archive; a path that leads out of it is not a member."""
     return posixpath.normpath(posixpath.join(posixpath.dirname(base), unquote(href.partition("#")[0])))
 
 

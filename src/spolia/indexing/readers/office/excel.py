@@ -1,4 +1,4 @@
-"""XLSX, XLSM, XLS: the cells of each sheet; files that would fill the memory are refused ([MS-CFB], [MS-XLS])."""
+"""XLSX, XLSM, XLS: the cells of each sheet; rejects files that would fill the memory ([MS-CFB], [MS-XLS])."""
 
 import io
 import re
@@ -85,7 +85,7 @@ def _numbers(content: bytes) -> tuple[int, ...]:
 
 
 def _straight(following: Sequence[int]) -> Sequence[int]:
-    """What follows each sector; a circle anywhere is refused, since the library goes wherever it is led."""
+    """The successor of each sector; raises for a cycle, which the library would follow for ever."""
     first = [0] * len(following)
     for start in range(len(following)):
         at = start

@@ -194,7 +194,7 @@ class _Writing:
         return self.layout.refer(f"{f'{author}: ' if author else ''}{' '.join(paragraphs)}")
 
     def _frame(self, frame: Element) -> None:
-        """A text box, a table on a slide, or a picture with what is said of it."""
+        """A text box, a table on a slide, or a picture with its description."""
         said = " ".join(" ".join(one.text or "" for one in frame if one.tag.endswith(("}title", "}desc"))).split())
         for inner in frame:
             if inner.tag == f"{_DRAW}image" and (image := self._image(inner.get(_HREF) or "")) is not None:

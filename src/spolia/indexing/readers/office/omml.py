@@ -62,7 +62,7 @@ class _Latex:
         self.is_left_out = is_left_out
 
     def inside(self, element: Any, depth: int) -> str:
-        """All that stands in an element, one after the other."""
+        """All parts of an element, one after the other."""
         if element is None:
             return ""
         if depth > _DEEPEST:

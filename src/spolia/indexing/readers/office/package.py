@@ -33,7 +33,7 @@ _KINDS = (
 
 @contextmanager
 def package(blob: Blob, kind: str, needs: str) -> Iterator[zipfile.ZipFile]:
-    """The archive that a document is; whatever goes wrong while it is open is told as damage of the document. `needs`:
+    """The archive that a document is; any error while it is open is reported as damage of the document. `needs`:
     how the name of a part begins that this kind of document has."""
     refuse_ole(blob, kind)
     with told_as_damage(blob, kind):
@@ -84,7 +84,7 @@ def damaged(blob: Blob, kind: str, why: object) -> DocumentError:
             "Give it the suffix of its format, or take it out of the folder."
         )
     return DocumentError(
-        f"{blob.uri} is no {kind} that can be read: {reason:.300}; it has {len(blob.data)} bytes and begins with "
+        f"{blob.uri} is not a readable {kind}: {reason:.300}; it has {len(blob.data)} bytes and begins with "
         f"{blob.data[:4]!r}. Fetch it again, or open it and save it again."
     )
 
@@ -142,7 +142,7 @@ _NAMES = {"creator": "author", "created": "date", "modified": "modified", "subje
 
 
 def properties(archive: zipfile.ZipFile) -> tuple[str, Meta]:
-    """Title and metadata; the libraries would make some up where there are none."""
+    """Title and metadata; the libraries would invent missing ones."""
     if _PART not in archive.namelist():
         return "", ()
     said = {child.tag.rpartition("}")[2]: child.text or "" for child in tree(archive.read(_PART), _PART)}

@@ -83,7 +83,7 @@ def _document(blob: Blob, passwords: tuple[tuple[str, str], ...]) -> Any:
 
 
 def _source(blob: Blob) -> Any:
-    """What PDFium opens: a path it can be told, else a stream, so that a large file is not in memory."""
+    """What PDFium opens: a path that it can encode, else a stream, so that a large file is not in memory."""
     if isinstance(blob.content, Path):
         try:
             str(blob.content).encode()
@@ -109,11 +109,11 @@ def _locked(blob: Blob, name: str) -> EncryptedDocument:
 
 
 def damaged(blob: Blob, why: object) -> DocumentError:
-    """What is said of a file that is broken, or something else."""
+    """The error for a damaged file, or one of another format."""
     with blob.open() as file:
         begin = file.read(8)
     return DocumentError(
-        f"{blob.uri} is no PDF that can be read: {why}; it has {blob.size} bytes and begins with {begin!r}. "
+        f"{blob.uri} is not a readable PDF: {why}; it has {blob.size} bytes and begins with {begin!r}. "
         "Fetch it again, or mend it, for example: qpdf OLD.pdf NEW.pdf"
     )
 
@@ -333,7 +333,7 @@ _XFA = (2, 3)  # FORMTYPE_XFA_FULL, FORMTYPE_XFA_FOREGROUND
 
 
 def reading_of(reader: "PdfReader", blob: Blob) -> Reading:
-    """What stands in a PDF."""
+    """The content of a PDF."""
     noticed = Noticed()
     with opened(blob, reader.passwords) as file:
         with ONE_AT_A_TIME:

@@ -50,7 +50,7 @@ class Picture:
 def pictures_of(
     found: list[tuple[Area, Any]], size: tuple[float, float], *, text: bool, data: bool
 ) -> tuple[list[Picture], int]:
-    """The pictures of a page, and the number of those that were passed over. A picture that fills a page without text
+    """The pictures of a page, and the number of skipped ones. A picture that fills a page without text
     is its scan."""
     kept: dict[Area, Picture] = {}
     dropped = 0
@@ -121,7 +121,7 @@ class Rule(NamedTuple):
 
 @dataclass
 class Drawn:
-    """What was found on a page."""
+    """Pictures and rules on a page."""
 
     across: list[Rule] = field(default_factory=list)
     down: list[Rule] = field(default_factory=list)

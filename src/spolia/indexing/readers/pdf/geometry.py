@@ -1,4 +1,4 @@
-"""Rectangles on a page as it is shown, and PDFium asked for many of them at once."""
+"""Rectangles on a page as it is shown, and batched calls to PDFium for them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from ctypes import PYFUNCTYPE, addressof, c_double, c_int, c_ulong, c_void_p, cast, create_string_buffer
@@ -92,7 +92,7 @@ class VisiblePage:
         return Area(min(a, c), min(b, d), max(a, c), max(b, d))
 
     def areas(self, sides: Any) -> list[Area]:
-        """Many rectangles at once: n × 4, left, bottom, right, top."""
+        """Many rectangles together: n × 4, left, bottom, right, top."""
         return list(map(_area, self.shown(sides).tolist()))
 
     def shown(self, sides: Any) -> Any:

@@ -54,7 +54,7 @@ def by_style(lines: Sequence[Styled], sizes: Counter[float], count: int) -> tupl
 
 
 def _groups(lines: Sequence[Styled]) -> Iterator[list[Styled]]:
-    """Lines of one style that follow each other; one with a number or the word for a section begins anew."""
+    """Lines of one style that follow each other; one with a number or the word for a section begins a new group."""
     numbered = 0
 
     def kind(pair: tuple[int, Styled]) -> tuple[int, int, float, bool, int]:

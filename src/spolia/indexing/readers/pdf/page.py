@@ -130,7 +130,7 @@ def leaf_of(page: "PdfPage", number: int) -> PageText:
 
 
 def _styled(lines: Sequence[PageLine], text: Written, number: int, sizes: Counter[float]) -> Iterator[Styled]:
-    """The lines that may be headings: on a page with much text only those that are bold or larger than most of it."""
+    """The lines that may be headings: on a page with much text only bold ones, or ones larger than most of it."""
     usual = sizes.most_common(1)[0][0] if sizes and len(lines) > _FEW else 0.0
     for at, line in enumerate(lines):
         distinct = line.bold or line.size > usual
@@ -208,7 +208,7 @@ def _read(page: Any, text_page: Any, form: Any, *, tables: bool, pictures: bool)
 
 
 def _within(grids: list[Grid], lines: list[PageLine], end: int) -> Iterator[tuple[int, int]]:
-    """The stretches of the lines of which a part stands in a grid."""
+    """The stretches of the lines that overlap a grid."""
     areas = [grid.area for grid in grids]
     for line, stop in zip(lines, [*(line.at for line in lines[1:]), end], strict=True):
         if any(area.meets(line.area) for area in areas):

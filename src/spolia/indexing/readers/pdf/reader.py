@@ -16,7 +16,7 @@ class PdfReader(Value):
 
     The order of the text is the file's, which for columns is nearly always that in which they are read; a page on which
     it jumps back is put into order by its white space. Headings are those of the outline that stand on their page; else
-    lines that are larger than the text, or bold and numbered. Filled fields of forms and comments stand at the end of
+    lines that are larger than the text, or bold and numbered. Filled form fields and comments follow at the end of
     their page. Attached files are parts.
 
     Args:

@@ -1,4 +1,4 @@
-"""Tables between rules: the letters on a page, the grids that rules make, and what stands in them."""
+"""Tables between rules: the letters on a page, the grids that rules make, and their cells."""
 
 import re
 from bisect import bisect_right
@@ -59,7 +59,7 @@ def area_of(letters: Iterable[Letter]) -> Area:
 
 
 def rows_of(letters: Sequence[Letter]) -> list[Row]:
-    """Letters that stand at one height, from top to bottom, each row from left to right; small ones join large ones."""
+    """Letters at one height, from top to bottom, each row from left to right; small ones join large ones."""
     if not letters:
         return []
     heights = [bottom - top for _, _, _, top, _, bottom in letters]
@@ -279,7 +279,7 @@ class CellGrid:
         return homes
 
     def home(self, letter: Letter) -> tuple[int, int]:
-        """The cell that a letter stands in."""
+        """The cell of a letter."""
         place = _between(letter.middle, self.grid.heights), _between((letter.left + letter.right) / 2, self.sides)
         return self.homes.get(place, place)
 
@@ -357,7 +357,7 @@ _MOST_LINES = 12
 
 
 def caption_of(area: Area, kind: str, lines: Sequence[PageLine]) -> Sequence[PageLine]:
-    """The lines of the nearest caption above or below a region; none if there is none. `kind`: `image` or `table`.
+    """The lines of the nearest caption above or below a region, if any. `kind`: `image` or `table`.
     `lines`: of the page, in the order in which they are read."""
     found = [
         (distance, number)
@@ -411,7 +411,7 @@ def tables_of(grids: Iterable[Grid], letters: Sequence[Letter], text: str) -> li
 
 
 def table_of(grid: Grid, letters: Sequence[Letter], text: str) -> PageTable | None:
-    """The table that a grid may be; None if there is none in it."""
+    """The table in a grid, or None."""
     frame = CellGrid(grid, rows_of(_inside(letters, grid.area)))
     least = 3 if frame.ruled or not grid.down else 4  # shaded lines of a listing have two: their numbers, and code
     if len(grid.heights) < 2 or not least <= len(frame.sides) <= _MOST_CELLS // len(grid.heights):

@@ -34,7 +34,7 @@ _UNSPACED = pattern(r"(?<=[\u3001-\u30ff\u3400-\u9fff\uff00-\uffef]) (?=[\u3001-
 
 @dataclass(frozen=True)
 class Recognised(Value):
-    """What was found in a picture."""
+    """The text recognised in a picture."""
 
     lines: "tuple[PageLine, ...]" = field(default=(), compare=False)  # in reading order, with their places in points
     sure: float = 0.0  # how sure Tesseract is of the words, from 0 to 100, in the mean

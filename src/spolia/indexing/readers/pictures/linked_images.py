@@ -37,7 +37,7 @@ class Linked:
         self.elsewhere = 0
 
     def named(self, name: str) -> str:
-        """The hash of the picture that is called so; empty where there is none."""
+        """The hash of the picture of this name; empty if unknown."""
         written = _DATA.match(name)
         data = _written(name, written) if written else self.inside(name)
         if data is None:
@@ -49,7 +49,7 @@ class Linked:
         return self.images.setdefault(image.content_hash, image).content_hash
 
     def told(self, regions: Iterable[Region]) -> tuple[tuple[Region, ...], tuple[tuple[int, str], ...]]:
-        """As `shown`; names of files that may stand beside the document are told with the number of their region."""
+        """As `shown`; also gives names of files that may lie beside the document, with the number of their region."""
         kept, beside = list[Region](), list[tuple[int, str]]()
         for region in regions:
             if region.kind == "image" and _BESIDE.fullmatch(region.image):
@@ -60,7 +60,7 @@ class Linked:
         return tuple(kept), tuple(beside)
 
     def shown(self, regions: Iterable[Region]) -> Iterator[Region]:
-        """Regions whose pictures have names so far, with the pictures; without those of which there is nothing."""
+        """Regions with their named pictures resolved; regions with neither picture nor text are left out."""
         for region in regions:
             image = self.named(region.image) if region.image else ""
             if region.kind != "image" or image or len(region.caption) >= LEAST_CAPTION:

@@ -63,7 +63,7 @@ def opened(blob: Blob) -> Iterator[Any]:
             is_unknown = isinstance(error, UnidentifiedImageError)  # which names an object in memory, or a path
             why = "it has no known format, or ends too early" if is_unknown else str(error) or type(error).__name__
             raise DocumentError(
-                f"{blob.uri} is no picture that can be read: {why}; it has {blob.size} "
+                f"{blob.uri} is not a readable picture: {why}; it has {blob.size} "
                 f"bytes and begins with {file.read(8)!r}. Fetch or save it again with a program that opens it."
             ) from error
 
@@ -115,7 +115,7 @@ _LEAST_SURE = 60.0
 
 
 def reading_of(reader: "ImageReader", blob: Blob) -> Reading:
-    """What stands in a picture."""
+    """The content of a picture."""
     with opened(blob) as image:
         kind, scale = str(image.format), _POINTS / dpi_of(image)
         width, height = (side * scale for side in image.size)
@@ -141,7 +141,7 @@ def reading_of(reader: "ImageReader", blob: Blob) -> Reading:
 
 
 def _recognised(ocr: Ocr | None, page: Any) -> Recognised:
-    """The text of a page; `why` there is none if it could not be looked for."""
+    """The text of a page, or `why` OCR could not run."""
     why = ocr.lacking() if ocr else "it was not asked for (ocr=None)"
     dots, dpi = grey(page), dpi_of(page)  # decoded in any case: a damaged picture is none
     if why or not ocr:
