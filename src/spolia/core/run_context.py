@@ -250,6 +250,8 @@ def attempt(call: Callable[[], T]) -> T | Failure:
 
 @dataclass(frozen=True)
 class Began(Value):
+    """A step has begun."""
+
     step: str
 
 

@@ -144,6 +144,8 @@ class Between(Leaf):
 
 @dataclass(frozen=True)
 class _Several(Condition):
+    """Conditions of conditions."""
+
     filters: tuple[Condition, ...]
 
     def __post_init__(self) -> None:

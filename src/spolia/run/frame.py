@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from functools import cache
@@ -24,6 +23,8 @@ from spolia.run.stream import Scope, Sink, streamed
 from spolia.types import Addressed, Answer, Failure, Filter, Prompt, Query, Ranking, State, Usage
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
     from spolia.run.lane import Lane
     from spolia.run.run import Run
 
@@ -560,4 +561,6 @@ def _abandon(futures: Sequence[Future[Any]], scope: Scope) -> None:
 
 def pool_of(threads: int) -> ThreadPoolExecutor:
     """The threads beside the caller's own."""
+    from concurrent.futures import ThreadPoolExecutor
+
     return ThreadPoolExecutor(threads, thread_name_prefix="spolia")

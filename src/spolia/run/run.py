@@ -10,7 +10,6 @@ import itertools
 import threading
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import partial
@@ -31,6 +30,9 @@ from spolia.run.recall import MOST_BYTES, SharedResults
 from spolia.run.stream import Scope
 from spolia.types import Failure, Filter, Usage
 from spolia.types.value import refuse_arguments
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -294,11 +296,11 @@ class Run:
 
     # What frames ask for.
 
-    def pool(self) -> ThreadPoolExecutor | None:
+    def pool(self) -> "ThreadPoolExecutor | None":
         """The threads beside the caller's; none when the caller's is the only one."""
         return None if self.threads == 1 else self.workers()
 
-    def workers(self) -> ThreadPoolExecutor:
+    def workers(self) -> "ThreadPoolExecutor":
         """The threads beside the caller's, one at least: who awaits does not work."""
         if (pool := self._pool) is None:
             with self.lock:

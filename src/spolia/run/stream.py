@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -76,6 +75,8 @@ def _close(close: Callable[[], None]) -> None:
     try:
         close()
     except Exception:
+        import logging
+
         logging.getLogger(__name__).warning("What waits could not be closed on cancelling.", exc_info=True)
 
 

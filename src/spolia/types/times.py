@@ -1,7 +1,6 @@
 """Years, months, days and moments as texts, each of them a period; and what else metadata can hold."""
 
 import re
-from calendar import monthrange
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from numbers import Integral, Real
@@ -66,7 +65,8 @@ def _ends(text: str) -> tuple[str, str]:
 def _ends_of_days(said: re.Match[str]) -> tuple[str, str]:
     year, month, day = int(said["year"]), said["month"], said["day"]
     begin, until = date(year, int(month or 1), int(day or 1)), int(month or 12)
-    end = date(year, until, int(day or monthrange(year, until)[1]))
+    last = 31 if until == 12 else (date(year, until + 1, 1) - timedelta(days=1)).day
+    end = date(year, until, int(day or last))
     return f"{begin.isoformat()}T00:00:00Z", f"{end.isoformat()}T23:59:59Z"
 
 

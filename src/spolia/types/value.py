@@ -7,7 +7,6 @@ import hashlib
 import struct
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field, fields, replace
-from difflib import get_close_matches
 from functools import cache, wraps
 from inspect import CO_VARARGS, CO_VARKEYWORDS, unwrap
 from typing import (
@@ -152,6 +151,8 @@ def refuse_unknown_names(cls: Any, given: Iterable[str]) -> None:
 def _refuse_others(whose: str, known: Collection[str], given: Iterable[str]) -> None:
     for name in given:
         if name not in known:
+            from difflib import get_close_matches
+
             near = get_close_matches(name, known, 1)
             advice = f"Write {near[0]}=." if near else f"It takes: {', '.join(known) or 'nothing'}."
             raise WiringError(f"{whose} takes no {name!r}. {advice}")

@@ -70,6 +70,8 @@ class BytesShape:
 
 @dataclass(frozen=True)
 class Literals:
+    """One of certain values."""
+
     values: tuple[Any, ...]
 
     def encode(self, value: Any, writing: EncodeContext) -> Plain:

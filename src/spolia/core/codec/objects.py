@@ -360,6 +360,8 @@ EACH = Many(Anything())
 
 @dataclass(frozen=True)
 class Maybe:
+    """A shape, or nothing."""
+
     item: Shape
 
     def encode(self, value: Any, writing: EncodeContext) -> Plain:

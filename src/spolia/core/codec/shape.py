@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from spolia import types
@@ -169,6 +168,8 @@ class DecodeContext:
 
 def nearest(name: str, known: Iterable[str], fits: Callable[[str], bool] = lambda _: True) -> str | None:
     """The known name most like this one, if any that fits is."""
+    from difflib import get_close_matches
+
     by_lower = {other.lower(): other for other in known}
     found = get_close_matches(name.lower(), by_lower, 10, 0.55)
     return next((by_lower[lower] for lower in found if fits(by_lower[lower])), None)

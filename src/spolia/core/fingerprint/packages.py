@@ -1,11 +1,11 @@
 """Whose code a package is: the user's own, or one that a version stands for."""
 
+import os
 import re
 import sys
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from sysconfig import get_path
 
 
 @cache
@@ -46,7 +46,7 @@ def is_own(module: str, home: str) -> bool:
 
 
 IN_STEP = "In the step "
-_OTHERS = (str(Path(__file__).parents[2]), get_path("stdlib"), get_path("platstdlib"))
+_OTHERS = (str(Path(__file__).parents[2]), str(Path(os.__file__).parent))
 
 
 def place_of(error: BaseException) -> str:

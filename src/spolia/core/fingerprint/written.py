@@ -5,7 +5,6 @@ import dis
 import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from textwrap import dedent
 from threading import RLock
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -20,6 +19,8 @@ _WITH_DOCSTRING = (*_FUNCTIONS, ast.ClassDef, ast.Module)
 
 def tree_of(what: FunctionType | type | ModuleType) -> ast.AST | None:
     """A function, class or module as it is written; None where that is not to be had."""
+    from textwrap import dedent
+
     code = what.__code__ if isinstance(what, FunctionType) else what  # not the function that a decorator has wrapped
     try:
         with parsing:
