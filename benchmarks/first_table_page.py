@@ -189,9 +189,9 @@ INTRODUCTION = """\
 bm25, dense and hybrid on {sets} data sets, as they are by default, each number times 100 with its 95 % interval. At
 most {questions} questions a set, as the reference has, drawn by seed {seed} among those with gold; passages are title
 and text, and every flow finds 100 of them. Made by `python benchmarks/first_table.py`, which goes on where it was
-stopped; all numbers and verdicts are in [first_table.json](../benchmarks/results/first_table.json).
-[Experiments](experiments.md) says how intervals and verdicts come about, [measures](measures.md) what is measured,
-[data sets](datasets.md) in which forms."""
+stopped; all numbers and verdicts are in [first_table.json](first_table.json).
+[Experiments](../../docs/how-to/experiments.md) explains intervals and verdicts,
+[measures](../../docs/reference/measures.md) what is measured, [data sets](../../docs/how-to/datasets.md) the forms."""
 NOTES = """\
 Bold: what the flow `default` is on this set, chosen by what the embedder knows and not by these numbers.
 `rank fusion` is RRF with k = 60, `hybrid` adds z-scores half and half. Of aragog, which marks no passages, any passage
