@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spolia.core.codec import decode, encode
@@ -217,6 +217,7 @@ def test_a_thought_is_neither_streamed_nor_part_of_the_answer(reply: str, answer
 
 
 @given(st.lists(st.sampled_from(["<think>", "</think>", "</", "think", ">", " ", "Nokia", "[1]", "."]), max_size=12))
+@example(["</", " ", "</think>", " ", "</"])
 def test_what_is_streamed_is_what_is_said_wherever_a_thought_ends(parts: list[str]) -> None:
     said = list[str]()
     model = ScriptedModel(("".join(parts),))

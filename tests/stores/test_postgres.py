@@ -532,7 +532,9 @@ def test_many_vectors_are_found_along_the_index_of_the_server(address: str, monk
         assert sum(same) >= 0.97 * 5 * len(queries)
         assert all(allowed.holds([key for key, _ in found]).all() and len(found) == 5 for found in got)
     assert len(walks) >= 2 * len(queries)
-    plan = along._session.ask("SELECT indexname FROM pg_indexes WHERE indexdef LIKE '%hnsw%halfvec(24)%'").fetchall()
+    plan = along._session.ask(
+        "SELECT indexname FROM pg_indexes WHERE indexdef LIKE '%hnsw%halfvec(24)%' AND schemaname = current_schema()"
+    ).fetchall()
     assert len(plan) == 1
 
 

@@ -270,7 +270,7 @@ def test_of_changes_that_are_taken_back_together_nothing_stays(corpus: Corpus) -
             writer.add_nodes(document, [odd])
 
     def commit() -> None:
-        with corpus.writer() as writer, pytest.raises(StoreError, match="stands at 0 to 10000"):
+        with corpus.writer() as writer, pytest.raises(StoreError, match="spans 0 to 10000"):
             change(writer)
 
     before = corpus.snapshot().generation

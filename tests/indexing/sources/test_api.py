@@ -206,8 +206,8 @@ def test_a_run_that_breaks_off_begins_again_where_the_last_whole_one_ended(
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        (b"<html>Log in", "is no JSON"), (b'{"data": {"items": [', "is no JSON"), (b'{"data": 3}', "no list"),
-        (b"[" * 100_000, "is no JSON"), (b"", "is no JSON"), (b'{"data": {"items": [{"name": 1}]}}', ""),
+        (b"<html>Log in", "is not JSON"), (b'{"data": {"items": [', "is not JSON"), (b'{"data": 3}', "no list"),
+        (b"[" * 100_000, "is not JSON"), (b"", "is not JSON"), (b'{"data": {"items": [{"name": 1}]}}', ""),
     ],
 )  # fmt: skip
 def test_an_answer_that_is_none_loses_nothing(site: Site, corpus: Corpus, body: bytes, said: str) -> None:

@@ -376,7 +376,7 @@ def test_a_window_beyond_what_the_model_was_made_for_is_refused(encoder: Any) ->
 
 
 def test_a_folder_without_a_model(folders: Path) -> None:
-    with pytest.raises(WeightsError, match=r"no folder with a config\.json"):
+    with pytest.raises(WeightsError, match=r"is not a folder with a config\.json"):
         LocalEmbedder(str(folders)).embed(["salt"], kind="query")
 
 

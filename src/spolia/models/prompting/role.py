@@ -141,17 +141,19 @@ def spoken_reply(
         take_back: called when all that `on_text` got was such a thought.
     """
     held: str | None = ""
-    last = ""
+    last, ended = "", False
 
     def tell(piece: str) -> None:
-        nonlocal held, last
+        nonlocal held, last, ended
         if held is None:
             *thought, last = _CLOSING.split(last + piece)
             if not thought:
                 last = last[-_LONGEST_CLOSING:]
                 return on_text(piece)
             take_back()
-            held, piece = "", last
+            held, piece, ended = "", last, True
+        if ended:  # blanks after a thought are no part of the answer
+            held, piece = "", (held + piece).lstrip()
         said = after_thought(held + piece)
         if said is not None:
             held, last = None, said[-_LONGEST_CLOSING:]
