@@ -25,9 +25,9 @@ test: $(VENV)/test.stamp
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -n 3 --dist worksteal
-	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs build/site
-	$(BIN)/python benchmarks/install.py --check
+	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs build/site & site=$$!; \
+	$(BIN)/python benchmarks/install.py --check & weight=$$!; \
+	$(BIN)/python -m pytest -n 3 --dist worksteal && wait $$site && wait $$weight
 
 check: $(VENV)/test.stamp
 	$(BIN)/ruff format .
