@@ -11,7 +11,6 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # What is installed is compiled when it is first imported: most of it never is.
 INSTALL := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check install --no-compile
-DIR ?= docs
 export PYTHONDONTWRITEBYTECODE :=  # hundreds of processes are started: none of them compiles everything again
 
 .PHONY: demo test check bench pages versions docs release clean
