@@ -27,7 +27,7 @@ from spolia.core.function import step
 from spolia.core.operator import Operator
 from spolia.evaluation.data.dataset import DataSet
 from spolia.evaluation.data.passage_store import indexed
-from spolia.flow_files.built_in import BUILT_IN
+from spolia.flow_files.built_in_flows import BUILT_IN
 from spolia.flows.corag import corag
 from spolia.journal import Runs
 from spolia.models.prompting.stand_in_models import ScriptedModel

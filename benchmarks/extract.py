@@ -27,7 +27,7 @@ from spolia.core.operator import Operator
 from spolia.evaluation.data.dataset import DataSet
 from spolia.evaluation.data.passage_store import indexed
 from spolia.evaluation.statistics.sample import interval
-from spolia.flow_files.built_in import bm25, hybrid
+from spolia.flow_files.built_in_flows import bm25, hybrid
 from spolia.generation.extract import Extract, count_words
 from spolia.models.onnx.minilm import MiniLM
 from spolia.types import Answer, Item, Query, Ranking

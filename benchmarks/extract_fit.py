@@ -28,7 +28,7 @@ from results import publish
 from spolia.core.operator import Operator
 from spolia.evaluation.data.dataset import DataSet
 from spolia.evaluation.data.passage_store import indexed
-from spolia.flow_files.built_in import hybrid
+from spolia.flow_files.built_in_flows import hybrid
 from spolia.generation.extract import Clues, Extract, PassageSentences, clues, cosines, count_words
 from spolia.models.onnx.minilm import MiniLM
 from spolia.types import Item, Query, Ranking

@@ -31,7 +31,7 @@ from spolia.evaluation.data.passage_store import cache_folder, indexed
 from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.experiment.results import Report
 from spolia.evaluation.measures.registry import parse_measures
-from spolia.flow_files.built_in import bm25, choose, dense, hybrid
+from spolia.flow_files.built_in_flows import bm25, choose, dense, hybrid
 from spolia.generation.extract import Extract
 from spolia.journal import Runs
 from spolia.models.onnx.minilm import MiniLM

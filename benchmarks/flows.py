@@ -57,8 +57,8 @@ from spolia.evaluation.simulation.profile import PROFILES, Profile, profile_name
 from spolia.evaluation.simulation.reader import SimulatedReader
 from spolia.evaluation.simulation.world import FictionalWorld
 from spolia.evaluation.statistics.sample import difference, interval
-from spolia.flow_files.built_in import BUILT_IN
-from spolia.flows.published import Published, every_flow
+from spolia.flow_files.built_in_flows import BUILT_IN
+from spolia.flows.catalogue import Published, every_flow
 from spolia.models.onnx.minilm import MiniLM
 from spolia.pre_retrieval.query_llm import alike
 from spolia.run import Run

@@ -32,8 +32,8 @@ from typing import Any, TypeAlias
 
 import results
 from limits import JUDGES
-from made import made, suffix_of
-from mutating import changed
+from mutations import changed
+from sample_files import made, suffix_of
 
 from spolia.errors import MissingExtra, SpoliaError
 from spolia.indexing.readers.reader import Blob, Container, FileReader, reader_of

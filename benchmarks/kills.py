@@ -69,7 +69,7 @@ def truth(name: str, folder: str, kills: int) -> list[dict[str, Any]]:
         server = Server(Path(folder) / "server")
         environment |= {"SPOLIA_TEST_DATABASE": server.uri, "SPOLIA_CACHE": str(Path(folder) / "cache")}
     try:
-        return lines("tests.stores.crashing", folder, "--random", str(kills), SEED, environment=environment)
+        return lines("tests.stores.kills", folder, "--random", str(kills), SEED, environment=environment)
     finally:
         if server is not None:
             server.stop()
@@ -77,7 +77,9 @@ def truth(name: str, folder: str, kills: int) -> list[dict[str, Any]]:
 
 def beside(name: str, folder: str, kills: int) -> list[dict[str, Any]]:
     """The first row is of an ingestion that was not killed, as that of `truth`."""
-    return lines("tests.stores.beside", name, folder, "--random", str(kills), SEED, environment=dict(os.environ))
+    return lines(
+        "tests.stores.database_kills", name, folder, "--random", str(kills), SEED, environment=dict(os.environ)
+    )
 
 
 def lines(module: str, *arguments: str, environment: dict[str, str]) -> list[dict[str, Any]]:

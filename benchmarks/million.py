@@ -41,7 +41,7 @@ from results import publish  # noqa: E402
 from store import ASKED, BETWEEN, FIRST, PER_FILE, REAL, TOP_K, lines, rows, written  # noqa: E402
 from vectors import quantiles  # noqa: E402
 
-from spolia.flow_files.built_in import hybrid  # noqa: E402
+from spolia.flow_files.built_in_flows import hybrid  # noqa: E402
 from spolia.indexing.sync.sync import sync  # noqa: E402
 from spolia.models.onnx.minilm import MiniLM  # noqa: E402
 from spolia.retrieval.bm25 import BM25  # noqa: E402

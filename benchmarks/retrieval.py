@@ -21,7 +21,7 @@ from spolia.evaluation.data.passage_store import indexed
 from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.experiment.results import Report
 from spolia.evaluation.measures.registry import parse_measures
-from spolia.flow_files.built_in import BUILT_IN, choose
+from spolia.flow_files.built_in_flows import BUILT_IN, choose
 from spolia.models.onnx.minilm import MiniLM
 
 HERE = Path(__file__).resolve().parent

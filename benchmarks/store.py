@@ -44,7 +44,7 @@ from results import publish  # noqa: E402
 from vectors import child, quantiles  # noqa: E402
 
 from spolia.filters import AnyOf, Between, Field  # noqa: E402
-from spolia.flow_files.built_in import hybrid  # noqa: E402
+from spolia.flow_files.built_in_flows import hybrid  # noqa: E402
 from spolia.indexing.sync.sync import sync  # noqa: E402
 from spolia.indexing.transforms.function import transform  # noqa: E402
 from spolia.models.onnx.minilm import MiniLM  # noqa: E402

@@ -199,7 +199,7 @@ def main() -> None:
         (IMAGES / f"{name}.svg").write_text(picture, "utf-8")
     from spolia import BM25, Corpus, MiniLM, ScriptedModel
     from spolia.core.draw_svg import svg
-    from spolia.flow_files.built_in import from_paper, hybrid
+    from spolia.flow_files.built_in_flows import from_paper, hybrid
 
     chunks, model = Corpus("notes.spolia").group(), ScriptedModel(("",))
     (IMAGES / "flow-hybrid.svg").write_text(svg(hybrid(chunks, MiniLM())), "utf-8")

@@ -13,7 +13,7 @@ from spolia.core.codec import plan_of
 from spolia.core.codec.objects import Instance, Maybe
 from spolia.core.operator import Operator
 from spolia.core.registry import Catalogue
-from spolia.core.wiring import name_of, parameters_of
+from spolia.core.type_compatibility import name_of, parameters_of
 from spolia.flow_files.schema import schema
 from spolia.models import protocols
 from spolia.models.http.remote import Remote

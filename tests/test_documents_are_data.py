@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 import spolia
 from spolia.core.function import step
 from spolia.core.operator import Operator
-from spolia.core.wiring import name_of
+from spolia.core.type_compatibility import name_of
 from spolia.databases.graph_file import GraphFile
 from spolia.databases.sqlite_file import SQLiteFile
 from spolia.errors import ModelRejected, SpoliaError

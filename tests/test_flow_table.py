@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from spolia.flows.published import MODULES, flow_named
+from spolia.flows.catalogue import MODULES, flow_named
 
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "flows.py"
 pytestmark = pytest.mark.slow

@@ -46,10 +46,10 @@ from spolia.evaluation.simulation.profile import Profile
 from spolia.evaluation.simulation.reader import SimulatedReader
 from spolia.evaluation.simulation.world import FictionalWorld
 from spolia.generation.reader import Reader
-from spolia.optimizer.board import Board, ScoreRows
 from spolia.optimizer.candidates import Candidates
 from spolia.optimizer.contexts import Contexts, ReaderFlow
 from spolia.optimizer.objectives import Objectives
+from spolia.optimizer.score_board import Board, ScoreRows
 from spolia.optimizer.strategies import WARM, HalvingWithNeighbours, find_best
 from spolia.orchestration import ConvexCombination
 from spolia.orchestration.sweep import sweeper

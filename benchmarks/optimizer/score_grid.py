@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from spolia.core.combinators.space import Space
 from spolia.core.operator import Operator, Then
-from spolia.optimizer.board import Board, Floats, ScoreRows, ScoreSource
 from spolia.optimizer.candidates import Candidates
+from spolia.optimizer.score_board import Board, Floats, ScoreRows, ScoreSource
 from spolia.types import Ranking
 
 Ints: TypeAlias = NDArray[np.integer[Any]]

@@ -12,8 +12,8 @@ from spolia.filters import Field
 from spolia.indexing.sync.sync import sync
 from spolia.indexing.sync.texts import add_texts
 from spolia.stores.corpus import Corpus
-from tests.indexing.making import pdf_of
 from tests.indexing.readers.fixtures import epub
+from tests.indexing.sample_documents import pdf_of
 
 from .conftest import Spolia
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from spolia.cli.options import FLOWS
-from spolia.flow_files.built_in import BUILT_IN
-from spolia.flows.published import MODULES
+from spolia.flow_files.built_in_flows import BUILT_IN
+from spolia.flows.catalogue import MODULES
 from spolia.indexing.sync.sync import sync
 from spolia.stores.corpus import Corpus
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from spolia.flows.published import MODULES
+from spolia.flows.catalogue import MODULES
 
 from .conftest import Spolia
 

@@ -29,7 +29,7 @@ from spolia.core.combinators import (
 )
 from spolia.core.function import Function, step
 from spolia.core.operator import Operator, Then
-from spolia.core.wiring import Bindings, fits
+from spolia.core.type_compatibility import Bindings, fits
 from spolia.errors import UndecidedError, WiringError
 from spolia.types import Answer, Chain, Failure, Hit, Node, Query, Ranking, State, Verdict
 

@@ -17,7 +17,7 @@ from spolia.indexing.sync.sync import sync
 from spolia.retrieval.bm25 import BM25
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.types import Hit, Item, Node, Query, Quote, Ranking
-from tests.evaluation.killed import same
+from tests.evaluation.killed_experiment import same
 
 FILES = {
     "tides.md": "# Tides\n\nThe moon pulls the sea,\nand the tide rises.\n\nSalt makes the sea heavy.\n",

@@ -56,14 +56,14 @@ from spolia.types import (
     Usage,
 )
 
-from .killed import ITEMS, experiment
+from .killed_experiment import ITEMS, experiment
 
 HERE = Path(__file__).parent
 
 
 def in_a_process(path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     code = f"import sys; sys.path.insert(0, {str(HERE.parents[1])!r}); sys.argv = ['x', {str(path)!r}]; " + (
-        "import tests.evaluation.killed as killed; report = killed.experiment().run(path=sys.argv[1]);"
+        "import tests.evaluation.killed_experiment as killed; report = killed.experiment().run(path=sys.argv[1]);"
         "print('asked', report.table.asked); print(*report.warnings)"
     )
     return subprocess.run(

@@ -20,8 +20,8 @@ from spolia.evaluation.simulation.gold_hops import GoldChain, plain
 from spolia.evaluation.simulation.profile import PROFILES, Profile
 from spolia.evaluation.simulation.reader import Shown, SimulatedReader
 from spolia.evaluation.simulation.world import FictionalWorld
+from spolia.flows.catalogue import flow_named
 from spolia.flows.ircot import THOUGHT
-from spolia.flows.published import flow_named
 from spolia.generation.prompt import numbered
 from spolia.generation.reader import Reader
 from spolia.run.lane import counted_reasons

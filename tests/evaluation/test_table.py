@@ -17,8 +17,8 @@ from spolia.indexing.sync.sync import sync
 from spolia.retrieval.bm25 import BM25
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.types import Item, Quote
-from tests.indexing.readers.drawing import Sheet, lines, pdf
 from tests.indexing.readers.fixtures import xlsx
+from tests.indexing.readers.pdf_samples import Sheet, lines, pdf
 
 ROWS: list[dict[str, Any]] = [
     {"Question": "Who pulls?", "Expected answer": "the moon | moon", "Source File": "a.pdf", "Page": 3, "Topic": "sea"},

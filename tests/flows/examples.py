@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from spolia.core.combinators import Best, Branch, Choice, Each, Explore, Guard, Identity, Loop, Route, Samples
 from spolia.core.function import step
 from spolia.core.operator import Operator, Then
-from spolia.core.wiring import parameters_of
+from spolia.core.type_compatibility import parameters_of
 from spolia.errors import SpoliaError
 from spolia.filters import And, AnyOf, Between, Condition, Not, Or
 from spolia.indexing.splitters.sized_splitter import SlidingWindow

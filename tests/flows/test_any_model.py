@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from spolia import Answer, Budget, Failure, Query, Ranking, Run, dump, load, step
 from spolia.core.operator import Operator
 from spolia.errors import ModelRejected, ModelUnavailable
-from spolia.flows.published import MODULES, flow_named
+from spolia.flows.catalogue import MODULES, flow_named
 from spolia.types import Prompt
 from tests.flows.test_published import ASKED, TEXTS, Model, Scores, found, local, made, nowhere
 

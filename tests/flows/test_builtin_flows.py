@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import WiringError
-from spolia.flow_files.built_in import BUILT_IN, bm25, choose, covers, default, dense, hybrid, naive, named, suits
-from spolia.flows.published import MODULES
+from spolia.flow_files.built_in_flows import BUILT_IN, bm25, choose, covers, default, dense, hybrid, naive, named, suits
+from spolia.flows.catalogue import MODULES
 from spolia.generation.extract import Extract
 from spolia.generation.reader import Reader
 from spolia.models.onnx.minilm import MiniLM

@@ -23,7 +23,7 @@ from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.post_retrieval.rerankers import UPR
 from spolia.pre_retrieval.rewrite import MultiQuery
 from spolia.types import Message, Query, Ranking
-from tests.flows.validating import valid
+from tests.flows.json_schema import valid
 
 PACKAGE = Path(spolia.__file__).parent
 TIDES = {"tides.txt": "The moon pulls the sea."}

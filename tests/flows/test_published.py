@@ -12,7 +12,7 @@ from spolia import Answer, Budget, Hit, Node, Query, Ranking, Run, ScriptedModel
 from spolia.core.operator import Operator
 from spolia.core.run_context import reserve
 from spolia.errors import BudgetSpent, ModelRejected
-from spolia.flows.published import flow_named
+from spolia.flows.catalogue import flow_named
 from spolia.testing import HashingEmbedder
 from spolia.types import Prompt, Token, Usage, Value
 

@@ -17,7 +17,7 @@ from spolia.flow_files.files import dump
 from spolia.flow_files.schema import schema
 from spolia.flow_files.yaml_text import YamlReader
 from tests.flows.examples import OWN, flows, instances, walks
-from tests.flows.validating import valid
+from tests.flows.json_schema import valid
 from tests.tree import few, operators
 
 LEAVES = [cls for cls in operators() if not cls.__module__.startswith("spolia.core.")]

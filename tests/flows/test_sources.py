@@ -12,7 +12,7 @@ import pytest
 from spolia import Answer, Query, Ranking, Run, step
 from spolia.core.run_context import overhearing
 from spolia.errors import QueryError
-from spolia.flows.published import MODULES
+from spolia.flows.catalogue import MODULES
 from tests.flows.test_published import (
     ASKED,
     LOOK,

@@ -19,7 +19,7 @@ from spolia.models.protocols import Capabilities
 from spolia.run import Run
 from spolia.run.lane import counted_reasons
 from spolia.types import Answer, Generation, Hit, Node, Prompt, Query, Ranking, Token
-from tests.degrading import degraded
+from tests.degradation import degraded
 
 ABLE = Capabilities(("chat", "logprobs"))
 NAN, INF = math.nan, math.inf

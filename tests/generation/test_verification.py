@@ -16,8 +16,8 @@ from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.pre_retrieval.rewrite import Rewrite
 from spolia.run import Run
 from spolia.types import Answer, Hit, Node, Query, Ranking
-from tests.degrading import degraded
-from tests.pre_retrieval.asked import Recorded
+from tests.degradation import degraded
+from tests.pre_retrieval.fixtures import Recorded
 
 ANSWER = Answer("Nokia employed him until 1990. He liked salt.", evidence=Ranking(Query("Who?"), ()))
 CLAIMS = ("<answer>", "Nokia employed him.\nHe left in 1990.\nHe liked salt.")

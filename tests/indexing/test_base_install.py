@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.indexing.making import locked_pdf
+from tests.indexing.sample_documents import locked_pdf
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -15,7 +15,7 @@ from spolia.retrieval.bm25 import BM25
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition
 from spolia.types import Node, Query
-from tests.indexing.readers.drawing import Sheet, lines, pdf
+from tests.indexing.readers.pdf_samples import Sheet, lines, pdf
 
 pytest.importorskip("pypdfium2")
 

@@ -21,7 +21,7 @@ from spolia.indexing.sync.sync import sync
 from spolia.indexing.sync.texts import add_texts
 from spolia.stores.corpus import Corpus
 from spolia.testing import HashingEmbedder
-from tests.indexing.making import locked_pdf, pdf_of
+from tests.indexing.sample_documents import locked_pdf, pdf_of
 
 pytestmark = pytest.mark.slow
 

@@ -36,7 +36,7 @@ from spolia.stores.groups.nodes import GroupBuild, grow
 from spolia.stores.vectors.dense import Vectors
 from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.worker_process import receive, send
-from tests.indexing.making import pdf_of
+from tests.indexing.sample_documents import pdf_of
 from tests.stores.scenario import tables
 
 WORDS = "Spolia are stones that builders take from older buildings and put into new ones."

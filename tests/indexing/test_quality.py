@@ -14,7 +14,7 @@ from spolia.indexing.sync.report import DocumentReport
 from spolia.indexing.sync.sync import sync
 from spolia.indexing.sync.texts import add_texts
 from spolia.stores.corpus import Corpus
-from tests.indexing.making import locked_pdf, pdf_of
+from tests.indexing.sample_documents import locked_pdf, pdf_of
 
 HOSTILE = "<script>alert(1)</script>\n\n\"'><img src=x onerror=alert(2)> \u202etxt.exe\u202c </style></details>\x00"
 

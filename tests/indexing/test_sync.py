@@ -20,7 +20,7 @@ from spolia.models.onnx.tokenizer import WordPiece
 from spolia.retrieval.dense import Dense
 from spolia.stores.corpus import Corpus
 from spolia.types import Query, Value
-from tests.indexing.making import pdf_of
+from tests.indexing.sample_documents import pdf_of
 
 BACKENDS = ("folder", "postgres")
 

@@ -23,7 +23,7 @@ from spolia.indexing.sync import files
 from spolia.indexing.sync.report import Progress, SyncReport
 from spolia.indexing.sync.sync import sync
 from spolia.stores.corpus import Corpus
-from tests.indexing.making import locked_pdf, pdf_of
+from tests.indexing.sample_documents import locked_pdf, pdf_of
 
 GOOD = "A good passage about stones."
 

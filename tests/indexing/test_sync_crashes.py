@@ -37,7 +37,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.mark.slow
 def test_killed_at_each_fail_point_it_ends_with_the_same_rows(folder: Path) -> None:
-    end, *killed = results(folder, *FAIL_POINTS, module="tests.indexing.crashing")
+    end, *killed = results(folder, *FAIL_POINTS, module="tests.indexing.kills")
     assert end["wrong"] == []
     passed = {result["at"] for result in killed if result["killed"]}
     elsewhere = ("graphs.", "databases.", "vectors.join", "vectors.move")
@@ -50,7 +50,7 @@ def test_killed_at_each_fail_point_it_ends_with_the_same_rows(folder: Path) -> N
 
 @pytest.mark.slow
 def test_killed_at_random_it_ends_with_the_same_rows(folder: Path) -> None:
-    end, *killed = results(folder, "--random", str(KILLS), "2", module="tests.indexing.crashing")
+    end, *killed = results(folder, "--random", str(KILLS), "2", module="tests.indexing.kills")
     assert end["wrong"] == []
     assert sum(result["killed"] for result in killed) == KILLS
     assert {result["at"]: result["wrong"] for result in killed if result["wrong"]} == {}

@@ -97,7 +97,7 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "G11": ("lazyllm/test_defects.py::test_a_new_group_can_be_searched_when_others_are_embedded",),
     "G12": ("lazyllm/test_defects.py::test_two_embeddings_are_fused_to_exactly_as_many_as_were_asked_for",),
     "S2": (
-        "stores/test_beside.py::test_a_database_answers_as_exact_search_does_and_follows",
+        "stores/test_vector_databases.py::test_a_database_answers_as_exact_search_does_and_follows",
         "lazyllm/test_defects.py::test_words_find_as_many_with_a_vector_database_beside_them",
     ),
     "S3": (
@@ -114,7 +114,7 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     ),
     "S9": (
         "stores/test_nearest_adapted.py::test_it_finds_what_exact_search_finds",
-        "stores/test_beside.py::test_a_group_has_a_graph_where_it_is_large",
+        "stores/test_vector_databases.py::test_a_group_has_a_graph_where_it_is_large",
     ),
     "R4": (
         "retrieval/test_filters.py::test_every_retriever_finds_what_the_filter_accepts",
@@ -122,8 +122,8 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
         "lazyllm/test_defects.py::test_the_value_0_can_be_filtered_by",
     ),
     "R5": (
-        "post_retrieval/test_mapped.py::test_up_to_the_common_ancestor_and_down_again",
-        "post_retrieval/test_mapped.py::test_two_children_of_one_parent_give_it_once_with_the_better_score",
+        "post_retrieval/test_parent_mapping.py::test_up_to_the_common_ancestor_and_down_again",
+        "post_retrieval/test_parent_mapping.py::test_two_children_of_one_parent_give_it_once_with_the_better_score",
     ),
     "M1": ("indexing/test_texts.py::test_two_temporary_corpora_at_the_same_time_are_two",),
     "M2": (f"{CONTRACT}/publication.py::test_a_reader_elsewhere_sees_whole_generations_while_they_are_written",),

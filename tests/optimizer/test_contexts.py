@@ -16,10 +16,10 @@ from spolia.journal import Runs
 from spolia.journal.cache import Cache
 from spolia.models.http.chat import ChatModel
 from spolia.models.prompting.stand_in_models import ScriptedModel
-from spolia.optimizer.board import Board, ScoreRequest, ScoreRows
 from spolia.optimizer.candidates import Candidates
 from spolia.optimizer.contexts import Contexts
 from spolia.optimizer.progress import StudyProgress
+from spolia.optimizer.score_board import Board, ScoreRequest, ScoreRows
 from spolia.optimizer.tuned_flow import TunedFlow
 from spolia.optimizer.tuning import tune
 from spolia.post_retrieval.selection import Cut

@@ -13,9 +13,9 @@ from spolia.core.combinators.space import Space
 from spolia.core.operator import Operator
 from spolia.errors import MissingExtra
 from spolia.optimizer.bandit import HierarchicalBandit
-from spolia.optimizer.board import Board, Floats, ScoreRows, ScoreSource
 from spolia.optimizer.candidates import Candidates
 from spolia.optimizer.named_strategies import STRATEGIES
+from spolia.optimizer.score_board import Board, Floats, ScoreRows, ScoreSource
 from spolia.optimizer.strategies import (
     GreedySearch,
     Halving,

@@ -10,7 +10,7 @@ from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.orchestration.answer_fusion import LLMFusion, MajorityVote
 from spolia.run import Run
 from spolia.types import Answer, Citation, Hit, Node, Query, Ranking
-from tests.degrading import degraded
+from tests.degradation import degraded
 
 
 def answer(text: str, *nodes: str) -> Answer:

@@ -14,7 +14,7 @@ from spolia.errors import ModelRejected, WiringError
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.orchestration.judges import ENOUGH, Classified, Confident, StopWhen, Sufficient
 from spolia.types import Chain, Generation, Hit, Node, Ranking, Token, Value, Verdict
-from tests.pre_retrieval.asked import Recorded, degraded
+from tests.pre_retrieval.fixtures import Recorded, degraded
 
 WHO = Query("Who employed Olsen?")
 

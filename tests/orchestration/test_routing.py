@@ -21,7 +21,7 @@ from spolia.orchestration.llm_router import ByLabel, ByNextToken
 from spolia.orchestration.similarity_router import ByKeywords, ByMeaning
 from spolia.testing import HashingEmbedder, OpenAIServer, ServedReply
 from spolia.types import ArmScores, Generation, Prompt, Token, Value
-from tests.pre_retrieval.asked import Recorded, degraded
+from tests.pre_retrieval.fixtures import Recorded, degraded
 
 KEYWORDS = (("law", ("court", "statute")), ("medicine", ("dose", "side effect", "court")), ("泰", ("剂量",)))
 

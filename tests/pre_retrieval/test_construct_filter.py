@@ -15,9 +15,9 @@ from spolia.filters import AnyOf, Not, Or, Schema
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.pre_retrieval.metadata_filter import ConstructFilter, condition_of
 from spolia.stores import NodeGroup
-from tests.pre_retrieval.asked import Recorded, degraded
-from tests.structured import Source
-from tests.structured import stored as kept
+from tests.group_fixtures import Source
+from tests.group_fixtures import stored as kept
+from tests.pre_retrieval.fixtures import Recorded, degraded
 
 FIELDS = (Field("year", "int"), Field("lang"), Field("draft", "bool"), Field("day", "time"), Field("price", "float"))
 SCHEMA = Schema(FIELDS)

@@ -17,7 +17,7 @@ from spolia.pre_retrieval.query_llm import OneText, Searches, Steps
 from spolia.pre_retrieval.rewrite import Condense, MultiQuery, Rewrite, StepBack
 from spolia.stores import NodeGroup
 from spolia.testing import HashingEmbedder
-from tests.pre_retrieval.asked import Recorded, degraded
+from tests.pre_retrieval.fixtures import Recorded, degraded
 from tests.retrieval.conftest import Stored, stored  # noqa: F401
 
 EMMA = Query("Who wrote Emma?", filter=None, sample=0)

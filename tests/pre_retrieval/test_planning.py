@@ -20,7 +20,7 @@ from spolia.pre_retrieval.hyde import WithDraft
 from spolia.pre_retrieval.query_llm import Steps
 from spolia.stores import NodeGroup
 from spolia.types import Answer, Plan
-from tests.pre_retrieval.asked import Recorded, degraded
+from tests.pre_retrieval.fixtures import Recorded, degraded
 from tests.retrieval.conftest import Stored, stored  # noqa: F401
 
 WHERE = Query("Where is the employer of Olsen?", sample=2)

@@ -14,7 +14,7 @@ from spolia.errors import StatementError
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.pre_retrieval.row_search import ShowRows, WithinRows
 from spolia.pre_retrieval.text_to_query import TextToCypher
-from tests.pre_retrieval.asked import Recorded
+from tests.pre_retrieval.fixtures import Recorded
 
 WHO = Query("Who employs Olsen?")
 RIGHT = "MATCH ({name: 'Olsen'})-[:WORKS_AT]->(firm) RETURN firm.name AS firm"

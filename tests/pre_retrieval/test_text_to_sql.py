@@ -18,7 +18,7 @@ from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.pre_retrieval.row_search import ShowRows, WithinRows
 from spolia.pre_retrieval.text_to_query import Statement, TextToSQL
 from spolia.types import Ranking
-from tests.pre_retrieval.asked import Recorded
+from tests.pre_retrieval.fixtures import Recorded
 
 WHO = Query("Who was born in 1968?")
 

@@ -34,7 +34,7 @@ from spolia.stores.files import LINKS
 from spolia.stores.vectors.placement import PlacedVectors
 from spolia.testing import HashingEmbedder
 from spolia.types import Query
-from tests.structured import Cut, stored
+from tests.group_fixtures import Cut, stored
 
 EMBEDDER = HashingEmbedder(32)
 Found = dict[tuple[str, str], float]

@@ -23,8 +23,8 @@ from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition
 from spolia.testing import HashingEmbedder
 from spolia.types import Hit, Node, Query, Ranking
+from tests.group_fixtures import Cut, Source, stored
 from tests.retrieval.test_graph_links import words
-from tests.structured import Cut, Source, stored
 
 CHAIN = {"chunk": Definition(Cut("|")), "entity": Definition(words, parent="chunk")}
 STORY: dict[str, str | Source] = {

@@ -22,7 +22,7 @@ from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition
 from spolia.testing import HashingEmbedder
 from spolia.types import Query, Ranking
-from tests.structured import Cut, Source, stored
+from tests.group_fixtures import Cut, Source, stored
 
 EMBEDDER = HashingEmbedder(256)
 TREE = {

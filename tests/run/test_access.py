@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from spolia.core.operator import Operator
 from spolia.errors import WiringError
-from spolia.flow_files.built_in import bm25, dense, hybrid
+from spolia.flow_files.built_in_flows import bm25, dense, hybrid
 from spolia.journal import Cache, Runs
 from spolia.run import Run
 from spolia.stores.backends.rows import SourceRow

@@ -9,7 +9,7 @@ import pytest
 
 from spolia.core.operator import Operator
 from spolia.errors import StoreError
-from spolia.flow_files.built_in import hybrid
+from spolia.flow_files.built_in_flows import hybrid
 from spolia.journal import Runs
 from spolia.run import Run
 from spolia.stores.backends.rows import SourceRow

@@ -1,7 +1,7 @@
 """Nothing that the asker may not read, or that a filter leaves out, is in any result, trace or cache entry of theirs.
 
-Operators, stores and indexes are found by walking the package (`tests/run/reaching.py`). Each is asked with and without
-filters of the run, of the query and of its own, so that filters and access hold together.
+Operators, stores and indexes are found by walking the package (`tests/run/access_paths.py`). Each is asked with
+and without filters of the run, of the query and of its own, so that filters and access hold together.
 """
 
 from __future__ import annotations
@@ -32,7 +32,20 @@ from spolia.stores.corpus import Corpus
 from spolia.stores.indexes import Exact, IndexSettings
 from spolia.stores.vectors import external_index
 from spolia.types import Failure, Node, Ranking, digest_of
-from tests.run.hiding import (
+from tests.run.access_paths import (
+    backends,
+    built,
+    calls,
+    given_to,
+    hints_of,
+    indexes,
+    is_filter,
+    outcome,
+    secrets,
+    that_reach,
+    told_who_asks,
+)
+from tests.run.secret_store import (
     ALL,
     EMBEDDER,
     GROUPS,
@@ -49,19 +62,6 @@ from tests.run.hiding import (
     random_lists,
     readable,
     with_above,
-)
-from tests.run.reaching import (
-    backends,
-    built,
-    calls,
-    given_to,
-    hints_of,
-    indexes,
-    is_filter,
-    outcome,
-    secrets,
-    that_reach,
-    told_who_asks,
 )
 from tests.stores.adapters.doubles import OpenSearchDouble, QdrantDouble
 from tests.stores.servers import Server

@@ -23,6 +23,7 @@ from spolia.errors import BudgetSpent, Cancelled, ModelUnavailable
 from spolia.journal import Cache, Runs
 from spolia.run import Budget, Run
 from spolia.types import Answer, Failure, Node, Query, Ranking, Usage
+from tests.run.contract_tests import HELD_BY
 from tests.run.flows import (
     COUNTER,
     Ask,
@@ -43,7 +44,6 @@ from tests.run.flows import (
     outcome,
     queries,
 )  # fmt: skip
-from tests.run.held_by import HELD_BY
 
 CONTRACT = Path(__file__).resolve().parents[2] / "docs" / "contributing" / "run_contract.md"
 

@@ -24,8 +24,8 @@ from spolia.stores.corpus import Corpus
 from spolia.stores.indexes import Exact
 from spolia.types import Query, Ranking
 from tests.retrieval.lucene import Lucene
-from tests.run.hiding import GROUPS, QUERY, Lists, filled, in_folder, random_lists
-from tests.run.reaching import built, given_to, that_reach
+from tests.run.access_paths import built, given_to, that_reach
+from tests.run.secret_store import GROUPS, QUERY, Lists, filled, in_folder, random_lists
 from tests.stores.servers import Server
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::spolia.errors.DegradedWarning")]

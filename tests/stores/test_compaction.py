@@ -26,7 +26,7 @@ from spolia.stores.vectors.graphs import build_graph
 from spolia.stores.vectors.segment_search import GraphSearch, vector_search
 from spolia.stores.writer import Writer, compact
 from spolia.types import Document, Node, Span
-from tests.stores.searched import drawn
+from tests.stores.vector_fixtures import drawn
 
 EMBEDDER, DIMENSION = "drawn/1", 12
 WANTED = HNSW(expansion_add=64, expansion_search=64, above=100)

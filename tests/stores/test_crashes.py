@@ -27,7 +27,7 @@ ELSEWHERE = ("graphs.", "databases.", "migrate.", "vectors.join", "vectors.move"
 compaction."""
 
 
-def results(folder: Path, *arguments: str, module: str = "tests.stores.crashing") -> list[dict[str, Any]]:
+def results(folder: Path, *arguments: str, module: str = "tests.stores.kills") -> list[dict[str, Any]]:
     command = [sys.executable, "-m", module, str(folder), *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

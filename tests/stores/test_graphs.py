@@ -29,7 +29,7 @@ from spolia.stores.vectors.graphs import (
 )
 from spolia.stores.vectors.placement import PlacedVectors, Rows
 from spolia.stores.vectors.segment_search import ExactSearch, GraphSearch
-from tests.stores.searched import EMBEDDER, SETTINGS, drawn, graph_search, kept, placed_in, recall
+from tests.stores.vector_fixtures import EMBEDDER, SETTINGS, drawn, graph_search, kept, placed_in, recall
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS, DIMENSION = 8_000, 24
@@ -223,7 +223,7 @@ BUILD = """
 import sys
 from pathlib import Path
 from spolia.stores.vectors.graphs import build_graphs
-from tests.stores.searched import EMBEDDER, SETTINGS
+from tests.stores.vector_fixtures import EMBEDDER, SETTINGS
 build_graphs(Path(sys.argv[1]), EMBEDDER, {1: 600, 2: 600}, "cosine", SETTINGS.but(above=100))
 """
 

@@ -21,7 +21,7 @@ from spolia.stores.backends.sqlite import connection as migrations
 from spolia.stores.corpus import POSTGRES
 from spolia.stores.portable import export_store, import_store
 from spolia.testing.hash_embedder import HashingEmbedder
-from tests.stores.crashing import ended, forked
+from tests.stores.kills import ended, forked
 from tests.stores.stored import HERE, stored
 
 pytestmark = pytest.mark.slow

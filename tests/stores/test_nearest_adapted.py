@@ -17,7 +17,7 @@ from spolia.stores.vectors.dense import Vectors
 from spolia.stores.vectors.external_index import AdaptedSearch, disagreement, follow
 from spolia.stores.vectors.placement import PlacedVectors
 from spolia.stores.vectors.segment_search import ExactSearch
-from tests.stores.searched import drawn, placed_in, recall
+from tests.stores.vector_fixtures import drawn, placed_in, recall
 
 ROWS, DIMENSION = 3_000, 16
 

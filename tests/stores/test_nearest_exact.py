@@ -16,7 +16,7 @@ from spolia.stores.definition import Metric
 from spolia.stores.vectors.dense import Vectors
 from spolia.stores.vectors.placement import PlacedVectors
 from spolia.stores.vectors.segment_search import ExactSearch
-from tests.stores.searched import compared, drawn, placed_in
+from tests.stores.vector_fixtures import compared, drawn, placed_in
 
 METRICS: tuple[Metric, ...] = ("cosine", "dot", "euclidean")
 

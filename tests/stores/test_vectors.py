@@ -28,7 +28,7 @@ from spolia.stores.vectors.segment_search import ExactSearch, GraphSearch, vecto
 from spolia.stores.vectors.segments import SegmentWriter, joined, open_any
 from spolia.stores.writer import Writer
 from spolia.types import Document, Node, Span
-from tests.stores.searched import drawn
+from tests.stores.vector_fixtures import drawn
 
 EMBEDDER, DIMENSION = "drawn/1", 12
 

@@ -45,8 +45,8 @@ from spolia.evaluation.gate.gate import Gate, refuse_what_decides_nothing
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.evaluation.measures.registry import parse_measures
 from spolia.evaluation.report.html import Traces
-from spolia.flow_files.built_in import RETRIEVERS, SAMPLE, bm25, covers, named
-from spolia.flows.published import MODULES
+from spolia.flow_files.built_in_flows import RETRIEVERS, SAMPLE, bm25, covers, named
+from spolia.flows.catalogue import MODULES
 from spolia.journal import Journal
 from spolia.models.http.remote import Remote
 from spolia.models.onnx.minilm import MiniLM

@@ -13,11 +13,11 @@ from spolia.cli.options import MAIN, RerankOptions
 from spolia.cli.user_modules import own
 from spolia.core.environment import unused
 from spolia.core.operator import Operator, Retriever
-from spolia.core.wiring import fits, name_of
+from spolia.core.type_compatibility import fits, name_of
 from spolia.errors import FlowFileError, GroupError, ManifestMismatch, ModelError, QueryError, StoreError, WiringError
 from spolia.filters import Condition, Field, Not, Schema
-from spolia.flow_files.built_in import BUILT_IN, RETRIEVERS, choose, found_by, from_paper, hybrid, named, within
-from spolia.flows.published import MODULES, flow_named
+from spolia.flow_files.built_in_flows import BUILT_IN, RETRIEVERS, choose, found_by, from_paper, hybrid, named, within
+from spolia.flows.catalogue import MODULES, flow_named
 from spolia.generation.extract import Extract
 from spolia.generation.reader import Reader
 from spolia.models.http.chat import ChatModel

@@ -17,7 +17,7 @@ from spolia.cli.screen import Renderable, Screen, one_line, text
 from spolia.cli.store_options import StoreOptions
 from spolia.cli.user_modules import own
 from spolia.errors import ManifestMismatch, MissingExtra, QueryError, SourceError, WeightsError
-from spolia.flow_files.built_in import covers
+from spolia.flow_files.built_in_flows import covers
 from spolia.flow_files.files import decoded
 from spolia.indexing.readers.registry import READERS, Readers, by_suffix
 from spolia.indexing.sources.api import APIItems

@@ -14,7 +14,7 @@ from spolia.cli.user_modules import own
 from spolia.core.operator import Operator
 from spolia.core.registry import Catalogue
 from spolia.errors import DataError, QueryError
-from spolia.flow_files.built_in import BUILT_IN
+from spolia.flow_files.built_in_flows import BUILT_IN
 from spolia.flow_files.prompt_preview import ANY_MODEL, Sent, alone, case_for, sent_for
 from spolia.indexing.sync.texts import temporary
 from spolia.models.protocols import LanguageModel

@@ -15,7 +15,7 @@ from spolia.core.combinators import Best, Branch, Choice, Each, Guard, Identity,
 from spolia.core.combinators.space import settle, under
 from spolia.core.operator import Operator, Then, Vary, checked_operator
 from spolia.core.sweepable import Rearrangement
-from spolia.core.wiring import fits, name_of
+from spolia.core.type_compatibility import fits, name_of
 from spolia.errors import CodecError, SpoliaError, WiringError
 from spolia.types import Addressed, Value
 

@@ -9,7 +9,7 @@ from spolia.core.combinators import Branch, Choice, Each, Explore, Guard, Loop, 
 from spolia.core.combinators.each import element
 from spolia.core.combinators.space import under
 from spolia.core.operator import Operator, Then, Vary
-from spolia.core.wiring import filled, name_of
+from spolia.core.type_compatibility import filled, name_of
 from spolia.errors import WiringError
 from spolia.types import Addressed, Value
 

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, get_typ
 from spolia.core.call_bounds import Bound, times, total
 from spolia.core.fingerprint.digest import code_digest, source_of
 from spolia.core.operator import In, Operator, Out
+from spolia.core.type_compatibility import name_of
 from spolia.core.validation import fulfils
-from spolia.core.wiring import name_of
 from spolia.errors import WiringError
 from spolia.types import digest_of, kept
 

@@ -15,10 +15,10 @@ from spolia.core.call_bounds import most, total
 from spolia.core.fingerprint.digest import code_digest
 from spolia.core.fingerprint.packages import IN_STEP, place_of
 from spolia.core.fingerprint.references import Reference, asks_no_model, is_constant, references
-from spolia.core.fingerprint.written import functions_of
+from spolia.core.fingerprint.source_text import functions_of
 from spolia.core.run_context import Event, RunContext, attempt, called_late, current_context, gather
+from spolia.core.type_compatibility import Bindings, filled, fits, name_of, parameters_of
 from spolia.core.validation import classes_of, freeze, needed, validate, with_validation
-from spolia.core.wiring import Bindings, filled, fits, name_of, parameters_of
 from spolia.errors import SpoliaError, UndecidedError, WiringError
 from spolia.types import Addressed, Answer, Failure, Query, Ranking, State, Value, digest_of, kept, qualified
 from spolia.types.value import reduced, refuse_arguments

@@ -10,7 +10,7 @@ from numbers import Integral, Real
 from operator import is_not
 from typing import Annotated, Any, Literal, TypeVar, Union, Unpack, get_args, get_origin, get_type_hints
 
-from spolia.core.wiring import name_of
+from spolia.core.type_compatibility import name_of
 from spolia.errors import SpoliaError, WiringError
 
 _PLAIN = (type, str, bytes, int, float, tuple, list, set, dict, types.FunctionType, types.NoneType)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from spolia.core.run_context import check_cancelled
-from spolia.core.wiring import refuse_counts
+from spolia.core.type_compatibility import refuse_counts
 from spolia.errors import StatementError, WiringError
 from spolia.types import Addressed, Query, Scalar, Value
 from spolia.worker_process import Died, WorkerProcess, borrowed

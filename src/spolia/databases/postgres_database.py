@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from spolia.core.run_context import on_cancel, reach
 from spolia.databases.database import SAMPLES, QueryLimits, QueryRows, ask_worker, named, table_text
-from spolia.databases.read_only import load_parser, refuse_writes
+from spolia.databases.read_only_check import load_parser, refuse_writes
 from spolia.errors import MissingExtra, StatementError, StoreError, StoreUnavailable
 from spolia.stores.backends.postgres.address import address_of
 from spolia.types import Value

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from spolia.core.run_context import reach
 from spolia.databases.database import SAMPLES, QueryLimits, QueryRows, ask_worker, named, statement_worker, table_text
-from spolia.databases.read_only import load_parser, refuse_writes
+from spolia.databases.read_only_check import load_parser, refuse_writes
 from spolia.errors import StatementError, StoreError
 from spolia.types import Value
 

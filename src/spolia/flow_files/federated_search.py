@@ -6,7 +6,7 @@ from typing import TypeAlias
 from spolia.core.combinators.branch import Branch
 from spolia.core.operator import Operator
 from spolia.errors import WiringError
-from spolia.flow_files.built_in import CANDIDATES
+from spolia.flow_files.built_in_flows import CANDIDATES
 from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.orchestration.rank_fusion import ReciprocalRankFusion
 from spolia.post_retrieval.selection import Cut

@@ -7,7 +7,7 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any, get_type_hints
 
 from spolia.core.operator import Operator
-from spolia.core.wiring import fits, name_of
+from spolia.core.type_compatibility import fits, name_of
 from spolia.errors import WiringError
 from spolia.models.onnx.minilm import MiniLM
 from spolia.models.prompting.stand_in_models import ScriptedModel, Silent, Unanswered, replaced

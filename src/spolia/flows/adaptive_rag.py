@@ -2,8 +2,8 @@
 
 from spolia.core.combinators import Route
 from spolia.core.operator import Operator, Retriever
+from spolia.flows.catalogue import published
 from spolia.flows.ircot import ircot
-from spolia.flows.published import published
 from spolia.generation.reader import ClosedBook, Reader
 from spolia.models.protocols import LanguageModel
 from spolia.orchestration.llm_router import ByLabel

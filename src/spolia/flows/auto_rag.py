@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from spolia.core.combinators import Loop
 from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
+from spolia.flows.catalogue import published
 from spolia.flows.evidence import Gathered, citing, nothing
-from spolia.flows.published import published
 from spolia.models.parsers import Tags, Text
 from spolia.models.prompting.role import Ask, Role
 from spolia.models.protocols import LanguageModel

@@ -1,7 +1,7 @@
 """Answer without retrieval: the baseline of what a model knows by itself."""
 
 from spolia.core.operator import Operator
-from spolia.flows.published import published
+from spolia.flows.catalogue import published
 from spolia.generation.reader import ClosedBook
 from spolia.models.protocols import LanguageModel
 from spolia.types import Answer, Query

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from spolia.core.combinators import Loop, Stopped
 from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
+from spolia.flows.catalogue import published
 from spolia.flows.evidence import citing, shown, together
-from spolia.flows.published import published
 from spolia.models.parsers import Text
 from spolia.models.prompting.role import Ask, Role
 from spolia.models.protocols import LanguageModel

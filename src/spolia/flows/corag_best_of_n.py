@@ -6,8 +6,8 @@ from typing import Any
 from spolia.core.combinators import Best, Each, Loop, Samples, Stopped
 from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
+from spolia.flows.catalogue import published
 from spolia.flows.corag import NOTHING, SOURCE, Judge, Searched, begin, final, hops
-from spolia.flows.published import published
 from spolia.models.prompting.likelihood import Continuation, Likelihood
 from spolia.models.protocols import ScoresContinuations
 from spolia.types import Answer, Query

@@ -2,10 +2,10 @@
 
 from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
+from spolia.flows.catalogue import published
 from spolia.flows.corag import CHARACTERS, greedy
 from spolia.flows.corag_best_of_n import best_of
 from spolia.flows.corag_tree import tree
-from spolia.flows.published import published
 from spolia.models.parsers import YesNo
 from spolia.models.prompting.role import Ask, Role
 from spolia.models.protocols import LanguageModel, Scorer, ScoresContinuations

@@ -6,6 +6,7 @@ from math import fsum
 from spolia.core.combinators import Each, Explore, Loop, Samples, Stopped
 from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
+from spolia.flows.catalogue import published
 from spolia.flows.corag import (
     CHARACTERS,
     NEXT,
@@ -20,7 +21,6 @@ from spolia.flows.corag import (
     hops,
 )
 from spolia.flows.corag_best_of_n import promise
-from spolia.flows.published import published
 from spolia.models.prompting.likelihood import Likelihood
 from spolia.models.prompting.role import Ask, Brief, replies
 from spolia.models.protocols import ScoresContinuations

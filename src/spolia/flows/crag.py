@@ -7,8 +7,8 @@ from spolia.core.combinators import Branch, Route
 from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
 from spolia.core.sentences import sentences
+from spolia.flows.catalogue import published
 from spolia.flows.evidence import together
-from spolia.flows.published import published
 from spolia.generation.reader import Reader
 from spolia.models.prompting.role import Ask, Brief, Role, replies
 from spolia.models.prompting.template import shortened

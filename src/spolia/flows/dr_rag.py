@@ -4,7 +4,7 @@ from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
 from spolia.core.run_context import degrade
 from spolia.errors import ModelError
-from spolia.flows.published import published
+from spolia.flows.catalogue import published
 from spolia.generation.reader import Reader
 from spolia.models.protocols import LanguageModel, Scorer
 from spolia.types import Answer, Query, Ranking

@@ -8,8 +8,8 @@ from spolia.core.combinators import Loop
 from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
 from spolia.core.sentences import sentences
+from spolia.flows.catalogue import published
 from spolia.flows.evidence import citing, shown
-from spolia.flows.published import published
 from spolia.generation.prompt import Generate
 from spolia.models.parsers import Text
 from spolia.models.prompting.role import Role

@@ -1,7 +1,7 @@
 """HyDE: search for an imagined answer instead of the question."""
 
 from spolia.core.operator import Operator, Retriever
-from spolia.flows.published import published
+from spolia.flows.catalogue import published
 from spolia.generation.reader import Reader
 from spolia.models.protocols import LanguageModel
 from spolia.pre_retrieval.hyde import HyDE

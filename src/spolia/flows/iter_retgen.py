@@ -7,7 +7,7 @@ from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
 from spolia.core.run_context import degrade
 from spolia.errors import ModelRejected
-from spolia.flows.published import published
+from spolia.flows.catalogue import published
 from spolia.generation.reader import Reader
 from spolia.models.protocols import LanguageModel
 from spolia.types import Answer, Query, Ranking, State

@@ -1,7 +1,7 @@
 """Multi-head RAG: the heads of a vector vote for passages, so that a question of several aspects finds all of them."""
 
 from spolia.core.operator import Operator
-from spolia.flows.published import published
+from spolia.flows.catalogue import published
 from spolia.generation.reader import Reader
 from spolia.models.protocols import Embedder, LanguageModel
 from spolia.retrieval.multi_head import MultiHead

@@ -2,9 +2,9 @@
 
 from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
+from spolia.flows.catalogue import published
 from spolia.flows.evidence import everywhere
 from spolia.flows.prefrag import SOURCE, flow_of
-from spolia.flows.published import published
 from spolia.models.protocols import LanguageModel
 from spolia.types import Answer, Query, Ranking
 

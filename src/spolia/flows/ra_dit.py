@@ -4,7 +4,7 @@ What is trained, the reader's weights and the encoder of queries, is given as `l
 """
 
 from spolia.core.operator import Operator, Retriever
-from spolia.flows.published import published
+from spolia.flows.catalogue import published
 from spolia.generation.ensemble import AnswerEnsemble
 from spolia.models.protocols import StatesLogprobs
 from spolia.types import Answer, Query

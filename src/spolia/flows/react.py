@@ -4,8 +4,8 @@ from spolia.core.combinators import Loop
 from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
 from spolia.core.sentences import sentences
+from spolia.flows.catalogue import published
 from spolia.flows.evidence import Gathered, everywhere, nothing, preferring
-from spolia.flows.published import published
 from spolia.models.parsers import Tags, Text
 from spolia.models.prompting.role import Ask, Role
 from spolia.models.prompting.template import Setting

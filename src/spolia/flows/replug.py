@@ -1,7 +1,7 @@
 """REPLUG: a prompt for each passage, and the answers weighed by how well the passages fit."""
 
 from spolia.core.operator import Operator, Retriever
-from spolia.flows.published import published
+from spolia.flows.catalogue import published
 from spolia.generation.ensemble import AnswerEnsemble, TokenEnsemble
 from spolia.models.protocols import ForetellsTokens, StatesLogprobs
 from spolia.types import Answer, Query

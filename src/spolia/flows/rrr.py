@@ -1,7 +1,7 @@
 """Rewrite, retrieve, read."""
 
 from spolia.core.operator import Operator, Retriever
-from spolia.flows.published import published
+from spolia.flows.catalogue import published
 from spolia.generation.reader import Reader
 from spolia.models.protocols import LanguageModel
 from spolia.pre_retrieval.rewrite import Rewrite

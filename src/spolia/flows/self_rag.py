@@ -12,8 +12,8 @@ from spolia.core.combinators import Route
 from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
 from spolia.core.validation import capable
+from spolia.flows.catalogue import published
 from spolia.flows.evidence import citing, nothing
-from spolia.flows.published import published
 from spolia.generation.prompt import Generate, numbered
 from spolia.models.parsers import Text, without_tokens
 from spolia.models.prompting.likelihood import FirstTokens

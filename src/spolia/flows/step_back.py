@@ -2,7 +2,7 @@
 
 from spolia.core.combinators import Each
 from spolia.core.operator import Operator, Retriever
-from spolia.flows.published import published
+from spolia.flows.catalogue import published
 from spolia.generation.reader import Reader
 from spolia.models.protocols import LanguageModel
 from spolia.orchestration.rank_fusion import ReciprocalRankFusion

@@ -10,8 +10,8 @@ from math import log
 from spolia.core.combinators import Loop
 from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
+from spolia.flows.catalogue import published
 from spolia.flows.evidence import citing, shown
-from spolia.flows.published import published
 from spolia.models.parsers import Lines, Text, YesNo
 from spolia.models.prompting.role import Ask, Brief, Role, replies
 from spolia.models.protocols import Embedder, LanguageModel

@@ -3,8 +3,8 @@
 from spolia.core.combinators import Branch
 from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
+from spolia.flows.catalogue import published
 from spolia.flows.evidence import nothing
-from spolia.flows.published import published
 from spolia.generation.reader import ClosedBook, Reader
 from spolia.generation.verification import VerifyClaims
 from spolia.models.protocols import LanguageModel

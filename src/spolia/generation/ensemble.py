@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import emit, gather, note
-from spolia.core.wiring import refuse_counts, refuse_numbers
+from spolia.core.type_compatibility import refuse_counts, refuse_numbers
 from spolia.errors import ModelRejected
 from spolia.generation.prompt import Generate, asks_for_marks, citations
 from spolia.generation.reader import Reader, abstains

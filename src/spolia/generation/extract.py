@@ -12,7 +12,7 @@ from spolia.core.operator import Operator
 from spolia.core.patterns import pattern
 from spolia.core.run_context import emit
 from spolia.core.sentences import sentences
-from spolia.core.wiring import refuse_counts, refuse_numbers
+from spolia.core.type_compatibility import refuse_counts, refuse_numbers
 from spolia.generation.sentence_vectors import sentence_vectors
 from spolia.models.marks import without_citations
 from spolia.models.protocols import Embedder

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import emit, note
-from spolia.core.wiring import refuse_counts
+from spolia.core.type_compatibility import refuse_counts
 from spolia.errors import WiringError
 from spolia.models.marks import without_citations
 from spolia.models.prompting.role import spoken_reply

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import emit, retract
-from spolia.core.wiring import refuse_counts
+from spolia.core.type_compatibility import refuse_counts
 from spolia.errors import ModelRejected
 from spolia.generation.prompt import asks_for_marks, citations, fitting, numbered
 from spolia.models.parsers import Text

@@ -8,7 +8,7 @@ from spolia.core.call_bounds import times, total
 from spolia.core.combinators import Identity
 from spolia.core.operator import Operator
 from spolia.core.run_context import note
-from spolia.core.wiring import refuse_counts
+from spolia.core.type_compatibility import refuse_counts
 from spolia.generation.prompt import citations, fitting, numbered
 from spolia.models.parsers import NOTHING, Lines, OneOf, Text
 from spolia.models.parsers.parser import MARKER, plain_words

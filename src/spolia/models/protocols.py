@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
+from spolia.core.type_compatibility import lacking, members
 from spolia.core.validation import capabilities_of, capable
-from spolia.core.wiring import lacking, members
 from spolia.errors import ModelError, ModelRejected, WiringError
 from spolia.types import Addressed, Generation, Prompt, Token
 

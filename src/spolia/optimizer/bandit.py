@@ -5,7 +5,7 @@ from math import inf, log, sqrt
 
 import numpy as np
 
-from spolia.optimizer.board import Board, ScoreRequest
+from spolia.optimizer.score_board import Board, ScoreRequest
 from spolia.optimizer.strategies import Requests, Strategy
 
 

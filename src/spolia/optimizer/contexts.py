@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from spolia.core.operator import Operator, Then
 from spolia.core.run_context import attempt
 from spolia.core.sweepable import Swept
-from spolia.core.wiring import fits
+from spolia.core.type_compatibility import fits
 from spolia.evaluation.measures.measure import Case
 from spolia.evaluation.measures.rank_measures import NDCG
 from spolia.generation.prompt import fitting

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spolia.optimizer.board import Board
+from spolia.optimizer.score_board import Board
 from spolia.types import Value
 
 

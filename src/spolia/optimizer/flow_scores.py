@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from spolia.core.operator import Operator
 from spolia.core.run_context import attempt, gather
 from spolia.core.sweepable import Swept
-from spolia.core.wiring import fits
+from spolia.core.type_compatibility import fits
 from spolia.errors import NeverWorked, SpoliaError, StepFailed, WiringError
 from spolia.evaluation.experiment.execution import ask, named_by_content, store_part
 from spolia.evaluation.experiment.flows import Known, groups_of, identity
@@ -22,11 +22,11 @@ from spolia.evaluation.experiment.score_store import ANSWER, ANSWERS, SCORED, SC
 from spolia.evaluation.experiment.score_table import StorePart
 from spolia.evaluation.measures.measure import Case
 from spolia.evaluation.measures.retrieval_measure import CutMeasure, RetrievalMeasure
-from spolia.optimizer.board import Floats, ScoreRows
 from spolia.optimizer.candidates import Candidates
 from spolia.optimizer.contexts import sweepable
 from spolia.optimizer.objectives import Objectives
-from spolia.optimizer.read_scores import ReadScores
+from spolia.optimizer.reader_scores import ReadScores
+from spolia.optimizer.score_board import Floats, ScoreRows
 from spolia.orchestration.sweep import sweeper
 from spolia.run import Run
 from spolia.types import Failure, Item, Query, Ranking, Usage

@@ -9,11 +9,11 @@ from time import perf_counter
 from typing import Any, Self, TypeAlias
 
 from spolia.errors import BudgetSpent
-from spolia.optimizer.board import FIRST
 from spolia.optimizer.budget import CALLS, SECONDS, TOKENS, USD, RowCost
 from spolia.optimizer.candidates import Candidates
 from spolia.optimizer.flow_scores import FlowScores
 from spolia.optimizer.plan import TuningPlan
+from spolia.optimizer.score_board import FIRST
 from spolia.types import Value
 
 Range: TypeAlias = tuple[float, float, float]

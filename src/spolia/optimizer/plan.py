@@ -16,12 +16,12 @@ from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.measures.costs import UsDollars
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.models.protocols import LanguageModel
-from spolia.optimizer.board import Board
 from spolia.optimizer.budget import USD, RowCost, TuningBudget
 from spolia.optimizer.candidates import Candidates
 from spolia.optimizer.contexts import Contexts
 from spolia.optimizer.named_strategies import strategy_named
 from spolia.optimizer.objectives import Limit, Objectives
+from spolia.optimizer.score_board import Board
 from spolia.optimizer.strategies import GridSearch, HalvingWithNeighbours, Strategy
 from spolia.types import Item, Query, Usage
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from spolia.errors import BudgetSpent
 from spolia.evaluation.statistics.interval import Interval, student
-from spolia.optimizer.board import Board
 from spolia.optimizer.flow_scores import FlowScores
+from spolia.optimizer.score_board import Board
 from spolia.types import Usage, Value
 
 Told: TypeAlias = Callable[["StudyProgress"], None]

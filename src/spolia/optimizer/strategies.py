@@ -11,9 +11,9 @@ import numpy as np
 from spolia.core.operator import Operator
 from spolia.errors import DataError
 from spolia.evaluation.statistics.interval import student
-from spolia.optimizer.board import FIRST, Board, ScoreRequest, ScoreSource
 from spolia.optimizer.candidates import Candidates
 from spolia.optimizer.objectives import COMBINED
+from spolia.optimizer.score_board import FIRST, Board, ScoreRequest, ScoreSource
 from spolia.types import Value
 
 Requests: TypeAlias = Generator[ScoreRequest, None, int]

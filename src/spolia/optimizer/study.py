@@ -18,7 +18,6 @@ from spolia.evaluation.data.usage_log import REPORT, TUNED, UsageLog
 from spolia.evaluation.experiment.flows import changes, reads, written
 from spolia.evaluation.experiment.score_store import ANSWER, JUDGING, ScoreStore, usage_of
 from spolia.journal.cache import Cache
-from spolia.optimizer.board import FIRST, Board, Floats, ScoreRows
 from spolia.optimizer.budget import SECONDS, RowCost
 from spolia.optimizer.contexts import FREE, Contexts
 from spolia.optimizer.differences import FlowDifferences, QuestionDifference, most_different, result_of
@@ -28,7 +27,8 @@ from spolia.optimizer.flow_scores import FlowScores
 from spolia.optimizer.pilot import Pilot, pilot_flows
 from spolia.optimizer.plan import TuningPlan
 from spolia.optimizer.progress import StudyProgress, Told
-from spolia.optimizer.read_scores import ReadScores, takes
+from spolia.optimizer.reader_scores import ReadScores, takes
+from spolia.optimizer.score_board import FIRST, Board, Floats, ScoreRows
 from spolia.optimizer.strategies import find_best
 from spolia.optimizer.tuned_flow import CORRECTED, FRESH, FinalScores, TunedFlow
 from spolia.run import Run

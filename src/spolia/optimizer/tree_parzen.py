@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from spolia.errors import WiringError, installed
-from spolia.optimizer.board import Board, ScoreRequest
 from spolia.optimizer.candidates import Candidates
+from spolia.optimizer.score_board import Board, ScoreRequest
 from spolia.optimizer.strategies import Requests, Strategy
 
 TRIALS = 4

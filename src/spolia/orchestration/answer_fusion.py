@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from spolia.core.operator import Operator
-from spolia.core.wiring import refuse_counts
+from spolia.core.type_compatibility import refuse_counts
 from spolia.errors import StepFailed
 from spolia.models.parsers import NOTHING, Text
 from spolia.models.parsers.parser import plain_words

@@ -7,7 +7,7 @@ from typing import Any
 from spolia.core.call_bounds import total
 from spolia.core.operator import Operator
 from spolia.core.run_context import degrade, note
-from spolia.core.wiring import fits, name_of, one_of, refuse_numbers
+from spolia.core.type_compatibility import fits, name_of, one_of, refuse_numbers
 from spolia.errors import WiringError
 from spolia.orchestration.similarity_router import arms_of, scores_of
 from spolia.types import ArmScores, Query

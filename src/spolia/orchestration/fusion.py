@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias
 
 from spolia.core.operator import Operator
-from spolia.core.wiring import refuse_counts
+from spolia.core.type_compatibility import refuse_counts
 from spolia.errors import StepFailed
 from spolia.ranking.fusion import checked_weights
 from spolia.types import Hit, Node, Query, Ranking

@@ -6,8 +6,8 @@ from typing import Any, ClassVar, Literal, get_args, get_origin
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import degrade
+from spolia.core.type_compatibility import fits, name_of, refuse_counts, refuse_numbers
 from spolia.core.validation import declared_fields
-from spolia.core.wiring import fits, name_of, refuse_counts, refuse_numbers
 from spolia.errors import ModelRejected, WiringError
 from spolia.models.parsers import OneOf
 from spolia.models.prompting.role import Ask, Brief, Role

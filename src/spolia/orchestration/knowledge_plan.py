@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import note
-from spolia.core.wiring import refuse_counts
+from spolia.core.type_compatibility import refuse_counts
 from spolia.databases.graph_file import Entity, GraphFile, PropertyGraph
 from spolia.types import Plan, Query
 

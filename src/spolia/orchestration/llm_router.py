@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import degrade
-from spolia.core.wiring import one_of, refuse_counts
+from spolia.core.type_compatibility import one_of, refuse_counts
 from spolia.errors import WiringError
 from spolia.models.parsers import OneOf, Text
 from spolia.models.prompting.likelihood import FirstTokens

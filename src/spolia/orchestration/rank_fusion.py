@@ -9,7 +9,7 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, ClassVar
 
 from spolia.core.operator import Operator
-from spolia.core.wiring import refuse_counts, refuse_numbers
+from spolia.core.type_compatibility import refuse_counts, refuse_numbers
 from spolia.errors import WiringError
 from spolia.orchestration.fusion import Fusion, SideBySide
 from spolia.ranking.fusion import by_highest, by_rank, by_score, falling, scaled

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_origin
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import note
-from spolia.core.wiring import refuse_numbers
+from spolia.core.type_compatibility import refuse_numbers
 from spolia.errors import WiringError
 from spolia.filters import Condition
 from spolia.models.protocols import Embedder, embedded, refuse_no_embedder

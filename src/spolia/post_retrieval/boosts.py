@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import ClassVar
 
 from spolia.core.sweepable import Rearrangement
-from spolia.core.wiring import refuse_counts, refuse_numbers
+from spolia.core.type_compatibility import refuse_counts, refuse_numbers
 from spolia.errors import WiringError
 from spolia.post_retrieval.selection import reaching
 from spolia.ranking.fusion import falling

@@ -12,7 +12,7 @@ from spolia.core.call_bounds import unknown
 from spolia.core.operator import Operator
 from spolia.core.run_context import gather
 from spolia.core.sentences import sentences
-from spolia.core.wiring import refuse_counts, refuse_numbers
+from spolia.core.type_compatibility import refuse_counts, refuse_numbers
 from spolia.models.prompting.likelihood import Continuation, Surprise, surprises
 from spolia.models.protocols import Embedder, ScoresContinuations, embedded
 from spolia.post_retrieval.context_window import is_cut, showing

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import access, narrowing, note
-from spolia.core.wiring import refuse_counts, refuse_numbers
+from spolia.core.type_compatibility import refuse_counts, refuse_numbers
 from spolia.errors import StoreError, WiringError
 from spolia.filters import narrowed
 from spolia.ranking.fusion import falling

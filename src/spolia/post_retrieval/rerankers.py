@@ -10,7 +10,7 @@ from typing import ClassVar
 from spolia.core.call_bounds import unknown
 from spolia.core.operator import Operator
 from spolia.core.run_context import degrade, note
-from spolia.core.wiring import refuse_counts
+from spolia.core.type_compatibility import refuse_counts
 from spolia.errors import ModelError, ModelRejected, ModelUnavailable, WiringError
 from spolia.models.parsers import Order, YesNo
 from spolia.models.parsers.numbers import completed

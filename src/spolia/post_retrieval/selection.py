@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from spolia.core.operator import Operator
 from spolia.core.sweepable import Rearrangement
-from spolia.core.wiring import refuse_counts, refuse_numbers
+from spolia.core.type_compatibility import refuse_counts, refuse_numbers
 from spolia.errors import WiringError
 from spolia.models.protocols import Embedder, embedded
 from spolia.stores.lexical.analysis import holds, words

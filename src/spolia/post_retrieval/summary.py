@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from spolia.core.call_bounds import unknown
 from spolia.core.operator import Operator
-from spolia.core.wiring import refuse_counts
+from spolia.core.type_compatibility import refuse_counts
 from spolia.models.parsers import NOTHING, Text
 from spolia.models.prompting.role import Ask, Brief, Role, replies
 from spolia.models.prompting.template import shortened

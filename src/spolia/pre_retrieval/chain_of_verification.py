@@ -6,7 +6,7 @@ from typing import ClassVar
 from spolia.core.call_bounds import times, total
 from spolia.core.operator import Operator
 from spolia.core.run_context import degrade
-from spolia.core.wiring import refuse_counts
+from spolia.core.type_compatibility import refuse_counts
 from spolia.errors import BudgetSpent
 from spolia.models.parsers import NOTHING
 from spolia.models.prompting.role import Ask, Brief, Role

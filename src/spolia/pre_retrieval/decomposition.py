@@ -6,7 +6,7 @@ from typing import ClassVar
 from spolia.core.call_bounds import times
 from spolia.core.operator import Operator
 from spolia.core.run_context import degrade, note
-from spolia.core.wiring import refuse_counts
+from spolia.core.type_compatibility import refuse_counts
 from spolia.errors import BudgetSpent
 from spolia.models.parsers import NOTHING
 from spolia.models.parsers.parser import MARKER

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from spolia.core.call_bounds import times
 from spolia.core.run_context import degrade
-from spolia.core.wiring import refuse_counts
+from spolia.core.type_compatibility import refuse_counts
 from spolia.errors import FilterError
 from spolia.filters import And, AnyOf, Between, Condition, Field, Not, Or, Schema, narrowed
 from spolia.models.parsers import JsonObject

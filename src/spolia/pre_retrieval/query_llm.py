@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 from spolia.core.operator import Operator
-from spolia.core.wiring import refuse_counts
+from spolia.core.type_compatibility import refuse_counts
 from spolia.models.parsers import Lines, Parser, Text, listed, refuses, says_nothing, spoken
 from spolia.models.prompting.role import Ask, Brief, Role
 from spolia.models.protocols import LanguageModel

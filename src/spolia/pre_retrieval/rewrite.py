@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from spolia.core.run_context import degrade
-from spolia.core.wiring import refuse_numbers
+from spolia.core.type_compatibility import refuse_numbers
 from spolia.errors import WiringError
 from spolia.models.parsers import NOTHING
 from spolia.models.prompting.role import Role

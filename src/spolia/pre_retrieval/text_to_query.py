@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from spolia.core.call_bounds import times
 from spolia.core.run_context import note
-from spolia.core.wiring import refuse_counts
+from spolia.core.type_compatibility import refuse_counts
 from spolia.databases.database import QueryableDatabase, QueryLimits, QueryRows
-from spolia.databases.read_only import refuse_no_parser
+from spolia.databases.read_only_check import refuse_no_parser
 from spolia.errors import StatementError
 from spolia.models.parsers import NOTHING, JsonObject, Parser, says_nothing, spoken
 from spolia.models.prompting.role import Role
@@ -154,10 +154,10 @@ WRITE_SQL: Role[str] = Role("spolia:pre_retrieval/prompts/text_to_sql.txt", Stat
 class TextToSQL(AsksInStatements):
     """Answer a question by one SELECT that a language model writes: q → rows.
 
-    The model sees how the tables were created and their first rows. What it writes is run only if it is one reading
-    query over these tables (`spolia.databases.read_only`), and then by a connection that cannot write. The model sees a
-    rejected or failed query with the reason, `tries` times. No row is an outcome like others; no statement, where the
-    model says that the tables do not hold the answer, is no columns either.
+    The model sees how the tables were created and their first rows. Its statement runs only if it is a single query
+    that reads these tables (`spolia.databases.read_only_check`), over a connection that cannot write. The model sees a
+    rejected or failed query with the reason, up to `tries` times. A query may find no rows. If the model says that the
+    tables do not hold the answer, there is no statement and the result has no columns.
 
     Args:
         database: `SQLiteFile` or `PostgresDatabase`.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from spolia.core.operator import Operator
 from spolia.core.run_context import access, narrowing, note
 from spolia.core.sweepable import Rearranged
-from spolia.core.wiring import refuse_counts
+from spolia.core.type_compatibility import refuse_counts
 from spolia.errors import QueryError
 from spolia.filters import narrowed
 from spolia.stores.corpus import NodeGroup, refuse_no_group

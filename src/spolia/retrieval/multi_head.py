@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from spolia.core.wiring import refuse_counts
+from spolia.core.type_compatibility import refuse_counts
 from spolia.errors import WiringError
 from spolia.models.protocols import Embedder, refuse_no_embedder
 from spolia.retrieval.group_search import GroupSearch

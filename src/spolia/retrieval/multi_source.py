@@ -7,7 +7,7 @@ from functools import partial
 from spolia.core.call_bounds import total
 from spolia.core.operator import Operator, Retriever, checked_operator
 from spolia.core.run_context import attempt, degrade
-from spolia.core.wiring import fits, refuse_counts
+from spolia.core.type_compatibility import fits, refuse_counts
 from spolia.errors import BudgetSpent, QueryError, UndecidedError, WiringError
 from spolia.types import Failure, Hit, Query, Ranking
 

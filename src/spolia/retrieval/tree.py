@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import access, narrowing, note
-from spolia.core.wiring import refuse_counts
+from spolia.core.type_compatibility import refuse_counts
 from spolia.errors import WiringError
 from spolia.filters import narrowed
 from spolia.models.protocols import Embedder

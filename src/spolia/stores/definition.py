@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from spolia.core.function import Function, untold
 from spolia.core.operator import Operator
+from spolia.core.type_compatibility import fits, name_of
 from spolia.core.validation import validate
-from spolia.core.wiring import fits, name_of
 from spolia.errors import GroupError, WiringError
 from spolia.models.protocols import Embedder, SparseEmbedder, refuse_no_embedder
 from spolia.stores.indexes import DEFAULT_INDEX, Exact, IndexSettings

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
-from spolia.core.wiring import refuse_counts
+from spolia.core.type_compatibility import refuse_counts
 from spolia.types import Value
 
 if TYPE_CHECKING:

@@ -32,8 +32,8 @@ from spolia.run import Run
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Item, Query, Quote, Ranking
-from tests.evaluation.gate.held import TEXTS, asked, items, stored
-from tests.evaluation.killed import experiment
+from tests.evaluation.gate.lighthouses import TEXTS, asked, items, stored
+from tests.evaluation.killed_experiment import experiment
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from spolia.evaluation.measures.answers.string_match import ExactMatch
 from spolia.evaluation.measures.measure import Case, measured
 from spolia.testing import HashingEmbedder
 from spolia.types import Answer, Failure, Item
-from tests.evaluation.measures.scored import ABSTAINED, asked, ranking, refused, total
+from tests.evaluation.measures.fixtures import ABSTAINED, asked, ranking, refused, total
 
 RIGHT, WRONG = Case(asked("x"), Answer("x")), Case(asked("x"), Answer("y"))
 LEFT, RIGHTLY_LEFT = Case(asked("x"), ABSTAINED), Case(refused(), ABSTAINED)

@@ -15,7 +15,7 @@ from spolia.evaluation.measures.answers.ngrams import BLEU, common_subsequence
 from spolia.evaluation.measures.measure import Case
 from spolia.evaluation.measures.registry import parse_measure
 from spolia.types import Answer, Citation, Failure
-from tests.evaluation.measures.scored import ABSTAINED, asked, measure_of, ranking, refused, total
+from tests.evaluation.measures.fixtures import ABSTAINED, asked, measure_of, ranking, refused, total
 
 BY_HAND = [
     ("EM", "The Eiffel Tower!", ["eiffel tower"], 1.0),

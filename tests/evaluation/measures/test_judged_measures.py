@@ -30,7 +30,7 @@ from spolia.models.protocols import CHAT, NEXT_TOKENS, Kind
 from spolia.run import Budget, Run
 from spolia.testing import HashingEmbedder, OpenAIServer, ServedReply
 from spolia.types import Answer, Citation, Generation, Item, Prompt, Query, Token, Value
-from tests.evaluation.measures.scored import ABSTAINED, asked, citing, ranking
+from tests.evaluation.measures.fixtures import ABSTAINED, asked, citing, ranking
 
 NOKIA = asked("Nokia")
 SHOWN = Answer("He worked for Nokia in Salo.", evidence=ranking("a", "b"))

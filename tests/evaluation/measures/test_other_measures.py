@@ -20,7 +20,7 @@ from spolia.models.vectors import TokenVectors
 from spolia.run import Run
 from spolia.testing import HashingEmbedder
 from spolia.types import Answer, Failure, Hit, Item, Node, Query, Ranking, Usage, Value
-from tests.evaluation.measures.scored import ABSTAINED, asked, citing, measure_of, ranking
+from tests.evaluation.measures.fixtures import ABSTAINED, asked, citing, measure_of, ranking
 from tests.tree import classes
 
 TWO = asked(gold=(("a", "A"), ("b",)))

@@ -17,7 +17,7 @@ from spolia.evaluation.measures.retrieval_measure import RetrievalMeasure
 from spolia.models.local.embedders import LocalTokenEmbedder
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Answer, Item
-from tests.evaluation.measures.scored import asked, measure_of
+from tests.evaluation.measures.fixtures import asked, measure_of
 from tests.models.local import tiny
 
 TREC = {

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from email.message import EmailMessage
 from typing import Any
 
-from tests.indexing.making import docx_of, pdf_of
+from tests.indexing.sample_documents import docx_of, pdf_of
 
 PIXEL = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010806000000"

@@ -13,7 +13,7 @@ import pytest
 from spolia.errors import DocumentError, EncryptedDocument, MissingExtra
 from spolia.indexing.readers.office.docx import DocxReader
 from spolia.indexing.readers.reader import Blob, Reading
-from tests.indexing.making import docx_of
+from tests.indexing.sample_documents import docx_of
 
 pytest.importorskip("docx")
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"

@@ -13,7 +13,7 @@ from spolia.indexing.readers.reader import Blob, Container, FileReader, Reading,
 from spolia.indexing.readers.registry import READERS, by_suffix
 from tests.indexing.readers.compound import msg, xls
 from tests.indexing.readers.fixtures import FIXTURES
-from tests.indexing.readers.mutating import mutations
+from tests.indexing.readers.mutations import mutations
 from tests.indexing.readers.test_every_format import NEEDS
 
 MADE = {name: make for name, make in FIXTURES.items() if name != "a.pdf"} | {"a.msg": msg, "a.xls": lambda: xls()}

@@ -13,8 +13,8 @@ from spolia.indexing.readers.office.odf import OdfReader
 from spolia.indexing.readers.office.pptx import PptxReader
 from spolia.indexing.readers.office.rtf import RtfReader
 from spolia.indexing.readers.reader import Blob
-from tests.indexing.making import docx_of
 from tests.indexing.readers.fixtures import PIXEL, odf, xlsx
+from tests.indexing.sample_documents import docx_of
 
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 HEIR = '<w:rStyle w:val="Heir"/>'

@@ -17,8 +17,8 @@ from spolia.indexing.readers.pictures.image import ImageReader, Ocr
 from spolia.indexing.readers.reader import Blob
 from spolia.indexing.sync.sync import sync
 from spolia.stores.corpus import Corpus
-from tests.indexing.making import pdf_of
-from tests.indexing.readers.drawing import FIRST, Sheet, pdf, stream, text
+from tests.indexing.readers.pdf_samples import FIRST, Sheet, pdf, stream, text
+from tests.indexing.sample_documents import pdf_of
 
 pytest.importorskip("PIL")
 from PIL import Image, ImageDraw, ImageFont, PngImagePlugin

@@ -10,8 +10,8 @@ from spolia.errors import DocumentError, EncryptedDocument
 from spolia.indexing.readers.pdf.lines import changed, joints
 from spolia.indexing.readers.pdf.reader import PdfReader
 from spolia.indexing.readers.reader import Blob, Reading
-from tests.indexing.making import locked_pdf, pdf_of
-from tests.indexing.readers.drawing import FIRST, Sheet, lines, pdf, stream, text
+from tests.indexing.readers.pdf_samples import FIRST, Sheet, lines, pdf, stream, text
+from tests.indexing.sample_documents import locked_pdf, pdf_of
 
 pytest.importorskip("pypdfium2")
 

@@ -11,8 +11,8 @@ import pytest
 from spolia.errors import DocumentError
 from spolia.indexing.readers.pdf.reader import PdfReader
 from spolia.indexing.readers.reader import Blob, Reading
-from tests.indexing.making import pdf_of
-from tests.indexing.readers.drawing import FIRST, Sheet, lines, pdf, rules, stream, text
+from tests.indexing.readers.pdf_samples import FIRST, Sheet, lines, pdf, rules, stream, text
+from tests.indexing.sample_documents import pdf_of
 
 pytest.importorskip("pypdfium2")
 READER = PdfReader(ocr=None, images=True)

@@ -9,7 +9,7 @@ import pytest
 from spolia.indexing.readers.pdf.reader import PdfReader
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.types import Region
-from tests.indexing.readers.drawing import FIRST, Sheet, lines, pdf, rules, stream, text
+from tests.indexing.readers.pdf_samples import FIRST, Sheet, lines, pdf, rules, stream, text
 
 pytest.importorskip("pypdfium2")
 ROWS = (("Stone", "Weight", "Price"), ("Marble", "2.7", "90"), ("Tuff", "1.4", "12"))

@@ -20,7 +20,7 @@ from spolia.indexing.sync.dry_run import planned
 from spolia.indexing.sync.sync import sync
 from spolia.stores.backends.publication import Draft
 from spolia.stores.corpus import Corpus
-from tests.indexing.sources.lettered import PROGRAM, LetteredReader
+from tests.indexing.sources.program_reader import PROGRAM, LetteredReader
 
 
 @pytest.fixture

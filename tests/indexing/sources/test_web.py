@@ -19,7 +19,7 @@ from spolia.indexing.sync.report import Progress
 from spolia.indexing.sync.sync import sync
 from spolia.stores.corpus import Corpus
 from spolia.stores.snapshot.records import file_meta
-from tests.indexing.sources.lettered import PROGRAM, LetteredReader
+from tests.indexing.sources.program_reader import PROGRAM, LetteredReader
 from tests.indexing.sources.site import Site, served
 
 pytestmark = pytest.mark.slow

@@ -18,7 +18,7 @@ from spolia.indexing.splitters.sized_splitter import Sized
 from spolia.indexing.splitters.text_units import Sentences
 from spolia.stores.definition import Part, Splitter
 from spolia.types import Document, Node, Span
-from tests.indexing.splitters.making import SIZE, Threes, cut, left_out, part_of, splitters
+from tests.indexing.splitters.splitter_cases import SIZE, Threes, cut, left_out, part_of, splitters
 from tests.indexing.test_splitter import SCRIPTS, Bytes
 
 ROOT = Path(__file__).resolve().parents[3]

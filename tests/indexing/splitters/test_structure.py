@@ -26,7 +26,7 @@ from spolia.indexing.splitters.text_units import (
 from spolia.indexing.transforms.by_pattern import ByPattern
 from spolia.stores.definition import Part, Splitter
 from spolia.types import Node, Span
-from tests.indexing.splitters.making import Letters, cut, part_of
+from tests.indexing.splitters.splitter_cases import Letters, cut, part_of
 
 
 def texts(splitter: Splitter, part: Part) -> list[str]:

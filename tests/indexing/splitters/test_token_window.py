@@ -11,7 +11,7 @@ from spolia.indexing.splitters.sized_splitter import READ_AT_ONCE, TokenWindow
 from spolia.models.onnx import weights
 from spolia.models.onnx.tokenizer import WordPiece
 from spolia.stores.definition import Part
-from tests.indexing.splitters.making import Threes, cut, left_out, part_of
+from tests.indexing.splitters.splitter_cases import Threes, cut, left_out, part_of
 from tests.indexing.test_splitter import EMOJI, KOREAN, SCRIPTS
 
 

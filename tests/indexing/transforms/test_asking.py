@@ -40,7 +40,7 @@ from spolia.run import Budget, Run
 from spolia.stores.definition import Part, Piece, Pieces
 from spolia.testing import OpenAIServer, ServedReply
 from spolia.types import Failure, Generation, Prompt, Usage
-from tests.indexing.transforms.making import cut, shown, whole
+from tests.indexing.transforms.fixtures import cut, shown, whole
 
 TEXT = "The tide is caused by the pull of the moon. Ships wait for it in Rostock."
 EVERY: list[type[LLMTransform[Any]]] = [Summary, Keywords, QuestionAnswers, HypotheticalQuestions, LLMEntities]

@@ -19,7 +19,7 @@ from spolia.indexing.transforms.rule_entities import (
     entities,
     normal,
 )
-from tests.indexing.transforms.making import cut, whole
+from tests.indexing.transforms.fixtures import cut, whole
 
 GERMAN = (
     "Die Hauptstadt der Bundesrepublik ist Berlin. Seit dem Umzug der Regierung im Jahr 1999 arbeitet auch Angela "

@@ -25,7 +25,7 @@ from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.run import Run
 from spolia.stores.definition import Definition, Part, Piece, Pieces, refuse_unstorable
 from spolia.types import Node
-from tests.indexing.transforms.making import cut, shown, whole
+from tests.indexing.transforms.fixtures import cut, shown, whole
 
 if TYPE_CHECKING:
     from spolia.types import Span as Hidden

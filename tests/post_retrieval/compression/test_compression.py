@@ -32,7 +32,7 @@ from spolia.post_retrieval.summary import Refine, TreeSummarise
 from spolia.run import Run
 from spolia.testing import OpenAIServer, ServedReply
 from spolia.types import Hit, Node, Prompt, Query, Ranking, Span, Token
-from tests.degrading import degraded
+from tests.degradation import degraded
 from tests.post_retrieval.compression.scorer import Scorer
 from tests.post_retrieval.selection.test_selection import Angles
 

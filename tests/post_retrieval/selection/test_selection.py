@@ -21,7 +21,7 @@ from spolia.post_retrieval.rerankers import Critique
 from spolia.post_retrieval.selection import Percentile, SimilarityPercentile, SimilarityThreshold, Threshold
 from spolia.run import Budget, Run
 from spolia.types import Hit, Node, Query, Ranking, Value
-from tests.degrading import degraded
+from tests.degradation import degraded
 
 NAN, INF = math.nan, math.inf
 

@@ -19,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from tests.stores.adapters.serving import Ending
+from tests.stores.adapters.server_processes import Ending
 
 Answer = tuple[int, Any]
 

@@ -14,7 +14,7 @@ from spolia.stores.adapters.chroma import Chroma
 from spolia.stores.indexes import VectorIndex
 from spolia.stores.vectors.dense import Vectors
 from spolia.testing.indexes import NAME, IndexContract, ServerContract
-from tests.stores.adapters.serving import Server, script
+from tests.stores.adapters.server_processes import Server, script
 
 pytestmark = pytest.mark.slow
 

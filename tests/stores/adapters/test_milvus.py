@@ -12,7 +12,7 @@ import pytest
 
 from spolia.stores.adapters.milvus import Milvus
 from spolia.testing.indexes import IndexContract, ServerContract
-from tests.stores.adapters.serving import Server
+from tests.stores.adapters.server_processes import Server
 
 pytestmark = pytest.mark.slow
 SERVE = "from milvus_lite.adapter.grpc.server import run_server; run_server('data.db', '127.0.0.1', {port})"

@@ -13,10 +13,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from spolia.databases import read_only, sqlite_file
+from spolia.databases import read_only_check, sqlite_file
 from spolia.databases.database import QueryableDatabase, QueryLimits, QueryRows
 from spolia.databases.postgres_database import PostgresDatabase
-from spolia.databases.read_only import refuse_writes
+from spolia.databases.read_only_check import refuse_writes
 from spolia.databases.sqlite_file import SQLiteFile
 from spolia.errors import Cancelled, StatementError, StoreError
 from tests.stores.servers import Server
@@ -313,7 +313,7 @@ def test_without_the_parser_nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(__import__("sys").modules, "sqlglot", None)
     with pytest.raises(MissingExtra, match=r"spolia\[text-to-sql\]"):
         refuse_writes("SELECT 1", "sqlite", TABLES)
-    assert read_only.LONGEST == 10_000
+    assert read_only_check.LONGEST == 10_000
     assert sqlite_file._LARGEST == 1_000_000
 
 

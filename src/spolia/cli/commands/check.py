@@ -11,7 +11,7 @@ from spolia.core.plurals import several
 if TYPE_CHECKING:
     from spolia.core.check import Checked, Problem
     from spolia.core.operator import Operator
-    from spolia.flows.published import Published
+    from spolia.flows.catalogue import Published
 
 
 def check(
@@ -31,7 +31,7 @@ def check(
     from spolia.cli.destinations import sent_by, sent_lines
     from spolia.cli.flow_parts import STAND_IN, as_published, described, looked_at
     from spolia.core.check import check as look
-    from spolia.flows.published import MODULES, flow_named
+    from spolia.flows.catalogue import MODULES, flow_named
     from spolia.types import Query
 
     screen, parts = Screen(json=json), looked_at(store, known, prompts, web, profile_file)
@@ -86,7 +86,7 @@ def _published(flow: "Published") -> dict[str, Any]:
 
 
 def _published_lines(published: Mapping[str, Any]) -> Iterator[str]:
-    from spolia.flows.published import PARTS
+    from spolia.flows.catalogue import PARTS
 
     for label in ("needs", "may_have"):
         for name in published[label]:

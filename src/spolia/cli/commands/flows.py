@@ -8,7 +8,7 @@ from spolia.cli.screen import Screen, table
 def flows(json: AsJson = False) -> Exit:
     """List the published flows: source, calls to language models at most, why an answer may end."""
     from spolia.cli.flow_parts import as_published
-    from spolia.flows.published import every_flow
+    from spolia.flows.catalogue import every_flow
 
     screen, published = Screen(json=json), list(every_flow())
     calls = {flow.name: as_published(flow.name).calls() for flow in published}

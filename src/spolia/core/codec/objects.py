@@ -10,7 +10,7 @@ from spolia.core.codec.shape import DecodeContext, EncodeContext, Plain, Shape, 
 from spolia.core.fingerprint.packages import place_of
 from spolia.core.function import Function
 from spolia.core.operator import Operator, Then
-from spolia.core.wiring import fits, lacking, members, name_of
+from spolia.core.type_compatibility import fits, lacking, members, name_of
 from spolia.errors import CodecError, SpoliaError
 from spolia.types import Value
 

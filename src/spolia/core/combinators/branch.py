@@ -7,7 +7,7 @@ from typing import Any, ClassVar, TypeVar
 from spolia.core.call_bounds import total
 from spolia.core.operator import In, Operator, Out, checked_operator
 from spolia.core.run_context import degrade, gather
-from spolia.core.wiring import joined, name_of
+from spolia.core.type_compatibility import joined, name_of
 from spolia.errors import BudgetSpent, QueryError, StepFailed, UndecidedError, WiringError
 from spolia.types import Failure
 

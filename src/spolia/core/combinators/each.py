@@ -7,7 +7,7 @@ from typing import Any, ClassVar, get_args, get_origin
 from spolia.core.call_bounds import times
 from spolia.core.combinators.branch import row_survivors, survivors
 from spolia.core.operator import In, Operator, Out, checked_operator
-from spolia.core.wiring import fits, joined, name_of
+from spolia.core.type_compatibility import fits, joined, name_of
 from spolia.errors import WiringError
 from spolia.types import Failure
 

@@ -8,7 +8,7 @@ from spolia.core.call_bounds import times, total
 from spolia.core.combinators.each import element
 from spolia.core.operator import Operator, checked_operator
 from spolia.core.run_context import degrade
-from spolia.core.wiring import fits, name_of
+from spolia.core.type_compatibility import fits, name_of
 from spolia.errors import BudgetSpent, WiringError
 from spolia.ranking.fusion import falling
 from spolia.types import Failure, State

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from spolia.core.operator import Operator
-from spolia.core.wiring import joined, name_of
+from spolia.core.type_compatibility import joined, name_of
 from spolia.errors import StepFailed, WiringError
 from spolia.types import Value
 

@@ -8,7 +8,7 @@ from spolia.core.call_bounds import times, total
 from spolia.core.combinators.get import part_of, parts_of
 from spolia.core.operator import Operator, checked_operator
 from spolia.core.run_context import degrade
-from spolia.core.wiring import fits, name_of
+from spolia.core.type_compatibility import fits, name_of
 from spolia.errors import BudgetSpent, StepFailed, WiringError
 from spolia.types import Failure, State, Verdict
 from spolia.types.value import later

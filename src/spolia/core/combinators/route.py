@@ -8,7 +8,7 @@ from spolia.core.call_bounds import most, total
 from spolia.core.combinators.branch import advised, gives_of_arms, narrowest
 from spolia.core.operator import In, Operator, Out, checked_operator
 from spolia.core.run_context import degrade
-from spolia.core.wiring import fits, name_of
+from spolia.core.type_compatibility import fits, name_of
 from spolia.errors import WiringError
 from spolia.types import Failure
 

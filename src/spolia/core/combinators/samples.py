@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from spolia.core.operator import Operator
-from spolia.core.wiring import name_of
+from spolia.core.type_compatibility import name_of
 from spolia.errors import WiringError
 from spolia.types import Value
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from spolia.core.fingerprint.written import parsing
+from spolia.core.fingerprint.source_text import parsing
 
 COMPUTED_OTHERWISE = {"composes", "together", "alike", "is_nested"}
 """How results are shared and swept; property tests hold that they stay the same."""

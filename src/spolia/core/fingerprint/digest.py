@@ -13,7 +13,7 @@ from typing import Any
 
 from spolia.core.fingerprint.definition import definition_digest
 from spolia.core.fingerprint.packages import is_own, version
-from spolia.core.fingerprint.written import (
+from spolia.core.fingerprint.source_text import (
     Import,
     NameChain,
     Named,

@@ -11,7 +11,7 @@ from types import BuiltinFunctionType, CodeType, FunctionType, MemberDescriptorT
 from typing import Any, Generic, Literal, Union, get_args, get_origin, get_type_hints
 
 from spolia.core.fingerprint.packages import is_own
-from spolia.core.fingerprint.written import Named, functions_of
+from spolia.core.fingerprint.source_text import Named, functions_of
 from spolia.types import Addressed
 
 MOST = 1_000  # values that are looked at

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from spolia.core.call_bounds import total
 from spolia.core.operator import Retriever
-from spolia.core.wiring import refuse_counts
+from spolia.core.type_compatibility import refuse_counts
 from spolia.errors import WiringError
 from spolia.evaluation.creation.draft import ABSTENTION, CHARACTERS, DraftFilter, Places, QuestionDraft, shown
 from spolia.evaluation.creation.quote_places import parts_of, place_of

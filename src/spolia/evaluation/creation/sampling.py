@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import access, narrowing, note
-from spolia.core.wiring import refuse_counts
+from spolia.core.type_compatibility import refuse_counts
 from spolia.errors import StoreError, WiringError
 from spolia.evaluation.creation.draft import QuestionDraft, SampleRange
 from spolia.evaluation.creation.passage_chains import (

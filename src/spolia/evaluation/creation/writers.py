@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from spolia.core.wiring import refuse_counts
+from spolia.core.type_compatibility import refuse_counts
 from spolia.evaluation.creation.draft import ABSTENTION, CHARACTERS, DraftStep, Places, QuestionDraft, shown
 from spolia.evaluation.creation.replies import AnswerWithQuotes, HopQuestions, OneQuestion
 from spolia.models.parsers import NOTHING

@@ -9,7 +9,7 @@ from spolia.core.fingerprint.digest import code_digest
 from spolia.core.function import Function
 from spolia.core.operator import Operator
 from spolia.core.operator import inside as among
-from spolia.core.wiring import fits, name_of
+from spolia.core.type_compatibility import fits, name_of
 from spolia.errors import DataError, WiringError
 from spolia.evaluation.measures.measure import Result, SetMeasure
 from spolia.retrieval.graph.node_graph import NodeGraph

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from spolia.core.call_bounds import times, total
 from spolia.core.operator import Operator
 from spolia.core.run_context import note
-from spolia.core.wiring import refuse_numbers
+from spolia.core.type_compatibility import refuse_numbers
 from spolia.indexing.transforms.llm_transform import CHARACTERS
 from spolia.models.parsers import NOTHING, Text, says_nothing
 from spolia.models.prompting.role import Ask, Role

@@ -10,7 +10,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import note
-from spolia.core.wiring import refuse_numbers
+from spolia.core.type_compatibility import refuse_numbers
 from spolia.models.parsers import Lines, Parser, refuses, says_nothing, spoken
 from spolia.models.parsers.json_object import loose
 from spolia.models.parsers.lines import CLOSING, RULE

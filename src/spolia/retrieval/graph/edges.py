@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from spolia.core.type_compatibility import refuse_counts
 from spolia.core.validation import validate
-from spolia.core.wiring import refuse_counts
 from spolia.errors import WiringError
 from spolia.models.protocols import Embedder, refuse_no_embedder
 from spolia.types import Value

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import access, narrowing
-from spolia.core.wiring import refuse_counts, refuse_numbers
+from spolia.core.type_compatibility import refuse_counts, refuse_numbers
 from spolia.errors import StoreError
 from spolia.filters import narrowed
 from spolia.models.protocols import Embedder

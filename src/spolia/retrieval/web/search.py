@@ -5,7 +5,7 @@ from hashlib import blake2b
 from typing import Protocol, runtime_checkable
 
 from spolia.core.operator import Operator
-from spolia.core.wiring import refuse_counts
+from spolia.core.type_compatibility import refuse_counts
 from spolia.retrieval.group_search import searched
 from spolia.types import Addressed, Hit, Node, Query, Ranking, Value
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
-from spolia.core.wiring import lacking
+from spolia.core.type_compatibility import lacking
 from spolia.errors import MeasureError
 from spolia.evaluation.measures.answers.answer_text import AnswerMeasure
 from spolia.evaluation.measures.rank_measures import harmonic

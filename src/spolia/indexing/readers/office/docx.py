@@ -12,9 +12,9 @@ from typing import Any
 
 from spolia.errors import installed
 from spolia.indexing.readers.layout import BLANK_LINE, LINE, Layout
+from spolia.indexing.readers.office.docx_visibility import Hiding
 from spolia.indexing.readers.office.omml import latex
 from spolia.indexing.readers.office.package import package, properties
-from spolia.indexing.readers.office.word_hiding import Hiding
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.types import Value
 

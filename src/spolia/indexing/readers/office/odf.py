@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element
 
 from spolia.indexing.readers.layout import BLANK_LINE, LINE, Layout
 from spolia.indexing.readers.office.excel import write_sheet
-from spolia.indexing.readers.office.odf_hiding import OdfHiding
+from spolia.indexing.readers.office.odf_visibility import OdfHiding
 from spolia.indexing.readers.office.package import left_out, locked, metadata_of, package
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.indexing.readers.safe_xml import tree

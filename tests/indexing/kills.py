@@ -1,4 +1,4 @@
-"""Kills runs of `sync` over a folder of files: `python -m tests.indexing.crashing`, as `tests.stores.crashing`."""
+"""Kills runs of `sync` over a folder of files: `python -m tests.indexing.kills`, as `tests.stores.kills`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spolia.indexing.sync.sync import sync
 from spolia.stores.corpus import Corpus
 from spolia.stores.vectors import segments
 from spolia.types import Value
-from tests.stores.crashing import Ingestion, main
+from tests.stores.kills import Ingestion, main
 from tests.stores.scenario import DIMENSION, EMBEDDER, embed, leave_vectors_behind
 
 BINARY = bytes(range(256))

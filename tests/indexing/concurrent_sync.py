@@ -1,4 +1,4 @@
-"""One of several processes that sync one store: `python -m tests.indexing.contending FOLDER STORE LOG`.
+"""One of several processes that sync one store: `python -m tests.indexing.concurrent_sync FOLDER STORE LOG`.
 
 Its reader notes each file that it reads, before it does, in the log: uri and process.
 """

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spolia.stores.corpus import Corpus
-from tests.indexing.making import locked_pdf
+from tests.indexing.sample_documents import locked_pdf
 
 from .conftest import Spolia
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tests.indexing.making import pdf_file
+from tests.indexing.sample_documents import pdf_file
 
 FONTS = (
     b"/Font << /F1 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> "

@@ -23,7 +23,7 @@ from spolia.stores.indexes import HNSW, Database, Exact, IndexSettings
 from spolia.stores.vectors import external_index
 from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Query
-from tests.stores.beside import differing
+from tests.stores.database_kills import differing
 
 pytestmark = pytest.mark.slow
 
@@ -87,7 +87,7 @@ def test_a_killed_writer_leaves_a_database_that_the_next_one_mends(
     fill(folder, 5)
     sync(folder, corpus)
     code = (
-        "import sys; from tests.stores.test_beside import *; "
+        "import sys; from tests.stores.test_vector_databases import *; "
         f"materialise([group_of(Corpus({corpus.path!r}), DATABASES[{DATABASES.index(settings)}])])"
     )
     killed = subprocess.run(
@@ -113,7 +113,7 @@ def test_writers_killed_one_after_the_other_leave_what_readers_see_and_the_next_
     (folder / "4.txt").unlink()
     (folder / "new.txt").write_text("A quarry is new.")
     code = (
-        "import sys; from tests.stores.test_beside import *; "
+        "import sys; from tests.stores.test_vector_databases import *; "
         f"corpus = Corpus({corpus.path!r}); "
         f"sync({str(folder)!r}, corpus, groups=[group_of(corpus, DATABASES[{DATABASES.index(settings)}])])"
     )

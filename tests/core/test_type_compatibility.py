@@ -10,7 +10,7 @@ import pytest
 
 from spolia.core.function import step
 from spolia.core.operator import Operator
-from spolia.core.wiring import fits
+from spolia.core.type_compatibility import fits
 from spolia.types import Answer, Query, Ranking, Value
 
 T = TypeVar("T")

@@ -1,7 +1,7 @@
 """Advanced RAG: something before the retrieval, something after it."""
 
 from spolia.core.operator import Operator, Retriever
-from spolia.flows.published import published
+from spolia.flows.catalogue import published
 from spolia.generation.reader import Reader
 from spolia.models.protocols import LanguageModel
 from spolia.post_retrieval.rerankers import RankGPT

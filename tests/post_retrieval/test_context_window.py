@@ -25,7 +25,7 @@ from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition
 from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Hit, Node, Query, Ranking
-from tests.structured import Cut, Source, stored
+from tests.group_fixtures import Cut, Source, stored
 
 GROUPS = {"sentence": Definition(Cut(";"))}
 TEXTS = {"a": ";".join(f"a{n}" for n in range(1, 13)), "b": "b1;b2;b3"}

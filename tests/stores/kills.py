@@ -1,4 +1,4 @@
-"""Kills ingestions: `python -m tests.stores.crashing FOLDER [fail points …]` or `… FOLDER --random COUNT SEED`.
+"""Kills ingestions: `python -m tests.stores.kills FOLDER [fail points …]` or `… FOLDER --random COUNT SEED`.
 
 With the address of a PostgreSQL database in `SPOLIA_TEST_DATABASE`, the stores are schemas in it.
 

@@ -1,4 +1,4 @@
-"""Kills writers of embedded databases: `python -m tests.stores.adapters.crashing FOLDER LanceDB KILLS SEED`.
+"""Kills writers of embedded databases: `python -m tests.stores.adapters.kills FOLDER LanceDB KILLS SEED`.
 
 In every round a process puts new vectors in the place of all old ones, batch by batch, and is killed at a random
 moment. Prints one JSON object for each kill: what was acknowledged, and what is wrong, at once and repeated.
@@ -25,7 +25,7 @@ from spolia.stores.adapters.milvus import Milvus
 from spolia.stores.adapters.qdrant import Qdrant
 from spolia.stores.indexes import Database, VectorIndex
 from spolia.stores.vectors.dense import Vectors
-from tests.stores.crashing import ended, forked, say, told
+from tests.stores.kills import ended, forked, say, told
 
 DATABASES: dict[str, Database] = {
     "LanceDB": LanceDB(index="flat"),

@@ -26,7 +26,7 @@ from spolia.run import Run
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition, Piece
 from spolia.types import Hit, Node, Query, Ranking, Span
-from tests.structured import GROUPS, Cut, Source, stored
+from tests.group_fixtures import GROUPS, Cut, Source, stored
 
 TEXTS = {
     "a": "One is here;Two is here;|Three is here;Four is here;\nFive is here;|Six is here;",

@@ -1,6 +1,8 @@
-"""Kills ingestions of a store with a database: `python -m tests.stores.beside LanceDB FOLDER --random COUNT SEED`.
+"""Kill ingestions of a store with a database.
 
-Of what is wrong after that is also told in what the database differs from the backend; see `tests.stores.crashing`.
+    python -m tests.stores.database_kills LanceDB FOLDER --random COUNT SEED
+
+Of what is wrong after that is also told in what the database differs from the backend; see `tests.stores.kills`.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ from spolia.stores.snapshot.snapshot import Snapshot
 from spolia.stores.vectors.dense import Vectors
 from spolia.stores.vectors.external_index import collection
 from tests.stores import scenario
-from tests.stores.adapters.crashing import DATABASES, stored
-from tests.stores.crashing import PUTTING, main
+from tests.stores.adapters.kills import DATABASES, stored
+from tests.stores.kills import PUTTING, main
 
 
 def held(snapshot: Snapshot, group: str) -> tuple[list[int], dict[int, Vectors] | None]:

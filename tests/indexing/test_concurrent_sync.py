@@ -32,7 +32,7 @@ class Contest:
             (self.files / f"{number:02}.note").write_text(f"Stone number {number}.")
 
     def start(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "tests.indexing.contending"]
+        command = [sys.executable, "-m", "tests.indexing.concurrent_sync"]
         return subprocess.Popen([*command, str(self.files), self.corpus.path, str(self.log)], cwd=ROOT)
 
     def read(self) -> list[tuple[str, int]]:

@@ -33,7 +33,7 @@ from spolia.stores.indexes import IndexSettings
 from spolia.stores.snapshot.snapshot import Snapshot
 from spolia.testing.hash_embedder import HashingTokens
 from spolia.types import Filter, Node, Query, Ranking, Span, Value
-from tests.run.hiding import EMBEDDER, GROUPS, PICTURE, PRINCIPALS, QUERY, SECRET, SPARSE
+from tests.run.secret_store import EMBEDDER, GROUPS, PICTURE, PRINCIPALS, QUERY, SECRET, SPARSE
 from tests.tree import classes, modules, operators
 
 # Stores and indexes.
@@ -123,7 +123,7 @@ def built(cls: type[Operator[Any, Any]], corpus: Corpus, filter: Condition | Non
             continue
     if not found:
         pytest.fail(
-            f"No {cls.__name__} can be made of what tests/run/reaching.py knows. Add values for its fields there."
+            f"No {cls.__name__} can be made of what tests/run/access_paths.py knows. Add values for its fields there."
         )
     return found
 
@@ -157,7 +157,7 @@ def _choices(cls: type, name: str, hint: Any, corpus: Corpus, field: Any) -> Seq
         return [*values, *([None] if type(None) in options else [])] or get_args(hint)
     if _reaches(hint) or (field.default is MISSING and field.default_factory is MISSING):
         pytest.fail(
-            f"What can {cls.__name__}.{name} be, of type {hint}? Add values of that type to tests/run/reaching.py."
+            f"What can {cls.__name__}.{name} be, of type {hint}? Add values of that type to tests/run/access_paths.py."
         )
     return (field.default if field.default is not MISSING else field.default_factory(),)
 
@@ -169,7 +169,7 @@ def given_to(op: Operator[Any, Any], query: Query, found: Sequence[Ranking]) -> 
     }  # fmt: skip
     if op.takes() not in values:
         pytest.fail(
-            f"What does {op.short} take? Add a value of type {op.takes()} to given_to in tests/run/reaching.py."
+            f"What does {op.short} take? Add a value of type {op.takes()} to given_to in tests/run/access_paths.py."
         )
     return values[op.takes()]
 
@@ -198,7 +198,7 @@ def _told_who_asks() -> Iterator[tuple[str, Callable[..., Any]]]:
             yield f"Snapshot.{name}", method
         elif name not in OPEN:
             pytest.fail(
-                f"Snapshot.{name} takes no `access`. If it gives no nodes, add it to OPEN in tests/run/reaching.py."
+                f"Snapshot.{name} takes no `access`. If it gives no nodes, add it to OPEN in tests/run/access_paths.py."
             )
     for module in modules():
         if module.startswith("spolia.stores."):
@@ -256,7 +256,7 @@ def calls(
     for name in parameters:
         if name not in known:
             pytest.fail(
-                f"What is {name!r} of {function.__qualname__}? Add values for it to calls in tests/run/reaching.py."
+                f"What is {name!r} of {function.__qualname__}? Add values for it to calls in tests/run/access_paths.py."
             )
     for values in itertools.product(*(known[name] for name in parameters)):
         positional = list(inspect.signature(function).parameters.values())

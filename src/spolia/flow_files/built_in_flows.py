@@ -11,7 +11,7 @@ from spolia.core.operator import Operator
 from spolia.core.run_context import access
 from spolia.errors import MissingExtra, WeightsError, WiringError
 from spolia.filters import Condition
-from spolia.flows.published import MODULES, flow_named
+from spolia.flows.catalogue import MODULES, flow_named
 from spolia.generation.extract import Extract
 from spolia.generation.reader import Reader
 from spolia.models.prompting.stand_in_models import replaced
@@ -156,7 +156,7 @@ class Builder(Protocol):
 def default(
     corpus: Corpus | NodeGroup, embedder: Embedder | None = None, llm: LanguageModel | None = None, top_k: int = 10
 ) -> Operator[Query, Ranking]:
-    """`hybrid` where that is known to help, else `bm25`; `spolia.flow_files.built_in.choose` also says why."""
+    """`hybrid` where that is known to help, else `bm25`; `spolia.flow_files.built_in_flows.choose` also says why."""
     return choose(corpus, embedder, top_k)[0]
 
 
