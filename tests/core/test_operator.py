@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -178,27 +175,19 @@ def test_a_range_is_checked_by_the_operator_itself() -> None:
         Find().vary(top_k=(5, 0))
 
 
-@pytest.mark.slow
-def test_mypy_refuses_wrong_wiring_and_infers_right_wiring(tmp_path: Path) -> None:
-    source = Path(__file__).read_text()
-    head = source[: source.index("def test_chains")].replace("import pytest\n", "")
-    wrong = ["Find() >> Multi()", "Multi() >> Find()", "Find() >> Fuse()", "Read() >> Read()", "Find() >> Each(Read())"]
-    right = [
-        "Multi() >> Each(Find()) >> Fuse() >> Read()",
-        "Branch(Find(), Identity[Query]() >> Find()) >> Fuse()",
-        "Find().vary(top_k=(1, 2)) >> Read()",
-        "Guard(Find(), fallback=Find(1)) >> Read()",
-        "Loop(Step(), until=Enough())",
-        "Choice(Find(1), Find(2)) >> Read()",
-    ]
-    lines = [f"flow_{index} = {code}" for index, code in enumerate(wrong + right)]
-    (tmp_path / "wiring.py").write_text(head + "\n".join(lines) + "\n")
-    command = [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "wiring.py"]
-    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    first = head.count("\n") + 1
-    reported = {int(line.split(":")[1]) - first for line in found.stdout.splitlines() if ": error:" in line}
-    assert set(range(len(wrong))) <= reported, found.stdout
-    assert not reported & set(range(len(wrong), len(wrong) + len(right))), found.stdout
+# mypy checks the tests strictly: it infers what is right, and reports an ignore that nothing needs.
+if TYPE_CHECKING:
+    Find() >> Multi()  # type: ignore[operator]
+    Multi() >> Find()  # type: ignore[operator]
+    Find() >> Fuse()  # type: ignore[operator]
+    Read() >> Read()  # type: ignore[operator]
+    Find() >> Each(Read())  # type: ignore[operator]
+    Multi() >> Each(Find()) >> Fuse() >> Read()
+    Branch(Find(), Identity[Query]() >> Find()) >> Fuse()
+    Find().vary(top_k=(1, 2)) >> Read()
+    Guard(Find(), fallback=Find(1)) >> Read()
+    Loop(Step(), until=Enough())
+    Choice(Find(1), Find(2)) >> Read()
 
 
 def test_identity_knows_the_type_it_passes_on() -> None:
