@@ -26,6 +26,7 @@ from spolia.cli.commands.repair import repair
 from spolia.cli.commands.search import search
 from spolia.cli.commands.show import show
 from spolia.cli.commands.trace import trace
+from spolia.cli.commands.train import train
 from spolia.cli.commands.tune import tune
 from spolia.cli.commands.world import world
 from spolia.cli.exit_codes import MEANING, Exit, guarded
@@ -48,7 +49,7 @@ IN_QUOTES = 'Write the question in quotes: spolia {} "What is it about?"'
 COMMANDS: dict[str, Any] = {
     "init": spread(init), "index": spread(index), "sync": spread(index), "plan": spread(plan), "docs": docs,
     "groups": groups, "export": export, "import": import_, "search": spread(search), "ask": spread(ask),
-    "eval": spread(evaluate), "gate": spread(gate), "tune": spread(tune),
+    "eval": spread(evaluate), "gate": spread(gate), "tune": spread(tune), "train": spread(train),
     "calibrate": calibrate, "data": data, "questions": questions, "world": world, "flows": flows, "check": check,
     "show": show, "prompts": prompts, "trace": trace, "doctor": doctor, "repair": repair,
 }  # fmt: skip

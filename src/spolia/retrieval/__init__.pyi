@@ -11,6 +11,7 @@ from spolia.retrieval.graph.node_graph import NodeGraph as NodeGraph
 from spolia.retrieval.graph.walk import Hops as Hops
 from spolia.retrieval.graph.walk import PersonalisedPageRank as PersonalisedPageRank
 from spolia.retrieval.late_interaction import LateInteraction as LateInteraction
+from spolia.retrieval.learned.ranker import LearnedRanker as LearnedRanker
 from spolia.retrieval.learned_sparse import LearnedSparse as LearnedSparse
 from spolia.retrieval.multi_head import MultiHead as MultiHead
 from spolia.retrieval.multi_source import MultiSource as MultiSource

@@ -21,7 +21,7 @@ from spolia.errors import (
     VariableRefused,
 )
 from spolia.models.protocols import Embedder, ImageEmbedder, SparseEmbedder
-from spolia.stores.definition import DOCUMENT, Definition, Embedding, Metric, Transform, Whole, refuse_unstorable
+from spolia.stores.definition import DOCUMENT, MAIN, Definition, Embedding, Metric, Transform, Whole, refuse_unstorable
 from spolia.stores.indexes import IndexSettings
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Addressed, Value, digest_of
@@ -233,6 +233,7 @@ BUILT_IN: Mapping[str, Any] = {
     "fine": {"transform": {"SlidingWindow": {"size": 128, "overlap": 12}}},
     "medium": {"transform": {"SlidingWindow": {"size": 256, "overlap": 25}}},
     "coarse": {"transform": {"SlidingWindow": {"size": 1024, "overlap": 100}}},
+    "entity": {"transform": {"RuleEntities": {"kinds": ["name", "acronym", "quote"]}}, "parent": MAIN},
 }
 """Groups that every store can build without being told how. Sizes in tokens, of 4 characters where none are counted."""
 

@@ -1,9 +1,10 @@
-"""Reads weights in the safetensors format: a JSON header with types, shapes and offsets, then the numbers."""
+"""Weights in the safetensors format: a JSON header with types, shapes and offsets, then the numbers."""
 
 from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,3 +57,20 @@ def _tensor(
     if not 0 <= start <= end <= len(numbers) or end - start != 4 * int(np.prod(shape)):
         raise WeightsError(f"{path} is damaged: tensor {name} of shape {shape} does not fit its bytes. Fetch it again.")
     return numbers[start:end].view(np.float32).reshape(shape)
+
+
+def write(path: Path, tensors: Mapping[str, npt.NDArray[np.float32]]) -> None:
+    """Write float32 tensors, in the order of their names: equal tensors give equal bytes."""
+    import numpy as np
+
+    header, at = {}, 0
+    arrays = {name: np.ascontiguousarray(tensors[name], np.float32) for name in sorted(tensors)}
+    for name, array in arrays.items():
+        header[name] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": [at, at + array.nbytes]}
+        at += array.nbytes
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # numbers begin at a multiple of 8
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for array in arrays.values():
+            file.write(array.tobytes())

@@ -1,0 +1,133 @@
+"""The address of weights that were trained on this machine, or that are shipped."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from spolia.errors import WeightsError
+from spolia.types import Value
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+CARD, JSON, TENSORS = "card.json", "weights.json", "weights.safetensors"
+SHIPPED = Path(__file__).with_name("shipped")
+LARGEST_JSON = 1 << 24
+"""Bytes of weights in JSON, at most: 16 MiB. Larger ones are tensors."""
+
+
+@dataclass(frozen=True)
+class TrainedWeights(Value):
+    """The address of weights that `spolia train` wrote: numbers in JSON or safetensors, and a card that has their hash.
+
+    Nothing in such a folder is run. The card's hash is compared with the file whenever it is opened.
+
+    Args:
+        folder: that `spolia train` wrote, or the name of one that is shipped.
+        sha256: of the weights; other weights in that folder are refused then. Empty for any.
+
+    Raises:
+        WeightsError: on first use, when there are no weights, they are damaged, or of another part.
+
+    >>> TrainedWeights("notes").fingerprint() is None
+    True
+    """
+
+    folder: str
+    sha256: str = ""
+
+    waits: ClassVar[bool] = False
+    scoped: ClassVar[bool] = False
+
+    def fingerprint(self) -> str | None:
+        """The hash of the weights; None where there are none."""
+        try:
+            return str(_card(self.place)["sha256"])
+        except WeightsError:
+            return None
+
+    @property
+    def place(self) -> Path:
+        """The folder; a name alone may be one of those that are shipped."""
+        shipped = SHIPPED / self.folder
+        return shipped if Path(self.folder).name == self.folder and shipped.is_dir() else Path(self.folder)
+
+    def card(self, part: str) -> Mapping[str, Any]:
+        """What is known of the weights of a part: what they were trained on, and what they scored."""
+        found = _card(self.place)
+        if found["part"] != part:
+            raise WeightsError(
+                f"{self.place} holds weights of a {found['part']}, and a {part} is needed. Name a folder that "
+                f"`spolia train {part}` wrote."
+            )
+        if self.sha256 not in ("", found["sha256"]):
+            raise WeightsError(
+                f"{self.place} holds the weights {found['sha256'][:12]}, and the flow was made with "
+                f"{self.sha256[:12]}. Name the folder that it was made with, or leave sha256 out."
+            )
+        return found
+
+    def plain(self, part: str) -> Mapping[str, Any]:
+        """The weights of a part that are written in JSON."""
+        path = self._file(part, JSON)
+        if path.stat().st_size > LARGEST_JSON:
+            raise WeightsError(f"{path} has more than {LARGEST_JSON >> 20} MiB, which weights in JSON never have.")
+        try:
+            found = json.loads(path.read_bytes())
+        except (ValueError, RecursionError) as error:
+            raise WeightsError(f"{path} is not JSON ({error}). {_AGAIN}") from error
+        if not isinstance(found, dict):
+            raise WeightsError(f"{path} holds a {type(found).__name__}, not an object. {_AGAIN}")
+        return found
+
+    def tensors(self, part: str) -> Mapping[str, npt.NDArray[np.float32]]:
+        """The weights of a part that are written as safetensors, memory-mapped."""
+        from spolia.models.onnx import safetensors
+
+        return safetensors.read(self._file(part, TENSORS))
+
+    def _file(self, part: str, name: str) -> Path:
+        card, path = self.card(part), self.place / name
+        if not path.is_file():
+            raise WeightsError(f"{path} does not exist. {_AGAIN}")
+        if hash_of(path) != card["sha256"]:
+            raise WeightsError(f"{path} is not the file that its card describes: their hashes differ. {_AGAIN}")
+        return path
+
+
+_AGAIN = "Train it again, or fetch the folder again."
+
+
+def hash_of(path: Path) -> str:
+    """The SHA-256 of a file; computed once for each state of it."""
+    stat = path.stat()
+    return _hash(path, stat.st_mtime_ns, stat.st_size)
+
+
+@lru_cache(maxsize=64)
+def _hash(path: Path, modified: int, size: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _card(folder: Path) -> Mapping[str, Any]:
+    path = folder / CARD
+    try:
+        found = json.loads(path.read_bytes())
+        if not (isinstance(found["part"], str) and isinstance(found["sha256"], str)):
+            raise TypeError("part and sha256 are texts")
+    except OSError as error:
+        raise WeightsError(
+            f"{folder} holds no trained weights: {CARD} cannot be read ({error.strerror or error}). Write the folder "
+            "that `spolia train` wrote."
+        ) from error
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise WeightsError(f"{path} is no card of trained weights ({error}). {_AGAIN}") from error
+    return found  # type: ignore[no-any-return]

@@ -1,0 +1,209 @@
+"""What links nodes to others: titles that occur in texts, names that texts share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from spolia.core.run_context import check_cancelled
+from spolia.retrieval.graph.links import SparseLabelRows
+from spolia.retrieval.term_counts import CONTEXT, TEXT, derived, texts_of
+from spolia.stores.backends.rows import unpacked
+from spolia.stores.snapshot.lineage import AncestorPath, rows_of
+
+if TYPE_CHECKING:
+    from spolia.stores.snapshot.snapshot import Snapshot
+    from spolia.types.arrays import Mask, Positions
+
+LONGEST = 8
+"""Words of a title or a name that is looked for in texts, at most."""
+SHORTEST = 3
+"""Characters of a title that is looked for in texts, at least."""
+NAMESAKES = 40
+"""Nodes that share a title or a name, at most, for it to link them."""
+LITTLE = frozenset(
+    ["the", "and", "for", "his", "her", "its", "was", "are", "not", "you", "all", "who", "she", "had", "has"]
+)
+"""Words that are no titles to look for in texts."""
+_WORD = re.compile(r"\w+")
+_BETWEEN_CHECKS = 1_024
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text in lower case, as titles and names are compared."""
+    return _WORD.findall(text.casefold())
+
+
+def title_keys(title: str) -> frozenset[str]:
+    """What a title is called in texts: itself, without a parenthesis at its end, and up to its first comma.
+
+    >>> sorted(title_keys("Springfield, Illinois (city)"))
+    ['springfield', 'springfield illinois', 'springfield illinois city']
+    """
+    plain = re.sub(r"\s*\([^()]*\)\s*\Z", "", title)
+    written = (" ".join(words_of(one)) for one in (title, plain, plain.partition(",")[0]))
+    return frozenset(key for key in written if len(key) >= SHORTEST and key not in LITTLE)
+
+
+class KeyFinder:
+    """Finds the longest and all shorter keys in texts, on borders of words."""
+
+    def __init__(self, numbers: dict[str, int]) -> None:
+        self.numbers = numbers
+        self._lengths: dict[str, tuple[int, ...]] = {}
+        for key in numbers:
+            words = key.split(" ")
+            known = self._lengths.get(words[0], ())
+            if len(words) <= LONGEST and len(words) not in known:
+                self._lengths[words[0]] = (*known, len(words))
+
+    def found(self, words: Sequence[str]) -> Iterator[tuple[int, int]]:
+        """The number of each key that occurs, and how many words it has; a key may come several times."""
+        for at, word in enumerate(words):
+            for length in self._lengths.get(word, ()):
+                number = self.numbers.get(word if length == 1 else " ".join(words[at : at + length]))
+                if number is not None and at + length <= len(words):
+                    yield number, length
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """Which node has which label, by positions of the nodes and numbers of the labels."""
+
+    nodes: Positions
+    labels: Positions
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[int, int]]) -> Labels:
+        array = np.array(sorted(set(pairs)), dtype=np.int64).reshape(-1, 2)
+        return cls(array[:, 0], array[:, 1])
+
+    def within(self, readable: Mask | None) -> Labels:
+        if readable is None:
+            return self
+        kept = readable[self.nodes]
+        return Labels(self.nodes[kept], self.labels[kept])
+
+
+@dataclass(frozen=True, eq=False)
+class TextLinks:
+    """What the texts of a group say, whoever asks."""
+
+    count: int
+    titles: KeyFinder
+    titled: Labels  # nodes and the keys of their titles
+    mentions: Labels  # nodes and the title keys that occur in their texts
+    names: KeyFinder
+    named: Labels  # nodes and the names in their texts
+
+
+@dataclass(frozen=True, eq=False)
+class NodeLinks:
+    """The links between the nodes that somebody may read, as if there were no others."""
+
+    texts: TextLinks
+    readable: Mask | None
+
+    @property
+    def count(self) -> int:
+        """Nodes that may be read."""
+        return self.texts.count if self.readable is None else int(np.count_nonzero(self.readable))
+
+    @cached_property
+    def nodes_of_title(self) -> SparseLabelRows:
+        titled = self.texts.titled.within(self.readable)
+        return SparseLabelRows.of(titled.labels, titled.nodes, len(self.texts.titles.numbers))
+
+    @cached_property
+    def keys_of_node(self) -> SparseLabelRows:
+        titled = self.texts.titled.within(self.readable)
+        return SparseLabelRows.of(titled.nodes, titled.labels, self.texts.count)
+
+    @cached_property
+    def leads_to(self) -> SparseLabelRows:
+        """For each node, those whose title occurs in its text."""
+        return SparseLabelRows.of(*self._links, self.texts.count)
+
+    @cached_property
+    def led_to_by(self) -> SparseLabelRows:
+        """For each node, those in whose text its title occurs."""
+        return SparseLabelRows.of(*self._links[::-1], self.texts.count)
+
+    @cached_property
+    def _links(self) -> tuple[Positions, Positions]:
+        mentions, to = self.texts.mentions.within(self.readable), self.nodes_of_title
+        sizes = np.diff(to.starts)[mentions.labels]
+        kept = sizes <= NAMESAKES
+        nodes, labels, sizes = mentions.nodes[kept], mentions.labels[kept], sizes[kept]
+        sources = np.repeat(nodes, sizes)
+        at = np.arange(len(sources)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + np.repeat(to.starts[labels], sizes)
+        pairs = np.unique(sources * self.texts.count + to.columns[at])
+        one, other = np.divmod(pairs, max(1, self.texts.count))
+        apart = one != other
+        return one[apart], other[apart]
+
+    @cached_property
+    def _shared(self) -> Labels:
+        """Names that two nodes share, or more, up to `NAMESAKES`."""
+        named = self.texts.named.within(self.readable)
+        spread = np.bincount(named.labels, minlength=len(self.texts.names.numbers))
+        kept = (spread[named.labels] > 1) & (spread[named.labels] <= NAMESAKES)
+        return Labels(named.nodes[kept], named.labels[kept])
+
+    @cached_property
+    def names_of_node(self) -> SparseLabelRows:
+        return SparseLabelRows.of(self._shared.nodes, self._shared.labels, self.texts.count)
+
+    @cached_property
+    def nodes_of_name(self) -> SparseLabelRows:
+        return SparseLabelRows.of(self._shared.labels, self._shared.nodes, len(self.texts.names.numbers))
+
+
+def node_links(snapshot: Snapshot, group: str, names: str, who: frozenset[str]) -> NodeLinks:
+    """The links of a group; `names` is the group with a node for each name, empty for none."""
+    texts = derived(snapshot.derived, ("text links", group, names), lambda: _read(snapshot, group, names))
+    readable, kept = snapshot.allowed(group, who).mask, snapshot.derived_of(who, group)
+    return derived(kept, ("node links", group, names), lambda: NodeLinks(texts, readable))
+
+
+def _read(snapshot: Snapshot, group: str, names: str) -> TextLinks:
+    keys = snapshot.open.records(group).keys
+    numbers: dict[str, int] = {}
+    titled = [
+        (at, numbers.setdefault(key, len(numbers)))
+        for at, context in enumerate(texts_of(snapshot, keys, CONTEXT))
+        for key in sorted(title_keys(context.partition("\n")[0]))
+    ]
+    titles = KeyFinder(numbers)
+    mentions = set[tuple[int, int]]()
+    for at, text in enumerate(texts_of(snapshot, keys, TEXT) if numbers else ()):
+        if at % _BETWEEN_CHECKS == 0:
+            check_cancelled()
+        mentions.update((at, number) for number, _ in titles.found(words_of(text)))
+    named, names_found = _names(snapshot, group, names) if names else ([], {})
+    return TextLinks(
+        len(keys), titles, Labels.of(titled), Labels.of(mentions), KeyFinder(names_found), Labels.of(named)
+    )
+
+
+NAMING = ("name", "acronym", "quote")
+"""Types of entities that are names: the same year or number says little."""
+
+
+def _names(snapshot: Snapshot, group: str, names: str) -> tuple[list[tuple[int, int]], dict[str, int]]:
+    """Which node has which name, by the nodes of a group below."""
+    itself, climbing = AncestorPath(snapshot, group, group), AncestorPath(snapshot, names, group)
+    positions = {itself.of(row): at for at, row in enumerate(rows_of(snapshot, group))}
+    numbers: dict[str, int] = {}
+    found = []
+    for row in rows_of(snapshot, names):
+        meta = dict(unpacked(row.meta))
+        key = " ".join(words_of(str(meta.get("entity", ""))))
+        if meta.get("type") in NAMING and len(key) > SHORTEST and (at := positions.get(climbing.of(row))) is not None:
+            found.append((at, numbers.setdefault(key, len(numbers))))
+    return found, numbers

@@ -1,0 +1,304 @@
+"""Training of the learned ranker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from spolia.core.plurals import several
+from spolia.core.run_context import access, check_cancelled
+from spolia.errors import DataError
+from spolia.evaluation.experiment.gold_locations import gold_locations
+from spolia.flow_files.built_in_flows import bm25, hybrid
+from spolia.models.protocols import Embedder
+from spolia.models.trained_weights import TrainedWeights
+from spolia.retrieval.learned.features import DENSE, FEATURES, Candidates, Searched, Seeds
+from spolia.retrieval.learned.linear import FLOOR, LinearScore, next_seeds
+from spolia.retrieval.learned.ranker import RANKER, LearnedRanker, groups_of, searched_in, snapshot_of
+from spolia.stores.snapshot.lineage import keys_of
+from spolia.training.lbfgs import LBFGS
+from spolia.types import Item, Query, Quote
+
+if TYPE_CHECKING:
+    from spolia.core.operator import Operator
+    from spolia.stores.corpus import NodeGroup
+    from spolia.stores.snapshot.snapshot import Snapshot
+    from spolia.training.trainer import Arrays
+    from spolia.types import Ranking
+    from spolia.types.arrays import Mask, Numbers
+
+DECAY = 0.01
+"""λ, by which large weights cost: λ/2 · |w|²."""
+FOLDS = 4
+"""Of the training questions, for what the second pass reads of the first: no question is judged by weights that were
+fitted to it."""
+EVERYTHING = 1 << 30
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    """The candidates of a question, and which of them are gold."""
+
+    candidates: Candidates
+    gold: Mask
+
+    @property
+    def teaches(self) -> bool:
+        """Whether something is to be ranked above something else."""
+        return bool(self.gold.any()) and not bool(self.gold.all())
+
+
+class ListwiseLoss:
+    """How far gold is from being above all else: the mean over questions, of the mean over their gold nodes g, of
+
+        -ln(e^s(g) / (e^s(g) + Σ e^s(n))), n not gold,
+
+    with s linear in standardised features, so that it is convex; and λ/2 · |w|² on top.
+    """
+
+    def __init__(self, examples: Sequence[Example], mean: Numbers, deviation: Numbers, used: Mask) -> None:
+        found = [one for one in examples if one.teaches]
+        rows = np.concatenate([one.candidates.features for one in found])
+        gold = np.concatenate([one.gold for one in found])
+        question = np.repeat(np.arange(len(found)), [len(one.gold) for one in found])
+        rows = np.where(used, (rows - mean) / np.where(used, deviation, 1.0), 0.0)
+        self.gold, self.others = rows[gold], rows[~gold]
+        self.gold_of, others_of = question[gold], question[~gold]
+        self.starts = np.flatnonzero(np.diff(others_of, prepend=-1))
+        self.sizes = np.diff(self.starts, append=len(others_of))
+        self.shares = (1 / np.bincount(self.gold_of))[self.gold_of] / len(found)
+        self.questions = len(found)
+
+    def __call__(self, weights: Numbers, decay: float = DECAY) -> tuple[float, Numbers]:
+        """The loss and its gradient."""
+        scores = self.others @ weights
+        highest = np.maximum.reduceat(scores, self.starts)
+        raised = np.exp(scores - np.repeat(highest, self.sizes))
+        totals = np.add.reduceat(raised, self.starts)
+        apart = (highest + np.log(totals))[self.gold_of] - self.gold @ weights
+        loss = float(self.shares @ np.logaddexp(0.0, apart)) + decay / 2 * float(weights @ weights)
+        pulls = self.shares / (1 + np.exp(-np.clip(apart, -500, 500)))
+        by_question = np.bincount(self.gold_of, pulls, self.questions)
+        spread = np.repeat(by_question / totals, self.sizes) * raised
+        return loss, self.others.T @ spread - self.gold.T @ pulls + decay * weights
+
+
+@dataclass(eq=False)
+class PassFit:
+    """The weights of one pass, while they are fitted."""
+
+    mean: Numbers
+    deviation: Numbers
+    used: Mask
+    loss: ListwiseLoss
+    search: LBFGS
+
+    @classmethod
+    def of(cls, examples: Sequence[Example]) -> PassFit:
+        """A fit from zero, of the features that vary; DataError where nothing can be learned."""
+        if not any(one.teaches for one in examples):
+            raise DataError(
+                f"Nothing can be learned from {several(len(examples), 'question')}: of none of them some candidates "
+                "are gold and others not. Check that gold_ids name passages of this store, or give more questions."
+            )
+        rows = np.concatenate([one.candidates.features for one in examples if one.teaches])
+        if not np.isfinite(rows).all():
+            name = FEATURES[int(np.flatnonzero(~np.isfinite(rows).all(axis=0))[0])]
+            raise DataError(f"The feature {name!r} is not finite for some candidates. Check the vectors of the group.")
+        mean, deviation = rows.mean(axis=0), rows.std(axis=0)
+        used = deviation >= FLOOR
+        return cls(mean, deviation, used, ListwiseLoss(examples, mean, deviation, used), LBFGS(np.zeros(len(FEATURES))))
+
+    @property
+    def linear(self) -> LinearScore:
+        return LinearScore.fitted(self.mean, self.deviation, np.where(self.used, self.search.at, 0.0))
+
+    def finished(self, steps: int) -> LinearScore:
+        """The weights after some steps."""
+        while steps and not self.search.converged:
+            self.search.step(self.loss)
+            steps -= 1
+        return self.linear
+
+
+class RankerTrainer:
+    """Trains the weights of `LearnedRanker` on questions with gold passages.
+
+    Args:
+        group: the nodes to rank.
+        embedder: one that the group was built with; None for a ranker that does without.
+        names: the group with the names of the nodes; empty for none.
+        passes: 1, or 2 to begin a second pass where the first has led to.
+        any_group: the weights may be used on groups that were made in another way.
+
+    >>> from spolia import Corpus
+    >>> RankerTrainer(Corpus("notes.spolia").group()).part
+    'ranker'
+    """
+
+    part: ClassVar[str] = RANKER
+    version: ClassVar[int] = 1
+    measure: ClassVar[str] = "R@5"
+
+    def __init__(
+        self,
+        group: NodeGroup,
+        embedder: Embedder | None = None,
+        names: str = "entity",
+        passes: int = 2,
+        any_group: bool = False,
+    ) -> None:
+        self.group, self.embedder, self.names, self.passes, self.any_group = group, embedder, names, passes, any_group
+        self.each = 45
+        self.steps = self.each * passes
+        self.fitted: list[LinearScore] = []
+        self._made = 0
+
+    # What is learned from.
+
+    def settings(self) -> Mapping[str, Any]:
+        snapshot = snapshot_of(self.group, self.names, self.embedder)
+        here = groups_of(snapshot, self.group, self.names, self.embedder)
+        return {
+            "groups": here | ({"group": None, "names": None} if self.any_group else {}),
+            "passes": self.passes,
+            "decay": DECAY,
+            "features": list(FEATURES),
+        }
+
+    def prepare(self, items: Sequence[Item], validation: Sequence[Item], seed: int) -> None:
+        self._training, self._validation = self.questions(items), self.questions(validation)
+        self._begin(self.examples(self._training), self.examples(self._validation))
+
+    def questions(self, items: Sequence[Item]) -> list[tuple[Searched, frozenset[int]]]:
+        """Questions in the group, each with the positions of its gold nodes."""
+        if not items:
+            return []
+        snapshot, who = snapshot_of(self.group, self.names, self.embedder), access()
+        places = gold_locations(items, [self.untrained()])
+        keys = snapshot.open.records(self.group.name).keys
+        found = []
+        for item in items:
+            check_cancelled()
+            asked = searched_in(snapshot, self.group, self.names, self.embedder, Query(item.question), who, None)
+            gold = np.searchsorted(keys, sorted(_gold_keys(snapshot, self.group.name, places.item(item), who)))
+            found.append((asked, frozenset(gold.tolist())))
+        return found
+
+    @staticmethod
+    def examples(
+        questions: Sequence[tuple[Searched, frozenset[int]]], seeds: Sequence[Seeds] | None = None
+    ) -> list[Example]:
+        """The candidates of questions, from their first seeds or from given ones."""
+        found = []
+        for at, (asked, gold) in enumerate(questions):
+            check_cancelled()
+            candidates = asked.candidates(asked.first_seeds if seeds is None else seeds[at])
+            found.append(Example(candidates, np.isin(candidates.positions, list(gold))))
+        return found
+
+    # Steps.
+
+    def _begin(self, training: list[Example], validation: list[Example]) -> None:
+        self.training, self.validation = training, validation
+        self.fit, self._made = PassFit.of(training), 0
+
+    @property
+    def converged(self) -> bool:
+        return len(self.fitted) == self.passes - 1 and (self.fit.search.converged or self._made >= self.each)
+
+    def step(self) -> float:
+        if self.fit.search.converged or self._made >= self.each:
+            self._begin_pass(self.fit.linear)
+        self._made += 1
+        return self.fit.search.step(self.fit.loss)
+
+    def _begin_pass(self, linear: LinearScore) -> None:
+        """Begin the next pass where a fitted one leads to."""
+        seeds = cross_fitted(self.training, linear, self.each)
+        self.fitted.append(linear)
+        self._begin(
+            self.examples(self._training, seeds),
+            self.examples(self._validation, [seeds_of(one, linear) for one in self.validation]),
+        )
+
+    def validate(self) -> float | None:
+        taught = [one for one in self.validation if one.teaches]
+        if not taught:
+            return None
+        return ListwiseLoss(taught, self.fit.mean, self.fit.deviation, self.fit.used)(self.fit.search.at, 0.0)[0]
+
+    def state(self) -> Arrays:
+        """The fitted passes and the search of the present one; examples are computed again."""
+        search = self.fit.search
+        memory = {f"step{at}": one for at, one in enumerate(search.steps)}
+        memory |= {f"change{at}": one for at, one in enumerate(search.changes)}
+        passes = {f"pass{at}": np.array(list(one.plain().values())) for at, one in enumerate(self.fitted)}
+        return {**passes, **memory, "at": search.at, "made": np.array([self._made, int(search.converged)])}
+
+    def restore(self, state: Arrays) -> None:
+        passes = sorted(name for name in state if name.startswith("pass"))
+        while len(self.fitted) < len(passes):
+            self._begin_pass(LinearScore(*np.asarray(state[passes[len(self.fitted)]], np.float64).T))
+        made, converged = (int(one) for one in state["made"])
+        count = sum(name.startswith("step") for name in state)
+        steps, changes = ([np.asarray(state[f"{name}{at}"], np.float64) for at in range(count)] for name in _MEMORY)
+        self.fit.search = LBFGS(np.asarray(state["at"], np.float64), steps, changes, bool(converged))
+        self._made = made
+
+    # What comes of it.
+
+    @property
+    def notes(self) -> Sequence[str]:
+        absent = DENSE if self.embedder is None else frozenset[str]()
+        constant = [
+            f"Pass {at}: {', '.join(idle)} hardly varied in training and have weight 0."
+            for at, linear in enumerate([*self.fitted, self.fit.linear], start=1)
+            if (idle := [name for name, told in linear.plain().items() if told[1] < FLOOR and name not in absent])
+        ]
+        reached = sum(int(one.gold.sum()) for one in self.training)
+        total = sum(len(gold) for _, gold in self._training)
+        return [*constant, f"{reached} of {total} gold nodes were among the candidates."]
+
+    def weights(self) -> Mapping[str, Any]:
+        passes = [*self.fitted, self.fit.linear]
+        return {"groups": self.settings()["groups"], "passes": [one.plain() for one in passes]}
+
+    def untrained(self) -> Operator[Query, Ranking]:
+        return bm25(self.group) if self.embedder is None else hybrid(self.group, self.embedder)
+
+    def trained(self, weights: TrainedWeights) -> Operator[Query, Ranking]:
+        return LearnedRanker(self.group, weights, self.embedder, self.names)
+
+
+_MEMORY = ("step", "change")
+
+
+def seeds_of(example: Example, linear: LinearScore) -> Seeds:
+    """Where the next pass begins for a question."""
+    scores = linear.contributions(example.candidates.features).sum(axis=1)
+    return next_seeds(example.candidates.positions, scores)
+
+
+def cross_fitted(examples: Sequence[Example], linear: LinearScore, steps: int) -> list[Seeds]:
+    """Where the next pass begins for each training question, by weights that were not fitted to it where possible."""
+    found = dict[int, Seeds]()
+    for fold in range(FOLDS):
+        others = [one for at, one in enumerate(examples) if at % FOLDS != fold]
+        fitted = PassFit.of(others).finished(steps) if any(one.teaches for one in others) else linear
+        found |= {at: seeds_of(one, fitted) for at, one in enumerate(examples) if at % FOLDS == fold}
+    return [found[at] for at in range(len(examples))]
+
+
+def _gold_keys(snapshot: Snapshot, group: str, item: Item, who: frozenset[str]) -> Iterator[int]:
+    """The keys of the nodes that are gold: those of a gold document, or that overlap a gold quote."""
+    ids = list[str]()
+    for gold in {one for some in item.gold for one in some}:
+        document = gold.document if isinstance(gold, Quote) else gold
+        for node in snapshot.numbered(document, group, 0, EVERYTHING, who):
+            if isinstance(gold, str) or (node.span and node.span.start < gold.end and gold.start < node.span.end):
+                ids.append(node.id)
+    yield from keys_of(snapshot, ids).values()

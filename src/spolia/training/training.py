@@ -1,0 +1,334 @@
+"""One way to train any part: steps that are kept, weights with a card, a score on questions kept apart."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from spolia.core.operator import Operator
+from spolia.core.plurals import several
+from spolia.core.run_context import check_cancelled
+from spolia.errors import DataError
+from spolia.evaluation.data.json_lines import whole_files
+from spolia.evaluation.data.usage_log import UsageLog
+from spolia.evaluation.experiment.experiment import Experiment
+from spolia.flow_files.files import dump
+from spolia.models.trained_weights import CARD, JSON, TENSORS, TrainedWeights
+from spolia.retrieval.array_files import DAMAGED, read_arrays, write_arrays
+from spolia.stores.files import try_lock
+from spolia.training.question_split import TRAIN, VALIDATE, QuestionSplit
+from spolia.training.trainer import Trainer
+from spolia.types import Item, Value, digest_of
+
+if TYPE_CHECKING:
+    pass
+
+FLOW, CHECKPOINT = "flow.yaml", "checkpoint.npz"
+KEPT_EVERY_S = 10.0
+"""Seconds of work that a kill can cost, about."""
+PILOT_STEPS = 3
+PLANNED = 0.9
+"""Share of a budget in time that is planned: later steps may take more than the first ones."""
+CURVE_POINTS = 50
+Told: TypeAlias = Callable[[int, int, float, float | None], None]
+"""Told of a step: its number, of how many, its loss, the validation loss if it was computed."""
+
+
+@dataclass(frozen=True)
+class Trained(Value):
+    """A part that was trained: where its weights are, its card, and a flow with it.
+
+    Args:
+        weights: their address, to put into a flow.
+        card: what they were trained on, with what, how long, and what they scored.
+        flow: the flow that was scored, as `flow.yaml` has it.
+    """
+
+    weights: TrainedWeights
+    card: Mapping[str, Any] = field(compare=False)
+    flow: Operator[Any, Any] = field(compare=False)
+
+    @property
+    def sha256(self) -> str:
+        """Of the weights: the same questions, settings, seed and steps give the same."""
+        return str(self.card["sha256"])
+
+
+def train(
+    part: Trainer,
+    items: Sequence[Item],
+    out: str | Path,
+    *,
+    kept_apart: Sequence[Item] | None = None,
+    steps: int | None = None,
+    budget_s: float | None = None,
+    seed: int = 0,
+    data: str = "",
+    given: Mapping[str, Any] | None = None,
+    usage_log: UsageLog | None = None,
+    told: Told = lambda step, steps, loss, validation: None,
+) -> Trained:
+    """Train a part on questions with gold, and score it on others.
+
+    Questions of the part `tune` are trained on, those of `select` give the validation curve, and those of `report` the
+    score; none shares a gold passage with one of another part. The same call again goes on where it was killed; after
+    the end it returns the same.
+
+    Args:
+        part: what is trained, for example `RankerTrainer(group, embedder)`.
+        out: folder for the weights, `card.json` and `flow.yaml`.
+        kept_apart: questions for the score, in place of the split; all `items` are trained on then.
+        steps: how many, at most; by default as many as the part makes.
+        budget_s: time for the steps in seconds, in place of their number: a pilot says how many that is.
+        seed: of everything that is drawn by lot.
+        data: what the questions are called, for the card.
+        given: what `flow.yaml` writes by name, as `{use: chunks}`.
+        usage_log: where it is written which questions were trained on, so that no later report has them.
+
+    Raises:
+        DataError: nothing can be learned from the questions; `out` holds another training; or questions that are kept
+            apart share something with those to train on.
+        StoreError, ModelError: what the part needs cannot be used.
+    """
+    if steps is not None and steps < 1:
+        raise DataError(f"steps={steps}. Write a number of at least 1.")
+    split = QuestionSplit.of(items, kept_apart)
+    if not split.train:
+        raise DataError(
+            f"Of {several(len(items), 'question')} none is left to train on: {len(split.kept_apart)} are kept apart, "
+            f"{len(split.validation)} validate, {split.left_out} share a passage with these. Give more questions."
+        )
+    with _alone(Path(out)) as folder:
+        training = _Training(part, split, folder, steps, budget_s, seed, data)
+        if (before := training.finished()) is not None:
+            return before
+        training.make_steps(told)
+        found = training.finish(dict(given or {}))
+    if usage_log is not None:
+        _note(usage_log, split, found)
+    return found
+
+
+class _Training:
+    """One training in its folder."""
+
+    def __init__(
+        self,
+        part: Trainer,
+        split: QuestionSplit,
+        folder: Path,
+        steps: int | None,
+        budget_s: float | None,
+        seed: int,
+        data: str,
+    ) -> None:
+        self.part, self.split, self.folder, self.seed, self.data = part, split, folder, seed, data
+        self.steps, self.budget_s = steps or part.steps, budget_s
+        self.pilot: dict[str, Any] | None = None
+        self.done, self.curve = 0, list[tuple[int, float, float | None]]()
+        self.cpu_s = self.prepare_cpu_s = 0.0
+        asked = [(item.id, item.question, item.gold, item.answers) for item in items_of(split)]
+        self.data_hash = digest_of(tuple(asked)).hex()
+        plan = (part.part, part.version, _text(part.settings()), seed, self.data_hash, _text(split.ids))
+        self.identity = digest_of((*plan, steps, budget_s)).hex()
+
+    def finished(self) -> Trained | None:
+        """The result, where this training has ended before; DataError where the folder holds another one."""
+        card = _json(self.folder / CARD)
+        if card is None:
+            return None
+        if card.get("training") != self.identity:
+            raise DataError(
+                f"{self.folder} holds another training: a {card.get('part')} on {card.get('data', {}).get('name')!r}, "
+                f"seed {card.get('seed')}. Write another folder, or delete this one."
+            )
+        return self._result(card)
+
+    def make_steps(self, told: Told) -> None:
+        began = time.process_time()
+        self.part.prepare(self.split.train, self.split.validation, self.seed)
+        self.prepare_cpu_s = time.process_time() - began
+        self._resume()
+        if self.budget_s is not None and self.pilot is None:
+            self._plan(self.budget_s)
+        kept = time.monotonic()
+        every = max(1, self.steps // CURVE_POINTS)
+        while self.done < self.steps and not self.part.converged:
+            check_cancelled()
+            began = time.process_time()
+            loss = self._step()
+            last = self.done == self.steps or self.part.converged
+            validation = self.part.validate() if self.done % every == 0 or last else None
+            if self.done % every == 0 or last:
+                self.curve.append((self.done, loss, validation))
+            self.cpu_s += time.process_time() - began
+            told(self.done, self.steps, loss, validation)
+            if time.monotonic() - kept > KEPT_EVERY_S:
+                self._keep()
+                kept = time.monotonic()
+
+    def _step(self) -> float:
+        loss = self.part.step()
+        self.done += 1
+        if not abs(loss) < float("inf"):
+            raise DataError(
+                f"The loss of step {self.done} is {loss}. Look for numbers that are not finite in what is trained on, "
+                "or lower the learning rate."
+            )
+        return loss
+
+    def _plan(self, budget_s: float) -> None:
+        """How many steps a time is enough for, by a few of them, which are taken back."""
+        start = {name: array.copy() for name, array in self.part.state().items()}
+        began = time.perf_counter()
+        made = 0
+        while made < PILOT_STEPS and not self.part.converged:
+            self.part.step()
+            made += 1
+        each = (time.perf_counter() - began) / max(1, made)
+        self.part.restore(start)
+        self.steps = max(1, int(PLANNED * budget_s / max(each, 1e-9)))
+        self.pilot = {"steps": made, "seconds_a_step": each, "budget_s": budget_s}
+        self._keep()
+
+    # Kills.
+
+    def _keep(self) -> None:
+        """Write down all that going on needs."""
+        import numpy as np
+
+        said = {"training": self.identity, "steps": self.steps, "pilot": self.pilot, "done": self.done}
+        said |= {"curve": self.curve, "cpu_s": self.cpu_s}
+        arrays = {f"state.{name}": array for name, array in self.part.state().items()}
+        write_arrays(self.folder / CHECKPOINT, {"said": np.frombuffer(_text(said).encode(), np.uint8), **arrays})
+
+    def _resume(self) -> None:
+        """Go on from what was written down; from the beginning where nothing was, or the file is damaged."""
+        try:
+            with read_arrays(self.folder / CHECKPOINT) as found:
+                said = json.loads(found["said"].tobytes())
+                state = {name.removeprefix("state."): found[name] for name in found if name.startswith("state.")}
+        except DAMAGED:
+            return
+        if said["training"] != self.identity:
+            raise DataError(
+                f"{self.folder} holds another training that was interrupted. Write another folder, or delete this one."
+            )
+        self.steps, self.pilot, self.done, self.cpu_s = said["steps"], said["pilot"], said["done"], said["cpu_s"]
+        self.curve = [(step, loss, validation) for step, loss, validation in said["curve"]]
+        self.part.restore(state)
+
+    # The end.
+
+    def finish(self, given: Mapping[str, Any]) -> Trained:
+        """Score the part, and write weights, flow and card, which comes last: with it, the training has ended."""
+        from spolia.models.onnx import safetensors
+
+        weights = self.part.weights()
+        plain = not all(hasattr(value, "dtype") for value in weights.values())
+        file = JSON if plain else TENSORS
+        with whole_files(self.folder / file) as (path,):
+            if plain:
+                path.write_text(_text(weights) + "\n", "utf-8")
+            else:
+                safetensors.write(path, weights)
+        card = self._card(file)
+        self._write(CARD, _text(card))  # the scored flow reads it; without an identity the training has not ended
+        found = self._result(card)
+        card["score"] = self._score(found.flow)
+        self._write(FLOW, dump(found.flow, given))
+        self._write(CARD, json.dumps({**card, "training": self.identity}, indent=1, allow_nan=False) + "\n")
+        with suppress(OSError):
+            (self.folder / CHECKPOINT).unlink(missing_ok=True)
+        return self._result(card)
+
+    def _write(self, name: str, text: str) -> None:
+        with whole_files(self.folder / name) as (path,):
+            path.write_text(text, "utf-8")
+
+    def _result(self, card: Mapping[str, Any]) -> Trained:
+        weights = TrainedWeights(str(self.folder), str(card["sha256"]))
+        return Trained(weights, card, self.part.trained(weights))
+
+    def _score(self, flow: Operator[Any, Any]) -> dict[str, Any] | None:
+        """What the part adds on the questions that were kept apart; None without any."""
+        if not self.split.kept_apart:
+            return None
+        flows = {"untrained": self.part.untrained(), "trained": flow}
+        report = Experiment(flows, self.split.kept_apart, self.part.measure, seed=self.seed).run()
+        means = {one.flow: one.json()["measures"][self.part.measure] for one in report.flows}
+        compared = report.over("trained", "untrained", self.part.measure)
+        gain = compared.interval if compared.better == "trained" else compared.interval.reversed
+        return {"measure": self.part.measure, "n": report.n, **means, "difference": gain.json()}
+
+    def _card(self, file: str) -> dict[str, Any]:
+        from spolia.models.trained_weights import hash_of
+
+        return {
+            "part": self.part.part,
+            "sha256": hash_of(self.folder / file),
+            "file": file,
+            "score": None,
+            "data": {"name": self.data, "hash": self.data_hash},
+            "questions": {name: len(ids) for name, ids in self.split.ids.items()} | {"left_out": self.split.left_out},
+            "ids": self.split.ids,
+            "settings": self.part.settings(),
+            "seed": self.seed,
+            "steps": {"made": self.done, "most": self.steps, "converged": self.part.converged, "pilot": self.pilot},
+            "curve": [dict(zip(("step", "loss", "validation"), point, strict=True)) for point in self.curve],
+            "cost": {"prepare_cpu_s": round(self.prepare_cpu_s, 3), "steps_cpu_s": round(self.cpu_s, 3)},
+            "versions": {"part": self.part.version, "python": platform.python_version()}
+            | {name: version(name) for name in ("spolia", "numpy")},
+            "notes": list(self.part.notes),
+        }
+
+
+def items_of(split: QuestionSplit) -> Iterator[Item]:
+    """All questions of a split."""
+    return chain(split.train, split.validation, split.kept_apart)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[Path]:
+    """The folder, for this process alone."""
+    folder = folder.expanduser().resolve()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise DataError(f"{folder} cannot be written to: {error.strerror or error}. Write another folder.") from error
+    try:
+        if not try_lock(descriptor):
+            raise DataError(f"Another process trains into {folder} now. Wait for it, or write another folder.")
+        yield folder
+    finally:
+        os.close(descriptor)
+
+
+def _note(log: UsageLog, split: QuestionSplit, found: Trained) -> None:
+    """Write down that a part was trained on these questions."""
+    for name, items in ((TRAIN, split.train), (VALIDATE, split.validation)):
+        if items:
+            log.note(replace(log, part=name).at(items, {found.card["part"]: found.sha256}, ["training"]))
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, allow_nan=False)
+
+
+def _json(path: Path) -> dict[str, Any] | None:
+    """What a JSON file holds; None where there is none, or it is the card of a training that has not ended."""
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and "training" in found else None

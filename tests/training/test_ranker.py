@@ -1,0 +1,186 @@
+"""The learned ranker: what it learns, what it refuses, what it does not see."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spolia.errors import DataError, ManifestMismatch, WeightsError
+from spolia.evaluation.data.dataset import DataSet
+from spolia.models.trained_weights import TrainedWeights
+from spolia.retrieval.learned.features import FEATURES, Candidates
+from spolia.retrieval.learned.links import title_keys
+from spolia.retrieval.learned.ranker import LearnedRanker
+from spolia.run import Run
+from spolia.stores.corpus import NodeGroup
+from spolia.training.lbfgs import LBFGS
+from spolia.training.ranker import Example, ListwiseLoss, PassFit, RankerTrainer
+from spolia.training.training import Trained, train
+from spolia.types import Item, Query
+
+
+@pytest.fixture(scope="module")
+def ranker(world: DataSet, passages: NodeGroup, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    return train(RankerTrainer(passages), list(world.items()), tmp_path_factory.mktemp("ranker"))
+
+
+def example(rows: list[list[float]], gold: list[bool]) -> Example:
+    """Candidates with the first features as given, the others 0."""
+    features = np.zeros((len(rows), len(FEATURES)))
+    features[:, : len(rows[0])] = rows
+    return Example(Candidates(np.arange(len(rows)), features), np.array(gold))
+
+
+@pytest.mark.slow
+def test_it_finds_by_links_what_neither_words_nor_names_of_the_question_tell(
+    ranker: Trained, world: DataSet, tmp_path: Path, passages: NodeGroup
+) -> None:
+    score = ranker.card["score"]
+    assert score["untrained"]["mean"] < 0.7
+    assert score["trained"]["mean"] == 1.0
+    again = train(RankerTrainer(passages), list(world.items()), tmp_path / "again")
+    assert again.sha256 == ranker.sha256
+
+
+@pytest.mark.slow
+def test_each_hit_says_which_features_its_score_is_made_of(ranker: Trained) -> None:
+    found = ranker.flow(Query("How long is the water in the town where Oda Balbalson was born?"))
+    parts = {hit.node.document: dict(hit.parts) for hit in found.hits[:3]}
+    assert parts.keys() == {"person0", "town0", "river0"}
+    assert all(one and set(one) <= set(FEATURES) for one in parts.values())
+    assert parts["town0"].keys() & {"linked_from_seed", "linked_from_named"}
+
+
+@pytest.mark.slow
+def test_random_gold_teaches_nothing(world: DataSet, passages: NodeGroup, tmp_path: Path) -> None:
+    items = list(world.items())
+    golds = [item.gold for item in items]
+    shuffled = [item.but(gold=golds[(at * 17 + 5) % len(items)]) for at, item in enumerate(items)]
+    found = train(RankerTrainer(passages), shuffled, tmp_path / "random")
+    assert found.card["score"]["trained"]["mean"] < 0.3
+
+
+@pytest.mark.slow
+def test_a_store_whose_groups_differ_is_refused_with_both_named(
+    ranker: Trained, passages: NodeGroup, world: DataSet, tmp_path: Path
+) -> None:
+    from spolia.evaluation.data.passage_store import indexed
+    from spolia.testing import HashingEmbedder
+
+    embedder = HashingEmbedder(8)
+    other = indexed(world, embedder, folder=tmp_path)
+    with pytest.raises(ManifestMismatch, match=f"embedder: '' in training, '{embedder.name}' here"):
+        LearnedRanker(other, ranker.weights, embedder)(Query("Who?"))
+    with pytest.raises(ManifestMismatch, match=r"names: 'RuleEntities\(.*' in training, '' here"):
+        LearnedRanker(passages, ranker.weights, names="")(Query("Who?"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"passes": []}, "holds no passes"),
+        ({"passes": [{"words": [0, 1, 1]}]}, "its features are words; this version has"),
+        ({"passes": [{name: [0, 1] for name in FEATURES}]}, "three finite numbers"),
+        (
+            {"passes": [{name: [0, 0.001, 1] for name in FEATURES}]},
+            "that deviated by less than 0.02 in training has weight",
+        ),
+    ],
+)
+def test_weights_that_are_none_are_refused(ranker: Trained, tmp_path: Path, change: Any, said: str) -> None:
+    from spolia.models.trained_weights import hash_of
+
+    weights = ranker.weights.plain("ranker") | change
+    (tmp_path / "weights.json").write_text(json.dumps(weights))
+    card = {"part": "ranker", "sha256": hash_of(tmp_path / "weights.json")}
+    (tmp_path / "card.json").write_text(json.dumps(card))
+    with pytest.raises(WeightsError, match=said):
+        ranker.flow.but(weights=TrainedWeights(str(tmp_path)))(Query("Who?"))
+
+
+def test_a_feature_that_is_constant_in_training_has_weight_0() -> None:
+    rows = [[1.0, 0.3], [0.0, 0.3], [0.2, 0.3]]
+    found = PassFit.of([example(rows, [True, False, False])] * 3).finished(45)
+    assert found.weight[0] > 0
+    assert not found.weight[1:].any()
+    far = example([[0.5, 900.0], [0.5, 0.3]], [True, False]).candidates.features
+    assert len(set(found.contributions(far).sum(axis=1))) == 1
+
+
+@pytest.mark.parametrize(
+    ("gold", "value", "said"),
+    [
+        ([True, True], 1.0, "Nothing can be learned from 1 question"),
+        ([False, False], 1.0, "Nothing can be learned from 1 question"),
+        ([True, False], float("nan"), "The feature 'words' is not finite"),
+    ],
+)
+def test_nothing_is_learned_of_equal_labels_or_what_is_no_number(gold: list[bool], value: float, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        PassFit.of([example([[value], [0.0]], gold)])
+
+
+def test_the_gradient_of_the_loss_is_that_of_its_definition() -> None:
+    random = np.random.default_rng(0)
+    examples = [
+        Example(Candidates(np.arange(n), random.normal(size=(n, len(FEATURES)))), np.isin(np.arange(n), range(gold)))
+        for n, gold in ((5, 1), (4, 2), (3, 0), (6, 3))
+    ]
+    width = len(FEATURES)
+    loss = ListwiseLoss(examples, np.zeros(width), np.ones(width), np.ones(width, np.bool_))
+    weights = random.normal(size=width)
+    direct = [
+        np.mean([-s[g] + np.log(np.exp(s[g]) + np.exp(s[~one.gold]).sum()) for g in np.flatnonzero(one.gold)])
+        for one in examples
+        if one.teaches
+        for s in [one.candidates.features @ weights]
+    ]
+    value, gradient = loss(weights, 0.3)
+    assert value == pytest.approx(np.mean(direct) + 0.15 * weights @ weights)
+    moved = [loss(weights + 1e-6 * one, 0.3)[0] - loss(weights - 1e-6 * one, 0.3)[0] for one in np.eye(width)]
+    assert gradient == pytest.approx(np.array(moved) / 2e-6, abs=1e-6)
+    search = LBFGS(weights)
+    while not search.converged:
+        search.step(loss)
+    assert np.abs(loss(search.at)[1]).max() < 1e-6
+
+
+def test_a_title_is_looked_for_without_its_parenthesis_and_up_to_its_first_comma() -> None:
+    assert title_keys("Paris (Texas)") == {"paris texas", "paris"}
+    assert title_keys("The") == title_keys("X") == title_keys("") == frozenset()
+
+
+@pytest.mark.slow
+def test_what_may_not_be_read_changes_no_score(tmp_path: Path) -> None:
+    """A document for others shares a title and names with what anybody reads."""
+    from spolia.indexing.sync.texts import add_texts
+    from spolia.stores.corpus import Corpus
+
+    open_texts = {
+        "person.md": "# Oda Holmson\n\nThe painter Oda Holmson was born in Holmburg.",
+        "town.md": "# Holmburg\n\nA market town with a bridge over Holm Water.",
+        "river.md": "# Holm Water\n\nA stream of the lowlands, known for its trout.",
+    }
+    items = [
+        Item(
+            "q1",
+            "Which water is in the town where Oda Holmson was born?",
+            gold=(("text:town.md",), ("text:person.md",)),
+        )
+    ]
+    scores = []
+    for name, hidden in (("without", {}), ("with", {"secret.md": "# Holmburg\n\nHolm Water floods Oda Holmson."})):
+        corpus = Corpus(str(tmp_path / name))
+        add_texts(corpus, open_texts)
+        if hidden:
+            add_texts(corpus, hidden, access=lambda uri: ("board",))
+        trainer = RankerTrainer(corpus.group())
+        (asked,) = trainer.questions(items)
+        with Run():
+            scores.append(trainer.examples([asked])[0].candidates.features)
+    assert np.array_equal(scores[0], scores[1])

@@ -1,0 +1,182 @@
+"""`train`: the same weights for the same questions, whatever happens on the way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spolia.core.operator import Operator
+from spolia.errors import DataError, WeightsError
+from spolia.evaluation.data.dataset import DataSet
+from spolia.evaluation.data.usage_log import UsageLog, marks_of
+from spolia.evaluation.experiment.experiment import Experiment
+from spolia.models.trained_weights import TrainedWeights
+from spolia.retrieval.bm25 import BM25
+from spolia.stores.corpus import NodeGroup
+from spolia.training import training
+from spolia.training.question_split import QuestionSplit, marks
+from spolia.training.trainer import Arrays
+from spolia.training.training import Trained, train
+from spolia.types import Item, Query, Ranking
+
+
+class Line:
+    """A part with one weight, which halves its distance to 1 at each step. Its flow does not read it."""
+
+    part, version, steps, measure = "line", 1, 20, "R@5"
+    converged, notes = False, ("One weight.",)
+
+    def __init__(self, group: NodeGroup, dies_at: int = 0, loss: float = 0.0) -> None:
+        self.group, self.dies_at, self.loss, self.made = group, dies_at, loss, 0
+        self.weight = np.zeros(1, np.float32)
+
+    def settings(self) -> Mapping[str, Any]:
+        return {"group": self.group.name}
+
+    def prepare(self, items: Sequence[Item], validation: Sequence[Item], seed: int) -> None:
+        self.weight[:] = seed
+
+    def step(self) -> float:
+        self.made += 1
+        if self.made == self.dies_at:
+            raise KeyboardInterrupt
+        self.weight += (1 - self.weight) / 2
+        return self.loss + float(1 - self.weight[0])
+
+    def validate(self) -> float | None:
+        return 0.5
+
+    def state(self) -> Arrays:
+        return {"weight": self.weight}
+
+    def restore(self, state: Arrays) -> None:
+        self.weight = np.array(state["weight"], np.float32)
+
+    def weights(self) -> Mapping[str, Any]:
+        return {"weight": self.weight}
+
+    def untrained(self) -> Operator[Query, Ranking]:
+        return BM25(self.group)
+
+    def trained(self, weights: TrainedWeights) -> Operator[Query, Ranking]:
+        return BM25(self.group, source="line")
+
+
+@pytest.fixture
+def items(world: DataSet) -> list[Item]:
+    return list(world.items())
+
+
+@pytest.fixture
+def done(passages: NodeGroup, items: list[Item], tmp_path: Path) -> Trained:
+    return train(Line(passages), items, tmp_path / "line", given={"chunks": passages})
+
+
+@pytest.mark.slow
+def test_the_card_says_what_was_trained_and_flow_and_weights_lie_beside_it(done: Trained, tmp_path: Path) -> None:
+    card = json.loads((tmp_path / "line" / "card.json").read_text())
+    assert card["sha256"] == done.sha256
+    assert card["notes"] == ["One weight."]
+    assert card["steps"] == {"made": 20, "most": 20, "converged": False, "pilot": None}
+    assert card["score"]["difference"]["mean"] == 0.0
+    assert card["score"]["n"] == card["questions"]["kept_apart"]
+    assert len(card["curve"]) == 20
+    assert card["curve"][-1]["validation"] == 0.5
+    assert "{use: chunks}" in (tmp_path / "line" / "flow.yaml").read_text()
+    assert TrainedWeights(str(tmp_path / "line")).tensors("line")["weight"][0] == pytest.approx(1, abs=1e-4)
+
+
+@pytest.mark.slow
+def test_a_killed_training_goes_on_and_gives_the_weights_of_one_that_was_not_killed(
+    done: Trained, passages: NodeGroup, items: list[Item], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "KEPT_EVERY_S", 0.0)
+    with pytest.raises(KeyboardInterrupt):
+        train(Line(passages, dies_at=12), items, tmp_path / "killed")
+    with pytest.raises(DataError, match="holds another training that was interrupted"):
+        train(Line(passages), items, tmp_path / "killed", seed=1)
+    again = Line(passages)
+    assert train(again, items, tmp_path / "killed").sha256 == done.sha256
+    assert again.made == 9  # the steps that were kept are not made again
+    finished = Line(passages)
+    assert train(finished, items, tmp_path / "killed").sha256 == done.sha256
+    assert finished.made == 0
+    with pytest.raises(DataError, match="holds another training: a line"):
+        train(Line(passages), items, tmp_path / "killed", seed=1)
+
+
+@pytest.mark.slow
+def test_a_time_becomes_steps_by_a_pilot_that_leaves_no_trace_in_the_weights(
+    passages: NodeGroup, items: list[Item], tmp_path: Path
+) -> None:
+    found = train(Line(passages), items, tmp_path / "timed", budget_s=1e-9)
+    assert found.card["steps"]["made"] == 1
+    assert found.card["steps"]["pilot"]["budget_s"] == 1e-9
+    assert found.weights.tensors("line")["weight"].tolist() == [0.5]
+
+
+@pytest.mark.slow
+def test_what_was_trained_on_is_not_reported_on(passages: NodeGroup, items: list[Item], tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"cannot be reported on, the first 'q3': it shares the id 'q3'"):
+        train(Line(passages), items, tmp_path / "leak", kept_apart=items[3:5])
+    with pytest.raises(DataError, match="shares the passage 'town0'"):
+        train(Line(passages), items[:3], tmp_path / "leak", kept_apart=[Item("new", "?", gold=(("town0",),))])
+    many = [item.but(id=f"{item.id}-{copy}", question=f"{item.question} {copy}") for item in items for copy in "ab"]
+    log = UsageLog(tmp_path / "looks.jsonl", marks_of(many))
+    train(Line(passages), many, tmp_path / "line", usage_log=log, steps=1)
+    with pytest.raises(DataError, match="were tuned on"):
+        Experiment(BM25(passages), many, "R@5").run(usage_log=log)
+    Experiment(BM25(passages), QuestionSplit.of(many).kept_apart, "R@5").run(usage_log=log)
+
+
+def test_no_two_parts_of_a_split_share_an_id_a_text_or_a_passage() -> None:
+    items = [Item(f"q{at}", f"Question {at // 2}?", gold=((f"p{at // 2}",),)) for at in range(60)]
+    split = QuestionSplit.of(items)
+    parts = [{mark for item in part for mark in marks(item)} for part in (split.train, split.validation)]
+    apart = {mark for item in split.kept_apart for mark in marks(item)}
+    assert not parts[0] & parts[1]
+    assert not (parts[0] | parts[1]) & apart
+    assert sum(map(len, split.ids.values())) + split.left_out == 60
+    assert split.train
+    assert split.left_out
+
+
+@pytest.mark.slow
+def test_a_loss_that_is_no_number_and_too_few_questions_end_the_training(
+    passages: NodeGroup, items: list[Item], tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match="The loss of step 1 is nan"):
+        train(Line(passages, loss=float("nan")), items, tmp_path / "nan")
+    with pytest.raises(DataError, match="Of 0 questions none is left to train on"):
+        train(Line(passages), [], tmp_path / "none")
+
+
+@pytest.mark.slow
+def test_other_weights_than_the_card_describes_are_refused(done: Trained, tmp_path: Path) -> None:
+    folder = tmp_path / "line"
+    with pytest.raises(WeightsError, match="holds weights of a line, and a ranker is needed"):
+        TrainedWeights(str(folder)).plain("ranker")
+    with pytest.raises(WeightsError, match="the flow was made with 0123"):
+        TrainedWeights(str(folder), "0123").tensors("line")
+    (folder / "weights.safetensors").write_bytes(b"cos\nsystem\n(S'echo poisoned'\ntR.")
+    with pytest.raises(WeightsError, match="is not the file that its card describes"):
+        TrainedWeights(str(folder)).tensors("line")
+    (folder / "card.json").write_text("[")
+    with pytest.raises(WeightsError, match="is no card of trained weights"):
+        TrainedWeights(str(folder)).tensors("line")
+
+
+@pytest.mark.slow
+def test_two_trainings_into_one_folder_are_refused(passages: NodeGroup, items: list[Item], tmp_path: Path) -> None:
+    class Nested(Line):
+        def step(self) -> float:
+            train(Line(passages), items, tmp_path / "line")
+            return 0.0
+
+    with pytest.raises(DataError, match="Another process trains into"):
+        train(Nested(passages), items, tmp_path / "line")
