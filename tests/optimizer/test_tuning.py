@@ -11,6 +11,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from spolia.core.combinators import Branch, Choice, Identity
 from spolia.core.combinators.space import Space
@@ -168,6 +170,47 @@ def test_a_sweep_scores_as_an_experiment_does() -> None:
         found = scores(candidates.every, range(4, 12))
         assert not store.columns(ANSWER).size
     np.testing.assert_array_equal(found.values[:, :, 0], ask(candidates.flows, items[4:], "nDCG@3").scores[:, :, 0])
+
+
+@dataclass(frozen=True)
+class Drawn(Operator[Query, Ranking]):
+    """The passages that are listed for a question, by its number."""
+
+    passages: tuple[tuple[str, ...], ...] = ()
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return 0
+
+    def apply(self, value: Query, /) -> Ranking:
+        found = [Node(f"{rank}", "", document=name) for rank, name in enumerate(self.passages[int(value.text)])]
+        return Ranking(value, tuple(Hit(node, -float(rank)) for rank, node in enumerate(found)))
+
+
+RANKED = [
+    "nDCG@3", 'nDCG@4(rule="exponential")', 'nDCG@5(rule="autorag")', "MRR", 'MRR(rule="autorag")', "MAP",
+    'MAP(rule="ragas")', 'MAP(rule="autorag")', "R@3", "full@4", "P@2", "Rprec", "Hit@1", "SetP", "SetR", "SetF1",
+]  # fmt: skip
+names = st.sampled_from("abcdef")
+graded = st.dictionaries(names, st.sampled_from([0.0, 1.0, 3.0]), max_size=3)
+gold = st.lists(st.lists(names, min_size=1, max_size=2, unique=True).map(tuple), min_size=1, max_size=3, unique=True)
+
+
+@pytest.mark.slow
+@settings(max_examples=40, deadline=None)
+@given(drawn=st.lists(st.tuples(st.lists(names, max_size=6).map(tuple), gold, graded), min_size=2, max_size=6))
+def test_gold_at_the_same_places_is_measured_once_and_right(drawn: list[Any]) -> None:
+    items = [
+        Item(f"{at}", f"{at}", gold=tuple(of), grades=tuple(of_each.items()))
+        for at, (_, of, of_each) in enumerate(drawn)
+    ]
+    space = Drawn(tuple(found for found, *_ in drawn)) >> Cut().vary("most", top_k=[None, 1, 3])
+    candidates = Candidates(Space(space))
+    with ScoreStore() as store:
+        found = FlowScores(candidates, items, Objectives.of(RANKED), Run(share=True), store)(
+            candidates.every, range(len(items))
+        )
+        assert not store.columns(ANSWER).size
+    np.testing.assert_array_equal(found.values, ask(candidates.flows, items, RANKED).scores)
 
 
 @pytest.mark.slow

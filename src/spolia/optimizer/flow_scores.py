@@ -21,7 +21,7 @@ from spolia.evaluation.experiment.gold_locations import gold_locations
 from spolia.evaluation.experiment.score_store import ANSWER, ANSWERS, SCORED, SCORES, USAGE, ScoreStore
 from spolia.evaluation.experiment.score_table import StorePart
 from spolia.evaluation.measures.measure import Case
-from spolia.evaluation.measures.retrieval_measure import CutMeasure, RetrievalMeasure
+from spolia.evaluation.measures.retrieval_measure import CutMeasure, RetrievalMeasure, gold_marks, gold_shape
 from spolia.optimizer.candidates import Candidates
 from spolia.optimizer.contexts import sweepable
 from spolia.optimizer.objectives import Objectives
@@ -41,8 +41,8 @@ class FlowScores:
     """Asks flows questions in their order and measures what they give; what is in the store is not asked again.
 
     A flow that only retrieves, without a language model, is swept: what flows have in common is computed once for a
-    question, and a ranking is measured once for all flows that give it. Every other flow, and one that fails or is
-    degraded in a sweep, is asked as an experiment asks it.
+    question, and rankings with their gold at the same places are measured once. Every other flow, and one that fails or
+    is degraded in a sweep, is asked as an experiment asks it.
 
     Args:
         candidates: the flows, by number.
@@ -80,6 +80,9 @@ class FlowScores:
         self._ids: dict[int, int] = {}
         self._placed: dict[tuple[str, ...], Sequence[Item]] = {}
         self._chains: dict[int, Operator[Query, Ranking] | None] = {}
+        depths = [one.k if isinstance(one, CutMeasure) else None for one in self._measures]
+        self._depth = None if None in depths else max(filter(None, depths), default=None)
+        self._by_gold: dict[object, dict[tuple[object, ...], Sequence[float]]] = {}
         self._signs = self.objectives.signs
         self._before = self.run.spent
         self.read: ReadScores | None = None
@@ -208,7 +211,7 @@ class FlowScores:
 
     def _scored(self, item: Item, together: Together) -> Floats:
         """The scores of each flow on a question; equal rankings are measured once."""
-        with self.run.lane() as lane:
+        with self.run.lane(shares=False) as lane:  # the sweep shares them
             rankings = together(Query(item.question))
             found = np.array([*self._measured(rankings, item)], np.float64)
         if degraded := next((reason for _, reason, degrades in lane.reasons if degrades), ""):
@@ -216,11 +219,14 @@ class FlowScores:
         return found
 
     def _measured(self, rankings: Sequence[Swept], item: Item) -> Iterator[Sequence[float]]:
-        depths = [one.k if isinstance(one, CutMeasure) else None for one in self._measures]
-        depth = None if None in depths else max(filter(None, depths))
-        known: dict[tuple[str | bytes, ...], Sequence[float]] = {}
+        known = {} if item.quotes else self._by_gold.setdefault(gold_shape(item), {})
+        places: dict[int, list[int]] = {}
         for one in rankings:
-            key = tuple(hit.node.digest for hit in one.ranking.hits) if item.quotes else tuple(one.ids[:depth])
+            if item.quotes:
+                key: tuple[object, ...] = tuple(node.digest for node in one.nodes)
+            else:
+                marks = places.get(id(one.pool)) or places.setdefault(id(one.pool), gold_marks(item, one.pool.nodes))
+                key = tuple([marks[at] for at in one.order[: self._depth]])
             if key not in known:
                 case = Case(item, one.ranking)
                 seen = (measure.seen(case) for measure in self._measures)

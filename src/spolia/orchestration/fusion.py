@@ -10,13 +10,14 @@ from itertools import chain
 from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias
 
 from spolia.core.operator import Operator
+from spolia.core.sweepable import Swept
 from spolia.core.type_compatibility import refuse_counts
 from spolia.errors import StepFailed
 from spolia.ranking.fusion import checked_weights
 from spolia.types import Hit, Node, Query, Ranking
 
 if TYPE_CHECKING:
-    from spolia.ranking.alignment import Aligned, Numbers, Places
+    from spolia.ranking.alignment import Aligned, Numbers
 
 PartScores: TypeAlias = tuple[tuple[str, float], ...]
 
@@ -49,7 +50,7 @@ class Fusion(Operator[Sequence[Ranking], Ranking]):
         """Variants that give the same are computed together."""
         return self.top_k
 
-    def together(self, variants: Sequence[Self], /) -> Callable[[Sequence[Ranking]], Iterator[Fused]]:
+    def together(self, variants: Sequence[Self], /) -> Callable[[Sequence[Ranking]], Iterator[Swept]]:
         """The rankings are laid side by side once, and scaled once; variants are then rows of one array."""
         return _Alike(variants).fused
 
@@ -126,11 +127,7 @@ class SideBySide:
 
     def ranking(self, order: Sequence[int], scores: Sequence[float]) -> Ranking:
         """The ranking of some documents in an order."""
-        return self._of(order, scores, self.parts(order))
-
-    def one_of_many(self, order: Sequence[int], scores: Sequence[float]) -> Ranking:
-        """The same, where it is one of many: what each ranking says of each document is looked up once."""
-        return self._of(order, scores, [self.every_part[at] for at in order])
+        return self.of_parts(order, scores, self.parts(order))
 
     def parts(self, order: Sequence[int]) -> list[PartScores]:
         """The scores that documents have in the rankings, by source."""
@@ -145,12 +142,7 @@ class SideBySide:
             for own, is_there in zip(held, there, strict=True)
         ]
 
-    @cached_property
-    def every_part(self) -> list[PartScores]:
-        """The same of all documents."""
-        return self.parts(range(len(self.hits)))
-
-    def _of(self, order: Sequence[int], scores: Sequence[float], parts: Sequence[PartScores]) -> Ranking:
+    def of_parts(self, order: Sequence[int], scores: Sequence[float], parts: Sequence[PartScores]) -> Ranking:
         hits = self.hits
         return self.ranked(
             [
@@ -165,21 +157,26 @@ class SideBySide:
 
 
 @dataclass(frozen=True, eq=False)
-class Fused:
-    """What one variant gives for one question: which documents, best first, and their scores."""
+class _Documents:
+    """The documents side by side as a pool: what each ranking says of each is looked up once."""
 
     side_by_side: SideBySide
-    order: Places  # int64[hits]
-    scores: Numbers  # float64[hits]
 
-    @property
-    def ids(self) -> list[str]:
+    @cached_property
+    def query(self) -> Query:
+        return asked(self.side_by_side.rankings[0].query)
+
+    @cached_property
+    def nodes(self) -> list[Node]:
         hits = self.side_by_side.hits
-        return [hits[at].node.id for at in self.order.tolist()]
+        return [hits[at].node for at in range(len(hits))]
 
-    @property
-    def ranking(self) -> Ranking:
-        return self.side_by_side.one_of_many(self.order.tolist(), self.scores.tolist())
+    @cached_property
+    def _parts(self) -> list[PartScores]:
+        return self.side_by_side.parts(range(len(self.side_by_side.hits)))
+
+    def ranking(self, order: Sequence[int], scores: Sequence[float], /) -> Ranking:
+        return self.side_by_side.of_parts(order, scores, [self._parts[at] for at in order])
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,18 +184,18 @@ class _Alike:
     variants: Sequence[Fusion]
     weights: dict[object, tuple[Numbers, dict[tuple[bool, ...], list[int]]]] = field(default_factory=dict)
 
-    def fused(self, rankings: Sequence[Ranking]) -> Iterator[Fused]:
+    def fused(self, rankings: Sequence[Ranking]) -> Iterator[Swept]:
         import numpy as np
 
         first, side_by_side = self.variants[0], SideBySide.of(rankings)
-        aligned, found = side_by_side.aligned, dict[int, Fused]()
+        aligned, documents, found = side_by_side.aligned, _Documents(side_by_side), dict[int, Swept]()
         weights, by_say = self._weighed(side_by_side.rankings)
         scores = first.scores(side_by_side, self.variants, weights)
         for say, places in by_say.items():
             order = aligned.best(scores[places], say, first.top_k)
             numbers = np.take_along_axis(scores[places], order, axis=1)
-            for place, best, its in zip(places, order, numbers, strict=True):
-                found[place] = Fused(side_by_side, best, its)
+            for place, best, its in zip(places, order.tolist(), numbers.tolist(), strict=True):
+                found[place] = Swept(documents, best, its)
         return (found[place] for place in range(len(self.variants)))
 
     def _weighed(self, rankings: Sequence[Ranking]) -> tuple[Numbers, dict[tuple[bool, ...], list[int]]]:

@@ -1,7 +1,6 @@
 """Run many variants on many values together, to find the best of them."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from spolia.core.combinators.branch import Branch
@@ -77,19 +76,13 @@ def _steps(variant: Operator[Any, Any]) -> Operators:
     return [step for step in steps if type(step) is not Identity] or steps[-1:]
 
 
-@dataclass(frozen=True, eq=False)
-class _Found:
-    """What a step that is run, not swept, has given: a ranking, or what later steps make one of."""
-
-    ranking: Any
-
-    @property
-    def ids(self) -> list[str]:
-        return [hit.node.id for hit in self.ranking.hits]
+def _plain(value: Any) -> Any:
+    """What a step takes that is run, not swept."""
+    return value.ranking if isinstance(value, Swept) else value
 
 
-def _swept(chains: Sequence[Operators]) -> Callable[[Any], list[Swept]]:
-    """A function that tells what each chain gives for a value."""
+def _swept(chains: Sequence[Operators]) -> Callable[[Any], list[Any]]:
+    """A function that tells what each chain gives for a value: `Swept`, or what a step gives that is run."""
     branches: dict[bytes, tuple[Operators, list[int]]] = {}
     arms: dict[bytes, Operators] = {}
     for row, (first, *_) in enumerate(chains):
@@ -107,10 +100,10 @@ def _swept(chains: Sequence[Operators]) -> Callable[[Any], list[Swept]]:
         for own, rows in branches.values()
     ]
 
-    def swept(value: Any) -> list[Swept]:
+    def swept(value: Any) -> list[Any]:
         before = inner(value)
         found = dict(zip(others, before[len(arms) :], strict=True))
-        rankings = [one.ranking for one in before[: len(arms)]]
+        rankings = [_plain(one) for one in before[: len(arms)]]
         for places, rows, rest in parts:
             found |= zip(rows, rest(tuple([rankings[at] for at in places])), strict=True)
         return [found[row] for row in range(len(chains))]
@@ -124,7 +117,7 @@ def _is_split(op: Operator[Any, Any]) -> TypeGuard[Branch[Any, Any]]:
     return type(op) is Branch and op.min_arms is None and not op.waiting
 
 
-def _one_by_one(chains: Sequence[Operators]) -> Callable[[Any], list[Swept]]:
+def _one_by_one(chains: Sequence[Operators]) -> Callable[[Any], list[Any]]:
     """Chains by their first steps: equal steps are computed together."""
     rows: dict[bytes, list[int]] = {}
     for row, steps in enumerate(chains):
@@ -135,7 +128,7 @@ def _one_by_one(chains: Sequence[Operators]) -> Callable[[Any], list[Swept]]:
         alike.setdefault((type(first), first.alike()) if _sweeps(first) else first.digest, []).append(own)
     parts = [_part(chains, several) for several in alike.values()]
 
-    def swept(value: Any) -> list[Swept]:
+    def swept(value: Any) -> list[Any]:
         found = {row: one for part in parts for row, one in part(value)}
         return [found[row] for row in range(len(chains))]
 
@@ -148,7 +141,7 @@ def _sweeps(op: Operator[Any, Any]) -> TypeGuard[Sweepable]:
     return "together" in written and hasattr(op, "alike")
 
 
-def _part(chains: Sequence[Operators], several: Sequence[list[int]]) -> Callable[[Any], Iterator[tuple[int, Swept]]]:
+def _part(chains: Sequence[Operators], several: Sequence[list[int]]) -> Callable[[Any], Iterator[tuple[int, Any]]]:
     """The chains whose first steps are computed together; those of each list have the same first step."""
     firsts = [chains[rows[0]][0] for rows in several]
     ended = [[row for row in rows if len(chains[row]) == 1] for rows in several]
@@ -156,11 +149,11 @@ def _part(chains: Sequence[Operators], several: Sequence[list[int]]) -> Callable
     rest = [_swept([chains[row][1:] for row in rows]) if rows else None for rows in going_on]
     together = firsts[0].together(firsts) if _sweeps(firsts[0]) else None
 
-    def swept(value: Any) -> Iterator[tuple[int, Swept]]:
-        computed = together(value) if together else (_Found(first(value)) for first in firsts)
+    def swept(value: Any) -> Iterator[tuple[int, Any]]:
+        computed = together(value) if together else (first(_plain(value)) for first in firsts)
         for at, one in enumerate(computed):
             yield from ((row, one) for row in ended[at])
             if (go_on := rest[at]) is not None:
-                yield from zip(going_on[at], go_on(one.ranking), strict=True)
+                yield from zip(going_on[at], go_on(one), strict=True)
 
     return swept

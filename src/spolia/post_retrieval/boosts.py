@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import ClassVar
 
-from spolia.core.sweepable import Rearrangement
+from spolia.core.sweepable import Rearrangement, Swept
 from spolia.core.type_compatibility import refuse_counts, refuse_numbers
 from spolia.errors import WiringError
 from spolia.post_retrieval.selection import reaching
 from spolia.ranking.fusion import falling
 from spolia.ranking.scalings import min_max
-from spolia.types import Node, Ranking, Time, is_time
+from spolia.types import Node, Time, is_time
 
 SECONDS_A_DAY = 86_400
 
@@ -65,8 +65,8 @@ class Newest(Rearrangement):
     def alike(self) -> object:
         return self.field
 
-    def looked_up(self, value: Ranking, /) -> list[int]:
-        times = [latest(node, self.field) for node in value.nodes]
+    def looked_up(self, found: Swept, /) -> list[int]:
+        times = [latest(node, self.field) for node in found.nodes]
         ages = [math.inf if time is None else -time for time in times]
         return sorted(range(len(ages)), key=ages.__getitem__)
 
@@ -112,8 +112,8 @@ class Recent(Rearrangement):
     def alike(self) -> object:
         return self.field
 
-    def looked_up(self, value: Ranking, /) -> list[float]:
-        times = [latest(hit.node, self.field) for hit in value.hits]
+    def looked_up(self, found: Swept, /) -> list[float]:
+        times = [latest(node, self.field) for node in found.nodes]
         return [-math.inf if time is None else time for time in times]
 
     def chosen(self, known: Sequence[float], /) -> tuple[Sequence[int], None]:
@@ -167,10 +167,10 @@ class TimeDecay(Rearrangement):
     def alike(self) -> object:
         return self.field, self.now
 
-    def looked_up(self, value: Ranking, /) -> tuple[list[float], list[float]]:
+    def looked_up(self, found: Swept, /) -> tuple[list[float], list[float]]:
         """How good each hit is, and how many days old."""
-        times = [latest(node, self.field) for node in value.nodes]
-        good, _ = min_max([hit.score for hit in value.hits])
+        times = [latest(node, self.field) for node in found.nodes]
+        good, _ = min_max(found.scores)
         now = days_of(Time(self.now)) if self.now else max((time for time in times if time is not None), default=0.0)
         return good, [math.inf if time is None else max(0.0, now - time) for time in times]
 
@@ -234,10 +234,11 @@ class TitleBoost(Rearrangement):
             if not 1 <= getattr(self, name) < float("inf"):
                 raise WiringError(f"{self.short}: {name} is {getattr(self, name)}. Write a number of at least 1.")
 
-    def looked_up(self, value: Ranking, /) -> list[tuple[float, str]]:
+    def looked_up(self, found: Swept, /) -> list[tuple[float, str]]:
         """The score of each hit, and the name of its factor."""
-        text = value.query.text.strip()
-        return [(hit.score, _fit(text, _title(hit.node.context))) for hit in value.hits]
+        text = found.query.text.strip()
+        fits = [_fit(text, _title(node.context)) for node in found.nodes]
+        return list(zip(found.scores, fits, strict=True))
 
     def chosen(self, known: list[tuple[float, str]], /) -> tuple[Sequence[int], Sequence[float]]:
         factors = {name: getattr(self, name) for name in ("exact", "near", "named", "mentioned")} | {"": 1.0}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from spolia.core.operator import Operator
-from spolia.core.sweepable import Rearrangement
+from spolia.core.sweepable import Rearrangement, Swept
 from spolia.core.type_compatibility import refuse_counts, refuse_numbers
 from spolia.errors import WiringError
 from spolia.models.protocols import Embedder, embedded
@@ -42,12 +42,12 @@ def best_share(scores: Sequence[float], share: float) -> list[int]:
     return sorted(order[:count])
 
 
-def cosines(ranking: Ranking, embedder: Embedder) -> list[float]:
+def cosines(found: Swept, embedder: Embedder) -> list[float]:
     """cos(query, hit) of each hit, by what is indexed of it; ModelError if the embedder gives no vectors."""
-    if not ranking.hits:
+    if not (nodes := found.nodes):
         return []
-    (query,) = embedded(embedder, [ranking.query.text], "query")
-    vectors = embedded(embedder, [node.indexed_text for node in ranking.nodes], "passage")
+    (query,) = embedded(embedder, [found.query.text], "query")
+    vectors = embedded(embedder, [node.indexed_text for node in nodes], "passage")
     return [float(vector @ query) for vector in vectors]
 
 
@@ -121,8 +121,8 @@ class _ByLikeness(Rearrangement):
     def alike(self) -> object:
         return self.embedder
 
-    def looked_up(self, value: Ranking, /) -> list[float]:
-        return cosines(value, self.embedder)
+    def looked_up(self, found: Swept, /) -> list[float]:
+        return cosines(found, self.embedder)
 
 
 @dataclass(frozen=True)

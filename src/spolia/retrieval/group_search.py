@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import access, narrowing, note
-from spolia.core.sweepable import Rearranged
+from spolia.core.sweepable import Swept
 from spolia.core.type_compatibility import refuse_counts
 from spolia.errors import QueryError
 from spolia.filters import narrowed
@@ -86,19 +86,20 @@ class GroupSearch(Operator[Query, Ranking]):
         """Variants that give the same differ in `top_k` alone."""
         return self.but(top_k=1)
 
-    def together(self, variants: Sequence[GroupSearch], /) -> Callable[[Query], Iterator[Rearranged]]:
+    def together(self, variants: Sequence[GroupSearch], /) -> Callable[[Query], Iterator[Swept]]:
         """One search for all variants where hits are nested, else one for each."""
         wanted = sorted({variant.top_k for variant in variants}, reverse=True)
 
         searches = {top_k: self.but(top_k=top_k) for top_k in wanted}
 
-        def swept(query: Query) -> Iterator[Rearranged]:
+        def swept(query: Query) -> Iterator[Swept]:
             found = {wanted[0]: searches[wanted[0]](query)}
             for top_k in wanted[1:]:
                 found[top_k] = found[wanted[0]] if self.is_nested() else searches[top_k](query)
+            rankings = {top_k: Swept.of(ranking) for top_k, ranking in found.items()}
             for variant in variants:
-                ranking = found[variant.top_k]
-                yield Rearranged(ranking, range(min(variant.top_k, len(ranking))))
+                ranking = rankings[variant.top_k]
+                yield ranking.at(ranking.order[: variant.top_k])
 
         return swept
 

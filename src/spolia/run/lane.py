@@ -47,10 +47,11 @@ class Lane:
     """
 
     __slots__ = (
-        "_frame", "cached", "calls", "ends", "interrupted", "number", "reasons", "retrievals", "why",
+        "_frame", "cached", "calls", "ends", "interrupted", "number", "reasons", "retrievals", "shares", "why",
     )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, shares: bool = True) -> None:
+        self.shares = shares  # whether steps that cost nothing are shared too, where the run shares
         self.retrievals: list[Ranking] = []  # what each call of a retriever found, in order
         self.cached = False  # a step's result was taken from the cache, so that the time says nothing
         self.interrupted = False  # a step failed for a reason that may pass: tomorrow it may be different

@@ -122,9 +122,13 @@ def key_of(
 def shared(frame: Frame, op: AnyOperator, value: Any) -> Any:
     """The result of a step: that of an equal one of this run if it shares (but in a kept step), else `kept`."""
     results = frame.run.results
-    if results is None or op.composes or frame.keeping:
+    if results is None or not _is_shared(frame, op):
         return kept(frame, op, value)
     return _recalled(results, frame, op, value, kept)
+
+
+def _is_shared(frame: Frame, op: AnyOperator) -> bool:
+    return not op.composes and not frame.keeping and (op.cached or frame.account is None or frame.account.shares)
 
 
 def kept(frame: Frame, op: AnyOperator, value: Any) -> Any:
@@ -311,7 +315,7 @@ def window(around: Frame, op: Operator[A, B], values: Sequence[A], above: Sequen
             frame.span = next(run.numbers)
     taken = [unshared(value) for value in values] if run.keeps_values else values
     started = perf_counter()
-    if run.results is not None and not op.composes and not around.keeping:
+    if run.results is not None and _is_shared(around, op):
         results = CachedRows(run.results, around, op, values, frames, kept_rows).recalled()
     else:
         results = kept_rows(around, op, values, frames)

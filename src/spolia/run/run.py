@@ -180,8 +180,11 @@ class Run:
             return flow.batch(values)
 
     @contextmanager
-    def lane(self) -> Iterator[Lane]:
+    def lane(self, shares: bool = True) -> Iterator[Lane]:
         """Keep an account of what is called inside: what it takes, and what each call of a retriever finds.
+
+        Args:
+            shares: whether a run that shares equal steps does so with those that are not `cached`.
 
         >>> from spolia import Query, Ranking, step
         >>> @step
@@ -192,7 +195,7 @@ class Run:
         >>> [ranking.source for ranking in lane.retrievals], lane.usage.calls
         (['nowhere'], 0)
         """
-        account = Lane()
+        account = Lane(shares)
         with self._inside():
             current_context.set(self.root.opened(account))
             yield account

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from spolia.errors import MeasureError
 from spolia.evaluation.measures.measure import Measure, Result, checked_item
 from spolia.evaluation.measures.quote_places import ELSEWHERE, GoldPlace, GoldPlaces, placed
-from spolia.types import Answer, Gold, Item, Ranking
+from spolia.types import Answer, Gold, Item, Node, Ranking
 
 T = TypeVar("T")
 
@@ -36,6 +36,8 @@ class RetrievalMeasure(GoldMeasure):
 
     The gold is an AND of ORs: all groups are needed, and any member satisfies its group. With one passage in each group
     every measure here is the usual one; a further member of a satisfied group neither helps nor is missed.
+
+    Passages without gold count by their places alone: rankings with their gold at the same places score the same.
 
     Args:
         share: of gold that is a quote, how much must be found: all of it by default, 0.5 for half, 0 for any
@@ -141,6 +143,27 @@ def _ranking(result: Result) -> Ranking:
 
 def gold_ids(item: Item) -> set[Gold]:
     return {one for group in item.gold for one in group}
+
+
+def gold_shape(item: Item) -> object:
+    """What scores depend on of the gold of an item without quotes, whatever its ids.
+
+    >>> gold_shape(Item("q", "?", gold=(("a",), ("b", "c")))) == gold_shape(Item("r", "??", gold=(("x",), ("y", "z"))))
+    True
+    """
+    number = _numbers(item)
+    groups = tuple(tuple(number[one] for one in group) for group in item.gold)
+    return groups, tuple((number[one], grade) for one, grade in item.grades if one in number)
+
+
+def gold_marks(item: Item, nodes: Sequence[Node]) -> list[int]:
+    """By node the number of the gold passage that it stands for, from 1; 0 for those without gold."""
+    number = _numbers(item)
+    return [number.get(node.document or node.id, 0) for node in nodes]
+
+
+def _numbers(item: Item) -> dict[Gold, int]:
+    return {one: at for at, one in enumerate(dict.fromkeys(one for group in item.gold for one in group), 1)}
 
 
 def satisfied(found: Sequence[str], item: Item) -> int:
