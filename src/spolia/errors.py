@@ -77,6 +77,16 @@ class QueryError(SpoliaError, ValueError):
     """A question that cannot be searched."""
 
 
+class UnknownFlow(QueryError):
+    """A request names a flow that the server does not have."""
+
+
+class ServerBusy(SpoliaError):
+    """The server works on as many requests as it may."""
+
+    transient = True
+
+
 class FilterError(SpoliaError, ValueError):
     """A filter names a field that is not declared, or a value is none of its field."""
 

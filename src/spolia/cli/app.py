@@ -24,6 +24,7 @@ from spolia.cli.commands.prompts import prompts
 from spolia.cli.commands.questions import questions
 from spolia.cli.commands.repair import repair
 from spolia.cli.commands.search import search
+from spolia.cli.commands.serve import keys, serve
 from spolia.cli.commands.show import show
 from spolia.cli.commands.trace import trace
 from spolia.cli.commands.train import train
@@ -49,7 +50,8 @@ IN_QUOTES = 'Write the question in quotes: spolia {} "What is it about?"'
 COMMANDS: dict[str, Any] = {
     "init": spread(init), "index": spread(index), "sync": spread(index), "plan": spread(plan), "docs": docs,
     "groups": groups, "export": export, "import": import_, "search": spread(search), "ask": spread(ask),
-    "eval": spread(evaluate), "gate": spread(gate), "tune": spread(tune), "train": spread(train),
+    "serve": spread(serve), "keys": keys, "eval": spread(evaluate), "gate": spread(gate), "tune": spread(tune),
+    "train": spread(train),
     "calibrate": calibrate, "data": data, "questions": questions, "world": world, "flows": flows, "check": check,
     "show": show, "prompts": prompts, "trace": trace, "doctor": doctor, "repair": repair,
 }  # fmt: skip

@@ -23,7 +23,6 @@ from spolia.cli.flow_parts import (
     parts_of,
     with_sources,
 )
-from spolia.cli.metadata import named_fields
 from spolia.cli.model_profile import profile_of
 from spolia.cli.models import embedder_for, model_at, scorer_for
 from spolia.cli.options import MAIN, MeasuringOptions
@@ -45,6 +44,7 @@ from spolia.evaluation.gate.gate import Gate, refuse_what_decides_nothing
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.evaluation.measures.registry import parse_measures
 from spolia.evaluation.report.html import Traces
+from spolia.filters.text import named_fields
 from spolia.flow_files.built_in_flows import RETRIEVERS, SAMPLE, bm25, covers, named
 from spolia.flows.catalogue import MODULES
 from spolia.journal import Journal

@@ -16,6 +16,7 @@ from spolia.core.operator import Operator, Retriever
 from spolia.core.type_compatibility import fits, name_of
 from spolia.errors import FlowFileError, GroupError, ManifestMismatch, ModelError, QueryError, StoreError, WiringError
 from spolia.filters import Condition, Field, Not, Schema
+from spolia.filters.text import condition_of, named_fields
 from spolia.flow_files.built_in_flows import BUILT_IN, RETRIEVERS, choose, found_by, from_paper, hybrid, named, within
 from spolia.flows.catalogue import MODULES, flow_named
 from spolia.generation.extract import Extract
@@ -115,7 +116,7 @@ def with_sources(parts: Parts, web: Sequence[str] | None, access: Sequence[str] 
     Raises:
         FilterError: the asker may read no document of one of the two sources.
     """
-    from spolia.cli.metadata import condition_of, named_fields, refuse_empty_source
+    from spolia.cli.metadata import refuse_empty_source
 
     if not web:
         return parts
@@ -157,8 +158,6 @@ def _first(flow: Operator[Query, Any], parts: Parts) -> Operator[Query, Any]:
 
 def query_of(question: str, where: Sequence[str] | None, parts: Parts) -> Query:
     """A question with its conditions; a group that the store lacks is built first."""
-    from spolia.cli.metadata import condition_of
-
     searched = parts.chunks if parts.chunks.name != MAIN else parts.chunks.corpus
     return Query(question, filter=condition_of(where or (), searched.snapshot().schema))
 
@@ -259,15 +258,6 @@ def answering(flow: Operator[Query, Any], parts: Parts) -> Operator[Query, Answe
         return flow >> with_prompts(Reader(parts.llm), parts.prompts)
     analyzer = parts.chunks.corpus.snapshot().manifest(parts.chunks.name).analyzer
     return flow >> Extract(analyzer=analyzer)
-
-
-def ranked(result: object) -> Ranking:
-    """The passages behind what a flow gave."""
-    if isinstance(result, Ranking):
-        return result
-    if isinstance(result, Answer) and result.evidence is not None:
-        return result.evidence
-    raise WiringError(f"The flow gave a {type(result).__name__}; to search, it must give a Ranking or an Answer.")
 
 
 _SERVER = "http://127.0.0.1:8000/v1"

@@ -1,18 +1,17 @@
 """Rankings and answers as they are printed: places, quotes, what is cited."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator
 from typing import Any
 
 from spolia.cli.commands.index import unmade_data
 from spolia.cli.screen import Renderable, Screen, indented, one_line, text, visible
 from spolia.core.operator import Operator
 from spolia.core.run_context import Done, Emitted, Retracted
-from spolia.run.lane import Lane, counted_reasons, step_names
+from spolia.run.lane import Lane, step_names
 from spolia.stores.backends.rows import Unmade
 from spolia.stores.corpus import Corpus
-from spolia.types import Answer, Box, Citation, Query, Ranking
+from spolia.types import Answer, Query, Ranking
 
 SHOWN_CHARACTERS = 300
 
@@ -34,30 +33,12 @@ def citation_lines(answer: Answer) -> Iterator[Renderable]:
         yield indented(f"“{one_line(citation.quote)}”", 4, "dim")
 
 
-def answer_data(answer: Answer, boxes: Callable[[Citation], Iterable[Box]]) -> dict[str, Any]:
-    """An answer as JSON holds it; each citation also has the boxes where it stands on its pages."""
-    citations = [one.json() | {"boxes": [asdict(box) for box in boxes(one)]} for one in answer.citations]
-    return answer.json() | {"citations": citations}
-
-
-def degraded_data(lane: Lane, flow: Operator[Any, Any]) -> dict[str, Any]:
-    """What was out of order, by step and reason; nothing where nothing was."""
-    found = counted_reasons(lane.steps(flow))
-    return {"degraded": found} if found else {}
-
-
 def tell_of_degraded(screen: Screen, lane: Lane, flow: Operator[Any, Any]) -> None:
     """Say why the result is degraded, without repeating what the answer says itself."""
     names = step_names(flow)
     found = (f"{names[id(op)]}: {one_line(reason, 300)}" for op, reason, degraded in lane.reasons if degraded)
     for line in dict.fromkeys(found):
         screen.say(line, "yellow")
-
-
-def boxes(store: str, access: Sequence[str] | None, citation: Citation) -> tuple[Box, ...]:
-    if citation.span is None:
-        return ()
-    return Corpus(store).snapshot().boxes(citation.document, citation.span, frozenset(access or ()))
 
 
 def answered(screen: Screen, flow: Operator[Query, Answer], query: Query, *, live: bool) -> Answer:

@@ -1,6 +1,5 @@
 """`spolia ask`: an answer with citations."""
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -41,6 +40,7 @@ def ask(
     from spolia.cli.model_profile import profile_of
     from spolia.cli.models import model_at
     from spolia.run.lane import CUT_SHORT
+    from spolia.server.replies import answer_reply
 
     refuse_unused_sources(flow, web)
     profile = profile_of(given.profile_file)
@@ -73,9 +73,10 @@ def ask(
         with run.lane() as lane:
             answer = results.answered(screen, whole, query, live=asked)
         first.look()
-        said = results.answer_data(answer, partial(results.boxes, str(at), given.access)) if given.json else {}
-        found = first.data() | results.degraded_data(lane, whole)
-        screen.give(question=given.question, flow=flow, chosen=chosen, store=at, run=run.id, **said, **found)
+        if given.json:
+            corpus = parts.chunks.corpus
+            reply = answer_reply(answer, corpus, run, lane, whole, question=given.question, name=flow)
+            screen.give(**reply, chosen=chosen, store=at, **first.data())
         screen.show(*results.citation_lines(answer))
     first.tell(screen)
     results.tell_of_degraded(screen, lane, whole)

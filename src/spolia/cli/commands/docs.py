@@ -22,7 +22,7 @@ def list_(
 ) -> Exit:
     """List all documents of a store, regardless of access: characters, passages, state, readers, time of the file."""
     from spolia.cli import documents
-    from spolia.cli.metadata import condition_of
+    from spolia.filters.text import condition_of
 
     screen, snapshot = Screen(json=json), documents.latest(store)
     found, condition = list(documents.held(snapshot, access)), condition_of(where or (), snapshot.schema)

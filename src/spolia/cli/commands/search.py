@@ -18,9 +18,10 @@ def search(
 ) -> Exit:
     """Find passages in a store. With what could not be made of a document in a group that is built first, code 5."""
     from spolia.cli.destinations import tell_of_models
-    from spolia.cli.flow_parts import flow_of, parts_of, query_of, ranked, refuse_unused_sources, with_sources
-    from spolia.cli.results import FirstUses, degraded_data, ranking_lines, tell_of_degraded
+    from spolia.cli.flow_parts import flow_of, parts_of, query_of, refuse_unused_sources, with_sources
+    from spolia.cli.results import FirstUses, ranking_lines, tell_of_degraded
     from spolia.cli.runs import recorded
+    from spolia.server.replies import passages, search_reply
 
     refuse_unused_sources(flow, web)
     screen = Screen(json=given.json)
@@ -33,11 +34,10 @@ def search(
             screen.say(chosen)
         tell_of_models(screen, searching)
         with run.lane() as lane:
-            found = ranked(searching(query)).cut(top_k)
+            found = passages(searching(query)).cut(top_k)
         first.look()
-        hits = [hit.json() for hit in found.hits]
-        more = first.data() | degraded_data(lane, searching)
-        screen.give(question=given.question, flow=flow, chosen=chosen, run=run.id, hits=hits, **more)
+        reply = search_reply(found.hits, run, lane, searching, question=given.question, name=flow)
+        screen.give(**reply, chosen=chosen, **first.data())
     first.tell(screen)
     tell_of_degraded(screen, lane, searching)
     if not found.hits:

@@ -206,7 +206,9 @@ class Attempts(Generic[Out]):
                 wait_s = max(error.after_s, random.uniform(0.5, 1.0) * model.wait_s * 2**attempt)
                 why = self._hopeless(attempt, wait_s, error, limits)
                 if why is not None:
-                    raise ModelUnavailable(f"{self._who}: {error} {why}".rstrip()) from error
+                    gone = ModelUnavailable(f"{self._who}: {error} {why}".rstrip())
+                    gone.after_s = error.after_s
+                    raise gone from error
                 pause(min(wait_s, model.max_wait_s))
             except ModelRejected as error:
                 raise type(error)(f"{self._who}: {error}") from error

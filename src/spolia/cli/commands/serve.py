@@ -1,0 +1,125 @@
+"""`spolia serve`: flows over HTTP."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spolia.cli import options
+from spolia.cli.exit_codes import Exit
+from spolia.cli.options import MAIN, RerankOptions, argument, option
+from spolia.cli.screen import Screen
+from spolia.errors import QueryError, installed
+
+if TYPE_CHECKING:
+    from spolia.cli.flow_parts import Parts
+    from spolia.server.service import ServedFlow
+
+KEYS = "TOML file with the keys of users; `spolia keys` makes it."
+KeysFile = Annotated[Path | None, option("--keys FILE", KEYS)]
+
+
+@dataclass(frozen=True)
+class ServeOptions(RerankOptions):
+    """What is served."""
+
+    store: options.StorePath
+    flows: Annotated[list[str] | None, argument("FLOW", "What is served as models; by default naive.")] = None
+    llm: options.ModelUrl = ""
+    model: options.ModelName = ""
+    access: options.Access = None
+    group: Annotated[str, typer.Option("--group", metavar="NAME", help="The node group to search.")] = MAIN
+    web: options.Web = None
+    known: options.Known = None
+    allow_env: options.AllowEnv = None
+    prompts: options.OwnPrompts = None
+    keep_values: Annotated[
+        bool,
+        option(
+            "--keep-values/--no-keep-values",
+            "Keep what each step took and gave, and the prompts, for `spolia trace`; off by default.",
+        ),
+    ] = False
+    json: options.AsJson = False
+
+
+def serve(
+    given: ServeOptions,
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 for a free one.")] = 8321,
+    keys: KeysFile = None,
+    allow_host: Annotated[
+        list[str] | None, option("--allow-host NAME", "A name of this server beside localhost; repeatable.")
+    ] = None,
+    max_concurrent: Annotated[
+        int, typer.Option("--max-concurrent", min=1, max=10_000, help="Requests in progress; the next one gets 429.")
+    ] = 256,
+) -> Exit:
+    """Serve flows over HTTP: OpenAI's chat API, answers and search as JSON.
+
+    Without --keys you get a token, and only this machine can ask. With --json the first line is {"url", "token"}.
+    """
+    from spolia.cli.destinations import tell_of_models
+    from spolia.cli.flow_parts import parts_of, with_sources
+    from spolia.cli.model_profile import profile_of
+    from spolia.cli.models import model_at
+    from spolia.cli.runs import RUNS, THREADS
+    from spolia.journal import Runs
+
+    with installed("server", "fastapi, uvicorn, uvloop or httptools", "`spolia serve`"):
+        from spolia.server.process import serve as serve_flows
+        from spolia.server.service import Service
+
+    screen, access = Screen(json=given.json), tuple(given.access or ())
+    llm = model_at(given.llm, given.model, profile_of(given.profile_file))
+    parts = parts_of(given.store, given, llm, given.group, given.known, given.prompts)
+    parts = with_sources(parts, given.web, access)
+    corpus = parts.chunks.corpus
+    corpus.snapshot()
+    flows = [_served(flow, parts, screen) for flow in given.flows or ["naive"]]
+    if len({one.name for one in flows}) < len(flows):
+        raise QueryError(f"Two flows have one name: {', '.join(one.name for one in flows)}. Rename a file.")
+    for one in flows:
+        tell_of_models(screen, one.answer)
+
+    def tell(url: str, token: str) -> None:
+        screen.give(url=url, token=token or None)
+        screen.show(f"{', '.join(one.name for one in flows)} at {url}/v1", f"token: {token}" if token else "")
+
+    with Runs(corpus.backend.folder / RUNS, values=given.keep_values) as runs:
+        service = Service(
+            corpus, flows, _served("default", parts, screen), runs=runs, max_concurrent=max_concurrent, threads=THREADS
+        )
+        serve_flows(service, tell, host=host, port=port, keys=keys, access=access, hosts=tuple(allow_host or ()))
+    return Exit.DONE
+
+
+def _served(name: str, parts: "Parts", screen: Screen) -> "ServedFlow":
+    """A flow by its name or file; one that only finds passages answers by one more step."""
+    from spolia.cli.flow_parts import answering, flow_of, is_file
+    from spolia.server.service import ServedFlow, conversational
+
+    found, chosen = flow_of(name, parts)
+    if chosen:
+        screen.say(chosen)
+    answer = conversational(answering(found, parts), parts.llm)
+    return ServedFlow(Path(name).stem if is_file(name) else name, answer, found)
+
+
+def keys(
+    name: Annotated[str, argument("NAME", "What the key is called.")],
+    keys: Annotated[Path, option("--keys FILE", KEYS)],
+    principal: Annotated[str, option("--principal NAME", "The user who asks with it; by default NAME.")] = "",
+    group: Annotated[list[str] | None, option("--group NAME", "A group of that user; repeatable.")] = None,
+    requests_per_minute: Annotated[int, option("--requests-per-minute", "Limit on requests; 0 for none.", min=0)] = 0,
+    json: options.AsJson = False,
+) -> Exit:
+    """Make a key for a user of `spolia serve`. It is printed once; the file has its SHA-256 alone."""
+    from spolia.server.keys import KeyHolder, Quota, add_key
+
+    screen = Screen(json=json)
+    key = add_key(keys, KeyHolder(name, principal or name, tuple(group or ()), Quota(requests_per_minute)))
+    screen.give(name=name, key=key)
+    screen.write(key)
+    return Exit.DONE

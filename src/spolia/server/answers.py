@@ -1,0 +1,172 @@
+"""Routes of Spolia's own: answers, passages, flows."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from spolia.core.operator import Operator, inside
+from spolia.filters.text import condition_of
+from spolia.journal.trace import Journal
+from spolia.run import Run
+from spolia.run.lane import Lane
+from spolia.server.event_stream import EventStream, event
+from spolia.server.replies import (
+    AnswerReply,
+    SearchReply,
+    StageReply,
+    TypedDict,
+    answer_reply,
+    passages,
+    search_reply,
+)
+from spolia.server.service import ServedFlow, Service
+from spolia.types import Answer, Message, Query, Ranking
+
+QUESTION: Any = Field(min_length=1, max_length=32_000)
+WHERE: Any = Field(default=[], max_length=100, description="Conditions: year>=2020, 'tag in a,b', kind!=draft.")
+
+
+class Turn(BaseModel):
+    """A message of the conversation before the question."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    role: Literal["user", "assistant"]
+    content: str
+
+
+class AnswerRequest(BaseModel):
+    """A question. Without `flow` the first flow answers."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"question": "What causes the tides?"}]})
+
+    question: str = QUESTION
+    flow: str = ""
+    where: list[str] = WHERE
+    history: list[Turn] = Field(default=[], max_length=1_000)
+    stream: bool = Field(default=False, description="Send events: text, retracted, done.")
+
+
+class SearchRequest(BaseModel):
+    """A question. Without `flow`, words and meaning are searched where the store has vectors, else words."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"question": "causes of tides", "top_k": 3}]}
+    )
+
+    question: str = QUESTION
+    flow: str = ""
+    where: list[str] = WHERE
+    top_k: int = Field(default=10, ge=1, le=100)
+    stages: bool = Field(default=False, description="Also give what each step found, with scores.")
+
+
+class FlowReply(TypedDict):
+    """A flow: its steps, and how often it calls language models at most; null for no bound."""
+
+    name: str
+    steps: list[str]
+    max_calls: int | None
+
+
+class FlowList(TypedDict):
+    """All flows; the first one answers where a request names none."""
+
+    flows: list[FlowReply]
+
+
+def add_answer_routes(app: FastAPI, service: Service) -> None:
+    def query(asked: AnswerRequest | SearchRequest) -> Query:
+        """Only inside a run, whose snapshot says which fields there are."""
+        condition = condition_of(asked.where, service.corpus.snapshot().schema) if asked.where else None
+        turns = asked.history if isinstance(asked, AnswerRequest) else ()
+        return Query(asked.question, filter=condition, history=tuple(Message(one.role, one.content) for one in turns))
+
+    @app.post("/v1/answer", response_model=AnswerReply)
+    async def answer(request: Request, asked: AnswerRequest) -> Response:
+        """Answer a question with citations; abstain where nothing answers it."""
+        flow, holder = service.flow(asked.flow), request.scope["holder"]
+        if asked.stream:
+            return EventStream(service, holder, flow, query(asked), lambda run: AnswerEvents(service, flow, asked))
+        with service.run(holder) as run:
+
+            def work() -> AnswerReply:
+                with run.lane() as lane:
+                    found = flow.answer(query(asked))
+                    return answer_reply(
+                        found, service.corpus, run, lane, flow.answer, question=asked.question, name=flow.name
+                    )
+
+            return JSONResponse(await service.called(run, work, request.receive))
+
+    @app.post("/v1/search", response_model=SearchReply)
+    async def search(request: Request, asked: SearchRequest) -> Response:
+        """Find passages. It goes on without a language model."""
+        flow = service.flow(asked.flow) if asked.flow else service.searching
+        stages = Stages(service.journal) if asked.stages else None
+        with service.run(request.scope["holder"], stages) as run:
+
+            def work() -> SearchReply:
+                with run.lane() as lane:
+                    found = passages(flow.search(query(asked))).cut(asked.top_k)
+                    reply = search_reply(found.hits, run, lane, flow.search, question=asked.question, name=flow.name)
+                if stages is not None:
+                    reply["stages"] = stages.found
+                return reply
+
+            return JSONResponse(await service.called(run, work, request.receive))
+
+    @app.get("/v1/flows", response_model=FlowList)
+    async def flows() -> Response:
+        """The flows that are served."""
+        return JSONResponse({"flows": [_described(one) for one in service.flows.values()]})
+
+
+def _described(flow: ServedFlow) -> FlowReply:
+    steps = [type(one).__name__ for one in inside(flow.answer) if isinstance(one, Operator)]
+    return {"name": flow.name, "steps": steps, "max_calls": flow.answer.calls()}
+
+
+class Stages(Journal):
+    """A journal that notes which passages each step found, and hands all spans on to another one."""
+
+    def __init__(self, journal: Journal | None) -> None:
+        self.journal, self.values = journal, journal is not None and journal.values
+        self.found: list[StageReply] = []
+
+    def record(self, row: tuple[Any, ...], detail: Any = None) -> None:
+        if isinstance(found := row[-1], Ranking):
+            hits = [(hit.node.id, float(hit.score)) for hit in found.hits]
+            self.found.append({"step": row[4], "seconds": row[6], "hits": hits})
+        if self.journal is not None:
+            self.journal.record(row, detail)
+
+    def asked_by(self, run: str, principals: frozenset[str]) -> None:
+        if self.journal is not None:
+            self.journal.asked_by(run, principals)
+
+    def end_run(self) -> None:
+        if self.journal is not None:
+            self.journal.end_run()
+
+
+class AnswerEvents:
+    """Events of Spolia's own: `text`, `retracted` (so many characters are void), `done` with the whole answer."""
+
+    def __init__(self, service: Service, flow: ServedFlow, asked: AnswerRequest) -> None:
+        self.service, self.flow, self.asked = service, flow, asked
+
+    def text(self, piece: str) -> bytes:
+        return event(piece, "text")
+
+    def retracted(self, characters: int) -> bytes:
+        return event(characters, "retracted")
+
+    def done(self, answer: Answer, run: Run, lane: Lane) -> bytes:
+        flow, question = self.flow, self.asked.question
+        reply = answer_reply(answer, self.service.corpus, run, lane, flow.answer, question=question, name=flow.name)
+        return event(reply, "done")

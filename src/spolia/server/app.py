@@ -1,0 +1,67 @@
+"""The whole API of a server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.responses import JSONResponse, Response
+
+from spolia.server.answers import add_answer_routes
+from spolia.server.chat import add_chat_routes
+from spolia.server.error_replies import HANDLERS, error_response
+from spolia.server.keys import ApiKeys
+from spolia.server.replies import ErrorReply
+from spolia.server.request_checks import OPEN, RequestChecks
+from spolia.server.service import Service
+
+DESCRIPTION = "Answers with citations from your documents. Errors have OpenAI's form."
+
+
+def application(service: Service, keys: ApiKeys, hosts: frozenset[str] = frozenset()) -> FastAPI:
+    """An ASGI application.
+
+    Args:
+        keys: whose holders may ask; every path but `/live` and `/ready` needs one.
+        hosts: names of the server beside `localhost` and IP addresses.
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        warming = asyncio.create_task(service.warm_up())
+        yield
+        warming.cancel()
+
+    app = FastAPI(
+        title="Spolia", version=version("spolia"), description=DESCRIPTION, lifespan=lifespan, docs_url=None,
+        redoc_url=None, exception_handlers=HANDLERS, responses={"4XX": {"model": ErrorReply}},
+    )  # fmt: skip
+    app.add_middleware(RequestChecks, keys=keys, hosts=hosts)
+    add_answer_routes(app, service)
+    add_chat_routes(app, service)
+
+    @app.get("/live", response_model=dict[str, bool])
+    async def live() -> Response:
+        """Whether the process answers."""
+        return JSONResponse({"live": True})
+
+    @app.get("/ready", response_model=dict[str, bool])
+    async def ready() -> Response:
+        """Whether every flow has run once, so that no question waits for what is built or loaded first."""
+        return error_response(503, service.unready, "not_ready") if service.unready else JSONResponse({"ready": True})
+
+    app.openapi_schema = _secured(app.openapi())
+    return app
+
+
+def _secured(schema: dict[str, Any]) -> dict[str, Any]:
+    """The description of the API, with the key that every path needs but the open ones."""
+    schema["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    schema["security"] = [{"key": []}]
+    for path in OPEN:
+        schema["paths"][path]["get"]["security"] = []
+    return schema

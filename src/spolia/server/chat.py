@@ -1,0 +1,231 @@
+"""OpenAI's chat API: each flow is a model.
+
+The last message of the user is the question, the messages before it are its history. What a flow decides itself
+(temperature, length, seed, stop) has no effect. `spolia` is the one field that OpenAI's form does not have: the reply
+of `/v1/answer`, with citations.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Literal
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from spolia.run import Run
+from spolia.run.lane import Lane
+from spolia.server.event_stream import EventStream, event
+from spolia.server.replies import AnswerReply, TypedDict, answer_reply
+from spolia.server.service import ServedFlow, Service
+from spolia.types import Answer, Message, Query
+
+DONE = b"data: [DONE]\n\n"
+CUT = ("cap", "budget")
+"""Reasons of an answer that may be incomplete: OpenAI's `length`."""
+UNSUPPORTED = ("tools", "functions", "audio", "logprobs")
+
+
+class TextPart(BaseModel):
+    """A part of a message; text is the only kind."""
+
+    type: Literal["text"]
+    text: str
+
+
+class ChatMessage(BaseModel):
+    """A message. Those of the system have no effect: a flow has its own prompts."""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[TextPart] | None = None
+
+    @property
+    def text(self) -> str:
+        if isinstance(self.content, list):
+            return "\n".join(part.text for part in self.content)
+        return self.content or ""
+
+
+class StreamOptions(BaseModel):
+    """`include_usage`: a last chunk with the tokens."""
+
+    include_usage: bool = False
+
+
+class ChatRequest(BaseModel):
+    """A chat, as OpenAI's clients send it."""
+
+    model_config = ConfigDict(
+        extra="allow",
+        json_schema_extra={
+            "examples": [{"model": "naive", "messages": [{"role": "user", "content": "What causes the tides?"}]}]
+        },
+    )
+
+    model: str
+    messages: list[ChatMessage] = Field(min_length=1, max_length=1_000)
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    n: Literal[1] | None = 1
+
+    @model_validator(mode="after")
+    def _supported(self) -> ChatRequest:
+        if found := [name for name in UNSUPPORTED if (self.model_extra or {}).get(name)]:
+            raise ValueError(f"{found[0]} is not supported by flows; leave it out")
+        if self.messages[-1].role != "user" or not self.messages[-1].text.strip():
+            raise ValueError("the last message must be the user's question")
+        return self
+
+    @property
+    def query(self) -> Query:
+        """The question, with the messages before it."""
+        *before, last = ((one.role, one.text) for one in self.messages if one.role in ("user", "assistant"))
+        return Query(last[1], history=tuple(Message(*one) for one in before))
+
+    @property
+    def includes_usage(self) -> bool:
+        return self.stream_options is not None and self.stream_options.include_usage
+
+
+class UsageReply(TypedDict):
+    """Tokens of the language models."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+
+class MessageReply(TypedDict):
+    """The answer; its citations follow as footnotes."""
+
+    role: Literal["assistant"]
+    content: str
+
+
+class ChoiceReply(TypedDict):
+    """The one choice."""
+
+    index: int
+    message: MessageReply
+    finish_reason: Literal["stop", "length"]
+
+
+class ChatReply(TypedDict):
+    """An answer in OpenAI's form, and in `spolia` as `/v1/answer` gives it."""
+
+    id: str
+    object: Literal["chat.completion"]
+    created: int
+    model: str
+    choices: list[ChoiceReply]
+    usage: UsageReply
+    spolia: AnswerReply
+
+
+class ModelReply(TypedDict):
+    """A flow as a model."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+
+
+class ModelList(TypedDict):
+    """All flows."""
+
+    object: Literal["list"]
+    data: list[ModelReply]
+
+
+def add_chat_routes(app: FastAPI, service: Service) -> None:
+    started = int(time.time())
+
+    def model(flow: ServedFlow) -> ModelReply:
+        return {"id": flow.name, "object": "model", "created": started, "owned_by": "spolia"}
+
+    @app.get("/v1/models", response_model=ModelList)
+    async def models() -> Response:
+        """The flows that are served."""
+        return JSONResponse({"object": "list", "data": [model(one) for one in service.flows.values()]})
+
+    @app.get("/v1/models/{name}", response_model=ModelReply)
+    async def one_model(name: str) -> Response:
+        """One flow."""
+        return JSONResponse(model(service.flow(name)))
+
+    @app.post("/v1/chat/completions", response_model=ChatReply)
+    async def chat(request: Request, asked: ChatRequest) -> Response:
+        """Answer the last message of a chat; with `stream`, as server-sent events."""
+        flow, query, holder = service.flow(asked.model), asked.query, request.scope["holder"]
+        if asked.stream:
+            return EventStream(service, holder, flow, query, lambda run: ChatEvents(service, run, asked))
+        with service.run(holder) as run:
+
+            def work() -> ChatReply:
+                with run.lane() as lane:
+                    return completed(service, run, lane, flow, query, flow.answer(query))
+
+            return JSONResponse(await service.called(run, work, request.receive))
+
+
+def footnotes(answer: Answer) -> str:
+    """The places of what is cited, as a text after the answer."""
+    return "".join(f"\n\n[{one.marker}] {one.place}" for one in answer.citations)
+
+
+def usage(lane: Lane) -> UsageReply:
+    sent, written = lane.usage.input_tokens, lane.usage.output_tokens
+    return {"prompt_tokens": sent, "completion_tokens": written, "total_tokens": sent + written}
+
+
+def finish_reason(answer: Answer) -> Literal["stop", "length"]:
+    return "length" if answer.stop_reason in CUT else "stop"
+
+
+def completed(service: Service, run: Run, lane: Lane, flow: ServedFlow, query: Query, answer: Answer) -> ChatReply:
+    reply = answer_reply(answer, service.corpus, run, lane, flow.answer, question=query.question, name=flow.name)
+    message: MessageReply = {"role": "assistant", "content": answer.text + footnotes(answer)}
+    return {
+        "id": f"chatcmpl-{run.id}", "object": "chat.completion", "created": int(time.time()), "model": flow.name,
+        "choices": [{"index": 0, "message": message, "finish_reason": finish_reason(answer)}],
+        "usage": usage(lane), "spolia": reply,
+    }  # fmt: skip
+
+
+class ChatEvents:
+    """Chunks in OpenAI's form. That form cannot take text back: after a retraction the text begins again below."""
+
+    def __init__(self, service: Service, run: Run, asked: ChatRequest) -> None:
+        self.service, self.asked, self.sent = service, asked, ""
+        self.head: dict[str, Any] = {
+            "id": f"chatcmpl-{run.id}", "object": "chat.completion.chunk", "created": int(time.time()),
+            "model": asked.model,
+        }  # fmt: skip
+        if asked.includes_usage:
+            self.head["usage"] = None
+
+    def _chunk(self, delta: dict[str, Any], finish: str | None = None, **more: Any) -> bytes:
+        return event({**self.head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **more})
+
+    def text(self, piece: str) -> bytes:
+        delta = {"content": piece} if self.sent else {"role": "assistant", "content": piece}
+        self.sent += piece
+        return self._chunk(delta)
+
+    def retracted(self, characters: int) -> bytes:
+        kept = self.sent[:-characters]
+        said = self._chunk({"content": "\n\n"}, spolia={"retracted": characters})
+        self.sent = kept
+        return said
+
+    def done(self, answer: Answer, run: Run, lane: Lane) -> bytes:
+        flow, query = self.service.flow(self.asked.model), self.asked.query
+        whole = completed(self.service, run, lane, flow, query, answer)
+        rest = "" if self.sent.strip() == answer.text.strip() else "\n\n" * bool(self.sent) + answer.text
+        parts = [self.text(said)] if (said := rest + footnotes(answer)) else []
+        parts.append(self._chunk({}, finish_reason(answer), spolia=whole["spolia"]))
+        if self.asked.includes_usage:
+            parts.append(event({**self.head, "choices": [], "usage": whole["usage"]}))
+        return b"".join([*parts, DONE])

@@ -1,0 +1,115 @@
+"""Errors in the form of OpenAI's API: a status, and an object that says what happened and what to write."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from spolia import errors
+from spolia.errors import SpoliaError
+from spolia.server.service import ClientLeft
+
+CODES = {
+    400: "invalid_request", 401: "invalid_api_key", 404: "not_found", 405: "method_not_allowed", 408: "timeout",
+    413: "request_too_large", 421: "misdirected_request", 429: "rate_limit_exceeded", 500: "internal_error",
+    502: "model_error", 503: "unavailable",
+}  # fmt: skip
+STATUS: tuple[tuple[type[SpoliaError], int, str], ...] = (
+    (errors.UnknownFlow, 404, "model_not_found"),
+    (errors.ServerBusy, 429, "server_busy"),
+    (errors.StoreBusy, 503, "store_busy"),
+    (errors.StoreUnavailable, 503, "store_unavailable"),
+    (errors.ModelUnavailable, 503, "model_unavailable"),
+    (errors.EgressFailed, 503, "source_unavailable"),
+    (errors.BudgetSpent, 429, "budget_spent"),
+    (errors.StoreError, 500, "store_error"),
+    (errors.ModelError, 502, "model_error"),
+    (errors.QueryError, 400, "invalid_request"),
+    (errors.FilterError, 400, "invalid_filter"),
+)
+"""The first kind that an error is; all others are faults of the flow, 500."""
+
+
+def error_object(status: int, message: str, code: str = "", param: str | None = None) -> dict[str, Any]:
+    kind = (
+        "invalid_request_error" if status < 500 and status != 429 else "server_error" if status >= 500 else "requests"
+    )
+    return {"error": {"message": message, "type": kind, "param": param, "code": code or CODES.get(status, "error")}}
+
+
+def error_response(
+    status: int, message: str, code: str = "", *, param: str | None = None, after_s: float = 0.0,
+    headers: Mapping[str, str] | None = None,
+) -> Response:  # fmt: skip
+    """An error; with the seconds after which another attempt may succeed, for 429 and 503."""
+    given = dict(headers or {})
+    if status in (429, 503):
+        given["Retry-After"] = str(max(1, math.ceil(after_s)))
+    return JSONResponse(error_object(status, message, code, param), status, given)
+
+
+def told(error: Exception) -> tuple[int, str, str]:
+    """Status, message and code of what a flow raised. What is wrong on the server's side stays there, in the trace."""
+    for kind, status, code in STATUS:
+        if isinstance(error, kind):
+            return status, str(error) if status < 500 else f"{kind.__name__}: {SAID[code]}", code
+    return 500, "The flow failed. Its trace says where: spolia trace last.", "flow_failed"
+
+
+SAID = {
+    "store_busy": "another process is writing to the store. Ask again.",
+    "store_unavailable": "the store's database cannot be reached. Ask again.",
+    "model_unavailable": "the language model or embedder cannot be reached. Search goes on without a language model.",
+    "source_unavailable": "a source cannot be reached. Ask again.",
+    "store_error": "the store cannot be used. See the server's log.",
+    "model_error": "the language model refused the request. See the server's log.",
+}
+
+
+async def refused_flow(request: Request, error: Exception) -> Response:
+    return refusal(error)
+
+
+def refusal(error: Exception) -> Response:
+    """The response to what a flow raised."""
+    status, message, code = told(error)
+    if status >= 500:
+        logging.getLogger("spolia.server").warning("%s: %s", type(error).__name__, error)
+    return error_response(status, message, code, after_s=getattr(error, "after_s", 0.0))
+
+
+async def refused_request(request: Request, error: Exception) -> Response:
+    """The first thing that is wrong with a request, by the name of its field."""
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    param = ".".join(str(one) for one in first["loc"][1:])
+    return error_response(400, f"{param}: {first['msg']}." if param else f"{first['msg']}.", param=param or None)
+
+
+async def refused_route(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return error_response(error.status_code, f"{request.method} {request.url.path}: {error.detail}.")
+
+
+async def failed(request: Request, error: Exception) -> Response:
+    return error_response(500, "A fault of the server. See its log.")
+
+
+async def left(request: Request, error: Exception) -> Response:
+    return Response(status_code=499)
+
+
+HANDLERS: dict[int | type[Exception], Any] = {
+    SpoliaError: refused_flow,
+    RequestValidationError: refused_request,
+    HTTPException: refused_route,
+    ClientLeft: left,
+    Exception: failed,
+}

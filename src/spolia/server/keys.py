@@ -1,0 +1,159 @@
+"""Keys: who asks, and how often. Of a key only its SHA-256 is kept."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from time import monotonic
+from typing import Any, Self
+
+from spolia.errors import QueryError
+
+PREFIX = "sk-spolia-"
+VARIABLE = "SPOLIA_TOKEN"
+_NAME = re.compile(r"[\w.@-]+")
+_SETTINGS = {"sha256": str, "principal": str, "groups": list, "requests_per_minute": int}
+
+
+@dataclass
+class Quota:
+    """Requests of a key: a minute's worth at once, then as many a minute.
+
+    >>> quota = Quota(60, started=0.0)
+    >>> {quota.wait(0.0) for _ in range(60)}, quota.wait(0.0), quota.wait(0.5), quota.wait(1.0)
+    ({0.0}, 1.0, 0.5, 0.0)
+    """
+
+    per_minute: int = 0
+    started: float = field(default_factory=monotonic)
+    left: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.left = self.per_minute
+
+    def wait(self, now: float) -> float:
+        """Seconds until a request is allowed; 0 for now, and then it counts."""
+        if not self.per_minute:
+            return 0.0
+        each = 60 / self.per_minute
+        self.left = min(self.per_minute, self.left + (now - self.started) / each)
+        self.started = now
+        if self.left < 1:
+            return (1 - self.left) * each
+        self.left -= 1
+        return 0.0
+
+
+@dataclass(frozen=True)
+class KeyHolder:
+    """Who has a key: the access lists of the store decide by `principal` and `groups` what is found."""
+
+    name: str
+    principal: str = ""
+    groups: tuple[str, ...] = ()
+    quota: Quota = field(default_factory=Quota)
+
+
+class ApiKeys:
+    """Holders by the SHA-256 of their key."""
+
+    def __init__(self, holders: Mapping[str, KeyHolder]) -> None:
+        self._holders = dict(holders)
+
+    @classmethod
+    def of_token(cls, token: str, access: tuple[str, ...] = ()) -> Self:
+        """One key, whose holder asks for these users and groups."""
+        return cls({hashed(token): KeyHolder("token", groups=access)})
+
+    @classmethod
+    def in_file(cls, file: Path) -> Self:
+        """The keys of a TOML file, as `spolia keys` writes it.
+
+        Raises:
+            QueryError: it cannot be read, or is wrong.
+        """
+        return cls(dict(_asker(file, name, said) for name, said in _tables(file).items()))
+
+    def holder(self, authorization: str) -> KeyHolder | None:
+        """Who has the key of an `Authorization` header; None if nobody has."""
+        scheme, _, key = authorization.partition(" ")
+        return self._holders.get(hashed(key.strip())) if scheme.lower() == "bearer" else None
+
+
+def hashed(key: str) -> str:
+    return sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def new_key() -> str:
+    return PREFIX + secrets.token_urlsafe(32)
+
+
+def token_in(folder: Path) -> str:
+    """The token of a server on this machine: `SPOLIA_TOKEN`, else the one made at the first start, which only the
+    user can read."""
+    if given := os.environ.get(VARIABLE):
+        return given
+    file = folder / "serve.token"
+    if not file.exists():
+        folder.mkdir(0o700, parents=True, exist_ok=True)
+        _write(file, new_key())
+    return file.read_text("ascii").strip()
+
+
+def add_key(file: Path, holder: KeyHolder) -> str:
+    """Add a key to a file, which is made if it is not there; the key itself is returned and nowhere kept.
+
+    Raises:
+        QueryError: the file has a key of this name.
+    """
+    if not _NAME.fullmatch(holder.name):
+        raise QueryError(f"{holder.name!r:.60} is not a name of a key. Write letters, digits, '.', '@', '_' or '-'.")
+    if file.exists() and holder.name in _tables(file):
+        raise QueryError(f"{file} has a key named {holder.name!r}. Choose another name, or delete its lines first.")
+    key = new_key()
+    lines = [f'["{holder.name}"]', f'sha256 = "{hashed(key)}"']
+    lines += [f"principal = {_quoted(holder.principal)}"] if holder.principal else []
+    lines += [f"groups = [{', '.join(map(_quoted, holder.groups))}]"] if holder.groups else []
+    lines += [f"requests_per_minute = {holder.quota.per_minute}"] if holder.quota.per_minute else []
+    before = file.read_text("utf-8").rstrip("\n") + "\n\n" if file.exists() else ""
+    _write(file, before + "\n".join(lines) + "\n")
+    return key
+
+
+def _write(file: Path, text: str) -> None:
+    """Replace a file in one go; only the user can read it."""
+    new = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
+        out.write(text)
+    new.replace(file)
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _tables(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise QueryError(
+            f"The keys in {file} cannot be read: {error}. Make the file with: spolia keys NAME."
+        ) from error
+
+
+def _asker(file: Path, name: str, said: Any) -> tuple[str, KeyHolder]:
+    is_table = isinstance(said, dict) and all(isinstance(said[one], _SETTINGS.get(one, ())) for one in said)
+    if not is_table or not re.fullmatch("[0-9a-f]{64}", said.get("sha256", "")):
+        raise QueryError(
+            f"{file}: [{name}] is not a key. It has sha256, and may have principal, groups and requests_per_minute; "
+            "`spolia keys` writes it."
+        )
+    groups, quota = tuple(map(str, said.get("groups", ()))), Quota(said.get("requests_per_minute", 0))
+    return said["sha256"], KeyHolder(name, said.get("principal", ""), groups, quota)

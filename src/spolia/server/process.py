@@ -1,0 +1,77 @@
+"""A server in this process: its socket, and uvicorn on it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from ipaddress import ip_address
+from pathlib import Path
+
+import uvicorn
+
+from spolia.errors import QueryError
+from spolia.server.app import application
+from spolia.server.keys import ApiKeys, token_in
+from spolia.server.service import Service
+
+BACKLOG = 2048
+GRACE_S = 5
+"""Seconds for requests in progress when the server is stopped."""
+
+
+def serve(
+    service: Service,
+    tell: Callable[[str, str], None],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    keys: Path | None = None,
+    access: tuple[str, ...] = (),
+    hosts: tuple[str, ...] = (),
+) -> None:
+    """Serve until the process is stopped.
+
+    Args:
+        tell: learns the address and the token, empty with `keys`, as soon as the server listens.
+        host: the address to listen on.
+        port: 0 for a free one.
+        keys: file with keys; without one there is a token, for whoever has it on this machine.
+        access: the users and groups that the token asks for.
+        hosts: names of the server beside `localhost` and IP addresses.
+
+    Raises:
+        QueryError: the address is not this machine's alone and there are no keys; the port is taken.
+    """
+    if keys is None and not is_loopback(host):
+        raise QueryError(
+            f"--host {host} lets other machines ask. Give each user a key: spolia keys NAME --keys keys.toml, then "
+            "spolia serve --keys keys.toml. Or listen on 127.0.0.1."
+        )
+    token = "" if keys is not None else token_in(service.corpus.backend.folder)
+    known = ApiKeys.in_file(keys) if keys is not None else ApiKeys.of_token(token, access)
+    app = application(service, known, frozenset(hosts))
+    settings = uvicorn.Config(
+        app, log_level="warning", access_log=False, server_header=False, ws="none", loop="uvloop", http="httptools",
+        timeout_graceful_shutdown=GRACE_S,
+    )  # fmt: skip
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise QueryError(f"{host}:{port} cannot be listened on: {error}. Write another --port, or 0.") from error
+    with listener:
+        at, chosen = listener.getsockname()[:2]
+        tell(f"http://{f'[{at}]' if ':' in at else at}:{chosen}", token)
+        uvicorn.Server(settings).run([listener])
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address.
+
+    >>> is_loopback("localhost"), is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0")
+    (True, True, True, False)
+    """
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

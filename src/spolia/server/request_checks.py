@@ -1,0 +1,118 @@
+"""What a request must pass before a route sees it: the name of this server, a key, its quota, the size of the body."""
+
+from __future__ import annotations
+
+import asyncio
+from ipaddress import ip_address
+from time import monotonic
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from spolia.server.error_replies import error_response
+from spolia.server.keys import ApiKeys
+from spolia.server.service import ClientLeft
+
+OPEN = ("/live", "/ready")
+"""Paths without a key."""
+MOST_BYTES = 1 << 20
+BODY_S = 10.0
+"""Seconds for the whole body."""
+CLOSE = {"Connection": "close"}
+
+
+class RequestChecks:
+    """ASGI middleware: refuses a request, or hands it on with its body read and `scope["holder"]`.
+
+    Args:
+        keys: whose holders may ask.
+        hosts: names of this server beside `localhost` and IP addresses. A page in a browser that made a name of its own
+            point here is refused by that (DNS rebinding).
+    """
+
+    def __init__(self, app: ASGIApp, keys: ApiKeys, hosts: frozenset[str] = frozenset()) -> None:
+        self.app, self.keys, self.hosts = app, keys, hosts | {"localhost"}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            return
+        headers = Headers(scope=scope)
+        refusal = self._refused(scope, headers) or await self._with_body(scope, headers, receive, send)
+        if refusal is not None:
+            await refusal(scope, receive, send)
+
+    def _refused(self, scope: Scope, headers: Headers) -> Response | None:
+        if not self._is_own(headers.get("host", "")):
+            return error_response(421, "This server has another name. Start it with --allow-host NAME to add one.")
+        if scope["path"] in OPEN:
+            return None
+        if (holder := self.keys.holder(headers.get("authorization", ""))) is None:
+            said = "Send a key of this server: Authorization: Bearer KEY."
+            return error_response(401, said, headers={"WWW-Authenticate": "Bearer", **CLOSE})
+        if after_s := holder.quota.wait(monotonic()):
+            said = f"The key {holder.name!r} allows {holder.quota.per_minute} requests a minute, which are spent."
+            return error_response(429, said, after_s=after_s, headers=CLOSE)
+        scope["holder"] = holder
+        return None
+
+    def _is_own(self, host: str) -> bool:
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+        except ValueError:
+            return False
+        return name in self.hosts or _is_address(name)
+
+    async def _with_body(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> Response | None:
+        try:
+            async with asyncio.timeout(BODY_S):
+                body = None if _declared(headers) > MOST_BYTES else await _body(receive)
+        except TimeoutError:
+            return error_response(408, f"The body did not come within {BODY_S:g} seconds.", headers=CLOSE)
+        except ClientLeft:
+            return Response(status_code=499)
+        if body is None:
+            return error_response(413, f"The body is longer than {MOST_BYTES:,} bytes.", headers=CLOSE)
+        read = False
+
+        async def again() -> Message:
+            nonlocal read
+            if read:
+                return await receive()
+            read = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        await self.app(scope, again, send)
+        return None
+
+
+def _declared(headers: Headers) -> int:
+    """The length of the body as its header says; 0 where it says none."""
+    said = headers.get("content-length", "0")
+    return int(said[:18]) if said.isdecimal() else 0
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+async def _body(receive: Receive) -> bytes | None:
+    """The whole body; None where it is too long. Raises ClientLeft."""
+    parts, size, more = [], 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientLeft
+        parts.append(message.get("body", b""))
+        size, more = size + len(parts[-1]), message.get("more_body", False)
+        if size > MOST_BYTES:
+            return None
+    return b"".join(parts)

@@ -1,0 +1,167 @@
+"""The flows of a server, and the threads that run them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from starlette.types import Receive
+
+from spolia.core.operator import Operator, inside
+from spolia.errors import Cancelled, ServerBusy, SpoliaError, StepFailed, UnknownFlow
+from spolia.journal import Runs
+from spolia.journal.trace import Journal
+from spolia.models.prompting.stand_in_models import Silent, Unanswered, replaced
+from spolia.models.protocols import LanguageModel
+from spolia.pre_retrieval.rewrite import Condense
+from spolia.run import Run
+from spolia.server.keys import KeyHolder
+from spolia.stores.corpus import Corpus
+from spolia.types import Answer, Query
+
+T = TypeVar("T")
+RETRY_S = 1.0
+"""Seconds between two attempts to warm up."""
+
+
+class ClientLeft(Exception):
+    """Nobody waits for the answer any more."""
+
+
+@dataclass(frozen=True)
+class ServedFlow:
+    """A flow that is served: a model of the API.
+
+    Args:
+        name: of the model.
+        answer: the flow; with a step that answers where it only finds passages.
+        search: what finds passages, or an answer with its evidence.
+    """
+
+    name: str
+    answer: Operator[Query, Answer]
+    search: Operator[Query, Any]
+
+
+def conversational(flow: Operator[Query, Answer], llm: LanguageModel | None = None) -> Operator[Query, Answer]:
+    """The flow after a step that makes a follow-up question standalone, asked of the flow's own language model or
+    else of `llm`. A flow without a model, or with such a step, is returned as it is."""
+    parts = list(inside(flow))
+    asked = next((one for one in parts if isinstance(one, LanguageModel)), llm)
+    return flow if asked is None or any(isinstance(one, Condense) for one in parts) else Condense(asked) >> flow
+
+
+class Service:
+    """The flows of a store, each run for its holder.
+
+    Args:
+        corpus: the store.
+        flows: what is served; the first one is asked where a request names none.
+        search: the flow that finds passages where a request names none.
+        runs: where traces and cached results go.
+        max_concurrent: requests that are worked on together; the next one is refused.
+        threads: of each run.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        flows: Iterable[ServedFlow],
+        search: ServedFlow,
+        *,
+        runs: Runs | None = None,
+        max_concurrent: int = 256,
+        threads: int = 8,
+    ) -> None:
+        self.corpus, self.searching, self.max_concurrent, self.threads = corpus, search, max_concurrent, threads
+        self.flows = {one.name: one for one in flows}
+        self.journal = None if runs is None else runs.journal
+        self.cache = None if runs is None else runs.cache
+        self.unready = "It is warming up."
+        self._active = 0
+        self._pool = ThreadPoolExecutor(max_concurrent, thread_name_prefix="spolia-request")
+
+    def flow(self, name: str) -> ServedFlow:
+        """The flow of this name; the first one for none.
+
+        Raises:
+            UnknownFlow: and which there are.
+        """
+        found = self.flows.get(name) if name else next(iter(self.flows.values()))
+        if found is None:
+            raise UnknownFlow(f"The model {name!r:.80} does not exist. Write one of {', '.join(self.flows)}.")
+        return found
+
+    @contextmanager
+    def run(self, holder: KeyHolder, journal: Journal | None = None) -> Iterator[Run]:
+        """A run for one request of this holder; closed with it.
+
+        Raises:
+            ServerBusy: as many requests as may be are worked on.
+        """
+        if self._active >= self.max_concurrent:
+            raise ServerBusy(f"{self._active} requests are worked on, which is the limit. Ask again.")
+        self._active += 1
+        who: dict[str, Any] = {"principal": holder.principal, "groups": holder.groups, "threads": self.threads}
+        run = Run(**who, journal=journal or self.journal, cache=self.cache)
+        try:
+            yield run
+        finally:
+            self._active -= 1
+            run.close()
+
+    async def called(self, run: Run, work: Callable[[], T], receive: Receive) -> T:
+        """What `work` gives in a thread; a client that leaves stops it.
+
+        Raises:
+            ClientLeft: it has stopped.
+        """
+        with stopped_when_left(run, receive):
+            try:
+                return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+            except Cancelled as error:
+                raise ClientLeft from error
+
+    async def warm_up(self) -> None:
+        """Run every flow once, without asking its language models: what is built or loaded by the first question is
+        there then. Tries again until that succeeds."""
+        for one in (self.searching, *self.flows.values()):
+            while self.unready:
+                try:
+                    await asyncio.to_thread(_warm, one)
+                    break
+                except SpoliaError as error:
+                    self.unready = f"{type(error).__name__}: {error}"
+                    await asyncio.sleep(RETRY_S)
+        self.unready = ""
+
+
+def _warm(flow: ServedFlow) -> None:
+    def silent(value: Any) -> Any:
+        return Silent(value, lambda *asked: None) if isinstance(value, LanguageModel) else value
+
+    with Run(), suppress(Unanswered, StepFailed):
+        replaced(flow.answer, silent)(Query("warm-up"))
+
+
+@contextmanager
+def stopped_when_left(run: Run, receive: Receive) -> Iterator[None]:
+    """While inside, a client that leaves stops the run."""
+    listening = asyncio.ensure_future(_left(receive))
+    listening.add_done_callback(lambda done: None if done.cancelled() else run.cancel())
+    try:
+        yield
+    except BaseException:
+        run.cancel()
+        raise
+    finally:
+        listening.cancel()
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,99 @@
+"""One server in a process of its own for all tests here, before a scripted model."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from spolia import BM25, Corpus, Reader, sync
+from spolia.flow_files import dump
+from spolia.models import ChatModel
+from spolia.server.keys import KeyHolder, Quota, add_key
+from spolia.testing.server import OpenAIServer, Received, ServedReply
+
+SECRET = "Ann earns the most of all captains."
+STANDALONE = "Who earns the most of all captains?"
+SLOTS = 6
+
+
+class Scripted(OpenAIServer):
+    """A model whose words depend on the question: scripted."""
+
+    def next_for(self, request: Received) -> ServedReply:
+        super().next_for(request)
+        prompt = request.body["messages"][-1]["content"]
+        if "You rewrite the last question" in request.body["messages"][0]["content"]:
+            return ServedReply(STANDALONE)
+        if "hanging tide" in prompt:
+            return ServedReply(fault="hang")
+        if "stalling tide" in prompt:
+            return ServedReply("The moon pulls the water here and there [1].", fault="stall")
+        if "failing tide" in prompt:
+            return ServedReply(status=503, headers=(("Retry-After", "7"),))
+        return ServedReply("The moon causes it [1].")
+
+
+@dataclass(frozen=True)
+class Served:
+    """A running server: its address, a key for each user, the model that it asks, what it logs."""
+
+    url: str
+    keys: dict[str, str]
+    model: OpenAIServer
+    log: Path
+    store: Path
+
+    def client(self, user: str) -> httpx.Client:
+        return httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {self.keys[user]}"}, timeout=30)
+
+
+@pytest.fixture(scope="session")
+def served() -> Iterator[Served]:
+    with tempfile.TemporaryDirectory(prefix="spolia-") as at, Scripted() as model:
+        folder = Path(at)
+        (folder / "notes").mkdir()
+        (folder / "notes" / "tides.md").write_text("The tide is caused by the pull of the moon.")
+        (folder / "notes" / "salaries.md").write_text(SECRET)
+        corpus = Corpus(str(folder / "n.spolia"))
+        sync(str(folder / "notes"), corpus, access=lambda uri: ["staff"] if uri == "salaries.md" else [])
+        llm = ChatModel("scripted", model.url, api_key_env="", retries=0)
+        (folder / "grounded.yaml").write_text(dump(BM25(corpus.group(), top_k=5) >> Reader(llm)))
+        users = {"ann": (("staff",), 0), "bob": ((), 0), "hasty": ((), 2)}
+        keys = {
+            name: add_key(folder / "keys.toml", KeyHolder(name, name, groups, Quota(quota)))
+            for name, (groups, quota) in users.items()
+        }
+        command = [
+            sys.executable, "-m", "spolia", "serve", "naive", "grounded.yaml", "--store", "n.spolia", "--keys",
+            "keys.toml", "--port", "0", "--max-concurrent", str(SLOTS), "--json",
+        ]  # fmt: skip
+        log = folder / "log"
+        with log.open("w") as err, subprocess.Popen(
+            command, cwd=folder, stdout=subprocess.PIPE, stderr=err, text=True
+        ) as process:  # fmt: skip
+            assert process.stdout is not None
+            first = json.loads(process.stdout.readline() or log.read_text())
+            assert first["token"] is None
+            found = Served(first["url"], keys, model, log, folder / "n.spolia")
+            until(lambda: httpx.get(f"{found.url}/ready").status_code == 200)
+            yield found
+            process.terminate()
+            assert process.wait(30) == 143
+
+
+def until(holds: Any, seconds: float = 30) -> None:
+    """Wait until something holds."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "It did not happen in time."
+        time.sleep(0.02)

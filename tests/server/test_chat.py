@@ -1,0 +1,93 @@
+"""OpenAI's own client against the server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("uvicorn", reason="the extra `server` is not installed")
+pytest.importorskip("openai", reason="OpenAI's client is not installed")
+
+import openai
+
+from tests.server.conftest import STANDALONE, Served
+
+pytestmark = pytest.mark.slow
+TIDE = "What causes the tide?"
+
+
+def client(served: Served, user: str = "ann", key: str = "") -> Any:
+    return openai.OpenAI(base_url=f"{served.url}/v1", api_key=key or served.keys[user], max_retries=0)
+
+
+def asked(content: Any) -> list[dict[str, Any]]:
+    return [{"role": "system", "content": "Be brief."}, {"role": "user", "content": content}]
+
+
+def test_flows_are_models(served: Served) -> None:
+    models = client(served).models
+    assert [one.id for one in models.list()] == ["naive", "grounded"]
+    assert models.retrieve("grounded").owned_by == "spolia"
+
+
+def test_an_answer_has_its_citations_as_footnotes_and_as_data(served: Served) -> None:
+    parts = [{"type": "text", "text": TIDE}]
+    found = client(served).chat.completions.create(model="grounded", messages=asked(parts), temperature=0.3)
+    (choice,) = found.choices
+    assert choice.message.content == "The moon causes it [1].\n\n[1] tides.md, line 1"
+    assert choice.finish_reason == "stop"
+    assert (found.usage.prompt_tokens, found.usage.completion_tokens) == (7, 3)
+    (citation,) = found.spolia["citations"]
+    assert citation["quote"] == "The tide is caused by the pull of the moon."
+
+
+@pytest.mark.parametrize("with_usage", [False, True])
+def test_a_stream_says_what_the_answer_says(served: Served, with_usage: bool) -> None:
+    more = {"stream_options": {"include_usage": True}} if with_usage else {}
+    question = f"{TIDE} {with_usage}"
+    with client(served).chat.completions.create(
+        model="grounded", messages=asked(question), stream=True, **more
+    ) as chunks:  # fmt: skip
+        found = list(chunks)
+    pieces = [one.choices[0].delta.content for one in found if one.choices and one.choices[0].delta.content]
+    assert "".join(pieces) == "The moon causes it [1].\n\n[1] tides.md, line 1"
+    assert len(pieces) > 3
+    assert [one.usage.completion_tokens for one in found if one.usage] == [3] * with_usage
+    last = found[-1 - with_usage]
+    assert (last.choices[0].finish_reason, last.spolia["answer"]) == ("stop", "The moon causes it [1].")
+
+
+def test_a_follow_up_question_is_made_standalone(served: Served) -> None:
+    before = [
+        {"role": "user", "content": "Who are the captains?"}, {"role": "assistant", "content": "Ann and others."},
+    ]  # fmt: skip
+    more = {"role": "user", "content": "Which one has the highest wage?"}
+    found = client(served).chat.completions.create(model="grounded", messages=[*before, more])
+    *_, condense, read = (one.body["messages"][-1]["content"] for one in served.model.requests)
+    assert "Ann and others." in condense
+    assert STANDALONE in read
+    assert found.spolia["citations"][0]["uri"] == "salaries.md"
+
+
+def test_errors_have_openais_form(served: Served) -> None:
+    def raised(kind: Any, key: str = "", model: str = "grounded", content: Any = TIDE, **more: Any) -> Any:
+        with pytest.raises(kind) as error:
+            for _ in client(served, key=key).chat.completions.create(model=model, messages=asked(content), **more):
+                pass
+        return error.value
+
+    assert raised(openai.NotFoundError, model="gpt-9").code == "model_not_found"
+    assert raised(openai.BadRequestError, n=2).param == "n"
+    assert "tools" in str(raised(openai.BadRequestError, tools=[{"type": "function", "function": {"name": "f"}}]))
+    assert raised(openai.BadRequestError, content=[{"type": "image_url", "image_url": {"url": "x"}}])
+    assert "sk-wrong" not in str(raised(openai.AuthenticationError, key="sk-wrong"))
+    for stream in (False, True):
+        away = raised(openai.InternalServerError, content="What of the failing tide?", stream=stream)
+        assert (away.status_code, away.code, away.response.headers["Retry-After"]) == (503, "model_unavailable", "7")
+
+
+def test_search_goes_on_without_the_model(served: Served) -> None:
+    with served.client("bob") as bob:
+        found = bob.post("/v1/search", json={"question": "What of the failing tide?"}).json()
+    assert [hit["uri"] for hit in found["hits"]] == ["tides.md"]

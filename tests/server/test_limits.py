@@ -1,0 +1,182 @@
+"""What the server refuses, and what it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+pytest.importorskip("uvicorn", reason="the extra `server` is not installed")
+pytest.importorskip("openai", reason="the client whose requests are sent is not installed")
+
+import httpx
+
+from spolia import Answer, Corpus, Operator, Query, errors
+from spolia.core.run_context import emit, retract
+from spolia.server import request_checks
+from spolia.server.app import application
+from spolia.server.error_replies import refusal
+from spolia.server.keys import ApiKeys
+from spolia.server.service import ServedFlow, Service
+from tests.server.conftest import SLOTS, Served, until
+
+KEY = {"Authorization": "Bearer k"}
+QUESTION = {"question": "What causes the tide?"}
+
+
+@pytest.mark.slow
+def test_a_foreign_name_of_the_server_is_refused(served: Served) -> None:
+    port = served.url.rpartition(":")[2]
+    status = {}
+    for host in (f"localhost:{port}", f"127.0.0.1:{port}", f"[::1]:{port}", "evil.example", "localhost.evil.example"):
+        status[host.partition(":")[0]] = httpx.get(f"{served.url}/live", headers={"Host": host}).status_code
+    assert status == {"localhost": 200, "127.0.0.1": 200, "[": 200, "evil.example": 421, "localhost.evil.example": 421}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("body", "headers", "status"),
+    [
+        (b"x" * (request_checks.MOST_BYTES + 1), {}, 413),
+        (b'{"question":' + b"[" * 100_000, {}, 400),
+        (b'{"question":"\xff"}', {}, 400),
+        (b"", {}, 400),
+        (b"question=tide", {"Content-Type": "application/x-www-form-urlencoded"}, 400),
+        (b'{"question": "tide", "principal": "ann"}', {}, 400),
+        (b'{"question": "tide", "flow": "../../etc/passwd"}', {}, 404),
+    ],
+)  # fmt: skip
+def test_bad_bodies_are_refused(served: Served, body: bytes, headers: dict[str, str], status: int) -> None:
+    with served.client("bob") as bob:
+        found = bob.post("/v1/answer", content=body, headers={"Content-Type": "application/json", **headers})
+    assert found.status_code == status
+    assert found.json()["error"]["message"]
+
+
+@pytest.mark.slow
+def test_a_body_of_10_gb_is_refused_before_it_comes(served: Served) -> None:
+    at = urlsplit(served.url)
+    head = f"POST /v1/answer HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {served.keys['bob']}\r\n"
+    with socket.create_connection((at.hostname, at.port)) as connection:
+        connection.sendall(f"{head}Content-Length: {10 * 2**30}\r\n\r\n{{".encode())
+        assert connection.recv(1000).startswith(b"HTTP/1.1 413")
+
+
+@pytest.mark.slow
+def test_a_spent_quota_is_429(served: Served) -> None:
+    with served.client("hasty") as hasty:
+        status = [hasty.get("/v1/models").status_code for _ in range(3)]
+        refused = hasty.get("/v1/models")
+    assert (status, 0 < int(refused.headers["Retry-After"]) <= 30) == ([200, 200, 429], True)
+
+
+@pytest.mark.slow
+def test_a_full_server_is_429_until_clients_leave_and_their_work_stops(served: Served) -> None:
+    stalling = {"flow": "grounded", "stream": True}
+    hanging = {"question": "What of the hanging tide?", "flow": "grounded"}
+    with served.client("bob") as bob:
+
+        def is_answered() -> bool:
+            return bob.post("/v1/answer", json=QUESTION).status_code == 200
+
+        for _ in range(SLOTS):
+            with pytest.raises(httpx.ReadTimeout):  # it leaves before the first text
+                bob.post("/v1/answer", json=hanging, timeout=0.2)
+        until(is_answered)
+        with ExitStack() as streams:
+            texts = []
+            for number in range(SLOTS):  # equal questions would wait for one reply
+                ask = stalling | {"question": f"What of the stalling tide {number}?"}
+                texts.append(streams.enter_context(bob.stream("POST", "/v1/answer", json=ask)).iter_text())
+            assert all("event: text" in next(text) for text in texts)
+            full = bob.post("/v1/answer", json=QUESTION)
+            assert (full.status_code, full.headers["Retry-After"]) == (429, "1")
+            assert bob.get("/ready").status_code == 200
+        until(is_answered)
+
+
+@pytest.mark.slow
+def test_no_key_is_logged_or_traced(served: Served) -> None:
+    with served.client("ann") as ann:
+        ann.post("/v1/answer", json=QUESTION)
+    kept = served.log.read_bytes() + b"".join(one.read_bytes() for one in served.store.rglob("*") if one.is_file())
+    assert not [user for user, key in served.keys.items() if key.encode() in kept]
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (errors.StoreBusy("/home/x is written"), 503),
+        (errors.ModelRejected("secret prompt"), 502),
+        (ValueError("x"), 500),
+        (errors.QueryError("Write a text."), 400),
+    ],
+)
+def test_what_is_wrong_on_the_servers_side_stays_there(error: Exception, status: int) -> None:
+    found = refusal(error)
+    assert (found.status_code, "Retry-After" in found.headers) == (status, status == 503)
+    assert (str(error).encode() in found.body) == (status < 500)
+
+
+@dataclass(frozen=True)
+class Hasty(Operator[Query, Answer]):
+    """Takes back what it said first; fails on what it does not like."""
+
+    def apply(self, value: Query, /) -> Answer:
+        emit("Wrong.")
+        retract()
+        emit("Right.")
+        if "fail" in value.text:
+            raise errors.ModelUnavailable("It is gone.")
+        return Answer("Right.")
+
+
+def served_here(flow: Operator[Query, Answer]) -> httpx.AsyncClient:
+    one = ServedFlow("hasty", flow, flow)
+    app = application(Service(Corpus("nowhere.spolia"), [one], one), ApiKeys.of_token("k"))
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1", headers=KEY)
+
+
+def post(path: str, body: Any) -> httpx.Response:
+    async def sent() -> httpx.Response:
+        async with served_here(Hasty()) as client:
+            return await client.post(path, json=body)
+
+    return asyncio.run(sent())
+
+
+def test_text_that_is_taken_back_is_told_in_both_forms() -> None:
+    own = post("/v1/answer", {"question": "q", "stream": True}).text
+    assert [line for line in own.splitlines() if line.startswith("event")] == [
+        "event: text", "event: retracted", "event: text", "event: done",
+    ]  # fmt: skip
+    chat = post(
+        "/v1/chat/completions", {"model": "hasty", "messages": [{"role": "user", "content": "q"}], "stream": True}
+    )
+    assert '"spolia": {"retracted": 6}' in chat.text
+    assert chat.text.count("Right.") == 2  # the text, and the whole answer in `spolia`
+    assert chat.text.endswith("data: [DONE]\n\n")
+
+
+def test_a_stream_that_fails_in_the_middle_ends_with_an_error() -> None:
+    said = post("/v1/answer", {"question": "fail", "stream": True}).text
+    assert '"code": "model_unavailable"' in said.split("event: text")[-1]
+
+
+def test_a_slow_body_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_checks, "BODY_S", 0.02)
+
+    async def slow() -> Any:
+        await asyncio.sleep(5)
+        yield b"{"
+
+    async def sent() -> httpx.Response:
+        async with served_here(Hasty()) as client:
+            return await client.post("/v1/answer", content=slow())
+
+    assert asyncio.run(sent()).status_code == 408

@@ -1,0 +1,110 @@
+"""Every route with every kind of key, and what its replies look like."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+pytest.importorskip("uvicorn", reason="the extra `server` is not installed")
+pytest.importorskip("openai", reason="the client whose requests are sent is not installed")
+
+from pydantic import TypeAdapter
+
+from spolia.server.chat import ChatReply
+from spolia.server.replies import AnswerReply, SearchReply
+from tests.cli.conftest import Spolia, spolia  # noqa: F401
+from tests.server.conftest import SECRET, Served
+
+pytestmark = pytest.mark.slow
+
+QUESTION = "Who earns the most?"
+CHAT = {"model": "naive", "messages": [{"role": "user", "content": QUESTION}]}
+ROWS: dict[tuple[str, str], tuple[Any, bool]] = {
+    ("get", "/v1/models"): (None, False),
+    ("get", "/v1/models/{name}"): (None, False),
+    ("get", "/v1/flows"): (None, False),
+    ("post", "/v1/search"): ({"question": QUESTION, "stages": True}, True),
+    ("post", "/v1/answer"): ({"question": QUESTION, "flow": "naive"}, True),
+    ("post", "/v1/chat/completions"): (CHAT, True),
+}
+"""By route: a body, and whether it gives what only some may read."""
+OPEN = {("get", "/live"), ("get", "/ready")}
+
+
+@pytest.fixture(scope="module")
+def api(served: Served) -> Any:
+    with served.client("ann") as ann:
+        return ann.get("/openapi.json").json()
+
+
+def test_every_route_has_a_row(api: Any) -> None:
+    routes = {(method, path) for path, methods in api["paths"].items() for method in methods}
+    assert routes == ROWS.keys() | OPEN
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[1])
+def test_a_route_gives_each_user_what_he_may_read(served: Served, row: tuple[str, str]) -> None:
+    (method, path), (body, finds) = row, ROWS[row]
+    at = served.url + path.replace("{name}", "naive")
+    bodies = [body] if method == "get" or path == "/v1/search" else [body, body | {"stream": True}]
+    for one in bodies:
+        for wrong in ("", "Bearer", "Bearer sk-spolia-forged", f"Basic {served.keys['ann']}"):
+            refused = httpx.request(method, at, json=one, headers={"Authorization": wrong} if wrong else {})
+            assert (refused.status_code, refused.json()["error"]["code"]) == (401, "invalid_api_key")
+            assert "forged" not in refused.text
+        for user in ("ann", "bob", "ann", "bob"):  # the second time from the cache
+            with served.client(user) as client:
+                found = client.request(method, at, json=one)
+            assert found.status_code == 200, found.text
+            assert (SECRET in found.text) == (finds and user == "ann")
+
+
+def test_routes_that_are_not_there_need_a_key_too(served: Served) -> None:
+    assert httpx.get(f"{served.url}/v1/nothing").status_code == 401
+    assert [httpx.get(served.url + path).status_code for _, path in sorted(OPEN)] == [200, 200]
+    with served.client("bob") as bob:
+        assert bob.get("/v1/nothing").json()["error"]["code"] == "not_found"
+        assert bob.get("/v1/answer").json()["error"]["code"] == "method_not_allowed"
+
+
+def test_examples_of_the_description_are_answered(served: Served, api: Any) -> None:
+    for name, schema in api["components"]["schemas"].items():
+        for example in schema.get("examples", ()):
+            (path,) = (at for at, found in api["paths"].items() if f'/{name}"' in json.dumps(found))
+            with served.client("bob") as bob:
+                assert bob.post(path, json=example).status_code == 200
+
+
+def test_replies_are_those_of_the_command_line(served: Served, spolia: Spolia) -> None:  # noqa: F811
+    question = "What causes the tide?"
+    with served.client("bob") as bob:
+        answer = bob.post("/v1/answer", json={"question": question}).json()
+        search = bob.post("/v1/search", json={"question": question, "stages": True}).json()
+        chat = bob.post("/v1/chat/completions", json=CHAT).json()
+    said = spolia("ask", question, "--store", served.store, "--json").json
+    found = spolia("search", question, "--store", served.store, "--json").json
+    for kind, here, there in ((AnswerReply, answer, said), (SearchReply, search, found)):
+        assert here.keys() <= kind.__annotations__.keys()
+        TypeAdapter(kind).validate_python(here)
+        TypeAdapter(kind).validate_python(there)
+    TypeAdapter(ChatReply).validate_python(chat)
+    assert [answer[name] for name in ("answer", "citations")] == [said[name] for name in ("answer", "citations")]
+    assert search["hits"] == found["hits"]
+    assert [hit[0] for hit in search["stages"][-1]["hits"]] == [hit["node"] for hit in search["hits"]]
+
+
+def test_conditions_and_counts_narrow_a_search(served: Served) -> None:
+    with served.client("ann") as ann:
+
+        def places(**more: Any) -> list[str]:
+            found = ann.post("/v1/search", json={"question": "the moon, the tide, the most", **more}).json()
+            return [hit["uri"] for hit in found["hits"]]
+
+        assert set(places()) == {"salaries.md", "tides.md"}
+        assert len(places(top_k=1)) == 1
+        assert places(where=["file_name=salaries.md"]) == ["salaries.md"]
+        refused = ann.post("/v1/search", json={"question": "tide", "where": ["colour=red"]})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_filter")
