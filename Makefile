@@ -1,6 +1,6 @@
 # make demo   install into .venv, index docs/how-to and docs/concepts (or DIR=…), answer three questions with citations
 # make test   everything that must pass before a change lands
-# make check  the quick inner loop: format, lint, types, layers, unit tests
+# make check  the quick inner loop: format, lint, types, layers, words, unit tests
 # make pages  write the parts of README and docs/ that are made from the code and the measurements
 # make docs   build the site into build/site
 # make release  build the wheel, and try it in a clean environment of each Python that is here

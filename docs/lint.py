@@ -15,6 +15,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from inspect import cleandoc
 from pathlib import Path
 
 from proselint.checks import __register__
@@ -23,16 +24,14 @@ from proselint.tools import LintFile
 
 ROOT = Path(__file__).resolve().parents[1]
 STYLE = tomllib.loads((ROOT / "docs" / "style.toml").read_text("utf-8"))
-RULES = [
-    (re.compile(rule["pattern"], re.I | re.M), rule["write"], rule.get("docstrings", True)) for rule in STYLE["rule"]
-]
+RULES = [(re.compile(rule["pattern"], re.I | re.M), rule["write"], rule.get("private", True)) for rule in STYLE["rule"]]
 LONGEST = STYLE["longest"]["words"]
 MADE = re.compile(r"<!-- made: .*?<!-- end -->", re.S)
-CODE = re.compile(  # an example ends with an empty line
-    r"^(`{3,}|~{3,}|:{3,}).*?^\1\s*?$|^ {4}.*?$|^>>>.*?(?=\n\s*\n|\Z)|<!--.*?-->|`[^`]*`|\]\([^)]*\)", re.S | re.M
-)
-SPOKEN = {"option", "argument", "Option", "Argument"}
-"""Functions whose texts `--help` shows."""
+CODE = re.compile(r"^(`{3,}|~{3,}|:{3,}).*?^\1\s*?$|^ {4}.*?$|<!--.*?-->|`[^`]*`|\]\([^)]*\)", re.S | re.M)
+EXAMPLE = re.compile(r"^ *>>>.*?(?=\n\s*\n|\Z)|`[^`]*`", re.S | re.M)  # it ends with an empty line
+PUBLIC = set(re.findall(r"\w+", (ROOT / "src" / "spolia" / "core" / "public_names.txt").read_text("utf-8")))
+MESSAGE = re.compile(r"[a-zA-Z] [^\n]*? [^\n]*? [a-z]")
+"""A string of four words or more: help, an error, a line of a report."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +45,12 @@ class Flag:
 
 @dataclass(frozen=True)
 class Prose:
-    """A text that people read, and where it begins."""
+    """A text that people read, and where it begins. Private are docstrings of what is not public."""
 
     path: Path
     line: int
     text: str
-    is_docstring: bool = False
+    is_private: bool = False
 
     def place(self, at: int) -> str:
         return f"{self.path.relative_to(ROOT)}:{self.line + self.text.count(chr(10), 0, at)}"
@@ -74,23 +73,47 @@ def prose(path: Path) -> Iterator[Prose]:
     if path.suffix == ".md":
         yield Prose(path, 1, CODE.sub(blanked, MADE.sub(blanked, text)))
         return
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-            if (said := ast.get_docstring(node)) is not None:
-                yield Prose(path, node.body[0].lineno, CODE.sub(blanked, said), True)
-        elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
-            yield from (Prose(path, node.lineno, CODE.sub(blanked, said)) for said in _texts(node.exc))
-        elif isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in SPOKEN:
-            yield from (Prose(path, node.lineno, CODE.sub(blanked, said)) for said in _texts(node))
+    tree, is_data = ast.parse(text), path.relative_to(ROOT).as_posix() in STYLE["data"]["files"]
+    named = [node for node in tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))]
+    shown = {node.body[0] for node in named if node.name in PUBLIC or path.parent.name == "commands"}
+    for node in _strings(tree):
+        if isinstance(node, ast.Expr):
+            yield Prose(path, node.lineno, EXAMPLE.sub(blanked, cleandoc(_text(node.value))), node not in shown)
+        elif not is_data and MESSAGE.search(message := _text(node)):
+            yield Prose(path, node.lineno, EXAMPLE.sub(blanked, message))
 
 
-def _texts(call: ast.Call) -> Iterator[str]:
-    """The sentences among the arguments of a call; a gap of an f-string is X."""
-    for one in [*call.args, *(keyword.value for keyword in call.keywords)]:
-        if isinstance(one, ast.Constant) and isinstance(one.value, str):
-            yield one.value
-        elif isinstance(one, ast.JoinedStr):
-            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in one.values)
+def _strings(tree: ast.AST) -> Iterator[ast.Expr | ast.Constant | ast.JoinedStr]:
+    """Strings of a file: a docstring as the statement that it is."""
+    nodes: list[ast.AST] = [tree]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            continue
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node
+            continue
+        if isinstance(node, ast.JoinedStr):
+            yield node
+            nodes += [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
+            continue
+        if isinstance(node, ast.Constant):
+            if isinstance(node.value, str):
+                yield node
+            continue
+        for name in node._fields:
+            inner = getattr(node, name)
+            if isinstance(inner, list):
+                nodes += [one for one in inner if isinstance(one, ast.AST)]
+            elif isinstance(inner, ast.AST):
+                nodes.append(inner)
+
+
+def _text(node: ast.AST) -> str:
+    """The text of a string; a gap of an f-string is X."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)
+    return str(node.value) if isinstance(node, ast.Constant) else ""
 
 
 def sentences(text: str) -> Iterator[tuple[int, str]]:
@@ -101,8 +124,8 @@ def sentences(text: str) -> Iterator[tuple[int, str]]:
 
 def flags(found: Prose) -> Iterator[Flag]:
     flat = re.sub(r"\n(?!\s*\n|\s*[-*#|>]|\s*\w+:)", " ", found.text)
-    for pattern, write, docstrings in RULES:
-        if docstrings or not found.is_docstring:
+    for pattern, write, private in RULES:
+        if private or not found.is_private:
             for one in pattern.finditer(flat):
                 yield Flag(found.place(one.start()), " ".join(one[0].split())[:80], write)
     if found.path.suffix == ".md":

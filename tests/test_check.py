@@ -179,7 +179,7 @@ WRONG: list[tuple[Operator[Any, Any], str]] = [
         Route(language, {"en": ASK, "ko": ASK, "fr": ASK}, default="en"),
         r"arms.fr: This arm can never run: the router only names en, ko",
     ),
-    (Route(language, {"en": ASK, "fr": ASK}, default="en"), r"arms: The router may name 'ko', which is no arm"),
+    (Route(language, {"en": ASK, "fr": ASK}, default="en"), r"arms: The router may name 'ko', which is not an arm"),
     (Guard(ASK), r"Guard has neither a limit nor a fallback"),
     (Guard(ASK, fallback=KEEP, on=()), r"fallback: The fallback can never run: on names no errors"),
     (Guard(ASK, fallback=ASK), r"fallback: The fallback is the body again"),
@@ -206,7 +206,7 @@ def test_a_problem_is_found_at_any_depth() -> None:
 
 def test_a_flow_that_is_given_or_gives_something_else_than_wanted_is_refused() -> None:
     assert problems(ASK, takes=str) == [f"{ASK.short} takes Query, not str"]
-    assert problems(ASK, takes=Query, gives=str) == ["The flow gives Query; str is wanted."]
+    assert problems(ASK, takes=Query, gives=str) == ["The flow gives Query; str is required."]
 
 
 def test_open_places_are_listed_and_are_no_problem() -> None:

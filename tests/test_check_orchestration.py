@@ -44,7 +44,7 @@ def problems(flow: Operator[Any, Any]) -> str:
 ROUTERS: list[tuple[Operator[Query, str], dict[str, Operator[Any, Any]], str]] = [
     (LABELS, ARMS, ""),
     (LABELS, ARMS | {"other": KEYWORDS}, "arms.other: This arm can never run: the router only names law, drugs."),
-    (LABELS, {"law": KEYWORDS}, "arms: The router may name 'drugs', which is no arm."),
+    (LABELS, {"law": KEYWORDS}, "arms: The router may name 'drugs', which is not an arm."),
     (WORDS >> PickArm("law"), ARMS, ""),
     (WORDS >> PickArm("law"), ARMS | {"tides": KEYWORDS}, "arms.tides: This arm can never run"),
     (WORDS >> PickArm("law", floor=1.5), ARMS, "arms.drugs: This arm can never run: the router only names law."),
@@ -127,7 +127,7 @@ def test_an_arm_that_only_some_candidates_of_a_router_lead_to_is_alive() -> None
     assert not found(WORDS >> PickArm("law").vary(default=("law", "tides")), ARMS | {"tides": KEYWORDS})
     never = found(WORDS >> Exceeds("drugs", "law").vary(threshold=(1.0, 2.0)))
     assert "arms.drugs: This arm can never run: the router only names law." in never
-    assert "The router may name 'tides', which is no arm" in found(
+    assert "The router may name 'tides', which is not an arm" in found(
         WORDS >> PickArm("law").vary(default=("law", "tides"))
     )
 

@@ -105,10 +105,10 @@ SLIPS: dict[str, tuple[Callable[[Any], object], type[SpoliaError], str]] = {
     "the store before the folder": (
         lambda corpus: odd.sync(corpus, "notes"),
         StoreError,
-        r"stands where the documents belong\. Write sync\(FOLDER, corpus\)",
+        r"was given instead of documents\. Write sync\(FOLDER, corpus\)",
     ),
-    "a path for the store": (lambda _: odd.sync("notes", "a.spolia"), StoreError, "is no Corpus. Write sync"),
-    "texts without names": (lambda corpus: odd.add_texts(corpus, ["A text."]), DocumentError, "are no texts by name"),
+    "a path for the store": (lambda _: odd.sync("notes", "a.spolia"), StoreError, "is not a Corpus. Write sync"),
+    "texts without names": (lambda corpus: odd.add_texts(corpus, ["A text."]), DocumentError, "are not texts by name"),
     "texts before the store": (lambda corpus: odd.add_texts({"a": "b"}, corpus), StoreError, r"Write add_texts\("),
     "a store in no place": (lambda _: odd.Corpus(None), StoreError, r"Write its folder: Corpus\('notes\.spolia'\)"),
     "a function for a transform": (
@@ -270,7 +270,7 @@ SLIPS: dict[str, tuple[Callable[[Any], object], type[SpoliaError], str]] = {
     "texts for questions with gold": (
         lambda corpus: odd.ask(BM25(corpus.group()), ["Who?"], "R@5"),
         DataError,
-        r"^'Who\?' is no Item\. Write Item\('q1', ",
+        r"^'Who\?' is not an Item\. Write Item\('q1', ",
     ),
     "ranges for a list of variants": (
         lambda _: list(sweep([], odd.ReciprocalRankFusion().vary(k=(1.0, 2.0)))),
@@ -278,7 +278,7 @@ SLIPS: dict[str, tuple[Callable[[Any], object], type[SpoliaError], str]] = {
         r"is one step\. Write a list of variants: ",
     ),
     "a number for a cache": (lambda _: odd.Run(cache=5), WiringError, r"Runs\(PATH\) as runs, Run\(cache=runs\.c"),
-    "a text for threads": (lambda _: odd.Run(threads="4"), WiringError, r"^threads='4' is no whole number\. Write"),
+    "a text for threads": (lambda _: odd.Run(threads="4"), WiringError, r"^threads='4' is not a whole number\. Write"),
     "a number for an answer": (lambda _: odd.Answer(5), WiringError, r"^Answer has text=5 \(int\)\. Write a text"),
     "a text for a verdict": (lambda _: odd.Verdict("no"), WiringError, r"^Verdict has stop='no' .*Write True or False"),
     "a text in a chain": (lambda _: CHAIN("Who?"), WiringError, r"^Chain has query=.* Write Query\("),
@@ -315,7 +315,7 @@ SLIPS: dict[str, tuple[Callable[[Any], object], type[SpoliaError], str]] = {
     "a wrong setting": (lambda _: odd.ChatModel("m", "http://h/v1", timeout=1), WiringError, "Write timeout_s="),
     "an embedder of a store": (lambda _: odd.Corpus("x", embedder=1), WiringError, "It takes: path, wait_s"),
     "a wrong name of sync": (lambda corpus: odd.sync("x", corpus, embeder=1), WiringError, r"Write embedder=\.$"),
-    "a number for a flow file": (lambda _: odd.load(5), FlowFileError, r"^5 is no flow file\. Write its path"),
+    "a number for a flow file": (lambda _: odd.load(5), FlowFileError, r"^5 is not a flow file\. Write its path"),
     "a number for a flow": (lambda _: odd.check(5), WiringError, "^5 is not an operator, as what is checked"),
     "several principals": (lambda _: odd.Run(principal=["ann"]), WiringError, "others as groups: Run"),
     "a number for a principal": (lambda _: odd.Run(groups=[1]), WiringError, "Write a list of texts"),

@@ -46,7 +46,7 @@ class CodecError(SpoliaError, ValueError):
     """A value has no plain form, or plain data describe no value of the type that is wanted.
 
     Args:
-        reason: what happened, what was there instead, what to write.
+        reason: what happened, the value found instead, what to write.
         place: where in the plain data, from the outside in.
 
     >>> print(CodecError("Write a number.", ("BM25", "top_k")))

@@ -133,7 +133,7 @@ def test_without_the_file_the_lists_stay_and_a_new_file_is_refused(spolia: Spoli
         ("* = ann,,bob\n", "line 1"),
         ("* = everyone\n", "'everyone' would be a user or group of that name. Write everybody"),
         ("hr/* = ann, *\n", "'*' would be a user or group"),
-        ("* = everybody, ann\n", "'everybody' stands beside others"),
+        ("* = everybody, ann\n", "'everybody' cannot be combined with others"),
         (None, "cannot be read: No such file"),
         ("* = \udcff", "it is not UTF-8"),
     ],

@@ -147,8 +147,8 @@ def test_what_is_hardly_meant_is_told(spolia: Spolia, data: Path) -> None:
         file.write('\n{"id": "nothing", "text": ""}')
     ran = spolia("data", "show", data, "--json")
     assert ran.json["warnings"] == [
-        "1 of the questions without a text, which will fail: the first is 'typo'.",
-        "1 of the passages without a text, which nothing finds: the first is 'nothing'.",
+        "1 questions without a text, which will fail: the first is 'typo'.",
+        "1 passages without a text, which no search finds: the first is 'nothing'.",
         "gold_id of questions, in 1 row, is read by nothing. docs/how-to/datasets.md has the fields; others go in "
         "meta.",
     ]

@@ -106,11 +106,11 @@ def test_conditions_hold_together(spolia: Spolia, store: Path) -> None:
 @pytest.mark.parametrize(
     ("condition", "said"),
     [
-        ("year", "no condition"),
+        ("year", "not a condition"),
         ("tag=a", "no metadata field 'tag'"),
         ("year=soon", "whole numbers"),
         ("year", "year>=2020"),
-        ("year>>2020", "no condition"),
+        ("year>>2020", "not a condition"),
         ("file_modified>yesterday", "holds times"),
         ("file_modified>2026-02-31", "is not valid"),
         ("file_modified>2026-13", "is not valid"),

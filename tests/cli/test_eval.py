@@ -85,7 +85,7 @@ def test_slices_and_how_verdicts_are_come_by_stand_in_the_terminal(spolia: Spoli
     (tmp_path / "one.yaml").write_text("BM25: {group: {use: chunks}, top_k: 1}")
     ran = spolia("eval", "bm25", tmp_path / "one.yaml", "--data", data, "--measures", "R@5", "--by", "kind")
     assert ran.code == 0, ran.err
-    assert "with Holm's correction for 1 comparison. What is not shown may still be there." in ran.out
+    assert "with Holm's correction for 1 comparison. A difference that is not shown may still exist." in ran.out
     assert re.search(r"kind land +1 +R@5 +100\.0 \[", ran.out)
     assert "Within slices 0 of 2 comparisons show a difference, with Holm's correction" in ran.out
     assert "Slice by one of: kind." in spolia("eval", "bm25", "--data", data, "--by", "kinds").err
@@ -184,7 +184,7 @@ def test_one_measure_and_one_baseline_give_one_table_of_verdicts(spolia: Spolia,
     assert decided.code == 0, decided.err
     report = (tmp_path / "report.md").read_text()
     for shown in (decided.out, report):
-        assert "for 2 comparisons. What is not shown may still be there. All other numbers describe." in shown
+        assert "for 2 comparisons. A difference that is not shown may still exist. All other numbers describe." in shown
         assert "against bm25" in shown
         assert "no difference shown between" not in shown
     assert report.count("| MRR |") == 2 + 1  # two verdicts, and a row of the scores

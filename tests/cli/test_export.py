@@ -37,7 +37,7 @@ def test_a_store_goes_through_a_file(spolia: Spolia, store: Path, tmp_path: Path
     [
         (("export", "nowhere.spolia", "x.zip"), "Store not found"),
         (("import", "nowhere.zip", "x.spolia"), "There is no file"),
-        (("import", "notes/salt.txt", "x.spolia"), "is no ZIP file"),
+        (("import", "notes/salt.txt", "x.spolia"), "is not a ZIP file"),
         (("import", "n.zip", "n.spolia"), "not an empty one"),
         (("export", "n.spolia", "n.zip"), "there already"),
     ],

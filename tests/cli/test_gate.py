@@ -171,7 +171,7 @@ def test_changed_questions_are_refused(spolia: Spolia, data: Path) -> None:
         (("gate", "--baseline", "none.json", "--write"), "does not say which flow and data it is of"),
         ((*CHECK, "--measures", "MRR"), "go with --write"),
         ((*CHECK, "--limit", "3"), "go with --write"),
-        ((*CHECK, "--tolerance", "much"), "--tolerance much is no number"),
+        ((*CHECK, "--tolerance", "much"), "--tolerance much is not a number"),
         ((*CHECK, "--tolerance", "F1=0.1"), "given for F1, which is not measured"),
         ((*CHECK, "--rule", "strict"), "no rule 'strict'"),
         ((*CHECK, "--report", "gate.html"), "cannot be written as 'gate.html'"),
@@ -344,7 +344,7 @@ def test_gold_that_names_files_and_quotes_them_outlives_edits(spolia: Spolia, da
     lost = spolia(*CHECK)
     assert lost.code == 2
     assert "Gold '3.txt “bought in 1803”' of question 'q3' (“Which" in lost.err
-    assert "does not stand in '3.txt' of n.spolia" in lost.err
+    assert "does not occur in '3.txt' of n.spolia" in lost.err
     (files / "3.txt").unlink()
     assert spolia(*keeping).code == 0
     gone = spolia(*CHECK)

@@ -284,5 +284,5 @@ def test_a_step_that_failed_is_named_beside_the_answer(spolia: Spolia, store: Pa
         asked = ("What causes the tide?", "--store", store, "--flow", tmp_path / "f.yaml", "--llm", server.url)
         ran, data = spolia("ask", *asked, "--model", "m"), spolia("ask", *asked, "--model", "m", "--json").json
     assert ran.code == 0
-    assert "Critique: A question to the model failed and is passed over" in ran.err
+    assert "Critique: A question to the model failed and is skipped" in ran.err
     assert list(data["degraded"]) == ["Critique"]

@@ -100,7 +100,7 @@ def test_what_models_would_be_asked_for_and_cost_is_shown(
     (notes / "salt.txt").write_text("Salt is dug in mines. It is sold.")
     ran = spolia("plan", notes, "--store", corpus.path)
     assert re.search(r"1 prompts to models: about \d+ tokens, replies of at most 100, at most \$0\.\d\d", ran.out)
-    assert "(2 calls at most, with those that are sent back)" in ran.out
+    assert "(2 calls at most, with retries)" in ran.out
     (told,) = [one for one in spolia("plan", notes, "--store", corpus.path, "--json").json["groups"] if one["prompts"]]
     assert told["cost_usd"] == pytest.approx((told["input_tokens"] * 1000 + 100 * 5000) / 1e6)
 

@@ -73,7 +73,7 @@ def test_without_the_module_the_way_out_is_told(spolia: Spolia, store: str, plac
     (place / "notes/new.txt").write_text("Salt is dug.")
     ran = spolia("sync", "notes", "--store", store, "--no-vectors")
     assert ran.code == 5
-    assert "group loud  Group 'loud' is made by what is not known here, shouted" in ran.out
+    assert "group loud  Group 'loud' is made by an operator that is unknown here, shouted" in ran.out
     assert "--known FILE.py" in ran.out
 
 

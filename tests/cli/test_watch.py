@@ -210,7 +210,7 @@ def test_without_the_package_the_folder_is_looked_at_and_that_is_said(
     arguments = ("sync", folder, "--store", store, "--no-vectors", "--watch", "--every", "0.05")
     watching = Watching(*arguments, env=os.environ | {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"})
     said = watching.until("watching")
-    assert f"watching {folder}, every 0.05 s (to be told of changes instead, write: " in said
+    assert f"watching {folder}, every 0.05 s (to get changes from the file system instead, write: " in said
     assert "watch" in said.partition("write: ")[2]
     put(folder / "new.txt", "Whelks live under the pier.")
     watching.until("added    new.txt")
@@ -227,7 +227,10 @@ def test_where_too_many_folders_are_watched_they_are_looked_at(
     monkeypatch.setattr("spolia.cli.watch.told", told)
     watch = Watch(Screen(json=False), [folder], lambda: None, 0.05, (), follow_links=False, readers=READERS)  # type: ignore[arg-type, return-value]
     assert list(islice(watch._events(), 3)) == [True] * 3
-    assert "does not tell of changes: OS file watch limit reached. They are looked for." in capsys.readouterr().err
+    assert (
+        "does not report changes: OS file watch limit reached. Spolia scans the folders instead."
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(
@@ -252,7 +255,7 @@ def test_file_systems_that_tell_of_no_changes_are_looked_at(tmp_path: Path, fold
         "4 1 0:7 / /mnt/ssh rw - fuse.sshfs host: rw\n"
         "5 1 0:8 / /mnt/usb rw - fuseblk /dev/sdb rw\n"
     )
-    why = f"{folder} is on {kind}, which does not tell of changes made elsewhere" if kind else ""
+    why = f"{folder} is on {kind}, which does not report changes made elsewhere" if kind else ""
     assert reason_to_poll([Path(folder)], mounts) == why
 
 

@@ -234,7 +234,7 @@ def test_what_does_not_fit_is_refused_with_its_place(plain: Any, declared: Any, 
 @pytest.mark.parametrize(
     ("value", "declared", "message"),
     [
-        (object(), Any, "has no plain form: it is no frozen dataclass"),
+        (object(), Any, "has no plain form: it is not a frozen dataclass"),
         (b"x", Any, "has no plain form"),
         (Query("q", weight=float("nan")), Query, "weight: nan is not a finite number"),
         (step(lambda n: n), Operator, "A lambda has no name"),

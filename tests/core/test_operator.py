@@ -207,7 +207,7 @@ def test_an_operator_whose_fields_could_change_or_are_none_is_refused_and_told_w
 
     for cls in (Plain, Changing):
         with pytest.raises(
-            WiringError, match=rf"^{cls.__name__} is no frozen dataclass\. Write @dataclass\(frozen=True\)"
+            WiringError, match=rf"^{cls.__name__} is not a frozen dataclass\. Write @dataclass\(frozen=True\)"
         ):
             cls()
 
@@ -217,7 +217,7 @@ def test_a_field_that_a_class_declares_without_being_a_dataclass_is_refused() ->
         extra: int = 5
 
     for given in ({}, {"extra": 3}):
-        with pytest.raises(WiringError, match=r"^Longer is no frozen dataclass\. Write @dataclass\(frozen=True\)"):
+        with pytest.raises(WiringError, match=r"^Longer is not a frozen dataclass\. Write @dataclass\(frozen=True\)"):
             Longer(**given)
 
 

@@ -75,7 +75,7 @@ def test_gold_that_is_not_in_the_corpus_is_named(tmp_path: Path) -> None:
 
 
 def test_ids_that_come_twice_are_named(tmp_path: Path, chunks: NodeGroup) -> None:
-    with pytest.raises(DataError, match="line 2: id 'q1' stands on an earlier line too"):
+    with pytest.raises(DataError, match="line 2: id 'q1' is on an earlier line too"):
         list(data_set(tmp_path / "some", PASSAGES, [asking(1), asking(1)]).items())
     twice = [Item("q1", "?", gold=(("p1",),)), Item("q1", "??", gold=(("p1",),))]
     with pytest.raises(DataError, match="1 id of several questions each, the first 'q1'"):

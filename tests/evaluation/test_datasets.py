@@ -154,7 +154,7 @@ def test_what_is_no_gz_at_all_is_refused(folder: Path, content: bytes) -> None:
         (b'{"question": "?"}', "line 3: 'id' is missing"),
         (b'{"id": 9, "question": "?"}', "line 3: 'id' is 9; write a text"),
         (b'{"id": "q9", "text": "?"}', "'question' is missing; write a text. The fields are: id, text"),
-        (b'{"id": "q1", "question": "?"}', "line 3: id 'q1' stands on an earlier line"),
+        (b'{"id": "q1", "question": "?"}', "line 3: id 'q1' is on an earlier line"),
         (
             b'{"id": "q9", "question": "?", "gold_ids": ["p1", "p77"]}',
             "gold id 'p77' of question 'q9' is not in the corpus",

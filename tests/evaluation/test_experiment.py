@@ -362,7 +362,7 @@ def test_what_cannot_be_told_apart_or_measured_is_refused() -> None:
         Experiment(finds_all, ITEMS, [])
     with pytest.raises(DataError, match="no correction 'bonferroni'"):
         Experiment(finds_all, ITEMS, MEASURES, correction="bonferroni")
-    with pytest.raises(MeasureError, match="no answer to measure"):
+    with pytest.raises(MeasureError, match="not an answer to measure"):
         Experiment(finds_all, [Item("q", "question 1", answers=("x",))], parse_measures("EM")).run()
 
 
@@ -399,11 +399,11 @@ def test_what_a_report_has_not_is_named_with_what_it_has() -> None:
     with pytest.raises(DataError, match="'R@5' was not measured"):
         report.over("even", "all", "R@5")
     wrong: Any = 5
-    with pytest.raises(MeasureError, match=r"5 is no measure. Write parse_measure"):
+    with pytest.raises(MeasureError, match=r"5 is not a measure. Write parse_measure"):
         Experiment(finds_all, ITEMS, [wrong])
     named: Any = "bm25"
     for flows in (named, [named], {"bm25": named}):
-        with pytest.raises(WiringError, match=r"'bm25' is no flow\. Give operators"):
+        with pytest.raises(WiringError, match=r"'bm25' is not a flow\. Give operators"):
             Experiment(flows, ITEMS, MEASURES)
 
 

@@ -453,7 +453,7 @@ BAD = [
     ("beir", "qrels/test.tsv", "PLAIN-9\tMED-1\t1\n", r"test.tsv line 1: question 'PLAIN-9' is not in .*queries.jsonl"),
     ("beir", "qrels/test.tsv", "PLAIN-0\tMED-77\t1\n", r"gold id 'MED-77' of question 'PLAIN-0' is not in the corpus"),
     ("beir", "queries.jsonl", '{"_id": "PLAIN-0"}\n', r"queries.jsonl line 1: 'question' is None"),
-    ("beir", "queries.jsonl", '{"_id": "PLAIN-0", "text": "?"}\n' * 2, r"queries.jsonl line 2: id 'PLAIN-0' stands"),
+    ("beir", "queries.jsonl", '{"_id": "PLAIN-0", "text": "?"}\n' * 2, r"queries.jsonl line 2: id 'PLAIN-0' is on"),
     ("trec", "qrels.txt", "301 0 FT911-1\n", r"qrels.txt line 1 has 3 columns. Write topic, iteration"),
     ("trec", "qrels.txt", "999 0 FT911-1 1\n", r"qrels.txt line 1: topic '999' is not among the topics"),
     ("trec", "topics.301-302", "<top>\n<num> Number: 301\n", r"topics.301-302 line 1: <top> has no </top>"),
@@ -476,9 +476,9 @@ def test_what_does_not_follow_its_form_is_named_with_its_line(
     ("line", "says"),
     [
         ("301 Q0 D1 1 0.5", "line 2 has 5 columns"),
-        ("301 Q0 D1 1 much tag", "line 2: the score 'much' is no number"),
-        ("301 Q0 D1 1 nan tag", "line 2: the score 'nan' is no number"),
-        ("301 Q0 D0 2 0.5 tag", "line 2: document 'D0' stands twice for topic '301'"),
+        ("301 Q0 D1 1 much tag", "line 2: the score 'much' is not a number"),
+        ("301 Q0 D1 1 nan tag", "line 2: the score 'nan' is not a number"),
+        ("301 Q0 D0 2 0.5 tag", "line 2: document 'D0' appears twice for topic '301'"),
     ],
 )
 def test_a_bad_line_of_a_run_is_named(tmp_path: Path, line: str, says: str) -> None:
@@ -492,7 +492,7 @@ def test_a_bad_line_of_a_run_is_named(tmp_path: Path, line: str, says: str) -> N
         ({"supporting_facts": [["Nobody", 0]]}, r"object 2: the supporting fact 'Nobody' has no paragraph"),
         ({"context": [["Title"]]}, r"object 2: 'context' is not"),
         ({"supporting_facts": [["Ed Wood"]]}, r"object 2: 'supporting_facts' is not"),
-        ({"_id": HOTPOT["_id"]}, r"object 2: id '5a8b57f25542995d1e6f1371' stands on an earlier"),
+        ({"_id": HOTPOT["_id"]}, r"object 2: id '5a8b57f25542995d1e6f1371' is on an earlier"),
         ({"question": None}, r"object 2: 'question' is None"),
     ],
 )
@@ -515,7 +515,7 @@ def test_bad_tables_of_autorag_are_named(autorag: Path) -> None:
     with pytest.raises(DataError, match=r"qa.parquet has no column 'query'. It has: qid, question"):
         everything(DataSet(str(autorag)))
     parquet.write_table(pa.Table.from_pylist([QA[0], QA[0]]), autorag / "qa.parquet")
-    with pytest.raises(DataError, match=r"qa.parquet row 2: id 'a1' stands on an earlier"):
+    with pytest.raises(DataError, match=r"qa.parquet row 2: id 'a1' is on an earlier"):
         everything(DataSet(str(autorag)))
     (autorag / "qa.parquet").write_bytes(good[: len(good) // 2])
     with pytest.raises(DataError, match=r"qa.parquet is not a readable Parquet file"):

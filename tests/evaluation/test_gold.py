@@ -92,8 +92,8 @@ def test_a_name_stands_for_what_each_store_calls_so(chunks: NodeGroup, tmp_path:
             "birds/owl.txt",
             "Gold 'birds/owl.txt' of question 'q9' .“Who was here[?]”. names no .*Write a .*: 'birds/owls.txt'",
         ),
-        (Quote("tides.md", text="The sun pulls"), "does not stand in 'tides.md'.*Quote words that stand there once"),
-        (Quote("rail.txt", text="The railway"), "“The railway”' of question 'q9' .* stands 2 times in 'rail.txt'"),
+        (Quote("tides.md", text="The sun pulls"), "does not occur in 'tides.md'.*Quote words that occur there once"),
+        (Quote("rail.txt", text="The railway"), "“The railway”' of question 'q9' .* occurs 2 times in 'rail.txt'"),
         (Quote("nowhere.md", text="The"), "names no document of .*Nor is this found: 'gone' .“Who was here[?]”.[.]$"),
     ],
 )

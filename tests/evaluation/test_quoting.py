@@ -170,7 +170,7 @@ def _nodes(group: NodeGroup) -> list[Node]:
 def test_a_quote_that_the_store_has_not_is_named(data: DataSet, tmp_path: Path) -> None:
     flow = BM25(indexed(data, folder=tmp_path / "kept"))
     moved = [item.but(gold=((Quote("birds", 3, "The brown owl"),),)) for item in data.items()]
-    with pytest.raises(DataError, match=r"Gold 'birds\[3:16\]' of question 'q0' .* does not stand in 'birds'"):
+    with pytest.raises(DataError, match=r"Gold 'birds\[3:16\]' of question 'q0' .* does not occur in 'birds'"):
         Experiment(flow, moved, parse_measures("R@5")).run()
 
 

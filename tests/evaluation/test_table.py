@@ -102,8 +102,8 @@ def test_gold_is_a_file_a_page_or_a_quote(tmp_path: Path, row: dict[str, Any], g
     ("row", "says"),
     [
         ({"file": "a.pdf;b.pdf", "page": "1;2;3"}, "2 files and 3 pages. Write as many"),
-        ({"file": "a.pdf", "page": "iv"}, "page 'iv' of 'a.pdf' is no number"),
-        ({"file": "a.pdf", "page": "9-3"}, "no number or range of pages. Write 3, or 3-5"),
+        ({"file": "a.pdf", "page": "iv"}, "page 'iv' of 'a.pdf' is not a number"),
+        ({"file": "a.pdf", "page": "9-3"}, "not a number or range of pages. Write 3, or 3-5"),
     ],
 )
 def test_gold_that_cannot_be_read_is_named_with_its_row(tmp_path: Path, row: dict[str, Any], says: str) -> None:
@@ -187,7 +187,7 @@ def test_gold_by_page_and_by_quote_is_found_in_a_store(chunks: NodeGroup, tmp_pa
             "names a page that 'tides.pdf' of .* does not have.*it has 2 pages. Write anot",
         ),
         ({"file": "owls.txt", "page": 1}, "it has 0 pages"),
-        ({"quote": "the sun shines"}, "stands in no document of .*Quote words as"),
+        ({"quote": "the sun shines"}, "is in no document of .*Quote words as"),
     ],
 )
 def test_a_page_or_a_quote_that_is_not_there_is_named(

@@ -103,7 +103,7 @@ def test_prefrag_keeps_the_passages_of_the_preferred_source_where_the_named_one_
     assert evidence(answer) == {"local"}
     assert answer.stop_reason == "forced"
     assert lane.usage.calls == 4 + 3 + 1
-    flagged = "web failed and is passed over" if other is down else "web found nothing, and what local found is kept"
+    flagged = "web failed and is skipped" if other is down else "web found nothing, and what local found is kept"
     assert sum(flagged in reason for _, reason, _ in lane.reasons) == 3
 
 

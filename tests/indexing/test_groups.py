@@ -143,7 +143,7 @@ def test_a_group_of_functions_has_to_be_known_to_go_on(corpus: Corpus, folder: P
     (folder / "roads.txt").write_text("Roads.")
     ((group, reason),) = sync(folder, Corpus(corpus.path)).behind
     assert group == "word"
-    assert re.search(r"Group 'word' is made by what is not known here.*known=.*groups drop word", reason)
+    assert re.search(r"Group 'word' is made by an operator that is unknown here.*known=.*groups drop word", reason)
     assert "Milestones" not in texts(corpus, "word")
     assert "Roads." not in texts(corpus, "word")
     sync(folder, Corpus(corpus.path), known=[words])
@@ -240,7 +240,9 @@ def test_texts_are_added_to_groups_of_functions_that_the_corpus_was_told_of_and_
     materialise([corpus.group("words", Definition(words))])
     assert add_texts(corpus, {"a": "Rome fell"}).behind == ()
     assert "fell" in texts(corpus, "words")
-    with pytest.warns(DegradedWarning, match="Group 'words' lacks texts that were added: .* made by what is not known"):
+    with pytest.warns(
+        DegradedWarning, match="Group 'words' lacks texts that were added: .* made by an operator that is unknown"
+    ):
         report = add_texts(Corpus(corpus.path), {"b": "Troy burned"})
     assert [group for group, _ in report.behind] == ["words"]
     add_texts(Corpus(corpus.path), {"c": "Tyre"}, groups=[corpus.group("words", Definition(words))])

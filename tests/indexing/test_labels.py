@@ -210,7 +210,7 @@ def test_fields_and_metadata_change_together(folder: Path, tmp_path: Path) -> No
     report = sync(folder, corpus, fields=[Field("year", "int")])
     assert plan.fields == report.fields, "the plan says it before"
     (said,) = report.fields
-    assert re.search(r"'year' holds int, and document a\.txt is '2020' \(str\).*passed over\. So are those of \d", said)
+    assert re.search(r"'year' holds int, and document a\.txt is '2020' \(str\).*skipped\. So are those of \d", said)
     assert not BM25(corpus.group())(Query("tide", filter=where(year=2020))).hits
     sync(folder, corpus, fields=[Field("year", "int")], metadata=lambda uri: {"year": 2020}, batch=1)
     found = BM25(corpus.group())(Query("tide", filter=where(year=2020)))

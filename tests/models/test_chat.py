@@ -174,7 +174,7 @@ def test_a_host_that_does_not_exist() -> None:
             r"ModelRejected: .*does not accept the key.*Bearer \[key\].*check the key in OPENAI",
         ),
         (ServedReply(status=400), "ModelRejected: .*status 400"),
-        (ServedReply(status=404), "ModelRejected: .*no such address or model.*Check model"),
+        (ServedReply(status=404), "ModelRejected: .*does not know this address or model.*Check model"),
         (ServedReply(body=b"<html>"), "ModelRejected: .*no valid JSON but '<html>'"),
         (ServedReply(body=b"[" * 100_000), "ModelRejected: .*no valid JSON"),
         (ServedReply(body=b"[1]"), "ModelRejected: .*not a JSON object"),

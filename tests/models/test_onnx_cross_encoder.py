@@ -93,7 +93,7 @@ def test_what_is_no_such_model_is_an_error(tmp_path: Path) -> None:
         OnnxCrossEncoder("m", file="../other.onnx")
     infinite = tmp_path / "infinite"
     infinite.mkdir()
-    with pytest.raises(ModelRejected, match="no finite number"):
+    with pytest.raises(ModelRejected, match="not a finite number"):
         OnnxCrossEncoder(str(counted(infinite, weight=float("inf")))).scores("red", TEXTS)
 
 

@@ -86,7 +86,7 @@ CALLS = [embedded, reranked, continued, foretold, foretold_in_a_chat]
         (ServedReply(status=429, headers=(("Retry-After", "9"),)), ModelUnavailable, "status 429"),
         (ServedReply(status=500), ModelUnavailable, r"status 500 for Bearer \[key\]"),
         (ServedReply(status=401), ModelRejected, "does not accept the key"),
-        (ServedReply(status=404), ModelRejected, "no such address or model"),
+        (ServedReply(status=404), ModelRejected, "does not know this address or model"),
         (ServedReply(status=307, headers=(("Location", "http://other.invalid/"),)), ModelRejected, "redirects to"),
         (ServedReply(body=b"<html>busy</html>"), ModelRejected, "no valid JSON"),
         (ServedReply(body=b"[" * 100_000), ModelRejected, "no valid JSON"),
@@ -291,9 +291,9 @@ def test_the_dialects_of_rerankers(reply: Any) -> None:
     [
         ([{"index": 0, "relevance_score": 1.0}], "no score for 1 of 2"),
         ([{"index": 0, "relevance_score": 1.0}, {"index": 7, "relevance_score": 1.0}], "no score for 1 of 2"),
-        ([{"index": 0, "relevance_score": 1.0}, {"index": 1, "relevance_score": math.nan}], "no finite number"),
-        ([{"index": 0, "relevance_score": 1.0}, {"index": 1, "relevance_score": math.inf}], "no finite number"),
-        ([{"index": 0, "relevance_score": 1.0}, {"index": 1, "relevance_score": "1"}], "no finite number"),
+        ([{"index": 0, "relevance_score": 1.0}, {"index": 1, "relevance_score": math.nan}], "not a finite number"),
+        ([{"index": 0, "relevance_score": 1.0}, {"index": 1, "relevance_score": math.inf}], "not a finite number"),
+        ([{"index": 0, "relevance_score": 1.0}, {"index": 1, "relevance_score": "1"}], "not a finite number"),
     ],
 )
 def test_scores_that_are_none_are_refused(rows: Any, expected: str) -> None:

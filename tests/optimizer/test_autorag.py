@@ -298,7 +298,7 @@ def test_nodes_and_modules_that_stand_there_twice_are_chosen_apart() -> None:
 def test_a_misspelt_module_or_parameter_is_told_of() -> None:
     found = of(node("lexical_retrieval", {"module_type": "bm25", "bm25_tokeniser": "space"}, {"module_type": "bm52"}))
     assert "bm25: the parameter bm25_tokeniser is not used." in found.notes
-    assert "bm52 is left out: there is no module of this name." in found.notes
+    assert "bm52 is left out: unknown module." in found.notes
 
 
 @pytest.mark.parametrize(

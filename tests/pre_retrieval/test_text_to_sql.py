@@ -185,7 +185,7 @@ def test_the_search_is_among_what_the_rows_name_and_what_the_query_had() -> None
 def test_without_rows_nothing_is_found_or_all_as_is_said() -> None:
     assert WithinRows(nothing, "sku")(WHO).filter == AnyOf("sku", ())
     assert WithinRows(nothing, "sku", otherwise="all")(WHO) == WHO
-    with pytest.raises(StepFailed, match="columns Sku, price, and 'name' is wanted"):
+    with pytest.raises(StepFailed, match="columns Sku, price, but not 'name'"):
         WithinRows(selected, "sku", column="name")(WHO)
     with pytest.raises(WiringError, match="'nothing' or 'all'"):
         WithinRows(selected, "sku", otherwise="some")

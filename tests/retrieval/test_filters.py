@@ -408,7 +408,7 @@ FIELDS_REFUSED: Mapping[str, tuple[Callable[[], object], str]] = {
     "two of one name": (lambda: Schema((Field("year"), Field("year", "int"))), "'year' is declared twice"),
     "that of every file": (lambda: Schema((Field("file_size", "float"),)), "'file_size' .* every file has"),
     "even if it is the same": (lambda: Schema(FILE_FIELDS[:1]), "'file_name' .* every file has"),
-    "a name only": (lambda: odd.Schema(("year",)), "'year' is no field. Write Field"),
+    "a name only": (lambda: odd.Schema(("year",)), "'year' is not a field. Write Field"),
     "no name": (lambda: Field(""), "is called ''"),
     "a length of numbers": (lambda: Field("year", "int", max_length=4), "holds int with max_length=4"),
     "no length": (lambda: Field("lang", max_length=0), "max_length=0"),

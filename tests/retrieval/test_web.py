@@ -144,9 +144,9 @@ def test_an_answer_that_is_too_large_is_refused_also_when_it_is_packed() -> None
 
 
 def test_deep_json_is_no_answer() -> None:
-    with pytest.raises(SourceError, match="no JSON"):
+    with pytest.raises(SourceError, match="not JSON"):
         found_by(says(b"[" * 1_000_000))
-    with pytest.raises(SourceError, match=r"no JSON; it begins with b'<html>"):
+    with pytest.raises(SourceError, match=r"not JSON; it begins with b'<html>"):
         found_by(says(b"<html>Are you a robot?</html>"))
 
 
@@ -304,7 +304,7 @@ def test_a_source_that_fails_is_passed_over_and_that_is_recorded(tmp_path: Path)
     runs.journal.flush()
     notes = [note for span in runs.journal.spans(run.id) for note in span.notes]
     runs.close()
-    assert any("passed over: It is down" in note for note in notes)
+    assert any("skipped: It is down" in note for note in notes)
 
 
 def test_all_sources_failing_is_an_error_and_so_is_a_spent_budget() -> None:

@@ -119,7 +119,7 @@ def test_a_snapshot_of_what_was_lost_says_so(corpus: Corpus, back_up: Callable[[
     lost = corpus.latest()
     put_back()
     sync(corpus, INSTEAD)
-    with pytest.raises(StoreUnavailable, match=r"was put back from a backup while it was being read\. Repeat"):
+    with pytest.raises(StoreUnavailable, match=r"was restored from a backup during this read\. Repeat"):
         lost.nodes(list(lost.open.lexical("chunk").keys()), ANN)
 
 

@@ -233,7 +233,7 @@ def test_a_full_disk_loses_nothing_and_can_be_read(corpus: Corpus, limit: int) -
     """Files may not grow beyond a limit: each step of writing comes to it at another one."""
     said = as_somebody_else(corpus, str(limit))
     assert "the disk is full, or a quota or limit is reached" in str(said["write"])
-    assert "What was published before is whole. Free some space and repeat." in str(said["write"])
+    assert "Published data is complete. Free some space and repeat." in str(said["write"])
     assert (said["search"], said["nearest"], said["check"]) == (1, 3, [])
     sync(corpus, FIRST)
     assert corpus.snapshot().check() == []

@@ -124,13 +124,13 @@ def test_following_can_be_repeated_and_is_checked(tmp_path: Path) -> None:
     assert disagreement(index, keys[:0]) == ""
     with pytest.raises(KeyboardInterrupt):  # stopped in the second batch
         follow(index, (pair if pair[0] < 1_700 else _stop() for pair in added), ())
-    assert disagreement(index, keys) == "Of the keys in the database, 1500 are missing (1000, 1001, 1002 …)."
+    assert disagreement(index, keys) == "Keys in the database: 1500 are missing (1000, 1001, 1002 …)."
     follow(index, added, [3, 4])
     follow(index, added[5:], [3, 4])
     gone = np.setdiff1d(keys, [3, 4])
     assert disagreement(index, gone) == ""
     said = disagreement(index, gone[gone != 2_000])
-    assert said == "Of the keys in the database, 1 should not be there (2000)."
+    assert said == "Keys in the database: 1 should not be there (2000)."
 
 
 def _stop() -> tuple[int, Vectors]:

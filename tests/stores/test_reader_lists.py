@@ -49,7 +49,9 @@ def test_what_is_no_document(fast_folder: Path) -> None:
     add_texts(corpus, {"tides.md": "The tide rises."})
     with (
         corpus.writer() as writer,
-        pytest.raises(StoreError, match=r"^'tides\.md' \(str\) is no Document\. Write .* if document\.uri == 'tides"),
+        pytest.raises(
+            StoreError, match=r"^'tides\.md' \(str\) is not a Document\. Write .* if document\.uri == 'tides"
+        ),
     ):
         writer.set_readers("tides.md", ["ann"])
 

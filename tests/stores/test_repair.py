@@ -210,7 +210,7 @@ def test_a_page_that_cannot_be_read_is_mended_from_the_folder(notes: Path, fast_
     copy = Corpus(str(shutil.copytree(corpus.path, fast_folder / "b.spolia")))
     flipped_pages(copy, root_page(corpus, table))
     report = mended(copy)
-    assert "it was written anew from the rows that could be read" in report.repaired[0]
+    assert "it was written again from the rows that could be read" in report.repaired[0]
     assert report.left == ()
     assert answers(copy) == before
     assert copy.latest().check(deep=True) == []
@@ -353,7 +353,7 @@ def test_a_store_is_ours_by_its_tables_or_folders_if_its_header_is_damaged(tmp_p
     if is_alone:
         (path.parent / "pins" / "0").unlink()
         (path.parent / "pins").rmdir()
-    assert "written anew" in repair(Corpus(tmp_path / "p")).repaired[0]
+    assert "written again" in repair(Corpus(tmp_path / "p")).repaired[0]
     path.write_bytes(b"x" * 100)
     (path.parent / "pins").mkdir(exist_ok=True)
     with pytest.raises(StoreCorrupt, match="restored from a backup"):
@@ -383,4 +383,4 @@ def test_a_repair_says_that_vectors_were_dropped_and_made_again(tmp_path: Path, 
 
 def test_a_log_that_is_a_link_to_a_device_is_named_and_not_read(tmp_path: Path) -> None:
     (tmp_path / "corpus.db-wal").symlink_to("/dev/zero")
-    assert lost_ahead(tmp_path) == "corpus.db-wal is no file, but a folder, a device or a pipe"
+    assert lost_ahead(tmp_path) == "corpus.db-wal is not a file, but a folder, a device or a pipe"

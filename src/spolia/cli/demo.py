@@ -16,7 +16,7 @@ from spolia.cli.screen import Screen, one_line
 from spolia.cli.store_options import StoreOptions
 
 DOCS = ("docs/how-to", "docs/concepts")
-"""Of the project's own docs, what a newcomer reads. The reference, two fifths of the text, is not indexed."""
+"""The pages that a newcomer reads. The reference, two fifths of the text, is not indexed."""
 OWN = (
     "What happens to a store if the process is killed?",
     "What does a moved file cost?",

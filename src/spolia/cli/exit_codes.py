@@ -44,10 +44,10 @@ MEANING = {
     Exit.STORE: "the store cannot be used",
     Exit.MODEL: "a model or its server cannot be used",
     Exit.PARTLY: "done, but some documents or questions failed; or a step of a flow failed on every call",
-    Exit.NOTHING: "nothing found, or no answer in what was found",
-    Exit.INTERRUPTED: "interrupted; what was published stays",
+    Exit.NOTHING: "nothing found, or no answer in the passages",
+    Exit.INTERRUPTED: "interrupted; published data stays",
     Exit.PIPE: "the reader of the output went away",
-    Exit.TERMINATED: "terminated; what was published stays",
+    Exit.TERMINATED: "terminated; published data stays",
 }
 
 
@@ -106,9 +106,9 @@ def _explained(error: BaseException, screen: Screen) -> Exit:
     if isinstance(error, SpoliaError):
         code, message = exit_of(error), " ".join((str(error), *said))
     elif isinstance(error, Terminated):
-        code, message = Exit.TERMINATED, "Terminated. What was published stays; run the same command again to go on."
+        code, message = Exit.TERMINATED, "Terminated. Published data stays; run the same command again to go on."
     elif isinstance(error, (KeyboardInterrupt, Cancelled)):
-        code, message = Exit.INTERRUPTED, "Stopped. What was published stays; run the same command again to go on."
+        code, message = Exit.INTERRUPTED, "Stopped. Published data stays; run the same command again to go on."
     elif place := place_of(error):
         said = said or [f"In {place}."]
         code, message = Exit.USAGE, " ".join((f"Your code failed with {type(error).__name__}: {error}.", *said))

@@ -70,7 +70,7 @@ class EvaluationSetup:
 
 SIMULATED = "simulated"
 IDEAL, DEFAULT = "ideal", "default"
-"""The profile of the simulated reader, and what published flows search with, where nothing is said."""
+"""Defaults: the profile of the simulated reader, and the retriever of published flows."""
 Narrowed: TypeAlias = Callable[[Sequence[Item], Sequence[SetMeasure]], Sequence[Item]]
 
 
@@ -141,7 +141,7 @@ class EvaluationRun:
         with."""
         ready = self.ready(names, measures)
         experiment = Experiment(ready.flows, ready.items, ready.measures, data=self._about(ready), **how)
-        with self._asking(ready, anew=again) as (run, told):
+        with self._asking(ready, replace=again) as (run, told):
             found = experiment.run(
                 run=run, path=save or kept_in(), again=again, usage_log=self._usage_log(ready), told=told
             )
@@ -164,7 +164,7 @@ class EvaluationRun:
         sample = [Query(item.question) for item in drawn(asked, runs.SAMPLE)]
         found = {name: runs.estimate(flow, sample, (), len(asked)) for name, flow in ready.flows.items()}
         judged = any(isinstance(one, LanguageModel) for measure in ready.measures for one in inside(measure))
-        note = ["What judges cost is not in it; --budget-calls limits that too."] if judged else []
+        note = ["The estimate leaves out judges; --budget-calls limits them too."] if judged else []
         runs.tell_estimates(self.screen, found, len(asked), note)
 
     def baseline(
@@ -211,9 +211,9 @@ class EvaluationRun:
         return UsageLog.of_data(self.data, kept_in(), ready.marks, self.given.split)
 
     @contextmanager
-    def _asking(self, ready: EvaluationSetup, *, anew: bool = False) -> Iterator[tuple[Run, Told]]:
+    def _asking(self, ready: EvaluationSetup, *, replace: bool = False) -> Iterator[tuple[Run, Told]]:
         """A run that is recorded beside the store, and what tells how far it is."""
-        with self._recorded(ready, anew=anew) as run, self.screen.progress("asking") as told:
+        with self._recorded(ready, replace=replace) as run, self.screen.progress("asking") as told:
             yield run, lambda flow, done, total: told(done, total, f"asking {flow}")
 
     @contextmanager

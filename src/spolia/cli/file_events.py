@@ -10,7 +10,7 @@ from spolia.errors import pip_install
 _SILENT = re.compile(r"(nfs\d?|cifs|smb\w*|9p|afs|ceph|drvfs|fuse\..+|fakeowner|virtiofs|vboxsf|prl_fs|davfs|lustre)\Z")
 """File systems whose files change on other machines, which Linux tells nobody of."""
 _QUIET_MS = 50
-"""Without a further change, before the first is told."""
+"""Quiet time after a change before it is reported."""
 
 
 def reason_to_poll(folders: Sequence[Path], mounts: Path = Path("/proc/self/mountinfo")) -> str:
@@ -21,10 +21,10 @@ def reason_to_poll(folders: Sequence[Path], mounts: Path = Path("/proc/self/moun
         mounts: where Linux lists what is mounted; without such a file nothing is known of it.
     """
     if find_spec("watchfiles") is None:
-        return f"to be told of changes instead, write: {pip_install('watch')}"
+        return f"to get changes from the file system instead, write: {pip_install('watch')}"
     for folder in folders:
         if kind := _silent_mount(folder.resolve(), mounts):
-            return f"{folder} is on {kind}, which does not tell of changes made elsewhere"
+            return f"{folder} is on {kind}, which does not report changes made elsewhere"
     return ""
 
 

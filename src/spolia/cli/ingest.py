@@ -91,7 +91,7 @@ def _rule(line: str, where: str) -> AccessRule:
             f"{where}: {meant[0]!r} would be a user or group of that name. Write {EVERYBODY}, or give it another name."
         )
     if EVERYBODY in principals and len(principals) > 1:
-        raise QueryError(f"{where}: {EVERYBODY!r} stands beside others. Write it alone, or leave it out.")
+        raise QueryError(f"{where}: {EVERYBODY!r} cannot be combined with others. Write it alone, or leave it out.")
     return pattern, () if principals == (EVERYBODY,) else principals
 
 

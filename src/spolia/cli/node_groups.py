@@ -40,7 +40,7 @@ def refuse_unbuilt(snapshot: Snapshot, name: str) -> None:
         )
     raise GroupError(
         f"There is no node group {name!r} in {store}.{meant(name, [*there, *BUILT_IN])} It has: {', '.join(there)}; "
-        f"`spolia groups list` also tells what can be built."
+        f"`spolia groups list` also lists groups that can be built."
     )
 
 

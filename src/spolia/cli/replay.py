@@ -53,7 +53,7 @@ def replayed(
             f"Step {number} cannot be run again: {lost} Your own operators: write --known FILE.py."
         ) from lost
     if not isinstance(step, Operator):
-        raise QueryError(f"Step {number} cannot be run again: {step!r:.80} is no operator.")
+        raise QueryError(f"Step {number} cannot be run again: {step!r:.80} is not an operator.")
     step = _changed(step, changed, values)
     tell_of_models(screen, step)
     with Run(groups=tuple(access)) as run:

@@ -37,7 +37,7 @@ def recorded(
     screen: Screen,
     access: Sequence[str] | None = None,
     *,
-    anew: bool = False,
+    replace: bool = False,
     cached: bool = True,
     budget: Budget | None = None,
     values: bool = False,
@@ -58,7 +58,7 @@ def recorded(
         with Run(groups=who, budget=budget, share=share, threads=threads) as run:
             yield run
         return
-    cache = None if not cached else Cache(runs.database, anew=True) if anew else runs.cache
+    cache = None if not cached else Cache(runs.database, replace=True) if replace else runs.cache
     journal = runs.journal if values or not share else None
     try:
         own: dict[str, Any] = {"journal": journal, "cache": cache, "budget": budget, "share": share}

@@ -18,7 +18,7 @@ LONGEST_S = 3600.0
 POLL_S = 60.0
 """Seconds between two looks at sources that are no folders, at least: others' servers are asked for them."""
 LOOK_S = 60.0
-"""Seconds between two looks at folders whose changes are told: an event may get lost."""
+"""Seconds between two scans of folders that report their changes: an event may get lost."""
 Sizes = dict[str, tuple[int, int]]
 
 
@@ -88,7 +88,7 @@ class Watch:
                 if is_changed or self._is_due(seen):
                     seen = self._look(seen)
         except KeyboardInterrupt:
-            self.screen.say("Watching ended. What was published stays.")
+            self.screen.say("Watching ended. Published data stays.")
         return Exit.DONE
 
     def _polls(self) -> Iterator[bool]:
@@ -109,7 +109,9 @@ class Watch:
                 yield True
                 time.sleep(self.every)
             except OSError as error:
-                self.screen.say(f"The system does not tell of changes: {error}. They are looked for.", "yellow")
+                self.screen.say(
+                    f"The system does not report changes: {error}. Spolia scans the folders instead.", "yellow"
+                )
                 yield from self._polls()
 
     def _identities(self) -> list[tuple[int, int] | None]:

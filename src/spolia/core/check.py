@@ -87,7 +87,7 @@ def check(flow: Operator[Any, Any], *, takes: Any = None, gives: Any = None) -> 
     try:
         given = flow.gives(taken)
         if gives is not None and not fits(gives, given, {}):
-            problems.append(Problem("", f"The flow gives {name_of(given)}; {name_of(gives)} is wanted."))
+            problems.append(Problem("", f"The flow gives {name_of(given)}; {name_of(gives)} is required."))
     except WiringError as error:
         given = Any
         problems.append(Problem("", str(error)))
@@ -205,7 +205,9 @@ def _route(op: Route[Any, Any]) -> Iterator[Problem]:
             )
     for name in named:
         if name not in arms:
-            yield Problem("arms", f"The router may name {name!r}, which is no arm. Add it, or the default is taken.")
+            yield Problem(
+                "arms", f"The router may name {name!r}, which is not an arm. Add it, or the default is taken."
+            )
 
 
 def _guard(op: Guard[Any, Any]) -> Iterator[Problem]:

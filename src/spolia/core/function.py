@@ -170,7 +170,8 @@ def step(
         cached: keep its results.
         waits: it waits for a server or a disk.
         calls: calls to language models at most; or for each keyword argument that holds operators, how often these are
-            called at most: `{"ask": 1, "search": 1}`. None for what its code shows: none, or that nothing is known.
+            called at most: `{"ask": 1, "search": 1}`. None leaves it to its code, which shows that there are no
+            calls, or that the number is unknown.
 
     >>> from spolia.types import Query
     >>> @step
@@ -218,10 +219,7 @@ def untold(function: Callable[..., Any]) -> str:
     name = getattr(function, "__name__", LAMBDA)
     if name == LAMBDA:
         kind = "a lambda" if inspect.isfunction(function) else type(function).__name__
-        return (
-            f"{kind} has no name by which it could be told from another. "
-            "Write def name(...): ... with the decorator above it."
-        )
+        return f"{kind} has no name of its own. Write def name(...): ... with the decorator above it."
     if getattr(function, "__closure__", None):
         outer = ", ".join(function.__code__.co_freevars)
         return (

@@ -48,13 +48,13 @@ class Operator(ABC, Generic[In, Out]):
     Class attributes:
         version: enters the cache key; count it up when the result for the same fields and value changes.
         cached: the result costs enough to be kept (models, embedding, reranking); never for cheap steps.
-        waits: it waits for a server or a disk, so that running several at once helps. What has a model or a server
-            among its fields need not say so (`waiting`).
+        waits: it waits for a server or a disk, so that running several together helps. An operator with a model or a
+            server among its fields need not say so (`waiting`).
         composes: it only composes its inner operators, so that `Run(share=True)` shares these and not its own result.
         optional: what it spends may leave room for one forced answer (loops).
         variadic: name of the field that positional arguments fill.
         classes: what its results are instances of, by what it declares; of anything where it composes or does not say.
-        takes_late: it may get rankings whose hits are not fetched yet, and fetches only those that it needs.
+        takes_late: it may get rankings whose hits are not fetched yet, and fetches only the hits that it needs.
         needs: capabilities that the model in a field must have, as the protocol says that the field declares:
             `llm: LanguageModel` needs `chat`, `llm: StatesLogprobs` needs `logprobs` too.
     """
@@ -427,7 +427,7 @@ def _is_frozen_dataclass(cls: Any) -> bool:
 
 def _new(cls: Any, *args: Any, **given: Any) -> Any:
     if not _is_frozen_dataclass(cls):
-        raise WiringError(f"{cls.__name__} is no frozen dataclass. Write @dataclass(frozen=True) above its class.")
+        raise WiringError(f"{cls.__name__} is not a frozen dataclass. Write @dataclass(frozen=True) above its class.")
     refuse_arguments(cls, args, given)
     return object.__new__(cls)
 
@@ -765,7 +765,7 @@ def checked_operator(found: object, place: str) -> Operator[Any, Any]:
 class Vary(Operator[In, Out]):
     """A valid operator and candidates for some of its fields: what `op.vary(top_k=(5, 10))` makes.
 
-    Ranges stand beside the operator, never in its fields, so that every field keeps its type and its checks.
+    Ranges are kept apart from the operator's fields, so every field keeps its type and its checks.
     """
 
     body: Operator[In, Out]

@@ -38,8 +38,8 @@ class QueryableDatabase(Addressed, Protocol):
         """The rows that one reading statement gives.
 
         Raises:
-            StatementError: it is no single reading statement, names what is not there, or takes too long. What it says
-                is of use to whoever wrote the statement.
+            StatementError: it is not a single reading statement, names something unknown, or takes too long. The
+                message helps the author of the statement.
             StoreError: it cannot be opened.
         """
         ...
@@ -61,10 +61,10 @@ _LONGEST = 2_000
 
 @dataclass(frozen=True)
 class QueryLimits(Value):
-    """What one statement may take; each is enforced where it is run.
+    """Limits of one statement, enforced where it runs.
 
     Args:
-        rows: at most; further ones are not fetched.
+        rows: at most; the rest is not fetched.
         characters: of all values together, at most.
         timeout_s: seconds until it is broken off.
         memory_mb: megabytes of the process that runs it, with the graph that it is about. Enforced on Linux.
@@ -90,8 +90,8 @@ class QueryRows(Value):
         rows: the values, row by row.
         statement: what was run.
         cut: there are more rows than these; the limits do not let them through.
-        query: what was asked in words; None where nothing was.
-        uri: of what was asked.
+        query: the question in words; None if there was no question.
+        uri: of the database or graph that answered.
     """
 
     columns: tuple[str, ...]

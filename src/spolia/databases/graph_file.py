@@ -167,7 +167,7 @@ class GraphFile(Value):
         """The graph as the file has it now.
 
         Raises:
-            StoreError: there is no such file, or no graph in it.
+            StoreError: the file does not exist, or has no graph in it.
         """
         reach(self)
         return read_graph(*self._state)

@@ -31,7 +31,7 @@ class Neo4jDatabase(Value):
     """A graph in Neo4j, or another server of the Bolt protocol, which is asked and never written.
 
     Each statement runs in a transaction of its own for reading, with a time-out that the server keeps; it is rolled
-    back, and no more rows are fetched than are wanted. A statement that writes, calls a procedure or loads a file
+    back, and it fetches only the rows that the limits allow. A statement that writes, calls a procedure or loads a file
     raises before it is sent. Give it a user who may read these nodes and nothing else.
 
     Args:

@@ -24,13 +24,13 @@ _CONNECT_S = 10
 class PostgresDatabase(Value):
     """Tables of a schema in PostgreSQL, which are asked and never written.
 
-    Each statement runs in a read-only transaction of its own, behind a cursor that gives no more rows than are wanted,
+    Each statement runs in a read-only transaction of its own, behind a cursor that gives only the rows of the limit,
     with a `statement_timeout`, beside the check of the statement itself; its rows are read in a process of limited
     memory. Give it a user who may read these tables and
     nothing else: functions of the database may do more than their names say.
 
     Args:
-        url: `postgresql://user@host/database`, without a password: see `stores.md` for where that is looked for.
+        url: `postgresql://user@host/database`, without a password: see `stores.md` for where Spolia finds it.
         schema: whose tables may be asked for.
         tables: those of them, views too; none for all.
 

@@ -38,7 +38,7 @@ def refuse_writes(statement: str, dialect: str, tables: Mapping[str, Sequence[st
     Args:
         dialect: `sqlite` or `postgres`.
         tables: their names, with those of their columns.
-        schema: what may stand before the name of a table.
+        schema: the name that may qualify a table.
 
     Raises:
         StatementError: what it is instead, and what to write.

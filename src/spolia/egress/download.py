@@ -108,7 +108,7 @@ def _permitted(url: str, allow: Collection[str]) -> bool:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise EgressRefused(f"it is no address: {error}.") from error
+        raise EgressRefused(f"it is not an address: {error}.") from error
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise EgressRefused("it is not a web address. Write https://HOST/PATH.")
     if parts.username or parts.password:

@@ -19,15 +19,15 @@ class Field(Value):
     """A metadata field that can be filtered.
 
     Args:
-        name: as it stands in the metadata.
+        name: in the metadata.
         kind: type of its values: `str`, `int`, `float`, `bool`, or `time`: years, months, days, and moments with their
             time zone, as texts: `2026`, `2026-11-21`, `2026-11-21T09:30:00Z`, `2026-11-21T10:30+01:00`.
-        default: value of what has none; None for no value.
+        default: value of a document without one; None for no value.
         max_length: characters of a text, at most; None for no limit.
 
     Raises:
-        FilterError: for a default that is no value of the field, an empty name, an unknown kind, a length of what has
-            none.
+        FilterError: for a default that the field cannot hold, an empty name, an unknown kind, a length of a kind
+            without one.
 
     >>> Field("year", "int", default=0).default
     0
@@ -122,7 +122,7 @@ class Schema(tuple[Field, ...]):
         taken = {field.name for field in cls.implied}
         for field in found:
             if not isinstance(field, Field):
-                raise FilterError(f"{field!r:.80} is no field. Write Field(name, kind): Field('year', 'int').")
+                raise FilterError(f"{field!r:.80} is not a field. Write Field(name, kind): Field('year', 'int').")
             if field.name in taken:
                 raise FilterError(
                     f"Field {field.name!r} is declared twice, or is one that every file has "
@@ -153,7 +153,7 @@ class Schema(tuple[Field, ...]):
         for name, value in meta:
             field = self.by_name.get(name)
             if field is not None and value is not None and not field.fits(value):
-                yield f"{field._problem(value, whose)} It is passed over."
+                yield f"{field._problem(value, whose)} It is skipped."
 
     def record(self, meta: Meta) -> Record:
         """The values of every field, defaults filled in."""

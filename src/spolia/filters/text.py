@@ -47,7 +47,7 @@ def named_fields(written: Sequence[str]) -> tuple[str, ...]:
 def _condition(text: str, schema: Schema) -> Condition:
     parts = WRITTEN.fullmatch(text)
     if parts is None:
-        raise FilterError(f"{text!r} is no condition. Write for example {EXAMPLES}.")
+        raise FilterError(f"{text!r} is not a condition. Write for example {EXAMPLES}.")
     name, sign, said = parts.groups()
     field = schema.by_name.get(name)
     if field is None:

@@ -39,14 +39,14 @@ def across(
     Args:
         groups: of one corpus or of several.
         embedders: whose vectors are searched, dense or sparse; none for search by words.
-        top_k: hits of the result: exactly as many, where the groups have so many that may be found and are not cut off.
+        top_k: hits of the result: exactly as many, if the groups have enough that may be found and are not cut off.
         at_least: the least score that counts (s ≥ at_least), for all arms or by the source of each arm.
         filter: what may be found at all.
         fusion: how rankings become one; None for reciprocal rank fusion, which needs no scores that can be compared. Of
             several groups and one embedder the scores can: `HighestScore(top_k)`.
 
     Raises:
-        WiringError: there is nothing to search, or a cut-off for an arm that is not there.
+        WiringError: no group to search, or a cut-off for an arm that does not exist.
 
     >>> from spolia.stores.corpus import Corpus
     >>> notes, mail = Corpus("notes.spolia").group(), Corpus("mail.spolia").group()

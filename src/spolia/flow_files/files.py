@@ -55,7 +55,7 @@ def decoded(
 ) -> Any:
     """What a file describes, which is of a declared type (see `load`); `expected` is what an empty file should hold."""
     if not isinstance(source, (str, Path)):
-        raise FlowFileError(f"{source!r:.80} is no flow file. Write its path, or its text.")
+        raise FlowFileError(f"{source!r:.80} is not a flow file. Write its path, or its text.")
     name, text = _text(source, expected)
     plain, lines = _read(name, text)
     if plain is None:
@@ -83,7 +83,7 @@ def dump(flow: Operator[Any, Any], given: Mapping[str, Any] | None = None) -> st
     """The text of a flow file that `load` reads back as an equal flow.
 
     Args:
-        given: what is written by name, as `{use: name}`; everything else is written out.
+        given: objects to write by name, as `{use: name}`; everything else is written out.
 
     Raises:
         CodecError: something in the flow has no plain form.

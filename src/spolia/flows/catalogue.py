@@ -102,7 +102,7 @@ def flow_named(name: str) -> Published:
     """The published flow of a name.
 
     Raises:
-        WiringError: there is none.
+        WiringError: no flow has this name.
 
     >>> flow_named("corag").needs
     ('llm', 'search')

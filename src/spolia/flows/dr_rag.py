@@ -10,7 +10,7 @@ from spolia.models.protocols import LanguageModel, Scorer
 from spolia.types import Answer, Query, Ranking
 
 PASSAGES = 5
-"""Of the first search, each of which is searched with."""
+"""Passages of the first search; the second search uses each."""
 
 
 @step(calls={"search": PASSAGES})

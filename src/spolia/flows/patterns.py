@@ -140,7 +140,7 @@ def recursive(
     max_depth: int = 2,
     width: int = 3,
 ) -> Flow:
-    """Algorithm 6: each answer leads to at most `width` queries, down to a depth from 1; none is asked twice."""
+    """Algorithm 6: each answer leads to at most `width` queries, down to a depth from 1; no query is asked twice."""
     body = descend.but(search=search, read=read, derive=derive, max_depth=max_depth, width=width)
     queries = sum(width**level for level in range(max_depth))
     return root >> Explore(body, max_depth, max_states=2 * queries) >> every_answer >> merge

@@ -59,7 +59,7 @@ class AnswerEnsemble(Prompted, Operator[Ranking, Answer]):
     Args:
         llm: a model with the capability `logprobs`.
         prompt: name of a shipped prompt file, or path of one, as for `Reader`.
-        max_passages: the best so many are answered from, each with a call.
+        max_passages: how many of the best passages are answered from, each with a call.
         temperature: τ of the softmax over scores; the replies are the most probable ones.
         max_characters: of a passage.
         max_tokens: longest reply.
@@ -67,7 +67,7 @@ class AnswerEnsemble(Prompted, Operator[Ranking, Answer]):
 
     Raises:
         ModelUnavailable: when no passage could be answered from, as the first error.
-        ModelRejected: likewise; also where the model states no log-probabilities.
+        ModelRejected: the same; also if the model states no log-probabilities.
 
     Source: Shi et al., "REPLUG: Retrieval-augmented black-box language models", NAACL 2024.
 
@@ -151,13 +151,13 @@ class TokenEnsemble(Prompted, Operator[Ranking, Answer]):
     alphabet. A passage whose call fails is left out from there on, and the weights of the others sum to 1 again; one
     has to be left, and the result is degraded. The answer cites all passages, since each word rests on all.
 
-    What is written so far stands as the assistant's message at the end of the prompt, so the model has to continue
+    The text so far is the assistant's message at the end of the prompt, so the model has to continue
     that: `CompletionModel` does, and local models; most chat servers start again.
 
     Args:
         llm: a model with the capability `next_tokens`.
         prompt: name of a shipped prompt file, or path of one, as for `Reader`.
-        max_passages: the best so many are read; each costs a call for every token.
+        max_passages: how many of the best passages are read; each costs a call for every token.
         temperature: τ of the softmax over scores.
         top: next tokens that are asked for.
         max_tokens: longest reply.
@@ -167,7 +167,7 @@ class TokenEnsemble(Prompted, Operator[Ranking, Answer]):
 
     Raises:
         ModelUnavailable: when no passage could be asked about, as the first error.
-        ModelRejected: likewise; also where the model foretells nothing.
+        ModelRejected: the same; also if the model predicts no tokens.
 
     Source: Shi et al., "REPLUG: Retrieval-augmented black-box language models", NAACL 2024.
 

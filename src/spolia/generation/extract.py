@@ -257,7 +257,7 @@ def plain(quote: str) -> str:
 
 
 HARD_LIMIT = 4
-"""A reply is never longer than so many times `words`; of the replies, 1 in 100 would be."""
+"""The longest reply, as a multiple of `words`; 1 in 100 replies would be longer."""
 SHORTEST = 8
 """Words that a further quote is charged at least: a scrap costs little to say, and says little."""
 
@@ -278,9 +278,9 @@ class Extract(Operator[Ranking, Answer]):
             characters count as a word. A single reply may be up to four times as long.
         threshold: abstain when `confidence`, from 0 to 1, is lower; 0 never abstains. The default was set on
             squad2_dev. With (without) an embedder it refuses 2 % (3 %) of the answerable questions, 83 % (41 %) of
-            those asked of other articles, and 6 % (4 %) of those that were written to look answerable: likeness is
+            those asked of other articles, and 6 % (4 %) of questions written to look answerable: likeness is
             not entailment. The cosines are those of all-MiniLM-L6-v2; set it again for another embedder.
-        passages: the best so many are read.
+        passages: how many of the best passages are read.
         analyzer: should be the one that the passages were indexed with.
         abstention: the reply when nothing answers.
 

@@ -37,7 +37,7 @@ def numbered(ranking: Ranking, characters: int, after: int = 0) -> tuple[str, ..
     """The passages of a ranking, each with its number and its place, cut where it is longer than a prompt may be.
 
     Args:
-        after: so many passages are left out at the beginning; the others keep their numbers.
+        after: number of passages to leave out at the beginning; the others keep their numbers.
     """
     return tuple(_numbered(number, node, characters) for number, node in enumerate(ranking.nodes[after:], after + 1))
 
@@ -91,8 +91,8 @@ class FString(Operator[Ranking, Prompt]):
     room are left out, the last first.
 
     Args:
-        template: with the places `{{passages}}` and `{{question}}`, which may not stand in a system's message.
-        max_passages: the best so many are shown.
+        template: with the places `{{passages}}` and `{{question}}`, which a system's message may not have.
+        max_passages: how many of the best passages are shown.
         max_characters: of all passages together.
 
     Raises:
@@ -141,8 +141,8 @@ class LongContextReorder(FString):
     Its number is the same both times, so that citations mean the same.
 
     Args:
-        template: with the places `{{passages}}` and `{{question}}`, which may not stand in a system's message.
-        max_passages: the best so many are shown, the one that comes twice counted once.
+        template: with the places `{{passages}}` and `{{question}}`, which a system's message may not have.
+        max_passages: how many of the best passages are shown; one that comes twice counts once.
         max_characters: of all passages together, the one that comes twice counted once.
 
     Source: `long_context_reorder` in Kim et al., "AutoRAG", 2024; Liu et al., "Lost in the middle: How language models
@@ -160,7 +160,7 @@ class LongContextReorder(FString):
 
 @dataclass(frozen=True)
 class Generate(Operator[Prompt, Generation]):
-    """What a language model replies to a prompt; it streams. `Reader` also resolves what the reply cites.
+    """The reply of a language model to a prompt; it streams. `Reader` also resolves what the reply cites.
 
     Args:
         llm: the language model.

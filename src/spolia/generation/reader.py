@@ -28,15 +28,15 @@ class Reader(Prompted, Operator[Ranking, Answer]):
     The passages are numbered from 1, best first. The reply's markers (`[1]`, `[1, 2]`, `【1】` …) become citations of
     the whole passage, or of each smaller node that was found in it (`Hit.found`), with its exact span; a marker that
     names no passage is taken out. That, and an answer without any although the prompt shows such a marker, is recorded
-    in `Answer.faults`. A `[2]` that a passage itself holds is shown as `⟦2⟧`, so that it is no citation. Nothing found:
-    an abstention, without asking the model. The reply streams.
+    in `Answer.faults`. A `[2]` that a passage itself holds is shown as `⟦2⟧`, so it is not read as a citation.
+    Nothing found: an abstention, without asking the model. The reply streams.
 
     Args:
         llm: the language model.
         prompt: name of a shipped prompt file (`answer`, `brief`), or path of one, with the places
             `{{passages}}`, `{{question}}` and, if it asks for one, `{{abstention}}`
             (`spolia.models.prompting.template`).
-        max_passages: the best so many are shown.
+        max_passages: how many of the best passages are shown.
         max_characters: of all passages together; the lowest-ranked that do not fit are not shown.
         max_tokens: longest reply.
         temperature: 0 for the most probable reply; above, samples of a query differ.

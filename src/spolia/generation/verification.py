@@ -41,16 +41,16 @@ class VerifyClaims(Operator[Answer, Answer]):
         evidence: passages for each claim.
         claims: prompt with the places `{{question}}` and `{{answer}}`, reader of the list, what holds when it cannot be
             read.
-        verdict: prompt with `{{passages}}` and `{{statement}}`, likewise.
-        draft: prompt with `{{facts}}` and `{{question}}`, likewise.
-        max_claims: further ones are not looked at, and not kept.
+        verdict: prompt with `{{passages}}` and `{{statement}}`, in the same form.
+        draft: prompt with `{{facts}}` and `{{question}}`, in the same form.
+        max_claims: at most; the rest is neither checked nor kept.
         characters: of a passage that are shown at most.
         max_tokens: longest reply.
-        abstention: what is said where nothing is supported.
+        abstention: the answer if nothing is supported.
 
     Raises:
         ModelUnavailable: the answer could not be taken apart.
-        ModelRejected: likewise.
+        ModelRejected: the same.
 
     Source: Semnani et al., "WikiChat: Stopping the hallucination of large language model chatbots by few-shot grounding
     on Wikipedia", Findings of EMNLP 2023.
@@ -180,7 +180,7 @@ class VerifyGrounding(Operator[Query, Answer]):
         search: finds passages.
         read: answers from them.
         llm: judges.
-        rewrite: what is searched after wrong passages; as it was by default, which finds the same again.
+        rewrite: makes the next query after wrong passages; by default it keeps the query, which finds the same again.
         role: prompt with the places `{{passages}}`, `{{question}}` and `{{answer}}`, reader of the verdict, what holds
             when it cannot be read.
         max_rounds: answers at most.

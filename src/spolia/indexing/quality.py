@@ -143,7 +143,7 @@ def _numbers(found: Quality) -> str:
 
 
 def _lists(found: Quality) -> str:
-    counted = (("What was not read", found.dropped), ("Encodings that were found out", found.encodings))
+    counted = (("Parts that were not read", found.dropped), ("Encodings that were found out", found.encodings))
     listed = (("The same bytes under several names", found.copies), ("The same words in other bytes", found.same_text))
     parts = [_table(title, [(name, str(count)) for name, count in rows]) for title, rows in counted]
     return "".join(parts + [_table(title, [(", ".join(uris),) for uris in rows]) for title, rows in listed])

@@ -55,13 +55,13 @@ class Cache:
     Args:
         database: the file; without one the cache lives in memory.
         entries: how many are kept in memory.
-        anew: what the file holds already is not taken, and is replaced by what is put.
+        replace: ignore and replace the entries that the file holds.
     """
 
     needs_fingerprint = True
 
-    def __init__(self, database: JournalFile | None = None, *, entries: int = 10_000, anew: bool = False) -> None:
-        self.database, self.entries, self.anew = database, entries, anew
+    def __init__(self, database: JournalFile | None = None, *, entries: int = 10_000, replace: bool = False) -> None:
+        self.database, self.entries, self.replace = database, entries, replace
         self._kept: OrderedDict[bytes, CacheEntry] = OrderedDict()
         self._claims: dict[bytes, threading.Event] = {}
         self._lock = threading.Lock()
@@ -122,7 +122,7 @@ class Cache:
                 self._kept.popitem(last=False)
 
     def _from_database(self, key: bytes) -> CacheEntry | None:
-        if self.database is None or self.anew:
+        if self.database is None or self.replace:
             return None
         try:
             rows = self.database.read("SELECT value, usage FROM cache WHERE key = ?", (key,))

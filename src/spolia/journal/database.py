@@ -40,7 +40,7 @@ CREATE TABLE IF NOT EXISTS trace_values (
 );
 CREATE TABLE IF NOT EXISTS trace_runs (run TEXT PRIMARY KEY, principals TEXT NOT NULL) WITHOUT ROWID;
 """
-"""What is kept of values. Files of before lack these tables and get them when the first value is kept."""
+"""Tables of values. Older files lack these tables and get them with the first value."""
 PAGE_BYTES = 8192
 """Of a new file: the span of a ranking of 50 hits takes 1.4 kB, which in pages of 4 kB would need one of its own."""
 SOON_S = 0.05

@@ -146,7 +146,7 @@ class RunView:
     """All steps of a run in the order in which they began, and those that have none around them.
 
     Args:
-        questions: what was asked, by the lane in which it was answered, as far as it is kept and may be seen.
+        questions: by lane, as far as they are kept and may be seen.
     """
 
     run: str

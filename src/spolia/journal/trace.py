@@ -80,7 +80,7 @@ class SpanDetail(Value):
     Args:
         operator: the step with its fields.
         exchanges: what language models were sent and replied in it.
-        principals: who asked in the run. Whoever acts for all of them may read what the step read.
+        principals: who asked in the run. An asker who acts for all of them may read what the step read.
     """
 
     span: int
@@ -100,7 +100,7 @@ class Journal:
         redact: changes each text before it is written; by default the values of environment variables whose names end
             in KEY, TOKEN, SECRET, PASSWORD or CREDENTIALS are replaced by those names.
         max_value_bytes: of a longer value only the beginning is kept.
-        max_bytes: of all values; those that were written first are dropped.
+        max_bytes: of all values; the oldest are dropped.
     """
 
     def __init__(
@@ -329,7 +329,7 @@ def _question_in(plain: Any, values: ValueReader) -> str:
 
 
 def summary(value: Any, known: dict[int, str] | None = None) -> str:
-    """What a step gave, in short, as JSON. A value may say itself what that is: `traced()` gives plain data.
+    """Sum up what a step gave, as JSON. A value may define this itself: `traced()` gives plain data.
 
     Args:
         known: what hits look like, by their ids: most pass through several steps.

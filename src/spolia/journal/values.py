@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from spolia.journal.database import JournalFile
 
 MOST_BYTES = 256 * 2**20
-"""Of all values of a journal; those that were written first are dropped."""
+"""Of all values of a journal; the oldest are dropped."""
 MOST_VALUE_BYTES = 2**20
 """Of one value; of a longer one only the beginning is kept."""
 BEGINNING = 2_000

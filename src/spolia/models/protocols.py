@@ -72,7 +72,7 @@ class AnyModel(Addressed, Protocol):
     """A model.
 
     Attributes:
-        name: tells apart any two models that give different results; with a hash of the weights where they are here.
+        name: differs for any two models that give different results; it has a hash of local weights.
     """
 
     @property
@@ -247,7 +247,7 @@ class Embedder(ReadsTexts, Protocol):
 
 @runtime_checkable
 class ImageEmbedder(Embedder, Protocol):
-    """An embedder that maps pictures to vectors in the space of its texts, so that words find what is seen.
+    """An embedder that maps pictures to vectors in the space of its texts, so that words find pictures.
 
     In a group that is embedded by one, the vector of a node that shows a picture is that of the picture (as of CLIP,
     Radford et al. 2021); the other nodes are embedded by their text. Questions are texts.

@@ -79,7 +79,7 @@ class Contexts:
     common.
 
     Args:
-        items_for: the questions, with the gold as it stands in the stores of a flow.
+        items_for: the questions, with the gold's places in the stores of a flow.
         questions: how many of them choose.
         told: called with how many more rows are known.
     """

@@ -20,7 +20,7 @@ Combined: TypeAlias = Callable[[Floats], Floats]
 
 @dataclass(frozen=True)
 class Limit(Value):
-    """What the mean of a measure may be at most; of one of which more is better, at least.
+    """A bound on the mean of a measure: an upper bound, or a lower bound if higher is better.
 
     >>> str(Limit.parse("USD=0.002"))
     'USD=0.002'

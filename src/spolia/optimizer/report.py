@@ -13,7 +13,7 @@ from spolia.optimizer.tuned_flow import Finalist, TunedFlow
 
 TIES = (
     "Tied: the 95 % interval of the paired difference to the chosen flow holds 0. Flows of one group of ties are not "
-    "shown to be worse than its best. Of the flows that none is shown to be better than, the cheapest is chosen."
+    "shown to be worse than its best. If no flow is shown to be better, the cheapest one of the group is chosen."
 )
 LOOK = (
     ".study tr.chosen td { font-weight: 600; } .study tr.group td { border-top: 2px solid var(--soft); } "

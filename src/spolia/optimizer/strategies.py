@@ -156,7 +156,8 @@ class Halving(Strategy):
 @dataclass(frozen=True)
 class HalvingWithNeighbours(Strategy):
     """The default flow, the best of earlier studies and a random draw are halved; then the winner with its neighbours,
-    the flows that differ from it in one place, twice or until it stays; then, with what is left, those asked most.
+    the flows that differ from it in one place, twice or until it stays; then, with the rest of the budget,
+    those asked most.
 
     Args:
         local: share of the budget for neighbours.

@@ -86,7 +86,7 @@ class Study:
             share = board.spent / max(1, self.contexts.total)
         finalists = self._finalists(board, chosen)
         if looked := _note_looks(log, plan, finalists):
-            self.notes.append(f"The fresh questions were looked at {several(looked, 'time')} before.")
+            self.notes.append(f"Earlier reports used the fresh questions {several(looked, 'time')}.")
         with self._limited():
             finalists, final = self._final(finalists)
         found = self._found(board, chosen, FinalScores(board, plan.objectives, finalists, final, plan.seed), share)

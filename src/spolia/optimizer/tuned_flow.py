@@ -52,7 +52,7 @@ class Finalist(Value):
 
 @dataclass(frozen=True)
 class TunedFlow(Value):
-    """What a study chose.
+    """The result of a study.
 
     Args:
         flow, point: the choice, and where it is in the space.
@@ -64,7 +64,7 @@ class TunedFlow(Value):
         spent: what models took now.
         excluded: flows that cannot run, by notation, with why.
         effects: what each candidate does to the score, over all flows that were asked.
-        curve: how many scores were asked for, what was paid in USD, and how far the leader was behind the flow that the
+        curve: how many scores were asked for, the cost in USD, and how far the leader was behind the flow that the
             search chose.
         is_share: whether scores lie between 0 and 1.
         is_cut_short: whether a budget of the run ended the study early.

@@ -55,14 +55,14 @@ def tune(
             chosen.
         budget: `5%` of all flows × questions, `2000 rows`, `500 calls`, `200k tokens`, `2 USD`, or a time such as
             `10m`; None for all of them.
-        strategy: how the best flow is looked for, or its name in `STRATEGIES`; by default `HalvingWithNeighbours`, or
+        strategy: how to search for the best flow, or its name in `STRATEGIES`; by default `HalvingWithNeighbours`, or
             `GridSearch` where the budget is enough for that.
         seed: of all that is drawn; the same study chooses the same flow.
         prior: points that were best elsewhere, best first: the search begins with them.
         run: whose cache, budget and rights are used; by default one of its own.
         path: a folder that keeps every score as it is computed, so that a killed study goes on where it was. None keeps
             them in memory.
-        usage_log: where it is written which questions were looked at, so that no report is made on them later.
+        usage_log: file that records the questions used, so that no later report uses them again.
         degraded: what happens to a flow of which a step fails on every call: `stop` leaves it out, `ok` measures it.
         under: what measures may be at most in the mean, such as `USD=0.002`; of one of which more is better, at least.
         combine: how several objectives are one: `front` for the knee, or AutoRAG's `mean`, `rank`, `normalize_mean`.
@@ -71,7 +71,7 @@ def tune(
         told: called with how far the study is when more scores are there, by several threads.
 
     Raises:
-        DataError: there is nothing to choose, no question has gold, the budget is too small, or the folder holds a
+        DataError: the space holds one flow only, no question has gold, the budget is too small, or the folder holds a
             study of something else; says what to write.
         StoreBusy: another process is at this study.
         StepFailed: every flow fails.

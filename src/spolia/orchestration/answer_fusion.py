@@ -85,7 +85,7 @@ SHORTEN: Role[str] = Role("spolia:orchestration/prompts/shorten.txt", Text(), de
 class LLMFusion(Operator[Sequence[Answer], Answer]):
     """Have a language model write one answer of those of several arms.
 
-    Answers that abstain are left out; where all do, or but one is left, nobody is asked. One that is longer than
+    Answers that abstain are left out; if none or one is left, no model is asked. One that is longer than
     `characters` is shortened first, by one call of its own. Marks of citations get one numbering, and those that the
     model keeps become citations. Where the model cannot be asked, or its reply not be read, the first answer stays, and
     the result is degraded.
@@ -94,7 +94,7 @@ class LLMFusion(Operator[Sequence[Answer], Answer]):
         llm: the language model.
         role: prompt with the places `{{answers}}` and `{{question}}`, reader of the reply, what holds when it cannot be
             read.
-        shorten: prompt with the places `{{answer}}` and `{{question}}`, likewise.
+        shorten: prompt with the places `{{answer}}` and `{{question}}`, in the same form.
         characters: of an answer that are shown as they are.
         max_tokens: longest reply.
 

@@ -34,7 +34,7 @@ class PickArm(Operator[ArmScores, str]):
         floor: the least score; behind `ByMeaning`, whose scores sum to 1, 0.3 is usual.
 
     Raises:
-        WiringError: for a floor that is no number.
+        WiringError: for a floor that is not a number.
 
     Source: Gao et al., "Modular RAG", 2024 (arXiv 2407.21059), routing.
 
@@ -74,12 +74,12 @@ class Exceeds(Operator[ArmScores, str]):
     A score that is not there, NaN or infinite exceeds nothing.
 
     Args:
-        arm: whose score is looked at.
+        arm: whose score decides.
         otherwise: the other arm.
         threshold: a score equal to it is not above it.
 
     Raises:
-        WiringError: for a threshold that is no number.
+        WiringError: for a threshold that is not a number.
 
     Source: Asai et al., "Self-RAG: learning to retrieve, generate, and critique through self-reflection", ICLR 2024.
 

@@ -25,7 +25,7 @@ class StopWhen(Operator[State, Verdict]):
         reason: why it stopped, for `stop`.
 
     Raises:
-        WiringError: when it runs: the state has no such field, or one that is neither.
+        WiringError: when it runs: the state lacks the field, or it is of another type.
 
     Source: Gao et al., "Modular RAG", 2024 (arXiv 2407.21059), rule judge.
 
@@ -154,7 +154,7 @@ class Confident(Operator[Generation, Verdict]):
 class Classified(Operator[Chain, Verdict]):
     """Stop where a classifier gives the question and its chain at least a score.
 
-    It reads the question and as many of the newest pairs as there is room for: what is left out is the oldest. A score
+    It reads the question and as many of the newest pairs as there is room for, and drops the oldest. A score
     that is NaN or infinite does not stop, and is counted.
 
     Args:
@@ -163,7 +163,7 @@ class Classified(Operator[Chain, Verdict]):
         characters: of question and chain that are read; some 2,000 are 512 tokens of English.
 
     Raises:
-        WiringError: for a threshold that is no number.
+        WiringError: for a threshold that is not a number.
 
     Source: Yeom et al., "Chain of retrieval with an external sufficiency classifier", 2025.
 
@@ -210,12 +210,12 @@ ENOUGH: Role[str] = Role(
 class Sufficient(Operator[Ranking, Verdict]):
     """Ask a language model whether the passages are enough to answer the question.
 
-    Of nothing nobody is asked: it is not enough. A reply that is none of the labels is sent back once; then the role's
-    default holds (`insufficient`), and the result is counted as degraded.
+    Without passages it asks no model: they are insufficient. A reply that is none of the labels is sent back once;
+    then the role's default holds (`insufficient`), and the result is counted as degraded.
 
     Args:
         llm: the language model.
-        passages: the best so many are shown.
+        passages: how many of the best are shown.
         characters: of each passage that are shown, at most.
         role: the prompt file, with the places `{{question}}` and `{{passages}}`; labels, of which `sufficient` stops.
         max_tokens: longest reply.

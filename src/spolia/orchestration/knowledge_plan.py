@@ -83,7 +83,7 @@ class KnowledgeGuided(Operator[Query, Plan]):
             for relation, other in graph.around(through[-1].id) if len(path) < self.hops else ():
                 room -= 1
                 if room < 0:
-                    note(f"The graph is dense: {_MOST} relationships around what is named are looked at.")
+                    note(f"The graph is dense: only {_MOST} relationships around the named entities are used.")
                     return
                 if other not in through:
                     edge = relation.type, relation.start == through[-1].id

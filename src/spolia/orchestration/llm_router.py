@@ -95,7 +95,7 @@ class ByNextToken(Prompted, Operator[Query, ArmScores]):
         llm: a language model that states the most probable next tokens.
         arms: tokens by arm, whatever their case and blanks around them.
         prompt: file with the place `{{question}}`, and `{{options}}` if it names them.
-        top: how many of the most probable tokens are looked at.
+        top: how many of the most probable tokens count.
 
     Raises:
         WiringError: for no arm, or one without a token.

@@ -175,7 +175,7 @@ class EvenSplit(Operator[Sequence[Ranking], Ranking]):
     Args:
         top_k: hits of all rankings together, at most.
         once: a node that several have found is one hit, with the best of its scores, so that there may be fewer; else
-            it stands there several times, as in AutoRAG.
+            it is a hit several times, as in AutoRAG.
 
     Raises:
         StepFailed: when there is no ranking.

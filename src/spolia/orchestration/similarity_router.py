@@ -102,8 +102,8 @@ class ByMeaning(Operator[Query, ArmScores]):
     """Score arms by how alike the query is to what they are described by: P(F_j|q) = softmax_j(s_j / τ).
 
     s_j is the highest cosine of the query with the arm's descriptions: sentences about it, or questions that belong to
-    it. Where no arm has at least `threshold`, all scores are 0: the question is about something else. Neither the order
-    of arms nor that of descriptions matters.
+    it. Where no arm has at least `threshold`, all scores are 0: the question is about something else. The order
+    of arms and of descriptions does not matter.
 
     Args:
         embedder: of queries, and of descriptions as passages.
@@ -113,7 +113,7 @@ class ByMeaning(Operator[Query, ArmScores]):
 
     Raises:
         WiringError: for no arm, one without a description, a temperature that is not above 0.
-        ModelError: what the embedder gives are no vectors.
+        ModelError: the embedder does not give vectors.
 
     Source: Gao et al., "Modular RAG", 2024 (arXiv 2407.21059), semantic routing (a softmax of similarities, where the
     paper has one of probabilities).
@@ -152,7 +152,7 @@ class ByMeaning(Operator[Query, ArmScores]):
         alike = self._cosines(value)
         best = max(alike.values())
         if best < self.threshold:
-            note(f"No arm is alike: {best:.2f} at most, where {self.threshold} is wanted.")
+            note(f"No arm is similar enough: {best:.2f} at most, below {self.threshold}.")
             return ArmScores.of(dict.fromkeys(alike, 0.0))
         weights = {arm: math.exp((score - best) / self.temperature) for arm, score in alike.items()}
         return ArmScores.of({arm: weight / math.fsum(weights.values()) for arm, weight in weights.items()})

@@ -88,7 +88,7 @@ class Recent(Rearrangement):
         field: name of the metadata field.
 
     Raises:
-        WiringError: `since` is no time.
+        WiringError: `since` is not a time.
 
     Source: `recency_filter` in Kim et al., "AutoRAG", 2024 (arXiv 2410.20878).
 
@@ -125,7 +125,7 @@ class TimeDecay(Rearrangement):
     """Mix how good a hit is with how new it is.
 
     score(d) = (1 - w) · φ(s(d)) + w · 2^(-age(d) / half_life), with φ the scaling from 0 (worst hit) to 1 (best), and
-    the age in days before `now`. What is newer than that has the age 0; a hit without a time counts as endlessly old.
+    the age in days before `now`. A newer hit has the age 0; a hit without a time counts as endlessly old.
     Equal scores keep their order.
 
     Args:
@@ -136,7 +136,7 @@ class TimeDecay(Rearrangement):
         top_k: hits to return, at most.
 
     Raises:
-        WiringError: a number that makes no sense, or `now` is no time.
+        WiringError: a number that makes no sense, or `now` is not a time.
 
     Source: exponential decay as in Li, Croft, "Time-based language models", CIKM 2003.
 
@@ -195,7 +195,7 @@ class TitleBoost(Rearrangement):
     | that in other case; or the title in small letters is part of the query | `named` |
     | and the title without brackets is part of the query, in any case | `mentioned` |
 
-    The title is the first part of what stands above the node's text (`Node.context`); a node without one stays as it
+    The title is the first part of `Node.context`, above the node's text; a node without one stays as it
     is. Scores of 0 and below are divided, so that a better title never counts against a hit. Equal scores keep their
     order. Behind `FieldedBM25(..., combine="best", top_k=50)` it is about the word search that IRCoT, Adaptive-RAG and
     PrefRAG call BM25.

@@ -88,13 +88,13 @@ class LLMLingua(Operator[Ranking, Ranking]):
 
     A text is read in segments, one after the other. The tokens of a segment are weighed by -ln p(x_t | kept tokens of
     the segments before, x_<t in its own), and the heaviest stay, in their order: max(1, ⌊rate · n⌋) of the n tokens of
-    a text, of equal ones the first. What is left is for models to read more than for people. Scores and citations are
+    a text, of equal ones the first. Models can read the result better than people can. Scores and citations are
     as they were.
 
     Args:
         llm: a model with the capability `scores`; a small one will do.
         rate: share of the tokens that stay, above 0, up to 1.
-        segment: characters that are read at once.
+        segment: characters that are read together.
 
     Raises:
         ModelRejected: the model states no log-probabilities of given texts.
@@ -255,7 +255,7 @@ class Extractive(Operator[Ranking, Ranking]):
 
     Raises:
         WiringError: a bound that is not from -1 to 1.
-        ModelError: what the embedder gives are no vectors.
+        ModelError: the embedder does not give vectors.
 
     Source: extractive compression in Xu, Shi, Choi, "RECOMP: Improving retrieval-augmented LMs with compression and
     selective augmentation", ICLR 2024.
@@ -330,7 +330,7 @@ class SelectiveContext(Operator[Ranking, Ranking]):
     Args:
         llm: a model with the capability `scores`; a small one will do.
         ratio: share of the stretches to leave out, about, from 0 to below 1.
-        unit: what is left out or stays: a `sentence`, a `phrase` between commas, or a `token`.
+        unit: leave out or keep whole units: a `sentence`, a `phrase` between commas, or a `token`.
 
     Raises:
         ModelRejected: the model states no log-probabilities of given texts.

@@ -280,7 +280,7 @@ class Mapped(Operator[Ranking, Ranking]):
         top_k: hits to return, at most; None for all.
 
     Raises:
-        StoreError: when the store cannot be read, or has no such group.
+        StoreError: when the store cannot be read, or lacks the group.
         FilterError: for a filter on a field that the store does not declare.
 
     Source: small-to-big in Gao et al., "Modular RAG", 2024 (arXiv 2407.21059).

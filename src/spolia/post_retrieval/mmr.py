@@ -150,7 +150,7 @@ class MMR(Operator[Ranking, Ranking]):
     Raises:
         WiringError: λ is not from 0 to 1, or a group is named without an embedder.
         ManifestMismatch: the group was embedded by another embedder of that name.
-        ModelError: what the embedder gives are no vectors.
+        ModelError: the embedder does not give vectors.
 
     Source: Carbonell, Goldstein, "The use of MMR, diversity-based reranking for reordering documents and producing
     summaries", SIGIR 1998.

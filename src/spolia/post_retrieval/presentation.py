@@ -32,7 +32,7 @@ class AsText(Operator[Ranking, str]):
     """The texts of the nodes, best first, put together; empty for no hits.
 
     Args:
-        join: what stands between them.
+        join: text between them.
 
     >>> from spolia.types import Query
     >>> AsText(join=" | ")(Ranking(Query("?"), (Hit(Node("a", "Tides"), 1.0), Hit(Node("b", "Salt"), 0.5))))
@@ -121,7 +121,7 @@ class Reorder(Operator[Ranking, Ranking]):
         seed: of `shuffle`.
 
     Raises:
-        WiringError: there is no such order.
+        WiringError: the order is unknown.
 
     Source: Liu et al., "Lost in the middle: how language models use long contexts", TACL 2024; `best again` is the
     `long_context_reorder` of AutoRAG.
@@ -163,7 +163,7 @@ class Reorder(Operator[Ranking, Ranking]):
 class ShowMetadata(Operator[Ranking, Ranking]):
     """Put metadata above the text that a reader is shown, a line `name: value` for each field; it is never quoted.
 
-    It was not searched. `AttachMetadata` puts it into what is searched as well.
+    It was not searched. `AttachMetadata` puts it into the searched text as well.
 
     Args:
         fields: which, in this order; one that a node does not have is left out.

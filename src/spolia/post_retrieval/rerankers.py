@@ -45,7 +45,7 @@ class Judging(Operator[Ranking, Ranking]):
         ModelUnavailable: where `strict`, when the model could not be asked.
         ModelRejected: where `strict`, when it refused.
         ModelError: when it gave another number of scores than there are hits.
-        BudgetSpent: when a call was refused before it was sent.
+        BudgetSpent: the budget does not allow the call, which is not sent.
     """
 
     top_k: int
@@ -202,7 +202,7 @@ class TART(Judging):
 
     Args:
         scorer: the model, as `facebook/tart-full-flan-t5-xl`. All texts are given to it in one call.
-        instruction: what a passage is wanted for.
+        instruction: the purpose of a passage.
         top_k, judged, strict: as for every `Judging`.
 
     Source: Asai et al., "Task-aware retrieval with instructions", ACL Findings 2023.
@@ -276,7 +276,7 @@ class MonoT5(AskedOfEach):
     Args:
         llm: a model with the capability `next_tokens`.
         prompt: file with the places `{{question}}` and `{{passage}}`.
-        relevant: the word for relevant; its first token is looked for.
+        relevant: the word for relevant; its first token counts.
         irrelevant: the word for irrelevant.
         top: tokens that are asked for.
         characters: of a hit that the model is shown, at most.
@@ -388,8 +388,8 @@ class RankGPT(Judging):
     """Order hits by a language model that is shown `window` of them at a time: [2] > [1] > [3].
 
     Of more hits than a window holds, the last ones are ordered first; then the window moves up by `step`, so that what
-    is good climbs to the top. What a reply does not name follows in the order that it had; numbers that name nothing,
-    or come again, are passed over. So a reply always gives a permutation. One that cannot be read leaves its window as
+    is good climbs to the top. Passages that a reply does not name follow in their old order; numbers that name nothing,
+    or come again, are skipped. So a reply always gives a permutation. One that cannot be read leaves its window as
     it was, after being sent back once (`Role`).
 
     score = 1 / rank, since the model says an order and no numbers.
@@ -397,7 +397,7 @@ class RankGPT(Judging):
     Args:
         llm: the language model.
         judged: hits that are ordered, at most; the others are left out.
-        window: hits that the model is shown at once.
+        window: hits that the model sees together.
         step: by how many the window moves; below `window`, so that windows overlap.
         role: prompt with the places `{{question}}`, `{{passages}}` and `{{count}}`, reader of the reply, what holds
             when it cannot be read.

@@ -136,7 +136,7 @@ class SimilarityThreshold(_ByLikeness):
         at_least: the least cosine, from -1 to 1.
 
     Raises:
-        ModelError: what the embedder gives are no vectors.
+        ModelError: the embedder does not give vectors.
 
     Source: `similarity_threshold_cutoff` in Kim et al., "AutoRAG", 2024 (arXiv 2410.20878).
 
@@ -169,7 +169,7 @@ class SimilarityPercentile(_ByLikeness):
         share: of the hits that stay, above 0, up to 1.
 
     Raises:
-        ModelError: what the embedder gives are no vectors.
+        ModelError: the embedder does not give vectors.
 
     Source: `similarity_percentile_cutoff` in Kim et al., "AutoRAG", 2024 (arXiv 2410.20878).
 

@@ -82,7 +82,7 @@ class TreeSummarise(Operator[Ranking, Ranking]):
     """One hit in the place of all: neighbouring passages are merged by a language model, `width` at a time, then what
     that gave, until one text is left.
 
-    n passages take ⌈log_width n⌉ levels; those of one level are asked at the same time. What stands alone goes up as it
+    n passages take ⌈log_width n⌉ levels; those of one level are asked at the same time. A lone passage goes up as it
     is, so a single hit stays as it was. A call that fails, or a reply that cannot be read, leaves the texts themselves,
     and the result is counted as degraded. Citations point to all passages.
 

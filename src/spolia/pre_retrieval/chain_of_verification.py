@@ -32,7 +32,7 @@ class ChainOfVerification(Operator[Query, Answer]):
         draft: answers the question.
         answer: answers a check, as a question of its own, so that it cannot repeat the draft; with a search in it, from
             documents.
-        questions: checks, at most; the model is told the number (`{{questions}}`).
+        questions: checks, at most; the prompt has the number (`{{questions}}`).
         planned: prompt, with the places `{{question}}` and `{{draft}}`, reader and default for the checks.
         revised: prompt, with the place `{{checks}}` too, reader and default for the revised answer.
         max_tokens: longest reply.

@@ -27,7 +27,7 @@ class Decompose(AsksOfQuery[Plan]):
     no plan goes round in a circle. `LeastToMost` takes the steps.
 
     Args:
-        steps: at most; the model is told the number (`{{steps}}`), and further ones are left out.
+        steps: at most; the prompt has the number (`{{steps}}`), and the rest is left out.
         llm, role, max_tokens, temperature: as for every `AsksOfQuery`.
 
     Source: Zhou et al., "Least-to-most prompting enables complex reasoning in large language models", ICLR 2023.
@@ -67,7 +67,7 @@ class LeastToMost(Operator[Plan, Queries]):
 
     Args:
         answer: answers a step, as a question of its own.
-        steps: taken at most; further ones are left out, and recorded.
+        steps: taken at most; the rest is left out and recorded.
 
     Source: Zhou et al., "Least-to-most prompting enables complex reasoning in large language models", ICLR 2023.
 

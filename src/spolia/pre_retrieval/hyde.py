@@ -52,8 +52,8 @@ class HyDE(Imagines):
     """Search for a passage that would answer the question, as the model imagines it: q → d̂.
 
     What is wrong in it does not matter much: it is in the words of an answer, and only what the store has is found.
-    What is answered stays the question. `AveragedHyDE` does the same with vectors. Reverse HyDE, questions that a text
-    would answer, is a node group: `HypotheticalQuestions`.
+    The reader still answers the original question. `AveragedHyDE` does the same with vectors. Reverse HyDE,
+    questions that a text would answer, is a node group: `HypotheticalQuestions`.
 
     Args:
         llm: the language model.
@@ -103,8 +103,8 @@ class AveragedHyDE(Imagines):
         llm, role: as for every `AsksOfQuery`.
 
     Raises:
-        WiringError: for several passages at temperature 0; what stands for the embedder is none.
-        ModelError: what the embedder gives are no vectors.
+        WiringError: for several passages at temperature 0; `embedder` is not one.
+        ModelError: the embedder does not give vectors.
 
     Source: Gao, Ma, Lin, Callan, "Precise zero-shot dense retrieval without relevance labels", ACL 2023.
 
@@ -142,7 +142,7 @@ class AveragedHyDE(Imagines):
 class WithDraft(Operator[Query, Query]):
     """Search for the question together with a draft of its answer: q → q ⊕ draft(q).
 
-    With `ChainOfVerification` as the draft, what is searched by is verified first: fewer hits for what the model made
+    With `ChainOfVerification` as the draft, the draft is verified before the search: fewer hits for what the model made
     up. An abstention leaves the query as it is.
 
     Args:

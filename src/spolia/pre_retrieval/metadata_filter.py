@@ -28,7 +28,7 @@ _BOUNDS = {">=": "at_least", "gte": "at_least", "<=": "at_most", "lte": "at_most
 def condition_of(written: Any, schema: Schema, depth: int = 0) -> Condition:
     """The condition that is written: field, is and value, or any, all or not of others; FilterError if none is."""
     if not isinstance(written, Mapping) or depth > _DEPTH:
-        raise FilterError(f"{written!r:.80} is no condition. Write field, is and value.")
+        raise FilterError(f"{written!r:.80} is not a condition. Write field, is and value.")
     for name, kind in (("any", Or), ("all", And)):
         if isinstance(parts := written.get(name), list) and parts:
             return kind(tuple(condition_of(part, schema, depth + 1) for part in parts))
@@ -71,7 +71,7 @@ def _meant(value: Any, field: Field) -> Scalar:
     if isinstance(value, int) and not isinstance(value, bool) and field.kind in ("str", "time"):
         return str(value)
     if not isinstance(value, (str, int, float)):
-        raise FilterError(f"{value!r:.60} is no value. Write a text, a number or true or false.")
+        raise FilterError(f"{value!r:.60} is not a value. Write a text, a number or true or false.")
     return value
 
 
@@ -83,12 +83,12 @@ FILTERED: Role[dict[str, Any]] = Role(
 
 @dataclass(frozen=True)
 class ConstructFilter(AsksOfQuery[Query]):
-    """Split a question into what is searched and what its documents must be: q → (q′, filter).
+    """Split a question into a query and a filter on its documents: q → (q′, filter).
 
     The model sees the metadata fields that the store declares, and replies with conditions on them, all of which have
     to hold. Each is checked against these fields; what is wrong is shown to the model `tries` times, and what is wrong
     then is dropped, which is counted: it would find nothing. A condition can only narrow what the query's own filter
-    lets be found. What is answered stays the question.
+    allows. The reader still answers the original question.
 
     Args:
         group: the node group that is searched; its store declares the fields.

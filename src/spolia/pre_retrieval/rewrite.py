@@ -18,7 +18,7 @@ REWRITTEN: Role[str] = Role("spolia:pre_retrieval/prompts/rewrite.txt", OneText(
 
 @dataclass(frozen=True)
 class Rewrite(AsksOfQuery[Query]):
-    """The query in the words that a search finds best: q → q′. What is answered stays the question as it was asked.
+    """The query in the words that a search finds best: q → q′. The reader still answers the original question.
 
     A rewriting that is empty, or longer than `longest` times the query, is not used: the query goes on as it was, and
     the result is counted as degraded. A model that was trained to rewrite takes the place of `llm`.
@@ -113,7 +113,7 @@ class MultiQuery(AsksOfQuery[Queries]):
     but for case and punctuation are left out. A reply that cannot be read leaves the query alone.
 
     Args:
-        queries: rewordings, at most; the model is told the number (`{{queries}}`).
+        queries: rewordings, at most; the prompt has the number (`{{queries}}`).
         weight: of a rewording, where the query has 1.
         llm, role, max_tokens, temperature: as for every `AsksOfQuery`.
 

@@ -59,7 +59,7 @@ class WithinRows(Operator[Query, Query]):
             everything, which is recorded.
 
     Raises:
-        StepFailed: when it runs: the rows have no such column.
+        StepFailed: when it runs: the rows lack the column.
 
     Source: Gao et al., "Modular RAG", 2024 (arXiv 2407.21059), query construction.
 
@@ -97,7 +97,7 @@ class WithinRows(Operator[Query, Query]):
         names = [name.lower() for name in found.columns]
         if self.column and self.column.lower() not in names:
             raise StepFailed(
-                f"The statement gave the columns {', '.join(found.columns)}, and {self.column!r} is wanted: "
+                f"The statement gave the columns {', '.join(found.columns)}, but not {self.column!r}: "
                 f"{found.statement[:200]}. Write another column, or say in the prompt how to name it."
             )
         return names.index(self.column.lower()) if self.column else 0

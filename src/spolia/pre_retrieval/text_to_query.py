@@ -216,7 +216,7 @@ WRITE_CYPHER: Role[str] = Role("spolia:pre_retrieval/prompts/text_to_cypher.txt"
 class TextToCypher(AsksInStatements):
     """Answer a question by one MATCH … RETURN that a language model writes: q → rows.
 
-    The model sees which labels and properties there are, some names, and what links what. What it writes is run by a
+    The model sees which labels and properties there are, some names, and what links what. Its statement is run by a
     reader that knows no clause that writes or calls (`spolia.databases.cypher`). The model sees a rejected or failed
     statement with the reason, `tries` times.
 

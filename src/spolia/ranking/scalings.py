@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from spolia.types.arrays import Numbers
 
 Scaling: TypeAlias = Callable[[Sequence[float]], tuple[list[float], float]]
-"""From the scores of a list to their values on a common scale, and the value of a document that is absent."""
+"""Maps the scores of a list to values on a common scale, and gives the value of a document that is absent."""
 
 
 def finite(scores: Sequence[float] | Numbers) -> Numbers:

@@ -69,7 +69,7 @@ class Phrase(GroupSearch):
     """The nodes that hold the words of the query one after the other, best first by BM25.
 
     Nodes that hold all terms are looked up in the lexical index, then their texts are read: whole words, in any case,
-    with accents or without, not stemmed. What is indexed is searched, title and headings too. A phrase that occurs in
+    with accents or without, not stemmed. The search covers titles and headings too. A phrase that occurs in
     `top_k` nodes or more finds `top_k`; of a script without spaces between words it needs two characters at least,
     since pairs of them are indexed.
 

@@ -91,7 +91,7 @@ class BM25Variant(TermSearch):
         group, top_k, source, filter: as for every `GroupSearch`, which names the errors too.
 
     Raises:
-        WiringError: there is no such variant, or a number that makes no sense.
+        WiringError: the variant is unknown, or a number that makes no sense.
 
     Source: Kamphuis, de Vries, Boytsov, Lin, "Which BM25 do you mean? A large-scale reproducibility study of scoring
     variants", ECIR 2020; Lv, Zhai, "When documents are very long, BM25 fails!" (BM25L) and "Lower-bounding term
@@ -193,7 +193,7 @@ class FieldedBM25(TermSearch):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.combine not in ("together", "best"):
-            raise WiringError(f"{self.combine!r} is no way to combine fields. Write 'together' or 'best'.")
+            raise WiringError(f"{self.combine!r} is not a way to combine fields. Write 'together' or 'best'.")
         if set(dict(self.weights)) != {CONTEXT, TEXT} or set(dict(self.b)) != {CONTEXT, TEXT}:
             raise WiringError(f"The fields are {CONTEXT!r} and {TEXT!r}. Write weights and b for both.")
         if not all(0 <= weight < float("inf") for _, weight in self.weights) or not any(w for _, w in self.weights):

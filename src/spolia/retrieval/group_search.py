@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from spolia.types.arrays import Mask, Numbers
 
 LONGEST_CHARACTERS = 10_000
-"""A question longer than that has a document pasted into it, with what is asked before or after it."""
+"""A longer question has a document pasted into it, with the real question before or after it."""
 
 
 def searched(query: Query, *, row: int | None = None) -> str:
@@ -52,7 +52,7 @@ class GroupSearch(Operator[Query, Ranking]):
     Raises:
         QueryError: for an empty query.
         FilterError: for a filter on a field that the store does not declare.
-        StoreError: when the store cannot be read, or has no such group.
+        StoreError: when the store cannot be read, or lacks the group.
     """
 
     group: NodeGroup

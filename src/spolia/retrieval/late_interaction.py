@@ -30,8 +30,8 @@ class LateInteraction(GroupSearch):
         group, top_k, source, filter: as for every `GroupSearch`, which names the errors too.
 
     Raises:
-        ModelError: what the embedder gives are no token vectors.
-        WiringError: what stands for the embedder is none.
+        ModelError: the embedder does not give token vectors.
+        WiringError: `embedder` is not one.
 
     Source: Khattab, Zaharia, "ColBERT: efficient and effective passage search via contextualized late interaction over
     BERT", SIGIR 2020.

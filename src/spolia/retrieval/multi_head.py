@@ -54,7 +54,7 @@ class MultiHead(GroupSearch):
 
     Raises:
         ManifestMismatch: when the group was built with another embedder, or none.
-        WiringError: a vector cannot be cut into so many parts, or there are no such votes.
+        WiringError: a vector cannot be cut into this many parts, or the votes are unknown.
 
     Source: Besta et al., "Multi-head RAG: solving multi-aspect problems with LLMs", 2024.
 

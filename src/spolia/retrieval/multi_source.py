@@ -22,7 +22,7 @@ def reached(
 ) -> Iterator[tuple[str, Ranking]]:
     """What each source finds, with its name: one after the other, as far as they are wanted.
 
-    A source that fails is passed over, and that is recorded.
+    A source that fails is skipped and recorded.
 
     Args:
         needed: raise what the first source raised, where all of them have failed.
@@ -35,7 +35,7 @@ def reached(
             continue
         if isinstance(result.error, _MEANT):
             raise result.error
-        degrade(f"{name} failed and is passed over: {result.message}", error=result.error, partly=True)
+        degrade(f"{name} failed and is skipped: {result.message}", error=result.error, partly=True)
         failures.append(result)
     if needed and failures and len(failures) == len(sources):
         raise failures[0].raised()
@@ -47,7 +47,7 @@ class MultiSource(Operator[Query, Ranking]):
 
     Hits of a source come before those of the next one, each in its own order, with score = 1 / rank over all; each says
     which source gave it, and with what score (`Hit.parts`). A node that two sources have found stays with the first. A
-    source that fails is passed over, and that is recorded.
+    source that fails is skipped and recorded.
 
     How often each source is asked, and how much of what it gave is shown, is counted by its name (`Ranking.source`):
     see the measures `Calls`, `UsedCalls` and `DocsShown`. To ask all of them and weigh what they find, write
@@ -59,7 +59,7 @@ class MultiSource(Operator[Query, Ranking]):
         top_k: hits to return, at most.
 
     Raises:
-        WiringError: no source, or what is no retriever.
+        WiringError: no source, or one that is not a retriever.
         SpoliaError: what the first source raised, where all of them have failed.
 
     Source: Zhao et al., "PrefRAG: preference-driven multi-source retrieval augmented generation", 2025.

@@ -110,12 +110,12 @@ def similarity(
         mode: what is compared. Vectors are given as they are kept, of length 1 for the cosine.
         batch: all nodes that may be found in one call, so that it may look at them together.
         descending: a higher number is better. If not, it is a distance, and its negative is the score, because higher
-            scores are better always: what is at most 0.5 away has a score of at least -0.5.
+            scores are always better: a node at most 0.5 away has a score of at least -0.5.
         version: count it up when its numbers change.
         waits: it waits for a server or a disk.
 
     Raises:
-        WiringError: the function does not take a query and what to compare it with; when it runs, for what is no
+        WiringError: the function does not take a query and a node; when it runs, for a result that is not a
             number, NaN, or not one for each node.
 
     >>> @similarity
@@ -163,8 +163,8 @@ class BySimilarity(GroupSearch):
 
     Raises:
         ManifestMismatch: when the group was built with another embedder, or none.
-        WiringError: a similarity of embeddings without an embedder or with what is none, or one of texts with one;
-            when it runs, for a function that returns what is no score.
+        WiringError: a similarity of embeddings without a valid embedder, or one of texts with one;
+            when it runs, for a function that does not return scores.
 
     >>> from spolia.retrieval.similarity_search import similarity
     >>> from spolia.stores.corpus import Corpus

@@ -33,7 +33,7 @@ class Stage(Value):
 
 @dataclass(frozen=True)
 class Descend(Operator[Query, Ranking]):
-    """Search a hierarchical index: of each level the best nodes are kept, and only what belongs to them is looked at.
+    """Search a hierarchical index: keep the best nodes of each level, and search only the nodes below them.
 
     The levels are groups of one corpus, the coarsest first: sections by their summaries, chunks by their text. A node
     belongs to one of the level above if both have an ancestor in the nearest group that both were made from, so that a
@@ -58,7 +58,7 @@ class Descend(Operator[Query, Ranking]):
         QueryError: for an empty query.
         ManifestMismatch: when a level was not embedded with the embedder.
         FilterError: for a filter on a field that the store does not declare.
-        StoreError: when the store cannot be read, or has no such group.
+        StoreError: when the store cannot be read, or lacks the group.
 
     Source: Sarthi et al., "RAPTOR: recursive abstractive processing for tree-organized retrieval", 2024.
 

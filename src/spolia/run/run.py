@@ -55,7 +55,7 @@ class Run:
         cache: where costly results are kept; without one nothing is.
         share: equal steps on equal values compute once in this run, cheap ones too. Results are held in memory, up to
             512 MiB or the number of bytes that you write.
-        replies: where replies of language models are kept by what was asked, whichever steps ask: equal prompts are
+        replies: where replies of language models are kept by their prompt, for all steps: equal prompts are
             asked once.
         threads: how many steps may run at the same time, the caller's own thread included.
         window: rows of a batch that are in memory at the same time.
@@ -98,7 +98,7 @@ class Run:
                 "Run(principal='ann', groups=['staff'])."
             )
         if groups and not all(isinstance(name, str) for name in groups):
-            raise WiringError(f"groups={groups!r:.80} are no principals. Write a list of texts: groups=['staff'].")
+            raise WiringError(f"groups={groups!r:.80} are not principals. Write a list of texts: groups=['staff'].")
         for name, limit in (("budget", budget), ("per_question", per_question)):
             if limit is not None and not isinstance(limit, Budget):
                 raise WiringError(f"{name}={limit!r:.80} is no Budget. Write {name}=Budget(calls=100).")
@@ -109,11 +109,11 @@ class Run:
                 )
             if kept is not None and type(kept).__module__ == "builtins":
                 raise WiringError(
-                    f"{name}={kept!r:.80} is no {name}. Write with Runs(PATH) as runs, Run({name}=runs.{name}): ..."
+                    f"{name}={kept!r:.80} is not {name}. Write with Runs(PATH) as runs, Run({name}=runs.{name}): ..."
                 )
         for name, number in (("threads", threads), ("window", window), ("share", share)):
             if not isinstance(number, int):
-                raise WiringError(f"{name}={number!r:.80} is no whole number. Write for example {name}=8.")
+                raise WiringError(f"{name}={number!r:.80} is not a whole number. Write for example {name}=8.")
         self.id = new_run_id()
         self.principals = frozenset((principal, *groups)) - {""}
         self.filter = filter

@@ -77,7 +77,7 @@ def _close(close: Callable[[], None]) -> None:
     except Exception:
         import logging
 
-        logging.getLogger(__name__).warning("What waits could not be closed on cancelling.", exc_info=True)
+        logging.getLogger(__name__).warning("A waiting resource could not be closed on cancelling.", exc_info=True)
 
 
 class Sink:

@@ -29,13 +29,13 @@ class Corpus(Value):
     """A store of documents and their node groups.
 
     Args:
-        path: its folder, by habit `NAME.spolia`; or a schema of a PostgreSQL database,
+        path: its folder, usually `NAME.spolia`; or a schema of a PostgreSQL database,
             `postgresql://user@host/database?schema=notes`, whose password is in the environment or in `~/.pgpass`.
-        wait_s: how long whoever writes waits for another writer, seconds, where nothing else is said: so does a search
+        wait_s: default time that a writer waits for another writer, in seconds. It also bounds a search
             that has to build its group first.
 
     Raises:
-        StoreError: it is no path; or the address holds a password, or a schema that cannot be.
+        StoreError: it is not a path; or the address holds a password, or a schema that cannot be.
 
     >>> Corpus("notes.spolia").group()
     NodeGroup(corpus=Corpus(path='notes.spolia'), name='chunk', definition=None)
@@ -158,7 +158,7 @@ def refuse_no_corpus(given: object, call: str) -> None:
     """
     if not isinstance(given, Corpus):
         made = f", with Corpus({str(given)!r})" if isinstance(given, (str, PathLike)) else ""
-        raise StoreError(f"{given!r:.80} ({type(given).__name__}) is no Corpus. Write {call}{made}.")
+        raise StoreError(f"{given!r:.80} ({type(given).__name__}) is not a Corpus. Write {call}{made}.")
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ CONTEXT_CHARACTERS = 200
 
 @dataclass(frozen=True)
 class Part(Value):
-    """What a transform is given.
+    """The input of a transform.
 
     Args:
         node: of the parent group; for the root the whole document.
@@ -95,7 +95,7 @@ def places_in(part: Part, places: Sequence[int]) -> list[int]:
 
 
 def regions_in(part: Part, kind: str) -> list[Region]:
-    """The outermost regions of a kind that lie wholly in the part, counted from the part's beginning."""
+    """The outermost regions of a kind that lie completely in the part, counted from the part's beginning."""
     offset = offset_of(part) if part.document.regions else None
     found: list[Region] = []
     for region in part.document.regions if offset is not None else ():
@@ -114,14 +114,14 @@ def stretch(part: Part, start: int, end: int) -> Part:
 
 @dataclass(frozen=True)
 class Piece(Value):
-    """What a transform gives: a node to be.
+    """A node that a transform makes.
 
     Args:
-        text: what is shown.
-        start: where it stands in the text of the part's node, `node.text[start : start + len(text)]`; None when it was
+        text: shown to readers.
+        start: its place in the text of the part's node, `node.text[start : start + len(text)]`; None when it was
             written, not cut.
         context: is put before the text when it is indexed, below title and headings: the head of a table, for example.
-        search_text: what is indexed and embedded instead of all that, where the two differ: the question of a pair.
+        search_text: is indexed and embedded instead of context and text, if they differ: the question of a pair.
         meta: fields of its own.
     """
 
@@ -218,7 +218,7 @@ class Embedding(Value):
     Sparse vectors are searched exactly by their products: neither index nor metric is chosen.
 
     Raises:
-        WiringError: the embedder is none, and what it lacks; there is no such metric; a sparse one comes with an index
+        WiringError: `embedder` is not one, with what it lacks; the metric is unknown; a sparse one comes with an index
             or metric.
     """
 
@@ -244,7 +244,7 @@ class Embedding(Value):
 
 @dataclass(frozen=True)
 class Definition(Value):
-    """What a node group is made of.
+    """The parts of a node group.
 
     Args:
         transform: makes the nodes of one parent's text.

@@ -196,9 +196,9 @@ def _wrong(folder: Path, is_wrong: Callable[[Path, list[Any]], bool]) -> str:
 
 
 FEW = 1_000
-"""Nodes up to which an index is made anew as soon as one is gone: that takes less than 50 CPU-ms."""
+"""Nodes up to which an index is made again as soon as one is deleted: that takes less than 50 CPU-ms."""
 SHARE = 0.05
-"""Of a larger index, how much of it may be gone."""
+"""Share of a larger index that may be deleted nodes."""
 
 
 def gone(folder: Path) -> int:
@@ -284,7 +284,7 @@ _POSTGRES_POINTS = """
     postgres.indexed follow.build follow.sweep
 """
 POSTGRES_FAIL_POINTS: tuple[str, ...] = tuple(_POSTGRES_POINTS.split())
-"""Those of a store in PostgreSQL, beside those that it shares with a folder."""
+"""Fail points that only a store in PostgreSQL has."""
 
 _name, _passes = "", 0
 

@@ -36,7 +36,7 @@ class HNSW(IndexSettings):
             numbers each, one core); up to 20,000 exact search takes 2.5 ms, is always right and needs no building.
 
     Raises:
-        WiringError: one of them is no whole number, or too small.
+        WiringError: one of them is not a whole number, or too small.
 
     Source: Malkov, Yashunin, "Efficient and robust approximate nearest neighbor search using Hierarchical Navigable
     Small World graphs", 2018.

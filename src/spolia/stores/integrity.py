@@ -39,7 +39,7 @@ def backend_problems(connection: Connection) -> Iterator[str]:
 def rows_problems(connection: Connection, name: str) -> Iterator[str]:
     for statement, said in (
         (sql.ORPHANS, "documents that no source holds"),
-        (sql.UNHOUSED, "live nodes of documents that are gone"),
+        (sql.UNHOUSED, "live nodes of deleted documents"),
     ):
         if found := [str(row[0]) for row in connection.execute(statement)]:
             yield f"{name}: {len(found)} {said}: {some_of(found)}"

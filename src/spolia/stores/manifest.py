@@ -235,7 +235,7 @@ BUILT_IN: Mapping[str, Any] = {
     "coarse": {"transform": {"SlidingWindow": {"size": 1024, "overlap": 100}}},
     "entity": {"transform": {"RuleEntities": {"kinds": ["name", "acronym", "quote"]}}, "parent": MAIN},
 }
-"""Groups that every store can build without being told how. Sizes in tokens, of 4 characters where none are counted."""
+"""Groups that every store can build without a definition. Sizes in tokens, of 4 characters where none are counted."""
 
 
 def built_in(name: str) -> Definition | None:
@@ -359,7 +359,7 @@ def transform_of(
         raise StoreError(f"Group {manifest.group!r} of the store: {error.reason}") from error
     except CodecError as error:
         raise GroupError(
-            f"Group {manifest.group!r} is made by what is not known here, {manifest.transform}. {advice} "
+            f"Group {manifest.group!r} is made by an operator that is unknown here, {manifest.transform}. {advice} "
             f"({error.reason.partition('. ')[0]})"
         ) from error
 

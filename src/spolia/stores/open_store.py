@@ -43,7 +43,7 @@ class OpenStore:
         with self._lock:
             if not all(lease.is_held() for lease in self._leases):
                 raise StoreUnavailable(
-                    f"The connection to {self.store} was lost, and with it the hold on what was read from it. Repeat: "
+                    f"The connection to {self.store} was lost, and with it the snapshot. Repeat: "
                     "a new snapshot is taken of it then."
                 )
         found: Connection | None = getattr(self._threads, "connection", None)

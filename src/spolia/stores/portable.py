@@ -193,7 +193,7 @@ def damaged(path: Path, why: str) -> StoreCorrupt:
 
 
 Tell = Callable[[str, int], None]
-"""Is told what is being written or read, and how many rows of it."""
+"""Gets the table that is being written or read, and the number of its rows."""
 
 _AT_ONCE = 1_000
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)
@@ -384,7 +384,7 @@ def _opened(path: Path) -> Iterator[ZipFile]:
     except OSError as error:
         raise StoreError(f"{path} could not be read: {error.strerror or error}. Name another file.") from error
     except _ODD as error:
-        raise damaged(path, f"it is no ZIP file, or is cut off ({error})") from error
+        raise damaged(path, f"it is not a ZIP file, or is cut off ({error})") from error
     with file:
         try:
             yield file
@@ -483,7 +483,7 @@ class _Import:
             if unmade:
                 self.writer.note_unmade(document.id, unmade)
         if by_document:
-            raise damaged(self.path, f"sources are of {next(iter(by_document))!r}, which is no document in it")
+            raise damaged(self.path, f"sources are of {next(iter(by_document))!r}, which is not a document in it")
 
     def _document(self, line: Any) -> tuple[Document, dict[str, str], dict[str, bytes]]:
         """A document, why groups could not be made of it, and its pictures."""
@@ -544,7 +544,7 @@ class _Import:
             try:
                 rows.append(sparse.unpacked(found))
             except ModelError as error:
-                raise damaged(self.path, f"{name} holds what is no sparse vector ({error})") from error
+                raise damaged(self.path, f"{name} holds a damaged sparse vector ({error})") from error
         return SparseRows.together(rows)
 
     def _lines(self, name: str, made: Callable[[Any], Any]) -> Iterator[Any]:

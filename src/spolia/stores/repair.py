@@ -33,7 +33,7 @@ from spolia.stores.manifest import in_order, read
 from spolia.stores.open_store import forget
 from spolia.stores.writer import Writer, compact
 
-DAMAGED = "What the store held of it was damaged; it is to be read again."
+DAMAGED = "Its data in the store was damaged; it must be read again."
 
 
 @dataclass
@@ -92,7 +92,7 @@ class _Rows:
     def __init__(self, connection: Connection, found: StoreRepair) -> None:
         self.connection, self.found = connection, found
         self.is_anew = bool(found.said)
-        """Of a database that was written anew, what indexes repeated of a row may be damaged too."""
+        """In a database that was written again, an index's copy of a row may be damaged too."""
 
     def mend(self) -> None:
         rows: dict[str, list[Any]] = {}
@@ -138,7 +138,7 @@ class _Rows:
             if made and (copies[0] == copies[1] or digest == row_digest((made.group, text))):
                 self.connection.execute(sql.DEFINE, manifest_row(made.group, text))
                 return
-        self.found.left.append(f"What group {group!r} is made of was damaged, and has to be restored from a backup.")
+        self.found.left.append(f"The definition of group {group!r} was damaged, and has to be restored from a backup.")
 
     def _audiences(self, id: int) -> None:
         """Nobody may read documents with this list until their readers are given again."""

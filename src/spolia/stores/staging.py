@@ -95,7 +95,7 @@ class Staging(Draft):
     Attributes:
         conflicts: uris of sources that others have changed since this looked at them; what waited for them was dropped.
         made: number of nodes that were made of documents, by group.
-        refuse: raises what a run would have raised if it had begun with what is there when it commits.
+        refuse: raises what a run that begins at the commit would have raised.
     """
 
     refuse: "Callable[[Draft], None]" = staticmethod(lambda writer: None)
@@ -546,7 +546,7 @@ class Staging(Draft):
             if not is_known and (group in lineage or not self._staged.expected.isdisjoint(above)):
                 raise StoreBusy(
                     f"Another process has built or changed group {group!r} of {self.store} meanwhile. Nothing was "
-                    "published; what was embedded is kept. Run it again."
+                    "published; its vectors are kept. Run it again."
                 )
 
     def _unchanged(self, now_there: Draft) -> list[_Change]:

@@ -306,7 +306,7 @@ class Writer(Draft):
         """
         if not isinstance(document, Document):
             raise StoreError(
-                f"{document!r:.80} ({type(document).__name__}) is no Document. Write for document in "
+                f"{document!r:.80} ({type(document).__name__}) is not a Document. Write for document in "
                 f"list(writer.documents()): if document.uri == {str(document)!r:.80}: "
                 "writer.set_readers(document, [...])."
             )

@@ -109,7 +109,9 @@ class IndexContract:
             scores = dict(other)
             shared += sum(key in scores for key, _ in one)
             for key, score in one:
-                assert abs(score - scores.get(key, score)) < 2e-3 * max(1, abs(score)), f"{metric}: {score} is no score"
+                assert abs(score - scores.get(key, score)) < 2e-3 * max(1, abs(score)), (
+                    f"{metric}: {score} is not the score"
+                )
         recall = shared / sum(map(len, right))
         assert recall >= (1.0 if self.exact else ENOUGH), f"{metric}: recall {recall}"
 

@@ -73,7 +73,7 @@ class ServedReply:
         logprob: of every word, where the request asks for log-probabilities; None as servers that ignore them.
         usage: tokens sent and generated; None as servers that do not count.
         status: other than 200, with an error object that quotes the key, as some servers do.
-        headers: further ones, for example `Retry-After` or `Location`.
+        headers: more headers, for example `Retry-After` or `Location`.
         body: these bytes instead of a reply.
         fault: `reset` closes the connection before a reply; `hang` sends nothing; `stall` stops in the middle of a
             stream and `truncate` closes there, or in the middle of a body; `drip` sends a byte at a time, slowly;

@@ -11,7 +11,7 @@ from spolia.types.value import Value, refuse_type
 
 @dataclass(frozen=True)
 class Prompt(Value):
-    """What is sent to a language model. `sample` numbers the random draw; `role` names the prompt file, if any."""
+    """The messages for a language model. `sample` numbers the random draw; `role` names the prompt file, if any."""
 
     messages: tuple[Message, ...]
     sample: int = 0
@@ -32,7 +32,7 @@ class Token(Value):
 
 @dataclass(frozen=True)
 class Generation(Value):
-    """What a language model replied.
+    """The reply of a language model.
 
     Args:
         text: the reply.
@@ -54,8 +54,8 @@ class Citation(Value):
         node: id of the node.
         document: id of the document.
         uri: where the document came from.
-        quote: the text, exactly as it stands in the document at `span`.
-        span: where the quote stands in the document.
+        quote: the exact text of the document at `span`.
+        span: of the quote in the document.
     """
 
     marker: str

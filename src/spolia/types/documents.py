@@ -19,7 +19,7 @@ class Span(Value):
         end: one past the last character.
         pages: first and last page, from 1; None where the format has no pages.
         lines: first and last line of the document's text, from 1; None where unknown.
-        seconds: of a recording, when it begins and ends to be said; None for others.
+        seconds: of a recording, when the speech begins and ends; None for others.
     """
 
     start: int
@@ -138,14 +138,14 @@ class Region(Value):
     """A stretch of a document that is not running text: it can be a node of its own, and no splitter should cut it.
 
     Args:
-        kind: `table`, `image`, `code`, `formula`, or `segment`: what was said at a time of a recording.
+        kind: `table`, `image`, `code`, `formula`, or `segment`: speech at a time of a recording.
         start: its first character in the document's text.
         end: one past its last one. The text between is what is indexed of it: the rows of a table, a picture's caption.
         rows: the cells of a table, row by row, the head first; empty for others.
         image: content hash of the picture; empty for others.
         caption: what the document says of it, where it does.
         box: where it stands; None where the format has no pages.
-        seconds: of a segment, from when until when it is said, from the beginning of the recording.
+        seconds: of a segment, its begin and end in the recording.
     """
 
     kind: str
@@ -166,14 +166,14 @@ class Document(Value):
         id: unique within a corpus; by default a hash of the source's bytes.
         text: all of it; every span counts characters in it.
         uri: where it came from: a path relative to the indexed folder, or the caller's own name.
-        title: from the content, never from the file name; empty when there is none.
+        title: from the content, never from the file name; empty without one.
         media_type: for example `text/markdown`.
         pages: where each page starts in `text`; empty where the format has no pages.
         headings: in the order of the text.
         meta: fields of the caller, the reader and the file, in this precedence.
         readers: principals who may see it; empty means everybody.
         regions: tables, pictures, code, in the order of the text.
-        boxes: where its lines stand on the pages.
+        boxes: of its lines on the pages.
     """
 
     id: str
@@ -195,17 +195,17 @@ class Node(Value):
 
     Args:
         id: unique within a corpus.
-        text: what is shown, exactly `document.text[span.start:span.end]` for a chunk.
+        text: shown to readers, exactly `document.text[span.start:span.end]` for a chunk.
         document: the document's id.
         group: the node group's name.
-        span: where it stands in the document.
+        span: its place in the document.
         context: what is put before the text when it is indexed or embedded (title and headings), never shown as quote.
         uri: where the document came from.
         parent: id of the node that it was cut from; for those cut from the whole document the document's id.
         meta: inherited from the document and its own.
         readers: principals who may see it; empty means everybody.
         number: position among the document's nodes of the group, from 1; 0 where unknown.
-        search_text: what is indexed and embedded in place of context and text; empty for these.
+        search_text: is indexed and embedded in place of context and text; empty for these.
     """
 
     id: str
@@ -262,7 +262,7 @@ def principals(said: object, who_says: str) -> tuple[str, ...]:
         who_says: begins the message.
 
     Raises:
-        StoreError: it is no list of texts that are not empty.
+        StoreError: it is not a list of texts that are not empty.
 
     >>> principals(["ann", "staff"], "You gave")
     ('ann', 'staff')

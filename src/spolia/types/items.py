@@ -27,9 +27,9 @@ class Quote(Value):
 
     Args:
         document: id of the document, or the name of its source: a file's path in the indexed folder.
-        start: its first character in the document's text, from 0; `SOMEWHERE` where it stands there only once and is to
-            be looked for when a store is asked.
-        text: exactly `document.text[start : start + len(text)]`; blanks aside where it is looked for.
+        start: its first character in the document's text, from 0; `SOMEWHERE` if it occurs only once there and is
+            found when a store is asked.
+        text: exactly `document.text[start : start + len(text)]`; blanks aside if Spolia finds its place.
 
     >>> quote = Quote("tides", 4, "moon pulls")
     >>> str(quote), quote.end
@@ -61,7 +61,7 @@ class Item(Value):
 
     Args:
         id: unique within a data set.
-        question: what is asked.
+        question: its text.
         answers: accepted answers, the main one first.
         gold: groups of documents, by id or by name, or quotes; a group is satisfied by any of its members, the gold by
             all groups.
@@ -72,7 +72,7 @@ class Item(Value):
         meta: anything else that the data set says.
 
     Raises:
-        DataError: a group of the gold is empty or a text, or a grade is no number from 0.
+        DataError: a group of the gold is empty or a text, or a grade is not a number from 0.
     """
 
     id: str

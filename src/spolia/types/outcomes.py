@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Verdict(Value):
-    """What a judge says of a state: whether to stop, and why."""
+    """The judgement of a state: whether to stop, and why."""
 
     stop: bool
     reason: str = ""
@@ -78,7 +78,7 @@ def dollars(amount: float) -> str:
 
 @dataclass(frozen=True)
 class Usage(Value):
-    """What a step cost.
+    """The cost of a step.
 
     Args:
         calls: requests to language models.
@@ -165,7 +165,7 @@ class Plan(Value):
 
     Args:
         query: the question.
-        steps: sub-questions, each after those that it needs; none where the question needs no steps.
+        steps: sub-questions, each after the ones it needs; none if the question needs no steps.
 
     Raises:
         QueryError: a step needs one that is not before it.

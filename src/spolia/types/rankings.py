@@ -42,8 +42,8 @@ class Query(Value):
     """A question on its way through a flow.
 
     Args:
-        text: what is searched.
-        question: what was asked; `text` unless a step has rewritten it.
+        text: to search for.
+        question: of the asker; `text` unless a step has rewritten it.
         vector: an embedding to search with instead of the text's own.
         weight: how much its hits count when several queries are fused.
         sample: number of the random draw; part of the identity, so that samples differ in the cache.
@@ -52,7 +52,7 @@ class Query(Value):
         origin: the query that it was made from.
 
     Raises:
-        QueryError: the text is no text, or the history holds something else than messages.
+        QueryError: the text is not a text, or the history holds something else than messages.
 
     >>> Query("Who employed Carsten Olsen?").question
     'Who employed Carsten Olsen?'
@@ -105,7 +105,7 @@ class Hit(Value):
     """A node that was found. Higher score is better, always.
 
     Args:
-        node: what is shown.
+        node: to show.
         score: of this ranking; NaN is the worst.
         parts: the scores that were fused, by source.
         found: the smaller nodes that were searched, best first, where `node` is shown in their place. A citation of the

@@ -106,7 +106,7 @@ def scalar_of(value: object) -> Scalar:
     """A value as metadata hold it: times as texts, numbers of numpy and others as Python's own.
 
     Raises:
-        ValueError: metadata hold no such value, or it is a moment somewhere, without time zone.
+        ValueError: metadata cannot hold the value, or it is a moment without a time zone.
 
     >>> scalar_of(date(2026, 11, 21)), scalar_of(0), scalar_of(None)
     ('2026-11-21', 0, None)

@@ -26,7 +26,7 @@ from spolia.errors import WiringError
 
 Scalar: TypeAlias = str | int | float | bool | None
 Meta: TypeAlias = tuple[tuple[str, Scalar], ...]
-"""Names and values. A name that stands there more than once has several values."""
+"""Names and values. A name that occurs more than once has several values."""
 Record: TypeAlias = Mapping[str, Sequence[Scalar]]
 """All values of each declared metadata field."""
 P = ParamSpec("P")

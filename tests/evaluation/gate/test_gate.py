@@ -114,7 +114,7 @@ def test_another_cut_and_another_ranker_are_not_told_apart(before: Baseline, tmp
     assert not found.passed
     assert set(kinds(found)) == {"chunks", "flow"}
     assert set(found.causes) == {"chunks or flow"}
-    assert "re-chunked and the flow is another one, which cannot be told apart" in found.why
+    assert "re-chunked and the flow is another one; their effects cannot be separated" in found.why
     assert "1 node then, 3 nodes now" in found.worse[0].evidence[0]
 
 

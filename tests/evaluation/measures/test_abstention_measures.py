@@ -103,5 +103,5 @@ def test_the_rule_of_squad2_makes_abstaining_right() -> None:
 
 @pytest.mark.parametrize("measure", [AURC, SelectiveRisk])
 def test_the_risk_of_what_is_no_share_is_refused(measure: type[AURC | SelectiveRisk]) -> None:
-    with pytest.raises(MeasureError, match="no number from 0 to 1"):
+    with pytest.raises(MeasureError, match="not a number from 0 to 1"):
         measure(of=SemScore(HashingEmbedder()))

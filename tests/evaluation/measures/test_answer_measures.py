@@ -239,7 +239,7 @@ def test_without_answers_in_the_gold_a_measure_does_not_apply(written: str) -> N
 
 
 def test_a_ranking_is_no_answer() -> None:
-    with pytest.raises(MeasureError, match="A Ranking is no answer to measure"):
+    with pytest.raises(MeasureError, match="A Ranking is not an answer to measure"):
         measure_of("EM").score(ranking("a"), asked("a"))
 
 

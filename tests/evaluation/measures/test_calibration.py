@@ -69,7 +69,7 @@ def test_marks_in_an_answer_cite_its_passages(tmp_path: Path) -> None:
         ([row(0, "x", "maybe")], "line 1: 'label' is 'maybe'"),
         ([row(0, "x", None)], "'label' is None"),
         ([row(0, "x", float("nan"))], "'label' is nan"),
-        ([row(0, "x", 1), row(0, "y", 0)], "line 2: id 'a0' stands on an earlier line too"),
+        ([row(0, "x", 1), row(0, "y", 0)], "line 2: id 'a0' is on an earlier line too"),
         ([row(0, "x", 1, answer=None)], "'answer' is None. Write a text; the fields are id, question"),
         ([row(0, "x", 1, passages="one")], "'passages' is 'one'. Write a list"),
     ],

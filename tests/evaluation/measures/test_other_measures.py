@@ -44,7 +44,7 @@ def test_citations_are_what_one_works_out_by_hand(cited: str, precision: float, 
 
 
 def test_only_an_answer_has_citations() -> None:
-    with pytest.raises(MeasureError, match="A Ranking is no answer"):
+    with pytest.raises(MeasureError, match="A Ranking is not an answer"):
         measure_of("CiteP").score(ranking("a"), TWO)
 
 

@@ -309,7 +309,7 @@ def test_a_record_is_a_row() -> None:
     assert regions(read("a.json"), "table")[0].rows == (("stone", "t"), ("basalt", "3.0"), ("marble", ""))
     assert regions(read("a.jsonl"), "table")[0].rows[2] == ("marble", "2.7")
     assert regions(read("a.json", b'[{"a": [1]}, {"a": 2}]'), "table") == []
-    assert "no valid JSON" in read("a.json", b"{broken").warnings[0]
+    assert "not valid JSON" in read("a.json", b"{broken").warnings[0]
     assert "2 of its lines" in read("a.jsonl", b'{"a": 1}\nx\ny\n').warnings[0]
 
 

@@ -220,7 +220,7 @@ def test_an_answer_that_is_none_loses_nothing(site: Site, corpus: Corpus, body: 
     if said:
         assert said in report.failed[0][1]
     else:
-        assert "no key" in report.skipped[0].reason
+        assert "not a key" in report.skipped[0].reason
     assert texts(corpus) == {"1": "One."}
 
 

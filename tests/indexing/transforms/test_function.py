@@ -185,16 +185,16 @@ def test_metadata_may_have_several_values_and_search_another_text() -> None:
     ("value", "expected"),
     [
         ({"a", "b"}, r"a set, which has no order. Return sorted\(...\)"),
-        (b"bytes", "of type bytes, which is no piece. Return a text, a number"),
-        ([["nested"]], "of type list, which is no piece"),
+        (b"bytes", "of type bytes, which is not a piece. Return a text, a number"),
+        ([["nested"]], "of type list, which is not a piece"),
         ({"text": "x", "title": "y"}, "a dict with 'title'. Its names are text, start, context"),
         (
             {"text": "x", "meta": {"when": object()}},
-            "returned metadata whose 'when' is no value: .* of type object. Write a text",
+            "returned metadata whose 'when' is not a value: .* of type object. Write a text",
         ),
         (
             {"text": "x", "meta": {"by": {"Ann"}}},
-            "'by' is no value: {'Ann'} is of type set. Write .* or a list of these",
+            "'by' is not a value: {'Ann'} is of type set. Write .* or a list of these",
         ),
         ({"text": "x", "meta": {"at": datetime(2026, 1, 1)}}, "says no time zone"),
         ({"text": "x", "meta": "y"}, r"returned the metadata 'y'\. Give names with values: \{'year': 2020\}"),
@@ -318,7 +318,7 @@ def test_it_is_an_operator_like_any_other() -> None:
 
 
 def made(version: int = 1, body: str = "text.split()", default: str = "1", comment: str = "") -> Operator[Part, Pieces]:
-    """The same function, written anew."""
+    """The same function, written again."""
     import linecache
 
     source = f"def again(text, size={default}):{comment}\n    return {body}\n"

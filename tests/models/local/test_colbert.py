@@ -203,7 +203,7 @@ def test_another_projection_in_its_own_folder_is_another_model(tmp_path: Path) -
 def test_what_is_no_such_checkpoint_is_an_error_that_says_why(tmp_path: Path) -> None:
     (bare := tmp_path / "bare").mkdir()
     tiny.bert(bare)
-    with pytest.raises(WeightsError, match=r"no float32 matrix 'linear\.weight': it is no ColBERT checkpoint"):
+    with pytest.raises(WeightsError, match=r"no float32 matrix 'linear\.weight': it is not a ColBERT checkpoint"):
         LocalColBERT(str(bare)).dimension  # noqa: B018
     (other := tmp_path / "other").mkdir()
     checkpoint(other, query_token_id="[Q]")

@@ -236,7 +236,9 @@ class TestOnAFileMadeOnTheSpot:
         assert len(seen) == 1
 
     def test_a_prompt_beyond_the_window_is_refused(self, model: GgufModel) -> None:
-        with pytest.raises(ModelRejected, match=r"The prompt has \d+ tokens, and 1 more are wanted; .* window of 60"):
+        with pytest.raises(
+            ModelRejected, match=r"The prompt has \d+ tokens, and the reply needs 1 more; .* window of 60"
+        ):
             model.but(window=60).generate(Prompt((Message("user", "salt " * 50),)))
         with pytest.raises(WeightsError, match=r"was made for 1000 tokens, and window is 2000\. Write window=1000"):
             model.but(window=2000).generate(ASKED)

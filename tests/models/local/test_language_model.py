@@ -224,9 +224,9 @@ def test_a_run_that_is_cancelled_stops_between_tokens(causal: Any) -> None:
 
 def test_a_prompt_beyond_the_window_is_refused(causal: Any) -> None:
     model = causal[0].but(window=60)
-    with pytest.raises(ModelRejected, match=r"The prompt has \d+ tokens, and 1 more are wanted; .* window of 60"):
+    with pytest.raises(ModelRejected, match=r"The prompt has \d+ tokens, and the reply needs 1 more; .* window of 60"):
         model.generate(Prompt((Message("user", "salt " * 50),)))
-    with pytest.raises(ModelRejected, match="more are wanted"):
+    with pytest.raises(ModelRejected, match="the reply needs"):
         model.continuation(ASKED, "salt " * 50)
     reply = causal[0].generate(Prompt((Message("user", "?"),)), max_tokens=100_000)
     assert reply.finish_reason in ("length", "stop")

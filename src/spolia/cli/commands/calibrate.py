@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 TOLD = 20
 """Answers that are named."""
-UNREADABLE = "its reply could not be read, or there was nothing to judge."
+UNREADABLE = "its reply could not be read, or the answer had no text to judge."
 Labels = Annotated[
     Path,
     argument(
@@ -47,7 +47,8 @@ def calibrate(
     """Judge answers that people have labelled, and say how often the two agree: kappa, confusion, undetermined.
 
     Cohen's kappa is 1 where judge and people always say the same, and 0 where they do so as often as by chance. A
-    score between labels counts as the nearest one. What the judge said is kept, and not asked again.
+    score between labels counts as the nearest one. Spolia keeps the judge's verdicts, so a second run
+    asks nothing again.
     """
     from spolia.cli.destinations import tell_of_measured
     from spolia.cli.experiments import kept_in

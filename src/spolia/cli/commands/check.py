@@ -73,7 +73,7 @@ def _unknown_groups(flow: "Operator[Any, Any]") -> "Iterator[Problem]":
 
 
 def _published(flow: "Published") -> dict[str, Any]:
-    """What a published flow is made of, what its model must be able to do, and why its answers end."""
+    """The parts of a published flow, what its model must be able to do, and why its answers end."""
     quotes = flow.name == "naive"  # without a model
     needs = [name for name in flow.needs if not (quotes and name == "llm")]
     return {

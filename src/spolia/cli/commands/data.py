@@ -180,12 +180,12 @@ def _told(given: DataSet, passages: Sequence[Document], items: Sequence[Item]) -
 
 
 def _doubts(given: DataSet, passages: Sequence[Document], items: Sequence[Item]) -> Iterator[str]:
-    """What can be read, and is hardly meant."""
+    """Readable data that is probably a mistake."""
     if not given.has_corpus:
         yield "There is no corpus: the questions can be asked of a store only (--store), which must have their gold."
     for what, ids in (
-        ("of the questions without a text, which will fail", [one.id for one in items if not one.question.strip()]),
-        ("of the passages without a text, which nothing finds", [one.id for one in passages if not one.text.strip()]),
+        ("questions without a text, which will fail", [one.id for one in items if not one.question.strip()]),
+        ("passages without a text, which no search finds", [one.id for one in passages if not one.text.strip()]),
     ):
         if ids:
             yield f"{len(ids):,} {what}: the first is {ids[0]!r}."

@@ -40,7 +40,7 @@ def list_(
 def show(
     name: Name, store: StorePath, access: SeenBy = None, profile_file: ProfileFile = None, json: AsJson = False
 ) -> Exit:
-    """Show what is known of a document: title, metadata, readers, report, nodes by group."""
+    """Show a document's title, metadata, readers, report, and nodes by group."""
     from spolia.cli import documents
 
     screen, snapshot = Screen(json=json), documents.latest(store)
@@ -83,7 +83,7 @@ def report(
     profile_file: ProfileFile = None,
     json: AsJson = False,
 ) -> Exit:
-    """Say what was read of each document and of all, and what was noticed: failures, warnings. Failures: code 5."""
+    """Report how much of each document was read, with failures and warnings. The exit code is 5 if any failed."""
     from spolia.cli import documents
     from spolia.indexing.quality import quality
 
@@ -114,7 +114,7 @@ def report(
 def remove(
     name: Name, store: StorePath, wait: Wait = WAIT_S, profile_file: ProfileFile = None, json: AsJson = False
 ) -> Exit:
-    """Remove a document from a store, and what was read out of it. What is still in the folder comes back."""
+    """Remove a document and its nodes from a store. A file that is still in the folder comes back."""
     from spolia.cli import documents
     from spolia.stores.corpus import Corpus
 

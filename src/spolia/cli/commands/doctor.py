@@ -104,7 +104,7 @@ def _weights(given: str) -> Finding:
 
 
 def store_findings(path: str, *, deep: bool) -> Iterator[Finding]:
-    """What a store holds, and what is wrong with it."""
+    """The contents of a store, and its problems."""
     from spolia.stores.corpus import Corpus
 
     try:
@@ -133,7 +133,7 @@ def store_findings(path: str, *, deep: bool) -> Iterator[Finding]:
 
 
 def different_texts(texts: int, documents: int) -> str:
-    """What follows a count of documents of which some have the same text, which a store holds once.
+    """Words after a count of documents if some have the same text, which a store holds once.
 
     >>> different_texts(5, 6), different_texts(6, 6)
     (', 5 different texts', '')

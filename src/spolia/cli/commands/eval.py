@@ -49,7 +49,7 @@ Kept = Annotated[
     option(
         "--save FILE",
         "Keep answers and scores in this file (.experiment), by default in the cache directory. The next run computes "
-        "only what is new or has changed: a flow, a question, a measure.",
+        "only the cells of a new or changed flow, question or measure.",
     ),
 ]
 Reports = Annotated[

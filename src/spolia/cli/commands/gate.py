@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 KINDS = (".md", ".json")
 RULE = (
-    "What passes: `not-worse` (the default), where every measure is shown to be not worse (no question scores "
+    "The rule: `not-worse` (the default) passes if every measure is shown to be not worse (no question scores "
     "otherwise, or the 95 % interval of the paired difference ends above minus the tolerance); `worse`, where none is "
     "shown to be worse."
 )
@@ -66,8 +66,8 @@ def gate(
     before = _before(baseline, write)
     if not write and (measures or given.split or given.limit is not None or given.seed or overlap):
         raise DataError(
-            "The baseline says what is measured and asked: --measures, --split, --limit, --seed and --overlap go with "
-            "--write."
+            "The baseline fixes the measures and the questions: --measures, --split, --limit, --seed and --overlap "
+            "go with --write."
         )
     which = given.split, str(given.limit or ""), str(given.seed or ""), tuple(tolerance or ()), rule
     how = tuple(given.known or ()), str(given.prompts or ""), tuple(given.web or ())
@@ -140,7 +140,7 @@ def _deciding(tolerances: Sequence[str], rule: str) -> dict[str, Any]:
         try:
             value = float(number)
         except ValueError:
-            raise DataError(f"--tolerance {one} is no number. Write 0.05, or R@5=0.02.") from None
+            raise DataError(f"--tolerance {one} is not a number. Write 0.05, or R@5=0.02.") from None
         if measure:
             each[measure] = value
         else:

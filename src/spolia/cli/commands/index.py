@@ -27,7 +27,7 @@ def index(
         bool, option("--rebuild", "Rebuild groups whose definition has changed; retry files that failed.")
     ] = False,
     documents: Annotated[
-        bool, option("--report", "List every document: pages, characters, passages, what is not embedded.")
+        bool, option("--report", "List every document: pages, characters, passages, passages without vectors.")
     ] = False,
     watch: Annotated[bool, option("--watch", "Stay, and follow all of it until you press Ctrl-C.")] = False,
     every: Annotated[
@@ -36,7 +36,7 @@ def index(
     wait: Wait = WAIT_S,
     json: AsJson = False,
 ) -> Exit:
-    """Bring a store in step with a folder or other sources; only what has changed is read.
+    """Update a store from a folder or other sources; Spolia reads only new and changed documents.
 
     A document that cannot be read does not stop the others; it is listed, and the exit code is 5.
     """

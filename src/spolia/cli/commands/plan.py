@@ -26,7 +26,7 @@ def plan(
 ) -> Exit:
     """Show what `spolia sync` with the same options would do: files, groups, passages, texts to embed, model calls.
 
-    Nothing is written, and no language model is asked. What seems new or changed is read and cut in memory, so that the
+    Writes nothing and asks no language model. New and changed documents are read and cut in memory, so the
     numbers are exact.
     """
     from spolia.cli.ingest import command, parts
@@ -50,7 +50,7 @@ def plan(
     screen.show(*_report(found, making.store))
     files = (found.new, found.changed, found.moved, found.gone, found.again)
     if any(files) or any(one.change != "kept" or one.nodes or one.texts or one.pictures for one in found.groups):
-        screen.say(f"To do it: {advice}" + ("; until then, what is there serves." if _needs_rebuild(found) else ""))
+        screen.say(f"To do it: {advice}" + ("; until then, the present index serves." if _needs_rebuild(found) else ""))
     return Exit.DONE
 
 
@@ -87,7 +87,7 @@ def _asked(one: GroupPlan) -> str:
         return f", model {calls}"
     tokens = f"about {one.input_tokens:,} tokens, replies of at most {one.output_tokens:,}"
     cost = "no price stated" if one.cost_usd is None else f"at most ${one.cost_usd:,.2f}"
-    return f", {one.prompts:,} prompts to models: {tokens}, {cost} ({calls}, with those that are sent back)"
+    return f", {one.prompts:,} prompts to models: {tokens}, {cost} ({calls}, with retries)"
 
 
 def _group(one: GroupPlan) -> Renderable:

@@ -119,9 +119,7 @@ def _of_judges(prompt: ShippedPrompt, file: Path) -> Iterator[str]:
             yield f'{called}(aspect="{prompt.name.rpartition("/")[2]}", prompt="{file}")'
 
 
-prompts = subcommands(
-    "What language models are asked with: list, show, override.", list=list_, show=show, override=override
-)
+prompts = subcommands("The prompts of language models: list, show, override.", list=list_, show=show, override=override)
 
 
 def _all() -> dict[str, ShippedPrompt]:

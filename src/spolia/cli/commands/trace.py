@@ -103,7 +103,7 @@ def journal_at(store: str | None, journal: Path | None) -> Path:
     corpus = Corpus(str(store))
     path = corpus.backend.folder / "runs.db"
     if not path.is_file():
-        there = "it has no runs.db yet. Search or ask first." if corpus.exists() else "there is no such store."
+        there = "it has no runs.db yet. Search or ask first." if corpus.exists() else "the store does not exist."
         raise StoreError(f"No runs are recorded in {store}: {there}")
     return path
 

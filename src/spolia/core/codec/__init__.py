@@ -44,7 +44,7 @@ def decode(
     object that the caller gives.
 
     Args:
-        known: classes by id; by default those that are imported already.
+        known: classes by id; by default the classes that are imported already.
         given: objects by name.
         accept: is shown each value, address and operator that the data describe, and raises for one that may not be.
 

@@ -259,7 +259,7 @@ def tagged(value: Any, writing: EncodeContext) -> dict[str, Plain]:
     """A value with the id of its class."""
     if not is_dataclass(value) or isinstance(value, type):
         raise CodecError(
-            f"{type(value).__name__} {value!r:.80} has no plain form: it is no frozen dataclass. "
+            f"{type(value).__name__} {value!r:.80} has no plain form: it is not a frozen dataclass. "
             "Give it by name: dump(flow, given={'name': it}) and load(..., given={'name': it})."
         )
     if isinstance(value, Function) and "<lambda>" in value.name:

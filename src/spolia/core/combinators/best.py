@@ -22,13 +22,13 @@ T = TypeVar("T")
 class Best(Operator[Sequence[T], T]):
     """Give the value with the highest score; of equal scores the first. One that is NaN is of the lowest.
 
-    Where a budget ends, what has no score counts as NaN; one call is left over for an answer after it.
+    If a budget ends, values without a score count as NaN; one call is left over for an answer after it.
 
     Args:
         score: how good a value is, higher is better.
 
     Raises:
-        StepFailed: there was nothing to choose from.
+        StepFailed: the value has no candidates.
 
     >>> from spolia.core.function import step
     >>> @step

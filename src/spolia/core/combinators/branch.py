@@ -131,7 +131,7 @@ def narrowest(arms: Sequence[Operator[Any, Any]], gives: Callable[[Any], Any]) -
             problem = problem or error
         else:
             return taken
-    raise problem or WiringError("No value fits all arms, since there are none.")
+    raise problem or WiringError("No value fits all arms, since the Branch has no arms.")
 
 
 def gives_of_arms(arms: Sequence[Operator[Any, Any]], taken: Any, where: str) -> Any:

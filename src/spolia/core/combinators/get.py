@@ -18,7 +18,7 @@ class Get(Operator[Value, Any]):
         field: of the value.
 
     Raises:
-        WiringError: when it is built into a flow: the value has no such field.
+        WiringError: when it is built into a flow: the value lacks this field.
         StepFailed: when it runs: the field is None.
 
     >>> from spolia.types import Query

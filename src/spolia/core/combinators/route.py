@@ -85,7 +85,7 @@ class Route(Operator[In, Out]):
     def _known(self, name: str, row: int | None = None) -> str:
         if any(name == known for known, _ in self.arms):
             return name
-        degrade(f"the router named {name!r}, which is no arm; took {self.default!r}", row=row)
+        degrade(f"the router named {name!r}, which is not an arm; took {self.default!r}", row=row)
         return self.default
 
     def takes(self) -> Any:

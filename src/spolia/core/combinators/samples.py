@@ -17,7 +17,7 @@ class Samples(Operator[V, tuple[V, ...]]):
     apart.
 
     The idiom for best-of-n is `Samples(n) >> Each(path) >> Best(score)`. The path needs a step with a temperature above
-    0, or one of your own that looks at `sample`; `check` tells where it has neither.
+    0, or your own step that reads `sample`; `check` reports a path that has neither.
 
     >>> from spolia.types import Query
     >>> [query.sample for query in Samples[Query](3)(Query("why?"))]

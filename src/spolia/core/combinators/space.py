@@ -241,7 +241,7 @@ class Space(Generic[In, Out]):
         base = name.partition("#")[0]
         alike = [one for one in self.places if one.partition("#")[0] == base]
         if len(alike) > 1:
-            return f"It has {len(alike)} that are called {base!r}, told apart by what they are: " + "; ".join(
+            return f"It has {len(alike)} that are called {base!r}, distinguished by their values: " + "; ".join(
                 f"{one} with {self.places[one].values!r:.80}" for one in alike
             )
         if near := alike or get_close_matches(name, self.places):
@@ -368,8 +368,8 @@ def _names(uses: Sequence[_Use]) -> dict[str, str]:
             name += f"#{use.op.digest.hex()[:8]}"
             if other := told.get(name):
                 raise WiringError(
-                    f"Two places are called {use.base!r}, at {other.path} and {use.path}, and nothing tells them "
-                    f"apart: both are {use.op!r:.200}. Give each a name, or both the same one to decide them together: "
+                    f"Two places are called {use.base!r}, at {other.path} and {use.path}, and nothing distinguishes "
+                    f"them: both are {use.op!r:.200}. Give each a name, or both the same one to decide them together: "
                     f"{'Choice(..., name=...)' if isinstance(use.op, Choice) else '.vary(name, ...)'}."
                 )
             told[name] = use

@@ -33,7 +33,7 @@ OPEN = frozenset((
 ))  # fmt: skip
 """Names by which code can reach what it does not name."""
 CONTAINERS = (tuple, list, dict, set, frozenset)
-"""Types of which nothing is known until it is said, or seen, what is in them."""
+"""Types that are opaque until their content is declared or seen."""
 _BUILTINS = frozenset(dir(builtins))
 
 Reference = tuple[str, Any]  # how the code writes it, and what it is: an address, or a model without one

@@ -140,7 +140,7 @@ class _Execution:
     def _count(self, of: Expression | None) -> int:
         found = 0 if of is None else self.value(of, {})
         if not isinstance(found, int) or isinstance(found, bool) or found < 0:
-            raise StatementError(f"SKIP and LIMIT count, and {found!r:.40} is no count. Write a whole number.")
+            raise StatementError(f"SKIP and LIMIT count, and {found!r:.40} is not a count. Write a whole number.")
         return found
 
     # Expressions.
@@ -208,7 +208,7 @@ class _Execution:
         bound = row.get(first.name) if first.name else None
         if first.name in row and not isinstance(bound, Entity):
             if bound is not None:
-                raise StatementError(f"{first.name!r} is no node. Write another name for the node.")
+                raise StatementError(f"{first.name!r} is not a node. Write another name for the node.")
             return
         for entity in (bound,) if isinstance(bound, Entity) else self.graph.entities:
             if self._fits(first, entity, row):

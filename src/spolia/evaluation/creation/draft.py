@@ -16,7 +16,7 @@ from spolia.types.outcomes import successes
 
 T = TypeVar("T")
 Places: TypeAlias = Mapping[str, str | tuple[str, ...]]
-"""What stands at the places of a prompt."""
+"""The texts that fill the places of a prompt."""
 UNUSABLE = "the model gave no reply that can be used"
 """Why a question is dropped that a server refused, or whose replies cannot be read."""
 CHARACTERS = 8_000
@@ -56,7 +56,7 @@ class QuestionDraft(Value):
         type: factoid, concept, multi-hop, comparison or unanswerable.
         passages: it is made of these; all of them are needed.
         links: what each passage has in common with the next one; none for a single passage.
-        question: what is asked.
+        question: its text.
         answers: the main one first.
         evidence: words that the model copied from the passages.
         quotes: where these stand, by the ids of the documents.

@@ -45,7 +45,7 @@ SELF_CONTAINED, ANSWERABLE = map(_judges, ("self_contained", "answerable"))
 class KeepAnswered(DraftFilter):
     """Drop a question whose answer says that it is not known (AutoRAG's "don't know"), or that its passages do not say.
 
-    In English, Chinese, Korean and Japanese, by rule; what else is no answer, `KeepAnswerable` has to find.
+    In English, Chinese, Korean and Japanese, by rule; `KeepAnswerable` finds the rest.
 
     >>> from spolia.evaluation.creation.draft import QuestionDraft
     >>> answers = ("I don't know.", "The passage does not say.", "本文には記載がありません。", "Nobody")
@@ -86,7 +86,7 @@ class KeepQuoted(DraftFilter):
         for words in chain.from_iterable(parts_of(words, value.passages) for words in value.evidence):
             there = [(node, found) for node in value.passages if (found := place_of(words, node.text)) is not None]
             if not there:
-                return f"words that the model quoted stand in none of its passages: {words[:80]}", value
+                return f"no passage has these words, which the model quoted: {words[:80]}", value
             quoted |= {node.id for node, _ in there}
             node, (start, end) = there[0]
             offset = node.span.start if node.span is not None else 0
@@ -271,7 +271,7 @@ class KeepMultiHop(DraftFilter):
         role: as of `WriteAnswer`.
         characters: of each passage that are shown.
         max_tokens: longest reply.
-        passages: of a question, at most; there are so many calls.
+        passages: of a question, at most; each costs a call.
 
     Source: Trivedi et al., "MuSiQue: Multihop questions via single-hop question composition", TACL 2022.
 

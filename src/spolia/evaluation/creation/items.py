@@ -137,10 +137,10 @@ def reviewed(path: Path, items: Iterable[Item]) -> Review:
     exactly once, which `spolia eval` checks.
 
     Raises:
-        DataError: a row has no question of these, a word in `accept` that is neither yes nor no, or no text.
+        DataError: a row names none of these questions, has no text, or `accept` is neither yes nor no.
     """
     if path.suffix.lower() not in READERS:
-        raise DataError(f"{path} is no table. Write a review as one of: {', '.join(READERS)}.")
+        raise DataError(f"{path} is not a table. Write a review as one of: {', '.join(READERS)}.")
     every = {item.id: item for item in items}
     found = dict(every)
     accepted = changed = 0

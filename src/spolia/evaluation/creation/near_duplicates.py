@@ -24,7 +24,7 @@ class DropNearDuplicates(Operator[Sequence[QuestionDraft], tuple[QuestionDraft, 
     Similarity is Jaccard's index J(A, B) = |A ∩ B| / |A ∪ B| of the sets of three characters in a row, after NFKC,
     without case, punctuation and blanks. It is computed exactly, not estimated. Questions with other names (by the
     rules of `RuleEntities`), other numbers or another answer ask different things, however alike they are; the very
-    same question (J = 1) is dropped always, since nobody could tell which answer is meant.
+    same question (J = 1) is always dropped, since its answer would be ambiguous.
 
     Args:
         at_least: J from which on two questions are the same, above 0, up to 1.

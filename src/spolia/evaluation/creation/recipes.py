@@ -72,7 +72,7 @@ class Recipe(Value):
         """The recipe that a flow is: a sampler, and then `Each` of the steps that a question goes through.
 
         Raises:
-            DataError: it is no such flow.
+            DataError: the flow does not write questions.
         """
         match flow.steps if isinstance(flow, Then) else (flow,):
             case (SamplePassages() | SampleLinked() as sample, Each() as each, DropNearDuplicates() as distinct):

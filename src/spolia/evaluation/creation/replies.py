@@ -40,8 +40,8 @@ _FENCE = re.compile(r"^[^\S\n]*+(?:```|~~~).*$", re.MULTILINE)
 class OneQuestion(Parser[tuple[str, ...]]):
     """The question of a reply, without the text around it; nothing for the word `none`.
 
-    It ends with a question mark, but in scripts that need none. What does not is no question: a reply that was cut off,
-    or one that follows the text in place of asking about it.
+    It ends with a question mark, except in scripts that use none. Other text is not a question: a reply that was
+    cut off, or one that follows the text in place of asking about it.
 
     >>> OneQuestion().parse('Sure!\\n```json\\n{"why": "Is it clear?", "question": "Who is he?"}\\n```')
     ('Who is he?',)

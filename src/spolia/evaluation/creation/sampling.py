@@ -112,7 +112,7 @@ class SampleLinked(Operator[SampleRange, tuple[QuestionDraft, ...]]):
         shortest: characters; shorter passages are left out.
         passages: how many belong together, from 2 to 4.
         titles_first: begin with those in which each passage names the title of the next one's document, which tells
-            more of what the passage only names; a comparison needs no such thing.
+            more of what the passage only names; a comparison does not need this.
 
     Source: the walk along entities and links between documents, as in Yang et al., "HotpotQA", EMNLP 2018; chains as in
     Trivedi et al., "MuSiQue", TACL 2022.
@@ -151,7 +151,7 @@ class SampleLinked(Operator[SampleRange, tuple[QuestionDraft, ...]]):
             is_denied = getattr(error.__cause__, "errno", 0) in (errno.EACCES, errno.EPERM, errno.EROFS)
             if not is_denied or not all(isinstance(edges, SharedEntities) for edges in self.graph.edges):
                 raise
-        note("The store may only be read and has no names of its passages: they are looked for again each time.")
+        note("The store is read-only and lacks the names of its passages, so each run finds them again.")
         return self.graph.group.snapshot(), False
 
     def _order(self, snapshot: Snapshot, is_linked: bool, number: int) -> tuple[PassageChain, ...]:

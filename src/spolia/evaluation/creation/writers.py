@@ -173,7 +173,7 @@ ANSWER: Role[tuple[str, tuple[str, ...]]] = Role(
 
 @dataclass(frozen=True)
 class WriteAnswer(DraftStep):
-    """Answer a question from its passages, with the words that say so; `KeepAnswered` drops what has no answer.
+    """Answer a question from its passages, with the words that say so; `KeepAnswered` drops questions without one.
 
     Args:
         llm: the language model.

@@ -11,11 +11,11 @@ from spolia.evaluation.data.formats.form import Form, form_called, form_of
 from spolia.types import Document, Item, Value, kept
 
 PARTS: Mapping[str, float] = {"tune": 0.4, "select": 0.2, "report": 0.4}
-"""The parts and their shares: what is tuned on, what decides between the tuned, what is told to others. Frozen: another
-share would move questions that were tuned on into what is reported."""
+"""The parts and their shares: for tuning, for choosing between tuned flows, for the reported score. Frozen: another
+share would move questions from tuning into the report."""
 
 TWIN = "-unanswerable"
-"""What the id of a question ends in that stands in its data set a second time, with passages that do not answer it."""
+"""Suffix of the id of a question's twin in a data set, whose passages do not answer it."""
 
 
 def part_of(id: str) -> str:
@@ -87,8 +87,8 @@ class DataSet(Value):
         """The same passages with one part of the questions. A question's part is decided by its id, once and for all.
 
         Args:
-            part: `tune` for what flows are tuned on, `select` for what decides between the tuned ones, `report` for
-                what is told to others: 40, 20 and 40 of 100 questions.
+            part: `tune` for tuning, `select` for choosing between tuned flows, `report` for the score that you
+                publish: 40, 20 and 40 of 100 questions.
 
         >>> DataSet("musique").split("report")
         DataSet(path='musique', part='report', form='')
@@ -174,5 +174,5 @@ def drawn(items: list[Item], limit: int | None, seed: int = 0) -> list[Item]:
 
 def _refuse_twice(place: str, id: str, seen: set[str]) -> None:
     if id in seen:
-        raise DataError(f"{place}: id {id!r} stands on an earlier line too. Give every row its own id.")
+        raise DataError(f"{place}: id {id!r} is on an earlier line too. Give every row its own id.")
     seen.add(id)

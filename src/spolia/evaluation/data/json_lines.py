@@ -27,7 +27,7 @@ def jsonl_file(folder: Path, name: str) -> Path | None:
 
 
 def rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The objects of a file, each with where it stands; blank lines are passed over."""
+    """The objects of a file, each with its place; blank lines are skipped."""
     number = 0
     try:
         with closing(opened(path)) as lines:

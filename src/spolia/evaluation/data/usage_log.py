@@ -15,7 +15,7 @@ from spolia.evaluation.data.dataset import asked_by, part_of
 from spolia.types import Item, Value, digest_of
 
 TUNED, REPORT = ("tune", "select"), "report"
-"""The parts on which flows are chosen, and the one that others are told of."""
+"""The parts on which flows are chosen, and the one whose score you publish."""
 ALL = "all"
 """What is looked at where the questions are of several parts."""
 MARKS = 256

@@ -177,7 +177,7 @@ def number(value: float, unit: bool) -> str:
 
 
 MOST = 20
-"""Kinds that are told apart; of a field with more of them, such as an id, there are no slices."""
+"""Values of a field that is sliced, at most; a field with more, such as an id, has no slices."""
 TYPE = "type"
 
 

@@ -53,7 +53,7 @@ OF_THE_FLOW = (
     errors.FlowFileError, errors.GroupError, errors.ManifestMismatch, errors.MissingExtra, errors.NotAStore,
     errors.StoreCorrupt, errors.StoreTooNew, errors.UndecidedError, errors.WeightsError, errors.WiringError,
 )  # fmt: skip
-"""Failures that have nothing to do with what is asked."""
+"""Failures that do not depend on the question."""
 
 
 def refuse_broken(
@@ -101,7 +101,7 @@ Position: TypeAlias = tuple[int, int]
 StoredRecord: TypeAlias = tuple[bytes, Mapping[str, Any]]
 """Something that a store knows: a digest of all that it depends on, and what it is."""
 LISTED = 5
-"""Changes that are told."""
+"""Changes that are listed."""
 
 
 def ask(
@@ -120,16 +120,16 @@ def ask(
 ) -> ScoreTable:
     """Ask flows questions and measure what they give, as far as that was not done before.
 
-    More questions, flows and measures can be asked for in the same file: only what is new is computed. A new measure of
-    a stored answer asks no flow. What has changed since (a flow's parameters, code or stores, a question, its gold, a
-    measure) is computed again, and `notes` of the table say so.
+    You can add questions, flows and measures to the same file: only the new cells are computed. A new measure of
+    a stored answer asks no flow. Cells whose inputs changed (a flow's parameters, code or stores, a question, its
+    gold, a measure) are computed again, and `notes` of the table say so.
 
     Args:
         flows: one flow, several, or several by name; without a name a flow is called by its notation.
         items: questions with gold; each flow is asked those to which any measure applies.
         measures: what to measure; texts are read by `parse_measures`.
         run: whose cache, journal, budget, threads and rights are used, by flows and by judges alike.
-        path: the file that answers and scores are kept in, by habit `NAME.experiment`. In a folder each flow has a file
+        path: the file that keeps answers and scores, usually `NAME.experiment`. In a folder each flow has a file
             of its own, named by all that it depends on. An open store stays open. None keeps them in memory.
         data: what the questions are called; begins the names of files in a folder.
         again: ask everything again, whatever the file holds; a cache of the run is used all the same.
@@ -142,9 +142,9 @@ def ask(
         DataError: a store has not the document or the quote that a question's gold names.
         StoreBusy: another process uses the file.
         StepFailed: a flow fails whatever it is asked; says how.
-        NeverWorked: a step of a flow fails whenever it is called; says how. What failed is asked again the next time.
-        MeasureError: a measure fails; names the question. What was answered is kept.
-        BudgetSpent: the run's budget ends before the questions; what was answered is kept.
+        NeverWorked: a step of a flow fails whenever it is called; says how. The next run asks them again.
+        MeasureError: a measure fails; names the question. Answers so far are kept.
+        BudgetSpent: the run's budget ends before the questions; answers so far are kept.
 
     >>> from spolia import Hit, Node, Ranking, step
     >>> @step

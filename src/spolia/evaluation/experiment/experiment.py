@@ -21,7 +21,7 @@ from spolia.run import Run
 from spolia.types import Item, Value
 
 ENOUGH = 100
-"""Questions from which on those that a log tells of are refused. Of fewer, no part can be held back."""
+"""With this many questions, logged questions raise an error. With fewer, no part can be held out."""
 
 
 @dataclass(frozen=True, init=False)
@@ -40,8 +40,8 @@ class Experiment(Value):
         correction: of p-values, over all comparisons: `holm`, `bh` (Benjamini and Hochberg) or `none`.
         primary: the measure, as it is written, that decides: flows are compared on it alone, and the others describe.
         against: the baseline: flows are compared with this one alone. Fewer comparisons need less correction.
-        tuned_on: the parts that a flow was tuned on (`tune`, `select`), beside those that are known (`run`); their
-            questions are refused.
+        tuned_on: the parts that a flow was tuned on (`tune`, `select`), in addition to the logged ones (`run`); their
+            questions raise an error.
         overlap: whether to take them all the same, which the report says.
         degraded: what happens where a step of a flow fails on every call: `stop`, or `ok` to measure it all the same.
         seed: of what is drawn by lot.
@@ -198,7 +198,7 @@ class Experiment(Value):
         Args:
             run: whose cache, journal, budget, threads and rights are used, by flows and by judges alike; by default
                 one of its own.
-            path, again: see `ask`. What was asked once is never asked again, unless it met a server that was down, and
+            path, again: see `ask`. An answered question is never asked again, unless a server was down, and
                 an interrupted experiment goes on.
             usage_log: where it is written which questions were looked at; by default in `looks.jsonl` beside the
                 file, and nowhere without one. `UsageLog.of_data` is the file beside a data set.

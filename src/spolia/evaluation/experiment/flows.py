@@ -25,7 +25,8 @@ def questions(items: Iterable[Item]) -> tuple[Item, ...]:
     listed = tuple(items)
     if strange := [item for item in listed if not isinstance(item, Item)]:
         raise DataError(
-            f"{strange[0]!r:.80} is no Item. Write Item('q1', 'Who?', gold=(('a.md',),)), or DataSet(FOLDER).items()."
+            f"{strange[0]!r:.80} is not an Item. Write Item('q1', 'Who?', gold=(('a.md',),)), or "
+            "DataSet(FOLDER).items()."
         )
     return listed
 
@@ -42,7 +43,7 @@ def named(flows: Flow | Sequence[Flow] | Mapping[str, Flow]) -> tuple[tuple[str,
                 "Two of the flows are the same. Leave one out, or give them by name: {'one': ..., 'two': ...}."
             )
     if strange := [flow for flow in by_name.values() if not isinstance(flow, Operator)]:
-        raise WiringError(f"{strange[0]!r} is no flow. Give operators, such as BM25(group) >> Reader(llm).")
+        raise WiringError(f"{strange[0]!r} is not a flow. Give operators, such as BM25(group) >> Reader(llm).")
     if not by_name:
         raise WiringError("There is no flow to ask. Give one at least.")
     return tuple(by_name.items())
@@ -91,7 +92,7 @@ Known: TypeAlias = dict[object, str | None]
 
 
 def identity(value: Operator[Any, Any] | SetMeasure, run: Run, known: Known) -> dict[str, Any]:
-    """What the answers of a flow or the scores of a measure depend on, as plain data: how it is written, its code,
+    """The inputs of a flow's answers or a measure's scores, as plain data: how it is written, its code,
     stores and models, who asks, and the version of Spolia."""
     asked_for = {"principals": sorted(run.principals), "filter": repr(run.filter or "")}
     depends = {CONTENT: _hash(value), "code": code_of(value, known), "reads": reads(value, known)}

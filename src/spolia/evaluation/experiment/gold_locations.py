@@ -220,7 +220,7 @@ def _listed(more: Sequence[Gold], items: Sequence[Item]) -> str:
 def _lacks(gold: Gold, corpora: Sequence[Corpus]) -> str:
     stores, name = ", ".join(corpus.path for corpus in corpora), document_of(gold)
     if isinstance(gold, Quote) and not name:
-        return f"stands in no document of {stores}"
+        return f"is in no document of {stores}"
     there = [_document(one.snapshot(), id) for one in corpora for id in _named(one.snapshot(), {name}).values()]
     if not there:
         return f"names no document of {stores}"
@@ -230,7 +230,7 @@ def _lacks(gold: Gold, corpora: Sequence[Corpus]) -> str:
             f"names a page that {name!r} of {stores} does not have, or that is empty; it has {several(pages, 'page')}"
         )
     times = max(len(places_of(gold, document.text)) for document in there)
-    return f"stands {times} times in {name!r} of {stores}" if times else f"does not stand in {name!r} of {stores}"
+    return f"occurs {times} times in {name!r} of {stores}" if times else f"does not occur in {name!r} of {stores}"
 
 
 def _instead(gold: Gold, corpora: Sequence[Corpus]) -> str:
@@ -244,7 +244,7 @@ def _instead(gold: Gold, corpora: Sequence[Corpus]) -> str:
     if isinstance(gold, Quote) and not gold.document:
         return "Quote words as `spolia docs show` shows them."
     if isinstance(gold, Quote) and any(_named(corpus.snapshot(), {gold.document}) for corpus in corpora):
-        return "Quote words that stand there once, as `spolia docs show` shows them, or write the start too."
+        return "Quote words that occur there once, as `spolia docs show` shows them, or write the start too."
     within = [uri for uri in names if uri.endswith(f"/{document_of(gold)}")]
     near = within or get_close_matches(document_of(gold), names, 1) or names
     return f"Write a name as `spolia docs list` shows it{f': {near[0]!r}' if near else ''}, or index what is named."

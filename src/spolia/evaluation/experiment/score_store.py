@@ -199,14 +199,14 @@ class ScoreStore:
             written = os.pwrite(self._descriptor, raw, self._end)
         except OSError as error:
             raise DataError(
-                f"{self.path} cannot be written: {error.strerror}. Free some space, or name another file; what was "
-                "written before is whole."
+                f"{self.path} cannot be written: {error.strerror}. Free some space, or name another file; earlier "
+                "data is complete."
             ) from error
         if written < len(raw):
             self._cut()
             raise DataError(
                 f"{self.path}: only {written} of {len(raw)} bytes could be written. Free some space, or name another "
-                "file; what was written before is whole."
+                "file; earlier data is complete."
             )
         return self._end + len(raw)
 

@@ -68,13 +68,13 @@ class ScoreTable:
         items: the questions, with their gold as it is written.
         answers: by flow and question, with the fields of `ANSWERS`: `status`, `seconds`, `usage`, ...
         states: of each score: `UNSCORED`, `SCORED`, `UNDETERMINED`, `INTERRUPTED` or `WITHOUT_GOLD`.
-        scores: the score of a question; NaN where there is none. Of a measure that is no mean, its first number.
+        scores: the score of a question; NaN if it has no score. For a measure that is not a mean, its first number.
         numbers: by measure, all the numbers that a question adds, NaN where there are fewer.
         widths: how many numbers these are.
         judging: what judges spent, with the columns of `Usage`.
         outcomes: by flow and question, the id of how often its steps were called and what failed; 0 if not known.
         parts: where all this is kept.
-        places: where the gold stands in the stores.
+        places: of the gold in the stores.
         asked: how many questions were asked to make it, all flows together; the others were there before.
         notes: what had changed since, so that it was asked or scored again.
     """

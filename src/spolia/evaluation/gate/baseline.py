@@ -29,7 +29,7 @@ FlowSignature: TypeAlias = Mapping[str, Mapping[str, Any]]
 
 
 FEW = 2_000
-"""Documents that are all written down; of more, those that are gold or were found."""
+"""Up to this many documents are all recorded; of more, the gold and the found documents."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ FOUND, RANKED = 10, 100
 ANSWER, LONGEST = 240, 20_000
 """Characters of an answer that are written down, and that are compared."""
 PARTS = ("text", "answer", "gold")
-"""Of a question, what its scores depend on."""
+"""The inputs of a question's scores."""
 
 
 @dataclass(frozen=True)
@@ -284,8 +284,8 @@ class Baseline(Value):
 
     Args:
         measures: by measure, a hash of what it computes.
-        documents: those that are gold or were found, by name.
-        command: how the command line was asked, so that it need not be said again: a text, or several, by option.
+        documents: gold and found ones, by name.
+        command: the options of the command line, so that you need not repeat them: a text, or several, by option.
     """
 
     data: str

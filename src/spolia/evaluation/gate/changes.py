@@ -95,7 +95,7 @@ def _documents(before: Baseline, now: Baseline) -> Iterator[str]:
     # Of more documents than are written down it is not known which were there.
     new = now.documents if len(before.documents) == then else ()
     listed = list(document_changes(dict.fromkeys((*before.documents, *new)), before, now, "is new"))
-    yield from listed[:NAMED] or ["none of those that are gold or were found"]
+    yield from listed[:NAMED] or ["none of the gold or found documents"]
     if len(listed) > NAMED:
         yield f"and {len(listed) - NAMED:,} more"
 
@@ -171,7 +171,7 @@ TOLD: Mapping[str, Callable[[Side, Side], Iterator[str]]] = {
     "asked for": _fields,
     "Spolia": _fields,
 }
-"""How each kind is told; others by name."""
+"""The words for each kind; others go by name."""
 
 
 def refuse_other_corpus(before: Baseline, held: SearchedGroups) -> None:
@@ -193,7 +193,7 @@ CAUSES: Mapping[Cause, str] = {
     "degraded": "a step of the flow failed or was cut short, now or then",
     "documents": "the documents changed",
     "chunks": "the corpus was re-chunked",
-    "chunks or flow": "the corpus was re-chunked and the flow is another one, which cannot be told apart",
+    "chunks or flow": "the corpus was re-chunked and the flow is another one; their effects cannot be separated",
     "groups": "the flow searches other node groups",
     "ranking": "the ranker orders the same nodes otherwise",
     "answer": "the same passages are answered from otherwise: another model, prompt or reader",
@@ -201,7 +201,7 @@ CAUSES: Mapping[Cause, str] = {
 }
 """From what a result depends on first to what it depends on last."""
 RANKS = ("flow", "index", "embedders", "models", "prompts", "asked for")
-"""Of what the results depend on, that which decides how the same nodes are ordered."""
+"""The inputs that decide how the same nodes are ordered."""
 SHOWN = 5
 """Passages that are named."""
 

@@ -48,7 +48,9 @@ def checked_measure(called: str, of: object, *parts: object) -> None:
                 f"{called} cannot be made of {part}. Write a measure of one answer, as in {called}(of=F1)."
             )
     if isinstance(of, Measure) and of.range != (0.0, 1.0):
-        raise MeasureError(f"{called} cannot be made of {of}, which is no number from 0 to 1. Write {called}(of=F1).")
+        raise MeasureError(
+            f"{called} cannot be made of {of}, which is not a number from 0 to 1. Write {called}(of=F1)."
+        )
 
 
 @dataclass(frozen=True)

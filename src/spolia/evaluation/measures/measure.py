@@ -50,7 +50,7 @@ class SetMeasure(Value, ABC):
     Class attributes:
         called: its name as it is written.
         lower_is_better: whether it measures something bad.
-        range: where its numbers can lie, which decides how sure they are and whether they are told times 100.
+        range: where its numbers can lie, which decides how sure they are and whether they are shown times 100.
         additive: whether the total follows from the sums of the columns of what was seen.
         rules: what its field `rule` may name, a variant of it.
     """

@@ -59,7 +59,7 @@ WRITTEN: Mapping[str, str] = {
     "ALCE-R": "judged.citation_support.SupportRecall",
     "ALCE-P": "judged.citation_support.SupportPrecision",
 }
-"""The class of each, in the order in which they are named to people. Only what is asked for is imported."""
+"""The class of each, in the order in which they are named to people. Only the requested ones are imported."""
 
 ALSO: Mapping[str, str] = {
     "precision": "p",
@@ -158,7 +158,7 @@ def parse_measures(
         llm, embedder, own: as for `parse_measure`.
 
     Raises:
-        MeasureError: one is not written like this, or there is none.
+        MeasureError: one is not written like this, or the text names none.
 
     >>> [str(measure) for measure in parse_measures('R@5, F1(rule="hotpotqa"), R@5')]
     ['R@5', 'F1(rule="hotpotqa")']
@@ -181,7 +181,7 @@ def as_measures(given: str | Iterable[str | SetMeasure]) -> Iterator[SetMeasure]
         elif isinstance(one, SetMeasure):
             yield one
         else:
-            raise MeasureError(f"{one!r} is no measure. Write parse_measure('R@5'), for example.")
+            raise MeasureError(f"{one!r} is not a measure. Write parse_measure('R@5'), for example.")
 
 
 def _listed(text: str) -> list[str]:

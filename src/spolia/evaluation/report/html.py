@@ -69,7 +69,7 @@ def of_risk(report: Report) -> list[tuple[str, str]]:
 
 HERE = Path(__file__).parent
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
-"""What stands in a question, a document or an answer can load nothing and call nobody."""
+"""Text of a question, a document or an answer can load nothing and send nothing."""
 
 
 def html(report: Report, traces: "Traces | None" = None) -> str:
@@ -138,9 +138,9 @@ def _risk(report: Report) -> str:
     if not report.curves:
         return ""
     said = (
-        "Answers in the order of how sure a flow is, the surest first: of so many answered (coverage), so many are "
-        "wrong (risk), both of 100. A line ends where its flow answers no more; AURC is its mean height, over all "
-        "questions."
+        "Answers in the order of how sure a flow is, the surest first: the share answered (coverage) and the share "
+        "of these that is wrong (risk), both in per cent. A line ends where its flow answers no more; "
+        "AURC is its mean height, over all questions."
     )
     return section("Risk and coverage", plots(of_risk(report)), f"<p>{said}</p>")
 

@@ -11,7 +11,7 @@ WIDTH, LABEL, RIGHT, LINE, TOP = 520, 160, 130, 22, 8
 ROOM = 24
 """Characters of a label that have room."""
 COLOURS = ("#2f6690", "#c2571a", "#4a7c59", "#8a4f9e", "#a8892c", "#b03a48", "#3a8f97", "#6b6b6b")
-"""Of the flows, in their order, told apart also by those who see no red and green."""
+"""One for each flow, in their order; people who see no red and green can distinguish them too."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def curves_plot(
     Args:
         most: what a share of 1 is on the horizontal axis.
         below: what the horizontal axis is.
-        told: what is said of the last point of a curve, with places for both of its numbers times 100.
+        told: the label of the last point of a curve, with places for both of its numbers times 100.
     """
     top = max(height for points in curves.values() for _, height in points)
     scale = next(

@@ -143,8 +143,8 @@ def corrected(report: Report) -> str:
     """How the verdicts were come by."""
     return (
         "A difference is shown where its interval excludes zero and the paired permutation test gives p < 0.05 "
-        f"{CORRECTED[report.correction]} for {several(len(report.comparisons), 'comparison')}. What is not shown may "
-        f"still be there.{' All other numbers describe.' if report.primary or report.against else ''}"
+        f"{CORRECTED[report.correction]} for {several(len(report.comparisons), 'comparison')}. A difference that is "
+        f"not shown may still exist.{' All other numbers describe.' if report.primary or report.against else ''}"
     )
 
 
@@ -172,8 +172,9 @@ TIMES = (
 
 
 DEGRADED = (
-    "Calls that failed, were passed over or cut off, whose reply could not be read or was sent back, and loops that a "
-    "budget or an error ended; the calls beside them are all calls of the step. An end that the flow plans is none."
+    "Calls that failed, were skipped or cut off, whose reply could not be read or was sent back, and loops that a "
+    "budget or an error ended; the calls beside them are all calls of the step. An end that the "
+    "flow plans does not count."
 )
 LONGEST = 200
 """Characters of a reason that are shown; the JSON has all."""

@@ -92,9 +92,9 @@ class Shown:
 class SimulatedReader(ScriptedModel):
     """Stands for a language model: it knows the gold, and says only what the rendered prompt states.
 
-    It finds out by the prompt file what it is asked for and by the question what item is meant, and looks for the
-    sentences of the gold passages in what the prompt shows. So an answer is right only where a flow has retrieved what
-    is needed, kept it through every step, and asked for it. Its scores measure retrieval and orchestration, never
+    It recognises its role by the prompt file and the item by the question, and looks for the
+    sentences of the gold passages in the prompt. So an answer is right only if a flow has retrieved the gold passages,
+    kept them through every step, and asked for them. Its scores measure retrieval and orchestration, never
     language.
 
     Args:
@@ -461,6 +461,6 @@ ROLES: Mapping[str, Handler] = {
     "claims": SimulatedReader.claims, "verdict": SimulatedReader.verdict, "fuse": SimulatedReader.fuse,
     "toc_meanings": SimulatedReader.meanings,
 }  # fmt: skip
-"""What is said in each role, by the name of the prompt file; an answer in every other."""
+"""The reply in each role, by the name of the prompt file; an answer in every other."""
 
 __all__ = ["SimulatedReader"]

@@ -26,7 +26,7 @@ class FactKind:
         name: of the fact.
         of, to: the kinds that it joins.
         said: sentences in several styles, with `{a}` and `{b}`.
-        asked: the question for `{b}`, as a sub-question; `{a}` is what is asked about.
+        asked: the question for `{b}`, as a sub-question about `{a}`.
         described: `{b}` as a part of a longer question.
     """
 
@@ -104,7 +104,7 @@ PLOTS = (
     ("is struck by lightning", "gets hit by a thunderbolt"), ("raises twins", "brings up two siblings of one birth"),
     ("returns from war", "comes home after a military campaign"),
 )  # fmt: skip
-"""What works tell of, as their documents say it and as it is asked for, without a content word in common."""
+"""Plots of works, in the words of documents and of questions, without a content word in common."""
 TRIES = 30
 """To make a question of a kind, before one of the next kind is made."""
 _SYLLABLES = [

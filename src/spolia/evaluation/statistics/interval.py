@@ -17,10 +17,10 @@ class Interval(Value):
     """A number measured on questions that were drawn, and where it may lie for all questions of their kind.
 
     Args:
-        mean: of the scores, or of the differences; of a measure that is no mean, its total.
-        low: lower end; -inf where nothing can be said.
-        high: upper end; inf where nothing can be said.
-        n: how many questions stand behind it.
+        mean: of the scores, or of the differences; of a measure that is not a mean, its total.
+        low: lower end; -inf if unknown.
+        high: upper end; inf if unknown.
+        n: number of questions.
         level: how often such intervals hold the true number.
 
     >>> print(Interval(0.7, 0.4, 0.9, 10))
@@ -153,7 +153,7 @@ FEW = 20
 HARDLY_ANY = 5
 """Where fewer than this do, those seen do not tell how far others may lie."""
 ROUNDING = 9
-"""Digits, as shares of the largest score, by which values are told apart."""
+"""Digits, as shares of the largest score, that distinguish values."""
 
 
 def resampled_means(scores: Floats, resamples: int, seed: int) -> Floats:

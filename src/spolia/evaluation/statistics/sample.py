@@ -147,7 +147,7 @@ SUMS = 10_000
 ALL = 10
 """Where so few questions differ, they are exchanged in all ways."""
 ENOUGH = 100
-"""When so many exchanges have reached the difference, it is known how rare that is not."""
+"""Exchanges that have reached the difference, after which it is certainly not rare."""
 
 
 class Totals:

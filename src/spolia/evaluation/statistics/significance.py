@@ -52,7 +52,7 @@ CORRECTIONS: Mapping[str, Correction] = {"holm": holm, "bh": benjamini_hochberg,
 CELLS = 1 << 20
 """Draws that are in memory at the same time."""
 ALL = 30
-"""With so many differences that are not zero, all signs are counted."""
+"""Up to this many differences other than zero, all signs are counted."""
 ROUNDING = 1e-9
 HALVINGS = 60
 

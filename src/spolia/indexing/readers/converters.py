@@ -62,7 +62,7 @@ class DoclingReader(Value):
 
     Args:
         suffixes: that it reads where it is in a list of readers.
-        most_pages: a longer document is refused.
+        most_pages: a longer document raises.
     """
 
     suffixes: tuple[str, ...] = (".pdf",)

@@ -126,7 +126,7 @@ class JsonReader(Value):
         except RecursionError:
             value, found = None, found.warned("It is nested so deep that it was not parsed.")
         except ValueError as error:
-            value, found = None, found.warned(f"It is no valid JSON ({error}); it was read as text.")
+            value, found = None, found.warned(f"It is not valid JSON ({error}); it was read as text.")
         rows = _rows(value if isinstance(value, list) else [])
         return _reading(self, blob, found, rows, _title(value))
 
@@ -144,7 +144,7 @@ class JsonLinesReader(Value):
         found = source_text(blob, "lines")
         values, broken = _values([line for line in found.text.split("\n") if line.strip()])
         if broken:
-            found = found.warned(f"{broken} of its lines are no valid JSON; they were read as text.")
+            found = found.warned(f"{broken} of its lines are not valid JSON; they were read as text.")
         return _reading(self, blob, found, [] if broken else _rows(values), "")
 
     def parts(self, blob: Blob, /) -> Iterator[Blob]:

@@ -22,15 +22,15 @@ CURSOR, PAGE = "{cursor}", "{page}"
 _LEFT_OUT = ("headers", "allow", "most_pages", "largest_bytes", "retries", "timeout_s", "deadline_s")
 """Fields that do not change the documents."""
 _NEXT = re.compile(r"<([^<>]*)>\s*;[^<>]*?\brel\s*=\s*\"?next\b", re.IGNORECASE)
-_STAYS = "What was published stays."
+_STAYS = "Published data stays."
 
 
 @dataclass(frozen=True)
 class APIItems(Source):
     """Items that an HTTP API gives as JSON, each a document with the uri `api://NAME/KEY`.
 
-    With `{cursor}` in the address only what has changed since the last run is asked for; what the API is to be asked
-    with is the latest time or number among all that it has given, so its answer should have what changed at that very
+    With `{cursor}` in the address each run asks only for items that changed since the last one; the cursor
+    is the latest time or number that the API has given, so its answer should include items that changed at that very
     moment too. Without it each run reads all items, and removes documents that are not among them.
 
     Further pages are found at a link or by a token in the answer (`next`), by their number (`{page}` without `next`),
@@ -45,7 +45,7 @@ class APIItems(Source):
         title: path of the title, or a template.
         metadata: names, each with the path of its value.
         updated: path of what grows when an item is changed: a time or a number.
-        deleted: path of what says that an item is gone.
+        deleted: path of the value that says that an item was deleted.
         since: cursor of the first run.
         next: path in the answer of a link to the next page, or of a token that belongs into `{page}`.
         format: of the texts: `.txt`, `.md`, `.html`.
@@ -89,7 +89,7 @@ class APIItems(Source):
     def __post_init__(self) -> None:
         refuse_name(self.name)
         if not normal(self.url.replace(CURSOR, "0").replace(PAGE, "0")):
-            raise SourceError(f"{self.url!r} is no address. Write https://HOST/PATH?since={CURSOR}")
+            raise SourceError(f"{self.url!r} is not an address. Write https://HOST/PATH?since={CURSOR}")
         if CURSOR in self.url and not self.updated:
             raise SourceError(f"The address has {CURSOR}, and nothing says what it is. Write updated: PATH.")
 
@@ -106,7 +106,7 @@ class _Reading:
         self.source, self.memory = source, memory
         self.gathering = RecordGathering(source.id, source.format, readers)
         self.bound = {name: with_secrets(value) for name, value in source.headers}
-        self.before = "" if memory.afresh or not memory.is_labelled(source.id) else _cursor(memory, source)
+        self.before = "" if memory.reread or not memory.is_labelled(source.id) else _cursor(memory, source)
         self.latest: Any = None
         self.there: set[str] | None = set() if CURSOR not in source.url else None
         """Uris of all items, where all are read."""

@@ -139,7 +139,7 @@ def scalars(value: object) -> tuple[Scalar, ...]:
 def uri_of(prefix: str, key: object) -> str:
     """The uri of a row or an item; DocumentError if its key is too long or not valid."""
     if isinstance(key, (dict, list)) or len(text := str(key)) > LONGEST_KEY or not text:
-        raise DocumentError(f"{key!r:.80} is no key. Name what has a short text or a number for each document.")
+        raise DocumentError(f"{key!r:.80} is not a key. Name a field with a short text or a number for each document.")
     return prefix + _ODD.sub(lambda found: quote(found[0], safe="", errors="surrogatepass"), text)
 
 

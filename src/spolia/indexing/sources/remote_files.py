@@ -29,7 +29,7 @@ from spolia.indexing.sync.files import HIDDEN, IN_MEMORY, LARGEST_BYTES, Loaded,
 from spolia.types import Scalar
 
 _PAST_EGRESS = ("http", "https", "webhdfs", "github", "gist", "dask", "jupyter", "jlab", "dbfs", "reference")
-"""Protocols by which fsspec asks whatever server an address names, or a file that it is told to read."""
+"""Protocols with which fsspec asks any server that an address or a file names."""
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "created", "date_time")
 _VERSIONS = ("ETag", "etag", "md5Hash", "checksum", "CRC", "VersionId")
 _NAMING = ("protocol", "target_protocol", "remote_protocol", "fo", "url", "base_url")
@@ -48,7 +48,7 @@ class RemoteFiles(Source):
         options: of the file system, as `anon: true`; `${NAME}` stands for the environment variable.
 
     Raises:
-        SourceError: it is no address of a file system, or one of the web.
+        SourceError: it is not an address of a file system, or it is one of the web.
 
     >>> RemoteFiles("s3://archive/docs", (("profile", "reading"),)).id
     's3://archive/docs/'

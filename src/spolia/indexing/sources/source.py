@@ -66,8 +66,8 @@ class Memory:
     """What a store, which need not be there, has of a source.
 
     Args:
-        labels: what the caller says of documents: one of which something else is said than before is read again.
-        afresh: whether all of it is to be read again.
+        labels: metadata that the caller gives documents: a document whose labels changed is read again.
+        reread: whether all of it is to be read again.
         readers: by suffix and pattern: what was read by other versions of them, or lacked a program that one of them
             has by now, is read again too.
     """
@@ -75,7 +75,7 @@ class Memory:
     corpus: Corpus
     source: str
     labels: Callable[[], DocumentLabels]
-    afresh: bool
+    reread: bool
     readers: Mapping[str, FileReader]
 
     @cached_property
@@ -87,7 +87,7 @@ class Memory:
     def stamps(self, uris: Sequence[str]) -> Mapping[str, Stamp]:
         """The stamps of the documents that are up to date, unless they have changed at their source."""
         snapshot = self._snapshot()
-        if snapshot is None or self.afresh:
+        if snapshot is None or self.reread:
             return {}
         rows = snapshot.opened.rows(sql.LABELLED, {"uris": json.dumps(list(uris)), "at": snapshot.generation})
         labels, lists = self.labels(), snapshot.readers.lists
@@ -176,7 +176,7 @@ class Source(Value):
 
         Raises:
             SourceError: it cannot be read as it is described.
-            SourceUnavailable: it cannot be read now. What was given before stays.
+            SourceUnavailable: it cannot be read now. Earlier documents stay.
         """
 
 

@@ -155,7 +155,7 @@ class SQLRows(Source):
         metadata: columns whose values are metadata.
         updated: column that grows when a row is changed: a time or a number. Without it all rows are read each time.
         format: of the texts: `.txt`, `.md`, `.html`.
-        removals: list the keys in each run, to see which rows are gone.
+        removals: list the keys in each run, to find deleted rows.
 
     Raises:
         SourceError: the name or the address is none.
@@ -200,7 +200,7 @@ class _Reading:
         self.source, self.connection, self.memory = source, connection, memory
         self.gathering = RecordGathering(source.id, source.format, readers)
         self.cursor = memory.cursors.get("", "")
-        self.since = None if memory.afresh else _value(self.cursor, source)
+        self.since = None if memory.reread else _value(self.cursor, source)
 
     def lots(self) -> Iterator[SourceChanges]:
         if not self.memory.is_labelled(self.source.id):

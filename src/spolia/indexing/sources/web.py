@@ -163,7 +163,7 @@ class Crawl:
             if page.status not in GONE:
                 self._fail(url, page)
                 return None
-            return self._lose(url, f"There is no such page ({page.status}).", said=start and not known)
+            return self._lose(url, f"The page does not exist ({page.status}).", said=start and not known)
         if page.status == 304:
             return None
         if self._is_other(url, page, start=start):
@@ -204,7 +204,7 @@ class Crawl:
 class WebPages(Source):
     """Web pages: named ones, pages of a sitemap, and pages that these link to.
 
-    A page that the server says has not changed is not sent again (`ETag`, `Last-Modified`); one that it says is gone
+    A page that the server says has not changed is not sent again (`ETag`, `Last-Modified`); one that was deleted
     (404, 410) is removed, and so is one that nothing leads to any more; one that fails stays as it was. `robots.txt` is
     respected, and so is the delay that it asks for. Only public addresses are asked.
 

@@ -261,7 +261,7 @@ def locations(data: bytes, url: str) -> Iterator[tuple[bool, str]]:
 
     events(characters(data, url).text, url, start, end, lambda words: text.append(words) if text is not None else None)
     if not found and b"<" not in data[:1000]:
-        raise SourceError(f"{url} is no sitemap.")
+        raise SourceError(f"{url} is not a sitemap.")
     yield from found
 
 

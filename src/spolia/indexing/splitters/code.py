@@ -132,7 +132,7 @@ class CodeSplitter(Sized):
 
     Args:
         size: tokens of a piece at most.
-        language: `python`, `any`, or `auto` to tell by the name of the file.
+        language: `python`, `any`, or `auto` to decide by the name of the file.
 
     >>> from spolia.types import Document, Node
     >>> lines = "import os", "class Arch:", "    def span(self):", "        pass", "    def load(self):", "        pass"

@@ -32,8 +32,8 @@ class MarkdownSections(Sized):
 
     First at the deeper headings, then between paragraphs, lists, tables and blocks of code, of which neighbours share a
     piece. A block of code is not cut unless it alone is too long, and then between lines, with its opening line as
-    context. A piece's context already has the headings above it, which the document notes; if it notes none, they are
-    looked for in the text. Together the pieces cover every character but blanks.
+    context. A piece's context already has the headings above it, which the document notes; if it notes none, Spolia
+    finds them in the text. Together the pieces cover every character but blanks.
 
     Args:
         level: the deepest heading that begins a piece of its own, from 1.
@@ -137,8 +137,8 @@ class HTMLSections(Sized):
     """One piece for each section of a page, down to headings of a level; a longer one is cut between its blocks.
 
     Of a page that was read by `HtmlReader` it cuts the text, at the headings that the reader noted, and covers all of
-    it. A page that was kept as it was written is cut between tags: a piece is then HTML, found in the file where it
-    says, and what is indexed of it are its words. Scripts, styles and pieces without words are left out.
+    it. A page that was kept as it was written is cut between tags: a piece is then HTML, with its exact place in the
+    file, and only its words are indexed. Scripts, styles and pieces without words are left out.
 
     Args:
         level: the deepest heading that begins a piece of its own, 1 to 6.

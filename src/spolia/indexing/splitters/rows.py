@@ -72,7 +72,7 @@ def _seen(text: str, start: int, end: int) -> Iterator[TableBlock]:
 
 @dataclass(frozen=True)
 class TableAware(Sized):
-    """Tables are pieces of their own, whole up to a size; what is between them is cut by another splitter.
+    """Tables are pieces of their own, whole up to a size; another splitter cuts the text between them.
 
     A table is what the document's reader has noted as one; two or more lines with bars between their cells, as in
     Markdown; or three or more with columns two blanks or a tab apart, as in text out of a PDF. One that is too long is
@@ -80,7 +80,7 @@ class TableAware(Sized):
     as context.
 
     Args:
-        rest: cuts what is between tables.
+        rest: cuts the text between tables.
         size: tokens of a piece of a table at most.
 
     >>> from spolia.indexing.splitters.text_units import Sentences
@@ -275,7 +275,7 @@ class JSONRows(Sized):
 
     A record that is too long is cut between its members, of which neighbours share a piece, and those between theirs;
     the keys above them are the context. The text is what the file has, without the commas and brackets between pieces.
-    What is indexed is a line `path: value` for every scalar, so that neither brackets nor key order of other records
+    The index gets a line `path: value` for every scalar, so that neither brackets nor key order of other records
     matter. Broken JSON is cut all the same, by the brackets that it has, and indexed as it is.
 
     Args:

@@ -82,9 +82,9 @@ _BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 class Sentences(Sized):
     """One piece for each sentence (`spolia.core.sentences`), so that a hit is exact; a longer one is cut after words.
 
-    Together they cover every character but blanks, and none goes across the beginning of a heading. What has no letter
-    and no digit, as a rule between two parts, and a fence around code, says nothing alone: it stands with the sentence
-    before it, or where a paragraph or a section begins with it, with the next one, as far as the size allows it.
+    Together they cover every character but blanks, and none goes across the beginning of a heading. Text without a
+    letter or a digit, as a rule between two parts, and a fence around code, says nothing alone: it goes with the
+    sentence before it, or where a paragraph or a section begins with it, with the next one, as far as the size allows.
 
     >>> from spolia.types import Document, Node
     >>> text = "Rome was built of stone. Who carried it? 石头很重。"
@@ -127,9 +127,9 @@ def _says_nothing(text: str, atom: Atom) -> bool:
 class RecursiveCharacters(Sized):
     """Cuts at separators, tried in order: what is too long between two of one kind is cut at the next kind.
 
-    Neighbours that fit share a piece. What no separator makes short enough is cut after words, else between two
+    Neighbours that fit share a piece. Text that no separator makes short enough is cut after words, else between two
     characters as a reader sees them, so that the empty separator need not be written. A separator stays at the end of
-    what is before it. Together the pieces cover every character but blanks.
+    the text before it. Together the pieces cover every character but blanks.
 
     Args:
         size: tokens of a piece at most.
@@ -187,7 +187,7 @@ class SemanticBreaks(Sized):
 
     Each sentence is embedded together with the `buffer` sentences on either side. With v_i of length 1 for the i-th,
     the distance to the next is d_i = 1 - v_i · v_(i+1); there is a break after the i-th where d_i is above the
-    percentile of all distances in the text. What is too long between two breaks is cut between sentences. Together the
+    percentile of all distances in the text. Text too long between two breaks is cut between sentences. Together the
     pieces cover every character but blanks.
 
     Args:

@@ -21,7 +21,7 @@ class AttachMetadata(Naming):
 
     Args:
         transform: gives the pieces.
-        fields: which, in this order; one that a piece does not have is left out, one that no document has is refused.
+        fields: which, in this order; one that a piece lacks is left out, one that no document has raises.
         shown: also to readers; else it is indexed only.
 
     Raises:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Vectors: TypeAlias = npt.NDArray[np.float64]
 
 BLOCK = 1_000
-"""Sentences that are looked at together; there is always a break after so many."""
+"""Sentences that are compared together; a break always follows."""
 READ = 2_000
 """Characters of a sentence that are embedded."""
 
@@ -32,8 +32,8 @@ class Topics(Splitter):
     At first each sentence is a stretch of its own. Again and again the two neighbours are joined that make stretches
     least different within: a and b with the smallest |a| · |b| / (|a| + |b|) · ‖mean(a) - mean(b)‖² (Ward's method,
     between neighbours only), until there is one stretch for every `sentences` sentences. Between equals the first are
-    joined, so that the same text gives the same stretches. Together they cover every character but blanks. A long text
-    is looked at in blocks of 1,000 sentences.
+    joined, so that the same text gives the same stretches. Together they cover every character but blanks. Spolia
+    reads a long text in blocks of 1,000 sentences.
 
     `SemanticBreaks` looks at one place at a time and is bounded in size; this looks at whole stretches, and is for the
     inner nodes of a tree: a few topics, of these finer ones, of these chunks.

@@ -131,15 +131,15 @@ class SourceDiff:
         outermost = next((one for one in above(uri) if one in self.parts), uri)
         return [part for part in self.parts.get(outermost, ()) if part.startswith(f"{uri}/")]
 
-    def given_up(self, *, retry: bool, afresh: bool = False) -> list[SourceRow]:
-        """What could not be read, has not changed since, and is not tried again now: all is where `afresh`."""
+    def given_up(self, *, retry: bool, reread: bool = False) -> list[SourceRow]:
+        """What could not be read, has not changed since, and is not tried again now: all is where `reread`."""
         broken = [
             uri
             for uri, file in self.unlike.items()
             if self._stamps.get(uri) == (file.size, file.mtime_ns, "failed", versioned(file.reader))
         ]
         broken += [uri for uri in self._broken if self._container(uri) not in self.unlike]
-        given_up = [row for uri in broken if not afresh and not (is_due(row := self.rows[uri]) and retry)]
+        given_up = [row for uri in broken if not reread and not (is_due(row := self.rows[uri]) and retry)]
         left = {row.uri for row in given_up}
         for uri in (uri for uri in self._broken if uri not in left):
             self.reopen(uri)

@@ -47,10 +47,10 @@ class GroupPlan(Value):
     Args:
         change: `kept` in step, `new`, `rebuilt` as a whole, or `embedded`: its nodes stay, and are embedded or searched
             otherwise.
-        why: what is made otherwise; or why nothing can be made.
+        why: the part that differs; or why nothing can be made.
         nodes: that would be cut; None where only a model can tell, or nothing was cut.
-        texts: that would be embedded; None likewise.
-        pictures: that would be embedded; None likewise.
+        texts: that would be embedded; None in the same cases.
+        pictures: that would be embedded; None in the same cases.
         known: texts and pictures that were embedded before, so that they are not again.
         calls: to language models at most, when none is answered from a cache; None where no bound is known.
         prompts: that would be sent to them, each once; None where only a model can tell, or nothing was cut. A reply
@@ -81,14 +81,14 @@ class SyncPlan(Value):
     """What a run would do.
 
     Args:
-        rebuild: the main group is built anew, for which `sync` has to be told `rebuild=True`.
+        rebuild: the main group is built again, for which `sync` needs `rebuild=True`.
         moved: files that are elsewhere now, by their new names.
         failed: files that cannot be read, and sources that could not be asked, each with the reason.
         unasked: sources beside folders that were not asked (`fast`), by their names.
         again: number of files that are as they were, and are cut or embedded again because of a rebuild.
-        groups: each after those that it is made from.
-        fields: what a person should know of fields that would be declared anew, as `SyncReport.fields`; of what is
-            read, so that with `fast` nothing is said of files that are new.
+        groups: each after its parents.
+        fields: notes on fields that would be declared again, as `SyncReport.fields`; taken from the documents
+            read, so with `fast` they leave out new files.
         seconds: estimated, by a sample of the texts; None where nothing was measured (`timed`).
     """
 
@@ -129,7 +129,7 @@ def planned(
     workers: int | Executor | None = None,
     limits: WorkerLimits | None = None,
 ) -> SyncPlan:
-    """What `sync` with these arguments would do. Groups of another definition, or whose code has changed, are rebuilt.
+    """Plan what `sync` with these arguments would do. Groups whose definition or code has changed are rebuilt.
 
     What seems new or changed is read, and cut in memory, as `sync` does it: the numbers are exact, but for groups that
     a model makes, and those below them. Nothing is written, and no model is asked: the prompts of the groups that ask
@@ -137,12 +137,12 @@ def planned(
 
     Args:
         sources: and what follows: see `sync`.
-        fast: read nothing: files are told apart by size and time, sources are not asked, nodes and texts not counted.
+        fast: read nothing: files are compared by size and time, sources are not asked, nodes and texts not counted.
         timed: embed a few of the texts, to estimate how long a run takes: for embedders in this process.
 
     Raises:
         FolderError: as `sync` does.
-        GroupError: a group of the store is made by what is not known here.
+        GroupError: a group of the store is made by an operator that is unknown here.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as place:
@@ -165,11 +165,11 @@ def planned(
         nothing = SourceChanges(Files(by_suffix(readers)))
         renews = group in before and wanted.define(writer, nothing, prefetch, rebuild=True)
         renews = renews and not is_embedded_first(before[group], writer.manifests[group])
-        afresh = rebuild or renews or bool(writer.redefined)
-        how = SyncOptions(wanted, progress=changes.note, rebuild=True, afresh=afresh)
+        reread = rebuild or renews or bool(writer.redefined)
+        how = SyncOptions(wanted, progress=changes.note, rebuild=True, reread=reread)
         labels, failed = partial(DocumentLabels, metadata, access), list[tuple[str, str]]()
         reports: list[SyncReport] = []
-        for found in lots(sources, corpus, labels, readers, failed, follow_links, afresh, asks=not fast):
+        for found in lots(sources, corpus, labels, readers, failed, follow_links, reread, asks=not fast):
             if not rebuild:
                 refuse_other(found, writer.stamps(found.uris), writer)
             if fast:

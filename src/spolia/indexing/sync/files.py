@@ -144,7 +144,7 @@ class FileListing:
         closed: folders that could not be listed, or hold what could not be looked at, as uris with `/` at the end, the
             whole folder as an empty one; what is in them is not known.
         source: where it is from, by the name under which a store remembers that.
-        cursors: how far it was read with this, by what that is said of; an empty one is forgotten.
+        cursors: how far each part was read with this batch; an empty one is forgotten.
         folder: as the caller named it; empty where this is not all of a folder.
         folders: device and inode of each folder that was listed.
     """
@@ -271,7 +271,7 @@ def _attempt(
     try:
         before = os.fstat(descriptor)
         if not stat.S_ISREG(before.st_mode):
-            raise DocumentError("It is no file any more. Index again.")
+            raise DocumentError("It is not a file any more. Index again.")
         if target not in (None, _place(before)):
             raise DocumentError("It is a link to another file than when it was listed. Index again.")
         if before.st_size > LARGEST_BYTES:
@@ -417,7 +417,7 @@ class _Walk:
         uri, kept = _uri(name), self.found.files.kept
         mtime_ns = there.st_mtime_ns
         if not stat.S_ISREG(there.st_mode):
-            self._skip(uri, "It is no file but a device, a pipe or a socket.")
+            self._skip(uri, "It is not a file but a device, a pipe or a socket.")
         elif ":" in uri and is_elsewhere(uri):
             self._skip(uri, f"Its name begins with {uri[:5]!r}, as those of texts do that were given. Rename it.")
         elif uri not in kept:
@@ -449,7 +449,7 @@ def _listed(path: str) -> Iterator[tuple[int, list[str]]]:
 
 
 _LOOK = os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK)
-"""Opens a file without reading it; where a system has no such way, as it is opened to be read."""
+"""Opens a file without reading it; if a system cannot, as for reading."""
 
 
 def _led_to(folder: int, link: str) -> tuple[str, os.stat_result]:

@@ -50,7 +50,7 @@ class RequestedGroups:
     Args:
         known: operators of the caller's own in definitions that the store holds.
         reaches: whether that which makes each group could be reached so far.
-        given: what groups of the store are made of, as the caller's `Corpus` was told; it counts where it is the same.
+        given: definitions that the caller gave to `Corpus`; one counts if it equals the store's.
     """
 
     main: str

@@ -32,9 +32,9 @@ class DocumentLabels:
     its readers are not given, or everybody, it has the container's readers.
 
     Args:
-        access: None where nothing is said of who may read a file.
-        kept: who may read what the store has of these files, by uri, where nothing else is said; None where everybody
-            may read all that was ever in it.
+        access: None if the caller does not say who may read a file.
+        kept: who may read what the store has of these files, by uri, unless the caller gives a list; None where
+            everybody may read all that was ever in it.
         is_closed: whether the store has something that not everybody may read.
     """
 

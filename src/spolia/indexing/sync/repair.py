@@ -48,7 +48,7 @@ def repair(
 ) -> RepairReport:
     """Mend a store: what is derived is built again, nodes are cut again, documents are read again from its folder.
 
-    Only what is damaged is looked at; texts whose vectors are sound are not embedded again. A document is read again if
+    Only damaged parts are repaired; texts whose vectors are sound are not embedded again. A document is read again if
     its file is where the folder was, the caller has given it no metadata, and it is still known who may read it.
 
     Args:

@@ -29,10 +29,10 @@ class DocumentReport(Value):
         beyond_window: nodes whose end the embedder does not read, because they are longer than its window.
         encoding: of its characters, where that had to be found out.
         lacks: what was missing to read all of it; it is read again when that is there.
-        beside: the pictures beside it that it names, by their uris, and what tells their versions apart; empty for
-            those that it does not show.
-        labels: tells apart the metadata that the caller gave for the file; empty for none.
-        attempts: how often it was tried in vain, since it is as it is; the last time at `tried_ns`.
+        beside: the pictures beside it that it names, by their uris, with their versions; empty for
+            pictures that it does not show.
+        labels: identifies the metadata that the caller gave for the file; empty for none.
+        attempts: how often reading it failed since it last changed; the last time at `tried_ns`.
         passes: whether what was in the way may pass by itself.
     """
 
@@ -118,14 +118,14 @@ class SyncReport(Value):
         skipped: what was left out, and why.
         unread: number of files that no reader knows, by suffix.
         warned: number of files that were read with a warning.
-        chunks: nodes that were made; those of a text that stands in several files once.
+        chunks: nodes that were made; a text that is in several files counts once.
         embedded: texts that were embedded.
         unmade: groups that could not be made of documents, and why; these are found in their other groups. Also the
             pictures that an embedder could not read in this run, whose nodes are found by their words only.
         behind: groups that were not kept in step, since they cannot be made here, their model is away, or its replies
             could not be read in this run, and why. What they have of documents that are as they were is still found.
-        fields: what a person should know of fields that this run has declared anew: values that do not fit and are
-            passed over, and fields of which no document has a value; sentences.
+        fields: notes on fields that this run has declared again: values that do not fit and are
+            skipped, and fields without a value in any document; sentences.
         damaged: rows that are not as they were written, in words: a share of all is looked at, another one each time.
     """
 

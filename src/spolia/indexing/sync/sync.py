@@ -67,14 +67,14 @@ def sync(
     documents of their own, `a.zip/b.pdf`. Each batch is published when it is complete, or after a minute, so that it
     can be searched, and a run that is stopped goes on where it was. A file that cannot be read is recorded with the
     reason, and the others go on; later runs try it again, and till then its last good version stays (`report.stale`); a
-    file that was deleted goes. What `add_texts` has added stays.
+    file that was deleted goes. Texts of `add_texts` stay.
 
     A group of the store that cannot be made now, since its function or its embedder is not known here or its model is
-    away, is left behind, and the others go on (`report.behind`); what it lacks is made as soon as it can be. A model
+    away, waits, and the others go on (`report.behind`); its missing nodes are made as soon as possible. A model
     that fails three times in a row, as one that is away does, is not asked again in this run.
 
-    Of a source, pages of the web or rows of a database (`spolia.indexing.sources`), only what has changed since the
-    last run is asked for. What others have put into the store stays, and so does what a source has that is not named
+    A source gives pages of the web or rows of a database (`spolia.indexing.sources`). Spolia asks only for changes
+    since the last run. Documents of other callers stay, and so do documents of a source that is not named
     here. One that cannot be read is among those that failed, under its name, and the others go on.
 
     Args:
@@ -88,28 +88,28 @@ def sync(
         readers: of the formats that are indexed, other files are left out; or, by suffix or pattern, what reads some
             files otherwise than the built-in readers do: `{"*.foo": my_function}`.
         group: name of the node group that `splitter` makes.
-        groups: further ones to build at once; those that the store has are kept in step whether named or not.
-        fields: metadata fields that can be filtered by, all of them; None for those that were declared before. A value
-            that does not fit is passed over, and told (`report.fields`).
-        metadata: fields of the document in a file, by its uri. Other fields for a file that is there already make
-            anew only what reads them.
+        groups: more groups to build now; groups of the store are kept up to date whether named or not.
+        fields: metadata fields that can be filtered by, all of them; None for the fields declared before. A value
+            that does not fit is skipped and reported (`report.fields`).
+        metadata: fields of the document in a file, by its uri. If the fields of a file change, Spolia makes
+            only the groups that read them again.
         access: principals who may read the document in a file, by its uri; none for everybody. Another list for a file
             that is there already embeds nothing, and applies first.
         known: operators of your own in definitions of groups that the store has.
-        progress: is told how far it is, after every file and every few hundred texts that were embedded; of a source,
-            what has been asked for as yet is all.
+        progress: gets the progress after every file and every few hundred embedded texts; for a source,
+            the total is what it has given so far.
         batch: documents that are published together.
         follow_links: go where links lead out of the folder too.
-        rebuild: build groups anew that were built with other parts than these, and all that is made from them; if the
-            store holds another folder, forget that. What was there is found until all of the new is published. What
-            could not be read is tried again, however often it was.
+        rebuild: build groups again that were built with other parts than these, and all that is made from them; if the
+            store holds another folder, forget that. Searches use the old groups until the new are published. Files
+            that could not be read are tried again, however often they failed.
         retry: try a file again that could not be read the last time and has not changed since: three times in all, and
             where its process died, or took too much memory or time, after a while (`spolia.indexing.sync.diff`); in
             every run where a password or a package was missing. Who looks at a folder all the time may write False.
             It is reported in any case.
         workers: processes in which PDF, office files, HTML, pictures, mails and archives are read, as many at the same
-            time; by default one for each processor, four at most. What is read so can take nothing down, whatever is
-            wrong with it, and what they read they split. 0 reads all in this process. Other formats are read in this
+            time; by default one for each processor, four at most. A broken file in a worker cannot take the sync
+            down, and workers split what they read. 0 reads all in this process. Other formats are read in this
             process anyway, and those of readers that are not built in, unless they say `apart = True`. An embedder that
             says so, as MiniLM, computes there too where there are many texts. Or an `Executor` of your own
             (`spolia.indexing`), which gets all that can be pickled: with other machines behind it, for example.
@@ -117,11 +117,11 @@ def sync(
         timeout_s: how long to wait for another writer, seconds; None for what the corpus says.
 
     Raises:
-        FolderError: there is no such folder, it may not be listed, no file in it can be read by a reader, or the store
+        FolderError: the folder does not exist or may not be listed, no file in it can be read by a reader, or the store
             holds another one.
         ManifestMismatch: the group was built with another splitter, embedder or analyser, naming both.
         GroupError: the main group cannot be embedded here; or one that is made from it would be lost by a rebuild,
-            since it is made by what is not known here.
+            since its operator is unknown here.
         ModelUnavailable: a rebuild would lose what a group has, since its model is away, so that none of it was
             published; or a new group could be made of no document, after all else was published.
         StoreError: the store cannot be written.
@@ -146,7 +146,7 @@ def sync(
     labels = partial(DocumentLabels, metadata, access)
     reports: list[SyncReport] = []
     failed: list[tuple[str, str]] = []
-    for lot in lots(sources, corpus, labels, readers, failed, follow_links, afresh=rebuild):
+    for lot in lots(sources, corpus, labels, readers, failed, follow_links, reread=rebuild):
         reports.append(keep(corpus, lot, labels(), how))
         how = replace(how, rebuild=False)
         if total is not None:
@@ -162,7 +162,7 @@ def lots(
     readers: Readers,
     failed: list[tuple[str, str]],
     follow_links: bool,
-    afresh: bool,
+    reread: bool,
     asks: bool = True,
 ) -> Iterator[FileListing]:
     """What a store is brought in step with, in turn: a folder, then what has changed in each source; `failed` grows."""
@@ -177,7 +177,7 @@ def lots(
         yield found
     for source in others if asks else ():
         try:
-            yield from source.lots(Memory(corpus, source.id, labels, afresh, by_name), by_name)
+            yield from source.lots(Memory(corpus, source.id, labels, reread, by_name), by_name)
         except (SourceError, EgressError) as error:
             failed.append((source.id, str(error)))
 
@@ -220,7 +220,7 @@ def keep(corpus: Corpus, found: FileListing, labels: DocumentLabels, how: SyncOp
 def refuse_swapped(sources: object, corpus: object) -> None:
     """Refuse what is no folder and no store, or the one in the place of the other."""
     if isinstance(sources, Corpus):
-        raise StoreError(f"The store {sources.path!r} stands where the documents belong. Write sync(FOLDER, corpus).")
+        raise StoreError(f"The store {sources.path!r} was given instead of documents. Write sync(FOLDER, corpus).")
     refuse_no_corpus(corpus, "sync(FOLDER, corpus)")
 
 
@@ -237,7 +237,7 @@ def told_apart(
     paths = [one for one in given if not isinstance(one, Source)]
     sources = [one for one in given if isinstance(one, Source)]
     if len({one.id for one in sources}) < len(sources):
-        raise SourceError("Two sources have the same name, so a store could not tell them apart. Write other names.")
+        raise SourceError("Two sources have the same name, so a store could not distinguish them. Write other names.")
     return (paths if paths or not sources else None), sources
 
 

@@ -45,7 +45,7 @@ CUT_AT_ONCE, WEIGHT_AT_ONCE = 64, 5_000_000
 characters and bytes of pictures, beyond which they are fewer."""
 CHUNKS_PER_DOCUMENT = 20
 MOST_CHUNKS = 4_000
-"""A batch of documents is published early when it has more chunks than so many for each, or in all, or takes much
+"""A batch of documents is published early when it has more chunks than this in one document or in all, or takes much
 memory (`STAGED_AT_ONCE`): other writers wait for as long as a batch is written."""
 LONGEST_UNPUBLISHED_S = 60.0
 """Seconds after which what was read is published, however little it is: who stops a run over scans loses no hours."""
@@ -53,7 +53,7 @@ LONGEST_UNPUBLISHED_S = 60.0
 
 @dataclass(frozen=True)
 class SyncOptions:
-    """Arguments of `sync` that hold for all that it finds; `afresh` tries all again that could not be read."""
+    """Arguments of `sync` that hold for all that it finds; `reread` tries all again that could not be read."""
 
     wanted: RequestedGroups
     fields: Sequence[Field] | None = None
@@ -61,7 +61,7 @@ class SyncOptions:
     batch: int | None = 1000
     rebuild: bool = False
     retry: bool = True
-    afresh: bool = False
+    reread: bool = False
     workers: int | Executor | None = None
     limits: WorkerLimits | None = None
     timeout_s: float | None = None
@@ -97,12 +97,12 @@ def staged(
     how.wanted.refuse_changed(writer.manifests)
     if revoked.removed or renews:
         stamps = writer.stamps(lot.uris)
-    anew: list[str] = []
+    rebuilt: list[str] = []
     if how.rebuild and made and made != writer.manifests:  # what was there is found until all is made
         how, now = replace(how, batch=None), writer.manifests
-        anew = [name for name, there in made.items() if name in now and there.signature != now[name].signature]
+        rebuilt = [name for name, there in made.items() if name in now and there.signature != now[name].signature]
     run = SyncRun(writer, labels, lot, prefetch, stamps, how, revoked, LinkedImages(found, labels), before)
-    run.run(recount=renews, anew=anew)
+    run.run(recount=renews, rebuilt=rebuilt)
     return run
 
 
@@ -169,13 +169,13 @@ class SyncRun:
         self._changes, self._chunks, self._earlier = 0, self.tally.chunks, self.tally.chunks
         self._published_at = time.monotonic()
 
-    def run(self, *, recount: bool, anew: Collection[str]) -> None:
+    def run(self, *, recount: bool, rebuilt: Collection[str]) -> None:
         """Bring the store in step; `recount` where no report tells the nodes of the main group any more.
 
-        Groups in `anew` would lose what they have if their model is away.
+        Groups in `rebuilt` would lose what they have if their model is away.
         """
         self._open_stale_to_those_who_may_read_it()
-        given_up = self.diff.given_up(retry=self.how.retry, afresh=self.how.afresh)
+        given_up = self.diff.given_up(retry=self.how.retry, reread=self.how.reread)
         for row in given_up:
             self.tally.fail(row)
         changed = self._changed({row.uri for row in given_up})
@@ -195,7 +195,7 @@ class SyncRun:
         for document in self.writer.documents() if recount else ():
             if document.id not in self.pending_batch.counted:
                 self.pending_batch.recount(document)
-        refuse_away(build for build in self.builds if build.group in anew)
+        refuse_away(build for build in self.builds if build.group in rebuilt)
         self.writer.remember(self.found.source, self.found.cursors)
         self._publish()
 
@@ -333,7 +333,7 @@ class SyncRun:
         if depth == 1:
             self.found.unread.update(contents.unread)
             if gone := sorted(set(stored) - contents.seen):
-                self._cut(self.pending_batch)  # what has another name now is not made anew
+                self._cut(self.pending_batch)  # what has another name now is not made again
             for uri in gone:
                 self._remove(uri)
         return ContainerResult(parts, contents.unread.total(), problem)

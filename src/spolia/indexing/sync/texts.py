@@ -61,14 +61,14 @@ def add_texts(corpus: Corpus, texts: Mapping[str, str], **how: Unpack[How]) -> S
     Args:
         corpus: the store; made if it is not there.
         texts: by name. The end of a name says the format, as `.md` or `.html`; else it is plain text.
-        how: what the groups are made of and what is said of the documents, as for `sync`: the same as the store was
+        how: arguments of `sync` for groups and documents: the same as the store was
             built with.
 
-    A group of the store that cannot be made now, since its function is not known here or its model is away, is left
-    behind (`report.behind`), and a `DegradedWarning` says so.
+    A group of the store that cannot be made now, since its function is unknown here or its model is away, waits
+    (`report.behind`), and you get a `DegradedWarning`.
 
     Raises:
-        DocumentError: a text without a name, or that is no text.
+        DocumentError: a text without a name, or that is not a text.
         ManifestMismatch, GroupError, StoreError: as for `sync`.
 
     >>> import tempfile
@@ -84,7 +84,7 @@ def add_texts(corpus: Corpus, texts: Mapping[str, str], **how: Unpack[How]) -> S
         )
     refuse_no_corpus(corpus, "add_texts(corpus, {NAME: TEXT})")
     if not isinstance(texts, Mapping):
-        raise DocumentError(f"{texts!r:.60} ({type(texts).__name__}) are no texts by name. Write {{'a.md': TEXT}}.")
+        raise DocumentError(f"{texts!r:.60} ({type(texts).__name__}) are not texts by name. Write {{'a.md': TEXT}}.")
     readers = how.get("readers", READERS)
     by_name, now = by_suffix(readers), time.time_ns()
     files = Files(by_name)
@@ -121,7 +121,7 @@ def temporary(
     Args:
         documents: as for `sync`, or for `add_texts`.
         within: the folder to make it in, whatever room there is.
-        how: what the groups are made of and what is said of the documents, as for `sync`.
+        how: arguments of `sync` for groups and documents.
 
     Raises:
         FolderError, DocumentError, GroupError, StoreError: as for `sync` and `add_texts`.

@@ -24,7 +24,7 @@ class ByPattern(Choosing):
         otherwise: for documents that match no pattern.
 
     Raises:
-        WiringError: for a pattern that is never reached, since it stands after `*` or a second time; for what is no
+        WiringError: for a pattern that is never reached, since it follows `*` or is repeated; for a value that is not a
             transform.
 
     >>> from spolia.types import Document, Node

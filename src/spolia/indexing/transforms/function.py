@@ -15,7 +15,7 @@ from spolia.stores.definition import Part, Piece, Pieces
 from spolia.types import Meta, Node, Scalar, scalar_of, time_text
 
 SEARCHES = 1_000
-"""So many texts of a part are searched for in all of it; those that go on where the last one ended cost nothing."""
+"""Texts of a part that are searched for in all of it, at most; a text that follows the last one costs nothing."""
 GAP = 100
 """Characters at most that are passed over between two texts one after the other."""
 
@@ -75,7 +75,7 @@ def _piece(item: object, part: Part, places: TextPlaces) -> Piece:
     if isinstance(item, (str, Number, date)):
         text = time_text(item) if isinstance(item, date) else str(item)
         return Piece(text, places.of(text) if isinstance(item, str) and text.strip() else None)
-    raise WiringError(f"returned {item!r:.80} of type {type(item).__name__}, which is no piece. {ADVICE}")
+    raise WiringError(f"returned {item!r:.80} of type {type(item).__name__}, which is not a piece. {ADVICE}")
 
 
 def _described(item: Mapping[Any, Any], places: TextPlaces) -> Piece:
@@ -131,7 +131,7 @@ def _field(name: object, value: object) -> tuple[str, Scalar]:
     try:
         return name, scalar_of(value)
     except ValueError as error:
-        raise WiringError(f"returned metadata whose {name!r} is no value: {error}, or a list of these.") from error
+        raise WiringError(f"returned metadata whose {name!r} is not a value: {error}, or a list of these.") from error
 
 
 GIVEN: dict[str, type] = {"str": str, "Node": Node, "Part": Part}
@@ -198,7 +198,7 @@ def transform(
 
     The function takes the text of a node, or the node or part itself if its first parameter is annotated with `Node`
     or `Part`. A second parameter `refs` gets a list of the texts of the nodes of the group's `ref`, or of the nodes
-    (`refs: list[Node]`, and by default when the first is no text).
+    (`refs: list[Node]`, and by default when the first is not a text).
 
     What it returns becomes nodes: a text, a number (0 and False too), a `Piece`, a `Node`, a dict with `text` and
     `meta`, or any number of these. None and blank texts make none. A text that goes on where the last one ended, or

@@ -173,7 +173,7 @@ class NamesWithKinds(Parser[tuple[tuple[str, str], ...]]):
 
 T = TypeVar("T")
 CHARACTERS = 24_000
-"""Of a text that are shown to a model, by default: some 6,000 tokens of English, 16,000 of Chinese."""
+"""Characters of a text that a model sees, by default: some 6,000 tokens of English, 16,000 of Chinese."""
 
 
 class LLMTransform(Operator[Part, Pieces], Generic[T]):

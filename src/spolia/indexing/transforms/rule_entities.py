@@ -224,7 +224,7 @@ class RuleEntities(Operator[Part, Pieces]):
       two such words, one after the other. Scripts without case have no names by this rule.
     - `acronym`: at most ten letters and digits with two capitals at least and nothing small (`NATO`, `U.S.`,
       `COVID-19`), unless all around it is in capitals.
-    - `quote`: up to eight words between quotation marks that are no sentence: titles, in every script.
+    - `quote`: up to eight words between quotation marks that are not a sentence: titles, in every script.
     - `year`: 1000 to 2099. `number`: other numbers with three digits, decimals, per cent or a currency.
 
     The same text gives the same entities, always, but for one thing: whether nouns are capitalised is judged by the

@@ -29,7 +29,7 @@ class Keywords(LLMTransform[tuple[str, ...]]):
     """One node with the keywords of a text, or one for each keyword; each is in the metadata too, as `keyword`.
 
     Args:
-        at_most: keywords, which the model is told (`{{at_most}}`); further ones are left out.
+        at_most: keywords; the prompt has the number (`{{at_most}}`), and the rest is left out.
         each: one node for each keyword, so that each is found on its own.
         role: prompt, reader and default (`LLMTransform`).
         llm, characters, max_tokens: as for every `LLMTransform`.
@@ -73,7 +73,7 @@ class QuestionAnswers(LLMTransform[Pairs]):
     """One node for each question that a text answers: the question is searched, question and answer are shown.
 
     Args:
-        pairs: which the model is told (`{{pairs}}`); further ones are left out.
+        pairs: at most; the prompt has the number (`{{pairs}}`), and the rest is left out.
         role: prompt, reader and default (`LLMTransform`).
         llm, characters, max_tokens: as for every `LLMTransform`.
 
@@ -107,7 +107,7 @@ class HypotheticalQuestions(LLMTransform[tuple[str, ...]]):
     best score.
 
     Args:
-        questions: which the model is told (`{{questions}}`); further ones are left out.
+        questions: at most; the prompt has the number (`{{questions}}`), and the rest is left out.
         role: prompt, reader and default (`LLMTransform`).
         llm, characters, max_tokens: as for every `LLMTransform`.
 
@@ -143,7 +143,7 @@ class Summary(LLMTransform[str]):
     """One node for each: what its text says, in few words.
 
     Args:
-        max_words: of the summary, which the model is told (`{{max_words}}`).
+        max_words: of the summary; the prompt has the number (`{{max_words}}`).
         role: prompt, reader and default (`LLMTransform`).
         llm, characters, max_tokens: as for every `LLMTransform`.
 
@@ -181,7 +181,7 @@ class LLMEntities(LLMTransform[Pairs]):
 
     Args:
         kinds: of which an entity may be (`{{kinds}}`); any other is taken for `other`.
-        at_most: entities, which the model is told (`{{at_most}}`); further ones are left out.
+        at_most: entities; the prompt has the number (`{{at_most}}`), and the rest is left out.
         role: prompt, reader and default (`LLMTransform`).
         llm, characters, max_tokens: as for every `LLMTransform`.
 

@@ -20,7 +20,7 @@ class SplitPlan:
     """How to read and split the sources of a run: plain data that can be sent to another process.
 
     Args:
-        groups: that only splitters make, of the document or of each other, each after those that it is made from.
+        groups: that only splitters make, of the document or of each other, each after its parents.
     """
 
     groups: tuple[GroupBuild, ...] = ()
@@ -44,12 +44,12 @@ NOTHING = SplitPlan()
 
 @dataclass(frozen=True)
 class Prepared:
-    """What became of a source.
+    """A source after reading and splitting.
 
     Args:
         reading: the document, and what its reader noticed.
-        pieces: of which its nodes are made, by group and part. What is missing is made when it is stored.
-        has_parts: whether something stands in it that `Executor.parts` would give; None where nobody has looked.
+        pieces: of which its nodes are made, by group and part. Missing ones are made when it is stored.
+        has_parts: whether it contains something that `Executor.parts` would give; None where nobody has looked.
     """
 
     reading: Reading

@@ -14,7 +14,7 @@ from spolia.types import Box, Boxes, Document, Heading, Region, Value
 
 @dataclass(frozen=True)
 class WorkerLimits(Value):
-    """What reading one file may use.
+    """Limits for reading one file.
 
     Args:
         seconds: of wall-clock time, and one more for each megabyte of the file; then the worker is killed.

@@ -21,7 +21,7 @@ class ChatModel(Remote):
     """The address of a language model that chats; its settings are those of every `Remote`.
 
     Args:
-        capabilities: all that the server can do: `chat` and `stream` where nothing is said, `logprobs`, `next_tokens`
+        capabilities: all that the server can do: by default `chat` and `stream`; `logprobs`, `next_tokens`
             (the most probable next tokens), `structured` (replies held to a JSON schema).
         thought_tokens: what it may think beside its answer, added to the longest reply that a step asks for.
         thinking: switch it on or off where the server's chat template can (`enable_thinking`: vLLM, SGLang, llama.cpp);

@@ -27,8 +27,8 @@ class EmbeddingModel(Remote):
     """The address of a model that embeds; its settings are those of every `Remote`.
 
     Args:
-        dimension: length of its vectors; a server that gives others is refused.
-        window: longest text in tokens. Of a text that is surely longer, the beginning is sent.
+        dimension: length of its vectors; a server that gives others raises.
+        window: longest text in tokens. Spolia sends the beginning of a text that is surely longer.
         query_prefix, passage_prefix: what the model wants before each, for example `query: `.
         batch_texts, batch_tokens: the most texts, and tokens as they are estimated, in one request.
         shortened: ask the server for vectors of this dimension (Matryoshka models).
@@ -166,6 +166,6 @@ def _vector(found: object, dimension: int) -> Vectors:
     if vector.shape != (dimension,):
         raise ModelRejected(
             f"it gave vectors of shape {vector.shape}, not ({dimension},). Write dimension={vector.size}, or name the "
-            "model that was meant."
+            "right model."
         )
     return vector

@@ -21,7 +21,7 @@ class Remote(Value):
         model: what the server calls it.
         base_url: where the API begins, for example `http://127.0.0.1:8000/v1`, or with the version that Azure wants,
             `https://NAME.openai.azure.com/openai/deployments/NAME?api-version=2024-10-21` (the key is sent as its
-            header `api-key` then). Texts and the key are sent there and nowhere else: redirects are refused.
+            header `api-key` then). Texts and the key are sent there and nowhere else: redirects raise.
         api_key_env: name of the environment variable with the key; nothing is sent where it is empty or not set.
         connect_timeout_s: seconds until it takes a connection.
         timeout_s: seconds without a byte from it.
@@ -29,11 +29,11 @@ class Remote(Value):
         retries: attempts after the first, where the failure may pass. None once text has been handed out.
         wait_s: about how long to wait before the second attempt; twice as long before each further one (between half
             and all of it, at random, so that callers spread). A server's `Retry-After` counts where it is longer.
-        max_wait_s: the longest wait; where the server asks for more, the call fails at once.
+        max_wait_s: the longest wait; if the server asks for more, the call fails without waiting.
         max_concurrent: requests to this model at this address at a time, in this process; more than a run's threads
             send are never under way. Write fewer for a server that cannot queue.
-        requests_per_minute: of this model in this process, after a minute's worth at once; 0 for no limit.
-        tokens_per_minute: likewise, of tokens sent and asked for, as they are estimated before they are sent.
+        requests_per_minute: of this model in this process; a minute's worth may be sent together; 0 for no limit.
+        tokens_per_minute: the same for tokens sent and requested, as they are estimated before they are sent.
         usd_per_million: price of a million tokens sent, and generated. Where both are 0, the price
             of this model at this host counts, as published in 2025 (`models/http/prices.csv`).
 

@@ -198,7 +198,9 @@ def refused(status: int, headers: Mapping[str, str], text: str, keyed: str) -> M
     if status in (401, 403):
         return ModelRejected(f"it does not accept the key (status {status}: {said}); {keyed}")
     if status == 404:
-        return ModelRejected(f"it has no such address or model (status 404: {said}). Check model, and base_url's /v1.")
+        return ModelRejected(
+            f"the server does not know this address or model (status 404: {said}). Check model, and base_url's /v1."
+        )
     return failed(found.get("error") or said, status)
 
 

@@ -90,7 +90,7 @@ class RerankModel(Remote):
     With the form of Jina it judges pictures beside texts (an `ImageScorer`), if the model can: `jina-reranker-m0`.
 
     Args:
-        window: longest text in tokens. Of a text that is surely longer, the beginning is sent.
+        window: longest text in tokens. Spolia sends the beginning of a text that is surely longer.
         batch_texts: the most texts in one request; texts are scored one by one, so that batches do not matter.
         form: whose protocol the server speaks: `cohere`, `jina`, `voyage`, `vllm`, `tei` (whose base_url has no `/v1`,
             and which needs no model's name). Empty: that of the host, else what most servers of your own understand.
@@ -171,5 +171,5 @@ def _read(reply: Mapping[str, Any], count: int) -> list[float]:
         )
     numbers = [float(score) for score in scores if isinstance(score, (int, float)) and isfinite(score)]
     if len(numbers) < count:
-        raise ModelRejected("it gave a score that is no finite number. Check the model's weights.")
+        raise ModelRejected("it gave a score that is not a finite number. Check the model's weights.")
     return numbers

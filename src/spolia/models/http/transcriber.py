@@ -49,7 +49,7 @@ class Transcriber(Value):
         base_url: where the API begins, for example `http://127.0.0.1:8000/v1`. Recordings and the key are sent there
             and nowhere else.
         api_key_env: name of the environment variable with the key; nothing is sent where it is empty or not set.
-        language: of what is said (ISO 639-1), where it is known.
+        language: of the recording (ISO 639-1), if known.
         prompt: names and words that occur, so that they are spelt so.
         largest_bytes: of a recording that the server takes.
         connect_timeout_s, timeout_s, deadline_s, retries, wait_s, max_wait_s, max_concurrent: as for `ChatModel`.

@@ -34,7 +34,7 @@ class Local(Value):
             the model hub.
         revision: the commit in that repository, 40 hexadecimal digits; empty for a folder.
         window: longest text in tokens, special ones included; the rest of a longer one is not read.
-        batch_tokens: on an accelerator, texts of about one length are run together up to so many tokens, padding
+        batch_tokens: on an accelerator, texts of about one length are run together up to this number of tokens, padding
             included. On the CPU each text is run alone.
         threads: CPU threads for one call.
         device: as torch names it, `cpu` or `cuda:0`.

@@ -36,13 +36,13 @@ class LocalColBERT(Local):
         passage:  [CLS] [D] d_1 … d_m [SEP], cut at `passage_tokens`; punctuation is read, and has no vectors
 
     The other tokens attend to [MASK] only where the checkpoint says so. Its own files say what the markers are, how
-    long texts are and what is left out: `artifact.metadata` (stanford-futuredata/ColBERT, as `colbert-ir/colbertv2.0`),
-    or `config_sentence_transformers.json` with the projection in `1_Dense` (PyLate). Its other settings are those of
-    every `Local`. A marker that is written in a text is text.
+    long texts are and which tokens are left out: `artifact.metadata` (stanford-futuredata/ColBERT, as
+    `colbert-ir/colbertv2.0`), or `config_sentence_transformers.json` with the projection in `1_Dense` (PyLate). Its
+    other settings are those of every `Local`. A marker that is written in a text is text.
 
     Args:
         query_tokens: length of a question, marker and special tokens included; 0 as the checkpoint says.
-        passage_tokens: longest passage, likewise.
+        passage_tokens: longest passage, in the same way.
 
     Raises:
         ModelError: a length leaves no room for a token of the text.
@@ -214,7 +214,7 @@ def _projection(folder: Path) -> Vectors:
         found = safetensors.read(file).get(PROJECTION, found)
     if found is None or found.ndim != 2:
         raise WeightsError(
-            f"{folder} has no float32 matrix {PROJECTION!r}: it is no ColBERT checkpoint. Write one, or use "
+            f"{folder} has no float32 matrix {PROJECTION!r}: it is not a ColBERT checkpoint. Write one, or use "
             "LocalTokenEmbedder for the hidden states of any encoder."
         )
     projection: Vectors = found
@@ -230,7 +230,7 @@ def _json(path: Path, kind: type[Any] = dict) -> Any:
     except OSError as error:
         raise WeightsError(f"{path} cannot be read: {error.strerror or error}. Check its permissions.") from error
     except (ValueError, RecursionError) as error:
-        raise WeightsError(f"{path} is no JSON: {error}. Fetch the checkpoint again.") from error
+        raise WeightsError(f"{path} is not JSON: {error}. Fetch the checkpoint again.") from error
     if not isinstance(found, kind):
         raise WeightsError(f"{path} holds no {kind.__name__} of JSON. Fetch the checkpoint again.")
     return found

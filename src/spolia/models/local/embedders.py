@@ -76,7 +76,7 @@ class LocalEncoder(Local):
             layer: 0 for what the first one is given, 1 for what it gives, -1 for what the last gives.
 
         Raises:
-            ModelError: there is no such layer.
+            ModelError: the model lacks this layer.
         """
         found: dict[int, Vectors] = {}
         for batch, hidden, mask in self.hidden(texts, kind, layer):
@@ -277,8 +277,8 @@ class LocalCrossEncoder(Local):
         """One score for each text, in their order; higher is better. If both are too long together, the longer is cut.
 
         Raises:
-            ModelError: there is no such label.
-            ModelRejected: a score is no finite number.
+            ModelError: the model lacks this label.
+            ModelRejected: a score is not a finite number.
         """
         if not len(texts):
             return ()
@@ -293,7 +293,9 @@ class LocalCrossEncoder(Local):
             found |= zip(batch, self._scored(opened.run(**given).logits[: len(batch)]), strict=True)
             charge(Usage(embedded=len(batch)))
         if not all(map(isfinite, found.values())):
-            raise ModelRejected(f"{self.name} gave a score that is no finite number. Check the weights, or the dtype.")
+            raise ModelRejected(
+                f"{self.name} gave a score that is not a finite number. Check the weights, or the dtype."
+            )
         return tuple(found[number] for number in range(len(texts)))
 
     def _pair(self, opened: ModelSession, query: str, text: str) -> dict[str, list[int]]:
@@ -344,7 +346,7 @@ class LocalLLMReranker(Local):
         """One score for each text, in their order; higher is better.
 
         Raises:
-            ModelRejected: a score is no finite number.
+            ModelRejected: a score is not a finite number.
         """
         if not len(texts):
             return ()
@@ -357,7 +359,9 @@ class LocalLLMReranker(Local):
             found |= {number: float(logits[at, len(rows[number]) - 1, yes]) for at, number in enumerate(batch)}
             charge(Usage(embedded=len(batch)))
         if not all(map(isfinite, found.values())):
-            raise ModelRejected(f"{self.name} gave a score that is no finite number. Check the weights, or the dtype.")
+            raise ModelRejected(
+                f"{self.name} gave a score that is not a finite number. Check the weights, or the dtype."
+            )
         return tuple(found[number] for number in range(len(texts)))
 
     def _row(self, opened: ModelSession, query: str, text: str) -> list[int]:

@@ -40,7 +40,7 @@ class GgufModel(Gguf):
     `prompt.sample`, so that a sample is the same each time. Log-probabilities are those of the model, at temperature 1.
 
     Args:
-        window: of prompt and reply together, in tokens. A longer prompt is refused.
+        window: of prompt and reply together, in tokens. A longer prompt raises.
         templated: whether messages are put into the file's chat template, if it has one; else their texts are.
 
     >>> GgufModel("models/qwen3-4b-q4_k_m.gguf").name
@@ -110,7 +110,7 @@ class GgufModel(Gguf):
         found = self._in_template(opened, template, prompt) if template else opened.ids(written(prompt))
         if len(found) + room > self.window:
             raise ModelRejected(
-                f"The prompt has {len(found)} tokens, and {room} more are wanted; {self.name} has a window of "
+                f"The prompt has {len(found)} tokens, and the reply needs {room} more; {self.name} has a window of "
                 f"{self.window}. Write a shorter prompt, or the window that the model was made for."
             )
         return found

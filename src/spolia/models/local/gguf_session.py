@@ -40,7 +40,7 @@ class Gguf(Value):
         gpu_layers: layers that run on an accelerator, if llama.cpp was built for one; -1 for all.
 
     Raises:
-        WeightsError: on first use, when there is no such file, or it holds another kind of model.
+        WeightsError: on first use, when the file does not exist, or it holds another kind of model.
         MissingExtra: on first use, when llama-cpp-python is not installed.
     """
 
@@ -87,7 +87,7 @@ def file_of(model: str) -> Path:
     """The file at a path, or the only one in a folder; of a model in parts the first.
 
     Raises:
-        WeightsError: there is none, or more than one.
+        WeightsError: the folder has no GGUF file, or more than one.
     """
     path = Path(os.path.expanduser(model))
     if not path.is_dir():

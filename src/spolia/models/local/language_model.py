@@ -170,7 +170,7 @@ class LocalModel(Local):
     `prompt.sample`, so that a sample is the same each time. Log-probabilities are those of the model, at temperature 1.
 
     Args:
-        window: of prompt and reply together, in tokens. A longer prompt is refused.
+        window: of prompt and reply together, in tokens. A longer prompt raises.
         templated: whether messages are put into the model's own chat template, if it has one; else their texts are.
 
     >>> sorted(LocalModel("models/qwen").capabilities)[:3]
@@ -292,7 +292,7 @@ class LocalModel(Local):
             found = opened.ids(written(prompt), None)
         if len(found) + room > self.window:
             raise ModelRejected(
-                f"The prompt has {len(found)} tokens, and {room} more are wanted; {self.name} has a window of "
+                f"The prompt has {len(found)} tokens, and the reply needs {room} more; {self.name} has a window of "
                 f"{self.window}. Write a shorter prompt, or the window that the model was made for."
             )
         return found

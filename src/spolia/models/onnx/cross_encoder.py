@@ -37,7 +37,7 @@ class OnnxCrossEncoder(Value):
         threads: CPU threads for one call.
 
     Raises:
-        WeightsError: on first use, when the files are not there or are no such model.
+        WeightsError: on first use, when the files do not exist or hold another kind of model.
         MissingExtra: on first use, when onnxruntime or tokenizers is not installed.
 
     >>> OnnxCrossEncoder("models/ms-marco-MiniLM-L6-v2").window
@@ -84,8 +84,8 @@ class OnnxCrossEncoder(Value):
         """One score for each text, in their order; higher is better.
 
         Raises:
-            ModelError: there is no such label.
-            ModelRejected: a score is no finite number.
+            ModelError: the model lacks this label.
+            ModelRejected: a score is not a finite number.
         """
         if not len(texts):
             return ()
@@ -96,7 +96,7 @@ class OnnxCrossEncoder(Value):
             found.append(self._score(opened, *(one.encode("utf-8", "replace").decode() for one in (query, text))))
             charge(Usage(embedded=1))
         if not all(map(isfinite, found)):
-            raise ModelRejected(f"{self.name} gave a score that is no finite number. Check the weights.")
+            raise ModelRejected(f"{self.name} gave a score that is not a finite number. Check the weights.")
         return tuple(found)
 
     def _score(self, opened: _Opened, query: str, text: str) -> float:

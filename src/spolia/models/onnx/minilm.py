@@ -52,8 +52,8 @@ class MiniLM(Value):
         weights: folder with `model.safetensors` and `tokenizer.json`; empty to look them up
             (`spolia.models.onnx.weights.find`). Their hash is pinned, so that every `MiniLM` gives the same vectors.
         threads: CPU threads for one call. The default leaves the other cores to other callers.
-        batch_tokens: texts of one length are run together up to so many tokens, which changes no bit of a vector. About
-            512 keep the activations of one layer in the processor's cache.
+        batch_tokens: texts of one length are run together up to this number of tokens; vectors do not change.
+            About 512 keep the activations of one layer in the processor's cache.
 
     Raises:
         WeightsError: on first use, when there are no weights.

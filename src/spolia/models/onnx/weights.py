@@ -42,7 +42,7 @@ def find(given: str = "", *, hub: bool = True) -> Weights:
         hub: whether they may be downloaded.
 
     Raises:
-        WeightsError: there are none (one line says where it looked), or they are not the pinned ones.
+        WeightsError: no weights were found (one line says where it looked), or they are not the pinned ones.
     """
     if named := given or os.environ.get(VARIABLE, ""):
         folder, source = Path(named).expanduser(), "The folder given as weights"

@@ -64,13 +64,13 @@ _PAIRS = (
 class Lines(Parser[tuple[str, ...]]):
     """One text a line, without bullets, numbers, empty lines and repetitions; or the texts of a JSON list.
 
-    Apologies and refusals are no items, nor is a line that only announces them (`Here are three`).
+    Apologies, refusals and lines that only announce items (`Here are three`) do not count.
 
     Where some lines are marked as items (by a bullet, a number, `Question 1:`), text before the first and after the
     last is not an item.
 
     Args:
-        at_most: further ones are left out.
+        at_most: items; the rest is left out.
 
     >>> Lines().parse("Sure:\\n1. Who is he?\\n- Where was he?\\n\\n2) Who is he?")
     ('Who is he?', 'Where was he?')

@@ -16,7 +16,7 @@ _SPECIAL = re.compile(r"<\|\w{1,30}\|>|</?s>|[\u200b\u2060\ufeff]")
 
 
 NOTHING = "none"
-"""What a prompt asks a model to write when there is nothing to say."""
+"""The word that a prompt asks for if the reply is empty."""
 _NOTHING = re.compile(r"[\W_]*(?:none|n/a|无|無|没有|沒有|없음|없다|없습니다|なし|ありません)[\W_]*", re.IGNORECASE)
 LONGEST = 200_000
 """Characters of a reply that are looked at."""
@@ -53,7 +53,7 @@ def spoken(reply: str, asked_for: tuple[str, ...] = ()) -> str:
     """What a model says, without what it thinks before (`<think>`), marks of its chat format and invisible characters.
 
     Args:
-        asked_for: tags of thoughts that the prompt asks for, which are part of what is said.
+        asked_for: tags of thoughts that the prompt asks for, which are part of the reply.
 
     >>> spoken("<think>yes? no</think> No.<|im_end|>")
     'No.'

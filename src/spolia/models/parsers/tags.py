@@ -125,7 +125,7 @@ class ControlTokens(Parser[tuple[str, ...]]):
 
     Args:
         tokens: without brackets: `("Retrieval", "No Retrieval", "Utility:5")`.
-        at_least: so many have to be there.
+        at_least: how many of them the reply must have.
 
     >>> ControlTokens(("Relevant", "Irrelevant", "Utility:5")).parse("[relevant] It was Nokia. <Utility: 5>")
     ('Relevant', 'Utility:5')

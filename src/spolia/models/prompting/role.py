@@ -26,7 +26,7 @@ class PromptFile(Value):
 
     Args:
         place: of the file; see `spolia.models.prompting.template`.
-        language: the only one that it is asked in; empty for that of what is asked.
+        language: the only one of the prompt; empty for the question's language.
     """
 
     place: str
@@ -89,7 +89,7 @@ def generated(
     Args:
         schema: what the reply is held to, if the model can.
         to: what the prompt is called in messages.
-        settings: further ones of `LanguageModel.generate`.
+        settings: more arguments of `LanguageModel.generate`.
     """
     settings |= {"max_tokens": max_tokens}
     asked = False
@@ -209,7 +209,7 @@ def _rest(text: str) -> str:
 
 @dataclass(frozen=True)
 class Role(Value, Generic[T]):
-    """What a language model is asked for. A field of an operator, and its prompt a dimension to search.
+    """A task for a language model. It is a field of an operator, and its prompt a dimension to search.
 
     A reply that is empty or cannot be read is sent back once with what is wrong, which is counted; if the second cannot
     be read either, `default` holds, and the result is marked as degraded, so that it is counted and not cached.
@@ -220,9 +220,9 @@ class Role(Value, Generic[T]):
             or several lines is the prompt itself.
         parser: reads the reply.
         default: a reply that the parser can read, which holds when the model's cannot be read; None to fail instead.
-        repair: the file with which a reply is sent back; its place `{{reason}}` is what is wrong. Empty: no second try.
-        language: of the prompt files, `en`, `zh`, `ko` or `ja`; empty for that of what is asked, by its script. A file
-            that is not there in it is taken as it is.
+        repair: the file with which a reply is sent back; its place `{{reason}}` is the error. Empty: no second try.
+        language: of the prompt files, `en`, `zh`, `ko` or `ja`; empty for the question's language, by its script. A
+            file without a translation is taken as it is.
 
     >>> from spolia.models import ScriptedModel, YesNo
     >>> enough = Role("Is this enough to answer? Say yes or no.\\n{{passages}}", YesNo(), default="no")
@@ -357,7 +357,7 @@ def continued(prompt: Prompt, *written: str) -> Prompt:
 
 @dataclass(frozen=True)
 class Brief(Value):
-    """What a model is shown.
+    """The messages for a model, and the case that they ask about.
 
     Args:
         places: by place of the prompt file: a text, or several texts.
@@ -435,11 +435,11 @@ class Ask(Operator[Brief, Any]):
 
 
 def replies(ask: Operator[Brief, Any], briefs: Sequence[Brief]) -> list[Any]:
-    """What the model says to each brief, asked at the same time; a `Failure` where it could not be asked.
+    """Get the model's reply to each brief, all at the same time; a `Failure` where the call failed.
 
     That is recorded as `passed_over` does.
     """
-    return passed_over(ask.batch(briefs), "A question to the model failed and is passed over")
+    return passed_over(ask.batch(briefs), "A question to the model failed and is skipped")
 
 
 def passed_over(results: Sequence[T | Failure], said: str, *, needed: bool = False) -> list[T | Failure]:

@@ -25,8 +25,8 @@ class ScriptedModel(Value):
         replies: rows `(pattern, reply)`; the first whose regular expression is found in the prompt's text replies. A
             row may hold several replies, `(pattern, first, second)`: sample k of the prompt gets reply k, in a circle.
             Plain texts are the samples of a last row that replies to everything.
-        capabilities: what it can do; anything else is refused, as by a model that cannot.
-        name: tells it apart from others in traces.
+        capabilities: what it can do; anything else raises, as with a model that cannot.
+        name: identifies it in traces.
         logprob: natural log-probability of every word.
 
     Tokens are counted in words.
@@ -52,7 +52,7 @@ class ScriptedModel(Value):
             try:
                 re.compile(row[0])
             except NO_PATTERN as error:
-                said = f"{row[0]!r:.200} is no regular expression: {error}"
+                said = f"{row[0]!r:.200} is not a regular expression: {error}"
                 raise ModelRejected(f"{said}. Write re.escape(...).") from error
 
     scoped: ClassVar[bool] = False
@@ -141,7 +141,7 @@ class Silent(Value):
     """A stand-in for a model: records requests and does not reply. In all else it is like the model.
 
     Args:
-        told: learns of each prompt before it is refused, and may reply in the model's place.
+        told: gets each prompt before the model raises, and may reply in its place.
     """
 
     model: Any

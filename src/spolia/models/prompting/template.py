@@ -236,7 +236,7 @@ def _path(place: str) -> Path:
 
 
 TAIL = 4
-"""Of a shortened text, one character in so many is from its end, where conclusions stand."""
+"""The end, where conclusions are, gets one part in this many of a shortened text."""
 
 
 def shortened(text: str, characters: int) -> str:

@@ -177,7 +177,7 @@ def _options(node: Mapping[str, Any], given: GivenModels, notes: list[str]) -> l
         make = MODULES.get(module.type)
         try:
             if make is None:
-                raise Unsupported(UNSUPPORTED.get(module.type, "there is no module of this name"))
+                raise Unsupported(UNSUPPORTED.get(module.type, "unknown module"))
             made = make(module)
         except Unsupported as error:
             notes.append(f"{module.type} is left out: {error}.")
@@ -316,7 +316,11 @@ def _measure(metric: Any, kept: Kept, given: GivenModels, notes: list[str]) -> s
         notes.append(f"The metric {name} is left out: it asks a judge; write --llm URL --model NAME.")
         return ""
     if name not in MEASURES:
-        why = "it needs a model that gives a vector for each token" if name == "bert_score" else "no such measure here"
+        why = (
+            "it needs a model that gives a vector for each token"
+            if name == "bert_score"
+            else "Spolia lacks this measure"
+        )
         notes.append(f"The metric {name} is left out: {why}.")
         return ""
     return MEASURES[name].format(top_k=_shown(kept))

@@ -33,8 +33,8 @@ class Similar(Edges):
 
     Args:
         neighbours: links from a node; others may link to it.
-        at_least: cosines below are no links.
-        embedder: whose vectors are compared, or its name, which is what is kept; empty for the group's first.
+        at_least: lower cosines do not make links.
+        embedder: whose vectors are compared, or its name, which the definition keeps; empty for the group's first.
 
     >>> from spolia.models.onnx.minilm import MiniLM
     >>> Similar(embedder=MiniLM()) == Similar(embedder=MiniLM().name)

@@ -84,7 +84,7 @@ class Hops(Operator[Ranking, Ranking]):
     Args:
         graph: over the hits' group.
         hops: links in a row, at most.
-        decay: what is left of a score after a link of weight 1, from 0 to 1.
+        decay: factor of a score for a link of weight 1, from 0 to 1.
         embedder: scores hits and what was reached by the query; one that the group was embedded with. None for decay.
         top_k: hits to return, at most.
 
@@ -227,7 +227,7 @@ def pagerank(links: Links, restart: Numbers, damping: float) -> Numbers:
     shares = damping / degrees[rows]
 
     def followed(found: Numbers) -> Numbers:
-        """One step of the walk, and what begins anew."""
+        """One step of the walk, with its restarts."""
         passed = np.zeros(len(restart))
         passed[rows] = found[rows] * shares
         after = start.copy()

@@ -112,7 +112,7 @@ class SearchAPI(Value):
         try:
             return json.loads(data)
         except (ValueError, RecursionError) as error:
-            raise SourceError(f"{self.name}: its answer is no JSON; it begins with {data[:60]!r}.") from error
+            raise SourceError(f"{self.name}: its answer is not JSON; it begins with {data[:60]!r}.") from error
 
 
 def listed(answer: Any, *steps: str) -> Iterator[Mapping[str, Any]]:

@@ -39,20 +39,20 @@ GROUP = "web"
 
 @dataclass(frozen=True)
 class WebSearch(Operator[Query, Ranking]):
-    """What a search engine quotes of the pages that it finds, in its order; score = 1 / rank.
+    """The quotes that a search engine gives of its pages, in its order; score = 1 / rank.
 
-    Each page is a node: the quote is its text, the title stands above it, its address is `uri`. Filters and readers are
+    Each page is a node: the quote is its text, the title its context, its address is `uri`. Filters and readers are
     of stores, and the web has none. Nothing is cached, since the web may say something else tomorrow.
 
     Args:
-        engine: which engine: `SearXNG`, `Brave`, or one of yours (`SearchEngine`).
+        engine: which engine: `SearXNG`, `Brave`, or your own (`SearchEngine`).
         top_k: hits to return, at most.
         source: name of the ranking, for weights when it is fused and for counts of calls.
 
     Raises:
         QueryError: for an empty query.
         SourceUnavailable: the engine cannot be reached, is overloaded, or fell silent.
-        SourceError: it refuses, leads elsewhere, or answers with what is no answer.
+        SourceError: it refuses, leads elsewhere, or answers with something else.
 
     Source: web search beside a corpus as in Yan, Gu, Zhu, Ling, "Corrective retrieval augmented generation", 2024.
 

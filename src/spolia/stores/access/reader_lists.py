@@ -90,7 +90,7 @@ class Rights:
         if published != now.version:
             if not self._opened.was_published(now.version):
                 raise StoreUnavailable(
-                    f"{self._opened.store} was put back from a backup while it was being read. Repeat: a new snapshot "
+                    f"{self._opened.store} was restored from a backup during this read. Repeat: a new snapshot "
                     "is taken of it then."
                 )
             self._readers.take_in(self._opened)

@@ -29,7 +29,7 @@ class LanceDB(Engine["LanceTable"]):
         index: `flat` compares with every vector; the others are approximate.
         above: vectors below which a table is searched exactly.
         probes: partitions that are searched.
-        refine: as many times the results that are wanted are compared again, with the vectors as they were given.
+        refine: this many times the requested results are compared again, with the original vectors.
 
     >>> LanceDB(index="flat").extra
     'lancedb'

@@ -27,11 +27,11 @@ T = TypeVar("T")
 NO_FIELDS = Schema()
 Row = Sequence[Any]
 EARLIEST_NS = -(2**62)
-"""The year 1823. An earlier time, and 0, stand for none: by such a number one version is told from another one."""
+"""The year 1823. An earlier time, and 0, stand for none: such a number distinguishes versions."""
 _OF_NODE = sql.NODE_COLUMNS.replace("\n   ", "").split(", ")
 DOCUMENT_OF_NODE, AUDIENCE_OF_NODE = _OF_NODE.index("d.id"), _OF_NODE.index("n.audience")
 AUDIENCE_OF_DOCUMENT = sql.DOCUMENT_COLUMNS.split(", ").index("d.audience")
-"""Where the document's id and the number of the reader list stand in a row."""
+"""Columns of the document's id and of the number of the reader list."""
 Readers = Mapping[int, tuple[str, ...]]
 """Reader lists by the number of the audience."""
 Stamp = tuple[int, int, str, str]
@@ -88,7 +88,7 @@ class SourceRow(Value):
 
 
 NOT_YET = "It was not made yet."
-"""Why a group lacks a document that was there before the group was, or before it was built anew."""
+"""Why a group lacks a document that is older than the group or its rebuild."""
 
 
 @dataclass(frozen=True)

@@ -159,7 +159,7 @@ SOURCES = (
 )
 _WANTED = "json_each(:uris) wanted CROSS JOIN sources s ON s.uri = wanted.value"
 _INSIDE = "json_each(:uris) wanted CROSS JOIN sources s ON s.uri > wanted.value || '/' AND s.uri < wanted.value || '0'"
-"""What stands in the sources that are wanted."""
+"""The sources inside the requested ones."""
 SOURCES_OF_URIS = f"""SELECT {SOURCE_COLUMNS} FROM {_WANTED} LEFT JOIN documents d ON d.key = s.document
     WHERE s.birth <= :at AND s.death > :at ORDER BY s.uri"""
 NAMED = """SELECT wanted.value, d.id, 0 AS is_id FROM json_each(:names) wanted

@@ -109,7 +109,7 @@ class GroupDefinitions:
     """Writes the manifests of groups of one store.
 
     Args:
-        rebuild: groups are made anew that are made of something else by now.
+        rebuild: build groups again whose definition has changed.
         beside: definitions of groups that are not to be changed, by name: others may have the same embedders.
     """
 

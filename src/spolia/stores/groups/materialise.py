@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 Tell = Callable[[str, int, int], None]
-"""Is told the group, how many documents were cut, how many texts embedded."""
+"""Gets the group, how many documents were cut, how many texts embedded."""
 
 
 @names_checked
@@ -65,13 +65,13 @@ def materialise(
     is tried again by the next call and by `sync`.
 
     Args:
-        groups: of one corpus or of several, in any order; those that are built as they are defined are left as they
+        groups: of one corpus or of several, in any order; built groups stay as they
             are. An embedding that a group does not have yet is added, another index or metric takes the place of the
             one that is there, and its nodes stay.
-        rebuild: build a group anew that is made of something else by now, and those that are made from it.
+        rebuild: build a group again if its definition has changed, with its children.
         retry: try documents again that a group could not be made of.
         known: operators of the caller's own in definitions that the store holds.
-        tell: is told how far it is.
+        tell: gets the progress.
         wait_s: how long to wait for another writer, seconds; None for what the corpus says.
 
     Returns:
@@ -85,7 +85,7 @@ def materialise(
         StoreBusy: another process writes, and did not finish in time.
         StoreError: the store cannot be written.
         SpoliaError: what the transform raised, when a group could be made of no document, or a model was away while a
-            group was built anew, which would lose what it has; nothing was published.
+            group was rebuilt, which would lose its nodes; nothing was published.
 
     >>> import tempfile
     >>> from spolia import Corpus, sync

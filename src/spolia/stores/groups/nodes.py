@@ -110,7 +110,7 @@ class NodeFactory:
 
 
 FEW, MANY = 3, 64
-"""Parts that a transform is given at once: until it has answered, and afterwards."""
+"""Parts that a transform gets together: until it has answered, and afterwards."""
 
 
 class Availability:
@@ -174,7 +174,7 @@ def passes(failure: Failure) -> bool:
 
 
 LISTED = 1_000_000
-"""Characters; the nodes of a longer document are not in memory all at once where nothing is made of them."""
+"""Characters; the nodes of a longer document are not all in memory together if no group is made of them."""
 
 
 @dataclass(frozen=True)
@@ -282,7 +282,7 @@ def grow(
     What cannot be made of one document in one group is noted; the other groups and documents go on.
 
     Args:
-        builds: each after those that it is made from.
+        builds: each after its parents.
         there: the nodes of a document in a group that is not among them.
         prepared: what splitters were found to give, by the id of the document.
     """

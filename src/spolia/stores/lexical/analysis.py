@@ -112,7 +112,7 @@ class Analyzer(Value):
         ngram: if not 0, character n-grams of this length within words, for every script.
         tokenizer: if not empty, path of a `tokenizer.json`: its subword tokens are the terms. Write
             `Analyzer.subword(path)`, which also fills in the hash.
-        tokenizer_hash: BLAKE2b of that file; another file is refused.
+        tokenizer_hash: BLAKE2b of that file; another file raises.
         version: counted up when the same fields give other terms, so that an index built before is not asked in vain.
 
     Raises:

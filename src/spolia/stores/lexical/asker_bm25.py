@@ -29,7 +29,7 @@ LengthArray = npt.NDArray[np.int64]
 
 _K1, _B, _HALF, _ONE = np.float32(1.2), np.float32(0.75), np.float32(0.5), np.float32(1)
 _CODED = np.array([code if code < 32 else 24 + (8 + code % 8 << (code - 32) // 8) for code in range(256)])
-"""The lengths that Lucene's one-byte code tells apart (SmallFloat.byte4ToInt)."""
+"""The lengths that Lucene's one-byte code distinguishes (SmallFloat.byte4ToInt)."""
 _ENTRIES = 8_000_000
 """Nodes in the lists of terms that are kept, of 8 bytes each; a term itself counts as `_OVERHEAD`."""
 _OVERHEAD = 100

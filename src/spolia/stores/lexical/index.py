@@ -39,7 +39,7 @@ that they are too few: asking again costs as much as a thousand hits more."""
 RUNS = 8
 """Runs of allowed nodes up to which the index is asked for these ranges of keys, which costs next to nothing."""
 FEW = 1_200
-"""Allowed nodes up to which the index is asked for these only, at once; above, what it finds is looked through first.
+"""Allowed nodes up to which the index is asked for these only; with more, its own results are filtered first.
 Of 100,000 sentences, asking for 100 of them takes 0.5 CPU-ms, for 1,000 2 to 3, for 10,000 10; looking through the best
 2,000 takes 1.2, 5,000 1.8, and finds nothing where questions and filter have nothing to do with each other
 (benchmarks/filters.py)."""

@@ -105,7 +105,7 @@ def disagreement(index: VectorIndex, keys: Keys) -> str:
     said = [f"{len(found)} {what} ({_some(found.tolist())})" for what, found in differing.items() if len(found)]
     if len(held) != len(np.unique(held)):
         said.append(f"{len(held) - len(np.unique(held))} are there more than once")
-    return f"Of the keys in the database, {' and '.join(said)}." if said else ""
+    return f"Keys in the database: {' and '.join(said)}." if said else ""
 
 
 def _some(keys: Sequence[int]) -> str:

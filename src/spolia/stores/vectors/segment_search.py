@@ -32,7 +32,7 @@ _SCORED_AT_ONCE = 4_000_000
 _BLOCK_ROWS = 512
 """Gathered at a time: at 384 numbers they stay in a core's second cache from the gathering to the product."""
 _DENSE = 2
-"""A block that spans at most so many times its rows is multiplied where it stands, and what is not wanted left out."""
+"""A block that spans at most this many times its rows is multiplied in place, and the other rows left out."""
 
 
 class ExactSearch:

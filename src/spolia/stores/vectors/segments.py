@@ -23,7 +23,7 @@ def accepted(embedder: str, count: int, vectors: Vectors | Sequence[Vectors], kn
     """The vectors as float32[count, d]; `StoreError` names a row that does not fit. `unit`: they have length 1 or 0."""
     if not hasattr(vectors, "__len__") or (isinstance(vectors, np.ndarray) and not vectors.ndim):
         raise StoreError(
-            f"{embedder!r} gave {vectors!r:.40} for {count} texts, which is no vectors. Correct the embedder: "
+            f"{embedder!r} gave {vectors!r:.40} for {count} texts, which are not vectors. Correct the embedder: "
             "float32[n, d], one row for each."
         )
     if len(vectors) != count:
@@ -210,7 +210,7 @@ def next_number(store: Path, embedder: str) -> int:
 
 
 FROZEN_ROWS = 262_144
-"""A segment of so many rows is never joined again: a minute of one core builds its graph, in half a gigabyte."""
+"""A segment of this many rows is never joined again: a minute of one core builds its graph, in half a gigabyte."""
 _GROWTH = 4
 
 

@@ -69,7 +69,7 @@ class Sharing(Contract):
             for kill in range(self.kills):
                 said = _killed_after(draw.randrange(1, 40), corpus)
                 snapshot = corpus.latest()
-                assert snapshot.generation >= said, f"kill {kill}: what was published is lost"
+                assert snapshot.generation >= said, f"kill {kill}: published data is lost"
                 shelf = entries(12, snapshot.generation - 1)
                 for group in ("line", "word"):
                     assert {node.id for node in snapshot.all_nodes(group, ALL)} == found_by(shelf, group, ALL), kill

@@ -157,7 +157,7 @@ class Searching(Contract):
             assert list(after.documents(ALL)) == []
             own = {f"{entry.id}:1" for entry in shelf if entry.first}
             assert {node.id for node in after.all_nodes("line", ALL)} == own, "what has a list of its own keeps it"
-            assert list(before.documents(ALL)) == [], "whoever was struck off reads no more, whatever is pinned"
+            assert list(before.documents(ALL)) == [], "a revoked reader reads no more, even from a pinned snapshot"
             assert len(list(before.documents(ALL | {"eve"}))) == 12
             assert after.check() == []
 

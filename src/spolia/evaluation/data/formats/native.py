@@ -15,7 +15,7 @@ from spolia.types import SOMEWHERE, Document, Gold, Item, Meta, Quote, SubQuesti
 PASSAGE_FIELDS = ("id", "title", "text", "meta")
 ITEM_FIELDS = ("id", "question", "answers", "type", "gold_ids", "grades", "decomposition", "meta")
 MAY_BE_EMPTY = ("text", "question")
-"""An empty question stands in a published data set: it fails when it is asked, and is counted."""
+"""A published data set has an empty question: it fails when it is asked, and is counted."""
 WORST_GRADE = 4
 
 

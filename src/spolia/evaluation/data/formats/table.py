@@ -42,10 +42,10 @@ COLUMNS: Mapping[str, str] = {
 REJECTS = frozenset(
     ("no", "n", "0", "false", "reject", "rejected", "drop", "nein", "否", "不", "아니요", "아니오", "いいえ")
 )
-"""What stands in the column `accept` of a question that is left out."""
+"""Values of the column `accept` that leave a question out."""
 ASKS = re.compile(r"[?？؟]\s*$")
 SAMPLE = 50
-"""Rows by which the question is told where no column is called so."""
+"""Rows that are read to find the column of questions if no column has that name."""
 PAGES = re.compile(r"\s*(\d{1,6})(?:\.0)?(?:\s*[-–—]\s*(\d{1,6}))?\s*")
 WIDEST = 100
 """Pages of one range."""
@@ -138,7 +138,7 @@ def _pages(place: str, file: str, written: str) -> Iterator[Gold]:
     found = PAGES.fullmatch(written)
     first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
     if not 1 <= first <= last < first + WIDEST:
-        raise DataError(f"{place}: page {written!r} of {file!r} is no number or range of pages. Write 3, or 3-5.")
+        raise DataError(f"{place}: page {written!r} of {file!r} is not a number or range of pages. Write 3, or 3-5.")
     return (f"{file}#page={number}" for number in range(first, last + 1))
 
 
@@ -174,7 +174,7 @@ def _said(cell: Any) -> str:
 
 def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     if not path.is_file():
-        raise DataError(f"{path} is no file. Name the table itself, for example questions.csv.")
+        raise DataError(f"{path} is not a file. Name the table itself, for example questions.csv.")
     yield from READERS[path.suffix.lower()](path)
 
 

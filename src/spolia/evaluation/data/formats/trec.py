@@ -227,7 +227,7 @@ def read_run(path: Path, items: Iterable[Item] = ()) -> dict[str, Ranking]:
             raise DataError(f"{place} has {len(cells)} columns. Write topic, Q0, document, rank, score and tag.")
         topic, _, document, _, score, tag = cells
         if document in found.setdefault(topic, {}):
-            raise DataError(f"{place}: document {document!r} stands twice for topic {topic!r}. Keep one line.")
+            raise DataError(f"{place}: document {document!r} appears twice for topic {topic!r}. Keep one line.")
         found[topic][document] = _number(place, score)
     return {topic: _ranking(Query(asked.get(topic) or topic), scores, tag) for topic, scores in found.items()}
 
@@ -256,7 +256,7 @@ def _number(place: str, score: str) -> float:
     except ValueError:
         found = nan
     if isnan(found):
-        raise DataError(f"{place}: the score {score!r} is no number. Higher is better.")
+        raise DataError(f"{place}: the score {score!r} is not a number. Higher is better.")
     return found
 
 

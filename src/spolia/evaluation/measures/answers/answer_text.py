@@ -79,7 +79,7 @@ def answer_in(result: Result) -> Answer:
     """The answer; raises if the result has none."""
     if not isinstance(result, Answer):
         raise MeasureError(
-            f"A {type(result).__name__} is no answer to measure. Measure a flow that ends in one, for example with "
+            f"A {type(result).__name__} is not an answer to measure. Measure a flow that ends in one, for example with "
             "Extract or Reader."
         )
     return result

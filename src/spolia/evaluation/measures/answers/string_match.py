@@ -87,7 +87,7 @@ class Accuracy(WordMeasure):
 
     Args:
         rule: three published variants that look for characters, not words. `flashrag`: after SQuAD's normalisation.
-            `prefrag`: lower-cased only, so that "no" stands in "not known", and 1974 in 19740. `bioasq`: the accepted
+            `prefrag`: lower-cased only, so that "no" is in "not known", and 1974 in 19740. `bioasq`: the accepted
             answer, as a regular expression between word boundaries, so that "yes or no" is right for both.
 
     Source: the rules: Jin et al. 2024 (FlashRAG), Zhao et al. 2024 (PrefRAG) and its script for BioASQ.

@@ -133,7 +133,7 @@ def calibrated(
         measure: of single answers, as a rule one that asks a judge.
 
     Raises:
-        MeasureError: the measure needs something that an answer has not, or is no measure of single answers.
+        MeasureError: the measure needs something that an answer lacks, or does not score single answers.
 
     >>> from spolia.evaluation.measures.answers.string_match import F1
     >>> told = [("Nokia", 1), ("Nokia in Salo", 1), ("Siemens", 0)]
@@ -168,7 +168,7 @@ def read_labelled_answers(path: Path) -> tuple[LabelledAnswer, ...]:
     for place, row in records(path):
         one = _labelled(place, row)
         if found.setdefault(one.case.item.id, one) is not one:
-            raise DataError(f"{place}: id {one.case.item.id!r} stands on an earlier line too. Give every row its own.")
+            raise DataError(f"{place}: id {one.case.item.id!r} is on an earlier line too. Give every row its own.")
     if not found:
         raise DataError(f"{path} has no labelled answer. Write a line for each: {', '.join(FIELDS)}.")
     return tuple(found.values())

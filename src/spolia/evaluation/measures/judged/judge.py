@@ -23,7 +23,7 @@ _CHOICE = OneOf(("yes", "no", UNDETERMINED))
 
 @dataclass(frozen=True)
 class OrUndetermined(Parser[Any]):
-    """What another parser reads, or None for the word `undetermined`.
+    """The result of another parser, or None for the word `undetermined`.
 
     >>> from spolia.models.parsers import YesNo
     >>> [OrUndetermined(YesNo()).parse(reply) for reply in ("Undetermined.", "N/A", "No.")]
@@ -41,7 +41,7 @@ class Statements(Parser[tuple[str, ...]]):
     """One statement a line, without bullets and numbers; none at all for the word `none`.
 
     Args:
-        at_most: further ones are left out.
+        at_most: statements; the rest is left out.
 
     >>> Statements().parse("1. He worked for Nokia.\\n2. He left in 1998.")
     ('He worked for Nokia.', 'He left in 1998.')
@@ -55,7 +55,7 @@ class Statements(Parser[tuple[str, ...]]):
 
 @dataclass(frozen=True)
 class Decisions(Parser[tuple[bool | None, ...]]):
-    """A line for each thing that is judged: True for yes, False for no, None for undetermined; others are passed over.
+    """A line for each thing that is judged: True for yes, False for no, None for undetermined; others are skipped.
 
     >>> Decisions().parse("1: yes\\n2: No, the passage says 1998.\\n3: undetermined")
     (True, False, None)

@@ -87,7 +87,7 @@ class AnswerRelevancy(JudgedMeasure):
     Args:
         llm: writes the questions.
         embedder: compares them; numbers of different embedders do not compare.
-        questions: how many are asked for (`{{questions}}`); further ones are left out.
+        questions: how many to ask for (`{{questions}}`); the rest is left out.
         role: prompt file with the places `{{answer}}` and `{{questions}}`; its reply is read as a list, `none` for a
             non-committal answer.
 

@@ -294,7 +294,7 @@ _UNSEEN = {
     }.items()
     for name in names.split()
 }
-"""Commands that say how something looks, or that show nothing; so many of their first arguments are not seen."""
+"""Commands that say how something looks, or that show nothing; the number of their first arguments that are skipped."""
 _REFERENCE = re.compile(r"(?:[a-zA-Z]*ref|[cC]ite[a-zA-Z]*|[a-zA-Z]*cite)\Z")
 _PIECE = re.compile(
     rf"{_VERBATIM}|%[^\n]*\n?[ \t]*"

@@ -34,7 +34,7 @@ _MAY_SHOW = frozenset([f"{_TEXT}span", f"{_TEXT}a"])
 _META = {"initial-creator": "author", "creation-date": "date", "date": "modified", "subject": "subject",
          "keyword": "keywords", "language": "language", "description": "description"}  # fmt: skip
 _MOST_REPEATED, _MOST_REPEATS = 1000, 1_000_000
-"""A cell or row that says that it is repeated counts so often at most, and all of them together make so many cells at
+"""How often a repeated cell or row counts at most, and how many cells all of them make at
 most; sheets say so of a million empty ones."""
 
 

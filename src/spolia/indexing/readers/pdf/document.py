@@ -64,7 +64,7 @@ def opened(blob: Blob, passwords: tuple[tuple[str, str], ...] = ()) -> Iterator[
     """The file, read from its path where it has one; what fails while it is open is a `DocumentError`. `passwords`:
     patterns of uris, each with the name of an environment variable; the first that fits counts."""
     if not blob.size:
-        raise DocumentError(f"{blob.uri} is no PDF: it has 0 bytes. Put the whole file there, or take it away.")
+        raise DocumentError(f"{blob.uri} is not a PDF: it has 0 bytes. Put the whole file there, or take it away.")
     try:
         with closing(PdfFile(blob, passwords)) as file:
             yield file
@@ -99,7 +99,7 @@ def _locked(blob: Blob, name: str) -> EncryptedDocument:
     elif name:
         tried = f"and the environment variable {name} is not set"
     else:
-        tried = "and none is known for it"
+        tried = "and Spolia has no password for it"
     return EncryptedDocument(
         f"{blob.uri} is locked with a password, {tried}. Put the password into an environment variable and write "
         f"PdfReader(passwords=(({blob.uri!r}, 'NAME'),)), for the command line among READERS in a file that --known "

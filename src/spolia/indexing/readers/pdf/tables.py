@@ -224,7 +224,7 @@ _BLANK = 3.0
 Cells = list[list[Row]]
 """Rows of cells, each with its letters."""
 Band = list[list[tuple[int, Row]]]
-"""Cells with what stands in them, and in which line."""
+"""Cells with their content, and its line."""
 Homes = dict[tuple[int, int], tuple[int, int]]
 
 

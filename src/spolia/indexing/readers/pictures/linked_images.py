@@ -17,7 +17,7 @@ _LEAST = 72
 _BESIDE = re.compile(r"(?![a-zA-Z][a-zA-Z0-9+.-]*:)[^/\\?#\s][^\x00-\x1f]{0,1000}")
 """A name without a scheme, which does not begin at a root."""
 LEAST_CAPTION = 12
-"""Characters of what is said of a picture, from which on it can be found by that; shorter ones are signs and logos."""
+"""Characters of a caption, at least, for a picture to be found by it; shorter ones are signs and logos."""
 
 
 class Linked:

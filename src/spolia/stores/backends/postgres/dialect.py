@@ -140,7 +140,7 @@ DIMENSIONS = (
 BYTES = """SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c
     WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r'"""
 
-_WHOLE = "What was published before is whole."
+_WHOLE = "Published data is complete."
 _COMING = ("starting up", "shutting down", "too many", "recovery", "remaining connection slots")
 _FOR_GOOD = (
     "no password supplied", "authentication", "certificate", "does not support SSL", "not supported", "invalid ",
@@ -192,7 +192,7 @@ def _of_database(address: Address, what: str, text: str, error: psycopg.Error) -
     if isinstance(error, (errors.DataCorrupted, errors.IndexCorrupted)):
         return StoreCorrupt(f"{what}: {text}. The server's disk is damaged: a backup has to be restored.")
     if is_away(error):
-        return StoreUnavailable(f"{what}: the server is gone, or was never there ({text}). {_WHOLE} Repeat later.")
+        return StoreUnavailable(f"{what}: the server cannot be reached ({text}). {_WHOLE} Repeat later.")
     if error.sqlstate is None and ("FATAL" in text or "password" in text or "authentication" in text):
         return StoreError(
             f"{what}: the server refused the connection ({text}). Check user, database and password: PGPASSWORD, "

@@ -103,8 +103,8 @@ class PostgresBackend(Backend):
         return int(table)
 
     def _is_earlier(self, session: PostgresSession) -> bool:
-        anew = f"DROP SCHEMA {self.address.schema} CASCADE, then spolia index FOLDER --store {self}"
-        return is_earlier(self, session.one(dialect.VERSION)[0], anew)
+        rebuild = f"DROP SCHEMA {self.address.schema} CASCADE, then spolia index FOLDER --store {self}"
+        return is_earlier(self, session.one(dialect.VERSION)[0], rebuild)
 
     def _bring_up_to_date(self) -> None:
         """One process does it while others wait; one that is killed or fails changes nothing."""
@@ -118,7 +118,7 @@ class PostgresBackend(Backend):
     def is_current(self, opened: OpenStore) -> bool:
         try:
             return bool(opened.row(sql.UUID)[0] == opened.uuid)
-        except StoreError:  # another connection may do; if not, opening it anew says why
+        except StoreError:  # another connection may do; if not, opening it again says why
             return False
 
     def problem(self, doing: str, error: Exception) -> StoreError | None:

@@ -28,7 +28,7 @@ GRACE_S = 5.0
 _AT_ONCE = 500
 _FETCHED = 2_000
 _SET_ASIDE = "\x1a"
-"""Stands before a 0 for NUL, which PostgreSQL cannot hold in a text, and before a 1 for itself."""
+"""Goes before a 0 for NUL, which PostgreSQL cannot hold in a text, and before a 1 for itself."""
 
 
 class _Texts(StrDumperUnknown):

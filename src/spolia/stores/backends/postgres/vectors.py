@@ -41,7 +41,7 @@ OPERATORS: Mapping[Metric, tuple[str, str]] = {
     "dot": ("<#>", "halfvec_ip_ops"),
     "euclidean": ("<->", "halfvec_l2_ops"),
 }
-"""By metric: the operator, which gives less for what is nearer, and what an index is told."""
+"""By metric: the operator, which gives less for nearer vectors, and the index's option."""
 
 INDEXED_DIMENSIONS = 4_000
 """Vectors of more numbers can be kept and compared, but not indexed."""

@@ -258,7 +258,7 @@ def problem_with(store: Path, doing: str, error: Exception) -> StoreError:
     number = getattr(error, "errno", None)
     if code & 0xFF == sqlite3.SQLITE_FULL or code in _UNWRITTEN or number in _FULL or _says(text, *_FULL):
         return StoreError(
-            f"{what}: the disk is full, or a quota or limit is reached ({text}). What was published before is whole. "
+            f"{what}: the disk is full, or a quota or limit is reached ({text}). Published data is complete. "
             "Free some space and repeat."
         )
     if code & 0xFF == sqlite3.SQLITE_READONLY or number in _DENIED or _says(text, *_DENIED):
@@ -278,7 +278,7 @@ def problem_with(store: Path, doing: str, error: Exception) -> StoreError:
             f"{what}: {text}. To see what is damaged write: spolia doctor --deep --store {store}; to mend "
             f"what can be mended: spolia repair --store {store}; the rest has to come from a backup."
         )
-    return StoreError(f"{what}: {text}. What was published before is whole.")
+    return StoreError(f"{what}: {text}. Published data is complete.")
 
 
 def no_text(what: str, error: UnicodeEncodeError) -> StoreError:

@@ -67,7 +67,7 @@ def salvaged(store: Path) -> list[str]:
     finally:
         for left in (fresh, Path(f"{path}.old")):
             left.unlink(missing_ok=True)
-    return [f"{path} was damaged ({said}); it was written anew from the rows that could be read."]
+    return [f"{path} was damaged ({said}); it was written again from the rows that could be read."]
 
 
 def _has_earlier_schema(found: SqliteSession, store: Path) -> bool:
@@ -205,7 +205,7 @@ def lost_ahead(store: Path) -> str:
     """What is wrong with a store's write-ahead log, in words: what was committed behind a damaged frame is lost."""
     path = store / f"{DATABASE}-wal"
     if path.exists() and not path.is_file():  # a device has no end
-        return f"{path.name} is no file, but a folder, a device or a pipe"
+        return f"{path.name} is not a file, but a folder, a device or a pipe"
     log = path.read_bytes() if path.exists() else b""
     if len(log) < _HEADER + _FRAME:
         return ""
