@@ -26,14 +26,16 @@ test: $(VENV)/test.stamp
 	$(BIN)/lint-imports
 	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs build/site & site=$$!; \
 	$(BIN)/python benchmarks/install.py --check & weight=$$!; \
-	$(BIN)/python -m pytest -n 3 --dist worksteal && wait $$site && wait $$weight
+	$(BIN)/python docs/lint.py & words=$$!; \
+	$(BIN)/python -m pytest -n 3 --dist worksteal && wait $$site && wait $$weight && wait $$words
 
 check: $(VENV)/test.stamp
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -m "not slow" -x -n 3 --dist worksteal
+	@$(BIN)/python docs/lint.py & words=$$!; \
+	$(BIN)/python -m pytest -m "not slow" -x -n 3 --dist worksteal && wait $$words
 
 bench: $(VENV)/test.stamp
 	$(BIN)/python benchmarks/run.py

@@ -167,7 +167,7 @@ def test_other_weights_than_the_card_describes_are_refused(done: Trained, tmp_pa
     with pytest.raises(WeightsError, match="is not the file that its card describes"):
         TrainedWeights(str(folder)).tensors("line")
     (folder / "card.json").write_text("[")
-    with pytest.raises(WeightsError, match="is no card of trained weights"):
+    with pytest.raises(WeightsError, match="is not a card of trained weights"):
         TrainedWeights(str(folder)).tensors("line")
 
 

@@ -61,7 +61,7 @@ class Swept:
         return self.pool.ranking(self.order, self.scores)
 
     def at(self, places: Sequence[int], scores: Sequence[float] | None = None) -> "Swept":
-        """What stands at some places of this, best first, perhaps with other scores."""
+        """The entries at some places of this, best first, perhaps with other scores."""
         if scores is None:
             scores = [self.scores[place] for place in places]
         return Swept(self.pool, [self.order[place] for place in places], scores)

@@ -31,7 +31,7 @@ class TrainedWeights(Value):
 
     Args:
         folder: that `spolia train` wrote, or the name of one that is shipped.
-        sha256: of the weights; other weights in that folder are refused then. Empty for any.
+        sha256: of the weights; other weights in that folder raise. Empty for any.
 
     Raises:
         WeightsError: on first use, when there are no weights, they are damaged, or of another part.
@@ -47,7 +47,7 @@ class TrainedWeights(Value):
     scoped: ClassVar[bool] = False
 
     def fingerprint(self) -> str | None:
-        """The hash of the weights; None where there are none."""
+        """The hash of the weights; None without weights."""
         try:
             return str(_card(self.place)["sha256"])
         except WeightsError:
@@ -55,7 +55,7 @@ class TrainedWeights(Value):
 
     @property
     def place(self) -> Path:
-        """The folder; a name alone may be one of those that are shipped."""
+        """The folder; a name alone may be a shipped one."""
         shipped = SHIPPED / self.folder
         return shipped if Path(self.folder).name == self.folder and shipped.is_dir() else Path(self.folder)
 
@@ -129,5 +129,5 @@ def _card(folder: Path) -> Mapping[str, Any]:
             "that `spolia train` wrote."
         ) from error
     except (ValueError, LookupError, TypeError, RecursionError) as error:
-        raise WeightsError(f"{path} is no card of trained weights ({error}). {_AGAIN}") from error
+        raise WeightsError(f"{path} is not a card of trained weights ({error}). {_AGAIN}") from error
     return found  # type: ignore[no-any-return]

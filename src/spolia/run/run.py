@@ -184,7 +184,7 @@ class Run:
         """Keep an account of what is called inside: what it takes, and what each call of a retriever finds.
 
         Args:
-            shares: whether a run that shares equal steps does so with those that are not `cached`.
+            shares: whether a run that shares equal steps also shares steps that are not `cached`.
 
         >>> from spolia import Query, Ranking, step
         >>> @step

@@ -76,7 +76,7 @@ def _refuse_shared(items: Sequence[Item], kept_apart: Sequence[Item]) -> None:
         asked, learned, (kind, value) = shared[0]
         count = several(len({one for one, _, _ in shared}), "question")
         raise DataError(
-            f"{count} of those that are kept apart cannot be reported on, the first {asked!r}: it shares the {kind} "
+            f"{count} of the held-out questions cannot be reported on, the first {asked!r}: it shares the {kind} "
             f"{value[:80]!r} with {learned!r}, which is trained on. Keep other questions apart, or leave these out of "
             "the training."
         )

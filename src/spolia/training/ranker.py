@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 DECAY = 0.01
 """λ, by which large weights cost: λ/2 · |w|²."""
 FOLDS = 4
-"""Of the training questions, for what the second pass reads of the first: no question is judged by weights that were
-fitted to it."""
+"""Folds of the training questions between the two passes: no question is judged by weights that were fitted to it."""
 EVERYTHING = 1 << 30
 
 

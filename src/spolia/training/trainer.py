@@ -25,7 +25,7 @@ class Trainer(Protocol):
         steps: how many are made where nobody says how many.
         measure: what the untrained and the trained flow are compared by, `R@5`.
         converged: further steps change nothing.
-        notes: what the user has to know of the training, in whole sentences; they stand in the card.
+        notes: what the user has to know of the training, in whole sentences; the card has them.
     """
 
     @property
@@ -47,7 +47,7 @@ class Trainer(Protocol):
     def notes(self) -> Sequence[str]: ...
 
     def settings(self) -> Mapping[str, Any]:
-        """All that decides the weights beside the questions and the seed, as plain data: it stands in the card."""
+        """All that decides the weights beside the questions and the seed, as plain data for the card."""
         ...
 
     def prepare(self, items: Sequence[Item], validation: Sequence[Item], seed: int) -> None:

@@ -40,7 +40,7 @@ PLANNED = 0.9
 """Share of a budget in time that is planned: later steps may take more than the first ones."""
 CURVE_POINTS = 50
 Told: TypeAlias = Callable[[int, int, float, float | None], None]
-"""Told of a step: its number, of how many, its loss, the validation loss if it was computed."""
+"""Gets each step: its number, of how many, its loss, the validation loss if it was computed."""
 
 
 @dataclass(frozen=True)
@@ -326,7 +326,7 @@ def _text(value: Any) -> str:
 
 
 def _json(path: Path) -> dict[str, Any] | None:
-    """What a JSON file holds; None where there is none, or it is the card of a training that has not ended."""
+    """What a JSON file holds; None without a file, or for the card of a training that has not ended."""
     try:
         found = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def train(
     given: RerankOptions,
-    part: Annotated[str, argument("PART", "What is trained: ranker.")],
+    part: Annotated[str, argument("PART", "The part to train: ranker.")],
     data: Annotated[Path, option("--data DATA", DATA)],
     out: Annotated[
         Path,
@@ -84,7 +84,7 @@ def train(
 
 
 def _embedder(parts: "Parts", screen: Screen) -> Any:
-    """The embedder, where the group has vectors by it; else none, which is said."""
+    """The embedder, if the group has its vectors; else None, with a message."""
     if parts.embedder is None or parts.chunks.snapshot().manifest(parts.chunks.name).embedded(parts.embedder.name):
         return parts.embedder
     screen.say("The store has no vectors: the part is trained without an embedder.", "yellow")
@@ -104,7 +104,7 @@ def _seconds(budget: str) -> float | None:
         return None
     found = TuningBudget.parse(budget)
     if found.unit != SECONDS:
-        raise DataError(f"--budget {budget} is no time. Write 90s, 15m or 2h, or a number of steps: --steps N.")
+        raise DataError(f"--budget {budget} is not a time. Write 90s, 15m or 2h, or a number of steps: --steps N.")
     return found.amount
 
 

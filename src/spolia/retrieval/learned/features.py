@@ -105,7 +105,7 @@ class Searched:
 
     @cached_property
     def counts(self) -> tuple[Counts, Counts]:
-        """Of all that is indexed of the nodes, and of what stands above their texts."""
+        """Counts in all indexed text of the nodes, and in the text above theirs."""
         return (
             counts_of(self.snapshot, self.group, self.who, ALL),
             counts_of(self.snapshot, self.group, self.who, CONTEXT),

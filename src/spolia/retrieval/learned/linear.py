@@ -58,7 +58,7 @@ class LinearScore:
             if ((rows[:, 1] < FLOOR) & (rows[:, 2] != 0)).any():
                 raise ValueError(f"a feature that deviated by less than {FLOOR} in training has weight 0")
         except (TypeError, ValueError) as error:
-            raise WeightsError(f"These are no weights of a ranker: {error}. Train it again.") from error
+            raise WeightsError(f"These are not weights of a ranker: {error}. Train it again.") from error
         return cls(*rows.T)
 
 

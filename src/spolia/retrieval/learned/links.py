@@ -92,7 +92,7 @@ class Labels:
 
 @dataclass(frozen=True, eq=False)
 class TextLinks:
-    """What the texts of a group say, whoever asks."""
+    """Links in the texts of a group, for every asker."""
 
     count: int
     titles: KeyFinder
