@@ -23,7 +23,7 @@ _SETTINGS = {"sha256": str, "principal": str, "groups": list, "requests_per_minu
 
 @dataclass
 class Quota:
-    """Requests of a key: a minute's worth at once, then as many a minute.
+    """Requests of a key: a minute's worth immediately, then as many a minute.
 
     >>> quota = Quota(60, started=0.0)
     >>> {quota.wait(0.0) for _ in range(60)}, quota.wait(0.0), quota.wait(0.5), quota.wait(1.0)
@@ -52,7 +52,7 @@ class Quota:
 
 @dataclass(frozen=True)
 class KeyHolder:
-    """Who has a key: the access lists of the store decide by `principal` and `groups` what is found."""
+    """Who has a key: the access lists of the store decide by `principal` and `groups` what a search finds."""
 
     name: str
     principal: str = ""

@@ -35,7 +35,7 @@ def serve(
         tell: learns the address and the token, empty with `keys`, as soon as the server listens.
         host: the address to listen on.
         port: 0 for a free one.
-        keys: file with keys; without one there is a token, for whoever has it on this machine.
+        keys: file with keys; without one, clients on this machine use a token.
         access: the users and groups that the token asks for.
         hosts: names of the server beside `localhost` and IP addresses.
 

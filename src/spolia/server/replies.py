@@ -21,7 +21,7 @@ else:  # pydantic asks for it
 
 
 class SpanReply(TypedDict):
-    """Where a text stands in its document: characters, pages, lines, seconds."""
+    """The place of a text in its document: characters, pages, lines, seconds."""
 
     start: int
     end: int

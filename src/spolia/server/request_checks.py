@@ -28,8 +28,8 @@ class RequestChecks:
 
     Args:
         keys: whose holders may ask.
-        hosts: names of this server beside `localhost` and IP addresses. A page in a browser that made a name of its own
-            point here is refused by that (DNS rebinding).
+        hosts: names of this server beside `localhost` and IP addresses. They stop a page in a browser whose own name
+            points here (DNS rebinding).
     """
 
     def __init__(self, app: ASGIApp, keys: ApiKeys, hosts: frozenset[str] = frozenset()) -> None:

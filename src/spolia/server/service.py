@@ -63,7 +63,7 @@ class Service:
         flows: what is served; the first one is asked where a request names none.
         search: the flow that finds passages where a request names none.
         runs: where traces and cached results go.
-        max_concurrent: requests that are worked on together; the next one is refused.
+        max_concurrent: requests that are worked on together; the next one gets an error.
         threads: of each run.
     """
 

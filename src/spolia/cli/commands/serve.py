@@ -22,10 +22,10 @@ KeysFile = Annotated[Path | None, option("--keys FILE", KEYS)]
 
 @dataclass(frozen=True)
 class ServeOptions(RerankOptions):
-    """What is served."""
+    """Options of the served flows."""
 
     store: options.StorePath
-    flows: Annotated[list[str] | None, argument("FLOW", "What is served as models; by default naive.")] = None
+    flows: Annotated[list[str] | None, argument("FLOW", "Flows to serve as models; by default naive.")] = None
     llm: options.ModelUrl = ""
     model: options.ModelName = ""
     access: options.Access = None
@@ -108,7 +108,7 @@ def _served(name: str, parts: "Parts", screen: Screen) -> "ServedFlow":
 
 
 def keys(
-    name: Annotated[str, argument("NAME", "What the key is called.")],
+    name: Annotated[str, argument("NAME", "Name of the key.")],
     keys: Annotated[Path, option("--keys FILE", KEYS)],
     principal: Annotated[str, option("--principal NAME", "The user who asks with it; by default NAME.")] = "",
     group: Annotated[list[str] | None, option("--group NAME", "A group of that user; repeatable.")] = None,
