@@ -155,7 +155,7 @@ class Stages(Journal):
 
 
 class AnswerEvents:
-    """Events of Spolia's own: `text`, `retracted` (with the number of void characters), `done` with the whole answer."""
+    """Events of Spolia's own: `text`, `retracted` (number of void characters), `done` with the whole answer."""
 
     def __init__(self, service: Service, flow: ServedFlow, asked: AnswerRequest) -> None:
         self.service, self.flow, self.asked = service, flow, asked
