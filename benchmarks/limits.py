@@ -385,6 +385,22 @@ def _grid(result: Result) -> Judged:
     }
 
 
+def _server(result: Result) -> Judged:
+    costs, stream, memory = result["cpu_ms of a request"], result["cpu_ms of a stream"], result["megabytes"]
+    found: dict[str, Any] = {
+        "a request beyond the flow, CPU-ms": (costs["bare"], most(0.5)),
+        "with key, journal and cache, CPU-ms": (costs["with journal"], most(1.0)),
+        "streams lost or mixed up": (result["lost or mixed up"], most(0)),
+        "first word after the model's, ms p95": (result["first word after the model's, ms"]["p95"], most(30)),
+        "a stream beyond the flow, CPU-ms": (stream["beyond the flow"], most(1.5)),
+        "MB above warm idle": (memory["most"] - memory["warm idle"], most(100)),
+        "work stopped after a client left, ms": (result["work stopped after, ms"], most(100)),
+    }
+    if peer := costs.get("Hayhooks"):
+        found["a request, times Hayhooks' empty wrapper"] = (costs["bare"] / peer, most(0.5))
+    return found
+
+
 JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "shape": _shape,
     "steps": _steps,
@@ -424,5 +440,6 @@ JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "world": _world,
     "strategies": _strategies,
     "grid": _grid,
+    "server": _server,
 }
 """By the name of the result."""

@@ -45,8 +45,9 @@ NAMES = (
     "score_rows",
     "corag",
     "world",
+    "server",
 )
-WITH_PEERS = ("steps", "imports", "bm25", "documents", "pdf")
+WITH_PEERS = ("steps", "imports", "bm25", "documents", "pdf", "server")
 
 
 def main() -> None:

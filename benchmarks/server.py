@@ -1,0 +1,298 @@
+"""What serving costs beside the flow: CPU time of a request, streams at the same time, a client that leaves.
+
+    python benchmarks/server.py [--peers] [--out FILE]
+
+Every server is a process of its own; CPU time is that process's, all threads together. The empty flow answers at once.
+Streams ask a simulated model: first word after 200 ms, then 24 words in 5 s; each fifth request fails with status 503
+before. The model writes question and time into its first word, which tells answers apart and how late they come.
+With `--peers`, Hayhooks serves an empty wrapper in turn (installed into a temporary environment, network).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import http.client
+import itertools
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+from urllib.parse import urlsplit
+
+from results import publish
+
+from spolia import Answer, Corpus, Hit, Node, Query, Ranking, Reader, Run, step
+from spolia.journal import Runs
+from spolia.models import ChatModel
+
+FIRST_S, WORDS, EACH_S, FAULTY = 0.2, 24, 0.2, 5
+STREAMS, STARTS_PER_S = 400, 40
+REQUESTS, ROUNDS, LEAVERS = 500, 7, 20
+TICKS = os.sysconf("SC_CLK_TCK")
+WRAPPER = """from hayhooks import BasePipelineWrapper
+
+
+class PipelineWrapper(BasePipelineWrapper):
+    def setup(self) -> None:
+        pass
+
+    def run_api(self, question: str) -> str:
+        return "Nothing."
+"""
+
+
+@step
+def nothing(query: Query) -> Answer:
+    return Answer("Nothing.")
+
+
+@step
+def one_passage(query: Query) -> Ranking:
+    return Ranking(query, (Hit(Node("n", "The moon causes the tide.", uri="tides.md"), 1.0),))
+
+
+# The servers.
+
+
+async def model() -> None:
+    """A simulated model. `GET` tells when each connection with a reply in progress was lost."""
+    numbers, lost = itertools.count(), list[float]()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while head := await reader.readuntil(b"\r\n\r\n"):
+            if head.startswith(b"GET"):
+                body = json.dumps(lost).encode()
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+                continue
+            said = await reader.readexactly(int(re.search(rb"content-length: (\d+)", head.lower())[1]))  # type: ignore[index]
+            if next(numbers) % FAULTY == FAULTY - 1:
+                writer.write(b"HTTP/1.1 503 Gone\r\nContent-Length: 0\r\n\r\n")
+                continue
+            question = re.findall(rb"Question (\d+)\.", said)[-1].decode()
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+            left = asyncio.ensure_future(reader.read(1))
+            for number in range(WORDS):
+                await asyncio.wait([left], timeout=EACH_S if number else FIRST_S)
+                if left.done():
+                    lost.append(time.monotonic())
+                    return
+                word = f" w{number}" if number else f"q{question}at{time.monotonic():.6f}"
+                chunk(writer, {"choices": [{"index": 0, "delta": {"content": word}, "finish_reason": None}]})
+            chunk(writer, {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+            writer.write(b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
+            left.cancel()
+            await asyncio.wait([left])
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, backlog=1024)
+    print(json.dumps({"url": f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"}), flush=True)
+    await server.serve_forever()
+
+
+def chunk(writer: asyncio.StreamWriter, data: Any) -> None:
+    part = f"data: {json.dumps(data)}\n\n".encode()
+    writer.write(b"%x\r\n%s\r\n" % (len(part), part))
+
+
+def reading(url: str) -> Any:
+    return one_passage >> Reader(ChatModel("simulated", url, api_key_env="", max_concurrent=512))
+
+
+def serving(kind: str, url: str, folder: Path) -> None:
+    """Serve until the process is ended."""
+    from spolia.server.process import serve
+    from spolia.server.service import ServedFlow, Service
+
+    flow = reading(url) if kind == "streams" else nothing
+    served, runs = ServedFlow("flow", flow, flow), None if kind == "bare" else Runs(folder / f"{kind}.db")
+    service = Service(Corpus(str(folder / f"{kind}.spolia")), [served], served, runs=runs, max_concurrent=512)
+    serve(service, lambda at, token: print(json.dumps({"url": at, "token": token}), flush=True))
+
+
+def without_server(url: str) -> None:
+    """The same streams without a server: CPU-ms of each."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    flow = reading(url)
+
+    def one(number: int) -> None:
+        time.sleep(number / STARTS_PER_S)
+        for _ in Run().stream(flow, Query(f"Question {number}.")):
+            pass
+
+    with ThreadPoolExecutor(STREAMS) as pool:
+        list(pool.map(one, range(1)))
+        began = time.process_time()
+        list(pool.map(one, range(STREAMS // 2)))
+    print(json.dumps({"cpu_ms": (time.process_time() - began) / (STREAMS // 2) * 1e3}), flush=True)
+
+
+# What is measured.
+
+
+@contextmanager
+def started(*command: object) -> Iterator[tuple[int, dict[str, str]]]:
+    """A process and the first line that it prints."""
+    with subprocess.Popen([sys.executable, __file__, *map(str, command)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process.pid, json.loads(process.stdout.readline())
+        finally:
+            process.kill()
+
+
+def cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def megabytes(pid: int, name: str) -> float:
+    return int(re.search(rf"{name}:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[1]) / 1024  # type: ignore[index]
+
+
+def asked(url: str, path: str, body: Any, token: str, times: int) -> None:
+    """The same request again and again, on one connection."""
+    at = urlsplit(url)
+    connection = http.client.HTTPConnection(at.hostname or "", at.port)
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    for _ in range(times):
+        connection.request("POST", path, json.dumps(body), headers)
+        response = connection.getresponse()
+        assert response.read(), response.status
+        assert response.status == 200, response.status
+    connection.close()
+
+
+def requests(folder: Path, peers: bool) -> dict[str, float]:
+    """CPU-ms of a request for an empty answer, servers in turn; the median of the rounds."""
+    with ExitStack() as opened:
+        places = []
+        for kind in ("bare", "with journal"):
+            pid, at = opened.enter_context(started("--serve", kind, "", folder))
+            places.append((kind, pid, at["url"], "/v1/answer", at["token"]))
+        if peers:
+            pid, url = opened.enter_context(hayhooks(folder))
+            places.append(("Hayhooks", pid, url, "/nothing/run", ""))
+        found: dict[str, list[float]] = {name: [] for name, *_ in places}
+        for number in range(ROUNDS + 1):
+            for name, pid, url, path, token in places:
+                before = cpu_s(pid)
+                asked(url, path, {"question": "What?"}, token, REQUESTS)
+                if number:  # the first round warms up
+                    found[name].append((cpu_s(pid) - before) / REQUESTS * 1e3)
+    return {name: median(each) for name, each in found.items()}
+
+
+@contextmanager
+def hayhooks(folder: Path) -> Iterator[tuple[int, str]]:
+    """The peer with an empty wrapper."""
+    venv.create(folder / "peer", with_pip=True, symlinks=True)
+    binaries = folder / "peer" / "bin"
+    subprocess.run([binaries / "python", "-m", "pip", "install", "-qq", "hayhooks"], check=True)
+    (folder / "wrappers" / "nothing").mkdir(parents=True)
+    (folder / "wrappers" / "nothing" / "pipeline_wrapper.py").write_text(WRAPPER)
+    port = 40_000 + os.getpid() % 20_000
+    command = [binaries / "hayhooks", "run", "--port", str(port), "--pipelines-dir", folder / "wrappers"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        url, end = f"http://127.0.0.1:{port}", time.monotonic() + 120
+        try:
+            while True:
+                try:
+                    asked(url, "/nothing/run", {"question": "What?"}, "", 1)
+                    break
+                except (OSError, AssertionError):
+                    assert time.monotonic() < end, "Hayhooks does not answer."
+                    time.sleep(0.5)
+            yield process.pid, url
+        finally:
+            process.kill()
+
+
+async def stream(at: dict[str, str], number: int, leaves: bool = False) -> tuple[bool, float]:
+    """Whether the answer came whole and is of this question, and how late its first word; or when the client left."""
+    place = urlsplit(at["url"])
+    reader, writer = await asyncio.open_connection(place.hostname, place.port, limit=1 << 20)
+    body = json.dumps(
+        {"model": "flow", "stream": True, "messages": [{"role": "user", "content": f"Question {number}."}]}
+    )
+    writer.write(
+        f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {at['token']}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+    )
+    seen, late = b"", -1.0
+    while b"[DONE]" not in seen and (part := await reader.read(1 << 16)):
+        seen += part
+        if late < 0 and (first := re.search(rb"q(\d+)at([\d.]+)", seen)):
+            late = time.monotonic() - float(first[2])
+            if leaves:
+                writer.transport.abort()
+                return True, time.monotonic()
+    writer.close()
+    is_own = {int(one) for one in re.findall(rb"q(\d+)at", seen)} == {number}
+    return is_own and b"[DONE]" in seen and f" w{WORDS - 1}".encode() in seen, late
+
+
+async def streams(at: dict[str, str]) -> list[tuple[bool, float]]:
+    async def one(number: int) -> tuple[bool, float]:
+        await asyncio.sleep(number / STARTS_PER_S)
+        return await stream(at, number)
+
+    return await asyncio.gather(*map(one, range(STREAMS)))
+
+
+def streaming(folder: Path) -> dict[str, Any]:
+    with started("--model") as (_, llm), started("--serve", "streams", llm["url"], folder) as (pid, at):
+        asyncio.run(stream(at, 1))
+        idle, before = megabytes(pid, "VmRSS"), cpu_s(pid)
+        answers = asyncio.run(streams(at))
+        spent, most = (cpu_s(pid) - before) / STREAMS * 1e3, megabytes(pid, "VmHWM")
+        late = sorted(one for whole, one in answers if whole)
+        left = [asyncio.run(stream(at, 1_000 + number, leaves=True))[1] for number in range(LEAVERS)]
+        time.sleep(0.5)
+        place = urlsplit(llm["url"])
+        connection = http.client.HTTPConnection(place.hostname or "", place.port)
+        connection.request("GET", "/")
+        stopped = json.loads(connection.getresponse().read())[-LEAVERS:]
+        with started("--without-server", llm["url"]) as (_, alone):
+            flow = float(alone["cpu_ms"])
+    return {
+        "streams": STREAMS, "lost or mixed up": sum(not whole for whole, _ in answers),
+        "first word after the model's, ms": {f"p{at}": late[len(late) * at // 100] * 1e3 for at in (50, 95)},
+        "cpu_ms of a stream": {"served": spent, "flow alone": flow, "beyond the flow": spent - flow},
+        "megabytes": {"warm idle": idle, "most": most},
+        "stopped after the client left": len(stopped),
+        "work stopped after, ms": max(end - begin for begin, end in zip(left, stopped, strict=True)) * 1e3,
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peers", action="store_true")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--model", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--serve", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--without-server", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.model:
+        asyncio.run(model())
+    elif options.serve:
+        serving(options.serve[0], options.serve[1], Path(options.serve[2]))
+    elif options.without_server:
+        without_server(options.without_server)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            found = {"cpu_ms of a request": requests(Path(folder), options.peers), **streaming(Path(folder))}
+        publish("server", found, options.out)
+
+
+if __name__ == "__main__":
+    main()
