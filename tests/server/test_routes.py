@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -11,6 +12,9 @@ import pytest
 pytest.importorskip("uvicorn", reason="the extra `server` is not installed")
 pytest.importorskip("openai", reason="the client whose requests are sent is not installed")
 
+import httpx2
+from mcp.client import Client
+from mcp.client.streamable_http import streamable_http_client
 from pydantic import TypeAdapter
 
 from spolia.server.chat import ChatReply
@@ -62,8 +66,30 @@ def test_a_route_gives_each_user_what_he_may_read(served: Served, row: tuple[str
             assert (SECRET in found.text) == (finds and user == "ann")
 
 
+TOOLS: dict[str, bool] = {"search": True, "answer": True}
+"""By tool of `/mcp`: whether it gives what only some may read."""
+
+
+@pytest.mark.parametrize("user", ["ann", "bob"])
+def test_a_tool_gives_each_agent_what_its_user_may_read(served: Served, user: str) -> None:
+    async def called() -> None:
+        async with (
+            httpx2.AsyncClient(headers={"Authorization": f"Bearer {served.keys[user]}"}) as http,
+            Client(streamable_http_client(f"{served.url}/mcp", http_client=http)) as client,
+        ):
+            assert {tool.name for tool in (await client.list_tools()).tools} == TOOLS.keys()
+            for name, finds in TOOLS.items():
+                found = await client.call_tool(name, {"question": QUESTION})
+                assert not found.is_error
+                assert (SECRET in json.dumps(found.structured_content)) == (finds and user == "ann")
+            refused = await client.call_tool("answer", {"question": "tide", "flow": "nothing"})
+            assert refused.is_error
+
+    asyncio.run(called())
+
+
 def test_routes_that_are_not_there_need_a_key_too(served: Served) -> None:
-    assert httpx.get(f"{served.url}/v1/nothing").status_code == 401
+    assert [httpx.post(served.url + path).status_code for path in ("/v1/nothing", "/mcp")] == [401, 401]
     assert [httpx.get(served.url + path).status_code for _, path in sorted(OPEN)] == [200, 200]
     with served.client("bob") as bob:
         assert bob.get("/v1/nothing").json()["error"]["code"] == "not_found"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal
 
 from fastapi import FastAPI, Request
@@ -79,28 +80,35 @@ class FlowList(TypedDict):
     flows: list[FlowReply]
 
 
-def add_answer_routes(app: FastAPI, service: Service) -> None:
-    def query(asked: AnswerRequest | SearchRequest) -> Query:
-        """Only inside a run, whose snapshot says which fields there are."""
-        condition = condition_of(asked.where, service.corpus.snapshot().schema) if asked.where else None
-        turns = asked.history if isinstance(asked, AnswerRequest) else ()
-        return Query(asked.question, filter=condition, history=tuple(Message(one.role, one.content) for one in turns))
+def asked_query(service: Service, asked: AnswerRequest | SearchRequest) -> Query:
+    """The question with its conditions on the fields that the store has."""
+    condition = condition_of(asked.where, service.corpus.snapshot().schema) if asked.where else None
+    turns = asked.history if isinstance(asked, AnswerRequest) else ()
+    return Query(asked.question, filter=condition, history=tuple(Message(one.role, one.content) for one in turns))
 
+
+def answered(service: Service, run: Run, flow: ServedFlow, asked: AnswerRequest) -> AnswerReply:
+    with run.lane() as lane:
+        found = flow.answer(asked_query(service, asked))
+        return answer_reply(found, service.corpus, run, lane, flow.answer, question=asked.question, name=flow.name)
+
+
+def searched(service: Service, run: Run, flow: ServedFlow, asked: SearchRequest) -> SearchReply:
+    with run.lane() as lane:
+        hits = passages(flow.search(asked_query(service, asked))).cut(asked.top_k).hits
+        return search_reply(hits, run, lane, flow.search, question=asked.question, name=flow.name)
+
+
+def add_answer_routes(app: FastAPI, service: Service) -> None:
     @app.post("/v1/answer", response_model=AnswerReply)
     async def answer(request: Request, asked: AnswerRequest) -> Response:
         """Answer a question with citations; abstain where nothing answers it."""
         flow, holder = service.flow(asked.flow), request.scope["holder"]
         if asked.stream:
-            return EventStream(service, holder, flow, query(asked), lambda run: AnswerEvents(service, flow, asked))
+            query = asked_query(service, asked)
+            return EventStream(service, holder, flow, query, lambda run: AnswerEvents(service, flow, asked))
         with service.run(holder) as run:
-
-            def work() -> AnswerReply:
-                with run.lane() as lane:
-                    found = flow.answer(query(asked))
-                    return answer_reply(
-                        found, service.corpus, run, lane, flow.answer, question=asked.question, name=flow.name
-                    )
-
+            work = partial(answered, service, run, flow, asked)
             return JSONResponse(await service.called(run, work, request.receive))
 
     @app.post("/v1/search", response_model=SearchReply)
@@ -109,16 +117,8 @@ def add_answer_routes(app: FastAPI, service: Service) -> None:
         flow = service.flow(asked.flow) if asked.flow else service.searching
         stages = Stages(service.journal) if asked.stages else None
         with service.run(request.scope["holder"], stages) as run:
-
-            def work() -> SearchReply:
-                with run.lane() as lane:
-                    found = passages(flow.search(query(asked))).cut(asked.top_k)
-                    reply = search_reply(found.hits, run, lane, flow.search, question=asked.question, name=flow.name)
-                if stages is not None:
-                    reply["stages"] = stages.found
-                return reply
-
-            return JSONResponse(await service.called(run, work, request.receive))
+            reply = await service.called(run, partial(searched, service, run, flow, asked), request.receive)
+        return JSONResponse(reply if stages is None else reply | {"stages": stages.found})
 
     @app.get("/v1/flows", response_model=FlowList)
     async def flows() -> Response:

@@ -15,6 +15,7 @@ from spolia.server.answers import add_answer_routes
 from spolia.server.chat import add_chat_routes
 from spolia.server.error_replies import HANDLERS, error_response
 from spolia.server.keys import ApiKeys
+from spolia.server.mcp_tools import mcp_application, mcp_server
 from spolia.server.replies import ErrorReply
 from spolia.server.request_checks import OPEN, RequestChecks
 from spolia.server.service import Service
@@ -30,10 +31,14 @@ def application(service: Service, keys: ApiKeys, hosts: frozenset[str] = frozens
         hosts: names of the server beside `localhost` and IP addresses.
     """
 
+    mcp = mcp_server(service)
+    tools = mcp_application(mcp)
+
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         warming = asyncio.create_task(service.warm_up())
-        yield
+        async with mcp.session_manager.run():
+            yield
         warming.cancel()
 
     app = FastAPI(
@@ -43,6 +48,8 @@ def application(service: Service, keys: ApiKeys, hosts: frozenset[str] = frozens
     app.add_middleware(RequestChecks, keys=keys, hosts=hosts)
     add_answer_routes(app, service)
     add_chat_routes(app, service)
+
+    app.router.routes.extend(tools.routes)
 
     @app.get("/live", response_model=dict[str, bool])
     async def live() -> Response:

@@ -1,0 +1,54 @@
+"""The tools of the server for agents, by the Model Context Protocol over HTTP at `/mcp`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
+
+from spolia.errors import SpoliaError
+from spolia.run import Run
+from spolia.server.answers import AnswerRequest, SearchRequest, answered, searched
+from spolia.server.error_replies import told
+from spolia.server.replies import AnswerReply, SearchReply
+from spolia.server.service import Service
+
+T = TypeVar("T")
+
+
+def mcp_server(service: Service) -> MCPServer:
+    """Search and answer, for the holder of the key with which a tool is called."""
+    server = MCPServer("spolia", instructions="Find passages in the user's documents, and answer questions from them.")
+
+    async def run(context: Context[Any, Any], work: Callable[[Run], T]) -> T:
+        request: Any = context.request_context.request
+        with service.run(request.scope["holder"]) as run:
+            try:
+                return await service.called(run, lambda: work(run), asyncio.Event().wait)  # type: ignore[arg-type]
+            except SpoliaError as error:
+                raise ToolError(told(error)[1]) from error
+
+    @server.tool()
+    async def search(question: str, context: Context[Any, Any], top_k: int = 5, where: list[str] = []) -> SearchReply:  # noqa: B006
+        """Find passages of the documents, best first. `where` are conditions on metadata, such as year>=2020."""
+        asked = SearchRequest(question=question, top_k=top_k, where=where)
+        return await run(context, lambda run: searched(service, run, service.searching, asked))
+
+    @server.tool()
+    async def answer(question: str, context: Context[Any, Any], flow: str = "", where: list[str] = []) -> AnswerReply:  # noqa: B006
+        """Answer a question from the documents, with citations."""
+        asked = AnswerRequest(question=question, flow=flow, where=where)
+        return await run(context, lambda run: answered(service, run, service.flow(flow), asked))
+
+    return server
+
+
+def mcp_application(server: MCPServer) -> Starlette:
+    """Its one route, without sessions. The names of this server are checked before it."""
+    own = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    return server.streamable_http_app(stateless_http=True, json_response=True, transport_security=own)
