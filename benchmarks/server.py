@@ -23,7 +23,7 @@ import tempfile
 import time
 import venv
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -68,6 +68,10 @@ async def model() -> None:
     """A simulated model. `GET` tells when each connection with a reply in progress was lost."""
     numbers, lost = itertools.count(), list[float]()
 
+    async def each(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):  # the client has closed it
+            await answer(reader, writer)
+
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while head := await reader.readuntil(b"\r\n\r\n"):
             if head.startswith(b"GET"):
@@ -93,7 +97,7 @@ async def model() -> None:
             left.cancel()
             await asyncio.wait([left])
 
-    server = await asyncio.start_server(answer, "127.0.0.1", 0, backlog=1024)
+    server = await asyncio.start_server(each, "127.0.0.1", 0, backlog=1024)
     print(json.dumps({"url": f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"}), flush=True)
     await server.serve_forever()
 
