@@ -108,7 +108,7 @@ def chunk(writer: asyncio.StreamWriter, data: Any) -> None:
 
 
 def reading(url: str) -> Any:
-    return one_passage >> Reader(ChatModel("simulated", url, api_key_env="", max_concurrent=512))
+    return one_passage >> Reader(ChatModel("simulated", url, api_key_env="", max_concurrent=512, retries=9))
 
 
 def serving(kind: str, url: str, folder: Path) -> None:

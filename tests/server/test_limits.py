@@ -16,7 +16,7 @@ pytest.importorskip("openai", reason="the client whose requests are sent is not 
 
 import httpx
 
-from spolia import Answer, Corpus, Operator, Query, errors
+from spolia import Answer, Corpus, Operator, Query, errors, step
 from spolia.core.run_context import emit, retract
 from spolia.server import request_checks
 from spolia.server.app import application
@@ -180,3 +180,29 @@ def test_a_slow_body_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
             return await client.post("/v1/answer", content=slow())
 
     assert asyncio.run(sent()).status_code == 408
+
+
+def test_a_server_whose_flow_always_fails_lives_and_is_not_ready() -> None:
+    def failing(query: Query) -> Answer:
+        raise ValueError("/home/secret")
+
+    flow: Operator[Query, Answer] = step(failing)
+    service = Service(Corpus("nowhere.spolia"), [one := ServedFlow("failing", flow, flow)], one)
+
+    async def sent() -> list[httpx.Response]:
+        transport = httpx.ASGITransport(application(service, ApiKeys.of_token("k")), raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=KEY) as client:
+            warming = asyncio.create_task(service.warm_up())
+            while "failing" not in service.unready:
+                await asyncio.sleep(0.01)
+            found = [
+                await client.get("/live"),
+                await client.get("/ready"),
+                await client.post("/v1/answer", json=QUESTION),
+            ]
+            warming.cancel()
+            return found
+
+    found = asyncio.run(sent())
+    assert [one.status_code for one in found] == [200, 503, 500]
+    assert not [one for one in found if "secret" in one.text]

@@ -172,7 +172,7 @@ def add_chat_routes(app: FastAPI, service: Service) -> None:
 
 def footnotes(answer: Answer) -> str:
     """The places of what is cited, as a text after the answer."""
-    return "".join(f"\n\n[{one.marker}] {one.place}" for one in answer.citations)
+    return "".join(f"\n\n[{one.marker}] {' '.join(one.place.split())}" for one in answer.citations)
 
 
 def usage(lane: Lane) -> UsageReply:

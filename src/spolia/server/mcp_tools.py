@@ -23,7 +23,8 @@ T = TypeVar("T")
 
 def mcp_server(service: Service) -> MCPServer:
     """Search and answer, for the holder of the key with which a tool is called."""
-    server = MCPServer("spolia", instructions="Find passages in the user's documents, and answer questions from them.")
+    instructions = "Find passages in the user's documents, and answer questions from them."
+    server = MCPServer("spolia", instructions=instructions, log_level="WARNING")
 
     async def run(context: Context[Any, Any], work: Callable[[Run], T]) -> T:
         request: Any = context.request_context.request

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -12,7 +13,7 @@ from typing import Any, TypeVar
 from starlette.types import Receive
 
 from spolia.core.operator import Operator, inside
-from spolia.errors import Cancelled, ServerBusy, SpoliaError, StepFailed, UnknownFlow
+from spolia.errors import Cancelled, ServerBusy, StepFailed, UnknownFlow
 from spolia.journal import Runs
 from spolia.journal.trace import Journal
 from spolia.models.prompting.stand_in_models import Silent, Unanswered, replaced
@@ -134,8 +135,9 @@ class Service:
                 try:
                     await asyncio.to_thread(_warm, one)
                     break
-                except SpoliaError as error:
-                    self.unready = f"{type(error).__name__}: {error}"
+                except Exception as error:  # a flow may raise anything; what it says is for the log alone
+                    logging.getLogger(__name__).warning("%s cannot run yet: %s", one.name, error)
+                    self.unready = f"{one.name} cannot run yet: {type(error).__name__}."
                     await asyncio.sleep(RETRY_S)
         self.unready = ""
 
