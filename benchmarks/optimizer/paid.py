@@ -112,7 +112,7 @@ class PaidGrid:
         together = sweeper([one.search for one in readers])
         with run:
             for at, item in enumerate(asked):
-                found = together(Query(item.question))
+                (found,) = together([Query(item.question)])
                 for group in np.unique(groups[:, at]):
                     same = np.flatnonzero(groups[:, at] == group)
                     answer = readers[same[0]].reader(found[same[0]].ranking)

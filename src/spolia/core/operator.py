@@ -486,11 +486,13 @@ ALIKE: Mapping[str, bool] = {"alike": True}
 def inside(value: object) -> Iterator[Any]:
     """A value and all values, operators, stores and models among its fields; of a field with `metadata=ALIKE` only the
     first item."""
+    if type(value) in _SCALARS:
+        return
     if isinstance(value, (Value, Operator)):
         yield value
         own: Any = fields(value) if is_dataclass(value) else ()
         value = tuple(getattr(value, f.name)[:1] if "alike" in f.metadata else getattr(value, f.name) for f in own)
-    elif type(value) not in _SCALARS and isinstance(value, Addressed):  # the check of a protocol takes long
+    elif isinstance(value, Addressed):
         yield value
     if isinstance(value, (tuple, frozenset, Mapping)):
         for item in value.values() if isinstance(value, Mapping) else value:
@@ -499,6 +501,8 @@ def inside(value: object) -> Iterator[Any]:
 
 def _outermost(value: object) -> Iterator[Any]:
     """The operators, stores and models in a value, without those inside of them."""
+    if type(value) in _SCALARS:  # the check of a protocol takes long
+        return
     if isinstance(value, Operator):
         yield value
     elif isinstance(value, (tuple, list, frozenset, Mapping)):

@@ -248,6 +248,13 @@ def attempt(call: Callable[[], T]) -> T | Failure:
         return Failure.of(error)
 
 
+def whole(results: Sequence[T | Failure]) -> list[T]:
+    """The results of a batch; raises the first failure among them."""
+    if failed := next((one for one in results if isinstance(one, Failure)), None):
+        raise failed.raised()
+    return list(results)  # type: ignore[arg-type]
+
+
 @dataclass(frozen=True)
 class Began(Value):
     """A step has begun."""

@@ -1,7 +1,7 @@
 """Steps whose variants are cheap to compute together: each gives what it gives alone, to the last bit."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -24,7 +24,7 @@ class Pool(Protocol):
         """The ranking of the nodes at some places, best first."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Swept:
     """What one variant gives for one value, as columns: places in a pool, best first, and scores.
 
@@ -100,9 +100,9 @@ class Sweepable(Protocol):
     def alike(self) -> object:
         """Variants of one class that give the same here are computed together."""
 
-    def together(self, variants: Sequence[Any], /) -> Callable[[Any], Iterator[Swept]]:
-        """A function that tells what each of the variants gives for a value; all are `alike`. A step of rankings
-        takes them as `Swept` too."""
+    def together(self, variants: Sequence[Any], /) -> Callable[[Sequence[Any]], list[list[Swept]]]:
+        """A function that tells for each of some values what each of the variants gives; all are `alike`. A step of
+        rankings takes them as `Swept` too."""
 
 
 class Rearrangement(Operator[Ranking, Ranking]):
@@ -124,10 +124,11 @@ class Rearrangement(Operator[Ranking, Ranking]):
         found = Swept.of(value)
         return found.at(*self.chosen(self.looked_up(found))).ranking
 
-    def together(self, variants: "Sequence[Rearrangement]", /) -> Callable[[Ranking | Swept], Iterator[Swept]]:
-        def swept(value: Ranking | Swept) -> Iterator[Swept]:
-            found = Swept.of(value)
+    def together(
+        self, variants: "Sequence[Rearrangement]", /
+    ) -> Callable[[Sequence[Ranking | Swept]], list[list[Swept]]]:
+        def swept(found: Swept) -> list[Swept]:
             known = self.looked_up(found)
-            return (found.at(*variant.chosen(known)) for variant in variants)
+            return [found.at(*variant.chosen(known)) for variant in variants]
 
-        return swept
+        return lambda values: [swept(Swept.of(value)) for value in values]

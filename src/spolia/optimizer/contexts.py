@@ -188,7 +188,8 @@ class ShownContexts:
         """By flow the number of the context, what the answer depends on, and how good the context is."""
         known: dict[object, tuple[int, Alike, float]] = {}
         found: list[tuple[int, Alike, float]] = []
-        every = zip(self.flows, self.keys, self.models, self.together(Query(item.question)), strict=True)
+        (together,) = self.together([Query(item.question)])
+        every = zip(self.flows, self.keys, self.models, together, strict=True)
         for flow, key, model, swept in every:
             own = (key, tuple(swept.ids[: flow.reader.max_passages]) if flow.reader.maker is None else id(swept))
             if own not in known:

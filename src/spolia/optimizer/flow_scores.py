@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spolia.core.operator import Operator
-from spolia.core.run_context import attempt, gather
+from spolia.core.run_context import attempt
 from spolia.core.sweepable import Swept
 from spolia.core.type_compatibility import fits
 from spolia.errors import NeverWorked, SpoliaError, StepFailed, WiringError
@@ -27,13 +27,14 @@ from spolia.optimizer.contexts import sweepable
 from spolia.optimizer.objectives import Objectives
 from spolia.optimizer.reader_scores import ReadScores
 from spolia.optimizer.score_board import Floats, ScoreRows
-from spolia.orchestration.sweep import sweeper
+from spolia.orchestration.sweep import Together, sweeper
 from spolia.run import Run
 from spolia.types import Failure, Item, Query, Ranking, Usage
 
 CALLS, COST_USD = USAGE.index("calls"), USAGE.index("cost_usd")
-Together: TypeAlias = Callable[[Query], Sequence[Swept]]
-"""What flows give for a question, computed together."""
+Chains: TypeAlias = Sequence[Operator[Query, Ranking]]
+AT_ONCE = 8
+"""Questions of flows that wait, which are asked together: what is lost when a study is killed."""
 
 
 @dataclass(eq=False)
@@ -83,6 +84,7 @@ class FlowScores:
         depths = [one.k if isinstance(one, CutMeasure) else None for one in self._measures]
         self._depth = None if None in depths else max(filter(None, depths), default=None)
         self._by_gold: dict[object, dict[tuple[object, ...], Sequence[float]]] = {}
+        self._sweeper: tuple[tuple[int, ...], Together] = (), sweeper([])
         self._signs = self.objectives.signs
         self._before = self.run.spent
         self.read: ReadScores | None = None
@@ -173,50 +175,60 @@ class FlowScores:
             self._chains[flow] = chain
         return self._chains[flow]
 
-    def _swept(self, flows: Sequence[int], chains: Sequence[Operator[Query, Ranking]], questions: range) -> Floats:
+    def _swept(self, flows: Sequence[int], chains: Chains, questions: range) -> Floats:
         """Scores by flow and question; NaN where a flow fails or is degraded: an experiment reports that."""
         part, items = self.rows_of(flows, questions), self.items_for(flows[0])[questions.start : questions.stop]
         values = self.kept(part, len(flows), len(questions))
-        waits = any(chain.waiting for chain in chains)
-        failing, together = np.zeros(len(flows), bool), dict[bytes, Together]()
+        batches = self.run.per_question is None and any(chain.waiting for chain in chains)
+        failing = np.zeros(len(flows), bool)
         with self.run:
-            for start in range(0, len(questions), window := self.run.threads if waits else 1):
-                asked: list[tuple[int, NDArray[np.intp]]] = []
+            for start in range(0, len(questions), window := AT_ONCE if batches else 1):
+                asked: dict[bytes, list[int]] = {}
                 for at in range(start, min(start + window, len(questions))):
                     self.told(len(flows))
                     if (wanted := np.flatnonzero(np.isnan(values[:, at]).any(axis=1) & ~failing)).size:
-                        asked.append((at, wanted))
-                        if wanted.tobytes() not in together:
-                            together[wanted.tobytes()] = sweeper([chains[flow] for flow in wanted.tolist()])
-                calls = [partial(self._scored, items[at], together[wanted.tobytes()]) for at, wanted in asked]
-                for (at, wanted), found in zip(asked, gather(calls, waits=waits), strict=True):
-                    scores = self._alone(items[at], wanted, chains) if isinstance(found, Failure) else found
-                    known = ~np.isnan(scores).any(axis=1)
-                    failing[wanted[~known]] = True
-                    self.keep(part, wanted[known], at, scores[known])
-                    values[wanted, at] = scores
+                        asked.setdefault(wanted.tobytes(), []).append(at)
+                for key, places in asked.items():
+                    wanted = np.frombuffer(key, np.intp)
+                    found = self._found([items[at] for at in places], [chains[flow] for flow in wanted.tolist()])
+                    for at, scores in zip(places, found, strict=True):
+                        known = ~np.isnan(scores).any(axis=1)
+                        failing[wanted[~known]] = True
+                        self.keep(part, wanted[known], at, scores[known])
+                        values[wanted, at] = scores
         return values
-
-    def _alone(self, item: Item, wanted: NDArray[np.intp], chains: Sequence[Operator[Query, Ranking]]) -> Floats:
-        """The scores of flows that cannot be swept together, since one of them fails: NaN for that one."""
-        each = (attempt(partial(self._scored, item, sweeper([chains[flow]]))) for flow in wanted.tolist())
-        unknown = np.full(len(self._measures), np.nan)
-        return np.array([unknown if isinstance(one, Failure) else one[0] for one in each])
 
     def keep(self, part: StorePart, flows: NDArray[np.intp], at: int, scores: Floats) -> None:
         gold = int(part.question_ids[at]), int(part.gold_ids[at])
-        for measure, column in zip(part.measure_ids.tolist(), scores.T, strict=True):
-            self.store.score_flows(part.flow_ids[flows], *gold, measure, np.ascontiguousarray(column))
+        self.store.score_flows(part.flow_ids[flows], *gold, part.measure_ids, scores)
         self.rows += flows.size
 
-    def _scored(self, item: Item, together: Together) -> Floats:
-        """The scores of each flow on a question; equal rankings are measured once."""
+    def _found(self, items: Sequence[Item], chains: Chains) -> Floats:
+        """Scores by question, flow and measure. What fails together is tried in parts: each question alone, then each
+        flow; NaN for what fails alone."""
+        found = attempt(partial(self._scored, items, chains))
+        if not isinstance(found, Failure):
+            return found
+        if len(items) > 1:
+            return np.concatenate([self._found([item], chains) for item in items])
+        if len(chains) > 1:
+            return np.concatenate([self._found(items, [chain]) for chain in chains], axis=1)
+        return np.full((1, 1, len(self._measures)), np.nan)
+
+    def _scored(self, items: Sequence[Item], chains: Chains) -> Floats:
+        """The scores of flows on questions; rankings with their gold at the same places are measured once."""
         with self.run.lane(shares=False) as lane:  # the sweep shares them
-            rankings = together(Query(item.question))
-            found = np.array([*self._measured(rankings, item)], np.float64)
+            rankings = self._together(chains)([Query(item.question) for item in items])
+            found = [[*self._measured(own, item)] for own, item in zip(rankings, items, strict=True)]
         if degraded := next((reason for _, reason, degrades in lane.reasons if degrades), ""):
             raise StepFailed(degraded)
-        return found
+        return np.array(found, np.float64)
+
+    def _together(self, chains: Chains) -> Together:
+        key = tuple(map(id, chains))  # they are kept in `_chains`
+        if key != self._sweeper[0]:
+            self._sweeper = key, sweeper(chains)
+        return self._sweeper[1]
 
     def _measured(self, rankings: Sequence[Swept], item: Item) -> Iterator[Sequence[float]]:
         known = {} if item.quotes else self._by_gold.setdefault(gold_shape(item), {})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -50,9 +50,10 @@ class Fusion(Operator[Sequence[Ranking], Ranking]):
         """Variants that give the same are computed together."""
         return self.top_k
 
-    def together(self, variants: Sequence[Self], /) -> Callable[[Sequence[Ranking]], Iterator[Swept]]:
+    def together(self, variants: Sequence[Self], /) -> Callable[[Sequence[Sequence[Ranking]]], list[list[Swept]]]:
         """The rankings are laid side by side once, and scaled once; variants are then rows of one array."""
-        return _Alike(variants).fused
+        alike = _Alike(variants)
+        return lambda values: [alike.fused(rankings) for rankings in values]
 
     def weights_of(self, rankings: Sequence[Ranking], /) -> Sequence[float]:
         """How much each ranking counts; one of weight 0 has no say, not even between equal scores."""
@@ -184,7 +185,7 @@ class _Alike:
     variants: Sequence[Fusion]
     weights: dict[object, tuple[Numbers, dict[tuple[bool, ...], list[int]]]] = field(default_factory=dict)
 
-    def fused(self, rankings: Sequence[Ranking]) -> Iterator[Swept]:
+    def fused(self, rankings: Sequence[Ranking]) -> list[Swept]:
         import numpy as np
 
         first, side_by_side = self.variants[0], SideBySide.of(rankings)
@@ -196,7 +197,7 @@ class _Alike:
             numbers = np.take_along_axis(scores[places], order, axis=1)
             for place, best, its in zip(places, order.tolist(), numbers.tolist(), strict=True):
                 found[place] = Swept(documents, best, its)
-        return (found[place] for place in range(len(self.variants)))
+        return [found[place] for place in range(len(self.variants))]
 
     def _weighed(self, rankings: Sequence[Ranking]) -> tuple[Numbers, dict[tuple[bool, ...], list[int]]]:
         """Weights of the rankings by variant, and the variants by which rankings have a say between equal scores."""

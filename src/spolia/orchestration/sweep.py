@@ -1,16 +1,19 @@
 """Run many variants on many values together, to find the best of them."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeGuard
+from typing import Any, TypeAlias, TypeGuard
 
 from spolia.core.combinators.branch import Branch
 from spolia.core.combinators.identity import Identity
 from spolia.core.operator import Operator, Then
+from spolia.core.run_context import whole
 from spolia.core.sweepable import Sweepable, Swept
 from spolia.errors import WiringError
 from spolia.types import Ranking
 
 Operators = Sequence[Operator[Any, Any]]
+Together: TypeAlias = Callable[[Sequence[Any]], list[list[Any]]]
+"""What variants give, by value."""
 
 
 def sweep(values: Iterable[Any], variants: Sequence[Operator[Any, Ranking]]) -> Iterator[list[Swept]]:
@@ -19,7 +22,7 @@ def sweep(values: Iterable[Any], variants: Sequence[Operator[Any, Ranking]]) -> 
     What can be swept: fusions by rank or score; `Cut`, `Threshold`, `Percentile` and the like; `TitleBoost`,
     `TimeDecay`; `top_k` of a retriever, where a smaller one gives the first hits of a larger one; and chains of these.
     What variants have in common is computed once: searches, rankings side by side, scalings, cosines, how titles fit.
-    Chains share equal first steps of any kind, and arms of a `Branch` that does not wait. Hits are made only of what is
+    Chains share equal first steps of any kind, and arms of a `Branch`. Hits are made only of what is
     looked at (`Swept.ranking`).
 
     Args:
@@ -42,11 +45,11 @@ def sweep(values: Iterable[Any], variants: Sequence[Operator[Any, Ranking]]) -> 
     """
     swept = sweeper(variants)
     for value in values:
-        yield swept(value)
+        yield from swept([value])
 
 
-def sweeper(variants: Sequence[Operator[Any, Ranking]]) -> Callable[[Any], list[Swept]]:
-    """`sweep` for one value at a time: what the variants share is worked out once."""
+def sweeper(variants: Sequence[Operator[Any, Ranking]]) -> Together:
+    """`sweep` for several values together, so that what is run, not swept, is a batch; raises where one fails."""
     if isinstance(variants, Operator):
         raise WiringError(f"{variants!r:.80} is one step. Write a list of variants: [*step.vary(...).decided()].")
     chains = [_steps(variant) for variant in variants]
@@ -81,8 +84,8 @@ def _plain(value: Any) -> Any:
     return value.ranking if isinstance(value, Swept) else value
 
 
-def _swept(chains: Sequence[Operators]) -> Callable[[Any], list[Any]]:
-    """A function that tells what each chain gives for a value: `Swept`, or what a step gives that is run."""
+def _swept(chains: Sequence[Operators]) -> Together:
+    """A function that tells what each chain gives for values: `Swept`, or what a step gives that is run."""
     branches: dict[bytes, tuple[Operators, list[int]]] = {}
     arms: dict[bytes, Operators] = {}
     for row, (first, *_) in enumerate(chains):
@@ -100,24 +103,25 @@ def _swept(chains: Sequence[Operators]) -> Callable[[Any], list[Any]]:
         for own, rows in branches.values()
     ]
 
-    def swept(value: Any) -> list[Any]:
-        before = inner(value)
-        found = dict(zip(others, before[len(arms) :], strict=True))
-        rankings = [_plain(one) for one in before[: len(arms)]]
+    def swept(values: Sequence[Any]) -> list[list[Any]]:
+        before = inner(values)
+        found = [dict(zip(others, one[len(arms) :], strict=True)) for one in before]
+        rankings = [[_plain(arm) for arm in one[: len(arms)]] for one in before]
         for places, rows, rest in parts:
-            found |= zip(rows, rest(tuple([rankings[at] for at in places])), strict=True)
-        return [found[row] for row in range(len(chains))]
+            fused = rest([tuple([own[at] for at in places]) for own in rankings])
+            for own, one in zip(found, fused, strict=True):
+                own |= zip(rows, one, strict=True)
+        return [[own[row] for row in range(len(chains))] for own in found]
 
     return swept
 
 
 def _is_split(op: Operator[Any, Any]) -> TypeGuard[Branch[Any, Any]]:
-    """Whether the arms are computed with the other steps; not where they wait, and so run at the same time, and where
-    one may fail."""
-    return type(op) is Branch and op.min_arms is None and not op.waiting
+    """Whether the arms are computed with the other steps; not where one may fail."""
+    return type(op) is Branch and op.min_arms is None
 
 
-def _one_by_one(chains: Sequence[Operators]) -> Callable[[Any], list[Any]]:
+def _one_by_one(chains: Sequence[Operators]) -> Together:
     """Chains by their first steps: equal steps are computed together."""
     rows: dict[bytes, list[int]] = {}
     for row, steps in enumerate(chains):
@@ -128,9 +132,11 @@ def _one_by_one(chains: Sequence[Operators]) -> Callable[[Any], list[Any]]:
         alike.setdefault((type(first), first.alike()) if _sweeps(first) else first.digest, []).append(own)
     parts = [_part(chains, several) for several in alike.values()]
 
-    def swept(value: Any) -> list[Any]:
-        found = {row: one for part in parts for row, one in part(value)}
-        return [found[row] for row in range(len(chains))]
+    def swept(values: Sequence[Any]) -> list[list[Any]]:
+        found: list[list[Any]] = [[None] * len(chains) for _ in values]
+        for part in parts:
+            part(values, found)
+        return found
 
     return swept
 
@@ -141,7 +147,9 @@ def _sweeps(op: Operator[Any, Any]) -> TypeGuard[Sweepable]:
     return "together" in written and hasattr(op, "alike")
 
 
-def _part(chains: Sequence[Operators], several: Sequence[list[int]]) -> Callable[[Any], Iterator[tuple[int, Any]]]:
+def _part(
+    chains: Sequence[Operators], several: Sequence[list[int]]
+) -> Callable[[Sequence[Any], list[list[Any]]], None]:
     """The chains whose first steps are computed together; those of each list have the same first step."""
     firsts = [chains[rows[0]][0] for rows in several]
     ended = [[row for row in rows if len(chains[row]) == 1] for rows in several]
@@ -149,11 +157,18 @@ def _part(chains: Sequence[Operators], several: Sequence[list[int]]) -> Callable
     rest = [_swept([chains[row][1:] for row in rows]) if rows else None for rows in going_on]
     together = firsts[0].together(firsts) if _sweeps(firsts[0]) else None
 
-    def swept(value: Any) -> Iterator[tuple[int, Any]]:
-        computed = together(value) if together else (first(_plain(value)) for first in firsts)
-        for at, one in enumerate(computed):
-            yield from ((row, one) for row in ended[at])
-            if (go_on := rest[at]) is not None:
-                yield from zip(going_on[at], go_on(one), strict=True)
+    def swept(values: Sequence[Any], found: list[list[Any]]) -> None:
+        if together:
+            computed = together(values)
+        else:  # one step, which is run
+            computed = [[one] for one in whole(firsts[0].batch([_plain(value) for value in values]))]
+        for at, go_on in enumerate(rest):
+            for own, one in zip(found, computed, strict=True):
+                for row in ended[at]:
+                    own[row] = one[at]
+            if go_on is not None:
+                for own, ones in zip(found, go_on([one[at] for one in computed]), strict=True):
+                    for row, one in zip(going_on[at], ones, strict=True):
+                        own[row] = one
 
     return swept

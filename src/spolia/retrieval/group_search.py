@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from spolia.core.operator import Operator
-from spolia.core.run_context import access, narrowing, note
+from spolia.core.run_context import access, narrowing, note, whole
 from spolia.core.sweepable import Swept
 from spolia.core.type_compatibility import refuse_counts
 from spolia.errors import QueryError
@@ -86,20 +86,18 @@ class GroupSearch(Operator[Query, Ranking]):
         """Variants that give the same differ in `top_k` alone."""
         return self.but(top_k=1)
 
-    def together(self, variants: Sequence[GroupSearch], /) -> Callable[[Query], Iterator[Swept]]:
+    def together(self, variants: Sequence[GroupSearch], /) -> Callable[[Sequence[Query]], list[list[Swept]]]:
         """One search for all variants where hits are nested, else one for each."""
         wanted = sorted({variant.top_k for variant in variants}, reverse=True)
+        searches = [self.but(top_k=top_k) for top_k in (wanted[:1] if self.is_nested() else wanted)]
 
-        searches = {top_k: self.but(top_k=top_k) for top_k in wanted}
-
-        def swept(query: Query) -> Iterator[Swept]:
-            found = {wanted[0]: searches[wanted[0]](query)}
-            for top_k in wanted[1:]:
-                found[top_k] = found[wanted[0]] if self.is_nested() else searches[top_k](query)
-            rankings = {top_k: Swept.of(ranking) for top_k, ranking in found.items()}
-            for variant in variants:
-                ranking = rankings[variant.top_k]
-                yield ranking.at(ranking.order[: variant.top_k])
+        def swept(queries: Sequence[Query]) -> list[list[Swept]]:
+            found = {one.top_k: [Swept.of(ranking) for ranking in whole(one.batch(queries))] for one in searches}
+            each = [(variant.top_k, found.get(variant.top_k, found[wanted[0]])) for variant in variants]
+            return [
+                [rankings[row].at(range(len(rankings[row].order))[:top_k]) for top_k, rankings in each]
+                for row in range(len(queries))
+            ]
 
         return swept
 

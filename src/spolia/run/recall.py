@@ -128,7 +128,10 @@ def shared(frame: Frame, op: AnyOperator, value: Any) -> Any:
 
 
 def _is_shared(frame: Frame, op: AnyOperator) -> bool:
-    return not op.composes and not frame.keeping and (op.cached or frame.account is None or frame.account.shares)
+    """Whether the run shares a step; of a sweep, which shares all steps itself, one that costs and no cache keeps."""
+    if op.composes or frame.keeping:
+        return False
+    return frame.account is None or frame.account.shares or (op.cached and frame.run.cache is None)
 
 
 def kept(frame: Frame, op: AnyOperator, value: Any) -> Any:

@@ -107,6 +107,8 @@ class Space(Generic[In, Out]):
         for use in self._uses:
             self._children[use.inside].append(use)
         self._counts: dict[tuple[str, ...], int] = {}
+        self._inside: dict[str, tuple[str, ...]] = {}
+        self._parts: dict[tuple[str, int, tuple[int | None, ...]], tuple[Operator[Any, Any], Operator[Any, Any]]] = {}
         self.places = self._places()
 
     def _places(self) -> dict[str, OpenPlace]:
@@ -261,6 +263,16 @@ class Space(Generic[In, Out]):
                 yield point, decided
 
     def _decided(self, op: Operator[Any, Any], path: str, point: Point) -> Operator[Any, Any]:
+        """The part of the flow at a path, decided; points that agree on what is inside it share one operator."""
+        if path not in self._inside:
+            uses = (use for use in self._names if not path or f"{use}.".startswith(f"{path}."))
+            self._inside[path] = tuple(dict.fromkeys(self._names[use] for use in uses))
+        key = path, id(op), tuple([point.get(name) for name in self._inside[path]])
+        if key not in self._parts:
+            self._parts[key] = op, self._made(op, path, point)  # with `op`, so that nothing else gets its id
+        return self._parts[key][1]
+
+    def _made(self, op: Operator[Any, Any], path: str, point: Point) -> Operator[Any, Any]:
         if isinstance(op, Choice):
             index = self._index(path, point)
             option = self._decided(op.options[index], under(path, f"options.{index}"), point)
@@ -271,7 +283,7 @@ class Space(Generic[In, Out]):
                 place = under(path, f"ranges.{name}")
                 index = self._index(place, point)
                 chosen[name] = self._field(values[index], f"{place}.{index}", point)
-            return self._decided(op.body.but(**chosen), under(path, "body"), point)
+            return self._made(op.body.but(**chosen), under(path, "body"), point)
         if not op.inner():
             return op
         return op.made({

@@ -131,12 +131,13 @@ def code_of(value: Any, known: Known | None = None) -> dict[str, str]:
     """Hashes of the code of classes and plain functions inside a value; of a class of the user, also of its Spolia
     bases."""
     parts = list(inside(value))
-    kinds = {type(one) for one in parts if not isinstance(one, Function)}
+    functions = [one for one in parts if isinstance(one, Function)]
+    kinds = set(map(type, parts)) - set(map(type, functions))
     classes = kinds.union(*(filter(_is_spolia, kind.__mro__) for kind in kinds if not _is_spolia(kind)))
     known = {} if known is None else known
     known |= {cls: code_digest(cls).hex()[:16] for cls in classes if cls not in known}
     found = {cls.__qualname__: str(known[cls]) for cls in sorted(classes, key=lambda cls: cls.__qualname__)}
-    return found | {f"{one.name}()": one.digest.hex() for one in parts if isinstance(one, Function)}
+    return found | {f"{one.name}()": one.digest.hex() for one in functions}
 
 
 def _is_spolia(cls: type) -> bool:

@@ -171,13 +171,23 @@ class ScoreStore:
                 draft.add(JUDGING, np.array(judged, JUDGED).tobytes())
 
     def score_flows(
-        self, flows: NDArray[np.uint64], question: int, gold: int, measure: int, scores: NDArray[np.float64]
+        self,
+        flows: NDArray[np.uint64],
+        question: int,
+        gold: int,
+        measures: NDArray[np.uint64],
+        scores: NDArray[np.float64],
     ) -> None:
-        """Write what a measure makes of many flows on one question in one record; their answers are not kept."""
-        rows = np.zeros(flows.size, NUMBERS)
+        """Write what measures make of many flows on one question in one record; their answers are not kept.
+
+        Args:
+            scores: by flow and measure.
+        """
+        rows = np.zeros(scores.shape, NUMBERS)
         with self._lock, self._written() as draft:
-            given = {"place": draft.next, "flow": flows, "question": question, "gold": gold, "measure": measure}
-            for name, values in (given | {"state": SCORED, "width": 1, "number": scores}).items():
+            given = {"place": draft.next, "flow": flows[:, None], "question": question, "gold": gold}
+            given |= {"measure": measures, "state": SCORED, "width": 1, "number": scores}
+            for name, values in given.items():
                 rows[name] = values
             draft.add(SCORES, rows.tobytes())
 
