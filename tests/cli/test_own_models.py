@@ -441,3 +441,17 @@ def test_a_profile_with_a_secret_or_an_odd_setting_is_refused_and_the_value_is_n
     assert ran.code == 2
     assert expected in ran.json["error"]["message"]
     assert KEY not in ran.err + ran.out
+
+
+def test_a_function_of_a_file_embeds(spolia: Spolia, tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("Spolia are stones.")
+    own, store = tmp_path / "vowels_of.py", tmp_path / "s.spolia"
+    own.write_text("def vowels(texts):\n    return [[1 + text.count(one) for one in 'aeiou'] for text in texts]\n")
+    ways: dict[str, tuple[object, ...]] = {
+        "index": ("index", tmp_path / "docs", "--store", store),
+        "search": ("search", "stones", "--store", store, "--flow", "dense"),
+    }
+    assert [spolia(*way, "--embedder", f"{own}:vowels").code for way in ways.values()] == [0, 0]
+    assert "--embedder FILE.py:NAME" in spolia(*ways["search"]).err
+    assert "no function 'vowel'" in spolia(*ways["search"], "--embedder", f"{own}:vowel").err

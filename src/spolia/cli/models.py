@@ -6,6 +6,7 @@ from pathlib import Path
 
 from spolia.cli.model_profile import ModelProfile, profile_of
 from spolia.cli.options import ModelOptions, RerankOptions
+from spolia.cli.user_modules import own_embedder
 from spolia.core.codec import decode
 from spolia.core.registry import Catalogue
 from spolia.errors import ManifestMismatch, QueryError, SpoliaError, WiringError
@@ -89,6 +90,8 @@ def embedder_for(
 
 
 def _named(given: ModelOptions, built: GroupEmbedding | None, measures: bool) -> Embedder:
+    if ".py:" in given.embedder:
+        return own_embedder(given.embedder)
     if "://" not in given.embedder:
         if has_gguf(given.embedder):
             from spolia.models.local.gguf import GgufEmbedder

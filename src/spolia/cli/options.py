@@ -45,6 +45,9 @@ SeenBy: TypeAlias = Annotated[
 Readers: TypeAlias = Annotated[
     Path | None, option("--readers FILE", "Access lists: a text file with lines `PATTERN = PRINCIPAL, …`.")
 ]
+Vectors: TypeAlias = Annotated[
+    bool | None, option("--vectors/--no-vectors", "Embed the passages; default: if the model knows their language.")
+]
 Known: TypeAlias = Annotated[
     list[str] | None,
     option(
@@ -149,7 +152,7 @@ class ModelOptions:
         str,
         option(
             "--embedder URL",
-            "Base URL of a server that embeds, or a folder with a model. By default the store's own embedder.",
+            "URL of a server that embeds, a folder with a model, or FILE.py:FUNCTION; by default the store's own.",
         ),
     ] = ""
     embed_model: Annotated[str, option("--embed-model NAME", "The embedder's name on that server.")] = ""

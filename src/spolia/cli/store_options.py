@@ -17,6 +17,7 @@ from spolia.cli.options import (
     ModelUrl,
     Readers,
     StorePath,
+    Vectors,
     argument,
     option,
 )
@@ -46,9 +47,7 @@ class StoreOptions(ModelOptions):
     ] = None
     known: Known = None
     allow_env: AllowEnv = None
-    vectors: Annotated[
-        bool | None, option("--vectors/--no-vectors", "Embed the passages; default: if the model knows their language.")
-    ] = None
+    vectors: Vectors = None
     readers: Readers = None
     fields: Annotated[
         list[str] | None,

@@ -15,6 +15,8 @@ from spolia.errors import QueryError
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.indexing.readers.reader import FileReader
 from spolia.indexing.readers.registry import Reads
+from spolia.models.function_embedder import FunctionEmbedder
+from spolia.models.protocols import Embedder
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.definition import Definition
 
@@ -51,6 +53,17 @@ def own(named: Sequence[str] | None) -> UserModules:
             else:
                 operators.append(value)
     return UserModules(tuple(operators), groups, tuple(measures), readers)
+
+
+def own_embedder(named: str) -> Embedder:
+    """The embedder `FILE.py:NAME`: an object with the members of one, or a function from texts to vectors."""
+    place, _, name = named.rpartition(":")
+    value = getattr(_module(place, "--embedder"), name, None)
+    if isinstance(value, Embedder) and not isinstance(value, type):
+        return value
+    if not callable(value):
+        raise QueryError(f"--embedder {named}: {place} has no function {name!r}. Write one from texts to vectors.")
+    return FunctionEmbedder(value)
 
 
 def _readers(place: str, said: object) -> Mapping[str, FileReader | Reads]:
@@ -108,12 +121,12 @@ def _lacks(value: object) -> tuple[str, ...]:
     return tuple(sorted(getattr(value, "__abstractmethods__", ()))) if is_class else ()
 
 
-def _module(place: str) -> ModuleType:
+def _module(place: str, option: str = "--known") -> ModuleType:
     """A module by its name, or by its file: under the name by which Python programs beside it import it."""
     path = Path(place)
     is_file = place.endswith(".py") or path.is_file()
     if is_file and not path.is_file():
-        raise QueryError(f"--known {place}: file not found. Write the path of a Python file, or a module's name.")
+        raise QueryError(f"{option} {place}: file not found. Write the path of a Python file, or a module's name.")
     name, folder = _named(path.resolve()) if is_file else (place, Path.cwd())
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
@@ -122,12 +135,12 @@ def _module(place: str) -> ModuleType:
     except Exception as error:
         where = f" (in {at})" if (at := place_of(error)) else ""
         raise QueryError(
-            f"--known {place} cannot be imported: {type(error).__name__}: {error}{where}. Write the path of a Python "
+            f"{option} {place} cannot be imported: {type(error).__name__}: {error}{where}. Write the path of a Python "
             "file, or the name of a module that Python finds."
         ) from error
     if is_file and not (found.__file__ and path.samefile(found.__file__)):
         raise QueryError(
-            f"--known {place}: Python has another module of the name {name}, {found.__file__ or 'built in'}. Give the "
+            f"{option} {place}: Python has another module of the name {name}, {found.__file__ or 'built in'}. Give the "
             "file a name of its own."
         )
     return found

@@ -20,6 +20,7 @@ from spolia.errors import (
     StoreError,
     VariableRefused,
 )
+from spolia.models.function_embedder import FunctionEmbedder
 from spolia.models.protocols import Embedder, ImageEmbedder, SparseEmbedder
 from spolia.stores.definition import DOCUMENT, MAIN, Definition, Embedding, Metric, Transform, Whole, refuse_unstorable
 from spolia.stores.indexes import IndexSettings
@@ -392,8 +393,9 @@ def embedder_of(
             refuse_other_embedder(how, group, embedder)
             return embedder
     advice = (
-        f"Group {group!r} is embedded with {how.embedder!r}. Pass that again: with the group's definition, "
-        f"corpus.group({group!r}, Definition(..., embeddings=(Embedding(it),))), among groups=[...]."
+        f"Group {group!r} is embedded with {how.embedder!r}. Pass that again: --embedder FILE.py:NAME on the command "
+        f"line; in Python with the group's definition, corpus.group({group!r}, Definition(..., "
+        "embeddings=(Embedding(it),))), among groups=[...]."
     )
     if not how.plain:
         raise GroupError(f"The store does not say how to make the embedder again. {advice}")
@@ -494,6 +496,8 @@ def _plain(name: str, transform: Transform) -> str:
 
 def _plain_embedder(embedder: Embedder | SparseEmbedder) -> str:
     """As plain data; empty for an embedder of the caller's own that has none, and has to be passed each time."""
+    if isinstance(embedder, FunctionEmbedder):
+        return ""
     try:
         return json.dumps(encode(embedder), ensure_ascii=False)
     except CodecError:

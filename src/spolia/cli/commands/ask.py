@@ -21,6 +21,7 @@ def ask(
     given: options.SearchOptions,
     folder: Folder = None,
     store: options.MaybeStore = None,
+    vectors: options.Vectors = None,
     flow: options.FlowName = "naive",
     web: options.Web = None,
     llm: options.ModelUrl = "",
@@ -53,7 +54,7 @@ def ask(
             f"There is no folder {str(folder)!r}. Write the path of one; and a question of several words in quotes."
         )
     if folder is not None:
-        partly = _indexed(screen, folder, at, given)
+        partly = _indexed(screen, folder, at, given, vectors)
     limit = runs.budget_of(budget_calls, budget_tokens, budget_usd)
     with runs.recorded(at, screen, given.access, budget=limit, values=given.keep_values) as run:
         parts = with_sources(
@@ -91,13 +92,13 @@ def ask(
     return Exit.PARTLY if partly or first.unmade else Exit.DONE
 
 
-def _indexed(screen: Screen, folder: Path, store: str, models: options.ModelOptions) -> bool:
+def _indexed(screen: Screen, folder: Path, store: str, models: options.ModelOptions, vectors: bool | None) -> bool:
     """Bring the store in step with the folder, and say what happened; whether documents failed that had not before."""
     from spolia.cli.ingest import index_folder
 
     before = _failures(store)
     named = {name: getattr(models, name) for name in ("embedder", "embed_model", "profile_file", "weights")}
-    report, chosen = index_folder(screen, StoreOptions(store, [str(folder)], **named))
+    report, chosen = index_folder(screen, StoreOptions(store, [str(folder)], vectors=vectors, **named))
     new = report.added + report.changed + report.moved + report.removed
     screen.say(f"{folder} is indexed in {store}: {new} file{'' if new == 1 else 's'} new or changed, {chosen}")
     for uri, reason in report.failed:

@@ -209,6 +209,11 @@ class Report(Value):
         times = "" if not self.looked else f", looked at {several(self.looked, 'time')} before"
         return f"{self.data or 'questions'}, {several(self.n, 'question')} ({which}{times})"
 
+    def __str__(self) -> str:
+        from spolia.evaluation.report.tables import text
+
+        return text(self)
+
     def _repr_html_(self) -> str:
         """Scores and verdicts, which a notebook shows."""
         from spolia.evaluation.report.html import fragment

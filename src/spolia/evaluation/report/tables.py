@@ -206,6 +206,14 @@ def markdown(report: Report) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def text(report: Report) -> str:
+    """Scores and verdicts as plain text, which `print(report)` shows."""
+    made = scores(report)
+    widths = [max(map(len, column)) for column in zip(made.head, *made.rows, strict=True)]
+    rows = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in (made.head, *made.rows))
+    return "\n".join((*rows, *(flat(one.verdict) for one in report.comparisons if one.shown)))
+
+
 def table(made: Table) -> str:
     rule = ("---", *("--:" for _ in made.head[1:]))
     rows = [[flat(cell).replace("|", "\\|") for cell in row] for row in (made.head, rule, *made.rows)]

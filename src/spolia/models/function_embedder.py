@@ -1,0 +1,102 @@
+"""A function of your own as an embedder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from inspect import signature
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from spolia.core.fingerprint.digest import source_of
+from spolia.core.function import untold
+from spolia.core.run_context import charge, check_cancelled, reach
+from spolia.errors import ModelError
+from spolia.models.http.replies import estimated_tokens
+from spolia.models.protocols import Kind
+from spolia.types import Usage, Value, digest_of, kept
+
+if TYPE_CHECKING:
+    from spolia.types.arrays import Vectors
+
+
+@dataclass(frozen=True)
+class FunctionEmbedder(Value):
+    """An embedder made of a function that takes a list of texts and returns a vector for each.
+
+    Vectors are scaled to length 1. A function with a parameter `kind` gets `"query"` or `"passage"`.
+
+    Args:
+        function: gets texts, returns rows of numbers: a list or an array.
+        name: in stores and traces; else the function's own. Change it when other weights give other vectors.
+        window: longest text in tokens, if the model cuts longer ones.
+
+    >>> def letters(texts):
+    ...     return [[text.count(letter) for letter in "aeiou"] for text in texts]
+    >>> own = FunctionEmbedder(letters)
+    >>> own.name, own.dimension, own.embed(["sea", "tea", "tree"], kind="passage").shape
+    ('letters', 5, (3, 5))
+    """
+
+    function: Callable[..., Any] = field(repr=False, compare=False)
+    name: str = ""
+    window: int = 8191
+    code: str = field(init=False, repr=False)
+
+    waits: ClassVar[bool] = False
+    scoped: ClassVar[bool] = False
+    counts_tokens: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            object.__setattr__(self, "name", getattr(self.function, "__name__", type(self.function).__name__))
+        if "<" in self.name:
+            raise ModelError(f"{self.name} is no name that a store could know the vectors by. Write name='...'.")
+        code = str(id(self.function)) if untold(self.function) else source_of(self.function)
+        object.__setattr__(self, "code", code)
+
+    @kept
+    def dimension(self) -> int:
+        """The length of its vectors, from embedding one text."""
+        return int(self.embed(["dimension"], kind="passage").shape[1])
+
+    def fingerprint(self) -> str | None:
+        """By name and code; None for a function whose code does not tell what it does, such as a closure."""
+        return None if untold(self.function) else f"{self.name}/{self.window}/{digest_of(self.code).hex()}"
+
+    def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
+        """One vector of length 1 for each text; ModelError for another number of rows, zeros, NaN or infinity."""
+        import numpy as np
+
+        check_cancelled()
+        reach(self)
+        if not texts:
+            return np.zeros((0, self.dimension), np.float32)
+        found = np.asarray(self._called(kind)(list(texts)), np.float64)
+        lengths = np.linalg.norm(found, axis=-1, keepdims=True)
+        if found.ndim != 2 or len(found) != len(texts) or not (np.isfinite(lengths).all() and lengths.all()):
+            raise ModelError(
+                f"{self.name} gave an array of shape {found.shape} for {len(texts)} texts. Return one row of finite "
+                "numbers for each text, and no row of zeros."
+            )
+        charge(Usage(embedded=len(texts)))
+        scaled: Vectors = (found / lengths).astype(np.float32)
+        return scaled
+
+    def tokens(self, texts: Sequence[str]) -> list[int]:
+        """An estimate: only the model could count."""
+        return [estimated_tokens(text) + 2 for text in texts]
+
+    def covers(self, text: str) -> float:
+        """1: what the model does not know cannot be seen from here."""
+        return 1.0
+
+    def _called(self, kind: Kind) -> Callable[..., Any]:
+        return partial(self.function, kind=kind) if "kind" in _parameters(self.function) else self.function
+
+
+def _parameters(function: Callable[..., Any]) -> Sequence[str]:
+    try:
+        return tuple(signature(function).parameters)
+    except ValueError:  # some functions of C do not say
+        return ()
