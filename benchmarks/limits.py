@@ -69,6 +69,18 @@ def _ingest(result: Result) -> Judged:
     }
 
 
+def _jobs(result: Result) -> Judged:
+    """What is written for each job (commands and lines), times the least of the peers."""
+    found: dict[str, Any] = {}
+    for one in result["jobs"].values():
+        written = {
+            side: sum(said[kind] for kind in ("commands", "lines")) for side, said in one.items() if side != "job"
+        }
+        least_of_peers = min(written.pop("Haystack"), written.pop("LlamaIndex"))
+        found |= {f"{one['job']}, {side}": (mine / least_of_peers, most(0.99)) for side, mine in written.items()}
+    return found
+
+
 def _demo(result: Result) -> Judged:
     return {"cpu_s": (result["cpu_s"], most(30.0)), "questions answered": (result["answered"], least(3))}
 
@@ -408,6 +420,7 @@ JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "install": _install,
     "bm25": _bm25,
     "ingest": _ingest,
+    "jobs": _jobs,
     "demo": _demo,
     "documents": _documents,
     "pdf": _pdf,

@@ -24,6 +24,7 @@ NAMES = (
     "ingest",
     "large",
     "demo",
+    "jobs",
     "documents",
     "pdf",
     "change",
