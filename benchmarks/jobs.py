@@ -46,8 +46,8 @@ PEERS = {
     ),
 }  # fmt: skip
 SPOLIA, IN_PYTHON = "Spolia, commands", "Spolia, Python"
-SIDES = {SPOLIA: ("spolia", ".sh"), IN_PYTHON: ("spolia", ".py")} | {
-    name: (folder, ".py") for name, folder in (("Haystack", "haystack"), ("LlamaIndex", "llamaindex"))
+SIDES = {SPOLIA: ("with_spolia", ".sh"), IN_PYTHON: ("with_spolia", ".py")} | {
+    name: (folder, ".py") for name, folder in (("Haystack", "with_haystack"), ("LlamaIndex", "with_llamaindex"))
 }
 """By name: where the programs of a side are, and what their names end in."""
 JOBS = {
@@ -137,7 +137,9 @@ def installed(folder: Path) -> None:
 
 def measured(peers: Path, rounds: int) -> dict[str, Any]:
     server.embedded = embedded  # the server of the tests, with real vectors
-    pythons = {side: str(peers / folder / "bin" / "python") for side, (folder, _) in SIDES.items()}
+    pythons = {
+        side: str(peers / folder.removeprefix("with_") / "bin" / "python") for side, (folder, _) in SIDES.items()
+    }
     pythons |= dict.fromkeys((SPOLIA, IN_PYTHON), sys.executable)
     runs: dict[tuple[str, str], list[dict[str, float]]] = {(job, side): [] for job in JOBS for side in SIDES}
     with OpenAIServer(REPLY) as serving:

@@ -1,8 +1,9 @@
 import os
 
+from spolia.flow_files.built_in import hybrid
+
 from spolia import BM25, Branch, Corpus, Dense, ReciprocalRankFusion, sync
 from spolia.evaluation import DataSet, Experiment
-from spolia.flow_files.built_in import hybrid
 from spolia.models import EmbeddingModel
 
 embedder = EmbeddingModel("hashed", os.environ["OPENAI_BASE_URL"], dimension=384)
