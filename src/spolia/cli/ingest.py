@@ -276,13 +276,8 @@ def reports_of(store: str) -> list[tuple[str, str, DocumentReport]]:
 
 def report_text(report: SyncReport, store: str, warnings: list[tuple[str, str]]) -> Renderable:
     """A report for people: what changed, what failed, what was read with a warning, what was left out."""
-    names = ("added", "changed", "moved", "removed", "unchanged")
-    counts = [f"{getattr(report, name)} {name}" for name in names if getattr(report, name)]
-    if report.chunks and counts == [f"{report.unchanged} unchanged"]:
-        counts.append("cut again")
     told = text(store, "bold")
-    told.append(f"  {', '.join(counts) or 'nothing to do'}; {report.chunks} passages made", "not bold")
-    told.append(f", {report.embedded} embedded; {report.seconds:.1f} s", "not bold")
+    told.append(f"  {report}", "not bold")
     for label, style, rows in _troubles(report, warnings, store):
         told.append(f"\n{len(rows)} {label}", style)
         for uri, reason in rows[:SHOWN]:

@@ -24,6 +24,9 @@ MODULE_OF: Mapping[str, str] = {
 }
 """Every public name, with the module that defines it."""
 
+RENAMED: Mapping[str, str] = {"Limits": "QueryLimits", "TwoHops": "HopQuestions"}
+"""Names that flow files and stores of earlier versions may hold, and what they are called now."""
+
 TOP = frozenset(_TOP.split())
 """What `from spolia import …` offers: the first hour. The rest is imported from its package."""
 

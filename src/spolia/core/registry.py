@@ -11,7 +11,7 @@ from spolia import types
 from spolia.core.codec import type_id
 from spolia.core.function import FLOWS
 from spolia.core.operator import Operator
-from spolia.core.public_names import MODULE_OF
+from spolia.core.public_names import MODULE_OF, RENAMED
 from spolia.errors import CodecError
 from spolia.types import Value
 
@@ -63,6 +63,8 @@ class Catalogue(Mapping[str, Any]):
             return NOUNS[name]
         if name in BUILT_IN:
             return getattr(import_module(BUILT_IN[name]), name)
+        if name in RENAMED:
+            return self[RENAMED[name]]
         if (module := f"{FLOWS}.{name.partition('.')[0]}") in _FLOWS:  # a step of a published flow: `corag.hop`
             return type(getattr(import_module(module), name.partition(".")[2]))
         if ":" in name and (offered := _installed().get(name)) is not None:

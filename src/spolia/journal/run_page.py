@@ -53,6 +53,8 @@ def _step(step: StepView, is_open: bool = False) -> str:
     parts += [f'<div class="error">{escape(span.error)}</div>'] if span.error else []
     if step.gives_passages:
         parts.append(_passages(step))
+    elif isinstance(step.result, dict) and "answer" in step.result:
+        parts.append(f"<p>{escape(str(step.result['answer']))}</p>")
     elif step.span.result:
         parts.append(f"<pre>{escape(dumps(step.result, ensure_ascii=False, indent=1))}</pre>")
     for exchange in step.exchanges:

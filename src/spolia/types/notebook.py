@@ -12,8 +12,10 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     >>> table(("rank", "score"), [(1, 0.5)])
     '<table><thead><tr><th>rank</th><th>score</th></tr></thead><tbody><tr><td>1</td><td>0.5</td></tr></tbody></table>'
     """
+    rows = [*rows]
     shown = "".join(f"<tr>{''.join(_cell(one) for one in row)}</tr>" for row in rows)
-    titles = "".join(f"<th>{_escaped(name)}</th>" for name in head)
+    first = rows[0] if rows else head
+    titles = "".join(f"<th{_style(one)}>{_escaped(name)}</th>" for name, one in zip(head, first, strict=True))
     return f"<table><thead><tr>{titles}</tr></thead><tbody>{shown}</tbody></table>"
 
 
@@ -24,8 +26,12 @@ def paragraph(text: str) -> str:
 
 def _cell(value: object) -> str:
     text = f"{value:.4g}" if isinstance(value, float) else str(value)
-    style = ' style="text-align: left; white-space: pre-wrap"' if isinstance(value, str) else ""
-    return f"<td{style}>{_escaped(text if len(text) <= LONGEST else text[: LONGEST - 1] + '…')}</td>"
+    return f"<td{_style(value)}>{_escaped(text if len(text) <= LONGEST else text[: LONGEST - 1] + '…')}</td>"
+
+
+def _style(value: object) -> str:
+    """Texts begin at the left, numbers end at the right, as notebooks have it."""
+    return ' style="text-align: left; white-space: pre-wrap"' if isinstance(value, str) else ""
 
 
 def _escaped(text: str) -> str:

@@ -14,7 +14,7 @@ from spolia.indexing.sync.files import FileListing, Skipped
 from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.stores.backends.rows import SourceRow, Unmade
 from spolia.stores.corpus import Corpus
-from spolia.types import Document, Node, Value
+from spolia.types import Document, Node, Value, notebook
 
 
 @dataclass(frozen=True)
@@ -157,6 +157,24 @@ class SyncReport(Value):
         left out (`skipped`) do not count.
         """
         return not (self.failed or self.unmade or self.behind or self.damaged)
+
+    def __str__(self) -> str:
+        """What was done, in a line.
+
+        >>> print(SyncReport(1, added=3, chunks=51, embedded=51, seconds=9.6))
+        3 added; 51 passages made, 51 embedded; 9.6 s
+        """
+        names = ("added", "changed", "moved", "removed", "unchanged")
+        counts = [f"{getattr(self, name)} {name}" for name in names if getattr(self, name)]
+        if self.chunks and counts == [f"{self.unchanged} unchanged"]:
+            counts.append("cut again")
+        made = f"{self.chunks} passages made, {self.embedded} embedded"
+        return f"{', '.join(counts) or 'nothing to do'}; {made}; {self.seconds:.1f} s"
+
+    def _repr_html_(self) -> str:
+        """What was done and what failed, which a notebook shows."""
+        failed = notebook.table(("failed", "reason"), self.failed) if self.failed else ""
+        return notebook.paragraph(str(self)) + failed
 
 
 _COUNTS = ("added", "changed", "moved", "removed", "unchanged", "warned", "chunks", "embedded")
