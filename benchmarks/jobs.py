@@ -12,7 +12,7 @@ and in Python. Lines are those that are neither empty nor comments, of every fil
 that you type, without the installation. The documents are the Markdown files of `docs/`, the questions those of the
 tutorial. All programs ask one server: its language model is scripted (it always cites the first passage), its vectors
 count hashed words. Times are those of all processes of a job, imports included; the median of the rounds, in which the
-libraries take turns, after a first one that does not count. A job counts as done if it prints what it must. Without
+libraries take turns. A job counts as done if it prints what it must. Without
 `--peers`, a folder with the environments `haystack` and `llamaindex`, they are installed (network).
 """
 
@@ -54,7 +54,7 @@ JOBS = {
     "cited_answer": ("folder to cited answer", r"(?s)\[1\].*\.md"),
     "four_flows": ("four flows on your questions", r"(?s)bm25.*\d\.?\d"),
     "access_list": ("access list", r"run_contract\.md|architecture\.md|data_model\.md"),
-    "own_embedder": ("your own embedder", r"access\.md"),
+    "own_embedder": ("your own embedder", r"\.md"),
 }
 """By file: the job in words, and what the output has to hold."""
 OTHERS = shutil.ignore_patterns("tutorial.md", "*.py", "*.toml", "images")
@@ -143,12 +143,12 @@ def measured(peers: Path, rounds: int) -> dict[str, Any]:
     pythons |= dict.fromkeys((SPOLIA, IN_PYTHON), sys.executable)
     runs: dict[tuple[str, str], list[dict[str, float]]] = {(job, side): [] for job in JOBS for side in SIDES}
     with OpenAIServer(REPLY) as serving:
-        for number in range(rounds + 1):
+        for number in range(rounds):
             for (job, side), each in runs.items():
                 each.append(done(side, job, pythons[side], serving.url))
-            print(f"-- round {number} of {rounds}", file=sys.stderr, flush=True)
+            print(f"-- round {number + 1} of {rounds}", file=sys.stderr, flush=True)
     times = {
-        key: {name: round(statistics.median(one[name] for one in each[1:]), 2) for name in ("wall_s", "cpu_s")}
+        key: {name: round(statistics.median(one[name] for one in each), 2) for name in ("wall_s", "cpu_s")}
         for key, each in runs.items()
     }
     return {

@@ -95,17 +95,38 @@ ProgressDisplay: TypeAlias = Callable[..., None]
 
 
 class LogProgress:
-    """Progress where no bar can be drawn, as in the log of a server: a line every half minute."""
+    """Progress where no bar can be drawn, as in the log of a server: a line every half minute, with rate and time left."""
 
     def __init__(self, screen: Screen, label: str) -> None:
         self._screen, self._label = screen, label
-        self._next = time.monotonic() + EVERY_S
+        self._began = time.monotonic()
+        self._next, self._done, self._first = self._began + EVERY_S, 0, 0
 
     def __call__(self, done: int, total: int | None = None, label: str = "") -> None:
         self._label = label or self._label
-        if time.monotonic() >= self._next:
-            self._next = time.monotonic() + EVERY_S
-            self._screen.say(f"{self._label}: {done:,}{f' of {total:,}' if total is not None else ''}")
+        now = time.monotonic()
+        if done < self._done:  # the count begins again
+            self._began, self._first = now, done
+        self._done = done
+        if now >= self._next:
+            self._next = now + EVERY_S
+            self._screen.say(f"{self._label}: {_how_far(done, total, done - self._first, now - self._began)}")
+
+
+def _how_far(done: int, total: int | None, since: int, seconds: float) -> str:
+    """
+    >>> _how_far(300, 1_000, 300, 60), _how_far(300, None, 0, 60)
+    ('300 of 1,000, 5 a second, 2:20 left', '300')
+    """
+    told = f"{done:,}" if total is None else f"{done:,} of {total:,}"
+    if since <= 0 or seconds <= 0:
+        return told
+    rate = since / seconds
+    told += f", {rate:.3g} a second" if rate >= 1 else f", {1 / rate:.3g} s each"
+    if total is None:
+        return told
+    minutes, left = divmod(round(max(0, total - done) / rate), 60)
+    return f"{told}, {minutes}:{left:02} left"
 
 
 class Screen:
