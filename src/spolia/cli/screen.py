@@ -95,7 +95,7 @@ ProgressDisplay: TypeAlias = Callable[..., None]
 
 
 class LogProgress:
-    """Progress where no bar can be drawn, as in the log of a server: a line every half minute, with rate and time left."""
+    """Progress where no bar can be drawn, as in a log: a line every half minute, with rate and time left."""
 
     def __init__(self, screen: Screen, label: str) -> None:
         self._screen, self._label = screen, label
