@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tomllib
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -40,12 +41,12 @@ def drawing(title: str, boxes: Sequence[Box], arrows: Sequence[Arrow]) -> str:
     parts += [_arrow(at[start], at[end], label) for start, end, label in arrows]
     for name, _, _, kind, text in boxes:
         x, y = at[name]
-        parts.append(f'<rect class="{kind}" x="{x}" y="{y}" width="{WIDE}" height="{HIGH}" rx="6"/>')
+        parts.append(f'<rect class="{kind}" x="{x:g}" y="{y:g}" width="{WIDE}" height="{HIGH}" rx="6"/>')
         lines = text.split("\n")
         for number, line in enumerate(lines):
             below = y + HIGH / 2 + 5 + 16 * (number - (len(lines) - 1) / 2)
             small = ' class="small"' if number else ""
-            parts.append(f'<text{small} x="{x + WIDE / 2}" y="{below:.1f}">{escape(line)}</text>')
+            parts.append(f'<text{small} x="{x + WIDE / 2:g}" y="{below:.1f}">{escape(line)}</text>')
     return "\n".join((*parts, "</svg>\n"))
 
 
@@ -58,110 +59,23 @@ def _arrow(start: tuple[float, float], end: tuple[float, float], label: str) -> 
     else:
         x1, x2 = x1 + WIDE / 2, x2 + WIDE / 2
         y1, y2 = (y1 + HIGH, y2) if y2 > y1 else (y1, y2 + HIGH)
-    line = f'<path class="line" d="M{x1} {y1} L{x2} {y2}" marker-end="url(#tip)"/>'
+    line = f'<path class="line" d="M{x1:g} {y1:g} L{x2:g} {y2:g}" marker-end="url(#tip)"/>'
     beside = 0 if abs(x2 - x1) >= abs(y2 - y1) else 6
     anchor = ' style="text-anchor: start"' if beside else ""
     where = f'x="{(x1 + x2) / 2 + beside:.1f}" y="{(y1 + y2) / 2 - 6 + beside:.1f}"'
     return line + (f'<text class="small"{anchor} {where}>{escape(label)}</text>' if label else "")
 
 
-CONCEPTS: dict[str, tuple[str, Sequence[Box], Sequence[Arrow]]] = {
-    "operators": (
-        "Values flow between operators",
-        [
-            ("query", 0, 0, "value", "Query"),
-            ("bm25", 1, 0, "step", "BM25\na retriever"),
-            ("dense", 1, 1, "step", "Dense\na retriever"),
-            ("fusion", 2, 0.5, "step", "fusion\nrankings → one"),
-            ("ranking", 3, 0.5, "value", "Ranking\nhits, best first"),
-            ("reader", 4, 0.5, "step", "Reader\nasks a model"),
-            ("answer", 5, 0.5, "value", "Answer\nwith citations"),
-        ],
-        [
-            ("query", "bm25", ""), ("query", "dense", ""), ("bm25", "fusion", ""), ("dense", "fusion", ""),
-            ("fusion", "ranking", ""), ("ranking", "reader", ""), ("reader", "answer", ""),
-        ],
-    ),
-    "store": (
-        "A store: documents, nodes, indexes; each sync publishes a generation",
-        [
-            ("files", 0, 0, "value", "your files"),
-            ("reader", 1, 0, "step", "readers\nonly what changed"),
-            ("documents", 2, 0, "kept", "documents\ntext, pages, readers"),
-            ("nodes", 3, 0, "kept", "node groups\nchunks, sentences, …"),
-            ("words", 4, 0, "kept", "word index"),
-            ("vectors", 4, 1, "kept", "vector segments"),
-            ("generation", 2, 1, "step", "generation 7\npublished in one step"),
-            ("snapshot", 1, 1, "value", "a snapshot\nsees one generation"),
-        ],
-        [
-            ("files", "reader", ""), ("reader", "documents", ""), ("documents", "nodes", "splitters"),
-            ("nodes", "words", ""), ("nodes", "vectors", "embedder"), ("documents", "generation", ""),
-            ("generation", "snapshot", "search"),
-        ],
-    ),
-    "run": (
-        "A run surrounds the steps of a flow",
-        [
-            ("question", 0, 0.5, "value", "question"),
-            ("flow", 1, 0.5, "step", "your flow\nplain operators"),
-            ("answer", 2, 0.5, "value", "answer"),
-            ("who", 0, 1.5, "kept", "who asks\nprincipal, groups"),
-            ("budget", 1, 1.5, "kept", "budget\nreserved before a call"),
-            ("cache", 2, 1.5, "kept", "cache\nby content hash"),
-            ("trace", 3, 1.5, "kept", "journal\nevery step, replayable"),
-        ],
-        [
-            ("question", "flow", ""), ("flow", "answer", ""), ("who", "flow", ""), ("budget", "flow", ""),
-            ("cache", "flow", ""), ("flow", "trace", ""),
-        ],
-    ),
-    "access": (
-        "Access lists: a search sees what the asker may read, and counts nothing else",
-        [
-            ("documents", 0, 0.5, "kept", "all documents\neach with readers"),
-            ("asker", 0, 1.5, "value", "asker\nann, staff"),
-            ("allowed", 1, 0.5, "step", "allowed nodes"),
-            ("statistics", 2, 0, "kept", "statistics\nof allowed nodes"),
-            ("hits", 2, 1, "kept", "hits\nnever fewer than asked"),
-            ("ranking", 3, 0.5, "value", "Ranking\nas if nothing else existed"),
-        ],
-        [
-            ("documents", "allowed", ""), ("asker", "allowed", ""), ("allowed", "statistics", ""),
-            ("allowed", "hits", ""), ("statistics", "ranking", ""), ("hits", "ranking", ""),
-        ],
-    ),
-    "statistics": (
-        "One set of questions in three parts, so that no score is reported on questions that chose it",
-        [
-            ("questions", 0, 1, "value", "your questions"),
-            ("tune", 1, 0, "step", "tune 40 %\nwhile you develop"),
-            ("select", 1, 1, "step", "select 20 %\nchoose a flow"),
-            ("report", 1, 2, "step", "report 40 %\nlooked at one time"),
-            ("paired", 2, 1.5, "kept", "paired differences\nwith 95 % intervals"),
-            ("verdict", 3, 1.5, "value", "A beats B by 3.1\n[1.2, 5.0]"),
-        ],
-        [
-            ("questions", "tune", ""), ("questions", "select", ""), ("questions", "report", ""),
-            ("report", "paired", ""), ("select", "paired", ""), ("paired", "verdict", ""),
-        ],
-    ),
-    "optimizer": (
-        "Tuning: free steps first, then the paid ones where it matters",
-        [
-            ("space", 0, 0.5, "value", "space\nChoice, vary"),
-            ("free", 1, 0.5, "step", "free steps\nswept for all flows"),
-            ("halving", 2, 0, "step", "halving\non common questions"),
-            ("neighbours", 2, 1, "step", "neighbours\nof the leader"),
-            ("finalists", 3, 0.5, "kept", "finalists\non fresh questions"),
-            ("best", 4, 0.5, "value", "best.yaml\nwith an interval"),
-        ],
-        [
-            ("space", "free", ""), ("free", "halving", ""), ("halving", "neighbours", ""),
-            ("neighbours", "finalists", ""), ("finalists", "best", ""),
-        ],
-    ),
-}  # fmt: skip
+def concepts() -> dict[str, str]:
+    """The drawings of `drawings.toml`, by name."""
+    found = {}
+    for name, said in tomllib.loads((HERE / "drawings.toml").read_text("utf-8")).items():
+        rows = (line.split(" ", 4) for line in said["boxes"].strip().splitlines())
+        boxes = [(box, float(x), float(y), kind, text.replace(" / ", "\n")) for box, x, y, kind, text in rows]
+        ends = (line.partition(" > ")[::2] for line in said["arrows"].strip().splitlines())
+        arrows = [(start, *end.partition(" ")[::2]) for start, end in ends]
+        found[name] = drawing(said["title"], boxes, arrows)
+    return found
 
 
 def is_other(name: str) -> bool:
@@ -193,9 +107,7 @@ def bars(title: str, unit: str, rows: Sequence[tuple[str, float, str]]) -> str:
 def main() -> None:
     sys.path.insert(0, str(HERE.parent / "src"))
     IMAGES.mkdir(exist_ok=True)
-    for name, (title, boxes, arrows) in CONCEPTS.items():
-        (IMAGES / f"{name}.svg").write_text(drawing(title, boxes, arrows), "utf-8")
-    for name, picture in {**growth(), **peers()}.items():
+    for name, picture in {**concepts(), **growth(), **peers()}.items():
         (IMAGES / f"{name}.svg").write_text(picture, "utf-8")
     from spolia import BM25, Corpus, MiniLM, ScriptedModel
     from spolia.core.draw_svg import svg
