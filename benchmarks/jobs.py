@@ -170,8 +170,7 @@ def page(found: dict[str, Any]) -> str:
     ]
     for job in JOBS:
         cells = [
-            f"{one['commands']} command{'s' * (one['commands'] > 1)}, {one['lines']} lines; {one['wall_s']:.1f} s, "
-            f"{one['cpu_s']:.1f} CPU-s"
+            f"{one['commands']} command{'s' * (one['commands'] > 1)}, {one['lines']} lines; {one['cpu_s']:.1f} CPU-s"
             for side in SIDES
             for one in [found[job][side]]
         ]
