@@ -59,7 +59,7 @@ def main() -> None:
         "ms_a_row": 1e3 * cpu_s / found.rows,
         "ms_a_row_once_begun": 1e3 * (last[1] - first[1]) / (last[0] - first[0]),
         "again_cpu_s": round(again_s, 2),
-        "best": dict(found.finalists[0].choices),
+        "best": {place: taken.replace(f"{given.kept}/", "") for place, taken in found.finalists[0].choices},
         "score": found.score.json(),
     }
     publish("grid", result, given.out)
