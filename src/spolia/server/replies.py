@@ -16,7 +16,7 @@ from spolia.types import Answer, Box, Citation, Hit, Ranking
 
 if sys.version_info >= (3, 12):
     from typing import TypedDict as TypedDict
-else:  # pydantic asks for it
+else:  # pydantic asks for it; it comes with typer
     from typing_extensions import TypedDict as TypedDict
 
 
