@@ -9,14 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from spolia import Choice, decide, dump, load
 from spolia.errors import DataError, ManifestMismatch, WeightsError
 from spolia.evaluation.data.dataset import DataSet
+from spolia.evaluation.data.passage_store import indexed
+from spolia.flow_files.built_in_flows import bm25, multi_hop
 from spolia.models.trained_weights import TrainedWeights
 from spolia.retrieval.learned.features import FEATURES, Candidates
 from spolia.retrieval.learned.links import title_keys
 from spolia.retrieval.learned.ranker import LearnedRanker
 from spolia.run import Run
 from spolia.stores.corpus import NodeGroup
+from spolia.testing import HashingEmbedder
 from spolia.training.lbfgs import LBFGS
 from spolia.training.ranker import Example, ListwiseLoss, PassFit, RankerTrainer
 from spolia.training.training import Trained, train
@@ -68,9 +72,6 @@ def test_random_gold_teaches_nothing(world: DataSet, passages: NodeGroup, tmp_pa
 def test_a_store_whose_groups_differ_is_refused_with_both_named(
     ranker: Trained, passages: NodeGroup, world: DataSet, tmp_path: Path
 ) -> None:
-    from spolia.evaluation.data.passage_store import indexed
-    from spolia.testing import HashingEmbedder
-
     embedder = HashingEmbedder(8)
     other = indexed(world, embedder, folder=tmp_path)
     with pytest.raises(ManifestMismatch, match=f"embedder: '' in training, '{embedder.name}' here"):
@@ -184,3 +185,39 @@ def test_what_may_not_be_read_changes_no_score(tmp_path: Path) -> None:
         with Run():
             scores.append(trainer.examples([asked])[0].candidates.features)
     assert np.array_equal(scores[0], scores[1])
+
+
+@pytest.mark.slow
+def test_vectors_count_where_there_are_any_and_a_restored_second_pass_ends_with_the_same_weights(
+    world: DataSet, tmp_path: Path
+) -> None:
+    embedder, items = HashingEmbedder(64), list(world.items())
+    group = indexed(world, embedder, folder=tmp_path)
+    one, other = RankerTrainer(group, embedder), RankerTrainer(group, embedder)
+    for trainer in (one, other):
+        trainer.prepare(items[:40], (), 0)
+    while not one.fitted:  # pass by pass
+        one.step()
+    one.step()
+    other.restore({name: array.copy() for name, array in one.state().items()})
+    while not one.converged:
+        assert one.step() == other.step()
+    assert one.weights() == other.weights()
+    assert other.converged
+    first, second = one.weights()["passes"]
+    assert first["meaning"][2] != 0
+    assert first["earlier_pass"][2] == 0 != second["earlier_pass"][2]
+
+
+@pytest.mark.slow
+def test_the_flow_multi_hop_takes_the_ranker_that_fits_and_may_be_an_option_of_a_space(
+    ranker: Trained, passages: NodeGroup
+) -> None:
+    query = Query("How long is the water in the town where Oda Balbalson was born?")
+    shipped = multi_hop(passages, top_k=3)
+    assert {"person0", "town0"} <= {hit.node.document for hit in shipped(query).hits}
+    own = multi_hop(passages, top_k=3, ranker=str(ranker.weights.place))
+    space = Choice(bm25(passages), own, name="search")
+    decided = [flow(query) for flow in (decide(space, {"search": 0}), decide(space, {"search": 1}))]
+    assert [len({"town0", "river0"} & {hit.node.document for hit in found.hits}) for found in decided][1] == 2
+    assert load(dump(own, {"chunks": passages}), {"chunks": passages}) == own

@@ -316,7 +316,7 @@ def parts_over(
 ) -> tuple[Parts, str]:
     """The parts for running flows over a data set, indexed where it is not yet: with vectors where a flow has a use for
     them; and why the embedder is not used, where only flows that choose would use it."""
-    parts = Parts(STAND_IN.chunks, None, llm, scorer=scorer_for(given), known=known)
+    parts = Parts(STAND_IN.chunks, None, llm, scorer=scorer_for(given), ranker=given.ranker, known=known)
     fields = named_fields(given.web or ())
     wanted = [flow for flow in flows if embeds(flow, known, given.retriever or DEFAULT)]
     if not wanted:

@@ -57,6 +57,7 @@ class Parts(Value):
     web: Retriever | None = None
     scorer: Scorer | None = None
     retriever: str = "default"
+    ranker: str = ""
     known: tuple[Operator[Any, Any] | type, ...] = ()
     prompts: Path | None = None
     without: str = ""
@@ -96,6 +97,7 @@ def parts_of(
         refuse_unknown(corpus, [group], mine)
     searched = corpus.group(group, mine.groups.get(group))
     parts = Parts(searched, None, llm, scorer=scorer_for(models), known=mine.operators, prompts=prompts)
+    parts = parts.but(ranker=models.ranker)
     built = embedding_of(corpus, group) or (None if group == MAIN else embedding_of(corpus, MAIN))
     try:
         return parts.but(embedder=embedder_for(models, built, group, measures=measures))
@@ -195,7 +197,7 @@ def flow_of(name: str, parts: Parts, top_k: int | None = None) -> tuple[Operator
         if name in MODULES and name != "naive":
             more["web"] = _second(parts, top_k or flow_named(name).top_k)
         if name in RETRIEVERS:
-            flow = found_by(name, parts.chunks, parts.embedder, top_k or 10, parts.scorer)
+            flow = found_by(name, parts.chunks, parts.embedder, top_k or 10, parts.scorer, parts.ranker)
         else:
             flow = named(name)(parts.chunks, parts.embedder, able(parts.llm, name), **how_many, **more)
     except WiringError as error:

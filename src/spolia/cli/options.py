@@ -14,7 +14,8 @@ from spolia.core.environment import allow_env
 from spolia.errors import QueryError, VariableRefused
 
 FLOWS = (
-    "A built-in flow (bm25, dense, hybrid, default, naive, or one that `spolia flows` lists), or a YAML file with one."
+    "A built-in flow (bm25, dense, hybrid, multi-hop, default, naive, or one that `spolia flows` lists), or a YAML "
+    "file with one."
 )
 MAIN = "chunk"
 """The group that every store has."""
@@ -173,6 +174,10 @@ class RerankOptions(ModelOptions):
         str,
         option("--rerank-form NAME", "Its API: cohere, jina, voyage, vllm, tei; by default from the address."),
     ] = ""
+    ranker: Annotated[
+        str,
+        option("--ranker DIR", "Folder of `spolia train ranker`, for the flow multi-hop; by default a shipped ranker."),
+    ] = ""
 
 
 Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for another writer.")]
@@ -231,7 +236,7 @@ class MeasuringOptions(RerankOptions):
         str, option("--profile NAME", "How often the simulated reader errs: `ideal` (never) or `noisy`.")
     ] = ""
     retriever: Annotated[
-        str, option("--retriever FLOW", "Retriever of published flows: bm25, dense, hybrid or default.")
+        str, option("--retriever FLOW", "Retriever of published flows: bm25, dense, hybrid, multi-hop or default.")
     ] = ""
     web: Web = None
     prompts: OwnPrompts = None

@@ -16,12 +16,15 @@ from spolia.generation.extract import Extract
 from spolia.generation.reader import Reader
 from spolia.models.prompting.stand_in_models import replaced
 from spolia.models.protocols import Embedder, LanguageModel, Scorer
+from spolia.models.trained_weights import TrainedWeights
 from spolia.orchestration.rank_fusion import ConvexCombination
 from spolia.post_retrieval.rerankers import CrossEncoder
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
 from spolia.retrieval.group_search import GroupSearch
+from spolia.retrieval.learned.ranker import RANKER, LearnedRanker
 from spolia.stores.corpus import Corpus, NodeGroup, refuse_no_corpus
+from spolia.stores.definition import MAIN
 from spolia.stores.lexical.analysis import in_words
 from spolia.stores.manifest import built_in
 from spolia.types import Answer, Query, Ranking
@@ -61,6 +64,42 @@ def hybrid(
     group, depth = group_of(corpus), max(CANDIDATES, top_k)
     arms = Branch(BM25(group, depth), Dense(group, _needed(embedder, "hybrid"), depth))
     return arms >> ConvexCombination((("bm25", 0.5), ("dense", 0.5)), "z-score", top_k)
+
+
+SHIPPED = ("multi-hop", "multi-hop-words")
+"""Weights of rankers that come with Spolia: with the vectors of all-MiniLM-L6-v2, and without vectors. Trained
+on 180 public questions each of MuSiQue, HotpotQA and 2WikiMultihopQA."""
+
+
+def multi_hop(
+    corpus: Corpus | NodeGroup,
+    embedder: Embedder | None = None,
+    llm: LanguageModel | None = None,
+    top_k: int = 10,
+    ranker: str = "",
+) -> Operator[Query, Ranking]:
+    """Passages that answer a question together, by learned weights over titles and names that link them.
+
+    Args:
+        ranker: a folder that `spolia train ranker` wrote; by default the shipped weights that fit the embedder.
+    """
+    group = group_of(corpus)
+    own = "" if embedder is None or suits(group, embedder) else embedder.name
+    every = {name: _trained_with(name) for name in ((ranker,) if ranker else SHIPPED)}
+    name = next((name for name, needed in every.items() if needed == own), [*every][-1])
+    return LearnedRanker(
+        group,
+        TrainedWeights(name),
+        embedder if every[name] else None,
+        "entity" if group.name == MAIN else "",
+        top_k,
+    )
+
+
+def _trained_with(ranker: str) -> str:
+    """The embedder that a ranker needs; empty for none."""
+    groups = TrainedWeights(ranker).plain(RANKER).get("groups")
+    return str(groups.get("embedder", "")) if isinstance(groups, dict) else ""
 
 
 def group_of(corpus: Corpus | NodeGroup) -> NodeGroup:
@@ -185,7 +224,7 @@ def naive(
     return found >> Extract(judge, passages=top_k, analyzer=analyzer)
 
 
-RETRIEVERS = ("bm25", "dense", "hybrid", "default")
+RETRIEVERS = ("bm25", "dense", "hybrid", "multi-hop", "default")
 RERANKED = 50
 """Hits that a reranker judges."""
 
@@ -196,21 +235,24 @@ def found_by(
     embedder: Embedder | None = None,
     top_k: int = 10,
     scorer: Scorer | None = None,
+    ranker: str = "",
 ) -> Operator[Query, Ranking]:
     """The passages that a built-in flow finds, reranked where there is a reranker.
 
     Args:
         retriever: the name of that flow.
         scorer: judges the best 50 hits, or `top_k` where that is more.
+        ranker: the folder of a trained ranker, for the flow `multi-hop`.
 
     >>> from spolia.models import RerankModel
     >>> found_by("bm25", Corpus("notes.spolia"), scorer=RerankModel("bge", "http://127.0.0.1:8080")).steps[1].judged
     50
     """
+    find: Builder = partial(multi_hop, ranker=ranker) if retriever == "multi-hop" else BUILT_IN[retriever]
     if scorer is None:
-        return BUILT_IN[retriever](corpus, embedder, None, top_k)
+        return find(corpus, embedder, None, top_k)
     depth = max(RERANKED, top_k)
-    return BUILT_IN[retriever](corpus, embedder, None, depth) >> CrossEncoder(scorer, top_k, depth)
+    return find(corpus, embedder, None, depth) >> CrossEncoder(scorer, top_k, depth)
 
 
 F = TypeVar("F", bound=Operator[Any, Any])
@@ -265,6 +307,7 @@ BUILT_IN: Mapping[str, Builder] = {
     "bm25": bm25,
     "dense": dense,
     "hybrid": hybrid,
+    "multi-hop": multi_hop,
     "default": default,
     "naive": naive,
     **{name: partial(from_paper, name) for name in MODULES if name != "naive"},

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from spolia.errors import WeightsError
+from spolia.models.onnx import safetensors
 from spolia.types import Value
 
 if TYPE_CHECKING:
@@ -89,8 +90,6 @@ class TrainedWeights(Value):
 
     def tensors(self, part: str) -> Mapping[str, npt.NDArray[np.float32]]:
         """The weights of a part that are written as safetensors, memory-mapped."""
-        from spolia.models.onnx import safetensors
-
         return safetensors.read(self._file(part, TENSORS))
 
     def _file(self, part: str, name: str) -> Path:

@@ -12,9 +12,9 @@ from spolia.stores.corpus import NodeGroup
 from spolia.training.ranker import RankerTrainer
 from spolia.training.trainer import Trainer
 
-Builder: TypeAlias = Callable[[NodeGroup, Embedder | None], Trainer]
+TrainerBuilder: TypeAlias = Callable[[NodeGroup, Embedder | None], Trainer]
 
-PARTS: Mapping[str, Builder] = {"ranker": RankerTrainer}
+PARTS: Mapping[str, TrainerBuilder] = {"ranker": RankerTrainer}
 
 
 def trainer_of(name: str, group: NodeGroup, embedder: Embedder | None) -> Trainer:

@@ -15,7 +15,7 @@ from spolia.evaluation.experiment.gold_locations import gold_locations
 from spolia.flow_files.built_in_flows import bm25, hybrid
 from spolia.models.protocols import Embedder
 from spolia.models.trained_weights import TrainedWeights
-from spolia.retrieval.learned.features import DENSE, FEATURES, Candidates, Searched, Seeds
+from spolia.retrieval.learned.features import DENSE, FEATURES, Candidates, QuestionInGroup, Seeds
 from spolia.retrieval.learned.linear import FLOOR, LinearScore, next_seeds
 from spolia.retrieval.learned.ranker import RANKER, LearnedRanker, groups_of, searched_in, snapshot_of
 from spolia.stores.snapshot.lineage import keys_of
@@ -172,7 +172,7 @@ class RankerTrainer:
         self._training, self._validation = self.questions(items), self.questions(validation)
         self._begin(self.examples(self._training), self.examples(self._validation))
 
-    def questions(self, items: Sequence[Item]) -> list[tuple[Searched, frozenset[int]]]:
+    def questions(self, items: Sequence[Item]) -> list[tuple[QuestionInGroup, frozenset[int]]]:
         """Questions in the group, each with the positions of its gold nodes."""
         if not items:
             return []
@@ -189,7 +189,7 @@ class RankerTrainer:
 
     @staticmethod
     def examples(
-        questions: Sequence[tuple[Searched, frozenset[int]]], seeds: Sequence[Seeds] | None = None
+        questions: Sequence[tuple[QuestionInGroup, frozenset[int]]], seeds: Sequence[Seeds] | None = None
     ) -> list[Example]:
         """The candidates of questions, from their first seeds or from given ones."""
         found = []
@@ -207,7 +207,7 @@ class RankerTrainer:
 
     @property
     def converged(self) -> bool:
-        return len(self.fitted) == self.passes - 1 and (self.fit.search.converged or self._made >= self.each)
+        return len(self.fitted) >= self.passes - 1 and (self.fit.search.converged or self._made >= self.each)
 
     def step(self) -> float:
         if self.fit.search.converged or self._made >= self.each:

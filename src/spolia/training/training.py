@@ -14,6 +14,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
 from spolia.core.operator import Operator
 from spolia.core.plurals import several
 from spolia.core.run_context import check_cancelled
@@ -22,7 +24,8 @@ from spolia.evaluation.data.json_lines import whole_files
 from spolia.evaluation.data.usage_log import UsageLog
 from spolia.evaluation.experiment.experiment import Experiment
 from spolia.flow_files.files import dump
-from spolia.models.trained_weights import CARD, JSON, TENSORS, TrainedWeights
+from spolia.models.onnx import safetensors
+from spolia.models.trained_weights import CARD, JSON, TENSORS, TrainedWeights, hash_of
 from spolia.retrieval.array_files import DAMAGED, read_arrays, write_arrays
 from spolia.stores.files import try_lock
 from spolia.training.question_split import TRAIN, VALIDATE, QuestionSplit
@@ -204,8 +207,6 @@ class _Training:
 
     def _keep(self) -> None:
         """Write down all that going on needs."""
-        import numpy as np
-
         said = {"training": self.identity, "steps": self.steps, "pilot": self.pilot, "done": self.done}
         said |= {"curve": self.curve, "cpu_s": self.cpu_s}
         arrays = {f"state.{name}": array for name, array in self.part.state().items()}
@@ -231,8 +232,6 @@ class _Training:
 
     def finish(self, given: Mapping[str, Any]) -> Trained:
         """Score the part, and write weights, flow and card, which comes last: with it, the training has ended."""
-        from spolia.models.onnx import safetensors
-
         weights = self.part.weights()
         plain = not all(hasattr(value, "dtype") for value in weights.values())
         file = JSON if plain else TENSORS
@@ -271,8 +270,6 @@ class _Training:
         return {"measure": self.part.measure, "n": report.n, **means, "difference": gain.json()}
 
     def _card(self, file: str) -> dict[str, Any]:
-        from spolia.models.trained_weights import hash_of
-
         return {
             "part": self.part.part,
             "sha256": hash_of(self.folder / file),

@@ -107,7 +107,7 @@ class Hit(Value):
     Args:
         node: to show.
         score: of this ranking; NaN is the worst.
-        parts: the scores that were fused, by source.
+        parts: the scores that were fused, by source; of a learned ranking, what features add to the score.
         found: the smaller nodes that were searched, best first, where `node` is shown in their place. A citation of the
             hit points to them.
     """
@@ -120,6 +120,15 @@ class Hit(Value):
     def __post_init__(self) -> None:
         if type(self.score) is not float and not isinstance(self.score, Real):
             refuse_type(self, "score", "a number; higher is better")
+
+    @property
+    def parts_text(self) -> str:
+        """The scores that were fused, or what features add to the score, in words.
+
+        >>> Hit(Node("n", "Salt is dug."), 1.5, (("bm25", 1.25), ("dense", 0.25))).parts_text
+        'bm25 1.25, dense 0.25'
+        """
+        return ", ".join(f"{name} {score:.3g}" for name, score in self.parts)
 
     def json(self) -> dict[str, Any]:
         """Plain data, as `spolia search --json` prints it: where it stands, its scores, its text."""
@@ -247,5 +256,9 @@ class Ranking(Value):
         return "\n".join(f"{rank}  {hit.score:.4g}  {hit.node.place}" for rank, hit in enumerate(self.hits, 1))
 
     def _repr_html_(self) -> str:
-        rows = ((rank, float(hit.score), hit.node.place, hit.node.text) for rank, hit in enumerate(self.hits, 1))
-        return notebook.paragraph(self.query.text) + notebook.table(("rank", "score", "place", "text"), rows)
+        head = ["rank", "score", "place", "text", *(["parts"] if any(hit.parts for hit in self.hits) else [])]
+        rows = (
+            (rank, float(hit.score), hit.node.place, hit.node.text, hit.parts_text)[: len(head)]
+            for rank, hit in enumerate(self.hits, 1)
+        )
+        return notebook.paragraph(self.query.text) + notebook.table(head, rows)

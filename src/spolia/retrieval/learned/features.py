@@ -48,7 +48,7 @@ DENSE = frozenset(("meaning", "meaning_rank", "near_sum", "near_seed"))
 DEPTH = 100
 """Hits by words and by meaning that have a rank."""
 BASE, SEEDS, NEAR_SEEDS, NAMED, EXPANDED_NAMED = 40, 8, 5, 12, 6
-LINKED, NEAREST, SHARED = 30, 12, 60
+LINKED, SHARED = 30, 60
 NAME_SPREAD = 12
 """Nodes that a name may be in, at most, for the nodes that have it to become candidates."""
 K1, B = 1.2, 0.75
@@ -72,7 +72,7 @@ class Seeds:
 
 
 @dataclass(frozen=True, eq=False)
-class Searched:
+class QuestionInGroup:
     """A question in a group: everything that does not change between passes.
 
     Args:
@@ -143,7 +143,8 @@ class Searched:
         if lacking := np.array(sorted({at for at in wanted if at not in self._known}), dtype=np.int64).tolist():
             rows = unit(self.snapshot.open.stored(self.group, self.embedder).at(np.array(lacking)))
             self._known.update(zip(lacking, rows, strict=True))
-        return np.array([self._known[at] for at in wanted], np.float32).reshape(len(wanted), -1)
+        assert self.vector is not None
+        return np.array([self._known[at] for at in wanted], np.float32).reshape(len(wanted), len(self.vector))
 
     def likeness(self, positions: Positions) -> Numbers:
         """float64[n]: the cosine with the question; without an embedder, its terms that each node has."""
@@ -151,10 +152,6 @@ class Searched:
             return (self.vectors(positions) @ self.vector).astype(np.float64)
         shared: Numbers = self.terms[1] @ (self._held(self.counts[0], positions) > 0)
         return shared
-
-    def _nearest(self, vectors: Vectors, top_k: int) -> list[Positions]:
-        found = self.snapshot.nearest_batch(self.group, self.embedder, vectors, top_k, self.who, self.wanted)
-        return [self._positions([key for key, _ in row]) for row in found]
 
     def _positions(self, keys: Sequence[int]) -> Positions:
         return np.searchsorted(self.snapshot.open.records(self.group).keys, np.array(keys, dtype=np.int64))
@@ -165,10 +162,14 @@ class Searched:
     def ranks(self) -> tuple[dict[int, int], dict[int, int]]:
         """The rank of the best nodes by words, and by meaning."""
         words = self.snapshot.search(self.group, self.text, DEPTH, self.who, self.wanted)
-        lists = [self._positions([key for key, _ in words])]
-        lists += [] if self.vector is None else self._nearest(self.vector[None], DEPTH)
-        found = [{at: rank for rank, at in enumerate(one.tolist(), start=1)} for one in lists]
-        return found[0], found[1] if len(found) > 1 else {}
+        meaning: list[tuple[int, float]] = []
+        if self.vector is not None:
+            meaning = self.snapshot.nearest(self.group, self.embedder, self.vector, DEPTH, self.who, self.wanted)
+        return self._ranks(words), self._ranks(meaning)
+
+    def _ranks(self, found: Sequence[tuple[int, float]]) -> dict[int, int]:
+        positions = self._positions([key for key, _ in found]).tolist()
+        return {at: rank for rank, at in enumerate(positions, start=1)}
 
     @cached_property
     def fused(self) -> dict[int, float]:
@@ -214,8 +215,6 @@ class Searched:
         rarity = self._rarity(seeds)
         found = [np.array(list(self.fused)[:BASE], dtype=np.int64), seeds.positions, self.named]
         found += [self._best(np.concatenate([*linked.values(), _NONE]), LINKED), self._shared(rarity)]
-        if self.vector is not None and len(seeds.positions):
-            found += self._nearest(self._sums(seeds), NEAREST)
         positions = np.unique(np.concatenate(found))
         return Candidates(positions, self._features(positions, seeds, linked, rarity))
 

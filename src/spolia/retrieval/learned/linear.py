@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spolia.errors import WeightsError
-from spolia.retrieval.learned.features import FEATURES, SEEDS, Searched, Seeds
+from spolia.retrieval.learned.features import FEATURES, SEEDS, QuestionInGroup, Seeds
 
 if TYPE_CHECKING:
     from spolia.types.arrays import Numbers, Positions
@@ -71,7 +71,7 @@ class RankedNodes:
     contributions: Numbers
 
 
-def ranked(searched: Searched, passes: Sequence[LinearScore]) -> RankedNodes:
+def ranked(searched: QuestionInGroup, passes: Sequence[LinearScore]) -> RankedNodes:
     """The candidates of a question, ranked pass after pass: each begins where the one before has led to."""
     seeds = searched.first_seeds
     for at, linear in enumerate(passes, start=1):

@@ -72,22 +72,22 @@ class KeyFinder:
 
 
 @dataclass(frozen=True, eq=False)
-class Labels:
+class NodeLabels:
     """Which node has which label, by positions of the nodes and numbers of the labels."""
 
     nodes: Positions
     labels: Positions
 
     @classmethod
-    def of(cls, pairs: Iterable[tuple[int, int]]) -> Labels:
+    def of(cls, pairs: Iterable[tuple[int, int]]) -> NodeLabels:
         array = np.array(sorted(set(pairs)), dtype=np.int64).reshape(-1, 2)
         return cls(array[:, 0], array[:, 1])
 
-    def within(self, readable: Mask | None) -> Labels:
+    def within(self, readable: Mask | None) -> NodeLabels:
         if readable is None:
             return self
         kept = readable[self.nodes]
-        return Labels(self.nodes[kept], self.labels[kept])
+        return NodeLabels(self.nodes[kept], self.labels[kept])
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,10 +96,10 @@ class TextLinks:
 
     count: int
     titles: KeyFinder
-    titled: Labels  # nodes and the keys of their titles
-    mentions: Labels  # nodes and the title keys that occur in their texts
+    titled: NodeLabels  # nodes and the keys of their titles
+    mentions: NodeLabels  # nodes and the title keys that occur in their texts
     names: KeyFinder
-    named: Labels  # nodes and the names in their texts
+    named: NodeLabels  # nodes and the names in their texts
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,12 +148,12 @@ class NodeLinks:
         return one[apart], other[apart]
 
     @cached_property
-    def _shared(self) -> Labels:
+    def _shared(self) -> NodeLabels:
         """Names that two nodes share, or more, up to `NAMESAKES`."""
         named = self.texts.named.within(self.readable)
         spread = np.bincount(named.labels, minlength=len(self.texts.names.numbers))
         kept = (spread[named.labels] > 1) & (spread[named.labels] <= NAMESAKES)
-        return Labels(named.nodes[kept], named.labels[kept])
+        return NodeLabels(named.nodes[kept], named.labels[kept])
 
     @cached_property
     def names_of_node(self) -> SparseLabelRows:
@@ -186,9 +186,16 @@ def _read(snapshot: Snapshot, group: str, names: str) -> TextLinks:
             check_cancelled()
         mentions.update((at, number) for number, _ in titles.found(words_of(text)))
     named, names_found = _names(snapshot, group, names) if names else ([], {})
+    if names:  # a node has its own titles for names too
+        keys_by_number = list(numbers)
+        named += [(at, names_found.setdefault(key, len(names_found))) for at, key in _spelt(titled, keys_by_number)]
     return TextLinks(
-        len(keys), titles, Labels.of(titled), Labels.of(mentions), KeyFinder(names_found), Labels.of(named)
+        len(keys), titles, NodeLabels.of(titled), NodeLabels.of(mentions), KeyFinder(names_found), NodeLabels.of(named)
     )
+
+
+def _spelt(labels: Iterable[tuple[int, int]], keys: Sequence[str]) -> Iterator[tuple[int, str]]:
+    return ((at, keys[number]) for at, number in labels)
 
 
 NAMING = ("name", "acronym", "quote")

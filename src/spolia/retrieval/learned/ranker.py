@@ -17,7 +17,7 @@ from spolia.stores.snapshot.hit_order import best_hits
 from spolia.types import Filter, Hit, Query
 
 if TYPE_CHECKING:
-    from spolia.retrieval.learned.features import Searched
+    from spolia.retrieval.learned.features import QuestionInGroup
     from spolia.retrieval.learned.linear import LinearScore
     from spolia.stores.snapshot.snapshot import Snapshot
 
@@ -69,7 +69,7 @@ class LearnedRanker(GroupSearch):
     source: str = "learned"
     filter: Filter | None = None
 
-    cached: ClassVar[bool] = True
+    version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -162,16 +162,16 @@ def searched_in(
     query: Query,
     who: frozenset[str],
     wanted: Filter | None,
-) -> Searched:
+) -> QuestionInGroup:
     """A question in a group, ready for candidates; the run notes where titles and names are missing."""
-    from spolia.retrieval.learned.features import Searched
+    from spolia.retrieval.learned.features import QuestionInGroup
     from spolia.stores.vectors.search import unit
 
     vector = None
     if embedder is not None:
         refuse_other(group, snapshot, embedder)
         vector = unit(vectors_of([query], [read(query, embedder)], embedder))[0]
-    asked = Searched(
+    asked = QuestionInGroup(
         snapshot, group.name, names, embedder.name if embedder else "", searched(query), vector, who, wanted
     )
     if not len(asked.links.texts.titled.nodes) and not len(asked.links.texts.named.nodes):

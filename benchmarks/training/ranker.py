@@ -1,0 +1,449 @@
+"""The learned ranker on three multi-hop sets, in their own pools and in one pool of all of them.
+
+    python benchmarks/training/ranker.py [--out benchmarks/results/training/ranker.json]
+
+Cross-validation in five folds; questions that share a gold passage stay in one fold. Beside it: words, meaning, their
+fusion, hand-set weights, weights trained on the two other sets, and a control that is trained on gold passages of
+other questions. Passages are embedded once and kept in the cache directory, and each row of the table beside them, so
+that the same command goes on where it was stopped.
+
+Data: `SPOLIA_DATASETS`, else `../shared/datasets` beside the checkout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from results import publish
+
+import spolia.retrieval.learned as learned
+import spolia.training.ranker as training
+from spolia.evaluation.data.dataset import DataSet
+from spolia.evaluation.data.json_lines import write_rows
+from spolia.evaluation.data.passage_store import cache_folder, indexed
+from spolia.evaluation.statistics.sample import Sample
+from spolia.flow_files.built_in_flows import SHIPPED, hybrid
+from spolia.models.onnx.minilm import MiniLM
+from spolia.models.trained_weights import SHIPPED as SHIPPED_IN
+from spolia.retrieval.learned.features import FEATURES, QuestionInGroup
+from spolia.retrieval.learned.linear import LinearScore, ranked
+from spolia.retrieval.term_counts import texts_of
+from spolia.stores.corpus import NodeGroup
+from spolia.training.question_split import marks
+from spolia.training.ranker import Example, PassFit, RankerTrainer, cross_fitted, seeds_of
+from spolia.training.training import FLOW, train
+from spolia.types import Item, Query
+
+HERE = Path(__file__).resolve().parent
+DATA = Path(os.environ.get("SPOLIA_DATASETS") or HERE.parents[2] / "shared" / "datasets")
+SETS = ("musique", "hotpotqa", "2wikimultihopqa")
+MERGED, SINGLE = "merged", "xquad_en"
+FOLDS, STEPS, SEED = 5, 45, 0
+EACH = 180
+"""Questions of each other set that weights are trained on, as many as the smallest set has."""
+FEW, DRAWS = 10, 10
+HAND = {"both_ranks": 1.0, "title_weight": 0.3, "shared_name": 0.05, "linked_from_seed": 0.3, "linked_from_named": 0.3}
+
+Ranked = list[int]
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class KeptMiniLM(MiniLM):
+    """MiniLM, which knows the vectors of the sets' own pools: the pool of all sets embeds nothing again."""
+
+    def embed(self, texts: Sequence[str], *, kind: Any) -> Any:
+        lacking = [text for text in dict.fromkeys(texts) if text not in _KNOWN]
+        _KNOWN.update(zip(lacking, super().embed(lacking, kind=kind), strict=True))
+        return np.array([_KNOWN[text] for text in texts], np.float32).reshape(len(texts), self.dimension)
+
+
+_KNOWN: dict[str, Any] = {}
+EMBEDDER = KeptMiniLM(threads=1)
+
+
+def remember(group: NodeGroup) -> None:
+    """Take the vectors of a store for those of its texts."""
+    snapshot = group.snapshot()
+    keys = snapshot.open.records(group.name).keys
+    vectors = snapshot.open.stored(group.name, EMBEDDER.name).at(np.arange(len(keys)))
+    _KNOWN.update(zip(texts_of(snapshot, keys), np.array(vectors), strict=True))
+
+
+def merged_folder() -> Path:
+    """The passages and questions of all sets as one data set; ids begin with the name of their set."""
+    folder = cache_folder() / "benchmarks" / MERGED
+    if not (folder / "questions.jsonl").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        sets = [DataSet(str(DATA / name)) for name in SETS]
+        passages = (
+            {"id": f"{one.name}/{doc.id}", "title": doc.title, "text": doc.text}
+            for one in sets
+            for doc in one.passages()
+        )
+        write_rows(folder / "corpus.jsonl", passages)
+        questions = (
+            {
+                "id": f"{one.name}/{item.id}",
+                "question": item.question,
+                "answers": list(item.answers),
+                "gold_ids": [f"{one.name}/{gold}" for group in item.gold for gold in group],
+                "type": one.name,
+            }
+            for one in sets
+            for item in one.items()
+        )
+        write_rows(folder / "questions.jsonl", questions)
+    return folder
+
+
+@dataclass(eq=False)
+class Pool:
+    """The questions of a set over a pool of passages, with the candidates of the first pass."""
+
+    items: list[Item]
+    questions: list[tuple[QuestionInGroup, frozenset[int]]]
+    examples: list[Example]
+    cpu_ms: float
+
+    @classmethod
+    def of(cls, group: NodeGroup, items: Sequence[Item]) -> Pool:
+        questions = RankerTrainer(group, EMBEDDER).questions(items)
+        RankerTrainer.examples(questions[:1])  # builds links and counts
+        for asked, _ in questions:
+            assert asked.ranks  # which hybrid search has anyway
+        began = time.process_time()
+        examples = RankerTrainer.examples(questions)
+        return cls(list(items), questions, examples, 1000 * (time.process_time() - began) / len(items))
+
+    def some(self, at: Sequence[int]) -> Pool:
+        return Pool(
+            [self.items[one] for one in at],
+            [self.questions[one] for one in at],
+            [self.examples[one] for one in at],
+            0.0,
+        )
+
+    def __add__(self, other: Pool) -> Pool:
+        return Pool(self.items + other.items, self.questions + other.questions, self.examples + other.examples, 0.0)
+
+    @cached_property
+    def folds(self) -> list[int]:
+        """The fold of each question, by what it shares a gold passage with."""
+        root: dict[tuple[str, str], int] = {}
+        above = list(range(len(self.items)))
+
+        def top(at: int) -> int:
+            while above[at] != at:
+                at = above[at]
+            return at
+
+        for at, item in enumerate(self.items):
+            for mark in marks(item):
+                above[top(at)] = top(root.setdefault(mark, at))
+        groups: dict[int, list[int]] = {}
+        for at in range(len(self.items)):
+            groups.setdefault(top(at), []).append(at)
+        listed = sorted(groups.values(), key=lambda group: (-len(group), self.items[group[0]].id))
+        random.Random(SEED).shuffle(listed)
+        fold, sizes = [0] * len(self.items), [0] * FOLDS
+        for group in sorted(listed, key=len, reverse=True):
+            smallest = sizes.index(min(sizes))
+            sizes[smallest] += len(group)
+            for at in group:
+                fold[at] = smallest
+        return fold
+
+
+def fitted(pool: Pool, passes: int) -> list[LinearScore]:
+    """Weights, pass after pass, as `spolia train ranker` fits them."""
+    examples, found = pool.examples, [PassFit.of(pool.examples).finished(STEPS)]
+    while len(found) < passes:
+        examples = RankerTrainer.examples(pool.questions, cross_fitted(examples, found[-1], STEPS))
+        found.append(PassFit.of(examples).finished(STEPS))
+    return found
+
+
+def rank(pool: Pool, passes: Sequence[LinearScore]) -> list[Ranked]:
+    """The positions of the candidates of each question, best first."""
+    found = []
+    for (asked, _), first in zip(pool.questions, pool.examples, strict=True):
+        example = first
+        for at, linear in enumerate(passes):
+            if at:
+                (example,) = RankerTrainer.examples([(asked, frozenset())], [seeds_of(example, passes[at - 1])])
+            scores = linear.contributions(example.candidates.features).sum(axis=1)
+        positions = example.candidates.positions
+        found.append(positions[np.lexsort((positions, -scores))].tolist())
+    return found
+
+
+def cross_validated(pool: Pool, passes: int) -> list[Ranked]:
+    found: list[Ranked] = [[] for _ in pool.items]
+    for fold in range(FOLDS):
+        inside = [at for at, one in enumerate(pool.folds) if one == fold]
+        outside = [at for at, one in enumerate(pool.folds) if one != fold]
+        weights = fitted(pool.some(outside), passes)
+        for at, ranking in zip(inside, rank(pool.some(inside), weights), strict=True):
+            found[at] = ranking
+    return found
+
+
+def random_gold(pool: Pool) -> list[Ranked]:
+    """Trained on the gold of other questions: what comes of it, tells how much of a score is chance."""
+    drawn = random.Random(SEED)
+    examples = []
+    for one in pool.examples:
+        gold = np.zeros(len(one.gold), np.bool_)
+        gold[drawn.sample(range(len(gold)), max(1, int(one.gold.sum())))] = True
+        examples.append(Example(one.candidates, gold))
+    return cross_validated(replace(pool, examples=examples), 1)
+
+
+def by_hand(pool: Pool) -> list[Ranked]:
+    weights = np.array([HAND.get(name, 0.0) for name in FEATURES])
+    zeros, ones = np.zeros(len(FEATURES)), np.ones(len(FEATURES))
+    return rank(pool, [LinearScore(zeros, ones, weights)])
+
+
+def few(pool: Pool) -> list[float]:
+    """R@5 on the other folds' questions, trained on ten: the mean of some draws."""
+    means = []
+    for draw in range(DRAWS):
+        held = [at for at, fold in enumerate(pool.folds) if fold == draw % FOLDS]
+        others = [at for at, fold in enumerate(pool.folds) if fold != draw % FOLDS]
+        chosen = random.Random(draw).sample(others, FEW)
+        part = pool.some(held)
+        means.append(float(np.mean(recalls(part, rank(part, fitted(pool.some(chosen), 1)), 5))))
+    return means
+
+
+def recalls(pool: Pool, rankings: Sequence[Ranked], top_k: int) -> list[float]:
+    golds = (gold for _, gold in pool.questions)
+    return [len(gold.intersection(one[:top_k])) / len(gold) for gold, one in zip(golds, rankings, strict=True)]
+
+
+def scored(pool: Pool, rankings: Sequence[Ranked], against: Sequence[Ranked] | None = None) -> Row:
+    """R@5 and the share of questions with all gold in the best ten, in percent; the gain over another ranking."""
+    found = recalls(pool, rankings, 5)
+    both = Sample(list(zip(found, recalls(pool, against or rankings, 5), strict=True)))
+    row: Row = {
+        "R@5": percent(both.interval(0)),
+        "all@10": 100 * float(np.mean([one == 1 for one in recalls(pool, rankings, 10)])),
+    }
+    return row | ({"gain": percent(both.difference(0, 1))} if against is not None else {})
+
+
+def percent(interval: Any) -> dict[str, float]:
+    return {name: round(100 * getattr(interval, name), 2) for name in ("mean", "low", "high")}
+
+
+def baselines(pool: Pool) -> dict[str, list[Ranked]]:
+    return {
+        "BM25": [list(asked.ranks[0]) for asked, _ in pool.questions],
+        "MiniLM": [list(asked.ranks[1]) for asked, _ in pool.questions],
+        "RRF": [list(asked.fused) for asked, _ in pool.questions],
+    }
+
+
+# The table.
+
+KEPT = cache_folder() / "benchmarks" / "ranker"
+
+
+def kept(name: str, compute: Callable[[], Row]) -> Row:
+    """A row that was computed before by the same code; else it is computed."""
+    sources = [*Path(learned.__file__).parent.glob("*.py"), Path(training.__file__), Path(__file__)]
+    code = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(sources))).hexdigest()[:12]
+    path = KEPT / f"{name.replace('/', '-')}-{code}.json"
+    if path.exists():
+        found: Row = json.loads(path.read_text())
+        return found
+    began = time.process_time()
+    found = compute() | {"cpu_s": round(time.process_time() - began, 2)}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(found))
+    print(f"{name}: {json.dumps(found)}", file=sys.stderr, flush=True)
+    return found
+
+
+@dataclass
+class Pools:
+    """The pools, each opened when a row of it is computed."""
+
+    @cached_property
+    def own(self) -> dict[str, Pool]:
+        return {name: self._of(DataSet(str(DATA / name))) for name in SETS}
+
+    @cached_property
+    def merged(self) -> Pool:
+        assert self.own
+        return self._of(DataSet(str(merged_folder())))
+
+    @staticmethod
+    def _of(data: DataSet) -> Pool:
+        group = indexed(data, EMBEDDER)
+        remember(group)
+        return Pool.of(group, list(data.items()))
+
+
+def by_set(pool: Pool, name: str) -> list[int]:
+    return [at for at, item in enumerate(pool.items) if item.type == name]
+
+
+def drawn(pool: Pool, at: Sequence[int]) -> Pool:
+    return pool.some(random.Random(SEED).sample(list(at), min(EACH, len(at))))
+
+
+def rows_of(pools: Pools, name: str) -> dict[str, Row]:
+    """What each way of ranking scores in the pool of a set."""
+
+    def pool() -> Pool:
+        return pools.own[name]
+
+    def others() -> Pool:
+        one, other = (drawn(pools.own[set], range(len(pools.own[set].items))) for set in SETS if set != name)
+        return one + other
+
+    def base(which: str) -> Row:
+        return scored(pool(), baselines(pool())[which])
+
+    def learned_by(rankings: Callable[[], list[Ranked]]) -> Row:
+        return scored(pool(), rankings(), baselines(pool())["RRF"])
+
+    found = {which: kept(f"{name}/{which}", lambda which=which: base(which)) for which in ("BM25", "MiniLM", "RRF")}
+    ways: dict[str, Callable[[], list[Ranked]]] = {
+        "hand weights": lambda: by_hand(pool()),
+        "random gold": lambda: random_gold(pool()),
+        "own questions, one pass": lambda: cross_validated(pool(), 1),
+        "own questions": lambda: cross_validated(pool(), 2),
+        "other sets": lambda: rank(pool(), fitted(others(), 2)),
+    }
+    found |= {way: kept(f"{name}/{way}", lambda do=do: learned_by(do)) for way, do in ways.items()}
+    found["ten questions, one pass"] = kept(f"{name}/ten", lambda: {"R@5": {"mean": 100 * float(np.mean(few(pool())))}})
+    return found
+
+
+def merged_rows(pools: Pools) -> dict[str, dict[str, Row]]:
+    """The same questions over the passages of all sets."""
+
+    def some(name: str) -> Pool:
+        return pools.merged.some(by_set(pools.merged, name))
+
+    def compute(name: str, way: str) -> Row:
+        pool = some(name)
+        rrf = baselines(pool)["RRF"]
+        if way == "RRF":
+            return scored(pool, rrf)
+        if way == "own questions":
+            return scored(pool, cross_validated(pool, 2), rrf)
+        one, other = (drawn(some(set), range(len(some(set).items))) for set in SETS if set != name)
+        return scored(pool, rank(pool, fitted(one + other, 2)), rrf)
+
+    ways = ("RRF", "own questions", "other sets")
+    return {
+        name: {way: kept(f"merged/{name}/{way}", lambda n=name, w=way: compute(n, w)) for way in ways} for name in SETS
+    }
+
+
+def everything(pools: Pools) -> Pool:
+    """What the shipped weights are trained on."""
+    one, other, third = (drawn(pools.own[name], range(len(pools.own[name].items))) for name in SETS)
+    return one + other + third
+
+
+def cost(pools: Pools) -> Row:
+    """CPU-ms of a question beyond what hybrid search does, by the passages of the pool; training; size."""
+    began = time.process_time()
+    training_set = everything(pools)
+    features_cpu_s = sum(pools.own[name].cpu_ms * min(EACH, len(pools.own[name].items)) / 1000 for name in SETS)
+    weights = fitted(training_set, 2)
+    trained = time.process_time() - began
+    each = {}
+    for name, pool in [*pools.own.items(), (MERGED, pools.merged)]:
+        some = [replace(asked) for asked, _ in pool.questions[:150]]
+        for asked in some:
+            assert asked.ranks, asked.fused
+        began = time.process_time()
+        for asked in some:
+            ranked(asked, weights)
+        each[name] = {
+            "passages": some[0].links.count,
+            "cpu_ms": round(1000 * (time.process_time() - began) / len(some), 2),
+        }
+    size = len(json.dumps({"passes": [one.plain() for one in weights]}))
+    return {
+        "question": each,
+        "training_cpu_s": round(trained + features_cpu_s, 2),
+        "trained_on": len(training_set.items),
+        "bytes": size,
+    }
+
+
+def single_hop(pools: Pools) -> Row:
+    """R@1 on questions that one passage answers, by weights that were trained on all three sets, against hybrid."""
+    data = DataSet(str(DATA / SINGLE))
+    group, items = indexed(data, EMBEDDER), data.sample(400, SEED)
+    pool, flow = Pool.of(group, items), hybrid(group, EMBEDDER, top_k=1)
+    ours = recalls(pool, rank(pool, fitted(everything(pools), 2)), 1)
+    theirs = [float(flow(Query(item.question)).hits[0].node.document in item.documents) for item in items]
+    both = Sample(list(zip(ours, theirs, strict=True)))
+    return {
+        "learned": percent(both.interval(0)),
+        "hybrid": percent(both.interval(1)),
+        "difference": percent(both.difference(0, 1)),
+    }
+
+
+def ship() -> None:
+    """Train what comes with Spolia: on questions of all sets over all passages, with and without vectors."""
+    assert Pools().own
+    data = DataSet(str(merged_folder()))
+    group, items = indexed(data, EMBEDDER), list(data.items())
+    chosen = [
+        item for name in SETS for item in random.Random(SEED).sample([one for one in items if one.type == name], EACH)
+    ]
+    for name, embedder in zip(SHIPPED, (EMBEDDER, None), strict=True):
+        trainer = RankerTrainer(group, embedder, any_group=True)
+        shutil.rmtree(SHIPPED_IN / name, ignore_errors=True)
+        train(trainer, chosen, SHIPPED_IN / name, kept_apart=(), data=", ".join(SETS))
+        (SHIPPED_IN / name / FLOW).unlink()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=HERE.parent / "results" / "training" / "ranker.json")
+    parser.add_argument("--ship", action="store_true", help="write the weights that come with Spolia, and nothing else")
+    given = parser.parse_args()
+    pools = Pools()
+    if given.ship:
+        ship()
+        return
+    result = {
+        "questions": {name: sum(1 for _ in DataSet(str(DATA / name)).items()) for name in SETS},
+        "own_pools": {name: rows_of(pools, name) for name in SETS},
+        "single_hop": kept("single hop", lambda: single_hop(pools)),
+        "merged_pool": merged_rows(pools),
+        "cost": kept("cost", lambda: cost(pools)),
+    }
+    publish("ranker", result, given.out)
+
+
+if __name__ == "__main__":
+    main()

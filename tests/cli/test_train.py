@@ -1,0 +1,61 @@
+"""`spolia train`: a part, its folder, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.training.conftest import write_world
+
+from .conftest import Spolia
+
+
+@pytest.mark.slow
+def test_a_trained_ranker_is_a_flow_that_search_and_eval_take(spolia: Spolia, tmp_path: Path) -> None:
+    data, out, store = write_world(tmp_path / "towns", 100), tmp_path / "ranker", tmp_path / "towns.spolia"
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for line in (data / "corpus.jsonl").read_text().splitlines():
+        one = json.loads(line)
+        (folder / f"{one['id']}.md").write_text(f"# {one['title']}\n\n{one['text']}\n")
+    questions = data / "questions.jsonl"
+    questions.write_text(re.sub(r'"((?:person|town|river)\d+)"', r'"\1.md"', questions.read_text()))
+    (data / "corpus.jsonl").unlink()
+    assert spolia("index", folder, "--store", store, "--no-vectors").code == 0
+    command = ("train", "ranker", "--data", data, "--store", store, "-o", out, "--json")
+    first = spolia(*command)
+    assert first.code == 0
+    assert first.json["card"]["score"]["trained"]["mean"] > first.json["card"]["score"]["untrained"]["mean"]
+    assert spolia(*command).json["sha256"] == first.json["sha256"]
+    asked = ("search", "How long is the water in the town where Oda Balbalson was born?", "--store", store, "--json")
+    for flow in (("--flow", out / "flow.yaml"), ("--flow", "multi-hop", "--ranker", out)):
+        found = spolia(*asked, *flow).json["hits"]
+        assert {hit["uri"].rpartition("/")[2] for hit in found[:3]} == {"person0.md", "town0.md", "river0.md"}
+        assert found[0]["parts"]
+    measured = ("eval", out / "flow.yaml", "--data", data, "--store", store, "--measures", "R@5")
+    refused = spolia(*measured)
+    assert refused.code == 2
+    assert "were tuned on" in refused.err
+    assert spolia(*measured, "--split", "report").code == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("rankr",), "Did you mean ranker?"),
+        (("ranker", "--budget", "5 rows"), "--budget 5 rows is no time"),
+        (("ranker", "--kept-apart", "towns"), "cannot be reported on"),
+    ],
+)
+def test_wrong_usage_is_code_2(
+    options: tuple[str, ...], said: str, spolia: Spolia, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_world(tmp_path / "towns", 3)
+    ran = spolia("train", *options, "--data", "towns", "-o", "out")
+    assert ran.code == 2
+    assert said in " ".join(ran.err.split())
