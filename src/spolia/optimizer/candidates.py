@@ -6,12 +6,13 @@ from dataclasses import fields
 from random import Random
 from typing import Any
 
+from spolia.core.combinators.branch import Branch
 from spolia.core.combinators.choice import Choice
 from spolia.core.combinators.space import Point, Space
 from spolia.core.operator import Operator, Then, Vary
 from spolia.errors import WiringError
 from spolia.stores.corpus import NodeGroup
-from spolia.types import Query, kept
+from spolia.types import Query, digest_of, kept
 
 LISTED = 10_000
 """Points up to which a space is listed; of a larger one as many flows are drawn."""
@@ -43,6 +44,7 @@ class Candidates:
         self._numbers: dict[bytes, int] = {}
         self._at: dict[tuple[tuple[str, int], ...], int] = {}
         self._lengths: dict[int, int] = {}
+        self._searched: dict[int, frozenset[bytes]] = {}
         self._texts: dict[str, list[str]] = {}
         try:
             self.number(space.default)
@@ -118,6 +120,19 @@ class Candidates:
         found = dict.fromkeys(self._valid(self.space.neighbours(self.points[number])))
         return [one for one in found if one != number]
 
+    def sharing(self, number: int) -> list[int]:
+        """The other flows that search nothing that this one does not search; of a space that is not listed, those of
+        its neighbours."""
+        own = self._searches(number)
+        known = self.every if self.is_listed else self.neighbours(number)
+        return [one for one in known if one != number and self._searches(one) <= own] if own else []
+
+    def _searches(self, number: int) -> frozenset[bytes]:
+        """The steps of a flow that read a store or ask a model, each with all that comes before it."""
+        if number not in self._searched:
+            self._searched[number] = frozenset(_searches(self.flows[number]))
+        return self._searched[number]
+
     def along(self, number: int, place: str) -> list[int]:
         """The flows with every candidate of one place, and the others as they are."""
         point = self.points[number]
@@ -141,6 +156,18 @@ class Candidates:
                 yield self.number(point)
             except WiringError:  # candidates that do not go together
                 continue
+
+
+def _searches(flow: Operator[Any, Any], before: bytes = b"") -> Iterator[bytes]:
+    if isinstance(flow, Then):
+        for step in flow.steps:
+            yield from _searches(step, before)
+            before = digest_of((before, step.digest))
+    elif isinstance(flow, Branch):
+        for arm in flow.arms:
+            yield from _searches(arm, before)
+    elif flow.resources:
+        yield digest_of((before, flow.digest))
 
 
 def _short(value: object) -> str:

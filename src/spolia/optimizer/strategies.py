@@ -155,40 +155,43 @@ class Halving(Strategy):
 
 @dataclass(frozen=True)
 class HalvingWithNeighbours(Strategy):
-    """The default flow, the best of earlier studies and a random draw are halved; then the winner with its neighbours,
-    the flows that differ from it in one place, twice or until it stays; then, with the rest of the budget,
-    those asked most.
+    """The default flow, the best of earlier studies and a random draw are halved until few are left. The winner then
+    competes with its neighbours: the flows that need no search beyond its own, and so cost little more; if there are
+    none, the flows that differ in one place. The flows asked most take the rest of the budget.
 
     Args:
         local: share of the budget for neighbours.
-        drawn: flows of the draw, times √rows: more rows ask more flows and each more questions.
+        first: questions that the budget allows each flow of the draw in the first round.
+        first_warm: the same with flows of earlier studies: fewer flows are drawn beside them.
     """
 
     local: float = 0.4
-    drawn: float = 2.0
+    first: int = 2
+    first_warm: int = 60
 
     begins_with_prior: ClassVar[bool] = True
 
     def search(self, board: Board) -> Requests:
         rows, candidates = (1 - self.local) * board.left, board.candidates
-        warm = list(dict.fromkeys([0, *board.prior[:WARM]]))
-        size = max(WARM + WARM // 2 if board.prior else 8, int(self.drawn * sqrt(rows)))
-        drawn = dict.fromkeys([*warm, *candidates.draw(size, board.random)])
-        leader = yield from halve(board, list(drawn)[:size], rows)
-        for part in (0.5, 1.0):
-            around = candidates.neighbours(leader)
-            if board.left < 2 * len(around):
-                around = board.random.sample(around, int(board.left // 4))
-            if not around or board.left < len(around):
-                break
-            found = yield from halve(board, [leader, *around], part * board.left)
-            if found == leader:
-                break
-            leader = found
+        leader = yield from halve(board, self.drawn(board, rows), rows, LAST)
+        upto = int(board.asked[leader])
+        around = candidates.sharing(leader) or candidates.neighbours(leader)
+        if around and 2 * board.reach([leader, *around], board.left) >= upto:
+            leader = yield from halve(board, [leader, *around], board.left, 2)
         return (yield from halve(board, list(dict.fromkeys([leader, *board.finalists(LAST)])), board.left))
 
+    def drawn(self, board: Board, rows: float) -> list[int]:
+        """The flows to begin with: as many as are asked `first` questions if each round takes an equal share."""
+        warm = list(dict.fromkeys([0, *board.prior[:WARM]]))
+        each = rows / (self.first_warm if board.prior else self.first)
+        size = max(LAST, len(warm))
+        while 2 * size * _rounds(2 * size, LAST) <= each:
+            size *= 2
+        size = max(size, int(each / _rounds(2 * size, LAST)))
+        return list(dict.fromkeys([*warm, *board.candidates.draw(size, board.random)]))[:size]
+
     def least(self, board: Board) -> int:
-        return 8 * FIRST
+        return LAST * FIRST
 
 
 @dataclass(frozen=True)
@@ -248,9 +251,10 @@ def find_best(strategy: Strategy, board: Board, source: ScoreSource) -> int:
         return int(end.value)
 
 
-def halve(board: Board, flows: Sequence[int], rows: float) -> Requests:
-    """The best of some flows: each round takes an equal share of the rows, and the better half goes on."""
-    end, upto, rounds = board.left - rows, 0, _rounds(len(flows))
+def halve(board: Board, flows: Sequence[int], rows: float, last: int = 1) -> Requests:
+    """The best of some flows: each round takes an equal share of the rows, and the better half goes on, until no more
+    than `last` are left."""
+    end, upto, rounds = board.left - rows, 0, _rounds(len(flows), last)
     for number in range(rounds):
         share = max(0.0, board.left - end) / (rounds - number)
         upto = board.reach(flows, share, upto)
@@ -268,5 +272,5 @@ def _asks(candidates: Candidates, place: str) -> bool:
     return any(isinstance(value, Operator) and value.calls() != 0 for value in candidates.space.places[place].values)
 
 
-def _rounds(flows: int) -> int:
-    return max(1, ceil(log2(flows)))
+def _rounds(flows: int, last: int = 1) -> int:
+    return max(1, ceil(log2(flows / last)))
