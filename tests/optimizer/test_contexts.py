@@ -160,6 +160,37 @@ def _flows() -> list[Operator[Query, Any]]:
     return [candidates.flows[at] for at in candidates.every]
 
 
+class Killed(BaseException):
+    """What no step catches."""
+
+
+class Dies(ScriptedModel):
+    """Ends the process, as it were, with a call."""
+
+    calls_left: ClassVar[float] = float("inf")
+
+    def generate(self, prompt: Any, **how: Any) -> Any:
+        Dies.calls_left -= 1
+        if Dies.calls_left < 0:
+            raise Killed
+        return super().generate(prompt, **how)
+
+
+@pytest.mark.slow
+def test_a_kill_between_two_calls_loses_no_reply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def study(name: str) -> TunedFlow:
+        return tune(space(Dies(MODEL.replies)), questions(6), "EM", path=tmp_path / name)
+
+    whole = study("whole")
+    monkeypatch.setattr(Dies, "calls_left", 10)
+    with pytest.raises(Killed):
+        study("killed")
+    monkeypatch.setattr(Dies, "calls_left", float("inf"))
+    rest = study("killed")
+    assert rest.spent.calls == whole.spent.calls - 10
+    assert (rest.rows + 10, rest.point, rest.score) == (whole.rows, whole.point, whole.score)
+
+
 @pytest.mark.slow
 def test_replies_that_a_killed_study_has_paid_are_not_asked_again(tmp_path: Path) -> None:
     with Runs(tmp_path / "runs") as runs:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import nan
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,14 +19,14 @@ from spolia.evaluation.measures.measure import Case, Measure, SetMeasure
 from spolia.models.protocols import LanguageModel
 from spolia.optimizer.contexts import Contexts
 from spolia.run.lane import Lane
-from spolia.types import Failure, Query, Usage
+from spolia.types import Failure, Query
 
 if TYPE_CHECKING:
     from spolia.optimizer.flow_scores import FlowScores
 
 Floats = NDArray[np.float64]
 AT_ONCE = 4
-"""Contexts that are read together for each thread: what is lost when a study is killed."""
+"""Contexts for each thread that are read before the time of a study is looked at."""
 
 
 def takes(measures: Sequence[SetMeasure]) -> bool:
@@ -50,6 +51,7 @@ class ReadScores:
 
     def __post_init__(self) -> None:
         self._known: dict[tuple[int, int], tuple[Floats, Floats]] = {}
+        self._lock = Lock()
 
     def __call__(self, flows: Sequence[int], questions: range) -> tuple[Floats, Floats, float]:
         """Scores by flow, question and measure, NaN where a flow fails, is degraded or is of another kind; by flow what
@@ -79,48 +81,50 @@ class ReadScores:
         for at in range(len(questions)):
             filled = []
             for row in np.flatnonzero(groups[:, at] >= 0).tolist():
-                if (known := self._known.get((questions[at], int(groups[row, at])))) is not None:
+                key = questions[at], int(groups[row, at])
+                if (known := self._known.get(key)) is not None:
                     taken[row, at] = known[1]
                     if missing[row, at]:
                         values[row, at] = known[0]
-                        filled.append(row)
+                        if wanted.get(key) != row:
+                            filled.append(row)
             self.scores.keep(part, np.array(filled, np.intp), at, values[filled, at])
             self.scores.told(len(flows))
         self.scores.needed += usage_of(taken.sum(axis=(0, 1)))
         return values, taken.mean(axis=1), usd
 
     def _read(self, some: Sequence[tuple[tuple[int, int], int]], flows: Sequence[int]) -> float:
-        """Contexts read at the same time, measured and kept; what was paid for them."""
+        """Contexts read at the same time; what was paid for them."""
         run, candidates = self.scores.run, self.scores.candidates
         with run:
             calls = [partial(self._answer, flows[row], question) for (question, _), row in some]
             waits = any(candidates.flows[flows[row]].waiting for _, row in some)
             found = gather(calls, waits=waits)
-        paid = Usage()
-        for (key, row), one in zip(some, found, strict=True):
-            if isinstance(one, Failure):
-                continue
-            case, seen, lane = one
-            paid += lane.spent
-            self._keep(flows[row], key[0], case, lane)
-            self._known[key] = seen, np.array(usage_row(lane.usage))
+        answered = [(key, one) for (key, _), one in zip(some, found, strict=True) if not isinstance(one, Failure)]
+        self._known.update((key, (seen, np.array(usage_row(lane.usage)))) for key, (seen, lane) in answered)
         if run.exhausted:
             raise BudgetSpent(f"The budget of this run allows no more: {run.refusal}. The answers so far are kept.")
-        return paid.cost_usd
+        self.scores.told(0)
+        return sum(lane.spent.cost_usd for _, (_, lane) in answered)
 
-    def _answer(self, flow: int, question: int) -> tuple[Case, Floats, Lane] | Failure:
+    def _answer(self, flow: int, question: int) -> tuple[Floats, Lane] | Failure:
+        """What a flow answers, measured and kept before anything else is asked."""
         item = self.scores.items_for(flow)[question]
         with self.scores.run.lane() as lane:
             result = attempt(partial(self.scores.candidates.flows[flow], Query(item.question)))
         if isinstance(result, Failure) or any(degrades for _, _, degrades in lane.reasons):
             return Failure("StepFailed", "it is asked as an experiment asks it")
         case = Case(item, result, lane.usage, tuple(lane.retrievals), None)
-        seen = [measure.seen(case) for measure in self.scores.objectives.measures]
-        return case, np.array([nan if one is None else one[0] for one in seen]), lane
+        measured = [measure.seen(case) for measure in self.scores.objectives.measures]
+        seen = np.array([nan if one is None else one[0] for one in measured])
+        self._keep(flow, question, case, seen, lane)
+        return seen, lane
 
-    def _keep(self, flow: int, question: int, case: Case, lane: Lane) -> None:
+    def _keep(self, flow: int, question: int, case: Case, seen: Floats, lane: Lane) -> None:
         part, store = self.scores.rows_of([flow], range(question, question + 1)), self.scores.store
         columns: dict[str, Any] = {name: getattr(lane, name) for name in ("usage", "spent", "cached", "interrupted")}
         columns |= {"steps": lane.steps(self.scores.candidates.flows[flow]), "run": store.run(self.scores.run.id)}
         columns |= {"lane": lane.number, "seconds": nan, "opening": nan}
         store.keep(int(part.flow_ids[0]), int(part.question_ids[0]), case, **columns)
+        with self._lock:  # threads count the rows
+            self.scores.keep(part, np.zeros(1, np.intp), 0, seen[None])
