@@ -8,9 +8,8 @@ the grid is read once; then studies are played over the stored scores by the str
 seed draws the tuning questions, half of all, and what the strategy draws.
 
 - `rows`: a budget counts scores, as of a space without readers; the flows to begin with are drawn.
-- `contexts`: a budget counts contexts that were not asked before, other scores are free: as `tune` does.
-- `shown`: the same, and it begins with the flows whose readers are shown the best passages (nDCG). `tune` does not do
-  that: here it ends with a larger regret.
+- `contexts`: a budget counts contexts that were not asked before, other scores are free.
+- `quality`: the same, and whether all gold is in a context, which is free, is a control variate: as `tune` does.
 
 Regret is the true mean F1 of the best flow minus that of the choice, in points, over all questions; the floor is that
 of the flow that is best on all tuning questions. Calls are shares of those that the whole grid takes on the tuning
@@ -50,7 +49,7 @@ from spolia.optimizer.candidates import Candidates
 from spolia.optimizer.contexts import Contexts, ReaderFlow
 from spolia.optimizer.objectives import Objectives
 from spolia.optimizer.score_board import Board, ScoreRows
-from spolia.optimizer.strategies import WARM, HalvingWithNeighbours, find_best
+from spolia.optimizer.strategies import HalvingWithNeighbours, find_best
 from spolia.orchestration import ConvexCombination
 from spolia.orchestration.sweep import sweeper
 from spolia.post_retrieval import Percentile, TitleBoost
@@ -63,7 +62,7 @@ Floats: TypeAlias = NDArray[np.float64]
 SHARES = {
     "rows": (0.0025, 0.005, 0.01, 0.02, 0.05),
     "contexts": (0.03, 0.05, 0.1, 0.2, 0.4),
-    "shown": (0.03, 0.05, 0.1, 0.2, 0.4),
+    "quality": (0.03, 0.05, 0.1, 0.2, 0.4),
 }
 """Of all scores, or of all calls."""
 MEASURE = "F1"
@@ -123,42 +122,28 @@ class PaidGrid:
 
 
 class SomeContexts(Contexts):
-    """Contexts of a grid on some of its questions."""
+    """Contexts of a grid on some of its questions, and how good they are if that `is_known`."""
 
-    def __init__(self, grid: PaidGrid, questions: NDArray[np.intp]) -> None:
+    def __init__(self, grid: PaidGrid, questions: NDArray[np.intp], is_known: bool) -> None:
         flows, whole = list(grid.candidates.every), grid.contexts
         none: list[Item] = []
         super().__init__(grid.candidates, lambda flow: none, len(questions), whole.run)
         self._rows = {flow: at for at, flow in enumerate(flows)}
         self._numbers = whole.numbers(flows)[:, questions]
         self._groups = whole.groups(flows)[:, questions]
-        self._quality = whole.quality(flows)[:, questions]
+        self._quality = np.where(is_known, whole.quality(flows)[:, questions], np.nan)
         self.count = whole.count
-
-    def best(self, most: int) -> list[int]:
-        """The flows whose readers are shown the best passages, one for each way to search."""
-        flows = list(self.candidates.every)
-        quality = self.quality(flows)
-        known = ~np.isnan(quality)
-        means = np.where(known, quality, 0.0).sum(axis=1) / np.maximum(1, known.sum(axis=1))
-        means = np.where(known.any(axis=1), means, -np.inf)
-        first: dict[bytes, int] = {}
-        for at in np.argsort(-means, kind="stable").tolist():
-            if np.isfinite(means[at]):
-                first.setdefault(quality[at].tobytes(), flows[at])
-        return list(first.values())[:most]
 
 
 def played(grid: PaidGrid, kind: str, share: float, seed: int) -> tuple[float, float, float]:
     """The regret in points, and the shares of calls and of scores that were asked."""
     random = np.random.default_rng(seed)
     questions = random.permutation(grid.scores.shape[1])[: grid.scores.shape[1] // 2]
-    contexts, n = SomeContexts(grid, questions), len(questions)
+    contexts, n = SomeContexts(grid, questions, kind == "quality"), len(questions)
     whole = len(grid.scores) * n
     calls = contexts.total
     counted = None if kind == "rows" else contexts
-    prior = contexts.best(WARM) if kind == "shown" else []
-    board = Board(grid.candidates, n, share * (whole if counted is None else calls), seed, prior, contexts=counted)
+    board = Board(grid.candidates, n, share * (whole if counted is None else calls), seed, contexts=counted)
 
     def source(flows: Any, asked: range) -> ScoreRows:
         values = grid.scores[np.ix_(np.asarray(flows), questions[asked.start : asked.stop])]
@@ -223,7 +208,7 @@ def main() -> None:
     result["calls at equal regret"] = {
         str(wanted): {kind: at_regret(curve, wanted) for kind, curve in curves.items()} for wanted in WANTED
     }
-    tenth = next(one for one in curves["contexts"] if one["budget"] == 0.1)
+    tenth = next(one for one in curves["quality"] if one["budget"] == 0.1)
     judged: Judged = {
         "regret at a tenth of the calls": (tenth["regret"], most(1.0)),
         "calls there": (tenth["calls"], most(0.1)),

@@ -124,6 +124,22 @@ def test_a_context_that_was_shown_is_free_for_the_budget() -> None:
     assert board.reach(flows, 0) < 5
 
 
+def test_what_readers_are_shown_tells_the_scores_of_questions_that_were_not_asked() -> None:
+    items, candidates = questions(40), Candidates(Space(space(MODEL)))
+    contexts = Contexts(candidates, lambda flow: items, len(items), Run(share=True))
+    flows = list(candidates.every)
+    scores = 0.2 + 0.6 * contexts.quality(flows)
+
+    def source(some: Any, asked: range) -> ScoreRows:
+        return ScoreRows(scores[list(some), asked.start : asked.stop], np.zeros((len(some), 2)))
+
+    def off(board: Board) -> float:
+        board.fill(ScoreRequest(flows, 8), source)
+        return float(np.abs(board.means(flows, 8) - scores.mean(axis=1)).max())
+
+    assert off(Board(candidates, len(items), 1000, contexts=contexts)) < 0.01 < off(Board(candidates, 40, 10**4))
+
+
 @pytest.mark.slow
 def test_a_study_ends_the_same_with_any_number_of_workers_and_after_it_broke_off(tmp_path: Path) -> None:
     def study(workers: int, name: str, most: float = float("inf")) -> TunedFlow:

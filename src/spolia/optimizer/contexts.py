@@ -14,7 +14,7 @@ from spolia.core.run_context import attempt
 from spolia.core.sweepable import Swept
 from spolia.core.type_compatibility import fits
 from spolia.evaluation.measures.measure import Case
-from spolia.evaluation.measures.rank_measures import NDCG
+from spolia.evaluation.measures.rank_measures import FullRecall
 from spolia.generation.prompt import fitting
 from spolia.generation.reader import Reader
 from spolia.optimizer.candidates import Candidates
@@ -120,7 +120,7 @@ class Contexts:
         return self._groups[places]
 
     def quality(self, flows: Sequence[int]) -> Floats:
-        """float64[flows, questions]: nDCG of what the reader is shown; NaN where that is not known."""
+        """float64[flows, questions]: whether a reader is shown all the gold; NaN where that is not known."""
         places = self._known(flows)
         return self._quality[places]
 
@@ -200,7 +200,7 @@ class ShownContexts:
 
     def _context(self, reader: Reader, model: bytes, swept: Swept, item: Item) -> tuple[int, Alike, float]:
         shown = fitting(swept.ranking, reader.max_passages, reader.max_characters)
-        measure = NDCG(max(1, reader.max_passages))
+        measure = FullRecall(max(1, reader.max_passages))
         seen = measure.seen(Case(item, shown)) if measure.applies(item) else None
         quality = float("nan") if seen is None else seen[0]
         number = FREE

@@ -76,6 +76,7 @@ class Board:
         self._asked = np.zeros(0, np.intp)
         self._scores = np.zeros((0, questions, len(objectives.measures) if objectives else 1))
         self._costs = np.zeros((0, 2))
+        self._slope: Floats | None = None
 
     @property
     def left(self) -> float:
@@ -131,7 +132,7 @@ class Board:
                 found = source(some.tolist(), range(start, upto))
                 self._scores[some, start:upto] = found.values.reshape(some.size, now, -1)
                 self._costs[some] = (self._costs[some] * start + found.costs * now) / upto
-                self._asked[some] = upto
+                self._asked[some], self._slope = upto, None
                 self.spent += now * some.size if read is None else read.size
                 if read is not None:
                     self._read[read] = True
@@ -157,11 +158,33 @@ class Board:
         return self.all_means(flows, upto)[:, 0]
 
     def all_means(self, flows: Sequence[int], upto: int) -> Floats:
-        """The means by flow and measure."""
+        """The means by flow and measure; where contexts are known, those expected on all questions.
+
+        What a reader is shown is known for all questions before it is asked any. How good that is, is a control
+        variate: mean(y) + b (mean of x on all questions - mean of x on those asked), with b as far as scores follow x
+        within questions.
+        """
         rows = self._scores[list(flows), :upto]
         known = ~np.isnan(rows)
-        sums, counts = np.where(known, rows, 0.0).sum(axis=1), known.sum(axis=1)
-        return np.where(counts > 0, sums / np.maximum(counts, 1), -np.inf)
+        counts = np.maximum(known.sum(axis=1), 1)
+        means = np.where(known.any(axis=1), np.where(known, rows, 0.0).sum(axis=1) / counts, -np.inf)
+        if self.contexts is None:
+            return means
+        quality = self.contexts.quality(flows)[:, :, None]
+        ahead = quality.mean(axis=1) - np.where(known, quality[:, :upto], 0.0).sum(axis=1) / counts
+        return np.asarray(means + self._slopes() * np.nan_to_num(ahead))
+
+    def _slopes(self) -> Floats:
+        """By measure, by how much scores rise with the quality of contexts, from all that was asked; a prior of one
+        pair of rows that differ fully and score the same."""
+        assert self.contexts is not None
+        if self._slope is None:
+            (flows,) = np.nonzero(self._asked)
+            quality = self.contexts.quality(flows.tolist())[:, :, None]
+            known = ~np.isnan(self._scores[flows]) & ~np.isnan(quality) & np.isfinite(self._scores[flows])
+            x, y = (_centred(one, known) for one in (quality, self._scores[flows]))
+            self._slope = np.asarray((x * y).sum(axis=(0, 1)) / ((x * x).sum(axis=(0, 1)) + 0.5))
+        return self._slope
 
     def ranked(self, flows: Sequence[int], upto: int, combined: Combined | None = None) -> list[int]:
         """Flows, the best on the first questions first; of equal ones the cheapest.
@@ -220,3 +243,9 @@ class Board:
             self._asked = np.append(self._asked, np.zeros(more, np.intp))
             self._scores = np.vstack([self._scores, np.full((more, *self._scores.shape[1:]), np.nan)])
             self._costs = np.vstack([self._costs, np.zeros((more, 2))])
+
+
+def _centred(values: Floats, known: NDArray[np.bool_]) -> Floats:
+    """Values by flow, question and measure less the mean of the question; 0 where they are not known."""
+    some = np.where(known, values, 0.0)
+    return np.where(known, some - some.sum(axis=0) / np.maximum(known.sum(axis=0), 1), 0.0)
