@@ -18,14 +18,13 @@ from spolia.optimizer.plan import TuningPlan
 from spolia.optimizer.tuned_flow import TunedFlow
 from spolia.optimizer.tuning import tune
 from spolia.post_retrieval import Percentile
-from spolia.retrieval import BM25Variant
+from spolia.retrieval import TFIDF
 
 from .test_tuning import SPACE, Finds
 
 GROUP = Corpus("none.spolia").group("chunk")
-WORDS = Choice(BM25(GROUP, source="words"), BM25Variant(GROUP, k1=0.6, b=0.3, source="words"), name="words") >> Choice(
-    Identity(), Percentile(0.4), name="selection"
-)
+FINDERS = Choice(TFIDF(GROUP, 60, "words", sublinear=False), BM25(GROUP, 60, "words"), name="words")
+WORDS = FINDERS >> Choice(Identity(), Percentile(0.2), name="selection")
 
 
 @step
