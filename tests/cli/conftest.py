@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,3 +44,21 @@ def spolia(capfd: pytest.CaptureFixture[str]) -> Spolia:
         return Ran(code if isinstance(code, int) else 0, out, err)
 
     return run
+
+
+def lights(folder: Path, count: int) -> Path:
+    """A data set of lights and their lamps, one passage a question."""
+    folder.mkdir()
+    passages = [{"id": f"p{at}", "title": "", "text": f"Light {at} has {at % 5} lamps at sea."} for at in range(count)]
+    questions = [
+        {
+            "id": f"q{at}",
+            "question": f"How many lamps has light {at}?",
+            "gold_ids": [f"p{at}"],
+            "answers": [str(at % 5)],
+        }
+        for at in range(count)
+    ]
+    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, passages)))
+    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))
+    return folder

@@ -18,6 +18,8 @@ import pytest
 
 from spolia.testing import OpenAIServer, ServedReply
 
+from .conftest import lights
+
 pytestmark = pytest.mark.slow
 THREADS = 8
 SPACE = """
@@ -34,22 +36,8 @@ def server() -> Iterator[OpenAIServer]:
 
 @pytest.fixture
 def data(tmp_path: Path, server: OpenAIServer) -> Path:
-    folder = tmp_path / "small"
-    folder.mkdir()
-    passages = [{"id": f"p{at}", "title": "", "text": f"Light {at} has {at % 5} lamps at sea."} for at in range(20)]
-    questions = [
-        {
-            "id": f"q{at}",
-            "question": f"How many lamps has light {at}?",
-            "gold_ids": [f"p{at}"],
-            "answers": [str(at % 5)],
-        }
-        for at in range(20)
-    ]
-    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, passages)))
-    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))
     (tmp_path / "space.yaml").write_text(SPACE.replace("URL", server.url))
-    return folder
+    return lights(tmp_path / "small", 20)
 
 
 def command(data: Path, out: str, *more: str) -> list[str]:

@@ -14,7 +14,7 @@ import pytest
 
 from spolia.testing import OpenAIServer, ServedReply
 
-from .conftest import Spolia
+from .conftest import Spolia, lights
 
 pytestmark = pytest.mark.slow
 READING = """
@@ -32,18 +32,9 @@ def server() -> Iterator[OpenAIServer]:
 
 @pytest.fixture
 def data(tmp_path: Path, server: OpenAIServer) -> Path:
-    folder = tmp_path / "small"
-    folder.mkdir()
-    passages = [{"id": f"p{at}", "title": "", "text": f"Light {at} has {at % 5} lamps at sea."} for at in range(12)]
-    questions = [
-        {"id": f"q{at}", "question": f"How many lamps has light {at}?", "gold_ids": [f"p{at}"], "answers": ["3"]}
-        for at in range(12)
-    ]
-    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, passages)))
-    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))
     (tmp_path / "reading.yaml").write_text(READING.replace("URL", server.url))
     (tmp_path / "searching.yaml").write_text(SEARCHING)
-    return folder
+    return lights(tmp_path / "small", 12)
 
 
 def in_terminal(*command: object) -> tuple[int, str, str]:

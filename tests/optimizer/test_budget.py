@@ -11,7 +11,8 @@ from spolia.optimizer.budget import RowCost, TuningBudget
 from spolia.optimizer.tuned_flow import TunedFlow
 from spolia.optimizer.tuning import tune
 
-from .test_tuning import SPACE, Finds, questions, reading
+from .finds import Finds, questions
+from .test_tuning import SPACE, reading
 
 MODEL = ScriptedModel((("sesame", "gold"), ("", "none")))
 

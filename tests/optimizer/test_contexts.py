@@ -1,8 +1,6 @@
 """Spaces with readers: what is free comes first, and what is shown twice is asked once."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,29 +23,9 @@ from spolia.optimizer.tuning import tune
 from spolia.post_retrieval.selection import Cut
 from spolia.run import Run
 from spolia.testing.server import OpenAIServer, ServedReply
-from spolia.types import Hit, Item, Node, Query, Ranking
+from spolia.types import Item, Query
 
-NODES = [Node(f"n{at}", "sesame" if not at else f"other {at}", "gold" if not at else f"d{at}") for at in range(6)]
-
-
-@dataclass(frozen=True)
-class Finds(Operator[Query, Ranking]):
-    """The gold passage, the sooner the better the settings are."""
-
-    skill: int = 0
-    luck: int = 0
-
-    def calls(self, rows: int | None = None, /) -> int | None:
-        return 0
-
-    def apply(self, value: Query, /) -> Ranking:
-        at = max(0, Random(f"{value.text} {self.luck}").randrange(6) - self.skill)
-        order = [*NODES[1 : at + 1], NODES[0], *NODES[at + 1 :]]
-        return Ranking(value, tuple(Hit(node, 1.0 / (1 + rank)) for rank, node in enumerate(order)), "finds")
-
-
-def questions(n: int) -> list[Item]:
-    return [Item(f"q{at}", f"question {at}", ("gold",), gold=(("gold",),)) for at in range(n)]
+from .finds import Finds, questions
 
 
 def space(model: Any) -> Operator[Query, Any]:

@@ -20,7 +20,8 @@ from spolia.optimizer.tuning import tune
 from spolia.post_retrieval import Percentile
 from spolia.retrieval import TFIDF
 
-from .test_tuning import SPACE, Finds
+from .finds import Finds
+from .test_tuning import SPACE
 
 GROUP = Corpus("none.spolia").group("chunk")
 FINDERS = Choice(TFIDF(GROUP, 60, "words", sublinear=False), BM25(GROUP, 60, "words"), name="words")

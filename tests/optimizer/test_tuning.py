@@ -4,7 +4,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 from time import sleep
 from typing import Any
 from xml.etree import ElementTree
@@ -44,28 +43,7 @@ from spolia.run import Run
 from spolia.stores.corpus import Corpus
 from spolia.types import Hit, Item, Node, Query, Ranking
 
-NODES = [Node(f"n{at}", "other" if at else "sesame", "gold" if not at else f"d{at}") for at in range(6)]
-
-
-@dataclass(frozen=True)
-class Finds(Operator[Query, Ranking]):
-    """The gold passage, the sooner the better the settings are."""
-
-    skill: int = 0
-    luck: int = 0
-
-    def calls(self, rows: int | None = None, /) -> int | None:
-        return 0
-
-    def apply(self, value: Query, /) -> Ranking:
-        at = max(0, Random(f"{value.text} {self.luck}").randrange(6) - self.skill)
-        order = [*NODES[1 : at + 1], NODES[0], *NODES[at + 1 :]]
-        return Ranking(value, tuple(Hit(node, 1.0 / (1 + rank)) for rank, node in enumerate(order)), "finds")
-
-
-def questions(n: int) -> list[Item]:
-    return [Item(f"q{at}", f"question {at}", ("gold",), gold=(("gold",),)) for at in range(n)]
-
+from .finds import NODES, Finds, questions
 
 SPACE = Finds().vary("skill", skill=[0, 1, 2, 3]).vary("luck", luck=[0, 1, 2]) >> Cut().vary("most", top_k=[2, 6])
 SPACE_DEFAULT = Finds() >> Cut(2)

@@ -1,6 +1,7 @@
 """`spolia tune`: the best flow of a space on your own questions."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -99,7 +100,6 @@ def tune(
         return Exit.DONE
     from spolia.cli.autorag_study import imported_study
     from spolia.cli.tuning_run import TuningRun
-    from spolia.evaluation.data.json_lines import whole_files
     from spolia.evaluation.data.passage_store import cache_folder
 
     combine, study = "front", imported_study(screen, space, out, given)
@@ -116,20 +116,30 @@ def tune(
     prior = [*(study.prior if study else ()), *(point for folder in warm or () for point in _points(folder))]
     how |= {"seed": given.seed, "prior": prior, "cold": cold, "workers": workers}
     found, files = TuningRun(screen, data, given).tuned(space, objective, out, **how)
-    result = found.json()
-    files = {**files, RESULT: json_text(result) + "\n"}
-    with whole_files(*(out / name for name in files)) as parts:
-        for part, text in zip(parts, files.values(), strict=True):
-            part.write_text(text, "utf-8")
-    simulated = {"simulated": True} if given.llm == "simulated" else {}
-    result["best"] |= {"file": str(out / BEST)}
-    result = {**simulated, **({"autorag": study.json()} if study else {}), **result}
+    result = _written(found, files, out)
+    if given.llm == "simulated":
+        result = {"simulated": True, **result}
+    if study is not None:
+        result = {**result, "autorag": study.json()}
     screen.give(**result)
     _show(screen, found, out)
     if not (found.is_cut_short or found.excluded):
         reads, store = json.loads((out / STUDY).read_text("utf-8"))["reads"], cache_folder() / "datasets"
         finished.write(result, reads, store, [out / name for name in (BEST, RESULT, REPORT, STUDY)])
     return Exit.PARTLY if found.is_cut_short else Exit.DONE
+
+
+def _written(found: "TunedFlow", files: Mapping[str, str], out: Path) -> dict[str, Any]:
+    """The result as plain data, written with the other files or not at all."""
+    from spolia.evaluation.data.json_lines import whole_files
+
+    result = found.json()
+    files = {**files, RESULT: json_text(result) + "\n"}
+    with whole_files(*(out / name for name in files)) as parts:
+        for part, text in zip(parts, files.values(), strict=True):
+            part.write_text(text, "utf-8")
+    result["best"] |= {"file": str(out / BEST)}
+    return result
 
 
 def _tell_again(screen: Screen, result: dict[str, Any], out: Path) -> None:

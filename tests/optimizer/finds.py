@@ -1,0 +1,29 @@
+"""A search whose settings decide how soon it finds the gold passage."""
+
+from dataclasses import dataclass
+from random import Random
+
+from spolia.core.operator import Operator
+from spolia.types import Hit, Item, Node, Query, Ranking
+
+NODES = [Node(f"n{at}", f"other {at}" if at else "sesame", f"d{at}" if at else "gold") for at in range(6)]
+
+
+@dataclass(frozen=True)
+class Finds(Operator[Query, Ranking]):
+    """The gold passage, the sooner the better the settings are."""
+
+    skill: int = 0
+    luck: int = 0
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return 0
+
+    def apply(self, value: Query, /) -> Ranking:
+        at = max(0, Random(f"{value.text} {self.luck}").randrange(6) - self.skill)
+        order = [*NODES[1 : at + 1], NODES[0], *NODES[at + 1 :]]
+        return Ranking(value, tuple(Hit(node, 1.0 / (1 + rank)) for rank, node in enumerate(order)), "finds")
+
+
+def questions(n: int) -> list[Item]:
+    return [Item(f"q{at}", f"question {at}", ("gold",), gold=(("gold",),)) for at in range(n)]
