@@ -9,7 +9,8 @@ without an index. `--sets` takes other data sets, such as musique, and `--world 
 which a simulated reader answers as well: it knows the gold, says what its prompt states, and errs as often as the
 profile `noisy` has it. No language model is asked. The file is written after every hundred questions; with one that is
 there the same command goes on with the questions that it lacks. Kept are benchmarks/results/optimizer/real.npz,
-world.npz and aragog.npz, from `--out` alone, with `--world 3000` and `--sets aragog`, as far as they were computed.
+world.npz, aragog.npz and musique.npz, from `--out` alone, with `--world 3000`, `--sets aragog` and `--sets musique`, as
+far as they were computed.
 
 The file (`ScoreMatrix.load`) holds, by array:
 
