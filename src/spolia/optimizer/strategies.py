@@ -156,8 +156,8 @@ class Halving(Strategy):
 @dataclass(frozen=True)
 class HalvingWithNeighbours(Strategy):
     """The default flow, the best of earlier studies and a random draw are halved until few are left. The winner then
-    competes with its neighbours: the flows that need no search beyond its own, and so cost little more; if there are
-    none, the flows that differ in one place. The flows asked most take the rest of the budget.
+    competes with its neighbours: the flows that need no search beyond its own, and so cost little more, or else the
+    flows that differ in one place. The flows asked most take the rest of the budget.
 
     Args:
         local: share of the budget for neighbours.
@@ -181,7 +181,7 @@ class HalvingWithNeighbours(Strategy):
         return (yield from halve(board, list(dict.fromkeys([leader, *board.finalists(LAST)])), board.left))
 
     def drawn(self, board: Board, rows: float) -> list[int]:
-        """The flows to begin with: as many as are asked `first` questions if each round takes an equal share."""
+        """The flows to begin with: as many as the first round can ask `first` questions."""
         warm = list(dict.fromkeys([0, *board.prior[:WARM]]))
         each = rows / (self.first_warm if board.prior else self.first)
         size = max(LAST, len(warm))
