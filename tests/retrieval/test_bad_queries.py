@@ -19,6 +19,7 @@ from spolia.models.http.reranking import RerankModel
 from spolia.models.onnx.minilm import MiniLM
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.models.protocols import CHAT, NEXT_TOKENS, SCORES, Kind
+from spolia.models.trained_weights import TrainedWeights
 from spolia.models.vectors import SparseRows
 from spolia.orchestration.knowledge_plan import KnowledgeGuided
 from spolia.retrieval.bm25 import BM25
@@ -27,6 +28,7 @@ from spolia.retrieval.graph.edges import InOrder
 from spolia.retrieval.graph.node_graph import NodeGraph
 from spolia.retrieval.graph.walk import Hops
 from spolia.retrieval.late_interaction import LateInteraction
+from spolia.retrieval.learned.ranker import LearnedRanker
 from spolia.retrieval.learned_sparse import LearnedSparse
 from spolia.retrieval.similarity_search import BySimilarity, similarity
 from spolia.retrieval.tree import Descend
@@ -139,7 +141,7 @@ def test_a_count_that_is_none_is_refused_by_every_operator(
         "target": built,
         "levels": (built, built),
         "graph": GraphFile("people.json") if cls is KnowledgeGuided else NodeGraph(built, (InOrder(),)),
-    }
+    } | ({"weights": TrainedWeights("ranker")} if cls is LearnedRanker else {})
     given = {f.name: resources[f.name] for f in fields(cls) if f.name in resources}  # type: ignore[arg-type]
     cls.made(given)
     with pytest.raises(WiringError, match=rf"{name} counts from \d, and is {value!r}"):

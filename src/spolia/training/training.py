@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -31,9 +31,6 @@ from spolia.stores.files import try_lock
 from spolia.training.question_split import TRAIN, VALIDATE, QuestionSplit
 from spolia.training.trainer import Trainer
 from spolia.types import Item, Value, digest_of
-
-if TYPE_CHECKING:
-    pass
 
 FLOW, CHECKPOINT = "flow.yaml", "checkpoint.npz"
 KEPT_EVERY_S = 10.0
