@@ -438,6 +438,18 @@ def _ranker(result: Result) -> Judged:
     return found
 
 
+def _reader(result: Result) -> Judged:
+    found, training = result["scores"], result["training"]
+    return {
+        "F1 over all paragraphs": (100 * found["SpanReader"]["F1"]["mean"], least(60.0)),
+        "EM over all paragraphs": (100 * found["SpanReader"]["EM"]["mean"], None),
+        "F1 on the gold paragraph": (100 * found["gold paragraph"]["F1"]["mean"], None),
+        "F1 of whole sentences": (100 * found["Extract"]["F1"]["mean"], None),
+        "training, CPU-min": (training["cost"]["steps_cpu_s"] / 60, most(30.0)),
+        "a question, CPU-ms": (result["cpu_ms_a_question"], most(200.0)),
+    }
+
+
 JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "ranker": _ranker,
     "shape": _shape,
@@ -480,5 +492,6 @@ JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "strategies": _strategies,
     "grid": _grid,
     "server": _server,
+    "reader": _reader,
 }
 """By the name of the result."""

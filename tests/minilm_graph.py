@@ -7,7 +7,8 @@ It has operators only, 16 kB: the weights stay in their file, as they are stored
     x_{i+1} = LayerNorm(a_i + W_2 GELU(W_1 a_i))
     embedding = sum_t mask_t x_t / |sum_t mask_t x_t|                          Reimers and Gurevych 2019
 
-Dividing by the number of tokens before the length is made 1 changes nothing, so it is left out.
+Dividing by the number of tokens before the length is made 1 changes nothing, so it is left out. The last x is an output
+too, `tokens`: what else is learned of it (spans, classes) is one more linear layer.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Writer:
 
 
 def graph() -> ModelProto:
-    """Inputs: `input_ids` int64 and `attention_mask` int32, both (batch, tokens). Output: `embedding`."""
+    """Inputs: `input_ids` int64 and `attention_mask` int32, both (batch, tokens). Outputs: `embedding`, `tokens`."""
     g = Writer()
     g.op("Shape", "input_ids", output="sizes")
     g.op("Concat", "sizes", g.ints(WIDTH), axis=0, output="unflat")  # (batch, tokens, width)
@@ -73,12 +74,13 @@ def graph() -> ModelProto:
     for number in range(LAYERS):
         x = layer(g, x, f"encoder.layer.{number}")
     mask = g.op("Unsqueeze", g.op("Cast", "attention_mask", to=TensorProto.FLOAT), g.ints(1))
-    total = g.op("Squeeze", g.op("MatMul", mask, g.op("Reshape", x, "unflat")), g.ints(1))
+    total = g.op("Squeeze", g.op("MatMul", mask, g.op("Reshape", x, "unflat", output="tokens")), g.ints(1))
     g.op("LpNormalization", total, axis=-1, p=2, output="embedding")
     ids = helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", "tokens"])
     real = helper.make_tensor_value_info("attention_mask", TensorProto.INT32, ["batch", "tokens"])
     out = helper.make_tensor_value_info("embedding", TensorProto.FLOAT, ["batch", WIDTH])
-    body = helper.make_graph(g.nodes, "sentence_encoder", [ids, real], [out], list(g.tensors.values()))
+    each = helper.make_tensor_value_info("tokens", TensorProto.FLOAT, ["batch", "tokens", WIDTH])
+    body = helper.make_graph(g.nodes, "sentence_encoder", [ids, real], [out, each], list(g.tensors.values()))
     return helper.make_model(
         body, opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid(FUSED, 1)], ir_version=9
     )

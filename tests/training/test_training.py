@@ -41,7 +41,7 @@ class Line:
     def prepare(self, items: Sequence[Item], validation: Sequence[Item], seed: int) -> None:
         self.weight[:] = seed
 
-    def step(self) -> float:
+    def step(self, done: float) -> float:
         self.made += 1
         if self.made == self.dies_at:
             raise KeyboardInterrupt
@@ -96,6 +96,7 @@ def test_a_killed_training_goes_on_and_gives_the_weights_of_one_that_was_not_kil
     done: Trained, passages: NodeGroup, items: list[Item], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(training, "KEPT_EVERY_S", 0.0)
+    monkeypatch.setattr(training, "KEPT_AT_MOST", 0)
     with pytest.raises(KeyboardInterrupt):
         train(Line(passages, dies_at=12), items, tmp_path / "killed")
     with pytest.raises(DataError, match="holds another training that was interrupted"):
@@ -174,7 +175,7 @@ def test_other_weights_than_the_card_describes_are_refused(done: Trained, tmp_pa
 @pytest.mark.slow
 def test_two_trainings_into_one_folder_are_refused(passages: NodeGroup, items: list[Item], tmp_path: Path) -> None:
     class Nested(Line):
-        def step(self) -> float:
+        def step(self, done: float) -> float:
             train(Line(passages), items, tmp_path / "line")
             return 0.0
 

@@ -7,5 +7,6 @@ from spolia.generation.prompt import LongContextReorder as LongContextReorder
 from spolia.generation.reader import ClosedBook as ClosedBook
 from spolia.generation.reader import Reader as Reader
 from spolia.generation.sentence_vectors import SentenceVectors as SentenceVectors
+from spolia.generation.span_reader import SpanReader as SpanReader
 from spolia.generation.verification import VerifyClaims as VerifyClaims
 from spolia.generation.verification import VerifyGrounding as VerifyGrounding

@@ -14,7 +14,14 @@ from spolia.training.trainer import Trainer
 
 TrainerBuilder: TypeAlias = Callable[[NodeGroup, Embedder | None], Trainer]
 
-PARTS: Mapping[str, TrainerBuilder] = {"ranker": RankerTrainer}
+
+def _reader(group: NodeGroup, embedder: Embedder | None) -> Trainer:
+    from spolia.training.span_reader import SpanReaderTrainer  # needs torch
+
+    return SpanReaderTrainer(group, embedder)
+
+
+PARTS: Mapping[str, TrainerBuilder] = {"ranker": RankerTrainer, "reader": _reader}
 
 
 def trainer_of(name: str, group: NodeGroup, embedder: Embedder | None) -> Trainer:

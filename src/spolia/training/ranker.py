@@ -209,7 +209,7 @@ class RankerTrainer:
     def converged(self) -> bool:
         return len(self.fitted) >= self.passes - 1 and (self.fit.search.converged or self._made >= self.each)
 
-    def step(self) -> float:
+    def step(self, done: float) -> float:
         if self.fit.search.converged or self._made >= self.each:
             self._begin_pass(self.fit.linear)
         self._made += 1

@@ -54,8 +54,8 @@ class Trainer(Protocol):
         """Compute what steps read of the questions. DataError where nothing can be learned from them."""
         ...
 
-    def step(self) -> float:
-        """Make one step; the loss before it."""
+    def step(self, done: float) -> float:
+        """Make one step; the loss before it. `done` is the share of all steps that are made: rates fall by it."""
         ...
 
     def validate(self) -> float | None:

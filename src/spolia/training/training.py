@@ -35,6 +35,8 @@ from spolia.types import Item, Value, digest_of
 FLOW, CHECKPOINT = "flow.yaml", "checkpoint.npz"
 KEPT_EVERY_S = 10.0
 """Seconds of work that a kill can cost, about."""
+KEPT_AT_MOST = 20
+"""How many times longer than keeping takes nothing is kept after it: a large state costs a twentieth of the time."""
 PILOT_STEPS = 3
 PLANNED = 0.9
 """Share of a budget in time that is planned: later steps may take more than the first ones."""
@@ -160,7 +162,7 @@ class _Training:
         self._resume()
         if self.budget_s is not None and self.pilot is None:
             self._plan(self.budget_s)
-        kept = time.monotonic()
+        kept, took = time.monotonic(), 0.0
         every = max(1, self.steps // CURVE_POINTS)
         while self.done < self.steps and not self.part.converged:
             check_cancelled()
@@ -172,12 +174,13 @@ class _Training:
                 self.curve.append((self.done, loss, validation))
             self.cpu_s += time.process_time() - began
             told(self.done, self.steps, loss, validation)
-            if time.monotonic() - kept > KEPT_EVERY_S:
+            if (begun := time.monotonic()) - kept > max(KEPT_EVERY_S, KEPT_AT_MOST * took):
                 self._keep()
                 kept = time.monotonic()
+                took = kept - begun
 
     def _step(self) -> float:
-        loss = self.part.step()
+        loss = self.part.step(self.done / self.steps)
         self.done += 1
         if not abs(loss) < float("inf"):
             raise DataError(
@@ -192,7 +195,7 @@ class _Training:
         began = time.perf_counter()
         made = 0
         while made < PILOT_STEPS and not self.part.converged:
-            self.part.step()
+            self.part.step(0.0)
             made += 1
         each = (time.perf_counter() - began) / max(1, made)
         self.part.restore(start)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def train(
     given: RerankOptions,
-    part: Annotated[str, argument("PART", "The part to train: ranker.")],
+    part: Annotated[str, argument("PART", "The part to train: ranker, reader.")],
     data: Annotated[Path, option("--data DATA", DATA)],
     out: Annotated[
         Path,

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -35,6 +35,9 @@ def batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
 
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from spolia.types.arrays import Vectors
 
 
@@ -127,15 +130,15 @@ class MiniLM(Value):
         key = (self.weights, self.threads)
         with _opening:
             if key not in _open:
-                _open[key] = _session(weights.find(self.weights).tensors, self.threads)
+                _open[key] = opened(safetensors.read(weights.find(self.weights).tensors), self.threads)
             return _open[key]
 
 
-def _session(tensors: Path, threads: int) -> tuple[Any, list[Any]]:
+def opened(tensors: "Mapping[str, npt.NDArray[np.float32]]", threads: int) -> tuple[Any, list[Any]]:
     """A session, and the mapped weights that it reads in place: it does not own them, so they live as long as it."""
     with installed("embeddings", "onnxruntime", "Embedding texts"):
         import onnxruntime
-    held = {name: array for name, array in safetensors.read(tensors).items() if not name.startswith("pooler.")}
+    held = {name: array for name, array in tensors.items() if not name.startswith("pooler.")}
     given = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in held.values()]
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads

@@ -24,6 +24,13 @@ _opened: dict[Path, Tokenizer] = {}
 _opening = threading.Lock()
 
 
+class Tokens(NamedTuple):
+    """A text as tokens: their numbers, and the characters `text[start:end]` that each stands for."""
+
+    ids: list[int]
+    ends: list[tuple[int, int]]
+
+
 class TokenPiece(NamedTuple):
     """A token: the characters `text[start:end]` that it stands for, and whether it is in the vocabulary."""
 
@@ -73,6 +80,11 @@ class WordPiece(Value):
         """Share of the characters, blanks included, that are not mapped to unknown; 1 for an empty text."""
         unknown = sum(piece.end - piece.start for piece in self.pieces(text) if not piece.known)
         return 1 - unknown / len(text) if text else 1.0
+
+    def read(self, text: str) -> Tokens:
+        """The tokens of a text, special ones excluded."""
+        encoded = self._encoded(text)
+        return Tokens(encoded.ids, encoded.offsets)
 
     def _encoded(self, text: str, specials: bool = False) -> Encoding:
         tokenizer = _tokenizer(self.weights)

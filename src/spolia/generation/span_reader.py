@@ -1,0 +1,77 @@
+"""An answer of a few words without any language model: the stretch that a trained reader finds."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from spolia.core.operator import Operator
+from spolia.core.run_context import emit
+from spolia.core.type_compatibility import refuse_counts, refuse_numbers
+from spolia.generation.extract import plain
+from spolia.models.marks import without_citations
+from spolia.models.onnx.minilm_spans import MiniLMSpans
+from spolia.types import Answer, Citation, Ranking
+
+
+@dataclass(frozen=True)
+class SpanReader(Operator[Ranking, Answer]):
+    """Answer with the stretch of a passage that a trained reader finds, cited to the character.
+
+    The stretch is the one with the highest `s - rank_weight · ln(rank)`, where s is `start + end - no answer` by the
+    reader's logits, and rank that of its passage. It is abstained from if s is below `threshold`.
+
+    Args:
+        model: a reader that was trained by `spolia train reader`.
+        passages: the best so many are read.
+        threshold: the least s that is an answer; 0 where an answer is as likely as none. Higher abstains more often.
+        rank_weight: how much the order of the passages counts; 0 to judge by the reader alone.
+        abstention: the reply where nothing answers.
+
+    Raises:
+        WiringError: for numbers out of range.
+        WeightsError: when it runs: there is no trained reader.
+
+    Source: Devlin et al., "BERT", NAACL 2019, section 4.3; windows as in Alberti et al., "A BERT baseline for the
+    Natural Questions", 2019.
+
+    >>> from spolia.models.trained_weights import TrainedWeights
+    >>> SpanReader(MiniLMSpans(TrainedWeights("trained/reader"))).passages
+    5
+    """
+
+    model: MiniLMSpans
+    passages: int = 5
+    threshold: float = 0.0
+    rank_weight: float = 1.0
+    abstention: str = "No passage was found that answers this."
+
+    cached: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_counts(self, "passages")
+        refuse_numbers(self, "a number", "threshold", "rank_weight")
+
+    def apply(self, value: Ranking, /) -> Answer:
+        shown = value.cut(self.passages)
+        spans = self.model.spans(shown.query.question, [node.text for node in shown.nodes])
+        found = [
+            (span.score - self.rank_weight * math.log(rank), -rank, node, span)
+            for rank, (node, span) in enumerate(zip(shown.nodes, spans, strict=True), 1)
+            if span is not None and span.score >= self.threshold
+        ]
+        if not found:
+            emit(self.abstention)
+            return Answer(self.abstention, (), "abstained", shown)
+        *_, node, span = max(found, key=lambda one: one[:2])
+        quote = node.text[span.start : span.end]
+        cited = Citation("1", node.id, node.document, node.uri, quote, node.span_of(span.start, span.end))
+        answer = Answer(f"{without_citations(plain(quote))} [1]", (cited,), "answered", shown)
+        emit(answer.text)
+        return answer
+
+    def reads(self, value: Ranking, /) -> object:
+        return value.query.question, tuple(node.digest for node in value.cut(self.passages).nodes)
+
+    def attach(self, out: Any, value: Any, /) -> Any:
+        return out.but(evidence=value.cut(self.passages))

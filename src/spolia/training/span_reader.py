@@ -1,0 +1,306 @@
+"""Trains a reader of spans: MiniLM and a linear layer that says where an answer begins and ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.metadata import version
+from random import Random
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from spolia.core.operator import Operator
+from spolia.core.run_context import access
+from spolia.errors import DataError, installed
+from spolia.evaluation.experiment.gold_locations import gold_locations
+from spolia.flow_files.built_in_flows import bm25, hybrid
+from spolia.generation.extract import Extract
+from spolia.generation.span_reader import SpanReader
+from spolia.models.onnx import safetensors
+from spolia.models.onnx.minilm import MiniLM
+from spolia.models.onnx.minilm_spans import CLS, HEAD, PART, QUESTION_TOKENS, SEP, MiniLMSpans
+from spolia.models.onnx.tokenizer import Tokens, WordPiece
+from spolia.models.onnx.weights import SHA256, find
+from spolia.models.protocols import Embedder
+from spolia.models.trained_weights import TrainedWeights
+from spolia.stores.corpus import NodeGroup
+from spolia.training.torch_minilm import linear, token_vectors, trainable
+from spolia.types import Answer, Item, Query, Ranking, Value
+
+with installed("local", "torch", "Training a reader"):
+    import torch
+    from torch import Tensor
+    from torch.nn import functional
+
+WIDTH = MiniLM.dimension
+MOMENTS = ("exp_avg", "exp_avg_sq")
+POOL = 32
+"""Batches whose examples are sorted by length together."""
+ALL = 1 << 30
+VALIDATED = 64
+"""Questions of the validation curve, at most."""
+
+
+class SpanExample(NamedTuple):
+    """A question, a passage, and the stretches of it that answer; none where it has no answer."""
+
+    question: str
+    text: str
+    spans: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class SpanRecipe(Value):
+    """How a reader of spans is trained.
+
+    Args:
+        window: tokens of question and text together.
+        batch: examples of a step.
+        rate: AdamW's for the encoder, whose embeddings stay as they are; it rises for `warm_up` steps and then falls to
+            0 on a line.
+        head_rate: that of the linear layer.
+        warm_up: steps.
+        foreign: share of the answered questions that get another question's passage, and so no answer.
+        unanswered: questions without answer in an epoch, as a share of those with one.
+        clip: largest norm of a step's gradient.
+        low_precision: matrix products in bfloat16, about 1.5 times as fast where the processor has it.
+    """
+
+    window: int = 128
+    batch: int = 16
+    rate: float = 1e-4
+    head_rate: float = 1e-3
+    warm_up: int = 60
+    foreign: float = 0.12
+    unanswered: float = 1 / 6
+    clip: float = 1.0
+    low_precision: bool = True
+
+
+class Row(NamedTuple):
+    """A window as tokens; the answer's first and last one, 0 for none."""
+
+    ids: list[int]
+    first: int
+    start: int
+    end: int
+
+
+class SpanReaderTrainer:
+    """Trains the reader of `SpanReader` from questions whose answers stand in passages; questions without answer help.
+
+    A question's passages are those of its gold, or of the document `meta.passage_id`; the answer stands where
+    `meta.spans` says so, else where a quote of the gold or an answer first occurs. A question with a passage and
+    without gold and answers teaches to abstain.
+
+    Args:
+        group: with the passages; its search finds them, in the flows that are compared.
+        embedder: one that the group was built with; None to search by words alone.
+        texts: passages by document, to train on others than those of the group.
+        recipe: how to train.
+        base: folder with the weights of `MiniLM`; empty to look them up.
+    """
+
+    part, version, steps, measure = PART, 1, 1_200, "F1"
+    converged = False
+
+    def __init__(
+        self,
+        group: NodeGroup,
+        embedder: Embedder | None = None,
+        texts: Mapping[str, Sequence[str]] | None = None,
+        recipe: SpanRecipe = SpanRecipe(),
+        base: str = "",
+    ) -> None:
+        self.group, self.embedder, self.texts, self.recipe, self.base = group, embedder, texts, recipe, base
+        self.notes: list[str] = []
+        self._read = cache(WordPiece(base).read)
+
+    def settings(self) -> dict[str, Any]:
+        return {**asdict(self.recipe), "base": SHA256, "torch": version("torch")}
+
+    def prepare(self, items: Sequence[Item], validation: Sequence[Item], seed: int) -> None:
+        found = self._examples(items)
+        self.answered = [one for one in found if one.spans]
+        self.unanswered = [one for one in found if not one.spans]
+        self.validation = self._examples(validation[:VALIDATED])
+        if len(self.answered) < self.recipe.batch:
+            raise DataError(
+                f"{len(self.answered)} of {len(items)} questions have an answer that stands in their passage, and "
+                f"{self.recipe.batch} are needed at least. Give more questions, with `answers` and `gold_ids`."
+            )
+        self.notes = [f"Trained on {len(self.answered)} questions with an answer, {len(self.unanswered)} without."]
+        self.seed, self.done = seed, 0
+        self.weights_by_name = trainable(safetensors.read(find(self.base).tensors))
+        draw = torch.Generator().manual_seed(seed)
+        self.weights_by_name[f"{HEAD}.weight"] = (torch.randn(2, WIDTH, generator=draw) * 0.02).requires_grad_()
+        self.weights_by_name[f"{HEAD}.bias"] = torch.zeros(2, requires_grad=True)
+        self.learned = {name: one for name, one in self.weights_by_name.items() if one.requires_grad}
+        groups = [
+            {"params": [one for name, one in self.learned.items() if name.startswith(HEAD) is is_head], "lr": 0.0}
+            for is_head in (True, False)
+        ]
+        self.optimizer = torch.optim.AdamW(groups, weight_decay=0.01)
+        self._epoch: tuple[int, list[list[Row]]] = (-1, [])
+
+    def _examples(self, items: Sequence[Item]) -> list[SpanExample]:
+        texts = self.texts
+        if texts is None:
+            places = gold_locations(items, [self.untrained()])
+            items = [places.item(item) for item in items]
+            snapshot, who, name = self.group.snapshot(), access(), self.group.name
+            wanted = {document for item in items for document in documents_of(item)}
+            texts = {one: [node.text for node in snapshot.numbered(one, name, 0, ALL, who)] for one in sorted(wanted)}
+        return [example for item in items if (example := example_of(item, texts))]
+
+    def step(self, done: float) -> float:
+        torch.set_num_threads(1)  # the order of additions, and so the weights, do not depend on the machine's cores
+        factor = min(1.0, (self.done + 1) / self.recipe.warm_up) * (1 - done)
+        for group, rate in zip(self.optimizer.param_groups, (self.recipe.head_rate, self.recipe.rate), strict=True):
+            group["lr"] = rate * factor
+        loss = self.loss(self._batch())
+        self.optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.learned.values(), self.recipe.clip)
+        self.optimizer.step()
+        self.done += 1
+        return float(loss.detach())
+
+    def validate(self) -> float | None:
+        rows = sorted((self._row(one, Random(0)) for one in self.validation), key=lambda row: len(row.ids))
+        batches = [rows[at : at + self.recipe.batch] for at in range(0, len(rows), self.recipe.batch)]
+        with torch.no_grad():
+            total = sum(float(self.loss(batch)) * len(batch) for batch in batches)
+        return total / len(rows) if rows else None
+
+    def state(self) -> dict[str, Any]:
+        """The learned tensors with the two moments that AdamW keeps of each."""
+        found: dict[str, Any] = {"done": np.array(self.done)}
+        for name, tensor in self.learned.items():
+            kept = self.optimizer.state.get(tensor, {})
+            parts = {"": tensor, **{f"{one}/": kept[one] for one in MOMENTS if one in kept}}
+            found.update({f"{one}{name}": each.detach().numpy() for one, each in parts.items()})
+        return found
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.done = int(state["done"])
+        self.optimizer.state.clear()
+        for name, tensor in self.learned.items():
+            with torch.no_grad():
+                tensor.copy_(torch.tensor(state[name]))
+            if f"{MOMENTS[0]}/{name}" in state:
+                kept = {one: torch.tensor(state[f"{one}/{name}"]) for one in MOMENTS}
+                self.optimizer.state[tensor] = {"step": torch.tensor(float(self.done)), **kept}
+
+    def weights(self) -> dict[str, Any]:
+        return {name: tensor.detach().numpy() for name, tensor in self.learned.items()}
+
+    def untrained(self) -> Operator[Query, Answer]:
+        """Whole sentences, by the words that they share with the question."""
+        return self._search >> Extract()
+
+    def trained(self, weights: TrainedWeights) -> Operator[Query, Answer]:
+        return self._search >> SpanReader(MiniLMSpans(weights, self.base))
+
+    @property
+    def _search(self) -> Operator[Query, Ranking]:
+        return bm25(self.group) if self.embedder is None else hybrid(self.group, self.embedder)
+
+    def loss(self, rows: Sequence[Row]) -> Tensor:
+        """The mean of -ln p(start) - ln p(end) over [CLS] and the tokens of the text."""
+        ids, real = padded([row.ids for row in rows])
+        logits = self.logits(ids, real)
+        allowed = torch.zeros_like(real)
+        for number, row in enumerate(rows):
+            allowed[number, row.first : len(row.ids) - 1] = True
+        allowed[:, 0] = True
+        logits = logits.masked_fill(~allowed[:, :, None], -1e9)
+        ends = torch.tensor([[row.start, row.end] for row in rows])
+        return functional.cross_entropy(logits[..., 0], ends[:, 0]) + functional.cross_entropy(
+            logits[..., 1], ends[:, 1]
+        )
+
+    def logits(self, ids: Tensor, real: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.recipe.low_precision):
+            tokens = token_vectors(self.weights_by_name, ids, real)
+        return linear(self.weights_by_name, HEAD, tokens.float())
+
+    def _batch(self) -> list[Row]:
+        """The examples of this step: each epoch has an order of its own."""
+        few = min(len(self.unanswered), int(len(self.answered) * self.recipe.unanswered))
+        epoch, at = divmod(self.done, (len(self.answered) + few) // self.recipe.batch)
+        if self._epoch[0] != epoch:
+            self._epoch = (epoch, self._batches(few, Random(f"{self.seed}/{epoch}")))
+        return self._epoch[1][at]
+
+    def _batches(self, few: int, draw: Random) -> list[list[Row]]:
+        """All answered questions and a few others, in batches of about one length, so that little is padded."""
+        examples = [self._maybe_foreign(one, draw) for one in self.answered] + draw.sample(self.unanswered, few)
+        draw.shuffle(examples)
+        rows, size = [self._row(one, draw) for one in examples], self.recipe.batch
+        rows = rows[: len(rows) // size * size]
+        for start in range(0, len(rows), POOL * size):
+            rows[start : start + POOL * size] = sorted(rows[start : start + POOL * size], key=lambda row: len(row.ids))
+        batches = [rows[at : at + size] for at in range(0, len(rows), size)]
+        draw.shuffle(batches)
+        return batches
+
+    def _maybe_foreign(self, one: SpanExample, draw: Random) -> SpanExample:
+        return (
+            SpanExample(one.question, draw.choice(self.answered).text) if draw.random() < self.recipe.foreign else one
+        )
+
+    def _row(self, one: SpanExample, draw: Random) -> Row:
+        """A window over the passage in which one of its answers is, anywhere."""
+        asked, text = self._read(one.question).ids[:QUESTION_TOKENS], self._read(one.text)
+        first = len(asked) + 2
+        room = self.recipe.window - first - 1
+        low, high, answer = 0, max(0, len(text.ids) - room), None
+        if one.spans:
+            answer = token_span(text, *draw.choice(one.spans))
+        if answer is not None and answer[1] - answer[0] < room:
+            low, high = max(0, answer[1] - room + 1), min(answer[0], high)
+        start = draw.randint(min(low, high), high)
+        ids = [CLS, *asked, SEP, *text.ids[start : start + room], SEP]
+        if answer is None or answer[1] - answer[0] >= room:
+            return Row(ids, first, 0, 0)
+        return Row(ids, first, first + answer[0] - start, first + answer[1] - start)
+
+
+def token_span(text: Tokens, start: int, end: int) -> tuple[int, int] | None:
+    """The first and last token of a stretch of characters; None if none is in it."""
+    inside = [number for number, (begins, ends) in enumerate(text.ends) if begins < end and ends > start]
+    return (inside[0], inside[-1]) if inside else None
+
+
+def padded(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    """Token numbers, and where they are real."""
+    longest = max(map(len, rows))
+    ids = torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows])
+    return ids, torch.tensor([[True] * len(row) + [False] * (longest - len(row)) for row in rows])
+
+
+def documents_of(item: Item) -> list[str]:
+    """The documents in which the answer of a question may stand, or is looked for in vain."""
+    return [*filter(None, [str(dict(item.meta).get("passage_id", ""))]), *sorted(item.documents)]
+
+
+def example_of(item: Item, texts: Mapping[str, Sequence[str]]) -> SpanExample | None:
+    """A question with a passage and where its answers stand in it; None without a passage, or without the answer.
+
+    >>> item = Item("q", "Who dug it?", ("Ann",), (("d",),))
+    >>> example_of(item, {"d": ["It is a mine.", "It was dug by Ann."]})
+    SpanExample(question='Who dug it?', text='It was dug by Ann.', spans=((14, 17),))
+    """
+    passages = [text for document in documents_of(item) for text in texts.get(document, ())]
+    marked = [(one["start"], one["text"]) for one in json.loads(str(dict(item.meta).get("spans", "[]")))]
+    said = [quote.text for quote in item.quotes] or list(item.answers)
+    for text in passages:
+        found = marked or [(text.find(words), words) for words in said]
+        places = ((start, start + len(words)) for start, words in found if words and text[start:].startswith(words))
+        if spans := tuple(places):
+            return SpanExample(item.question, text, spans)
+    return SpanExample(item.question, passages[0]) if passages and not (item.answers or item.gold) else None
