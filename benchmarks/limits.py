@@ -450,6 +450,23 @@ def _reader(result: Result) -> Judged:
     }
 
 
+SAVED = {"musique": 28.0, "2wikimultihopqa": 18.0}
+"""Percent of the tokens, where EM falls by one point at most."""
+
+
+def _sufficiency(result: Result) -> Judged:
+    found: dict[str, tuple[float, Limit | None]] = {}
+    for name, one in result["sets"].items():
+        for size, policy in one["policies"].items():
+            is_judged = size == "features, 24 units"
+            found[f"{name}, {size}: tokens saved, %"] = (
+                policy["tokens_saved"],
+                least(SAVED[name]) if is_judged else None,
+            )
+            found[f"{name}, {size}: change of EM"] = (policy["EM_change"][0], least(-1.0) if is_judged else None)
+    return found
+
+
 JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "ranker": _ranker,
     "shape": _shape,
@@ -493,5 +510,6 @@ JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "grid": _grid,
     "server": _server,
     "reader": _reader,
+    "sufficiency": _sufficiency,
 }
 """By the name of the result."""

@@ -3,6 +3,7 @@ from spolia.orchestration.answer_fusion import MajorityVote as MajorityVote
 from spolia.orchestration.arm_choice import Blend as Blend
 from spolia.orchestration.arm_choice import Exceeds as Exceeds
 from spolia.orchestration.arm_choice import PickArm as PickArm
+from spolia.orchestration.chain_scorer import ChainScorer as ChainScorer
 from spolia.orchestration.judges import Classified as Classified
 from spolia.orchestration.judges import Confident as Confident
 from spolia.orchestration.judges import StopOn as StopOn

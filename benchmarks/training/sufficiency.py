@@ -1,0 +1,207 @@
+"""Tokens that a trained sufficiency classifier saves in CoRAG, on chains of the simulated reader.
+
+    python benchmarks/training/sufficiency.py [--folder DIR] [--chains N] [--out FILE]
+
+Data: `SPOLIA_DATASETS`, else `../shared/datasets` beside the checkout: questions of MuSiQue and 2WikiMultihopQA with a
+decomposition, over each set's whole pool, searched by BM25 (top 5). The chains are those of the flow `corag` with its
+own prompts; the words of the model are simulated from the gold, so EM says whether all hops were found, and tokens are
+those of the real prompts. What a language model would save is another question. Five folds of questions without a
+common gold passage; the threshold is chosen inside the training folds. `oracle` stops where the answer is right for the
+first time, `none` never. `--folder` keeps the sampled chains.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from results import publish  # noqa: E402
+from retrieval import DATA  # noqa: E402
+
+from spolia.evaluation.data.dataset import DataSet  # noqa: E402
+from spolia.evaluation.data.passage_store import indexed  # noqa: E402
+from spolia.evaluation.simulation.profile import Profile, draw  # noqa: E402
+from spolia.evaluation.simulation.reader import Shown, SimulatedReader  # noqa: E402
+from spolia.evaluation.statistics.sample import interval  # noqa: E402
+from spolia.flow_files.built_in_flows import BUILT_IN  # noqa: E402
+from spolia.models.onnx.minilm import MiniLM  # noqa: E402
+from spolia.models.protocols import Embedder, Kind  # noqa: E402
+from spolia.pre_retrieval.query_llm import alike  # noqa: E402
+from spolia.training.chain_samples import SampledChain, sample_chains, sufficiency_rows  # noqa: E402
+from spolia.training.sufficiency import SufficiencyTrainer, chain_scores, folds, stopped, stops  # noqa: E402
+from spolia.types import Chain, Item, Prompt, Query  # noqa: E402
+
+SETS = {"musique": 4, "2wikimultihopqa": 2}
+"""Chains of a question."""
+PROFILE, AGAIN = Profile(miss=0.1, lure=0.3, drift=0.1), 0.15
+LOOKED_UP = ("Once more: ", "Is it certain: ", "To be sure: ", "Again: ")
+PUT, DRAWS = ("Tell me: ", "Find out: ", "We ask: "), 4
+"""How the second, third and fourth chain put their sub-questions; draws of a sub-question in a chain (`hop`)."""
+OUTER, STEPS = 5, 6
+
+
+class Planner(SimulatedReader):
+    """Does not tell by its sub-questions that it has all answers: it looks up an earlier one again, then and before.
+
+    The chains of a question differ in how they put their sub-questions, and so in what is found and overlooked.
+    """
+
+    def _reply(self, prompt: Prompt) -> str:
+        role, text = PurePosixPath(prompt.role).name, prompt.text
+        again = LOOKED_UP if role.startswith("corag_reply") else ()
+        put = [one for one in (*PUT, *again) if one in text]
+        found = prompt.messages
+        for one in put:
+            found = tuple(message.but(content=message.content.replace(one, "")) for message in found)
+        sample = prompt.sample if role.startswith("corag_next") else sum(map((*PUT, *again).index, put)) + len(put)
+        return super()._reply(prompt.but(messages=found, sample=sample))
+
+    def _wanted(self, shown: Shown, found: Mapping[int, str], before: Sequence[str], times: int = 1) -> str:
+        asked = super()._wanted(shown, found, before, times)
+        is_hop = alike(asked) in {alike(hop.asked(found)) for hop in shown.chain.hops}
+        put = ("", *PUT)[int(shown.key.split("|")[2]) // DRAWS % (len(PUT) + 1)]
+        if not before or self.profile.happens("drift", "drift", shown.key):
+            return put + asked
+        if is_hop and draw("again", shown.key) >= AGAIN:
+            return put + asked
+        words, which = (draw(knob, shown.key) for knob in ("words", "which"))
+        return put + LOOKED_UP[int(words * len(LOOKED_UP))] + _bare(before[int(which * len(before))])
+
+
+class Kept(MiniLM):
+    """Embeds each text once for all folds."""
+
+    def embed(self, texts: Sequence[str], *, kind: Kind) -> Any:
+        lacking = [text for text in dict.fromkeys(texts) if text not in VECTORS]
+        VECTORS.update(zip(lacking, super().embed(lacking, kind=kind), strict=True))
+        return np.array([VECTORS[text] for text in texts])
+
+
+VECTORS: dict[str, Any] = {}
+
+
+def _bare(question: str) -> str:
+    return next((question.removeprefix(one) for one in LOOKED_UP if question.startswith(one)), question)
+
+
+def sampled(name: str, items: Sequence[Item], n: int, folder: Path) -> list[SampledChain]:
+    """The chains of a set; from the file where they are already."""
+    kept = folder / f"{name}-{n}.json"
+    if not kept.exists():
+        data = DataSet(str(DATA / name))
+        reader, search = Planner.of(data, items, PROFILE), BUILT_IN["bm25"](indexed(data), None, None, 5)
+        found = list(sample_chains(reader, search, items, steps=STEPS, n=n))
+        rows = [(one.item, one.chain.query.question, one.chain.pairs, one.exact, one.f1, one.tokens) for one in found]
+        folder.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps(rows))
+    return [
+        SampledChain(item, Chain(Query(asked), tuple(map(tuple, pairs))), tuple(exact), tuple(f1), tuple(tokens))
+        for item, asked, pairs, exact, f1, tokens in json.loads(kept.read_text())
+    ]
+
+
+def auc(scores: Sequence[float], labels: Sequence[bool]) -> float:
+    """The share of pairs of a sufficient and an insufficient row in which the sufficient one scores higher."""
+    held = [score for score, label in zip(scores, labels, strict=True) if label]
+    lacking = [score for score, label in zip(scores, labels, strict=True) if not label]
+    won = sum((one > other) + 0.5 * (one == other) for one in held for other in lacking)
+    return won / (len(held) * len(lacking))
+
+
+def judged(chains: Sequence[SampledChain], ends: Sequence[int]) -> dict[str, Any]:
+    """What a rule that ends chains comes to."""
+    by_item: dict[str, list[float]] = {}
+    for chain, end in zip(chains, ends, strict=True):
+        by_item.setdefault(chain.item, []).append(chain.exact[end - 1] - chain.exact[-1])
+    pairs = list(zip(chains, ends, strict=True))
+    lost = interval([fmean(each) for each in by_item.values()], range=(-1, 1))
+    return {
+        "EM": round(100 * fmean(chain.exact[end - 1] for chain, end in pairs), 1),
+        "EM_change": [round(100 * one, 2) for one in (lost.mean, lost.low, lost.high)],
+        "F1": round(100 * fmean(chain.f1[end - 1] for chain, end in pairs), 1),
+        "ATC": round(fmean(chain.tokens[end - 1] for chain, end in pairs)),
+        "tokens_saved": round(100 * stopped(chains, ends).saved, 1),
+        "chain_lengths": dict(sorted(Counter(ends).items())),
+    }
+
+
+def classified(items: Sequence[Item], chains: Sequence[SampledChain], hidden: int, embedder: Embedder | None) -> Any:
+    """A size of the classifier, trained and asked in five folds."""
+    tested, ends, thresholds, scores, labels = (
+        list[SampledChain](),
+        list[int](),
+        list[float](),
+        list[float](),
+        list[bool](),
+    )
+    began = time.process_time()
+    own = folds(items, OUTER)
+    for fold in range(OUTER):
+        learned = [item for item in items if own[item.id] != fold]
+        trainer = SufficiencyTrainer(SimulatedReader(), None, embedder, hidden=hidden, chains=chains)
+        trainer.prepare(learned, (), 0)
+        for step in range(trainer.steps):
+            trainer.step(step / trainer.steps)
+        given = trainer.weights()
+        thresholds.append(round(given["threshold"], 3))
+        for chain in (one for one in chains if own[one.item] == fold):
+            found = chain_scores(given, chain, embedder)
+            tested.append(chain)
+            ends.append(stops(chain, found, given["threshold"]))
+            decided = chain.enough or len(found)
+            scores += found[:decided]
+            labels += [number == chain.enough for number in range(1, decided + 1)]
+    said = judged(tested, ends) | {"thresholds": thresholds, "AUC": round(auc(scores, labels), 3)}
+    right = [(score >= 0.5) is label for score, label in zip(scores, labels, strict=True)]
+    return said | {"accuracy": round(100 * fmean(right), 1), "training_cpu_s": round(time.process_time() - began, 1)}
+
+
+def measured(name: str, n: int, folder: Path, vectors: bool) -> dict[str, Any]:
+    items = [item for item in DataSet(str(DATA / name)).items() if item.decomposition]
+    chains = sampled(name, items, n, folder)
+    rows = sufficiency_rows(chains)
+    every = [len(chain.exact) for chain in chains]
+    first = [chain.enough or len(chain.exact) for chain in chains]
+    sizes: dict[str, tuple[int, Embedder | None]] = {
+        "features, logistic": (0, None),
+        "features, 24 units": (24, None),
+    } | ({"MiniLM and features, 24 units": (24, Kept())} if vectors else {})
+    return {
+        "questions": len(items),
+        "chains": len(chains),
+        "rows": len(rows),
+        "sufficient_rows": sum(row.sufficient for row in rows),
+        "policies": {"none": judged(chains, every), "oracle": judged(chains, first)}
+        | {size: classified(items, chains, *how) for size, how in sizes.items()},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, help="where the sampled chains are kept")
+    parser.add_argument("--chains", type=int, help="of a question; by default 4 of MuSiQue, 2 of 2WikiMultihopQA")
+    parser.add_argument("--vectors", action="store_true", help="also the size that reads vectors; minutes")
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = given.folder or Path(temporary)
+        found = {name: measured(name, given.chains or n, folder, given.vectors) for name, n in SETS.items()}
+    note = "chains of the simulated reader; no language model was asked"
+    publish("sufficiency", {"simulated": note, "profile": repr(PROFILE), "sets": found}, given.out)
+
+
+if __name__ == "__main__":
+    main()

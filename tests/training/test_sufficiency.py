@@ -1,0 +1,143 @@
+"""The sufficiency classifier: rows from chains, gradients, thresholds, and CoRAG that ends where it says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spolia.errors import DataError, WeightsError
+from spolia.evaluation.data.dataset import DataSet
+from spolia.evaluation.data.passage_store import indexed
+from spolia.evaluation.simulation.profile import Profile
+from spolia.evaluation.simulation.reader import SimulatedReader
+from spolia.evaluation.simulation.world import FictionalWorld
+from spolia.models.prompting.stand_in_models import ScriptedModel
+from spolia.orchestration.chain_scorer import ChainFeatures, ChainScorer
+from spolia.retrieval.bm25 import BM25
+from spolia.run import Run
+from spolia.stores.corpus import Corpus
+from spolia.training.chain_samples import SampledChain, sample_chains, sufficiency_rows
+from spolia.training.sufficiency import NEVER, SufficiencyTrainer, best_threshold, stopped
+from spolia.training.training import train
+from spolia.types import Answer, Chain, Item, Query
+
+
+def chain(item: str, *exact: float, promise: float = 0.0, said: str = "Ann") -> SampledChain:
+    """A chain with this EM after each of its pairs; a pair is 10 tokens, the answer 5."""
+    pairs = tuple((f"Hop {at} of {item}?", f"{said} {at}") for at in range(len(exact)))
+    tokens = tuple(10 * at + 5 for at in range(1, len(exact) + 1))
+    return SampledChain(item, Chain(Query(f"What is {item}?"), pairs), exact, exact, tokens, promise)
+
+
+def test_each_beginning_up_to_the_first_that_suffices_is_a_row() -> None:
+    rows = sufficiency_rows([chain("a", 0, 1, 1), chain("b", 0, 0, 0)])
+    assert [(row.item, row.written.count("Q: "), row.sufficient) for row in rows] == [
+        ("a", 1, False), ("a", 2, True), ("b", 1, False), ("b", 2, False), ("b", 3, False),
+    ]  # fmt: skip
+    assert rows[1].written == "Question: What is a?\nQ: Hop 0 of a?\nA: Ann 0\nQ: Hop 1 of a?\nA: Ann 1"
+
+
+def test_chains_of_one_pair_are_sampled_down_and_the_most_promising_chain_is_kept() -> None:
+    short = [chain(f"s{at}", 1, 1) for at in range(20)]
+    two = [chain(f"t{at}", 0, 1) for at in range(4)]
+    rows = sufficiency_rows([*short, *two], singles=1.75, seed=3)
+    assert sum(row.item.startswith("s") for row in rows) == 7
+    assert rows == sufficiency_rows([*short, *two], singles=1.75, seed=3)
+    assert rows != sufficiency_rows([*short, *two], singles=1.75, seed=4)
+    best = sufficiency_rows([chain("a", 0, 0, promise=-2.0), chain("a", 0, 1, promise=-1.0)], best_only=True)
+    assert [row.sufficient for row in best] == [False, True]
+
+
+def test_a_threshold_saves_what_it_can_without_losing_more_than_is_allowed() -> None:
+    chains = [chain(f"q{at}", 0, 1, 1, 1) for at in range(60)] + [chain(f"r{at}", 0, 0, 0, 1) for at in range(40)]
+    scores = [[0.1, 0.9, 0.9, 0.9]] * 60 + [[0.1, 0.4, 0.4, 0.4]] * 40
+    found = best_threshold(chains, scores, most_lost=0.015)
+    assert 0.4 < found.threshold <= 0.9
+    assert found.change == 0
+    assert found.saved == pytest.approx(60 * 20 / (100 * 45))
+    assert stopped(chains, [2] * 100).change == pytest.approx(-0.4)
+    assert stopped(chains, [2] * 100).lower < -0.4
+    assert best_threshold(chains[:20], scores[:20], 0.015).threshold == NEVER
+    confused = [[0.9, 0.1, 0.1, 0.1]] * 100
+    assert best_threshold(chains, confused, 0.015).saved == 0
+
+
+def trainer_on(chains: list[SampledChain], **options: Any) -> SufficiencyTrainer:
+    made = SufficiencyTrainer(ScriptedModel(("",)), BM25(Corpus("none").group()), chains=chains, **options)
+    items = [Item(id, f"What is {id}?") for id in dict.fromkeys(one.item for one in chains)]
+    made.prepare(items, items[:2], 0)
+    return made
+
+
+@pytest.mark.parametrize("hidden", [0, 3])
+def test_the_gradient_is_that_of_the_loss(hidden: int) -> None:
+    made = trainer_on([chain("a", 0, 1), chain("of b", 0, 0, 1), chain("c", 0, 0), chain("d", 1)], hidden=hidden)
+    draw = np.random.default_rng(0)
+    for _ in range(3):
+        made.step(0.0)
+    _, slopes = made._gradient()
+    values = [one for layer in made.layers for one in layer]
+    for value, slope in zip(values, slopes, strict=True):
+        at = (-1, *(int(draw.integers(size)) for size in value.shape[1:]))  # of the model that sees all rows
+        before, ends = value[at], []
+        for moved in (1e-5, -1e-5):
+            value[at] = before + moved
+            penalty = made.penalty / 2 * sum(float((weight[-1] ** 2).sum()) for weight, _ in made.layers)
+            ends.append(made._gradient()[0] + penalty)
+        value[at] = before
+        assert (ends[0] - ends[1]) / 2e-5 == pytest.approx(slope[at], abs=1e-6)
+
+
+def test_what_cannot_be_learned_is_refused() -> None:
+    with pytest.raises(DataError, match="All 4 beginnings of chains are insufficient"):
+        trainer_on([chain("a", 0, 0), chain("b", 0, 0)])
+
+
+def test_features_of_a_chain_are_counted() -> None:
+    written = "Question: Who is the mother of Ann?\nQ: Who is Ann?\nA: A painter.\nQ: Her mother?\nA: I do not know."
+    found = ChainFeatures.of("Who is the mother of Ann?", written, {"who": 0.0, "is": 0.0, "the": 0.0, "of": 0.0}, 2.0)
+    assert (found.steps, found.found, found.failures, found.last_failed, found.hops, found.left) == (2, 1, 1, 1, 3, 2)
+    assert (found.asked, found.open, found.who, found.when, found.new) == (0.5, 2, 1, 0, 0)
+    assert (found.loose, found.chained, found.named, found.head) == (1, 0, 0, 0.2)
+
+
+@pytest.mark.slow
+def test_a_trained_classifier_ends_the_chains_of_corag(tmp_path: Path) -> None:
+    FictionalWorld(7, people=60, questions=80).write(tmp_path / "world")
+    data = DataSet(str(tmp_path / "world"))
+    items = [item for item in data.items() if item.decomposition and item.answers]
+    reader = SimulatedReader.of(data, items, Profile(miss=0.05))
+    search = BM25(indexed(data, folder=tmp_path), top_k=5)
+    chains = list(sample_chains(reader, search, items, steps=4, n=1))
+    assert {one.item for one in chains} == {item.id for item in items}
+    assert all(list(one.tokens) == sorted(one.tokens) for one in chains)
+    trainer = SufficiencyTrainer(reader, search, hidden=4, chain_steps=4, chains=chains, most_lost=0.1)
+    again = SufficiencyTrainer(reader, search, hidden=4, chain_steps=4, chains=chains, most_lost=0.1)
+    given = {"llm": reader, "chunks": search.group}
+    found, twice = (
+        train(one, items, tmp_path / name, kept_apart=(), steps=80, given=given)
+        for one, name in ((trainer, "one"), (again, "two"))
+    )
+    assert found.sha256 == twice.sha256
+    assert found.card["curve"][-1]["loss"] < found.card["curve"][0]["loss"]
+    spent = {}
+    for name, flow in (("all", trainer.untrained()), ("some", found.flow)):
+        with Run() as run, run.lane() as lane:
+            answers = [flow(Query(item.question)) for item in items[:8]]
+        assert all(isinstance(answer, Answer) for answer in answers)
+        spent[name] = lane.usage.input_tokens
+    assert spent["some"] < spent["all"]
+    weights = json.loads((tmp_path / "one" / "weights.json").read_text())
+    assert 0 < weights["threshold"] < 1
+    with pytest.raises(WeightsError, match="trained with the embedder"):
+        ChainScorer(found.weights, Named()).scores("Who?", ["Question: Who?"])  # type: ignore[arg-type]
+
+
+class Named:
+    """An embedder that nothing was trained with."""
+
+    name = "other"
