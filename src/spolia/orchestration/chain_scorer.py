@@ -155,7 +155,7 @@ class ChainScorer(Value):
     """The address of a trained classifier of chains (a `Scorer`): the probability that question and chain suffice.
 
     Args:
-        weights: those that `spolia train sufficiency` wrote.
+        weights: those that `train` with a `SufficiencyTrainer` wrote.
         embedder: the one that it was trained with; None where it was trained on features alone.
 
     Raises:
