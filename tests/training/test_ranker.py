@@ -197,11 +197,11 @@ def test_vectors_count_where_there_are_any_and_a_restored_second_pass_ends_with_
     for trainer in (one, other):
         trainer.prepare(items[:40], (), 0)
     while not one.fitted:  # pass by pass
-        one.step()
-    one.step()
+        one.step(0.0)
+    one.step(0.0)
     other.restore({name: array.copy() for name, array in one.state().items()})
     while not one.converged:
-        assert one.step() == other.step()
+        assert one.step(0.0) == other.step(0.0)
     assert one.weights() == other.weights()
     assert other.converged
     first, second = one.weights()["passes"]
