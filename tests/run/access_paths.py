@@ -21,7 +21,16 @@ from spolia.errors import WiringError
 from spolia.evaluation.creation.draft import SampleRange
 from spolia.filters import Condition
 from spolia.models.prompting.stand_in_models import ScriptedModel
-from spolia.models.protocols import Embedder, ImageScorer, LanguageModel, SparseEmbedder, TokenEmbedder
+from spolia.models.protocols import (
+    Embedder,
+    FoundSpan,
+    ImageScorer,
+    LanguageModel,
+    SpanModel,
+    SparseEmbedder,
+    TokenEmbedder,
+)
+from spolia.models.trained_weights import TrainedWeights
 from spolia.retrieval.graph.edges import Belonging, InOrder, SharedEntities, Similar
 from spolia.retrieval.graph.node_graph import NodeGraph
 from spolia.retrieval.similarity_search import Similarity, similarity
@@ -54,6 +63,21 @@ def indexes() -> list[type[IndexSettings]]:
 
 
 # Operators.
+
+
+@dataclass(frozen=True)
+class WholeText(Value):
+    """Answers with the whole of each text."""
+
+    waits: ClassVar[bool] = False
+    scoped: ClassVar[bool] = False
+    name: ClassVar[str] = "whole"
+
+    def fingerprint(self) -> str:
+        return self.name
+
+    def spans(self, question: str, texts: Sequence[str]) -> list[FoundSpan | None]:
+        return [FoundSpan(1.0, 0, len(text)) for text in texts]
 
 
 @similarity
@@ -149,6 +173,8 @@ def _choices(cls: type, name: str, hint: Any, corpus: Corpus, field: Any) -> Seq
         ImageScorer: [ByLength()],
         LanguageModel: [ScriptedModel(("{}",))],
         Similarity: [length, product],
+        SpanModel: [WholeText()],
+        TrainedWeights: [TrainedWeights("multi-hop"), TrainedWeights("multi-hop-words")],
         tuple[NodeGroup, ...]: [tuple(groups[:2]), tuple(groups[:1])],
     }
     options = list(get_args(hint)) if get_origin(hint) in (Union, types.UnionType) else [hint]

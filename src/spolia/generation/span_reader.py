@@ -9,7 +9,7 @@ from spolia.core.run_context import emit
 from spolia.core.type_compatibility import refuse_counts, refuse_numbers
 from spolia.generation.extract import plain
 from spolia.models.marks import without_citations
-from spolia.models.onnx.minilm_spans import MiniLMSpans
+from spolia.models.protocols import SpanModel
 from spolia.types import Answer, Citation, Ranking
 
 
@@ -21,7 +21,7 @@ class SpanReader(Operator[Ranking, Answer]):
     reader's logits, and rank that of its passage. It is abstained from if s is below `threshold`.
 
     Args:
-        model: a reader that was trained by `spolia train reader`.
+        model: a reader that `spolia train reader` trained (`MiniLMSpans`), or your own.
         passages: the best so many are read.
         threshold: the least s that is an answer; 0 where an answer is as likely as none. Higher abstains more often.
         rank_weight: how much the order of the passages counts; 0 to judge by the reader alone.
@@ -34,12 +34,12 @@ class SpanReader(Operator[Ranking, Answer]):
     Source: Devlin et al., "BERT", NAACL 2019, section 4.3; windows as in Alberti et al., "A BERT baseline for the
     Natural Questions", 2019.
 
-    >>> from spolia.models.trained_weights import TrainedWeights
+    >>> from spolia import MiniLMSpans, TrainedWeights
     >>> SpanReader(MiniLMSpans(TrainedWeights("trained/reader"))).passages
     5
     """
 
-    model: MiniLMSpans
+    model: SpanModel
     passages: int = 5
     threshold: float = 0.0
     rank_weight: float = 1.0

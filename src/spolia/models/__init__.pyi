@@ -43,11 +43,13 @@ from spolia.models.prompting.stand_in_models import ScriptedModel as ScriptedMod
 from spolia.models.prompting.template import Setting as Setting
 from spolia.models.protocols import Embedder as Embedder
 from spolia.models.protocols import ForetellsTokens as ForetellsTokens
+from spolia.models.protocols import FoundSpan as FoundSpan
 from spolia.models.protocols import ImageEmbedder as ImageEmbedder
 from spolia.models.protocols import ImageScorer as ImageScorer
 from spolia.models.protocols import LanguageModel as LanguageModel
 from spolia.models.protocols import Scorer as Scorer
 from spolia.models.protocols import ScoresContinuations as ScoresContinuations
+from spolia.models.protocols import SpanModel as SpanModel
 from spolia.models.protocols import SparseEmbedder as SparseEmbedder
 from spolia.models.protocols import StatesDistributions as StatesDistributions
 from spolia.models.protocols import StatesHidden as StatesHidden

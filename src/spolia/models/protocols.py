@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from spolia.core.type_compatibility import lacking, members
 from spolia.core.validation import capabilities_of, capable
@@ -211,6 +211,23 @@ class ImageScorer(Scorer, Protocol):
 
     def scores_of(self, query: str, passages: Sequence[str | bytes]) -> tuple[float, ...]:
         """One finite score for each text, or picture (a file of PNG, JPEG …), in their order; higher is better."""
+        ...
+
+
+class FoundSpan(NamedTuple):
+    """A stretch of a text, by characters. Above 0, it is likelier than that the text has no answer."""
+
+    score: float
+    start: int
+    end: int
+
+
+@runtime_checkable
+class SpanModel(AnyModel, Protocol):
+    """Finds the stretch of a text that answers a question."""
+
+    def spans(self, question: str, texts: Sequence[str]) -> Sequence[FoundSpan | None]:
+        """The best span of each text, in their order; None for a text without any."""
         ...
 
 

@@ -13,6 +13,7 @@ from spolia.errors import ModelError, WeightsError
 from spolia.models.onnx import safetensors, weights
 from spolia.models.onnx.minilm import MiniLM, batches, opened
 from spolia.models.onnx.tokenizer import Tokens, WordPiece
+from spolia.models.protocols import FoundSpan
 from spolia.models.trained_weights import TrainedWeights
 from spolia.types import Usage, Value
 
@@ -26,14 +27,6 @@ CLS, SEP = 101, 102
 PART, HEAD = "reader", "spans"
 """The linear layer's tensors are `spans.weight` (2, 384) and `spans.bias` (2): begins here, ends here."""
 QUESTION_TOKENS, POSITIONS = 64, 512
-
-
-class FoundSpan(NamedTuple):
-    """A stretch of a text, by characters. Above 0, it is likelier than that the text has no answer."""
-
-    score: float
-    start: int
-    end: int
 
 
 class Window(NamedTuple):
