@@ -51,7 +51,7 @@ class FunctionEmbedder(Value):
         if not self.name:
             object.__setattr__(self, "name", getattr(self.function, "__name__", type(self.function).__name__))
         if "<" in self.name:
-            raise ModelError(f"{self.name} is no name that a store could know the vectors by. Write name='...'.")
+            raise ModelError(f"{self.name} is not a name that a store could know the vectors by. Write name='...'.")
         code = str(id(self.function)) if untold(self.function) else source_of(self.function)
         object.__setattr__(self, "code", code)
 
