@@ -22,7 +22,7 @@ class SpanReader(Operator[Ranking, Answer]):
 
     Args:
         model: a reader that `spolia train reader` trained (`MiniLMSpans`), or your own.
-        passages: the best so many are read.
+        passages: number of passages to read, the best first.
         threshold: the least s that is an answer; 0 where an answer is as likely as none. Higher abstains more often.
         rank_weight: how much the order of the passages counts; 0 to judge by the reader alone.
         abstention: the reply where nothing answers.

@@ -56,7 +56,7 @@ class ChainFeatures(NamedTuple):
         capitals: the question's words with a capital, without the first.
         hops: how many hops the question seems to have: 1, and 1 for each "of", "that", "'s" …
         left: those minus the answers found.
-        named: 1 if the last answer stands in the question already.
+        named: 1 if the question already holds the last answer.
         new: 1 if the last answer is none that an earlier pair had.
         number: 1 if the last answer has a digit.
         compares, yes_no, when, who, where: 1 if the question has such a word.
@@ -159,7 +159,7 @@ class ChainScorer(Value):
         embedder: the one that it was trained with; None where it was trained on features alone.
 
     Raises:
-        WeightsError: on first use, when there are no such weights, or they are for another embedder.
+        WeightsError: on first use, when the weights are missing, or are for another embedder.
 
     Source: Yeom et al., "Chain of retrieval with an external sufficiency classifier", 2025, of which this is a small
     one in place of a language model.

@@ -17,7 +17,7 @@ from spolia.run import Run
 from spolia.types import Answer, Chain, Item, Query, Value
 
 CHARACTERS = 2_000
-"""Of a question and its chain that a classifier reads, as `Classified` shows them."""
+"""A question and its chain that a classifier reads, as `Classified` shows them."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def sufficiency_rows(
     Args:
         whole: also those after it, as a chain has them that was not ended there.
         best_only: of the chains of a question, only the one with the highest `promise`: rejection sampling.
-        singles: of the chains that end after one pair, at most so many times as many as end after two; the others are
+        singles: of the chains that end after one pair, this many times those that end after two, at most; the others are
             left out by lot. The paper keeps 4,077 beside 2,325: 1.75.
         seed: of the lot.
 

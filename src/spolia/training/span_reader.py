@@ -90,7 +90,7 @@ class Row(NamedTuple):
 
 
 class SpanReaderTrainer:
-    """Trains the reader of `SpanReader` from questions whose answers stand in passages; questions without answer help.
+    """Trains the reader of `SpanReader` from questions whose answers are in passages; questions without answer help.
 
     A question's passages are those of its gold, or of the document `meta.passage_id`; the answer stands where
     `meta.spans` says so, else where a quote of the gold or an answer first occurs. A question with a passage and
@@ -129,7 +129,7 @@ class SpanReaderTrainer:
         self.validation = self._examples(validation[:VALIDATED])
         if len(self.answered) < self.recipe.batch:
             raise DataError(
-                f"{len(self.answered)} of {len(items)} questions have an answer that stands in their passage, and "
+                f"{len(self.answered)} of {len(items)} questions have an answer in their passage, and "
                 f"{self.recipe.batch} are needed at least. Give more questions, with `answers` and `gold_ids`."
             )
         self.notes = [f"Trained on {len(self.answered)} questions with an answer, {len(self.unanswered)} without."]
@@ -289,7 +289,7 @@ def documents_of(item: Item) -> list[str]:
 
 
 def example_of(item: Item, texts: Mapping[str, Sequence[str]]) -> SpanExample | None:
-    """A question with a passage and where its answers stand in it; None without a passage, or without the answer.
+    """A question with a passage and where its answers are in it; None without a passage, or without the answer.
 
     >>> item = Item("q", "Who dug it?", ("Ann",), (("d",),))
     >>> example_of(item, {"d": ["It is a mine.", "It was dug by Ann."]})

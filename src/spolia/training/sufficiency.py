@@ -31,11 +31,11 @@ FEWEST = 30
 NEVER = 2.0
 """A threshold that no probability reaches."""
 ONE_SIDED = 1.645
-"""Of the normal distribution, 95 % lie below."""
+"""95 % of the normal distribution lie below."""
 
 
 class Stopped(NamedTuple):
-    """What ending chains at a threshold changes, beside letting them go on.
+    """The change when chains end at a threshold, compared with letting them go on.
 
     Fields:
         threshold: the least probability that ends a chain.
@@ -61,7 +61,7 @@ def stops(chain: SampledChain, scores: Sequence[float], threshold: float) -> int
 
 
 def stopped(chains: Sequence[SampledChain], ends: Sequence[int], threshold: float = 0.0) -> Stopped:
-    """What it changes to end each chain after so many pairs."""
+    """The change when each chain ends after a number of pairs."""
     by_item: dict[str, list[float]] = {}
     for chain, end in zip(chains, ends, strict=True):
         by_item.setdefault(chain.item, []).append(chain.exact[end - 1] - chain.exact[-1])
@@ -75,7 +75,7 @@ def stopped(chains: Sequence[SampledChain], ends: Sequence[int], threshold: floa
 def best_threshold(
     chains: Sequence[SampledChain], scores: Sequence[Sequence[float]], most_lost: float, tried: int = 200
 ) -> Stopped:
-    """The threshold that saves most, of those that lose at most so much EM with 95 % confidence."""
+    """The threshold that saves most, of those that lose at most this much EM with 95 % confidence."""
     never = Stopped(NEVER, 0.0, 0.0, 0.0)
     if len({chain.item for chain in chains}) < FEWEST:
         return never
@@ -104,7 +104,7 @@ class SufficiencyTrainer:
         whole: learn also of the beginnings after the first that suffices, which the paper leaves out: a chain that was
             not ended there goes on to them.
         best_only: learn of the most promising chain of a question alone (rejection sampling), not of all.
-        singles: of chains that suffice after one pair, at most so many times as many as after two.
+        singles: of chains that suffice after one pair, this many times those after two, at most.
         most_lost: EM, as a share, that the threshold may cost.
         penalty: of the weights, squared.
         rate: of Adam.
@@ -153,7 +153,7 @@ class SufficiencyTrainer:
         if len(set(self.labels)) < 2:
             raise DataError(
                 f"All {len(rows)} beginnings of chains are {'' if rows and rows[0].sufficient else 'in'}sufficient, so "
-                "there is nothing to tell apart. Give more questions, or longer chains."
+                "the classes cannot be learned. Give more questions, or longer chains."
             )
         df = Counter(word for item in items for word in words(item.question))
         self.idf = {word: round(log((1 + len(items)) / (1 + count)), 4) for word, count in sorted(df.items())}
@@ -191,7 +191,7 @@ class SufficiencyTrainer:
         return inputs(list(rows), self.idf, self.rare, self.embedder)
 
     def step(self, done: float) -> float:
-        """One step of Adam for the model and, at once, for those that each leave out a fold."""
+        """One step of Adam for the model and for the models that each leave out a fold."""
         loss, slopes = self._gradient()
         values = [one for layer in self.layers for one in layer]
         self.done += 1

@@ -99,7 +99,7 @@ class MiniLMSpans(Value):
     """The address of a trained reader of spans (`spolia train reader`); opened on first use, once per process.
 
     It runs on onnxruntime, without torch: the encoder is the graph of `MiniLM` with the weights that were trained in
-    place of its own, the head one more linear layer. What it finds in a text does not depend on the texts beside it.
+    place of its own, the head one more linear layer. The result for a text does not depend on the texts beside it.
 
     Args:
         weights: those of the trained reader; its embeddings of words are those of `MiniLM`.
@@ -108,7 +108,7 @@ class MiniLMSpans(Value):
         overlap: tokens that neighbouring windows share.
         longest: tokens of the longest span.
         threads: CPU threads for one call.
-        batch_tokens: windows of one length are run together up to so many tokens, which changes no score.
+        batch_tokens: most tokens of windows of one length that run together, which changes no score.
 
     Raises:
         WeightsError: on first use, when there are no weights, or those of another part.
