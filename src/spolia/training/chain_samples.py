@@ -108,8 +108,8 @@ def sufficiency_rows(
     Args:
         whole: also those after it, as a chain has them that was not ended there.
         best_only: of the chains of a question, only the one with the highest `promise`: rejection sampling.
-        singles: of the chains that end after one pair, this many times those that end after two, at most; the others are
-            left out by lot. The paper keeps 4,077 beside 2,325: 1.75.
+        singles: of the chains that end after one pair, at most this many times those that end after two; the others
+            are left out by lot. The paper keeps 4,077 beside 2,325: 1.75.
         seed: of the lot.
 
     Source: Yeom et al., "Chain of retrieval with an external sufficiency classifier", 2025.
