@@ -466,6 +466,8 @@ def test_a_reply_that_calls_a_tool_is_none(said: bytes) -> None:
 MESSAGES_ARE_MADE = {
     "models/prompting/template.py": "of a prompt file, filled in",
     "models/prompting/role.py": "of a reply that is sent back or goes on, without marks",
+    "server/answers.py": "of a chat, as its user sent it",
+    "server/chat.py": "of a chat, as its user sent it",
     "models/prompting/likelihood.py": "of a text that is scored; nothing is written after it",
 }
 

@@ -47,7 +47,7 @@ def test_a_trained_ranker_is_a_flow_that_search_and_eval_take(spolia: Spolia, tm
     ("options", "said"),
     [
         (("rankr",), "Did you mean ranker?"),
-        (("ranker", "--budget", "5 rows"), "--budget 5 rows is no time"),
+        (("ranker", "--budget", "5 rows"), "--budget 5 rows is not a time"),
         (("ranker", "--kept-apart", "towns"), "cannot be reported on"),
     ],
 )

@@ -188,8 +188,14 @@ def test_check_does_not_name_the_model_that_stands_in_for_one_to_be_given(spolia
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--retriever", "bm52", "--llm", "simulated"), "The nearest is bm25. Write bm25, dense, hybrid, default."),
-        (("--retriever", "corag", "--llm", "simulated"), "no retriever. Write bm25, dense, hybrid, default."),
+        (
+            ("--retriever", "bm52", "--llm", "simulated"),
+            "The nearest is bm25. Write bm25, dense, hybrid, multi-hop,",
+        ),
+        (
+            ("--retriever", "corag", "--llm", "simulated"),
+            "no retriever. Write bm25, dense, hybrid, multi-hop,",
+        ),
         (("--llm", "simulted"), "The nearest is --llm simulated."),
     ],
     ids=["misspelt", "a flow", "a reader"],

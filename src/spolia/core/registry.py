@@ -22,11 +22,11 @@ GROUP = "spolia.operators"
 
 PYTHON_ONLY = frozenset((
     "APIItems", "Brief", "Budget", "Cache", "DataSet", "Done", "Embedder", "Emitted", "Executor", "Experiment",
-    "FictionalWorld", "Field", "ForetellsTokens", "ImageEmbedder", "ImageScorer", "InProcess", "LanguageModel",
-    "Operator", "Parser", "Prepared", "Profile", "RemoteFiles", "Retracted", "Retriever", "Run", "Runs", "SQLRows",
-    "Scorer", "ScoresContinuations", "Setting", "SimulatedReader", "Space", "SparseEmbedder", "SplitPlan",
-    "Splitter", "StatesDistributions", "StatesHidden", "StatesLogprobs", "TokenEmbedder", "WebPages",
-    "WorkerLimits", "WorkerProcesses",
+    "FictionalWorld", "Field", "ForetellsTokens", "FoundSpan", "ImageEmbedder", "ImageScorer", "InProcess",
+    "LanguageModel", "Operator", "Parser", "Prepared", "Profile", "RankerTrainer", "RemoteFiles", "Retracted",
+    "Retriever", "Run", "Runs", "SQLRows", "Scorer", "ScoresContinuations", "Setting", "SimulatedReader",
+    "Space", "SpanModel", "SparseEmbedder", "SplitPlan", "Splitter", "StatesDistributions", "StatesHidden",
+    "StatesLogprobs", "TokenEmbedder", "Trained", "Trainer", "WebPages", "WorkerLimits", "WorkerProcesses",
 ))  # fmt: skip
 OPTIMIZER = "spolia.optimizer."
 """Classes that no flow file holds, and the package that chooses flows."""

@@ -84,7 +84,8 @@ def multi_hop(
         ranker: a folder that `spolia train ranker` wrote; by default the shipped weights that fit the embedder.
     """
     group = group_of(corpus)
-    own = "" if embedder is None or suits(group, embedder) else embedder.name
+    is_suited = embedder is not None and not (group.corpus.exists() and suits(group, embedder))
+    own = embedder.name if embedder is not None and is_suited else ""
     every = {name: _trained_with(name) for name in ((ranker,) if ranker else SHIPPED)}
     name = next((name for name, needed in every.items() if needed == own), [*every][-1])
     return LearnedRanker(

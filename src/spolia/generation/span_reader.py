@@ -34,7 +34,7 @@ class SpanReader(Operator[Ranking, Answer]):
     Source: Devlin et al., "BERT", NAACL 2019, section 4.3; windows as in Alberti et al., "A BERT baseline for the
     Natural Questions", 2019.
 
-    >>> from spolia import MiniLMSpans, TrainedWeights
+    >>> from spolia.models import MiniLMSpans, TrainedWeights
     >>> SpanReader(MiniLMSpans(TrainedWeights("trained/reader"))).passages
     5
     """

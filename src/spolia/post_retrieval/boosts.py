@@ -50,7 +50,7 @@ class Newest(Rearrangement):
 
     Source: `time_reranker` in Kim et al., "AutoRAG", 2024 (arXiv 2410.20878).
 
-    >>> from spolia.types import Hit, Node, Query
+    >>> from spolia.types import Hit, Node, Query, Ranking
     >>> nodes = [Node(year, "", meta=(("year", year),)) for year in ("2019", "2024", "2022")]
     >>> [hit.node.id for hit in Newest("year", top_k=2)(Ranking(Query("?"), tuple(Hit(node, 1.0) for node in nodes)))]
     ['2024', '2022']
@@ -92,7 +92,7 @@ class Recent(Rearrangement):
 
     Source: `recency_filter` in Kim et al., "AutoRAG", 2024 (arXiv 2410.20878).
 
-    >>> from spolia.types import Hit, Node, Query
+    >>> from spolia.types import Hit, Node, Query, Ranking
     >>> nodes = [Node(year, "", meta=(("year", year),)) for year in ("2019", "2024", "2022")]
     >>> found = Ranking(Query("?"), tuple(Hit(node, 1.0) for node in nodes))
     >>> [[hit.node.id for hit in Recent(since, "year")(found)] for since in ("2020-06", "2030")]
@@ -140,7 +140,7 @@ class TimeDecay(Rearrangement):
 
     Source: exponential decay as in Li, Croft, "Time-based language models", CIKM 2003.
 
-    >>> from spolia.types import Hit, Node, Query
+    >>> from spolia.types import Hit, Node, Query, Ranking
     >>> days = {"old": "2026-01-01", "new": "2026-01-31"}
     >>> nodes = [Node(id, "", meta=(("day", day),)) for id, day in days.items()]
     >>> found = Ranking(Query("?"), tuple(Hit(node, 2.0) for node in nodes))
@@ -213,7 +213,7 @@ class TitleBoost(Rearrangement):
     Source: Qi, Lin, Mehr, Wang, Manning, "Answering complex open-domain questions through iterative query generation",
     EMNLP 2019.
 
-    >>> from spolia.types import Hit, Query
+    >>> from spolia.types import Hit, Query, Ranking
     >>> nodes = Node("a", "A band.", context="Spolia (band)"), Node("b", "Reused stones.", context="Spolia")
     >>> found = Ranking(Query("Spolia"), tuple(Hit(node, score) for node, score in zip(nodes, (1.2, 1.0))))
     >>> [(hit.node.id, round(hit.score, 3)) for hit in TitleBoost()(found)]

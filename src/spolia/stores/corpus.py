@@ -154,7 +154,7 @@ def refuse_no_corpus(given: object, call: str) -> None:
 
     >>> refuse_no_corpus("a.spolia", "sync(folder, corpus)")
     Traceback (most recent call last):
-    spolia.errors.StoreError: 'a.spolia' (str) is no Corpus. Write sync(folder, corpus), with Corpus('a.spolia').
+    spolia.errors.StoreError: 'a.spolia' (str) is not a Corpus. Write sync(folder, corpus), with Corpus('a.spolia').
     """
     if not isinstance(given, Corpus):
         made = f", with Corpus({str(given)!r})" if isinstance(given, (str, PathLike)) else ""

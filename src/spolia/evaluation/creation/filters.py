@@ -73,7 +73,7 @@ class KeepQuoted(DraftFilter):
     >>> node = Node("n", "Clovis made Paris his capital.", "d", span=Span(100, 130))
     >>> draft = QuestionDraft("factoid", (node,), question="Who?", evidence=("made Paris",))
     >>> [str(quote) for quote in KeepQuoted()(draft).quotes], KeepQuoted()(draft.but(evidence=("made Rome",))).reason
-    (['d[107:117]'], 'words that the model quoted stand in none of its passages: made Rome')
+    (['d[107:117]'], 'no passage has these words, which the model quoted: made Rome')
     """
 
     version: ClassVar[int] = 2
