@@ -15,7 +15,7 @@ from spolia.evaluation.data.dataset import DataSet
 from spolia.evaluation.data.passage_store import indexed
 from spolia.flow_files.built_in_flows import bm25, multi_hop
 from spolia.models.trained_weights import TrainedWeights
-from spolia.retrieval.learned.features import FEATURES, Candidates
+from spolia.retrieval.learned.features import FEATURES, CandidateRows
 from spolia.retrieval.learned.links import title_keys
 from spolia.retrieval.learned.ranker import LearnedRanker
 from spolia.run import Run
@@ -36,7 +36,7 @@ def example(rows: list[list[float]], gold: list[bool]) -> Example:
     """Candidates with the first features as given, the others 0."""
     features = np.zeros((len(rows), len(FEATURES)))
     features[:, : len(rows[0])] = rows
-    return Example(Candidates(np.arange(len(rows)), features), np.array(gold))
+    return Example(CandidateRows(np.arange(len(rows)), features), np.array(gold))
 
 
 @pytest.mark.slow
@@ -129,7 +129,7 @@ def test_nothing_is_learned_of_equal_labels_or_what_is_no_number(gold: list[bool
 def test_the_gradient_of_the_loss_is_that_of_its_definition() -> None:
     random = np.random.default_rng(0)
     examples = [
-        Example(Candidates(np.arange(n), random.normal(size=(n, len(FEATURES)))), np.isin(np.arange(n), range(gold)))
+        Example(CandidateRows(np.arange(n), random.normal(size=(n, len(FEATURES)))), np.isin(np.arange(n), range(gold)))
         for n, gold in ((5, 1), (4, 2), (3, 0), (6, 3))
     ]
     width = len(FEATURES)

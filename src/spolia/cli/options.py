@@ -92,6 +92,13 @@ Web: TypeAlias = Annotated[
     ),
 ]
 FlowName: TypeAlias = Annotated[str, typer.Option("--flow", metavar="FLOW", help=FLOWS)]
+KeepValues: TypeAlias = Annotated[
+    bool,
+    option(
+        "--keep-values/--no-keep-values",
+        "Keep what each step took and gave, and the prompts, for `spolia trace`; off by default.",
+    ),
+]
 AsJson: TypeAlias = Annotated[bool, option("--json", "One JSON object on stdout, messages on stderr.")]
 WeightsFolder: TypeAlias = Annotated[str, option("--weights DIR", "Folder with the embedder's weights.")]
 ModelUrl: TypeAlias = Annotated[
@@ -250,13 +257,7 @@ class MeasuringOptions(RerankOptions):
     budget_calls: BudgetCalls = None
     budget_tokens: BudgetTokens = None
     budget_usd: BudgetUsd = None
-    keep_values: Annotated[
-        bool,
-        option(
-            "--keep-values/--no-keep-values",
-            "Keep what each step took and gave, and the prompts, for `spolia trace`; off by default.",
-        ),
-    ] = False
+    keep_values: KeepValues = False
     json: AsJson = False
 
 

@@ -9,7 +9,7 @@ from spolia.core.operator import Operator
 from spolia.types import Hit, Node, Query, Ranking, kept
 
 
-class Pool(Protocol):
+class HitPool(Protocol):
     """Nodes that rankings are made of, for one value."""
 
     @property
@@ -31,7 +31,7 @@ class Swept:
     A ranking is made of them when it is looked at.
     """
 
-    pool: Pool
+    pool: HitPool
     order: Sequence[int]
     scores: Sequence[float]
 

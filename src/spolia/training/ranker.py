@@ -15,7 +15,7 @@ from spolia.evaluation.experiment.gold_locations import gold_locations
 from spolia.flow_files.built_in_flows import bm25, hybrid
 from spolia.models.protocols import Embedder
 from spolia.models.trained_weights import TrainedWeights
-from spolia.retrieval.learned.features import DENSE, FEATURES, Candidates, QuestionInGroup, Seeds
+from spolia.retrieval.learned.features import DENSE, FEATURES, CandidateRows, QuestionInGroup, Seeds
 from spolia.retrieval.learned.linear import FLOOR, LinearScore, next_seeds
 from spolia.retrieval.learned.ranker import RANKER, LearnedRanker, groups_of, searched_in, snapshot_of
 from spolia.stores.snapshot.lineage import keys_of
@@ -41,7 +41,7 @@ EVERYTHING = 1 << 30
 class Example:
     """The candidates of a question, and which of them are gold."""
 
-    candidates: Candidates
+    candidates: CandidateRows
     gold: Mask
 
     @property

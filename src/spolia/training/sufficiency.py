@@ -34,7 +34,7 @@ ONE_SIDED = 1.645
 """95 % of the normal distribution lie below."""
 
 
-class Stopped(NamedTuple):
+class StoppingResult(NamedTuple):
     """The change when chains end at a threshold, compared with letting them go on.
 
     Fields:
@@ -60,7 +60,7 @@ def stops(chain: SampledChain, scores: Sequence[float], threshold: float) -> int
     return next((number for number, score in enumerate(scores, 1) if score >= threshold), len(chain.exact))
 
 
-def stopped(chains: Sequence[SampledChain], ends: Sequence[int], threshold: float = 0.0) -> Stopped:
+def stopped(chains: Sequence[SampledChain], ends: Sequence[int], threshold: float = 0.0) -> StoppingResult:
     """The change when each chain ends after a number of pairs."""
     by_item: dict[str, list[float]] = {}
     for chain, end in zip(chains, ends, strict=True):
@@ -69,14 +69,16 @@ def stopped(chains: Sequence[SampledChain], ends: Sequence[int], threshold: floa
     error = float(change.std(ddof=1) / len(change) ** 0.5) if len(change) > 1 else inf
     spent = sum(chain.tokens[end - 1] for chain, end in zip(chains, ends, strict=True))
     mean = float(change.mean())
-    return Stopped(threshold, mean, mean - ONE_SIDED * error, 1 - spent / sum(chain.tokens[-1] for chain in chains))
+    return StoppingResult(
+        threshold, mean, mean - ONE_SIDED * error, 1 - spent / sum(chain.tokens[-1] for chain in chains)
+    )
 
 
 def best_threshold(
     chains: Sequence[SampledChain], scores: Sequence[Sequence[float]], most_lost: float, tried: int = 200
-) -> Stopped:
+) -> StoppingResult:
     """The threshold that saves most, of those that lose at most this much EM with 95 % confidence."""
-    never = Stopped(NEVER, 0.0, 0.0, 0.0)
+    never = StoppingResult(NEVER, 0.0, 0.0, 0.0)
     if len({chain.item for chain in chains}) < FEWEST:
         return never
     every = np.quantile(np.concatenate([np.array(one) for one in scores]), np.linspace(0, 1, tried))

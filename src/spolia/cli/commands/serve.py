@@ -34,13 +34,7 @@ class ServeOptions(RerankOptions):
     known: options.Known = None
     allow_env: options.AllowEnv = None
     prompts: options.OwnPrompts = None
-    keep_values: Annotated[
-        bool,
-        option(
-            "--keep-values/--no-keep-values",
-            "Keep what each step took and gave, and the prompts, for `spolia trace`; off by default.",
-        ),
-    ] = False
+    keep_values: options.KeepValues = False
     json: options.AsJson = False
 
 

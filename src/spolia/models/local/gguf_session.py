@@ -19,6 +19,7 @@ from spolia.core.run_context import check_cancelled, reach
 from spolia.errors import ModelError, ModelRejected, WeightsError, installed
 from spolia.models.file_hash import hash_of
 from spolia.models.local.address import unicode
+from spolia.models.open_sessions import OpenSessions
 from spolia.types import Value
 
 if TYPE_CHECKING:
@@ -278,23 +279,7 @@ def _opened(address: Gguf) -> GgufSession:
     pooling = getattr(address, "pooling", None)
     path = file_of(address.model)
     stamp, key = _states(path), (str(path.absolute()), address.window, address.threads, address.gpu_layers, pooling)
-    with _opening:
-        held = _open.get(key)
-        if held is None or held[0] != stamp:
-            held = _open[key] = (stamp, GgufSession(address, pooling))
-    return held[1]
+    return _sessions.get(key, lambda: GgufSession(address, pooling), stamp)
 
 
-_open: dict[tuple[object, ...], tuple[object, GgufSession]] = {}
-_opening = threading.Lock()
-_left_behind: list[object] = []
-
-
-def _forget() -> None:
-    """Threads of llama.cpp do not survive a fork, and what would wait for them when it is freed is kept."""
-    global _open, _opening
-    _left_behind.append(_open)
-    _open, _opening = {}, threading.Lock()
-
-
-os.register_at_fork(after_in_child=_forget)
+_sessions = OpenSessions[GgufSession]()

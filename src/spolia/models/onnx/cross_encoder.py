@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -14,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 from spolia.core.run_context import charge, check_cancelled, reach
 from spolia.errors import ModelError, ModelRejected, WeightsError, installed
 from spolia.models.file_hash import hash_of
+from spolia.models.open_sessions import OpenSessions
 from spolia.types import Usage, Value
 
 GRAPHS = ("model.onnx", "onnx/model.onnx")
@@ -126,10 +125,7 @@ class OnnxCrossEncoder(Value):
     def _opened(self) -> _Opened:
         graph, tokenizer = self._files()
         key = (graph, tokenizer, self.window, self.threads)
-        with _opening:
-            if key not in _open:
-                _open[key] = _Opened.of(*key)
-            return _open[key]
+        return _sessions.get(key, lambda: _Opened.of(*key))
 
 
 class _Opened(NamedTuple):
@@ -164,16 +160,4 @@ class _Opened(NamedTuple):
         return cls(session, inputs, tokenizer)
 
 
-_open: dict[tuple[Path, Path, int, int], _Opened] = {}
-_opening = threading.Lock()
-_left_behind: list[object] = []
-
-
-def _forget() -> None:
-    """A session does not survive a fork: its threads are gone, and to free it would wait for them without end."""
-    global _open, _opening
-    _left_behind.append(_open)
-    _open, _opening = {}, threading.Lock()
-
-
-os.register_at_fork(after_in_child=_forget)
+_sessions = OpenSessions[_Opened]()

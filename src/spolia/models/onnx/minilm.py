@@ -1,7 +1,5 @@
 """The embedder all-MiniLM-L6-v2 on onnxruntime: texts of one length together, so that no vector depends on others."""
 
-import os
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +9,7 @@ from spolia.core.run_context import charge, check_cancelled, reach
 from spolia.errors import ModelError, installed
 from spolia.models.onnx import safetensors, weights
 from spolia.models.onnx.tokenizer import SPECIALS, WordPiece
+from spolia.models.open_sessions import OpenSessions
 from spolia.models.protocols import Kind
 from spolia.types import Usage, Value
 
@@ -127,11 +126,10 @@ class MiniLM(Value):
         return WordPiece(self.weights)
 
     def _opened(self) -> tuple[Any, list[Any]]:
-        key = (self.weights, self.threads)
-        with _opening:
-            if key not in _open:
-                _open[key] = opened(safetensors.read(weights.find(self.weights).tensors), self.threads)
-            return _open[key]
+        def make() -> tuple[Any, list[Any]]:
+            return opened(safetensors.read(weights.find(self.weights).tensors), self.threads)
+
+        return _sessions.get((self.weights, self.threads), make)
 
 
 def opened(tensors: "Mapping[str, npt.NDArray[np.float32]]", threads: int) -> tuple[Any, list[Any]]:
@@ -149,18 +147,4 @@ def opened(tensors: "Mapping[str, npt.NDArray[np.float32]]", threads: int) -> tu
     return onnxruntime.InferenceSession(GRAPH.read_bytes(), options, providers=["CPUExecutionProvider"]), given
 
 
-_open: dict[tuple[str, int], tuple[Any, list[Any]]] = {}
-_opening = threading.Lock()
-
-
-_left_behind: list[object] = []
-
-
-def _forget() -> None:
-    """A session does not survive a fork: its threads are gone, and to free it would wait for them without end."""
-    global _open, _opening
-    _left_behind.append(_open)
-    _open, _opening = {}, threading.Lock()
-
-
-os.register_at_fork(after_in_child=_forget)
+_sessions = OpenSessions[tuple[Any, list[Any]]]()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -13,6 +11,7 @@ from spolia.errors import ModelError, WeightsError
 from spolia.models.onnx import safetensors, weights
 from spolia.models.onnx.minilm import MiniLM, batches, opened
 from spolia.models.onnx.tokenizer import Tokens, WordPiece
+from spolia.models.open_sessions import OpenSessions
 from spolia.models.protocols import FoundSpan
 from spolia.models.trained_weights import TrainedWeights
 from spolia.types import Usage, Value
@@ -164,16 +163,15 @@ class MiniLMSpans(Value):
         return find_spans(read[0], read[1:], logits, self.window, self.overlap, self.longest)
 
     def _opened(self) -> _Opened:
-        key = (self.weights, self.base, self.threads)
-        with _opening:
-            if key not in _open:
-                trained = dict(self.weights.tensors(PART))
-                head = [trained.pop(f"{HEAD}.{part}", None) for part in ("weight", "bias")]
-                whole = {**safetensors.read(weights.find(self.base).tensors), **trained}
-                if [None if one is None else one.shape for one in head] != [(2, MiniLM.dimension), (2,)]:
-                    raise WeightsError(f"{self.weights.place} has no {HEAD}.weight (2, 384) and {HEAD}.bias (2).")
-                _open[key] = _Opened(opened(whole, self.threads), *head)
-            return _open[key]
+        return _sessions.get((self.weights, self.base, self.threads), self._open)
+
+    def _open(self) -> _Opened:
+        trained = dict(self.weights.tensors(PART))
+        head = [trained.pop(f"{HEAD}.{part}", None) for part in ("weight", "bias")]
+        whole = {**safetensors.read(weights.find(self.base).tensors), **trained}
+        if [None if one is None else one.shape for one in head] != [(2, MiniLM.dimension), (2,)]:
+            raise WeightsError(f"{self.weights.place} has no {HEAD}.weight (2, 384) and {HEAD}.bias (2).")
+        return _Opened(opened(whole, self.threads), *head)
 
 
 class _Opened(NamedTuple):
@@ -198,16 +196,4 @@ class _Opened(NamedTuple):
         return [found[number] for number in range(len(rows))]
 
 
-_open: dict[tuple[TrainedWeights, str, int], _Opened] = {}
-_opening = threading.Lock()
-_left_behind: list[object] = []
-
-
-def _forget() -> None:
-    """A session does not survive a fork: its threads are gone, and to free it would wait for them without end."""
-    global _open, _opening
-    _left_behind.append(_open)
-    _open, _opening = {}, threading.Lock()
-
-
-os.register_at_fork(after_in_child=_forget)
+_sessions = OpenSessions[_Opened]()

@@ -55,7 +55,7 @@ K1, B = 1.2, 0.75
 
 
 @dataclass(frozen=True, eq=False)
-class Candidates:
+class CandidateRows:
     """Nodes that may answer a question, by position, and a row of features for each."""
 
     positions: Positions  # int64[n]
@@ -208,7 +208,7 @@ class QuestionInGroup:
 
     # A pass.
 
-    def candidates(self, seeds: Seeds) -> Candidates:
+    def candidates(self, seeds: Seeds) -> CandidateRows:
         """Nodes that are near the question, or linked with what is, and their features."""
         expanded = np.unique(np.concatenate([seeds.positions, self.named[:EXPANDED_NAMED]]))
         linked = {at: self._linked(at) for at in expanded.tolist()}
@@ -216,7 +216,7 @@ class QuestionInGroup:
         found = [np.array(list(self.fused)[:BASE], dtype=np.int64), seeds.positions, self.named]
         found += [self._best(np.concatenate([*linked.values(), _NONE]), LINKED), self._shared(rarity)]
         positions = np.unique(np.concatenate(found))
-        return Candidates(positions, self._features(positions, seeds, linked, rarity))
+        return CandidateRows(positions, self._features(positions, seeds, linked, rarity))
 
     def _linked(self, at: int) -> Positions:
         both = self.links.leads_to.row(at), self.links.led_to_by.row(at)
