@@ -174,6 +174,20 @@ def test_two_that_open_it_at_once_bring_it_up_to_date_once(earlier: Corpus, monk
 
 
 @pytest.mark.parametrize("address", ["folder"], indirect=True)
+def test_it_may_be_brought_up_to_date_while_another_opens_it(earlier: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    was, look = version(earlier), migrations.has_tables_of_today
+
+    def looked_at_late(session: migrations.SqliteSession) -> bool:
+        monkeypatch.setattr(migrations, "has_tables_of_today", look)
+        assert earlier.latest().check() == []
+        return look(session)
+
+    monkeypatch.setattr(migrations, "has_tables_of_today", looked_at_late)
+    earlier.backend.reading().close()
+    assert was < version(earlier) == sql.SCHEMA_VERSION
+
+
+@pytest.mark.parametrize("address", ["folder"], indirect=True)
 def test_two_processes_that_open_it_at_once_bring_it_up_to_date_once(earlier: Corpus) -> None:
     def open_it() -> None:
         assert earlier.latest().generation == 4

@@ -136,13 +136,21 @@ def _kind_of(path: Path) -> str:
 
 
 def is_earlier_store(connection: SqliteSession, store: Path) -> bool:
-    version = connection.execute(sql.VERSION).fetchone()[0]
-    if version != sql.SCHEMA_VERSION and has_tables_of_today(connection):
+    if _version(connection) == sql.SCHEMA_VERSION:
+        return False
+    # The tables before the version: another process may bring the store up to date between the two.
+    has_todays, version = has_tables_of_today(connection), _version(connection)
+    if has_todays and version != sql.SCHEMA_VERSION:
         raise StoreCorrupt(
             f"{store} is damaged: corpus.db says that it has schema {version}, and its tables are those of schema "
             f"{sql.SCHEMA_VERSION}. Write: spolia repair --store {store}"
         )
     return is_earlier(store, version, f"rm -r {store}, then spolia index FOLDER --store {store}")
+
+
+def _version(connection: SqliteSession) -> int:
+    found: int = connection.execute(sql.VERSION).fetchone()[0]
+    return found
 
 
 def has_tables_of_today(connection: SqliteSession) -> bool:
