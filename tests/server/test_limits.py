@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,10 +16,14 @@ pytest.importorskip("uvicorn", reason="the extra `server` is not installed")
 pytest.importorskip("openai", reason="the client whose requests are sent is not installed")
 
 import httpx
+import uvicorn
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+from uvicorn.server import ServerState
 
 from spolia import Answer, Corpus, Operator, Query, errors, step
 from spolia.core.run_context import emit, retract
-from spolia.server import request_checks
+from spolia.server import connection, request_checks
 from spolia.server.app import application
 from spolia.server.error_replies import refusal
 from spolia.server.keys import ApiKeys
@@ -44,6 +49,7 @@ def test_a_foreign_name_of_the_server_is_refused(served: Served) -> None:
     [
         (b"x" * (request_checks.MOST_BYTES + 1), {}, 413),
         (b'{"question":' + b"[" * 100_000, {}, 400),
+        (b'{"question": "tide", "where": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", {}, 400),
         (b'{"question":"\xff"}', {}, 400),
         (b"", {}, 400),
         (b"question=tide", {"Content-Type": "application/x-www-form-urlencoded"}, 400),
@@ -59,12 +65,49 @@ def test_bad_bodies_are_refused(served: Served, body: bytes, headers: dict[str, 
 
 
 @pytest.mark.slow
-def test_a_body_of_10_gb_is_refused_before_it_comes(served: Served) -> None:
+@pytest.mark.parametrize("length", [f"Content-Length: {10 * 2**30}", "Transfer-Encoding: chunked"])
+def test_a_body_of_10_gb_is_refused_before_it_comes(served: Served, length: str) -> None:
     at = urlsplit(served.url)
     head = f"POST /v1/answer HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {served.keys['bob']}\r\n"
     with socket.create_connection((at.hostname, at.port)) as connection:
-        connection.sendall(f"{head}Content-Length: {10 * 2**30}\r\n\r\n{{".encode())
+        connection.sendall(f"{head}{length}\r\n\r\n".encode())
+        if "chunked" in length:  # more than is read, less than 10 GB
+            connection.sendall(b"100000\r\n%s\r\n" % bytes(1 << 20) * 2)
         assert connection.recv(1000).startswith(b"HTTP/1.1 413")
+
+
+@pytest.mark.slow
+def test_headers_that_do_not_end_are_refused(served: Served) -> None:
+    at = urlsplit(served.url)
+    with socket.create_connection((at.hostname, at.port)) as connection, suppress(ConnectionError):
+        connection.sendall(b"GET /live HTTP/1.1\r\n")
+        for _ in range(100):
+            connection.sendall(b"X-More: %s\r\n" % bytes(1 << 14).replace(b"\0", b"x"))
+        assert connection.recv(1000).startswith(b"HTTP/1.1 400")
+
+
+def test_headers_that_do_not_come_end_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "HEAD_S", 0.02)
+
+    async def sent(head: bytes) -> bytes:
+        loop, state = asyncio.get_running_loop(), ServerState()
+        made = partial(connection.Connection, uvicorn.Config(replied), state, {}, loop)
+        async with await loop.create_server(made, "127.0.0.1") as server:
+            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            writer.write(head)
+            async with asyncio.timeout(30):
+                found = await reader.read()
+            writer.close()
+            return found
+
+    assert asyncio.run(sent(b"")) == b""
+    assert asyncio.run(sent(b"GET /live HT")) == b""
+    whole = b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    assert asyncio.run(sent(whole + b"GET /live HT")).count(b"HTTP/1.1 200") == 1
+
+
+async def replied(scope: Scope, receive: Receive, send: Send) -> None:
+    await Response(b"here")(scope, receive, send)
 
 
 @pytest.mark.slow
@@ -108,11 +151,18 @@ def test_no_key_is_logged_or_traced(served: Served) -> None:
     assert not [user for user, key in served.keys.items() if key.encode() in kept]
 
 
+def caused(error: Exception, by: Exception) -> Exception:
+    error.__cause__ = by
+    return error
+
+
 @pytest.mark.parametrize(
     ("error", "status"),
     [
         (errors.StoreBusy("/home/x is written"), 503),
         (errors.ModelRejected("secret prompt"), 502),
+        (errors.StepFailed("every arm failed"), 500),
+        (caused(errors.StepFailed("every arm failed"), errors.ModelUnavailable("gone")), 503),
         (ValueError("x"), 500),
         (errors.QueryError("Write a text."), 400),
     ],

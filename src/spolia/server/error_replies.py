@@ -55,8 +55,18 @@ def error_response(
     return JSONResponse(error_object(status, message, code, param), status, given)
 
 
+def cause_of(error: Exception) -> Exception:
+    """The error that clients see: the first of its causes that may pass, such as a model that every arm of a branch
+    needs; else the error itself."""
+    cause: BaseException | None = error
+    while cause is not None and not getattr(cause, "transient", False):
+        cause = cause.__cause__
+    return cause if isinstance(cause, Exception) else error
+
+
 def told(error: Exception) -> tuple[int, str, str]:
     """Status, message and code of what a flow raised. What is wrong on the server's side stays there, in the trace."""
+    error = cause_of(error)
     for kind, status, code in STATUS:
         if isinstance(error, kind):
             return status, str(error) if status < 500 else f"{kind.__name__}: {SAID[code]}", code
@@ -82,7 +92,7 @@ def refusal(error: Exception) -> Response:
     status, message, code = told(error)
     if status >= 500:
         logging.getLogger("spolia.server").warning("%s: %s", type(error).__name__, error)
-    return error_response(status, message, code, after_s=getattr(error, "after_s", 0.0))
+    return error_response(status, message, code, after_s=getattr(cause_of(error), "after_s", 0.0))
 
 
 async def refused_request(request: Request, error: Exception) -> Response:

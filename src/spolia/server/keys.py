@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import secrets
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 from typing import Any, Self
 
 from spolia.errors import QueryError
@@ -18,7 +20,7 @@ from spolia.errors import QueryError
 PREFIX = "sk-spolia-"
 VARIABLE = "SPOLIA_TOKEN"
 _NAME = re.compile(r"[\w.@-]+")
-_SETTINGS = {"sha256": str, "principal": str, "groups": list, "requests_per_minute": int}
+_SETTINGS = {"sha256": str, "principal": str, "groups": list, "requests_per_minute": int, "expires": datetime}
 
 
 @dataclass
@@ -58,6 +60,11 @@ class KeyHolder:
     principal: str = ""
     groups: tuple[str, ...] = ()
     quota: Quota = field(default_factory=Quota)
+    expires: datetime | None = None
+
+    @property
+    def is_expired(self) -> bool:
+        return self.expires is not None and self.expires.timestamp() <= time()
 
 
 class ApiKeys:
@@ -71,19 +78,54 @@ class ApiKeys:
         """One key, whose holder asks for these users and groups."""
         return cls({hashed(token): KeyHolder("token", groups=access)})
 
-    @classmethod
-    def in_file(cls, file: Path) -> Self:
-        """The keys of a TOML file, as `spolia keys` writes it.
+    def holder(self, authorization: str) -> KeyHolder | None:
+        """Who has the key of an `Authorization` header; None if nobody has, or no longer."""
+        scheme, _, key = authorization.partition(" ")
+        found = self._holders.get(hashed(key.strip())) if scheme.lower() == "bearer" else None
+        return None if found is None or found.is_expired else found
 
-        Raises:
-            QueryError: it cannot be read, or is wrong.
-        """
-        return cls(dict(_asker(file, name, said) for name, said in _tables(file).items()))
+
+class KeysFile(ApiKeys):
+    """The keys of a TOML file, as `spolia keys` writes it. A changed file holds from the next request on; while it
+    cannot be read, the keys before it hold.
+
+    Raises:
+        QueryError: it cannot be read, or is wrong.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self.file, self._state = file, _state(file)
+        super().__init__(_holders_in(file))
 
     def holder(self, authorization: str) -> KeyHolder | None:
-        """Who has the key of an `Authorization` header; None if nobody has."""
-        scheme, _, key = authorization.partition(" ")
-        return self._holders.get(hashed(key.strip())) if scheme.lower() == "bearer" else None
+        if (state := _state(self.file)) != self._state:
+            self._state = state
+            self._read_again()
+        return super().holder(authorization)
+
+    def _read_again(self) -> None:
+        try:
+            found = _holders_in(self.file)
+        except QueryError as error:
+            logging.getLogger(__name__).warning("The keys of before still hold. %s", error)
+            return
+        for key, before in self._holders.items():
+            if key in found and found[key].quota.per_minute == before.quota.per_minute:
+                found[key] = replace(found[key], quota=before.quota)  # what is spent stays spent
+        self._holders = found
+
+
+def _state(file: Path) -> tuple[int, ...]:
+    """Differs after a change of a file."""
+    try:
+        found = file.stat()
+    except OSError:
+        return ()
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _holders_in(file: Path) -> dict[str, KeyHolder]:
+    return dict(_asker(file, name, said) for name, said in _tables(file).items())
 
 
 def hashed(key: str) -> str:
@@ -121,6 +163,7 @@ def add_key(file: Path, holder: KeyHolder) -> str:
     lines += [f"principal = {_quoted(holder.principal)}"] if holder.principal else []
     lines += [f"groups = [{', '.join(map(_quoted, holder.groups))}]"] if holder.groups else []
     lines += [f"requests_per_minute = {holder.quota.per_minute}"] if holder.quota.per_minute else []
+    lines += [f"expires = {holder.expires.isoformat(timespec='seconds')}"] if holder.expires else []
     before = file.read_text("utf-8").rstrip("\n") + "\n\n" if file.exists() else ""
     _write(file, before + "\n".join(lines) + "\n")
     return key
@@ -150,10 +193,14 @@ def _tables(file: Path) -> dict[str, Any]:
 
 def _asker(file: Path, name: str, said: Any) -> tuple[str, KeyHolder]:
     is_table = isinstance(said, dict) and all(isinstance(said[one], _SETTINGS.get(one, ())) for one in said)
-    if not is_table or not re.fullmatch("[0-9a-f]{64}", said.get("sha256", "")):
+    if (
+        not is_table
+        or ("expires" in said and said["expires"].tzinfo is None)
+        or not re.fullmatch("[0-9a-f]{64}", said.get("sha256", ""))
+    ):
         raise QueryError(
-            f"{file}: [{name}] is not a key. It has sha256, and may have principal, groups and requests_per_minute; "
-            "`spolia keys` writes it."
+            f"{file}: [{name}] is not a key. It has sha256, and may have principal, groups, requests_per_minute and "
+            "expires (a time with its zone); `spolia keys` writes it."
         )
     groups, quota = tuple(map(str, said.get("groups", ()))), Quota(said.get("requests_per_minute", 0))
-    return said["sha256"], KeyHolder(name, said.get("principal", ""), groups, quota)
+    return said["sha256"], KeyHolder(name, said.get("principal", ""), groups, quota, said.get("expires"))

@@ -11,7 +11,8 @@ import uvicorn
 
 from spolia.errors import QueryError
 from spolia.server.app import application
-from spolia.server.keys import ApiKeys, token_in
+from spolia.server.connection import Connection
+from spolia.server.keys import ApiKeys, KeysFile, token_in
 from spolia.server.service import Service
 
 BACKLOG = 2048
@@ -48,10 +49,10 @@ def serve(
             "spolia serve --keys keys.toml. Or listen on 127.0.0.1."
         )
     token = "" if keys is not None else token_in(service.corpus.backend.folder)
-    known = ApiKeys.in_file(keys) if keys is not None else ApiKeys.of_token(token, access)
+    known = KeysFile(keys) if keys is not None else ApiKeys.of_token(token, access)
     app = application(service, known, frozenset(hosts))
     settings = uvicorn.Config(
-        app, log_level="warning", access_log=False, server_header=False, ws="none", loop="uvloop", http="httptools",
+        app, log_level="warning", access_log=False, server_header=False, ws="none", loop="uvloop", http=Connection,
         timeout_graceful_shutdown=GRACE_S,
     )  # fmt: skip
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -1,6 +1,7 @@
 """`spolia serve`: flows over HTTP."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -107,13 +108,15 @@ def keys(
     principal: Annotated[str, option("--principal NAME", "The user who asks with it; by default NAME.")] = "",
     group: Annotated[list[str] | None, option("--group NAME", "A group of that user; repeatable.")] = None,
     requests_per_minute: Annotated[int, option("--requests-per-minute", "Limit on requests; 0 for none.", min=0)] = 0,
+    days: Annotated[int, option("--days", "Days until the key expires; 0 for no end.", min=0, max=36_500)] = 0,
     json: options.AsJson = False,
 ) -> Exit:
     """Make a key for a user of `spolia serve`. It is printed once; the file has its SHA-256 alone."""
     from spolia.server.keys import KeyHolder, Quota, add_key
 
     screen = Screen(json=json)
-    key = add_key(keys, KeyHolder(name, principal or name, tuple(group or ()), Quota(requests_per_minute)))
+    expires = datetime.now(UTC) + timedelta(days=days) if days else None
+    key = add_key(keys, KeyHolder(name, principal or name, tuple(group or ()), Quota(requests_per_minute), expires))
     screen.give(name=name, key=key)
     screen.write(key)
     return Exit.DONE
