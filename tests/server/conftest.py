@@ -31,6 +31,8 @@ class Scripted(OpenAIServer):
 
     def next_for(self, request: Received) -> ServedReply:
         super().next_for(request)
+        if "messages" not in request.body:  # vectors, or scores
+            return ServedReply()
         prompt = request.body["messages"][-1]["content"]
         if "You rewrite the last question" in request.body["messages"][0]["content"]:
             return ServedReply(STANDALONE)
@@ -75,7 +77,8 @@ def served() -> Iterator[Served]:
         }
         command = [
             sys.executable, "-m", "spolia", "serve", "naive", "grounded.yaml", "--store", "n.spolia", "--keys",
-            "keys.toml", "--port", "0", "--max-concurrent", str(SLOTS), "--json",
+            "keys.toml", "--port", "0", "--max-concurrent", str(SLOTS), "--json", "--embedder", model.url,
+            "--embed-model", "vectors", "--reranker", model.url, "--rerank-model", "scores",
         ]  # fmt: skip
         log = folder / "log"
         with log.open("w") as err, subprocess.Popen(

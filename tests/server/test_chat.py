@@ -64,7 +64,8 @@ def test_a_follow_up_question_is_made_standalone(served: Served) -> None:
     ]  # fmt: skip
     more = {"role": "user", "content": "Which one has the highest wage?"}
     found = client(served).chat.completions.create(model="grounded", messages=[*before, more])
-    *_, condense, read = (one.body["messages"][-1]["content"] for one in served.model.requests)
+    prompts = [one.body["messages"] for one in served.model.requests if "messages" in one.body]
+    condense, read = (messages[-1]["content"] for messages in prompts[-2:])
     assert "Ann and others." in condense
     assert STANDALONE in read
     assert found.spolia["citations"][0]["uri"] == "salaries.md"

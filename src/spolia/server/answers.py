@@ -20,7 +20,6 @@ from spolia.server.replies import (
     SearchReply,
     StageReply,
     TypedDict,
-    answer_reply,
     passages,
     search_reply,
 )
@@ -90,7 +89,7 @@ def asked_query(service: Service, asked: AnswerRequest | SearchRequest) -> Query
 def answered(service: Service, run: Run, flow: ServedFlow, asked: AnswerRequest) -> AnswerReply:
     with run.lane() as lane:
         found = flow.answer(asked_query(service, asked))
-        return answer_reply(found, service.corpus, run, lane, flow.answer, question=asked.question, name=flow.name)
+        return service.reply(flow, run, lane, asked.question, found)
 
 
 def searched(service: Service, run: Run, flow: ServedFlow, asked: SearchRequest) -> SearchReply:
@@ -167,6 +166,4 @@ class AnswerEvents:
         return event(characters, "retracted")
 
     def done(self, answer: Answer, run: Run, lane: Lane) -> bytes:
-        flow, question = self.flow, self.asked.question
-        reply = answer_reply(answer, self.service.corpus, run, lane, flow.answer, question=question, name=flow.name)
-        return event(reply, "done")
+        return event(self.service.reply(self.flow, run, lane, self.asked.question, answer), "done")

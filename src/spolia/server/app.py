@@ -9,13 +9,16 @@ from importlib.metadata import version
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from spolia.server.answers import add_answer_routes
 from spolia.server.chat import add_chat_routes
 from spolia.server.error_replies import HANDLERS, error_response
 from spolia.server.keys import ApiKeys
 from spolia.server.mcp_tools import mcp_application, mcp_server
+from spolia.server.metrics import RequestMetrics
+from spolia.server.model_routes import add_model_routes
 from spolia.server.replies import ErrorReply
 from spolia.server.request_checks import OPEN, RequestChecks
 from spolia.server.service import Service
@@ -46,8 +49,10 @@ def application(service: Service, keys: ApiKeys, hosts: frozenset[str] = frozens
         redoc_url=None, exception_handlers=HANDLERS, responses={"4XX": {"model": ErrorReply}},
     )  # fmt: skip
     app.add_middleware(RequestChecks, keys=keys, hosts=hosts)
+    app.add_middleware(RequestMetrics, metrics=service.metrics)
     add_answer_routes(app, service)
     add_chat_routes(app, service)
+    add_model_routes(app, service)
 
     app.router.routes.extend(tools.routes)
 
@@ -60,6 +65,11 @@ def application(service: Service, keys: ApiKeys, hosts: frozenset[str] = frozens
     async def ready() -> Response:
         """Whether every flow has run once, so that no question waits for what is built or loaded first."""
         return error_response(503, service.unready, "not_ready") if service.unready else JSONResponse({"ready": True})
+
+    @app.get("/metrics", response_class=PlainTextResponse)
+    async def metrics() -> Response:
+        """Counts of requests, answers, tokens and cost, for Prometheus."""
+        return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     app.openapi_schema = _secured(app.openapi())
     return app

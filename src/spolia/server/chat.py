@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from spolia.run import Run
 from spolia.run.lane import Lane
 from spolia.server.event_stream import EventStream, event
-from spolia.server.replies import AnswerReply, TypedDict, answer_reply
+from spolia.server.replies import AnswerReply, TypedDict
 from spolia.server.service import ServedFlow, Service
 from spolia.types import Answer, Message, Query
 
@@ -185,7 +185,7 @@ def finish_reason(answer: Answer) -> Literal["stop", "length"]:
 
 
 def completed(service: Service, run: Run, lane: Lane, flow: ServedFlow, query: Query, answer: Answer) -> ChatReply:
-    reply = answer_reply(answer, service.corpus, run, lane, flow.answer, question=query.question, name=flow.name)
+    reply = service.reply(flow, run, lane, query.question, answer)
     message: MessageReply = {"role": "assistant", "content": answer.text + footnotes(answer)}
     return {
         "id": f"chatcmpl-{run.id}", "object": "chat.completion", "created": int(time.time()), "model": flow.name,

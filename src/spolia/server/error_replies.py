@@ -76,7 +76,7 @@ def told(error: Exception) -> tuple[int, str, str]:
 SAID = {
     "store_busy": "another process is writing to the store. Ask again.",
     "store_unavailable": "the store's database cannot be reached. Ask again.",
-    "model_unavailable": "the language model or embedder cannot be reached. Search goes on without a language model.",
+    "model_unavailable": "a model cannot be reached. Search goes on without a language model.",
     "source_unavailable": "a source cannot be reached. Ask again.",
     "store_error": "the store cannot be used. See the server's log.",
     "model_error": "the language model refused the request. See the server's log.",

@@ -15,7 +15,7 @@ from spolia.run import Run
 from spolia.run.lane import Lane
 from spolia.server.error_replies import error_object, refusal, told
 from spolia.server.keys import KeyHolder
-from spolia.server.service import ClientLeft, ServedFlow, Service, stopped_when_left
+from spolia.server.service import ClientLeft, ServedFlow, Service
 from spolia.types import Answer, Query
 
 HEADERS = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store"))
@@ -43,7 +43,7 @@ class EventStream(Response):
         self.background = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self.service.run(self.holder) as run, stopped_when_left(run, receive), run.lane() as lane:
+        with self.service.run(self.holder) as run, self.service.stopped_when_left(run, receive), run.lane() as lane:
             form: EventForm = self.form(run)
             events = written(self.flow.answer.astream(self.query), form, run, lane)
             try:

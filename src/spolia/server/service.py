@@ -17,10 +17,13 @@ from spolia.errors import Cancelled, ServerBusy, StepFailed, UnknownFlow
 from spolia.journal import Runs
 from spolia.journal.trace import Journal
 from spolia.models.prompting.stand_in_models import Silent, Unanswered, replaced
-from spolia.models.protocols import LanguageModel
+from spolia.models.protocols import Embedder, LanguageModel, Scorer
 from spolia.pre_retrieval.rewrite import Condense
 from spolia.run import Run
+from spolia.run.lane import Lane
 from spolia.server.keys import KeyHolder
+from spolia.server.metrics import Metrics
+from spolia.server.replies import AnswerReply, answer_reply
 from spolia.stores.corpus import Corpus
 from spolia.types import Answer, Query
 
@@ -66,6 +69,8 @@ class Service:
         runs: where traces and cached results go.
         max_concurrent: requests that are worked on together; the next one gets an error.
         threads: of each run.
+        embedder: what embeds texts for clients.
+        scorer: what reranks documents for clients.
     """
 
     def __init__(
@@ -77,12 +82,16 @@ class Service:
         runs: Runs | None = None,
         max_concurrent: int = 256,
         threads: int = 8,
+        embedder: Embedder | None = None,
+        scorer: Scorer | None = None,
     ) -> None:
         self.corpus, self.searching, self.max_concurrent, self.threads = corpus, search, max_concurrent, threads
         self.flows = {one.name: one for one in flows}
         self.journal = None if runs is None else runs.journal
         self.cache = None if runs is None else runs.cache
+        self.embedder, self.scorer, self.metrics = embedder, scorer, Metrics()
         self.unready = "It is warming up."
+        self.metrics.active.set_function(lambda: self._active)
         self._active = 0
         self._pool = ThreadPoolExecutor(max_concurrent, thread_name_prefix="spolia-request")
 
@@ -121,11 +130,35 @@ class Service:
         Raises:
             ClientLeft: it has stopped.
         """
-        with stopped_when_left(run, receive):
+        with self.stopped_when_left(run, receive):
             try:
                 return await asyncio.get_running_loop().run_in_executor(self._pool, work)
             except Cancelled as error:
                 raise ClientLeft from error
+
+    @contextmanager
+    def stopped_when_left(self, run: Run, receive: Receive) -> Iterator[None]:
+        """While inside, a client that leaves stops the run."""
+
+        def stop(done: asyncio.Future[None]) -> None:
+            if not done.cancelled():
+                self.metrics.left.inc()
+                run.cancel()
+
+        listening = asyncio.ensure_future(_left(receive))
+        listening.add_done_callback(stop)
+        try:
+            yield
+        except BaseException:
+            run.cancel()
+            raise
+        finally:
+            listening.cancel()
+
+    def reply(self, flow: ServedFlow, run: Run, lane: Lane, question: str, answer: Answer) -> AnswerReply:
+        """An answer as plain data; it is counted."""
+        self.metrics.answered(flow.name, answer, lane)
+        return answer_reply(answer, self.corpus, run, lane, flow.answer, question=question, name=flow.name)
 
     async def warm_up(self) -> None:
         """Run every flow once, without asking its language models: what is built or loaded by the first question is
@@ -148,20 +181,6 @@ def _warm(flow: ServedFlow) -> None:
 
     with Run(), suppress(Unanswered, StepFailed):
         replaced(flow.answer, silent)(Query("warm-up"))
-
-
-@contextmanager
-def stopped_when_left(run: Run, receive: Receive) -> Iterator[None]:
-    """While inside, a client that leaves stops the run."""
-    listening = asyncio.ensure_future(_left(receive))
-    listening.add_done_callback(lambda done: None if done.cancelled() else run.cancel())
-    try:
-        yield
-    except BaseException:
-        run.cancel()
-        raise
-    finally:
-        listening.cancel()
 
 
 async def _left(receive: Receive) -> None:

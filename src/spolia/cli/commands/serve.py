@@ -62,7 +62,7 @@ def serve(
     from spolia.cli.runs import RUNS, THREADS
     from spolia.journal import Runs
 
-    with installed("server", "fastapi, uvicorn, uvloop or httptools", "`spolia serve`"):
+    with installed("server", "fastapi, uvicorn, uvloop, httptools or prometheus-client", "`spolia serve`"):
         from spolia.server.process import serve as serve_flows
         from spolia.server.service import Service
 
@@ -84,8 +84,9 @@ def serve(
 
     with Runs(corpus.backend.folder / RUNS, values=given.keep_values) as runs:
         service = Service(
-            corpus, flows, _served("default", parts, screen), runs=runs, max_concurrent=max_concurrent, threads=THREADS
-        )
+            corpus, flows, _served("default", parts, screen), runs=runs, max_concurrent=max_concurrent, threads=THREADS,
+            embedder=parts.embedder, scorer=parts.scorer,
+        )  # fmt: skip
         serve_flows(service, tell, host=host, port=port, keys=keys, access=access, hosts=tuple(allow_host or ()))
     return Exit.DONE
 

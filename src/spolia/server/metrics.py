@@ -1,0 +1,67 @@
+"""Counts for Prometheus: requests, answers, tokens, cost, clients that left. No names of users, no texts."""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from spolia.run.lane import Lane
+from spolia.types import Answer
+
+SECONDS = (0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
+
+
+class Metrics:
+    """The counts of one server."""
+
+    def __init__(self) -> None:
+        self.registry = to = CollectorRegistry()
+        ProcessCollector(registry=to)
+        self.requests = Counter("spolia_requests", "Requests", ("route", "status"), registry=to)
+        self.seconds = Histogram(
+            "spolia_request_seconds", "Until the last byte of a reply", ("route",), registry=to, buckets=SECONDS
+        )
+        self.active = Gauge("spolia_active_runs", "Runs of flows in progress", registry=to)
+        self.left = Counter("spolia_clients_left", "Clients that left before the end", registry=to)
+        self.answers = Counter("spolia_answers", "Answers", ("flow", "stop_reason", "abstained"), registry=to)
+        self.degraded = Counter("spolia_degraded_answers", "Answers with a step out of order", ("flow",), registry=to)
+        self.tokens = Counter("spolia_tokens", "Tokens sent to and written by models", ("flow", "kind"), registry=to)
+        self.cost = Counter("spolia_cost_usd", "Spent on models", ("flow",), registry=to)
+
+    def answered(self, flow: str, answer: Answer, lane: Lane) -> None:
+        self.answers.labels(flow, answer.stop_reason, str(answer.abstained).lower()).inc()
+        if lane.reasons:
+            self.degraded.labels(flow).inc()
+        spent = lane.spent
+        if spent.calls:
+            self.tokens.labels(flow, "input").inc(spent.input_tokens)
+            self.tokens.labels(flow, "output").inc(spent.output_tokens)
+            self.cost.labels(flow).inc(spent.cost_usd)
+
+
+class RequestMetrics:
+    """ASGI middleware: counts requests by route and status."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self.app, self.metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began, status = perf_counter(), 500
+
+        async def noted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, noted)
+        finally:
+            route = getattr(scope.get("route"), "path", "mcp" if status < 400 else "none")
+            self.metrics.requests.labels(route, status).inc()
+            self.metrics.seconds.labels(route).observe(perf_counter() - began)
