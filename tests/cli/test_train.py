@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from spolia.evaluation.simulation.world import FictionalWorld
 from tests.training.conftest import write_world
 
-from .conftest import Spolia
+from .conftest import Spolia, lights
 
 
 @pytest.mark.slow
@@ -43,10 +44,37 @@ def test_a_trained_ranker_is_a_flow_that_search_and_eval_take(spolia: Spolia, tm
 
 
 @pytest.mark.slow
+def test_a_sufficiency_classifier_is_trained_on_chains_of_the_model_and_the_reader_on_answers(
+    spolia: Spolia, tmp_path: Path
+) -> None:
+    data = tmp_path / "world"
+    FictionalWorld(7, people=40, questions=40).write(data)
+    asked = ("--data", data, "--llm", "simulated", "--retriever", "bm25")
+    found = spolia("train", "sufficiency", *asked, "-o", tmp_path / "sufficiency", "--steps", 20, "--json")
+    assert found.code == 0
+    card = found.json["card"]
+    assert found.json["simulated"]
+    assert (card["part"], card["score"]["measure"], card["steps"]["made"]) == ("sufficiency", "EM", 20)
+    assert "No chain ends early" in card["notes"][1]  # it has too few questions to choose a threshold
+    assert spolia("eval", found.json["flow"], *asked, "--measures", "EM", "--split", "report").code == 0
+    refused = spolia("train", "sufficiency", *asked, "-o", tmp_path / "sufficiency", "--steps", 21)
+    assert refused.code == 2
+    assert "holds another training: a sufficiency" in " ".join(refused.err.split())
+
+    data = lights(tmp_path / "lights", 44)
+    found = spolia("train", "reader", "--data", data, "--retriever", "bm25", "-o", tmp_path / "reader", "--steps", 1)
+    assert found.code == 0
+    assert "Trained: reader, on" in found.out
+    assert "F1 on" in found.out
+    assert (tmp_path / "reader" / "weights.safetensors").is_file()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         (("rankr",), "Did you mean ranker?"),
+        (("sufficiency",), "Name it: --llm URL --model NAME"),
         (("ranker", "--budget", "5 rows"), "--budget 5 rows is not a time"),
         (("ranker", "--kept-apart", "towns"), "cannot be reported on"),
     ],

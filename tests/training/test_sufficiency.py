@@ -15,6 +15,7 @@ from spolia.evaluation.data.passage_store import indexed
 from spolia.evaluation.simulation.profile import Profile
 from spolia.evaluation.simulation.reader import SimulatedReader
 from spolia.evaluation.simulation.world import FictionalWorld
+from spolia.journal import Runs
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.orchestration.chain_scorer import ChainFeatures, ChainScorer
 from spolia.retrieval.bm25 import BM25
@@ -95,6 +96,8 @@ def test_the_gradient_is_that_of_the_loss(hidden: int) -> None:
 def test_what_cannot_be_learned_is_refused() -> None:
     with pytest.raises(DataError, match="All 4 beginnings of chains are insufficient"):
         trainer_on([chain("a", 0, 0), chain("b", 0, 0)])
+    with pytest.raises(DataError, match="None of 0 questions has accepted answers"):
+        trainer_on([])
 
 
 def test_features_of_a_chain_are_counted() -> None:
@@ -113,6 +116,10 @@ def test_a_trained_classifier_ends_the_chains_of_corag(tmp_path: Path) -> None:
     reader = SimulatedReader.of(data, items, Profile(miss=0.05))
     search = BM25(indexed(data, folder=tmp_path), top_k=5)
     chains = list(sample_chains(reader, search, items, steps=4, n=1))
+    for asked in (True, False):  # after a kill a model is not asked again
+        with Runs(tmp_path / "runs.db") as runs, Run(cache=runs.cache) as run:
+            assert list(sample_chains(reader, search, items[:3], steps=4, n=1)) == chains[:3]
+        assert bool(run.spent.calls) == asked
     assert {one.item for one in chains} == {item.id for item in items}
     assert all(list(one.tokens) == sorted(one.tokens) for one in chains)
     trainer = SufficiencyTrainer(reader, search, hidden=4, chain_steps=4, chains=chains, most_lost=0.1)

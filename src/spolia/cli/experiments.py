@@ -25,7 +25,7 @@ from spolia.cli.flow_parts import (
 )
 from spolia.cli.model_profile import profile_of
 from spolia.cli.models import embedder_for, model_at, scorer_for
-from spolia.cli.options import MAIN, MeasuringOptions
+from spolia.cli.options import MAIN, MeasuringOptions, QuestionOptions
 from spolia.cli.screen import Screen
 from spolia.cli.user_modules import own
 from spolia.core.operator import Operator
@@ -102,7 +102,7 @@ class EvaluationRun:
         given, mine = self.given, own(self.given.known)
         refuse_misspelt(given)
         source = DataSet(str(self.data), given.split)
-        reader = None if given.llm == SIMULATED else model_at(given.llm, given.model, profile_of(given.profile_file))
+        reader = real_model(given)
         wanted = parse_measures(measures, llm=judging(reader), embedder=MiniLM(given.weights), own=mine.measures)
         if source.columns:
             self.screen.say(source.columns)
@@ -112,15 +112,12 @@ class EvaluationRun:
             part = f" of the part {given.split}, and {len(every):,} of others. Name another one" if every else ""
             raise DataError(f"{source.path} has no questions{part or '. Write at least one'}.")
         if given.llm == SIMULATED:
-            from spolia.evaluation.simulation.profile import profile_named
-            from spolia.evaluation.simulation.reader import SimulatedReader
-
-            reader = SimulatedReader.of(
-                source, known_of(items, wanted), profile_named(given.profile or IDEAL), given.seed
-            )
+            reader = simulated_reader(given, source, known_of(items, wanted))
         if given.store is None:
             with self.screen.progress(f"indexing {source.name}") as told:
-                parts, unsuited = parts_over(source, names, given, reader, told, mine.operators, self.screen.say)
+                parts, unsuited = parts_over(
+                    source, names, given, reader, told, mine.operators, self.screen.say, named_fields(given.web or ())
+                )
         else:
             parts, unsuited = parts_of(given.store, given, reader).but(known=mine.operators), ""
         parts = with_sources(parts.but(prompts=given.prompts, retriever=given.retriever or DEFAULT), given.web, ())
@@ -257,12 +254,25 @@ def _refuse_without_model(name: str, flow: Operator[Any, Any], before: Baseline,
         )
 
 
+def real_model(given: QuestionOptions) -> LanguageModel | None:
+    """The language model that the options name; None for none, and for the simulated reader."""
+    return None if given.llm == SIMULATED else model_at(given.llm, given.model, profile_of(given.profile_file))
+
+
+def simulated_reader(given: QuestionOptions, data: DataSet, items: Sequence[Item]) -> LanguageModel:
+    """The reader that knows the gold of these questions, and errs as the options say."""
+    from spolia.evaluation.simulation.profile import profile_named
+    from spolia.evaluation.simulation.reader import SimulatedReader
+
+    return SimulatedReader.of(data, items, profile_named(given.profile or IDEAL), given.seed)
+
+
 def planner_of(items: Iterable[Item]) -> str:
     """What the simulated reader plans with: `gold` sub-questions where the data have some, else `none`."""
     return "gold" if any(item.decomposition for item in items) else "none"
 
 
-def refuse_misspelt(given: MeasuringOptions) -> None:
+def refuse_misspelt(given: QuestionOptions) -> None:
     """Refuse a retriever that is none, and a model that was meant to be the simulated reader."""
     if given.retriever and given.retriever not in RETRIEVERS:
         near = get_close_matches(given.retriever.lower(), RETRIEVERS, 1)
@@ -308,16 +318,16 @@ def _traces(run: Run) -> Traces | None:
 def parts_over(
     data: DataSet,
     flows: Sequence[str],
-    given: MeasuringOptions,
+    given: QuestionOptions,
     llm: LanguageModel | None,
     told: Callable[[int, int], None],
     known: tuple[Operator[Any, Any] | type, ...] = (),
     say: Callable[[str], object] = lambda told: None,
+    fields: Sequence[str] = (),
 ) -> tuple[Parts, str]:
-    """The parts for running flows over a data set, indexed where it is not yet: with vectors where a flow has a use for
-    them; and why the embedder is not used, where only flows that choose would use it."""
+    """The parts for running flows over a data set, indexed where it is not yet: with these fields, and with vectors
+    where a flow has a use for them; and why the embedder is not used, where only flows that choose would use it."""
     parts = Parts(STAND_IN.chunks, None, llm, scorer=scorer_for(given), ranker=given.ranker, known=known)
-    fields = named_fields(given.web or ())
     wanted = [flow for flow in flows if embeds(flow, known, given.retriever or DEFAULT)]
     if not wanted:
         return parts.but(chunks=indexed(data, told=told, fields=fields)), ""

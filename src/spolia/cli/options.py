@@ -214,16 +214,9 @@ class SearchOptions(RerankOptions):
 
 
 @dataclass(frozen=True)
-class MeasuringOptions(RerankOptions):
-    """What `spolia eval` and `spolia gate` take alike."""
+class QuestionOptions(RerankOptions):
+    """What all commands take alike that ask the questions of a data set."""
 
-    split: Annotated[
-        str, option("--split PART", "Only this part: tune (later commands reject it), select, or report.")
-    ] = ""
-    limit: Annotated[int | None, option("--limit", "Limit on questions, drawn by the seed.", min=1)] = None
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed for drawing questions.")] = 0
-    known: Known = None
-    allow_env: AllowEnv = None
     store: Annotated[
         str | None,
         option(
@@ -245,6 +238,23 @@ class MeasuringOptions(RerankOptions):
     retriever: Annotated[
         str, option("--retriever FLOW", "Retriever of published flows: bm25, dense, hybrid, multi-hop or default.")
     ] = ""
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of everything that is drawn by lot.")] = 0
+    known: Known = None
+    budget_calls: BudgetCalls = None
+    budget_tokens: BudgetTokens = None
+    budget_usd: BudgetUsd = None
+    json: AsJson = False
+
+
+@dataclass(frozen=True)
+class MeasuringOptions(QuestionOptions):
+    """What `spolia eval` and `spolia gate` take alike."""
+
+    split: Annotated[
+        str, option("--split PART", "Only this part: tune (later commands reject it), select, or report.")
+    ] = ""
+    limit: Annotated[int | None, option("--limit", "Limit on questions, drawn by the seed.", min=1)] = None
+    allow_env: AllowEnv = None
     web: Web = None
     prompts: OwnPrompts = None
     degraded: Annotated[
@@ -254,11 +264,7 @@ class MeasuringOptions(RerankOptions):
             "If a step of a flow fails on every call: `stop` with exit code 5, or `ok` to measure the flow as it is.",
         ),
     ] = "stop"
-    budget_calls: BudgetCalls = None
-    budget_tokens: BudgetTokens = None
-    budget_usd: BudgetUsd = None
     keep_values: KeepValues = False
-    json: AsJson = False
 
 
 def spread(body: Callable[..., Exit]) -> Callable[..., Exit]:

@@ -139,6 +139,17 @@ class Run:
         if budget is not None:
             self.root.limiters = (Limiter(budget, "this run"),)
 
+    @staticmethod
+    def current() -> "Run | None":
+        """The run that this is inside of.
+
+        >>> with Run() as run:
+        ...     Run.current() is run
+        True
+        """
+        frame = current_context.get()
+        return frame.run if isinstance(frame, Frame) and not isinstance(frame, Outside) else None
+
     # Running.
 
     def __enter__(self) -> Self:

@@ -8,6 +8,7 @@ from random import Random
 from typing import NamedTuple
 
 from spolia.core.operator import Operator, Retriever
+from spolia.core.run_context import check_cancelled
 from spolia.evaluation.measures.answers.string_match import F1, ExactMatch
 from spolia.flows.corag import Searched, begin, final, hops
 from spolia.flows.corag_best_of_n import promise
@@ -61,19 +62,23 @@ class SufficiencyRow(NamedTuple):
 def sample_chains(
     llm: LanguageModel, search: Retriever, items: Sequence[Item], *, steps: int = 6, n: int = 4
 ) -> Iterator[SampledChain]:
-    """`n` chains of each question, of at most `steps` pairs, each with an answer after every pair.
+    """`n` chains of each question that has accepted answers, of at most `steps` pairs, each with an answer after
+    every pair.
 
     The first chain of a question is greedy, the others are drawn. A chain ends before `steps` where the model only
-    repeats itself.
+    repeats itself. With the cache of the run a second call asks the model nothing again.
     """
     grow, end = hops(llm, search, steps), final(llm, search)
     hope = promise.but(likelihood=Likelihood(llm)) if isinstance(llm, ScoresContinuations) else None
-    for item in items:
-        with Run(share=True) as run:
-            for sample in range(n):
-                found = _grown(run, begin(Query(item.question, sample=sample)), grow, end, item, steps)
-                if found.chain.pairs:
-                    yield found.but(promise=hope(Searched(found.chain.query, found.chain.pairs)) if hope else 0.0)
+    for item in filter(ExactMatch().applies, items):
+        check_cancelled()
+        with Run.current() or Run(share=True) as run:
+            every = [
+                _grown(run, begin(Query(item.question, sample=sample)), grow, end, item, steps) for sample in range(n)
+            ]
+            found = [one for one in every if one.chain.pairs]
+            hopes = [hope(Searched(one.chain.query, one.chain.pairs)) if hope else 0.0 for one in found]
+        yield from (one.but(promise=score) for one, score in zip(found, hopes, strict=True))
 
 
 def _grown(

@@ -3,36 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TypeAlias
 
+from spolia.core.operator import Retriever
 from spolia.errors import DataError
-from spolia.models.protocols import Embedder
+from spolia.models.protocols import Embedder, LanguageModel
 from spolia.stores.corpus import NodeGroup
 from spolia.training.ranker import RankerTrainer
+from spolia.training.sufficiency import SufficiencyTrainer
 from spolia.training.trainer import Trainer
+from spolia.types import Value
 
-TrainerBuilder: TypeAlias = Callable[[NodeGroup, Embedder | None], Trainer]
+
+@dataclass(frozen=True)
+class TrainingContext(Value):
+    """What a part in training has to work with.
+
+    Args:
+        group: the nodes that are searched.
+        embedder: one that the group was built with.
+        llm: the language model of the flow.
+        search: its retriever.
+    """
+
+    group: NodeGroup
+    embedder: Embedder | None = None
+    llm: LanguageModel | None = None
+    search: Retriever | None = None
 
 
-def _reader(group: NodeGroup, embedder: Embedder | None) -> Trainer:
+def _ranker(context: TrainingContext) -> Trainer:
+    return RankerTrainer(context.group, context.embedder)
+
+
+def _reader(context: TrainingContext) -> Trainer:
     from spolia.training.span_reader import SpanReaderTrainer  # needs torch
 
-    return SpanReaderTrainer(group, embedder)
+    return SpanReaderTrainer(context.group, context.embedder)
 
 
-PARTS: Mapping[str, TrainerBuilder] = {"ranker": RankerTrainer, "reader": _reader}
+def _sufficiency(context: TrainingContext) -> Trainer:
+    if context.llm is None or context.search is None:
+        raise DataError(
+            "A sufficiency classifier learns from chains of the flow's own language model. Name it: "
+            "--llm URL --model NAME."
+        )
+    return SufficiencyTrainer(context.llm, context.search)
 
 
-def trainer_of(name: str, group: NodeGroup, embedder: Embedder | None) -> Trainer:
-    """The part of this name over a group; DataError for an unknown name.
+PARTS: Mapping[str, Callable[[TrainingContext], Trainer]] = {
+    "ranker": _ranker,
+    "reader": _reader,
+    "sufficiency": _sufficiency,
+}
+
+
+def trainer_of(name: str, context: TrainingContext) -> Trainer:
+    """The part of this name; DataError for an unknown name, or where something is missing that it needs.
 
     >>> from spolia import Corpus
-    >>> trainer_of("ranker", Corpus("notes.spolia").group(), None).measure
+    >>> trainer_of("ranker", TrainingContext(Corpus("notes.spolia").group())).measure
     'R@5'
     """
     if name not in PARTS:
         near = get_close_matches(name, PARTS, 1)
         nearest = f" Did you mean {near[0]}?" if near else ""
         raise DataError(f"There is no part {name!r} to train.{nearest} Write one of: {', '.join(PARTS)}.")
-    return PARTS[name](group, embedder)
+    return PARTS[name](context)

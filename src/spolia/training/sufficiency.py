@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from spolia.core.operator import Operator, Retriever
+from spolia.core.plurals import several
 from spolia.errors import DataError
 from spolia.flows.corag import corag
 from spolia.flows.corag_classifier import corag_classifier
@@ -152,9 +153,14 @@ class SufficiencyTrainer:
         how = {"whole": self.whole, "best_only": self.best_only, "singles": self.singles, "seed": seed}
         rows = sufficiency_rows(self.chains, **how)  # type: ignore[arg-type]
         self.labels = np.array([float(row.sufficient) for row in rows])
+        if not rows:
+            raise DataError(
+                f"None of {several(len(items), 'question')} has accepted answers and a chain of sub-questions. Give "
+                "the answers (`answers`), or a model that writes sub-questions."
+            )
         if len(set(self.labels)) < 2:
             raise DataError(
-                f"All {len(rows)} beginnings of chains are {'' if rows and rows[0].sufficient else 'in'}sufficient, so "
+                f"All {len(rows)} beginnings of chains are {'' if rows[0].sufficient else 'in'}sufficient, so "
                 "the classes cannot be learned. Give more questions, or longer chains."
             )
         df = Counter(word for item in items for word in words(item.question))
@@ -179,7 +185,7 @@ class SufficiencyTrainer:
         self.moments = [np.zeros_like(one) for _ in (0, 1) for layer in self.layers for one in layer]
         self.done = 0
         self.notes = [
-            f"{len(self.chains)} chains of {len(items)} questions, {len(rows)} rows, "
+            f"{len(self.chains)} chains of {len({one.item for one in self.chains})} questions, {len(rows)} rows, "
             f"{self.labels.mean():.0%} of them sufficient; answered by {self.llm.name}."
         ]
 
@@ -258,6 +264,9 @@ class SufficiencyTrainer:
             f"Threshold {chosen.threshold:.3f}: on questions that the classifier had not seen, {chosen.saved:.1%} of "
             f"the tokens are saved and EM changes by {100 * chosen.change:+.1f} points (at least "
             f"{100 * chosen.lower:+.1f} with 95 % confidence)."
+            if chosen.threshold < NEVER
+            else f"No chain ends early: no threshold is shown to save tokens and lose at most "
+            f"{100 * self.most_lost:g} points of EM. It takes at least {FEWEST} questions with chains to choose one."
         )
         layers = [{"weight": weight[FOLDS].tolist(), "bias": bias[FOLDS, 0].tolist()} for weight, bias in self.layers]
         return {

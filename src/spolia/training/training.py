@@ -27,6 +27,7 @@ from spolia.flow_files.files import dump
 from spolia.models.onnx import safetensors
 from spolia.models.trained_weights import CARD, JSON, TENSORS, TrainedWeights, hash_of
 from spolia.retrieval.array_files import DAMAGED, read_arrays, write_arrays
+from spolia.run import Run
 from spolia.stores.files import try_lock
 from spolia.training.question_split import TRAIN, VALIDATE, QuestionSplit
 from spolia.training.trainer import Trainer
@@ -77,6 +78,7 @@ def train(
     data: str = "",
     given: Mapping[str, Any] | None = None,
     usage_log: UsageLog | None = None,
+    run: Run | None = None,
     told: Told = lambda step, steps, loss, validation: None,
 ) -> Trained:
     """Train a part on questions with gold, and score it on others.
@@ -95,6 +97,8 @@ def train(
         data: what the questions are called, for the card.
         given: what `flow.yaml` writes by name, as `{use: chunks}`.
         usage_log: where it is written which questions were trained on, so that no later report has them.
+        run: whose cache, budget, threads and rights are used; by default that around the call, or one of its own. With
+            a cache, a killed training does not ask language models the same again.
 
     Raises:
         DataError: nothing can be learned from the questions; `out` holds another training; or questions that are kept
@@ -109,12 +113,12 @@ def train(
             f"Of {several(len(items), 'question')} none is left to train on: {len(split.kept_apart)} are kept apart, "
             f"{len(split.validation)} validate, {split.left_out} share a passage with these. Give more questions."
         )
-    with _alone(Path(out)) as folder:
+    with _alone(Path(out)) as folder, run or Run.current() or Run(share=True) as run:
         training = _Training(part, split, folder, steps, budget_s, seed, data)
         if (before := training.finished()) is not None:
             return before
         training.make_steps(told)
-        found = training.finish(dict(given or {}))
+        found = training.finish(dict(given or {}), run)
     if usage_log is not None:
         _note(usage_log, split, found)
     return found
@@ -230,7 +234,7 @@ class _Training:
 
     # The end.
 
-    def finish(self, given: Mapping[str, Any]) -> Trained:
+    def finish(self, given: Mapping[str, Any], run: Run) -> Trained:
         """Score the part, and write weights, flow and card, which comes last: with it, the training has ended."""
         weights = self.part.weights()
         plain = not all(hasattr(value, "dtype") for value in weights.values())
@@ -243,7 +247,7 @@ class _Training:
         card = self._card(file)
         self._write(CARD, _text(card))  # the scored flow reads it; without an identity the training has not ended
         found = self._result(card)
-        card["score"] = self._score(found.flow)
+        card["score"] = self._score(found.flow, run)
         self._write(FLOW, dump(found.flow, given))
         self._write(CARD, json.dumps({**card, "training": self.identity}, indent=1, allow_nan=False) + "\n")
         with suppress(OSError):
@@ -258,12 +262,12 @@ class _Training:
         weights = TrainedWeights(str(self.folder), str(card["sha256"]))
         return Trained(weights, card, self.part.trained(weights))
 
-    def _score(self, flow: Operator[Any, Any]) -> dict[str, Any] | None:
+    def _score(self, flow: Operator[Any, Any], run: Run) -> dict[str, Any] | None:
         """What the part adds on the questions that were kept apart; None without any."""
         if not self.split.kept_apart:
             return None
         flows = {"untrained": self.part.untrained(), "trained": flow}
-        report = Experiment(flows, self.split.kept_apart, self.part.measure, seed=self.seed).run()
+        report = Experiment(flows, self.split.kept_apart, self.part.measure, seed=self.seed).run(run=run)
         means = {one.flow: one.json()["measures"][self.part.measure] for one in report.flows}
         compared = report.over("trained", "untrained", self.part.measure)
         gain = compared.interval if compared.better == "trained" else compared.interval.reversed

@@ -7,24 +7,30 @@ import typer
 
 from spolia.cli.commands.eval import DATA
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import Known, MaybeStore, RerankOptions, argument, option
+from spolia.cli.options import QuestionOptions, argument, option
 from spolia.cli.screen import Screen
 from spolia.errors import DataError
 
 if TYPE_CHECKING:
     from spolia.cli.flow_parts import Parts
+    from spolia.evaluation.data.dataset import DataSet
+    from spolia.training.parts import TrainingContext
     from spolia.types import Item
+
+PASSAGES = 5
+"""Of each search, in a chain of sub-questions."""
+EMBEDDING = "hybrid"
+"""The passages of the data have vectors, unless a retriever is named that has no use for them."""
 
 
 def train(
-    given: RerankOptions,
-    part: Annotated[str, argument("PART", "The part to train: ranker, reader.")],
+    given: QuestionOptions,
+    part: Annotated[str, argument("PART", "The part to train: ranker, reader, sufficiency (needs --llm).")],
     data: Annotated[Path, option("--data DATA", DATA)],
     out: Annotated[
         Path,
         typer.Option("--out", "-o", metavar="DIR", help="Folder for weights, card.json and flow.yaml."),
     ],
-    store: MaybeStore = None,
     steps: Annotated[
         int | None, option("--steps", "How many steps, at most; by default as the part needs.", min=1)
     ] = None,
@@ -38,57 +44,76 @@ def train(
             "Questions of the same store for the score; all of --data are trained on then. By default the part report.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of everything that is drawn by lot.")] = 0,
-    known: Known = None,
-    json: Annotated[bool, option("--json", "One JSON object on stdout, messages on stderr.")] = False,
 ) -> Exit:
     """Train a part of a flow on your own questions, and score it on questions that it was not trained on.
 
     Questions of the part `tune` are trained on, `select` validates, `report` gives the score. The same command again
     goes on where it was stopped, and gives the same weights.
     """
-    from spolia.cli.flow_parts import STAND_IN, parts_of
-    from spolia.cli.models import embedder_for
-    from spolia.cli.options import MAIN
+    from spolia.cli import runs
+    from spolia.cli.experiments import SIMULATED, refuse_misspelt
     from spolia.evaluation.data.dataset import DataSet
-    from spolia.evaluation.data.passage_store import cache_folder, indexed
+    from spolia.evaluation.data.passage_store import cache_folder
     from spolia.evaluation.data.usage_log import UsageLog, marks_of
     from spolia.training.parts import trainer_of
     from spolia.training.training import train as trained
 
-    screen, source = Screen(json=json), DataSet(str(data))
-    items = list(source.items(stored=store is not None))
-    if store is None:
-        with screen.progress(f"indexing {source.name}") as told:
-            embedder = embedder_for(given, None, MAIN)
-            parts = STAND_IN.but(chunks=indexed(source, embedder, told=told), embedder=embedder)
-    else:
-        parts = parts_of(store, given, known=known)
-    with screen.progress(f"training a {part}") as progress:
+    screen, source = Screen(json=given.json), DataSet(str(data))
+    refuse_misspelt(given)
+    items, apart = list(source.items(stored=given.store is not None)), _others(kept_apart, given.store)
+    parts = _parts(given, source, [*items, *(apart or ())], screen)
+    runs.refuse_unpriced(given.budget_usd, [parts.llm])
+    limit = runs.budget_of(given.budget_calls, given.budget_tokens, given.budget_usd)
+    trainer = trainer_of(part, _context(parts, screen))
+    asking = runs.recorded(parts.chunks.corpus.path, screen, budget=limit, share=True)
+    with screen.progress(f"training: {part}") as progress, asking as run:
         found = trained(
-            trainer_of(part, parts.chunks, _embedder(parts, screen)),
+            trainer,
             items,
             out,
-            kept_apart=_others(kept_apart, store),
+            kept_apart=apart,
             steps=steps,
             budget_s=_seconds(budget),
-            seed=seed,
+            seed=given.seed,
             data=source.name,
             given=parts.given(),
             usage_log=UsageLog.of_data(data, cache_folder(), marks_of(items)),
+            run=run,
             told=lambda step, of, loss, validation: progress(step, of, _curve(loss, validation)),
         )
-    screen.give(sha256=found.sha256, card=found.card, flow=str(out / "flow.yaml"))
+    simulated = {"simulated": True} if given.llm == SIMULATED else {}
+    screen.give(**simulated, sha256=found.sha256, card=found.card, flow=str(out / "flow.yaml"))
     _show(screen, found.card, out)
     return Exit.DONE
 
 
-def _embedder(parts: "Parts", screen: Screen) -> Any:
-    """The embedder, if the group has its vectors; else None, with a message."""
-    if parts.embedder is None or parts.chunks.snapshot().manifest(parts.chunks.name).embedded(parts.embedder.name):
-        return parts.embedder
-    screen.say("The store has no vectors: the part is trained without an embedder.", "yellow")
-    return None
+def _parts(given: QuestionOptions, data: "DataSet", items: "list[Item]", screen: Screen) -> "Parts":
+    """The store, or the passages of the data, and the models of the part's flow."""
+    from spolia.cli.experiments import DEFAULT, SIMULATED, parts_over, real_model, simulated_reader
+    from spolia.cli.flow_parts import parts_of
+
+    llm = simulated_reader(given, data, items) if given.llm == SIMULATED else real_model(given)
+    if given.store is not None:
+        parts = parts_of(given.store, given, llm, known=given.known)
+    else:
+        with screen.progress(f"indexing {data.name}") as told:
+            parts, _ = parts_over(data, [given.retriever or EMBEDDING], given, llm, told, say=screen.say)
+    return parts.but(retriever=given.retriever or DEFAULT)
+
+
+def _context(parts: "Parts", screen: Screen) -> "TrainingContext":
+    """The context of the training; without an embedder, and with a message, where its vectors are missing."""
+    from spolia.flow_files.built_in_flows import found_by
+    from spolia.training.parts import TrainingContext
+
+    group, embedder = parts.chunks, parts.embedder
+    if parts.retriever == "bm25":
+        embedder = None
+    elif embedder is not None and not group.snapshot().manifest(group.name).embedded(embedder.name):
+        screen.say("The store has no vectors: the part is trained without an embedder.", "yellow")
+        embedder = None
+    search = found_by(parts.retriever, group, embedder, PASSAGES, parts.scorer, parts.ranker)
+    return TrainingContext(group, embedder, parts.llm, search)
 
 
 def _others(data: Path | None, store: str | None) -> "list[Item] | None":
@@ -115,7 +140,7 @@ def _curve(loss: float, validation: float | None) -> str:
 def _show(screen: Screen, card: Any, out: Path) -> None:
     asked = card["questions"]
     screen.show(
-        f"Trained a {card['part']} on {asked['train']} questions in {card['steps']['made']} steps, "
+        f"Trained: {card['part']}, on {asked['train']} questions in {card['steps']['made']} steps, "
         f"{card['cost']['prepare_cpu_s'] + card['cost']['steps_cpu_s']:.1f} CPU-s."
     )
     if (score := card["score"]) is not None:
@@ -127,4 +152,4 @@ def _show(screen: Screen, card: Any, out: Path) -> None:
         )
     for note in card["notes"]:
         screen.say(note)
-    screen.say(f"Written: {out / 'flow.yaml'}. Use it: spolia search QUESTION --flow {out / 'flow.yaml'} --store STORE")
+    screen.say(f"Written: {out / 'flow.yaml'}. Use it: spolia ask QUESTION --flow {out / 'flow.yaml'} --store STORE")
