@@ -81,6 +81,10 @@ class UnknownFlow(QueryError):
     """A request names a flow that the server does not have."""
 
 
+class UnknownRun(QueryError):
+    """A request names a run that is not the asker's, or is not recorded."""
+
+
 class ServerBusy(SpoliaError):
     """The server works on as many requests as it may."""
 

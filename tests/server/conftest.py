@@ -66,8 +66,7 @@ def served() -> Iterator[Served]:
         (folder / "notes").mkdir()
         (folder / "notes" / "tides.md").write_text("The tide is caused by the pull of the moon.")
         (folder / "notes" / "salaries.md").write_text(SECRET)
-        corpus = Corpus(str(folder / "n.spolia"))
-        sync(str(folder / "notes"), corpus, access=lambda uri: ["staff"] if uri == "salaries.md" else [])
+        corpus = sync_notes(folder / "n.spolia", ["staff"])
         llm = ChatModel("scripted", model.url, api_key_env="", retries=0)
         (folder / "grounded.yaml").write_text(dump(BM25(corpus.group(), top_k=5) >> Reader(llm)))
         users = {"ann": (("staff",), 0), "bob": ((), 0), "hasty": ((), 2)}
@@ -92,6 +91,13 @@ def served() -> Iterator[Served]:
             yield found
             process.terminate()
             assert process.wait(30) == 143
+
+
+def sync_notes(store: Path, readers: list[str]) -> Corpus:
+    """Bring the store up to date; salaries are for these readers only."""
+    corpus = Corpus(str(store))
+    sync(str(store.parent / "notes"), corpus, access=lambda uri: readers if uri == "salaries.md" else [])
+    return corpus
 
 
 def until(holds: Any, seconds: float = 30) -> None:

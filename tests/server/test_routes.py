@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -17,10 +18,11 @@ from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from pydantic import TypeAdapter
 
+from spolia.evaluation import DataSet
 from spolia.server.chat import ChatReply
 from spolia.server.replies import AnswerReply, SearchReply
 from tests.cli.conftest import Spolia, spolia  # noqa: F401
-from tests.server.conftest import SECRET, Served
+from tests.server.conftest import SECRET, Served, sync_notes
 
 pytestmark = pytest.mark.slow
 
@@ -36,8 +38,11 @@ ROWS: dict[tuple[str, str], tuple[Any, bool]] = {
     ("post", "/v1/embeddings"): ({"input": QUESTION}, False),
     ("post", "/v1/rerank"): ({"query": QUESTION, "documents": ["Bob earns less."]}, False),
     ("get", "/metrics"): (None, False),
+    ("get", "/v1/runs"): (None, False),
 }
 """By route: a body, and whether it gives what only some may read."""
+OF_A_RUN = {("get", "/v1/runs/{name}"), ("post", "/v1/feedback")}
+"""Routes for a run that the user has asked."""
 OPEN = {("get", "/live"), ("get", "/ready")}
 
 
@@ -49,7 +54,7 @@ def api(served: Served) -> Any:
 
 def test_every_route_has_a_row(api: Any) -> None:
     routes = {(method, path) for path, methods in api["paths"].items() for method in methods}
-    assert routes == ROWS.keys() | OPEN
+    assert routes == ROWS.keys() | OPEN | OF_A_RUN
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[1])
@@ -67,6 +72,35 @@ def test_a_route_gives_each_user_what_he_may_read(served: Served, row: tuple[str
                 found = client.request(method, at, json=one)
             assert found.status_code == 200, found.text
             assert (SECRET in found.text) == (finds and user == "ann")
+
+
+def test_a_run_is_seen_by_the_user_who_asked_and_feedback_becomes_a_question(
+    served: Served,
+    spolia: Spolia,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    asked = {"question": QUESTION, "flow": "naive"}
+    with served.client("ann") as ann, served.client("bob") as bob:
+        run = ann.post("/v1/answer", json=asked).json()["run"]
+        said = {"run": run, "thumb": "down", "question": QUESTION, "answer": "Ann", "reason": "Too long."}
+        for client, status in ((bob, 404), (httpx.Client(base_url=served.url), 401), (ann, 200)):
+            assert client.get(f"/v1/runs/{run}").status_code == status
+            assert client.post("/v1/feedback", json=said).status_code == status
+        assert ann.get("/v1/runs").json()["runs"][0]["run"] == run
+        assert run not in bob.get("/v1/runs").text
+        seen = ann.get(f"/v1/runs/{run}").json()
+        assert (seen["hidden"], SECRET in json.dumps(seen), seen["steps"][0]["parent"]) == (False, True, 0)
+        assert ann.post("/v1/feedback", json=said).status_code == 200  # the same again
+        assert ann.post("/v1/feedback", json=said | {"run": "0" * 12}).status_code == 404
+        sync_notes(served.store, ["others"])
+        hidden = ann.get(f"/v1/runs/{run}").json()
+        sync_notes(served.store, ["staff"])
+        made = ("questions", "--store", served.store, "--feedback", "--json", "-o")
+        assert spolia(*made, tmp_path / "public").json["questions"] == 0
+        assert spolia(*made, tmp_path / "data", "--access", "staff").json["questions"] == 1
+    (item,) = DataSet(str(tmp_path / "data")).items()
+    assert (item.question, item.answers, str(item.gold[0][0])) == (QUESTION, ("Ann",), "salaries.md[0:3]")
+    assert (hidden["hidden"], SECRET in json.dumps(hidden)) == (True, False)
 
 
 TOOLS: dict[str, bool] = {"search": True, "answer": True}

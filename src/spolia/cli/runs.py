@@ -20,7 +20,7 @@ from spolia.types import Prompt, Query, Usage
 if TYPE_CHECKING:
     from spolia.indexing.sync.cost_estimate import ModelUse
 
-RUNS = "runs.db"
+RUNS, FEEDBACK = "runs.db", "feedback.jsonl"
 SAMPLE = 5
 """Questions that an estimate is made of."""
 SILENCE = "none"

@@ -5,11 +5,11 @@ import os
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
+from itertools import count, islice
 from json.encoder import encode_basestring_ascii as quoted
 from pathlib import Path
 from typing import Any, Self
@@ -185,14 +185,21 @@ class Journal:
         """Whether the file has the tables of values; files of before have none."""
         return bool(self._read("SELECT 1 FROM sqlite_master WHERE name = 'trace_runs'"))
 
-    def runs(self, limit: int = 20) -> list[tuple[str, float, int]]:
-        """The newest runs: id, start, number of questions."""
+    def runs(
+        self, limit: int = 20, may_see: Callable[[frozenset[str]], bool] | None = None
+    ) -> list[tuple[str, float, int]]:
+        """The newest runs: id, start, number of questions.
+
+        Args:
+            may_see: decides by the principals of a run; empty where it has none.
+        """
         rows = self._read(
             "SELECT run, min(started) AS began, count(DISTINCT lane) FROM spans "
             "GROUP BY run ORDER BY began DESC, run LIMIT ?",
-            (limit,),
+            (limit if may_see is None else -1,),
         )
-        return [(run, began, lanes) for run, began, lanes in rows]
+        seen = (row for row in rows if may_see is None or may_see(frozenset(self.askers(row[0]) or ())))
+        return [(run, began, lanes) for run, began, lanes in islice(seen, limit)]
 
     def questions(self, run: str, limit: int = -1) -> dict[int, str]:
         """The questions of a run, by lane: the input of the outermost step. Lanes without stored inputs are missing."""

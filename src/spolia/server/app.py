@@ -21,6 +21,7 @@ from spolia.server.metrics import RequestMetrics
 from spolia.server.model_routes import add_model_routes
 from spolia.server.replies import ErrorReply
 from spolia.server.request_checks import OPEN, RequestChecks
+from spolia.server.run_routes import add_run_routes
 from spolia.server.service import Service
 
 DESCRIPTION = "Answers with citations from your documents. Errors have OpenAI's form."
@@ -53,6 +54,7 @@ def application(service: Service, keys: ApiKeys, hosts: frozenset[str] = frozens
     add_answer_routes(app, service)
     add_chat_routes(app, service)
     add_model_routes(app, service)
+    add_run_routes(app, service)
 
     app.router.routes.extend(tools.routes)
 

@@ -23,6 +23,7 @@ CODES = {
 }  # fmt: skip
 STATUS: tuple[tuple[type[SpoliaError], int, str], ...] = (
     (errors.UnknownFlow, 404, "model_not_found"),
+    (errors.UnknownRun, 404, "run_not_found"),
     (errors.ServerBusy, 429, "server_busy"),
     (errors.StoreBusy, 503, "store_busy"),
     (errors.StoreUnavailable, 503, "store_unavailable"),

@@ -63,6 +63,14 @@ class KeyHolder:
     expires: datetime | None = None
 
     @property
+    def principals(self) -> frozenset[str]:
+        return frozenset((self.principal, *self.groups)) - {""}
+
+    def owns(self, askers: frozenset[str]) -> bool:
+        """Whether a run of these principals was asked by this user."""
+        return askers == self.principals or (self.principal in askers and askers <= self.principals)
+
+    @property
     def is_expired(self) -> bool:
         return self.expires is not None and self.expires.timestamp() <= time()
 

@@ -14,6 +14,7 @@ from starlette.types import Receive
 
 from spolia.core.operator import Operator, inside
 from spolia.errors import Cancelled, ServerBusy, StepFailed, UnknownFlow
+from spolia.evaluation.creation.feedback import FeedbackQueue
 from spolia.journal import Runs
 from spolia.journal.trace import Journal
 from spolia.models.prompting.stand_in_models import Silent, Unanswered, replaced
@@ -71,6 +72,7 @@ class Service:
         threads: of each run.
         embedder: what embeds texts for clients.
         scorer: what reranks documents for clients.
+        feedback: where what users say of answers goes.
     """
 
     def __init__(
@@ -84,12 +86,14 @@ class Service:
         threads: int = 8,
         embedder: Embedder | None = None,
         scorer: Scorer | None = None,
+        feedback: FeedbackQueue | None = None,
     ) -> None:
         self.corpus, self.searching, self.max_concurrent, self.threads = corpus, search, max_concurrent, threads
         self.flows = {one.name: one for one in flows}
         self.journal = None if runs is None else runs.journal
         self.cache = None if runs is None else runs.cache
         self.embedder, self.scorer, self.metrics = embedder, scorer, Metrics()
+        self.feedback = feedback
         self.unready = "It is warming up."
         self.metrics.active.set_function(lambda: self._active)
         self._active = 0

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from spolia.evaluation.creation.recipes import Recipe
     from spolia.models.protocols import LanguageModel
     from spolia.run import Run
-    from spolia.stores.corpus import NodeGroup
+    from spolia.stores.corpus import Corpus, NodeGroup
     from spolia.types import Item, Usage
 
 QUESTIONS, REVIEW, DROPPED = "questions.jsonl", "review.csv", "dropped.jsonl"
@@ -70,6 +70,9 @@ def questions(
     budget_tokens: options.BudgetTokens = None,
     budget_usd: options.BudgetUsd = None,
     estimate: options.Estimated = False,
+    feedback: Annotated[
+        bool, option("--feedback", "Make them of what users of `spolia serve` said of its answers; asks no model.")
+    ] = False,
     review: Annotated[Path | None, option("--review FILE", "Apply the edits in review.csv; asks no model.")] = None,
     json: options.AsJson = False,
 ) -> Exit:
@@ -95,6 +98,8 @@ def questions(
         raise QueryError("Questions are made of the documents of a store: --store STORE, which `spolia index` makes.")
     if not estimate:
         _refuse_others_work(out)
+    if feedback:
+        return _from_feedback(screen, out, Corpus(at), frozenset(access or ()))
     asked = model_at(llm, model, profile)
     if asked is None:
         raise QueryError(NEEDS_BOTH)
@@ -108,6 +113,21 @@ def questions(
         tell_of_measured(screen, [made.flow for made in wanted], (), estimate=estimate)
         runs.refuse_unpriced(budget_usd, [one for made in wanted for one in made.flow.resources])
         return _tell_estimates(screen, wanted) if estimate else _made(screen, out, wanted, run)
+
+
+def _from_feedback(screen: Screen, out: Path, corpus: Corpus, access: frozenset[str]) -> Exit:
+    from spolia.cli.runs import FEEDBACK
+    from spolia.evaluation.creation.creation import CreatedQuestions
+    from spolia.evaluation.creation.feedback import FeedbackQueue, drafts_of
+    from spolia.types import Usage
+
+    said = FeedbackQueue(corpus.backend.folder / FEEDBACK).read().values()
+    if not said:
+        raise QueryError(f"{corpus.path} has no feedback yet. Users send it to /v1/feedback of `spolia serve`.")
+    seen = sorted({id for one in said for id in (*one.cited, *one.found)})
+    latest = {draft.question: draft for draft in drafts_of(said, corpus.snapshot().nodes_of_ids(seen, access))}.values()
+    kept, dropped = (tuple(one for one in latest if one.is_kept is kept) for kept in (True, False))
+    return _written(screen, out, CreatedQuestions(kept, dropped, {}, {}), Usage(), "", for_tuning=True)
 
 
 def _recipes(
@@ -175,13 +195,17 @@ def shares(types: str, n: int) -> dict[str, int]:
     return {name: each + (at < more) for at, (name, *_) in enumerate(named) if each + (at < more)}
 
 
-def write_created(out: Path, created: CreatedQuestions) -> list[Item]:
-    """Write the accepted questions, a table to review them, and the dropped ones."""
-    from spolia.evaluation.creation.items import dropped_row, item_of, write_review
+def write_created(out: Path, created: CreatedQuestions, for_tuning: bool = False) -> list[Item]:
+    """Write the accepted questions, a table to review them, and the dropped ones.
+
+    Args:
+        for_tuning: none of them is in the part `report`.
+    """
+    from spolia.evaluation.creation.items import dropped_row, item_of, tuning_item, write_review
     from spolia.evaluation.data.formats.native import item_row
     from spolia.evaluation.data.json_lines import write_rows
 
-    items = [item_of(draft) for draft in created.kept]
+    items = [(tuning_item if for_tuning else item_of)(draft) for draft in created.kept]
     if items:
         write_rows(out / QUESTIONS, map(item_row, items))
         write_review(out / REVIEW, items, created.kept)
@@ -190,8 +214,10 @@ def write_created(out: Path, created: CreatedQuestions) -> list[Item]:
     return items
 
 
-def _written(screen: Screen, out: Path, created: CreatedQuestions, spent: Usage, run: str) -> Exit:
-    items = write_created(out, created)
+def _written(
+    screen: Screen, out: Path, created: CreatedQuestions, spent: Usage, run: str, for_tuning: bool = False
+) -> Exit:
+    items = write_created(out, created, for_tuning)
     usage = {"calls": spent.calls, "tokens": spent.input_tokens + spent.output_tokens, "cost_usd": spent.cost_usd}
     screen.give(
         path=str(out),

@@ -59,7 +59,8 @@ def serve(
     from spolia.cli.flow_parts import parts_of, with_sources
     from spolia.cli.model_profile import profile_of
     from spolia.cli.models import model_at
-    from spolia.cli.runs import RUNS, THREADS
+    from spolia.cli.runs import FEEDBACK, RUNS, THREADS
+    from spolia.evaluation.creation.feedback import FeedbackQueue
     from spolia.journal import Runs
 
     with installed("server", "fastapi, uvicorn, uvloop, httptools or prometheus-client", "`spolia serve`"):
@@ -85,7 +86,7 @@ def serve(
     with Runs(corpus.backend.folder / RUNS, values=given.keep_values) as runs:
         service = Service(
             corpus, flows, _served("default", parts, screen), runs=runs, max_concurrent=max_concurrent, threads=THREADS,
-            embedder=parts.embedder, scorer=parts.scorer,
+            embedder=parts.embedder, scorer=parts.scorer, feedback=FeedbackQueue(corpus.backend.folder / FEEDBACK),
         )  # fmt: skip
         serve_flows(service, tell, host=host, port=port, keys=keys, access=access, hosts=tuple(allow_host or ()))
     return Exit.DONE

@@ -12,6 +12,7 @@ from typing import Any
 from spolia.errors import DataError
 from spolia.evaluation.creation.draft import QuestionDraft
 from spolia.evaluation.creation.filters import same_answer
+from spolia.evaluation.data.dataset import part_of
 from spolia.evaluation.data.formats.spreadsheet_text import guarded, unguarded
 from spolia.evaluation.data.formats.table import READERS, REJECTS
 from spolia.evaluation.data.json_lines import whole_files
@@ -63,6 +64,13 @@ def item_of(draft: QuestionDraft) -> Item:
     )
 
 
+def tuning_item(draft: QuestionDraft) -> Item:
+    """The question of a draft, with an id that is never in the part `report`: flows are tuned on what users ask."""
+    item = item_of(draft)
+    ids = (item.id, *(f"{item.id}-{number}" for number in range(2, 1_000)))
+    return item.but(id=next(id for id in ids if part_of(id) != "report"))
+
+
 def fitting_hops(hops: Iterable[SubQuestion], answers: Sequence[str]) -> tuple[SubQuestion, ...]:
     """The hops of a question with these answers; none where the last hop leads to another answer."""
     found = tuple(hops)
@@ -87,7 +95,7 @@ def write_review(path: Path, items: Sequence[Item], drafts: Sequence[QuestionDra
     table = csv.writer(written, lineterminator="\n", quoting=csv.QUOTE_ALL)
     table.writerow(COLUMNS)
     for item, draft in zip(items, drafts, strict=True):
-        each = LONGEST_CELL // len(draft.passages)
+        each = LONGEST_CELL // max(1, len(draft.passages))
         texts = "\n\n".join(shortened(node.shown_text, each - 100) for node in draft.passages)
         row = (item.id, "", item.question, _cell(item.answers), item.type, *_gold_cells(item), texts)
         table.writerow(map(guarded, row))

@@ -1,0 +1,176 @@
+"""Runs of flows as their askers may see them, and what users say of the answers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from spolia.errors import UnknownRun
+from spolia.evaluation.creation.feedback import Feedback
+from spolia.journal.trace import Journal, TraceSpan
+from spolia.server.keys import KeyHolder
+from spolia.server.replies import TypedDict
+from spolia.server.service import Service
+
+WRITTEN_S = 1.0
+"""Seconds to wait until a run that has just ended is written."""
+FOUND = 5
+"""Passages of a run that a reviewer sees, beside the cited ones."""
+
+
+class RunSummary(TypedDict):
+    """A run: its start in seconds since the epoch, and how many questions it answered."""
+
+    run: str
+    started: float
+    questions: int
+
+
+class RunList(TypedDict):
+    """Runs, newest first."""
+
+    runs: list[RunSummary]
+
+
+class TraceStepReply(TypedDict):
+    """A step of a run. `result` sums up its output: nodes and scores, or an answer."""
+
+    span: int
+    parent: int
+    step: str
+    started: float
+    seconds: float
+    cached: bool
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float
+    error: str
+    result: Any
+
+
+class RunReply(TypedDict):
+    """A run. `hidden`: it read what its asker may not read any more, or what has changed, so results are left out."""
+
+    run: str
+    steps: list[TraceStepReply]
+    hidden: bool
+
+
+class FeedbackRequest(BaseModel):
+    """What a user says of an answer. The same again has no effect; other words for the same run replace the first."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    run: str = Field(pattern="^[0-9a-f]{12}$", description="`run` of the answer.")
+    thumb: Literal["up", "down"]
+    question: str = Field(default="", max_length=32_000, description="As the user asked it; the journal may lack it.")
+    reason: str = Field(default="", max_length=4_000)
+    answer: str = Field(default="", max_length=32_000, description="The right answer, in the user's words.")
+
+
+class FeedbackReply(TypedDict):
+    """Feedback that is on disk."""
+
+    run: str
+    thumb: Literal["up", "down"]
+
+
+def add_run_routes(app: FastAPI, service: Service) -> None:
+    @app.get("/v1/runs", response_model=RunList)
+    async def runs(request: Request, limit: int = 20) -> Response:
+        """The newest runs of the key's user."""
+        holder, journal = request.scope["holder"], service.journal
+
+        def work() -> list[RunSummary]:
+            found = [] if journal is None else journal.runs(max(1, min(limit, 100)), holder.owns)
+            return [{"run": run, "started": began, "questions": lanes} for run, began, lanes in found]
+
+        with service.run(holder) as run:
+            return JSONResponse({"runs": await service.called(run, work, request.receive)})
+
+    @app.get("/v1/runs/{name}", response_model=RunReply)
+    async def one_run(request: Request, name: str) -> Response:
+        """What the steps of a run did, of the key's user."""
+        holder = request.scope["holder"]
+
+        def work() -> RunReply:
+            spans = _spans(service.journal, holder, name)
+            is_hidden = not _readable(service, holder, spans)
+            return {"run": name, "steps": [_step(one, is_hidden) for one in spans], "hidden": is_hidden}
+
+        with service.run(holder) as run:
+            return JSONResponse(await service.called(run, work, request.receive))
+
+    @app.post("/v1/feedback", response_model=FeedbackReply)
+    async def feedback(request: Request, said: FeedbackRequest) -> Response:
+        """Say whether an answer was good, and why; `spolia questions --feedback` makes questions of it."""
+        holder = request.scope["holder"]
+
+        def work() -> FeedbackReply:
+            spans = _spans(service.journal, holder, said.run)
+            if service.feedback is not None:
+                service.feedback.add(_feedback(service.journal, holder, said, spans))
+            return {"run": said.run, "thumb": said.thumb}
+
+        with service.run(holder) as run:
+            return JSONResponse(await service.called(run, work, request.receive))
+
+
+def _spans(journal: Journal | None, holder: KeyHolder, run: str) -> list[TraceSpan]:
+    """The spans of a run of this user.
+
+    Raises:
+        UnknownRun: it is another user's, or not there.
+    """
+    spans = [] if journal is None else journal.spans(run)
+    if journal is not None and not spans:
+        journal.hand_over()
+        journal.database.flush(WRITTEN_S)
+        spans = journal.spans(run)
+    if journal is None or not spans or not holder.owns(frozenset(journal.askers(run) or ())):
+        raise UnknownRun(f"The run {run!r:.80} is another user's, or not recorded. Write `run` of your answer.")
+    return spans
+
+
+def _result(span: TraceSpan) -> dict[str, Any]:
+    found = json.loads(span.result) if span.result else None
+    return found if isinstance(found, dict) else {}
+
+
+def _nodes(spans: list[TraceSpan]) -> set[str]:
+    found = [result for span in spans if (result := _result(span))]
+    return {id for one in found for id in one.get("cited", ())} | {
+        hit[0] for one in found for hit in one.get("hits", ())
+    }
+
+
+def _readable(service: Service, holder: KeyHolder, spans: list[TraceSpan]) -> bool:
+    """Whether the user may still read all that a run read."""
+    ids = _nodes(spans)
+    return len(service.corpus.snapshot().nodes_of_ids(sorted(ids), holder.principals)) == len(ids)
+
+
+def _step(span: TraceSpan, is_hidden: bool) -> TraceStepReply:
+    usage = span.usage
+    return {
+        "span": span.span, "parent": span.parent, "step": span.step, "started": span.started, "seconds": span.seconds,
+        "cached": span.cached, "calls": usage.calls, "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens, "cost_usd": usage.cost_usd, "error": span.error.partition(":")[0],
+        "result": None if is_hidden or not span.result else json.loads(span.result),
+    }  # fmt: skip
+
+
+def _feedback(journal: Journal | None, holder: KeyHolder, said: FeedbackRequest, spans: list[TraceSpan]) -> Feedback:
+    kept = journal.questions(said.run, 1).values() if journal is not None else ()
+    answer = next((one for span in spans if "answer" in (one := _result(span))), {})
+    hits: list[Any] = next((one["hits"] for span in reversed(spans) if "hits" in (one := _result(span))), [])
+    return Feedback(
+        said.run, holder.name, next(iter(kept), said.question), answer.get("answer", ""),
+        answer.get("stop_reason") == "abstained", tuple(answer.get("cited", ())), tuple(hit[0] for hit in hits[:FOUND]),
+        said.thumb, said.reason, said.answer,
+    )  # fmt: skip

@@ -1,0 +1,66 @@
+"""What users say of answers becomes questions, once, and never of the part that reports."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spolia import Node
+from spolia.evaluation.creation.draft import QuestionDraft
+from spolia.evaluation.creation.feedback import Feedback, FeedbackQueue, drafts_of
+from spolia.evaluation.creation.items import tuning_item
+from spolia.evaluation.data.dataset import part_of
+from spolia.types import Span
+
+NODES = {id: Node(id, text, f"{id}.txt", span=Span(5, 5 + len(text))) for id, text in (
+    ("tides", "The moon causes the tides."), ("mines", "Nokia had mines."),
+)}  # fmt: skip
+GOOD = Feedback("r", "ann", "What causes tides?", "The moon [1].", False, ("tides",), ("mines",), "up")
+
+
+def draft(one: Feedback) -> QuestionDraft:
+    (found,) = drafts_of([one], NODES)
+    return found
+
+
+def test_a_good_answer_has_the_cited_passages_as_gold() -> None:
+    found = draft(GOOD)
+    assert (found.answers, [(quote.start, quote.text) for quote in found.quotes]) == (
+        ("The moon.",), [(5, "The moon causes the tides.")],
+    )  # fmt: skip
+    assert draft(replace(GOOD, answer="Unknown.", abstained=True, cited=())).type == "unanswerable"
+
+
+def test_a_corrected_answer_is_quoted_where_it_is() -> None:
+    (quote,) = draft(replace(GOOD, thumb="down", corrected="Nokia")).quotes
+    assert (quote.document, quote.start, quote.text) == ("mines.txt", 5, "Nokia")
+    assert draft(replace(GOOD, thumb="down", corrected="Luna")).quotes[0].document == "tides.txt"
+
+
+@pytest.mark.parametrize(
+    "changed", [{"question": ""}, {"thumb": "down"}, {"cited": ("unreadable",)}, {"cited": (), "corrected": "Luna"}]
+)
+def test_what_is_not_known_to_be_right_is_dropped(changed: dict[str, Any]) -> None:
+    assert draft(replace(GOOD, **changed)).dropped_by == "Feedback"
+
+
+def test_no_question_is_in_the_part_that_reports() -> None:
+    drafts = [draft(replace(GOOD, question=f"What causes tide {number}?")) for number in range(50)]
+    assert {part_of(tuning_item(one).id) for one in drafts} == {"tune", "select"}
+
+
+def test_the_queue_keeps_one_line_for_equal_feedback_and_survives_a_cut(tmp_path: Path) -> None:
+    file = tmp_path / "feedback.jsonl"
+    queue = FeedbackQueue(file)
+    queue.add(GOOD)
+    size = file.stat().st_size
+    queue.add(GOOD)
+    FeedbackQueue(file).add(GOOD)
+    assert file.stat().st_size == size
+    with file.open("ab") as cut:
+        cut.write(file.read_bytes()[: size // 2])
+    FeedbackQueue(file).add(replace(GOOD, thumb="down"))
+    assert FeedbackQueue(file).read() == {"r": replace(GOOD, thumb="down")}
