@@ -36,11 +36,19 @@ def test_a_trained_ranker_is_a_flow_that_search_and_eval_take(spolia: Spolia, tm
         found = spolia(*asked, *flow).json["hits"]
         assert {hit["uri"].rpartition("/")[2] for hit in found[:3]} == {"person0.md", "town0.md", "river0.md"}
         assert found[0]["parts"]
+    traced, page, report = ("trace", "last", "--store", store), tmp_path / "run.html", tmp_path / "report.html"
+    seen = [one for span in spolia(*traced, "--json").json["spans"] for one in span["after"]]
+    assert dict(seen[0]["parts"]) == found[0]["parts"]
+    spolia(*traced, "--html", page)
+    why = ", ".join(f"{name} {score:.3g}" for name, score in found[0]["parts"].items())
+    assert why in page.read_text()
     measured = ("eval", out / "flow.yaml", "--data", data, "--store", store, "--measures", "R@5")
     refused = spolia(*measured)
     assert refused.code == 2
     assert "were tuned on" in refused.err
-    assert spolia(*measured, "--split", "report").code == 0
+    for _ in ("asked", "kept from before"):
+        assert spolia(*measured, "--split", "report", "--report", report).code == 0
+        assert "linked_from_seed " in report.read_text()
 
 
 @pytest.mark.slow

@@ -48,6 +48,8 @@ def _label(step: StepView, documents: int) -> Text:
         for one in step.after[:documents]:
             found.append(f"\n{one.rank:>3}  {step.movement(one):<5}{one.score:<8.4g} ", style="not bold dim")
             found.append(one_line(one.name, 100), style="not bold")
+            if one.parts:
+                found.append(f"  {one_line(one.parts_text, 120)}", style="not bold dim")
         if len(step.after) > documents:
             found.append(f"\n     and {len(step.after) - documents} more", style="not bold dim")
         if step.dropped:

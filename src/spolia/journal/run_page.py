@@ -79,6 +79,7 @@ def _passages(step: StepView) -> str:
 def _row(one: RankedPassage, rank: str, moved: str, kind: str = "") -> str:
     before = f"{one.before} {moved}" if one.before is not None else moved
     text = f'<div class="soft">{escape(one.text[:300])}{"…" if len(one.text) > 300 else ""}</div>' if one.text else ""
+    text = f'<div class="soft">{escape(one.parts_text)}</div>{text}' if one.parts else text
     return (
         f"<tr{kind}><td>{rank}</td><td>{escape(before)}</td><td>{one.score:.4g}</td>"
         f"<td>{escape(one.name)}{text}</td></tr>"

@@ -6,7 +6,7 @@ Nothing is decoded into objects here: a journal can be read whatever classes the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from json import dumps, loads
 from typing import Any
 
@@ -27,6 +27,7 @@ class RankedPassage:
 
     Args:
         rank: counted from 1.
+        parts: what its score is made of, by name.
         before: its rank in what the step took; None if it was not there, or if that is not known.
     """
 
@@ -35,7 +36,12 @@ class RankedPassage:
     score: float
     text: str
     rank: int
+    parts: tuple[tuple[str, float], ...] = ()
     before: int | None = None
+
+    @property
+    def parts_text(self) -> str:
+        return ", ".join(f"{name} {score:.3g}" for name, score in self.parts)
 
 
 @dataclass
@@ -93,8 +99,8 @@ class StepView:
         >>> from spolia.types import Usage
         >>> span = TraceSpan("r", 1, 0, 1, "Cut", 0.0, 0.0, False, Usage(), "", (), "")
         >>> step = StepView(span, before=(RankedPassage("a", "a", 1.0, "", 1), RankedPassage("b", "b", 0.5, "", 2)))
-        >>> step.movement(RankedPassage("b", "b", 2.0, "", 1, 2)), step.movement(RankedPassage("c", "c", 1.0, "", 2))
-        ('↑1', 'new')
+        >>> step.movement(RankedPassage("b", "b", 2.0, "", 1, before=2))
+        '↑1'
         """
         if not self.before:
             return ""
@@ -238,22 +244,21 @@ def _read(step: StepView, what: str, hash: str, values: ValueReader) -> Any:
 
 def _with_ranks(after: tuple[RankedPassage, ...], before: Sequence[RankedPassage] | None) -> tuple[RankedPassage, ...]:
     ranks = {one.id: one.rank for one in before or ()}
-    return tuple(RankedPassage(o.id, o.name, o.score, o.text, o.rank, ranks.get(o.id)) for o in after)
+    return tuple(replace(one, before=ranks.get(one.id)) for one in after)
 
 
 def passages(plain: Any, values: ValueReader) -> Iterator[RankedPassage]:
     """The passages in a value, of all rankings in it, each once."""
     seen: set[str] = set()
-    for node, score in _hits(plain, values, 0):
+    for node, hit in _hits(plain, values, 0):
         if node.get("id") not in seen:
             seen.add(id := str(node.get("id")))
-            yield RankedPassage(
-                id, node.get("uri") or node.get("document") or id, score, node.get("text", ""), len(seen)
-            )
+            name, parts = node.get("uri") or node.get("document") or id, tuple(map(tuple, hit.get("parts", ())))
+            yield RankedPassage(id, name, hit.get("score", 0.0), node.get("text", ""), len(seen), parts)
 
 
-def _hits(plain: Any, values: ValueReader, depth: int) -> Iterator[tuple[Mapping[str, Any], float]]:
-    """Nodes with scores, from all rankings in a value."""
+def _hits(plain: Any, values: ValueReader, depth: int) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Nodes with their hits, from all rankings in a value."""
     if depth > 8:
         return
     if isinstance(plain, list):
@@ -266,7 +271,7 @@ def _hits(plain: Any, values: ValueReader, depth: int) -> Iterator[tuple[Mapping
             for hit in ranking.get("hits", ()):
                 node = _resolved(hit.get("node"), values)
                 if isinstance(node, dict):
-                    yield node.get("Node", node), hit.get("score", 0.0)
+                    yield node.get("Node", node), hit
         else:
             for item in plain.values():
                 yield from _hits(item, values, depth + 1)

@@ -187,8 +187,10 @@ class DetailRows:
         return f'{{"Ranking":{{"query":{{"use":"{self.hash_of(value.query)}"}},"hits":[{",".join(hits)}]{source}}}}}'
 
     def _hit(self, hit: Hit) -> str:
-        if type(hit) is Hit and type(hit.score) is float and not hit.found and hit.score - hit.score == 0:
-            text = f'{{"node":{{"use":"{self.hash_of(hit.node)}"}},"score":{hit.score!r}}}'
+        is_finite = hit.score - hit.score == 0 and all(part - part == 0 for _, part in hit.parts)
+        if type(hit) is Hit and type(hit.score) is float and not hit.found and is_finite:
+            parts = f',"parts":{_json(hit.parts)}' if hit.parts else ""
+            text = f'{{"node":{{"use":"{self.hash_of(hit.node)}"}},"score":{hit.score!r}{parts}}}'
         else:
             text = _json(self._fields(hit))
         self._hits[id(hit)] = text

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from spolia.errors import QueryError
 from spolia.types import notebook
 from spolia.types.documents import Node
-from spolia.types.value import Record, Value, maker, refuse_type
+from spolia.types.value import Record, Value, explaining, maker, refuse_type
 
 ROLES = ("system", "user", "assistant")
 
@@ -114,7 +114,7 @@ class Hit(Value):
 
     node: Node
     score: float
-    parts: tuple[tuple[str, float], ...] = field(default=(), compare=False)
+    parts: tuple[tuple[str, float], ...] = explaining(())
     found: tuple[Node, ...] = ()
 
     def __post_init__(self) -> None:

@@ -66,6 +66,11 @@ def indifferent(default: Any, before: Any = None) -> Any:
     return field(default=default, metadata={"digested": default if before is None else before})
 
 
+def explaining(default: Any) -> Any:
+    """A field that explains a value: it is written, kept and traced with it, and neither compared nor hashed."""
+    return field(default=default, compare=False, metadata={"written": True})
+
+
 @cache
 def _indifferent_fields(cls: Any) -> dict[str, Any]:
     return {f.name: f.metadata["digested"] for f in fields(cls) if "digested" in f.metadata}

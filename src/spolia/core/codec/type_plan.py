@@ -34,7 +34,8 @@ def plan_of(cls: type) -> ClassPlan:
             f"{cls.__name__}: {error}. Import at run time, at the top of the module, what it is."
         ) from error
     try:
-        places = [FieldPlace.of(f, shape_of(hints[f.name])) for f in fields(cls) if f.compare and f.init]
+        written = [f for f in fields(cls) if (f.compare or "written" in f.metadata) and f.init]
+        places = [FieldPlace.of(f, shape_of(hints[f.name])) for f in written]
     except CodecError as error:
         error.under(cls.__name__)
         raise

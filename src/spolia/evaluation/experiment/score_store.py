@@ -352,10 +352,10 @@ class ScoreStore:
 
     def _ranking(self, plain: Any) -> Ranking:
         query, hits, source = plain
-        found = tuple(
-            Hit(self._found(node), score, found=tuple(map(self._found, smaller))) for node, score, smaller in hits
-        )
-        return Ranking(decode(query, Query), found, source)
+        return Ranking(decode(query, Query), tuple(self._hit(*one) for one in hits), source)
+
+    def _hit(self, node: int, score: float, smaller: list[int], parts: Sequence[tuple[str, float]] = ()) -> Hit:
+        return Hit(self._found(node), score, tuple(map(tuple, parts)), tuple(map(self._found, smaller)))  # type: ignore[arg-type]
 
     def _found(self, place: int) -> Node:
         if place not in self._read:
@@ -430,10 +430,14 @@ def _among(ranking: Ranking, rankings: list[Ranking]) -> int:
 
 
 def _ranking(ranking: Ranking, numbers: Mapping[int, int]) -> list[Any]:
-    hits = [
-        (numbers[id(hit.node)], float(hit.score), [numbers[id(node)] for node in hit.found]) for hit in ranking.hits
-    ]
+    hits = [_hit(hit, numbers) for hit in ranking.hits]
     return [encode(ranking.query.but(vector=None), Query), hits, ranking.source]
+
+
+def _hit(hit: Hit, numbers: Mapping[int, int]) -> list[Any]:
+    """What `ScoreStore._hit` reads."""
+    plain = [numbers[id(hit.node)], float(hit.score), [numbers[id(node)] for node in hit.found]]
+    return [*plain, [(name, float(part)) for name, part in hit.parts]] if hit.parts else plain
 
 
 def _opened(path: str | Path) -> int:

@@ -280,7 +280,8 @@ def _hit(hit: Hit, item: Item) -> str:
     kind = "gold-hit" if quoted or named else ""
     name = escape(node.uri or node.document or node.id)
     text = escape(node.text if len(node.text) <= CHARACTERS else f"{node.text[: CHARACTERS - 1]}…")
-    return f'<li class="{kind}"><b>{name}</b> {hit.score:.4g} <span class="soft">{text}</span></li>'
+    parts = f'<span class="soft">({escape(hit.parts_text)})</span> ' if hit.parts else ""
+    return f'<li class="{kind}"><b>{name}</b> {hit.score:.4g} {parts}<span class="soft">{text}</span></li>'
 
 
 def _steps(cell: Cell, traces: Traces | None) -> str:
