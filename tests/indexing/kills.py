@@ -20,7 +20,7 @@ from spolia.indexing.sync.sync import sync
 from spolia.stores.corpus import Corpus
 from spolia.stores.vectors import segments
 from spolia.types import Value
-from tests.stores.kills import Ingestion, main
+from tests.stores.kills import Ingestion, Step, main
 from tests.stores.scenario import DIMENSION, EMBEDDER, embed, leave_vectors_behind
 
 BINARY = bytes(range(256))
@@ -118,12 +118,18 @@ def synced(corpus: Corpus, state: Mapping[str, bytes], hour: int, said: Path | N
     return report.embedded
 
 
-def all_states(corpus: Corpus, said: Path | None = None) -> None:
+def _begin(corpus: Corpus, said: Path | None) -> None:
     segments.SMALL_SEGMENTS = 4
     synced(corpus, FIRST, 1, said)
     leave_vectors_behind(corpus, ["Nobody knows where."])
-    for hour, state in enumerate((SECOND, SECOND, THIRD, FOURTH), 2):  # one state twice, with other times
-        synced(corpus, state, hour, said)
+
+
+def _synced(state: Mapping[str, bytes], hour: int) -> Step:
+    return lambda corpus, said: synced(corpus, state, hour, said)
+
+
+STEPS = (_begin, _synced(SECOND, 2), _synced(SECOND, 3), _synced(THIRD, 4), _synced(FOURTH, 5))
+"""One state comes twice, with other times."""
 
 
 def last(corpus: Corpus) -> int:
@@ -143,4 +149,4 @@ def of_no_state(corpus: Corpus) -> list[str]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:], Ingestion(all_states, last, of_no_state))
+    main(Path(sys.argv[1]), sys.argv[2:], Ingestion(STEPS, last, of_no_state))

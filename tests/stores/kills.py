@@ -1,4 +1,4 @@
-"""Kills ingestions: `python -m tests.stores.kills FOLDER [fail points …]` or `… FOLDER --random COUNT SEED`.
+"""Kills ingestions: `python -m tests.stores.kills FOLDER [fail points …] [--random COUNT SEED]`.
 
 With the address of a PostgreSQL database in `SPOLIA_TEST_DATABASE`, the stores are schemas in it.
 
@@ -14,17 +14,24 @@ import random
 import shutil
 import signal
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import takewhile
 from pathlib import Path
+from types import FrameType
+from typing import TypeAlias
 
 import tantivy  # noqa: F401  imported once for all children
 
 from spolia.stores import files
 from spolia.stores.corpus import POSTGRES, Corpus
-from tests.stores.scenario import FIFTH, STATES, cut_a_segment, ingest, problems, source_of, sync, tables
+from tests.stores.scenario import FIFTH, INGESTION, STATES, cut_a_segment, problems, source_of, sync, tables
+
+Step: TypeAlias = Callable[[Corpus, Path | None], object]
+"""What an ingestion does to a store; it notes the generation that it published."""
 
 
 @dataclass(frozen=True)
@@ -32,16 +39,26 @@ class Ingestion:
     """What is killed.
 
     Args:
-        all: makes a store and brings it from state to state, noting each published generation in a file.
+        steps: make a store and bring it from state to state, noting each published generation in a file.
         last: brings a store to the last state; returns how many texts were embedded.
         wrong: sources of a store that are not as they were in the state that is published.
         beside: in what a database beside a store is not as the backend, once somebody has opened it to write.
     """
 
-    all: Callable[[Corpus, Path | None], None]
+    steps: tuple[Step, ...]
     last: Callable[[Corpus], int]
     wrong: Callable[[Corpus], list[str]]
     beside: Callable[[Corpus], list[str]] = lambda corpus: []
+
+    def all(self, corpus: Corpus, said: Path | None = None) -> None:
+        for step in self.steps:
+            step(corpus, said)
+
+    def mend(self, corpus: Corpus, said: Path | None = None) -> None:
+        """A step after the last one: a segment is damaged, and the last state is made again."""
+        if not problems(corpus):
+            cut_a_segment(corpus)
+        self.last(corpus)
 
 
 def say(result: object) -> None:
@@ -75,8 +92,8 @@ def told(work: Callable[[], object], place: Path) -> object:
     return json.loads(place.read_text()) if code == 0 else f"exit {code}"
 
 
-def after(folder: Path, ingestion: Ingestion, expected: dict[str, object]) -> dict[str, object]:
-    """What is wrong with a store whose writer was killed, at once and after the ingestion was repeated."""
+def at_once(folder: Path, ingestion: Ingestion) -> dict[str, object]:
+    """What is wrong with a store whose writer was killed."""
     corpus, said = store(folder, "killed"), folder / "said"
     found: dict[str, object] = {"at once": problems(corpus)}
     published = corpus.snapshot().generation if corpus.exists() else 0
@@ -84,8 +101,14 @@ def after(folder: Path, ingestion: Ingestion, expected: dict[str, object]) -> di
     if published:
         found["not as published"] = ingestion.wrong(corpus)
         found["beside, opened"] = ingestion.beside(corpus)
-    ingestion.all(corpus, None)
-    found["repeated"] = problems(corpus) + ingestion.beside(corpus)
+    return {name: problem for name, problem in found.items() if problem}
+
+
+def repeated(folder: Path, ingestion: Ingestion, expected: dict[str, object]) -> dict[str, object]:
+    """What is wrong with a store after the whole ingestion was repeated."""
+    corpus = store(folder, "killed")
+    ingestion.all(corpus)
+    found: dict[str, object] = {"repeated": problems(corpus) + ingestion.beside(corpus)}
     got = json.loads(json.dumps(tables(corpus), default=repr))
     found["different"] = [name for name in sorted(expected) if got.get(name) != expected[name]]
     generation = corpus.snapshot().generation
@@ -94,21 +117,53 @@ def after(folder: Path, ingestion: Ingestion, expected: dict[str, object]) -> di
     return {name: problem for name, problem in found.items() if problem}
 
 
-def at_point(folder: Path, point: str, ingestion: Ingestion, expected: dict[str, object]) -> dict[str, object]:
-    corpus, said = _fresh(folder)
-    if damaged := point.startswith("forget"):
-        ended(forked(lambda: ingestion.all(corpus, None)))
-        cut_a_segment(corpus)
+def at_points(
+    folder: Path, points: Sequence[str], ingestion: Ingestion, expected: dict[str, object]
+) -> Iterator[dict[str, object]]:
+    """Kill at each point.
 
-    def run() -> None:
-        files.arm(point)
-        if damaged:
-            ingestion.last(corpus)
-        else:
-            ingestion.all(corpus, said)
+    The next process goes on with the step that was killed, so one store is killed at many points. At its end the whole
+    ingestion is repeated. Points that it did not come past again follow with the next store.
+    """
+    place = folder / "told"
+    _fresh(folder)
+    mend = any(point.startswith("forget") for point in points)
+    passed = told(lambda: fail_points_passed(lambda: go_on(folder, ingestion, mend=mend)), place)
+    assert isinstance(passed, list), passed
+    yield from ({"at": point, "killed": False, "wrong": {}} for point in points if point not in passed)
+    left = [point for point in passed if point in points]
+    while left:
+        _fresh(folder)
+        before = list(left)
+        while (how := ended(forked(lambda: go_on(folder, ingestion, *left[:1])))) == -signal.SIGKILL:
+            yield {"at": left.pop(0), "killed": True, "wrong": told(lambda: at_once(folder, ingestion), place)}
+        assert (how == 0) & (left != before), f"exit {how}, not killed at {left}"
+        yield {"at": "the end", "killed": True, "wrong": told(lambda: repeated(folder, ingestion, expected), place)}
 
-    killed = ended(forked(run)) == -signal.SIGKILL
-    return {"at": point, "killed": killed, "wrong": told(lambda: after(folder, ingestion, expected), folder / "told")}
+
+def go_on(folder: Path, ingestion: Ingestion, point: str = "", mend: bool = False) -> None:
+    """Begin, or go on with the step that was killed, up to a fail point."""
+    corpus, said, done = store(folder, "killed"), folder / "said", folder / "done"
+    steps = (*ingestion.steps, ingestion.mend) if mend or point.startswith("forget") else ingestion.steps
+    files.arm(point)
+    for number in range(int(done.read_text()), len(steps)):
+        steps[number](corpus, said)
+        done.write_text(str(number + 1))
+
+
+def fail_points_passed(work: Callable[[], object]) -> list[str]:
+    """The names of the fail points that `work` comes past, in order."""
+    names = dict[str, None]()
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and frame.f_code is files.fail_point.__code__:
+            names[frame.f_locals["name"]] = None
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    work()
+    sys.setprofile(None)
+    return list(names)
 
 
 def at_random(folder: Path, seconds: float, ingestion: Ingestion, expected: dict[str, object]) -> dict[str, object]:
@@ -117,7 +172,11 @@ def at_random(folder: Path, seconds: float, ingestion: Ingestion, expected: dict
     time.sleep(seconds)
     os.kill(pid, signal.SIGKILL)
     killed = ended(pid) == -signal.SIGKILL
-    return {"at": seconds, "killed": killed, "wrong": told(lambda: after(folder, ingestion, expected), folder / "told")}
+
+    def wrong() -> dict[str, object]:
+        return at_once(folder, ingestion) | repeated(folder, ingestion, expected)
+
+    return {"at": seconds, "killed": killed, "wrong": told(wrong, folder / "told")}
 
 
 def store(folder: Path, name: str) -> Corpus:
@@ -130,6 +189,7 @@ def _fresh(folder: Path) -> tuple[Corpus, Path]:
     corpus, said = store(folder, "killed"), folder / "said"
     ended(forked(lambda: _remove(corpus)))
     said.unlink(missing_ok=True)
+    (folder / "done").write_text("0")
     return corpus, said
 
 
@@ -159,8 +219,9 @@ def _import_what_children_do(folder: Path, ingestion: Ingestion) -> None:
     corpus, _ = _fresh(folder)
 
     def modules() -> list[str]:
-        ingestion.all(corpus, None)
-        after(folder, ingestion, {})
+        ingestion.all(corpus)
+        at_once(folder, ingestion)
+        repeated(folder, ingestion, {})
         return sorted(name for name in sys.modules if name.startswith("spolia."))
 
     found = told(modules, folder / "told")
@@ -176,7 +237,7 @@ if os.environ.get("SPOLIA_TEST_DATABASE"):
     soon = GroupEmbedding(scenario.EMBEDDER, scenario.DIMENSION, index='{"HNSW": {"above": 5}}')
     scenario.MANIFEST = scenario.MANIFEST.but(embeddings=(soon,))
 
-PUTTING = Ingestion(ingest, lambda corpus: sync(corpus, FIFTH), _not_as_put)
+PUTTING = Ingestion(INGESTION, lambda corpus: sync(corpus, FIFTH), _not_as_put)
 
 
 def main(folder: Path, arguments: list[str], ingestion: Ingestion = PUTTING) -> None:
@@ -184,22 +245,23 @@ def main(folder: Path, arguments: list[str], ingestion: Ingestion = PUTTING) -> 
     ended(forked(lambda: _remove(whole)))
     ended(forked(lambda: _remove(timed)))
     _import_what_children_do(folder, ingestion)
-    ended(forked(lambda: ingestion.all(whole, None)))
+    ended(forked(lambda: ingestion.all(whole)))
     began = time.monotonic()
-    ended(forked(lambda: ingestion.all(timed, None)))
+    ended(forked(lambda: ingestion.all(timed)))
     seconds = time.monotonic() - began
     expected = told(lambda: tables(whole), folder / "told")
     assert isinstance(expected, dict), expected
     say({"at": "the end", "killed": True, "wrong": told(lambda: problems(whole), folder / "told")})
-    if arguments[0] == "--random":
-        kills, draw = int(arguments[1]), random.Random(int(arguments[2]))
+    points = list(takewhile(lambda argument: argument != "--random", arguments))
+    for result in at_points(folder, points, ingestion, expected) if points else ():
+        say(result)
+    if points != arguments:
+        _, count, seed = arguments[len(points) :]
+        kills, draw = int(count), random.Random(int(seed))
         while kills > 0:
             result = at_random(folder, draw.uniform(0, seconds), ingestion, expected)
             kills -= bool(result["killed"])
             say(result)
-    else:
-        for point in arguments:
-            say(at_point(folder, point, ingestion, expected))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -120,27 +120,30 @@ def _sync_one(writer: Writer, known: Mapping[str, SourceRow], gone: dict[str, st
         put(writer, uri, text, ("ann",) if uri.startswith("secret/") else ())
 
 
-def ingest(corpus: Corpus, said: Path | None = None) -> None:
-    """All of it: make a store and bring it from state to state, past what a crash leaves behind."""
+def _synced(state: State) -> Callable[[Corpus, Path | None], None]:
+    """And read: indexes that follow are made then."""
+
+    def step(corpus: Corpus, said: Path | None) -> None:
+        sync(corpus, state, said)
+        corpus.snapshot().open.lexical("chunk")
+
+    return step
+
+
+def _begin(corpus: Corpus, said: Path | None) -> None:
     segments.SMALL_SEGMENTS = 4
     corpus.create()
-    _synced(corpus, FIRST, said)
+    _synced(FIRST)(corpus, said)
+
+
+def _leave_vectors_behind(corpus: Corpus, said: Path | None) -> None:
     leave_vectors_behind(corpus, ["Carsten \nHe retired in 1931.\n"])
-    _synced(corpus, SECOND, said)
+
+
+def _touch(corpus: Corpus, said: Path | None) -> None:
     with corpus.writer() as writer:
         source = writer.sources()["a.txt"]
         writer.touch(source.but(mtime_ns=2_000))
-    _synced(corpus, THIRD, said)
-    _synced(corpus, FOURTH, said)
-    _synced(corpus, FOURTH, said)
-    regroup(corpus, said)
-    _synced(corpus, FIFTH, said)
-
-
-def _synced(corpus: Corpus, state: State, said: Path | None) -> None:
-    """And read: indexes that follow are made then."""
-    sync(corpus, state, said)
-    corpus.snapshot().open.lexical("chunk")
 
 
 def regroup(corpus: Corpus, said: Path | None = None) -> None:
@@ -160,6 +163,20 @@ def regroup(corpus: Corpus, said: Path | None = None) -> None:
         generation = writer.publish()
         if said is not None:
             said.write_text(str(generation))
+
+
+INGESTION = (
+    _begin,
+    _leave_vectors_behind,
+    _synced(SECOND),
+    _touch,
+    _synced(THIRD),
+    _synced(FOURTH),
+    _synced(FOURTH),
+    regroup,
+    _synced(FIFTH),
+)
+"""Makes a store and brings it from state to state, past what a crash leaves behind."""
 
 
 def cut_a_segment(corpus: Corpus) -> None:
