@@ -130,6 +130,15 @@ def _reaches(hint: Any) -> bool:
     return any(_reaches(arg) for arg in get_args(hint))
 
 
+@cache
+def by_vectors() -> frozenset[str]:
+    """Names of what asks for vectors: operators with an embedder or a graph, functions that are told an embedder."""
+    asking = {Embedder, NodeGraph}
+    ops = {cls.__name__ for cls in that_reach() for hint in hints_of(cls).values() if asking & {hint, *get_args(hint)}}
+    told = {name for name, function in told_who_asks().items() if "embedder" in inspect.signature(function).parameters}
+    return frozenset(ops | told)
+
+
 def built(cls: type[Operator[Any, Any]], corpus: Corpus, filter: Condition | None) -> list[Operator[Any, Any]]:
     """Operators of a class with every combination of what can stand in its fields, and this filter where they have
     one."""
