@@ -157,6 +157,11 @@ def test_pages_and_lines_are_those_of_the_span() -> None:
     both = next(cut(document, SlidingWindow())).span
     assert both is not None
     assert (both.pages, both.lines) == ((1, 2), None)
+    whole = next(cut(document, SlidingWindow()))
+    parts = [
+        whole.span_of(start, end) for start, end in ((0, 9), (len(first) + 1, len(whole.text)), (5, len(first) + 9))
+    ]
+    assert [part.place for part in parts if part] == ["page 1", "page 2", "pages 1-2"]
     for end in ("\n", "\r\n", "\r"):
         text = end.join(["One.", "", "Two.", "Three."])
         found = [node.span.lines for node in split(text, SlidingWindow(size=2, overlap=0)) if node.span]

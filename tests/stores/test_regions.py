@@ -9,18 +9,20 @@ import pytest
 from spolia.errors import StoreError
 from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import Corpus
+from spolia.stores.manifest import Manifest
 from spolia.stores.portable import export_store, import_store
-from spolia.types import Box, Boxes, Document, Region, Span
+from spolia.types import Box, Boxes, Document, Node, Region, Span
 
 PICTURE = b"\x89PNG\x00\xff"
 DOCUMENT = Document(
-    "d", "a | b\n1 | 2\nA bridge.", "d.pdf", pages=(0,), readers=("ann",),
+    "d", "a | b\n1 | 2\nA bridge.", "d.pdf", pages=(0, 12), readers=("ann",),
     regions=(
         Region("table", 0, 11, (("a", "b"), ("1", "2")), caption="Table 1", box=Box(1, 1.5, 2.5, 30.0, 40.0)),
         Region("image", 12, 21, image="f00d"),
     ),
     boxes=Boxes.of([(0, 5, Box(1, 1.5, 2.5, 30.0, 4.0)), (6, 11, Box(1, 1.5, 6.0, 30.0, 8.0))]),
 )  # fmt: skip
+NODE = Node("n", DOCUMENT.text, "d", span=Span(0, 21, pages=(1, 2), page_starts=(12,)))
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("address", ["folder", "PostgreSQL"], indirect=True)]
 ANN, BOB = frozenset({"ann"}), frozenset({"bob"})
 
@@ -30,7 +32,8 @@ def corpus(address: str) -> Corpus:
     found = Corpus(address)
     found.create()
     with found.writer() as writer:
-        writer.put(DOCUMENT, (), SourceRow("d.pdf"), {"f00d": PICTURE})
+        writer.define("chunk", Manifest("chunk", "Whole()", "text 1"))
+        writer.put(DOCUMENT, [NODE], SourceRow("d.pdf"), {"f00d": PICTURE})
         writer.publish()
     return found
 
@@ -43,6 +46,14 @@ def test_they_are_found_as_they_were_put(corpus: Corpus) -> None:
     assert [box.top for box in corpus.snapshot().boxes("d", Span(3, 8), ANN)] == [2.5, 6.0]
     with pytest.raises(StoreError):
         corpus.snapshot().boxes("d", Span(3, 8), BOB)
+
+
+def test_a_part_of_a_node_is_on_its_own_pages(corpus: Corpus) -> None:
+    (node,) = corpus.snapshot().all_nodes("chunk", ANN)
+    assert node.span == NODE.span
+    assert [span.pages for part in ((0, 5), (14, 20), (8, 14)) if (span := node.span_of(*part))] == [
+        (1, 1), (2, 2), (1, 2),
+    ]  # fmt: skip
 
 
 def test_a_picture_is_seen_by_those_who_may_read_its_document(corpus: Corpus) -> None:

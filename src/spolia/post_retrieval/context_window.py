@@ -158,7 +158,7 @@ class SentenceWindow(Operator[Ranking, Ranking]):
     after: int = 3
     top_k: int | None = None
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
         refuse_no_corpus(self.corpus, "SentenceWindow(corpus)")
@@ -204,10 +204,11 @@ def _stretch(document: Document, best: Node, nodes: Sequence[Node]) -> Node:
     """A node that reaches from the first of some nodes to the last."""
     spans = [node.span for node in nodes if node.span is not None]
     start, end = min(span.start for span in spans), max(span.end for span in spans)
-    pages = [page for span in spans if span.pages for page in span.pages]
+    pages = _ends([page for span in spans if span.pages for page in span.pages])
     lines = [line for span in spans if span.lines for line in span.lines]
     seconds = [second for span in spans if span.seconds for second in span.seconds]
-    span = Span(start, end, _ends(pages), _ends(lines), _ends(seconds))
+    starts = document.pages[pages[0] : pages[1]] if pages else ()
+    span = Span(start, end, pages, _ends(lines), _ends(seconds), starts)
     return best.but(text=document.text[start:end], span=span, context=nodes[0].context, search_text="")
 
 

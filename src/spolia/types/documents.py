@@ -20,6 +20,7 @@ class Span(Value):
         pages: first and last page, from 1; None where the format has no pages.
         lines: first and last line of the document's text, from 1; None where unknown.
         seconds: of a recording, when the speech begins and ends; None for others.
+        page_starts: where each of its pages but the first begins, as offsets into the document's text.
     """
 
     start: int
@@ -27,6 +28,19 @@ class Span(Value):
     pages: tuple[int, int] | None = None
     lines: tuple[int, int] | None = None
     seconds: tuple[float, float] | None = later(None)
+    page_starts: tuple[int, ...] = later(())
+
+    def part(self, start: int, end: int, lines: tuple[int, int] | None = None) -> "Span":
+        """A stretch within this one, on its own pages.
+
+        >>> Span(0, 90, pages=(2, 4), page_starts=(30, 60)).part(61, 70).place
+        'page 4'
+        """
+        pages, starts = self.pages, self.page_starts
+        if pages and starts:
+            first, last = bisect_right(starts, start), bisect_right(starts, max(start, end - 1))
+            pages, starts = (pages[0] + first, pages[0] + last), starts[first:last]
+        return Span(start, end, pages, lines, self.seconds, starts)
 
     @property
     def place(self) -> str:
@@ -249,7 +263,7 @@ class Node(Value):
         if whole.lines is not None:
             first = whole.lines[0] + self.text.count("\n", 0, start)
             lines = (first, first + self.text.count("\n", start, end))
-        return Span(whole.start + start, whole.start + end, whole.pages, lines, whole.seconds)
+        return whole.part(whole.start + start, whole.start + end, lines)
 
 
 def principals(said: object, who_says: str) -> tuple[str, ...]:

@@ -264,6 +264,11 @@ def _meta(text: str) -> Meta:
     return tuple(map(tuple, json.loads(text))) if text else ()
 
 
+@lru_cache(256)
+def _page_starts(text: str) -> tuple[int, ...]:
+    return unpacked(text)
+
+
 def hash_of_document(document: Document, readers: bytes) -> bytes:
     return document.but(uri="", readers=(readers.hex(),)).digest
 
@@ -350,7 +355,7 @@ _node, _span = maker(Node), maker(Span)
 
 def node_of(row: Row, readers: Readers) -> Node:
     (_, id, text, group, start, stop, first_page, last_page, first_line, last_line, seconds,
-     context, parent, meta, audience, document, number, search_text, inherited, uri) = row  # fmt: skip
+     context, parent, meta, audience, document, number, search_text, inherited, pages, uri) = row  # fmt: skip
     span = None
     if start is not None:
         span = _span(
@@ -359,6 +364,7 @@ def node_of(row: Row, readers: Readers) -> Node:
             None if first_page is None else (first_page, last_page),
             None if first_line is None else (first_line, last_line),
             unpacked(seconds) or None,
+            _page_starts(pages)[first_page:last_page] if pages else (),
         )
     return _node(
         id, text, document, group, span, context, uri or "", parent,

@@ -250,7 +250,8 @@ IMAGES = """SELECT i.hash, i.data FROM images i JOIN documents d ON d.key = i.do
 
 # Nodes.
 NODE_COLUMNS = """n.key, n.id, n.text, n.grp, n.start, n.stop, n.first_page, n.last_page, n.first_line, n.last_line,
-    n.seconds, n.context, n.parent, n.meta, n.audience, d.id, n.number, n.search_text, d.meta"""
+    n.seconds, n.context, n.parent, n.meta, n.audience, d.id, n.number, n.search_text, d.meta,
+    CASE WHEN n.first_page < n.last_page THEN d.pages END"""
 _NODES = f"SELECT {NODE_COLUMNS}, ({URI}) FROM"
 _OF_NODE = "JOIN documents d ON d.key = n.document WHERE"
 NODES_OF_KEYS = f"{_NODES} json_each(:keys) wanted CROSS JOIN nodes n ON n.key = wanted.value {_OF_NODE} {_NODE_AT}"

@@ -87,7 +87,8 @@ class NodeFactory:
     def _place(self, start: int, end: int) -> Span:
         """A stretch of the document with its pages or lines, from 1, and its time in a recording."""
         if pages := self.document.pages:
-            return Span(start, end, (max(1, bisect_right(pages, start)), max(1, bisect_right(pages, end - 1))))
+            first, last = max(1, bisect_right(pages, start)), max(1, bisect_right(pages, end - 1))
+            return Span(start, end, (first, last), page_starts=pages[first:last])
         lines = bisect_right(self._line_ends, start) + 1, bisect_right(self._line_ends, end - 1) + 1
         return Span(start, end, None, lines, self._seconds(start, end))
 
