@@ -306,7 +306,7 @@ SLIPS: dict[str, tuple[Callable[[Any], object], type[SpoliaError], str]] = {
     "no score": (lambda _: odd.Hit(odd.Node("a", "b")), WiringError, r"^Hit needs score\. Write Hit\(node=…, "),
     "no text of a node": (lambda _: odd.Node("a"), WiringError, r"^Node needs text\. Write Node\(id=…, text=…\)\."),
     "a wrong name in a document": (lambda _: odd.Document("a", "b", url="c"), WiringError, r"Write uri=\."),
-    "too much of a span": (lambda _: odd.Span(1, 2, None, None, None, 3), WiringError, "takes 5 arguments without"),
+    "too much of a span": (lambda _: odd.Span(1, 2, None, None, None, (), 3), WiringError, "takes 6 arguments without"),
     "a number for a model": (lambda _: odd.ChatModel(5, "http://h/v1"), WiringError, r"^ChatModel has model=5 \(int\)"),
     "a text for a limit": (lambda _: odd.Budget(calls="5"), WiringError, r"^Budget: calls is '5'\. Write 0 or more"),
     "a wrong name of a change": (lambda _: CHAIN(odd.Query("a")).but(pair=1), WiringError, r"Write pairs=\.$"),
