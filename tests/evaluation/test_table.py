@@ -72,6 +72,7 @@ def test_a_table_of_any_format_gives_the_same_questions(tmp_path: Path, name: st
     assert [(one.question, one.answers, one.gold, one.meta) for one in found] == ITEMS
     assert "'Question' as question" in data.columns
     assert "'Source File' as file, 'Page' as page" in data.columns
+    assert "'Topic' as metadata" in data.columns
     assert len({one.id for one in found}) == 2
 
 

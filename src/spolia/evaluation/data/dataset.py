@@ -112,8 +112,10 @@ class DataSet(Value):
     @property
     def columns(self) -> str:
         """Which column of a table is read as what, in words; empty where the names are fixed."""
-        read = [f"{name!r} as {role}" for role, name in self.written.columns(Path(self.path)).items()]
-        return f"Columns of {Path(self.path).name}: {', '.join(read)}. Others are metadata." if read else ""
+        path = Path(self.path)
+        roles = [(name, role) for role, name in self.written.columns(path).items()]
+        read = roles and [*roles, *((name, "metadata") for name in self.written.other_columns(path))]
+        return f"Columns of {path.name}: {', '.join(f'{name!r} as {role}' for name, role in read)}." if read else ""
 
     def passages(self) -> Iterator[Document]:
         """The passages of the corpus, one at a time; raises for a repeated id."""

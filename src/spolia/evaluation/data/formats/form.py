@@ -115,6 +115,10 @@ class Form(ABC):
         """Which column of a table is read as what; nothing where the names are fixed."""
         return {}
 
+    def other_columns(self, path: Path) -> Sequence[str]:
+        """The columns of a table that are read as metadata."""
+        return ()
+
     @abstractmethod
     def put(self, path: Path, passages: Sequence[Document], items: Sequence[Item]) -> None:
         """Write a data set so, as well as the form can."""

@@ -68,6 +68,10 @@ class QuestionTable(Form):
     def columns(self, path: Path) -> Mapping[str, str]:
         return guessed(path, [row for _, row in islice(_rows(path), SAMPLE)])
 
+    def other_columns(self, path: Path) -> Sequence[str]:
+        read = (*self.columns(path).values(), "gold_ids")
+        return list(dict.fromkeys(name for _, row in islice(_rows(path), SAMPLE) for name in row if name not in read))
+
     def items(self, path: Path) -> Iterator[Asked]:
         columns, seen = self.columns(path), Counter[str]()
         if "question" not in columns:
