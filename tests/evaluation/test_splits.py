@@ -106,7 +106,7 @@ def test_a_look_at_some_questions_takes_these_away_and_says_which_it_was(tmp_pat
     whole = UsageLog(usage_log.path, marks_of(items))
     Experiment(nothing, [item for item in items if item not in tune[:3]], measures).run(usage_log=whole)
     with pytest.raises(
-        DataError, match=r"3 of 140 questions were tuned on.*last 20\d\d-.* 3 questions of the part tune: finds"
+        DataError, match=r"3 of 140 questions were used to tune.*last 20\d\d-.* 3 questions of the part tune: finds"
     ):
         Experiment(nothing, items, measures).run(usage_log=whole)
     assert whole.forget(marks_of([Item("x", "Who?")])) == 0
@@ -149,7 +149,7 @@ def test_an_experiment_writes_down_what_it_was_chosen_by(tmp_path: Path) -> None
     flows, measures = {"a": nothing, "b": nothing_else}, parse_measures("R@5")
     Experiment(flows, items, measures).run(path=tmp_path)
     assert Experiment(flows, items, [*measures, *parse_measures("MRR")]).run(path=tmp_path).looked == 1
-    with pytest.raises(DataError, match=r"chosen by them, the first 'q1'.* To go on, ask new questions; or allow it"):
+    with pytest.raises(DataError, match=r"choose a flow .the first: 'q1'.* To go on, ask new questions; or allow it"):
         Experiment(nothing, reported, measures).run(path=tmp_path / "own.experiment")
     told = Experiment(nothing, reported, measures, overlap=True).run(path=tmp_path)
     assert (told.tuned, told.looked) == (len(reported), 2)
@@ -181,7 +181,7 @@ def test_of_few_questions_the_report_warns_and_is_not_refused(tmp_path: Path) ->
     Experiment({"a": nothing, "b": nothing_else}, items, measures).run(path=tmp_path)
     told = Experiment(nothing, reported, measures).run(path=tmp_path)
     assert told.tuned == len(reported)
-    assert "tuned on, or flows chosen by them: what they say is too good." in told.warnings[0]
+    assert "used to tune or choose a flow, so their scores are too good." in told.warnings[0]
 
 
 @pytest.mark.parametrize(("kept", "added"), [(200, 0), (200, 1), (199, 0), (200, 5000), (20, 0), (150, 100)])

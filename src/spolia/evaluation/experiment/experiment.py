@@ -147,7 +147,8 @@ class Experiment(Value):
                 other = "; of a flow that only searches: AnswerHit@5" if there == "answers" else ""
                 where = f"(in Python {listed!r}; of `spolia tune`, --objective)"
                 return f"They have {there}. Write --measures {listed} {where}{other}."
-        return "Give questions with gold_ids, or with answers for measures of answers."
+        gold = "gold_ids (in a table a column 'file' or 'quote')"
+        return f"Give questions with {gold}, or with answers for measures of answers."
 
     @property
     def asked(self) -> tuple[Item, ...]:
@@ -169,8 +170,8 @@ class Experiment(Value):
         if not tuned or self.overlap or (usage_log is not None and n < ENOUGH):
             return
         said = (
-            f"{len(tuned)} of {several(n, 'question')} {were(n)} tuned on, or flows chosen by them, the first "
-            f"{tuned[0]!r}: what they say is too good."
+            f"{len(tuned)} of {several(n, 'question')} {were(n)} used to tune or choose a flow (the first: "
+            f"{tuned[0]!r}), so their scores are too good."
         )
         ways = ["ask the part report, which nothing was chosen by (--split report; in Python data.split('report'))"]
         ways += ["allow it (--overlap; in Python overlap=True), and the report says so"]

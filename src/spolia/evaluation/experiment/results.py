@@ -160,8 +160,8 @@ class Report(Value):
         found = []
         if self.tuned:
             found.append(
-                f"{self.tuned} of {several(self.n, 'question')} {were(self.n)} tuned on, or flows chosen by them: what "
-                "they say is too good."
+                f"{self.tuned} of {several(self.n, 'question')} {were(self.n)} used to tune or choose a flow, so their "
+                "scores are too good."
             )
         for one in self.flows:
             if one.failures:
@@ -207,7 +207,7 @@ class Report(Value):
         named = next(iter(parts)) if len(parts) == 1 else ", ".join(f"{part} {n}" for part, n in parts.items())
         which = f"part{'' if len(parts) == 1 else 's'} {named}"
         times = "" if not self.looked else f", looked at {several(self.looked, 'time')} before"
-        return f"{self.data or 'questions'}, {several(self.n, 'question')} ({which}{times})"
+        return f"{self.data and f'{self.data}, '}{several(self.n, 'question')} ({which}{times})"
 
     def __str__(self) -> str:
         from spolia.evaluation.report.tables import text

@@ -263,7 +263,7 @@ class Gate(Value):
     def sentence(self) -> str:
         said = "passes" if self.passed else "does not pass"
         caveat = f"; {self.report.flows[0].caveat}" if self.report.flows[0].caveat else ""
-        which = f"{self.data or 'questions'}, {several(self.n, 'question')}"
+        which = f"{self.data and f'{self.data}, '}{several(self.n, 'question')}"
         why = f"{', '.join(self.idle)} never worked" if self.idle else f"{RULES[self.rule]}{caveat}"
         return f"{self.flow} {said} on {which}: {why}."
 
