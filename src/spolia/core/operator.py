@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, partial, wraps
-from typing import Any, ClassVar, Generic, NoReturn, Self, TypeAlias, TypeVar, final
+from typing import Any, ClassVar, Final, Generic, Never, NoReturn, Self, TypeAlias, TypeVar, final
 
 from spolia.core.call_bounds import most, total
 from spolia.core.fingerprint.digest import code_digest
@@ -27,6 +27,9 @@ In = TypeVar("In", contravariant=True)
 Out = TypeVar("Out", covariant=True)
 A = TypeVar("A")
 B = TypeVar("B")
+
+
+_NOTHING: Final = object()
 
 
 class _Needs:
@@ -126,7 +129,9 @@ class Operator(ABC, Generic[In, Out]):
     # Running.
 
     @final
-    def __call__(self, value: In, /) -> Out:
+    def __call__(self, value: In, /, **settings: Never) -> Out:
+        if settings or value is _NOTHING:
+            _refuse_settings(self, settings)
         if isinstance(value, str) and not self._takes_text:
             _refuse_text(self, value)
         context = current_context.get()
@@ -437,6 +442,16 @@ Operator.__reduce_ex__ = reduced  # type: ignore[method-assign,assignment]
 
 Retriever: TypeAlias = Operator[Query, Ranking]
 """What finds: from a query to a ranking."""
+
+
+Operator.__call__.__defaults__ = (_NOTHING,)  # without a value our message is shown; for mypy it is required
+
+
+def _refuse_settings(op: Operator[Any, Any], settings: Mapping[str, Any]) -> NoReturn:
+    """Settings in the place of a value: steps get them before they are called."""
+    name, given = type(op).__name__, ", ".join(f"{name}={value!r:.40}" for name, value in settings.items())
+    advice = f"To change settings, write {name}.but({given})." if settings else f"Write {name}(value)."
+    raise WiringError(f"{name} is called with one value, a {name_of(op.takes())}. {advice}")
 
 
 def _refuse_text(op: Operator[Any, Any], text: str) -> NoReturn:
