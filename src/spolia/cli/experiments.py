@@ -239,7 +239,7 @@ class EvaluationRun:
             why = f"bm25: {unsuited}" if unsuited and why else why
             chosen.append(why)
             if why:
-                self.screen.say(why)
+                self.screen.say(f"{name} searches with {why}")
         return flows, chosen
 
 

@@ -9,8 +9,8 @@ from spolia.evaluation.gate.gate import Gate
 from spolia.evaluation.report import gate_report, tables
 from spolia.evaluation.report.html import Traces, html
 
-TOLD = 40
-"""Verdicts, and rows of slices, that are printed; a report has all."""
+TOLD, VERDICTS = 40, 10
+"""How many rows of a table and how many verdicts are printed; a report has all."""
 
 
 def write_report(found: Report, path: Path, traces: Traces | None) -> None:
@@ -35,9 +35,9 @@ def show_report(screen: Screen, found: Report) -> None:
     if shown and found.against:
         screen.show(_table(tables.verdicts(found)))
     else:
-        for one in shown[:TOLD]:
+        for one in shown[:VERDICTS]:
             screen.show(one.verdict)
-        _more(screen, len(shown), "verdicts")
+        _more(screen, len(shown), "verdicts", VERDICTS)
     if shown:
         screen.show(tables.corrected(found))
     if found.slices:
@@ -48,9 +48,9 @@ def show_report(screen: Screen, found: Report) -> None:
         screen.say(warning, "yellow")
 
 
-def _more(screen: Screen, number: int, what: str) -> None:
-    if number > TOLD:
-        screen.say(f"... and {number - TOLD} more {what}; --report FILE.md has all.")
+def _more(screen: Screen, number: int, what: str, told: int = TOLD) -> None:
+    if number > told:
+        screen.say(f"... and {number - told} more {what}; --report FILE.md has all.")
 
 
 def show_gate(screen: Screen, found: Gate) -> None:

@@ -64,7 +64,7 @@ def ask(
         query = query_of(given.question, given.where, parts)
         running, chosen = flow_of(flow, parts)
         if chosen:
-            screen.say(chosen)
+            screen.say(f"Searching with {chosen}")
         whole = answering(running, parts)
         asked = tell_of_models(screen, whole, reader, estimate)
         runs.refuse_unpriced(budget_usd, whole.resources)

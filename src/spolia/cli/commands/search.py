@@ -31,7 +31,7 @@ def search(
         query = query_of(given.question, given.where, parts)
         searching, chosen = flow_of(flow, parts, top_k)
         if chosen:
-            screen.say(chosen)
+            screen.say(f"Searching with {chosen}")
         tell_of_models(screen, searching)
         with run.lane() as lane:
             found = passages(searching(query)).cut(top_k)

@@ -99,7 +99,7 @@ def _served(name: str, parts: "Parts", screen: Screen) -> "ServedFlow":
 
     found, chosen = flow_of(name, parts)
     if chosen:
-        screen.say(chosen)
+        screen.say(f"Searching with {chosen}")
     answer = conversational(answering(found, parts), parts.llm)
     return ServedFlow(Path(name).stem if is_file(name) else name, answer, found)
 
