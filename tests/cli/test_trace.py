@@ -245,6 +245,18 @@ def test_a_step_is_run_again_with_what_it_took_or_with_something_else(spolia: Sp
     assert (none.code, "has no step 9" in none.err) == (2, True)
 
 
+def test_several_rankings_of_a_step_are_shown_as_rankings(spolia: Spolia, store: Path, tmp_path: Path) -> None:
+    arms = "{BM25: {group: {use: chunks}, source: words}}, {TFIDF: {group: {use: chunks}, source: terms}}"
+    (tmp_path / "two.yaml").write_text(f"- Branch: [{arms}]\n- ReciprocalRankFusion\n")
+    spolia("search", "tide", "--store", store, "--flow", tmp_path / "two.yaml")
+    steps = spolia("trace", "last", "--store", store).out.splitlines()
+    number = next(line.partition("#")[2].split()[0] for line in steps if "Branch" in line)
+    shown = spolia("trace", "last", "--replay", number, "--store", store).out
+    assert "Ranking(" not in shown
+    assert [line for line in shown.splitlines() if line in ("words", "terms")] == ["words", "terms"]
+    assert shown.count("sea/tides.md, lines 4-5") == 2
+
+
 def test_a_step_is_run_again_with_other_fields(spolia: Spolia, store: Path) -> None:
     spolia("search", "by the sea owls tide", "--store", store, "--flow", "bm25")
     again = ("trace", "last", "--replay", 1, "--store", store)

@@ -127,4 +127,7 @@ def _plain(value: Any) -> Any:
 def _lines(value: Any) -> list[Any]:
     if isinstance(value, Ranking):
         return list(ranking_lines(value))
+    if isinstance(value, (tuple, list)) and value:
+        heads = [getattr(one, "source", "") or type(one).__name__ for one in value]
+        return [line for head, one in zip(heads, value, strict=True) for line in (visible(head), *_lines(one))]
     return [visible(value.text if isinstance(value, (Answer, Query)) else repr(value))]
