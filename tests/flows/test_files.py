@@ -212,7 +212,8 @@ BAD = [
     ("x" * 1_000_001, "at most 1,000,000 are read"),
     ("Guard: {body: Identity, fallbck: Identity}", "no field 'fallbck'.* The nearest is fallback"),
     ("own:language: {top_k: 1}", r"no field 'top_k'.* Write \{own:language: \{arguments: \{top_k: ...\}\}\}\."),
-    ("language", "There is no operator 'language'. The nearest is own:language; write that."),
+    ("language", "There is no operator 'language'. The nearest is own:language; write that.$"),
+    ("Identify", "The nearest is Identity; write that. If it is your own, load"),
     ("- own:language\n- own:walked\n", "walked takes State, not str"),
     (
         "- Identity\n- Loop: {body: own:hopped, until: {StopWhen: {field: missing, at_least: 3}}}\n",

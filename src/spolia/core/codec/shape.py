@@ -150,7 +150,8 @@ class DecodeContext:
                 f"Nothing called {name!r} is known: no installed package {package!r} offers it as an operator. "
                 "Install the package, or pass the operator itself: load(..., operators=(it,))."
             )
-        advice = f"The nearest is {near}; write that." if near else "If it is your own, load(..., operators=(it,))."
+        own = "" if near and ":" in near else "If it is your own, load(..., operators=(it,))."
+        advice = f"The nearest is {near}; write that. {own}".rstrip() if near else own
         if near in given or (given and near is None and place.kind == "value"):
             advice = f"Write {{use: {near or given[0]}}}."
         return CodecError(f"There is no {place.kind} {name!r}. {advice}")
