@@ -30,6 +30,7 @@ from spolia.models.prompting.role import Role
 from spolia.models.protocols import Embedder, ForetellsTokens, KeepsSchemas, Scorer, ScoresContinuations
 from spolia.run import Budget, Run
 from spolia.testing import OpenAIServer, ServedReply, check_embedder, check_language_model
+from spolia.testing import server as openai_server
 from spolia.testing.server import vector
 from spolia.types import Message, Prompt, Token, Usage
 
@@ -190,6 +191,10 @@ def test_they_are_what_operators_ask_for() -> None:
 def test_embeddings_keep_the_contract_of_embedders() -> None:
     with OpenAIServer() as server:
         check_embedder(embedder(server.url, window=500))
+
+
+def test_the_test_server_takes_one_text_for_a_list_of_one() -> None:
+    assert openai_server.embedded({"input": "ab"}, 8) == openai_server.embedded({"input": ["ab"]}, 8)
 
 
 def test_vectors_come_in_the_order_of_the_texts_and_have_length_1() -> None:

@@ -14,8 +14,9 @@ from typing import Any, Literal, Self, TypeAlias
 
 def embedded(asked: Mapping[str, Any], dimension: int) -> dict[str, Any]:
     """A vector for each text, by hash."""
-    rows = [{"index": at, "embedding": vector(text, dimension)} for at, text in enumerate(asked["input"])]
-    count = sum(len(text.split()) for text in asked["input"])
+    texts = [asked["input"]] if isinstance(asked["input"], str) else asked["input"]
+    rows = [{"index": at, "embedding": vector(text, dimension)} for at, text in enumerate(texts)]
+    count = sum(len(text.split()) for text in texts)
     return {"object": "list", "data": rows[::-1], "usage": {"prompt_tokens": count, "total_tokens": count}}
 
 

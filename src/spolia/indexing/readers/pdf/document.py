@@ -112,8 +112,9 @@ def damaged(blob: Blob, why: object) -> DocumentError:
     """The error for a damaged file, or one of another format."""
     with blob.open() as file:
         begin = file.read(8)
+    reason = str(why).rstrip(".")
     return DocumentError(
-        f"{blob.uri} is not a readable PDF: {why}; it has {blob.size} bytes and begins with {begin!r}. "
+        f"{blob.uri} is not a readable PDF: {reason}; it has {blob.size} bytes and begins with {begin!r}. "
         "Fetch it again, or mend it, for example: qpdf OLD.pdf NEW.pdf"
     )
 
