@@ -40,9 +40,10 @@ from spolia.evaluation.statistics.sample import interval  # noqa: E402
 from spolia.flow_files.built_in_flows import BUILT_IN  # noqa: E402
 from spolia.models.onnx.minilm import MiniLM  # noqa: E402
 from spolia.models.protocols import Embedder, Kind  # noqa: E402
+from spolia.orchestration.chain_scorer import ChainClassifier  # noqa: E402
 from spolia.pre_retrieval.query_llm import alike  # noqa: E402
 from spolia.training.chain_samples import SampledChain, sample_chains, sufficiency_rows  # noqa: E402
-from spolia.training.sufficiency import SufficiencyTrainer, chain_scores, folds, stopped, stops  # noqa: E402
+from spolia.training.sufficiency import SufficiencyTrainer, beginnings, folds, stopped, stops  # noqa: E402
 from spolia.types import Chain, Item, Prompt, Query  # noqa: E402
 
 SETS = {"musique": 4, "2wikimultihopqa": 2}
@@ -157,9 +158,10 @@ def classified(items: Sequence[Item], chains: Sequence[SampledChain], hidden: in
         for step in range(trainer.steps):
             trainer.step(step / trainer.steps)
         given = trainer.weights()
+        classifier = ChainClassifier.of(given)
         thresholds.append(round(given["threshold"], 3))
         for chain in (one for one in chains if own[one.item] == fold):
-            found = chain_scores(given, chain, embedder)
+            found = classifier.scores(beginnings(chain), embedder).tolist()
             tested.append(chain)
             ends.append(stops(chain, found, given["threshold"]))
             decided = chain.enough or len(found)

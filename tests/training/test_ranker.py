@@ -74,7 +74,7 @@ def test_a_store_whose_groups_differ_is_refused_with_both_named(
 ) -> None:
     embedder = HashingEmbedder(8)
     other = indexed(world, embedder, folder=tmp_path)
-    with pytest.raises(ManifestMismatch, match=f"embedder: '' in training, '{embedder.name}' here"):
+    with pytest.raises(ManifestMismatch, match=f"dimension: 0 in training, 8 here; .*'{embedder.name}' here"):
         LearnedRanker(other, ranker.weights, embedder)(Query("Who?"))
     with pytest.raises(ManifestMismatch, match=r"names: 'RuleEntities\(.*' in training, '' here"):
         LearnedRanker(passages, ranker.weights, names="")(Query("Who?"))

@@ -13,9 +13,9 @@ import pytest
 from spolia.core.codec import decode, encode
 from spolia.errors import DataError, ModelError, WeightsError
 from spolia.generation.span_reader import SpanReader
-from spolia.models.onnx import weights
+from spolia.models.onnx import safetensors, weights
 from spolia.models.onnx.minilm_spans import MiniLMSpans, best_span, windows
-from spolia.models.trained_weights import TrainedWeights
+from spolia.models.trained_weights import TrainedWeights, hash_of
 from spolia.stores.corpus import Corpus
 from spolia.types import Answer, Hit, Item, Node, Query, Ranking, Span
 from tests.retrieval.conftest import store
@@ -124,6 +124,17 @@ def test_a_trained_reader_answers_in_the_words_of_a_passage_cited_to_the_charact
     assert decode(encode(reader), SpanReader) == reader
     alone, together = (reader.model.spans("Who?", texts) for texts in ([TEXTS["moon"]], list(TEXTS.values())))
     assert together[1] == alone[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["encoder.layer.0.output.dense.bias", "evil"])
+def test_weights_of_another_shape_or_name_are_refused(trained: tuple[object, Path], tmp_path: Path, name: str) -> None:
+    whole = dict(TrainedWeights(str(trained[1])).tensors("reader"))
+    safetensors.write(tmp_path / "weights.safetensors", whole | {name: np.zeros(3, np.float32)})
+    card = {"part": "reader", "sha256": hash_of(tmp_path / "weights.safetensors")}
+    (tmp_path / "card.json").write_text(json.dumps(card))
+    with pytest.raises(WeightsError, match=f"MiniLM has no finite tensor {name}"):
+        MiniLMSpans(TrainedWeights(str(tmp_path))).spans("Who?", ["Ann."])
 
 
 @pytest.mark.slow

@@ -17,10 +17,11 @@ from spolia.evaluation.simulation.reader import SimulatedReader
 from spolia.evaluation.simulation.world import FictionalWorld
 from spolia.journal import Runs
 from spolia.models.prompting.stand_in_models import ScriptedModel
-from spolia.orchestration.chain_scorer import ChainFeatures, ChainScorer
+from spolia.orchestration.chain_scorer import ChainClassifier, ChainFeatures, ChainScorer
 from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
+from spolia.testing import HashingEmbedder
 from spolia.training.chain_samples import SampledChain, sample_chains, sufficiency_rows
 from spolia.training.sufficiency import NEVER, SufficiencyTrainer, best_threshold, stopped
 from spolia.training.training import train
@@ -141,10 +142,34 @@ def test_a_trained_classifier_ends_the_chains_of_corag(tmp_path: Path) -> None:
     weights = json.loads((tmp_path / "one" / "weights.json").read_text())
     assert 0 < weights["threshold"] < 1
     with pytest.raises(WeightsError, match="trained with the embedder"):
-        ChainScorer(found.weights, Named()).scores("Who?", ["Question: Who?"])  # type: ignore[arg-type]
+        ChainScorer(found.weights, Wide(16)).scores("Who?", ["Question: Who?"])
 
 
-class Named:
-    """An embedder that nothing was trained with."""
+class Wide(HashingEmbedder):
+    """Vectors of any width by one name."""
 
-    name = "other"
+    name = "wide"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"rare": None}, "must be finite"),
+        ({"rare": 10**400}, "too large"),
+        ({"layers": []}, "one unit"),
+        ({"layers": "x"}, "indices"),
+        ({"layers": [{"weight": [[1]], "bias": [0]}]}, "do not fit"),
+        ({"mean": ["x"]}, "could not convert"),
+        ({"idf": [1]}, "no attribute"),
+    ],
+)
+def test_weights_that_are_none_are_refused(change: dict[str, Any], said: str) -> None:
+    made = trainer_on([chain("a", 0, 1), chain("b", 0, 0, 1)], embedder=Wide(16))
+    plain = made.weights()
+    assert ChainClassifier.of(plain).scores([("Who?", "Question: Who?")], Wide(16)).shape == (1,)
+    with pytest.raises(WeightsError, match=r"trained on 54 numbers a chain, and here there are 70"):
+        ChainClassifier.of(plain).scores([("Who?", "Question: Who?")], Wide(24))
+    with pytest.raises(WeightsError, match=said):
+        ChainClassifier.of(plain | change)
+    with pytest.raises(WeightsError, match=next(iter(change))):
+        ChainClassifier.of({name: one for name, one in plain.items() if name not in change})

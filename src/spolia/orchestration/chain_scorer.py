@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
 from math import log
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -150,6 +152,59 @@ def probabilities(layers: Sequence[tuple[Floats, Floats]], rows: Floats) -> Floa
     return np.asarray(1 / (1 + np.exp(-np.clip((rows @ weight + bias)[:, 0], -500, 500))), np.float64)
 
 
+@dataclass(frozen=True, eq=False)
+class ChainClassifier:
+    """p = 1 / (1 + exp(-f)), f = the last layer over tanh of those before it, over standardised inputs.
+
+    Args:
+        embedder: its name; empty for none.
+        idf, rare: of the words of the training questions, and of a word that is in none of them.
+        mean, scale: of each input in training; the scale is 0 where all were alike.
+        layers: weights and biases.
+    """
+
+    embedder: str
+    idf: Mapping[str, float]
+    rare: float
+    mean: Floats
+    scale: Floats
+    layers: Sequence[tuple[Floats, Floats]]
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> ChainClassifier:
+        """From plain data; WeightsError where something is missing or does not fit."""
+        import numpy as np
+
+        def numbers(value: Any, *shape: int) -> Floats:
+            found = np.array(value, np.float64)
+            if found.ndim != len(shape) or not np.isfinite(found).all():
+                raise ValueError("weights must be finite numbers")
+            return found
+
+        try:
+            layers = [(numbers(one["weight"], 0, 0), numbers(one["bias"], 0)) for one in plain["layers"]]
+            idf = {str(word): float(numbers(value)) for word, value in plain["idf"].items()}
+            mean, scale = numbers(plain["mean"], 0), numbers(plain["scale"], 0)
+            widths = [len(mean), *(len(bias) for _, bias in layers)]
+            if [weight.shape for weight, _ in layers] != [*pairwise(widths)] or len(scale) != len(mean):
+                raise ValueError("its layers do not fit together")
+            if not layers or widths[-1] != 1:
+                raise ValueError("its last layer has one unit")
+            return cls(str(plain["embedder"]), idf, float(numbers(plain["rare"])), mean, scale, layers)
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise WeightsError(f"These are not weights of a {PART} classifier ({error}). Train it again.") from error
+
+    def scores(self, rows: Sequence[tuple[str, str]], embedder: Embedder | None = None) -> Floats:
+        """The probability of each question and chain."""
+        found = inputs(rows, self.idf, self.rare, embedder)
+        if found.shape[1] != len(self.mean):
+            raise WeightsError(
+                f"The classifier was trained on {len(self.mean)} numbers a chain, and here there are {found.shape[1]}: "
+                "its embedder gives vectors of another width. Give it the one that it was trained with."
+            )
+        return probabilities(self.layers, (found - self.mean) * self.scale)
+
+
 @dataclass(frozen=True)
 class ChainScorer(Value):
     """The address of a trained classifier of chains (a `Scorer`): the probability that question and chain suffice.
@@ -185,25 +240,17 @@ class ChainScorer(Value):
         """One probability for each chain, as `Chain.written` gives it."""
         if not len(texts):
             return ()
-        given = self.weights.plain(PART)
+        weights = classifier_of(self.weights.fingerprint() or "", self.weights)
         named = self.embedder.name if self.embedder else ""
-        if given["embedder"] != named:
+        if weights.embedder != named:
             raise WeightsError(
-                f"{self.weights.place} was trained with the embedder {given['embedder'] or 'none'!r}, not "
+                f"{self.weights.place} was trained with the embedder {weights.embedder or 'none'!r}, not "
                 f"{named or 'none'!r}. Give it that one."
             )
-        rows = inputs([(query, text) for text in texts], given["idf"], given["rare"], self.embedder)
-        return tuple(float(one) for one in probabilities(layers_of(given), scaled(rows, given)))
+        return tuple(weights.scores([(query, text) for text in texts], self.embedder).tolist())
 
 
-def scaled(rows: Floats, given: Mapping[str, Any]) -> Floats:
-    """Less the mean of the training rows, over their deviation; 0 where they were all alike."""
-    import numpy as np
-
-    return np.asarray((rows - np.array(given["mean"])) * np.array(given["scale"]), np.float64)
-
-
-def layers_of(given: Mapping[str, Any]) -> list[tuple[Floats, Floats]]:
-    import numpy as np
-
-    return [(np.array(one["weight"]), np.array(one["bias"])) for one in given["layers"]]
+@lru_cache(maxsize=16)
+def classifier_of(sha256: str, weights: TrainedWeights) -> ChainClassifier:
+    """The weights, read once for each state of the file."""
+    return ChainClassifier.of(weights.plain(PART))

@@ -34,6 +34,8 @@ DECAY = 0.01
 """λ, by which large weights cost: λ/2 · |w|²."""
 FOLDS = 4
 """Folds of the training questions between the two passes: no question is judged by weights that were fitted to it."""
+FEW = 10
+"""Questions below which weights depend much on which ones they are."""
 EVERYTHING = 1 << 30
 
 
@@ -139,7 +141,7 @@ class RankerTrainer:
     """
 
     part: ClassVar[str] = RANKER
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     measure: ClassVar[str] = "R@5"
 
     def __init__(
@@ -260,7 +262,8 @@ class RankerTrainer:
         ]
         reached = sum(int(one.gold.sum()) for one in self.training)
         total = sum(len(gold) for _, gold in self._training)
-        return [*constant, f"{reached} of {total} gold nodes were among the candidates."]
+        few = [f"Trained on fewer than {FEW} questions: check it on others."] if len(self._training) < FEW else []
+        return [*few, *constant, f"{reached} of {total} gold nodes were among the candidates."]
 
     def weights(self) -> Mapping[str, Any]:
         passes = [*self.fitted, self.fit.linear]

@@ -17,7 +17,7 @@ from spolia.flows.corag import corag
 from spolia.flows.corag_classifier import corag_classifier
 from spolia.models.protocols import Embedder, LanguageModel
 from spolia.models.trained_weights import TrainedWeights
-from spolia.orchestration.chain_scorer import PART, ChainScorer, inputs, layers_of, probabilities, scaled, words
+from spolia.orchestration.chain_scorer import PART, ChainScorer, inputs, probabilities, words
 from spolia.training.chain_samples import CHARACTERS, SampledChain, sample_chains, sufficiency_rows
 from spolia.training.question_split import marks
 from spolia.types import Answer, Item, Query
@@ -312,12 +312,6 @@ def beginnings(chain: SampledChain) -> list[tuple[str, str]]:
     """The question with each beginning of a chain, as the classifier reads them."""
     question = chain.chain.query.question
     return [(question, chain.prefix(pairs).written(CHARACTERS)) for pairs in range(1, len(chain.exact) + 1)]
-
-
-def chain_scores(given: Mapping[str, Any], chain: SampledChain, embedder: Embedder | None = None) -> list[float]:
-    """The probabilities of a chain's beginnings by weights that were trained."""
-    rows = inputs(beginnings(chain), given["idf"], given["rare"], embedder)
-    return [float(one) for one in probabilities(layers_of(given), scaled(rows, given))]
 
 
 def _cross_entropy(chance: Floats, labels: Floats) -> float:

@@ -273,6 +273,10 @@ class _Training:
         gain = compared.interval if compared.better == "trained" else compared.interval.reversed
         return {"measure": self.part.measure, "n": report.n, **means, "difference": gain.json()}
 
+    def _cut_short(self) -> Iterator[str]:
+        if self.done < self.part.steps and not self.part.converged:
+            yield f"{several(self.done, 'step')} of {self.part.steps}: it had not converged."
+
     def _card(self, file: str) -> dict[str, Any]:
         return {
             "part": self.part.part,
@@ -289,7 +293,7 @@ class _Training:
             "cost": {"prepare_cpu_s": round(self.prepare_cpu_s, 3), "steps_cpu_s": round(self.cpu_s, 3)},
             "versions": {"part": self.part.version, "python": platform.python_version()}
             | {name: version(name) for name in ("spolia", "numpy")},
-            "notes": list(self.part.notes),
+            "notes": [*self._cut_short(), *self.part.notes],
         }
 
 

@@ -166,12 +166,19 @@ class MiniLMSpans(Value):
         return _sessions.get((self.weights, self.base, self.threads), self._open)
 
     def _open(self) -> _Opened:
+        import numpy as np
+
         trained = dict(self.weights.tensors(PART))
         head = [trained.pop(f"{HEAD}.{part}", None) for part in ("weight", "bias")]
-        whole = {**safetensors.read(weights.find(self.base).tensors), **trained}
+        base = safetensors.read(weights.find(self.base).tensors)
         if [None if one is None else one.shape for one in head] != [(2, MiniLM.dimension), (2,)]:
             raise WeightsError(f"{self.weights.place} has no {HEAD}.weight (2, 384) and {HEAD}.bias (2).")
-        return _Opened(opened(whole, self.threads), *head)
+        for name, tensor in trained.items():
+            if name not in base or tensor.shape != base[name].shape or not np.isfinite(tensor).all():
+                raise WeightsError(
+                    f"{self.weights.place}: MiniLM has no finite tensor {name} of this shape. Train it again."
+                )
+        return _Opened(opened({**base, **trained}, self.threads), *head)
 
 
 class _Opened(NamedTuple):

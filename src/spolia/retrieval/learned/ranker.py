@@ -151,6 +151,7 @@ def groups_of(snapshot: Snapshot, group: NodeGroup, names: str, embedder: Embedd
         "group": how.signature or how.transform,
         "names": snapshot.manifest(names).transform if names else "",
         "embedder": embedder.name if embedder is not None else "",
+        "dimension": embedder.dimension if embedder is not None else 0,
     }
 
 
