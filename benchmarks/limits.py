@@ -467,6 +467,16 @@ def _sufficiency(result: Result) -> Judged:
     return found
 
 
+def _job_queue(result: Result) -> Judged:
+    found: dict[str, tuple[float, Limit | None]] = {}
+    for name, one in result["runs"].items():
+        found[f"{name}: completed twice"] = (one["completed twice"], most(0))
+        found[f"{name}: lost"] = (one["lost"], most(0))
+        if not one["kills"]:
+            found[f"{name}: jobs a second"] = (one["done per s"], least(5_000 if "PostgreSQL" in name else 2_500))
+    return found
+
+
 JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "ranker": _ranker,
     "shape": _shape,
@@ -509,6 +519,7 @@ JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "strategies": _strategies,
     "grid": _grid,
     "server": _server,
+    "job_queue": _job_queue,
     "reader": _reader,
     "sufficiency": _sufficiency,
 }

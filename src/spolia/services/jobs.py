@@ -1,0 +1,226 @@
+"""A queue of jobs in one table: many workers, each job done once, although workers are killed.
+
+A claim is a lease with a number (a fencing token). A worker that is slow keeps its lease by renewing it. When a lease
+ends, another worker may claim the job. The queue then refuses what the first one says, since its number is old.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any, Literal, Protocol, TypeAlias
+
+from spolia.types import Value
+
+State: TypeAlias = Literal["waiting", "working", "done", "failed", "cancelled"]
+LEASE_S = 60.0
+MOST_CLAIMS = 5
+"""Then a job that is not done is parked: it is `failed`, with its reason."""
+KILLED = "its last worker ended without a word"
+TABLE = """CREATE TABLE IF NOT EXISTS jobs (
+    id {key}, kind TEXT NOT NULL, payload TEXT NOT NULL, name TEXT UNIQUE, subject TEXT NOT NULL,
+    state TEXT NOT NULL DEFAULT 'waiting',
+    due DOUBLE PRECISION NOT NULL, token BIGINT NOT NULL DEFAULT 0, worker TEXT NOT NULL DEFAULT '',
+    reason TEXT NOT NULL DEFAULT '', made DOUBLE PRECISION NOT NULL, ended DOUBLE PRECISION NOT NULL DEFAULT 0
+)"""
+INDEXES = (
+    "CREATE INDEX IF NOT EXISTS jobs_due ON jobs (due, id) WHERE state IN ('waiting', 'working')",
+    "CREATE INDEX IF NOT EXISTS jobs_done ON jobs (subject, id) WHERE state = 'done' AND subject <> ''",
+)
+PUT = """INSERT INTO jobs (kind, payload, name, subject, due, made)
+    VALUES (:kind, :payload, :name, :subject, {now}, {now})
+    ON CONFLICT (name) DO UPDATE SET name = excluded.name RETURNING id"""
+CLAIM = """WITH open AS MATERIALIZED (
+        SELECT id FROM jobs WHERE state IN ('waiting', 'working') AND due <= {now} ORDER BY due, id LIMIT :limit {skip})
+    UPDATE jobs SET state = CASE WHEN token < :most THEN 'working' ELSE 'failed' END, worker = :worker,
+        token = token + 1, due = {now} + :lease_s, reason = CASE WHEN token < :most THEN '' ELSE :killed END,
+        ended = CASE WHEN token < :most THEN 0 ELSE {now} END
+    WHERE id IN (SELECT id FROM open) RETURNING id, kind, payload, token, state"""
+RENEW = (
+    """UPDATE jobs SET due = {now} + :lease_s WHERE id = :id AND token = :token AND state = 'working' RETURNING id"""
+)
+END = """UPDATE jobs SET state = :state, reason = :reason, ended = {now}
+    WHERE id = :id AND token = :token AND state = 'working' RETURNING id"""
+RETRY = """UPDATE jobs SET state = CASE WHEN token < :most THEN 'waiting' ELSE 'failed' END, reason = :reason,
+        due = {now} + :after_s, ended = CASE WHEN token < :most THEN 0 ELSE {now} END
+    WHERE id = :id AND token = :token AND state = 'working' RETURNING id"""
+OUTDATED = """SELECT old.id FROM jobs old WHERE old.id = :id AND EXISTS (
+    SELECT 1 FROM jobs WHERE subject = old.subject AND subject <> '' AND id > old.id AND state = 'done')"""
+CANCEL = """UPDATE jobs SET state = 'cancelled', ended = {now} WHERE id = :id AND state = 'waiting' RETURNING id"""
+COLUMNS = "id, kind, payload, state, reason, made, ended"
+LOOK = f"SELECT {COLUMNS} FROM jobs WHERE id = :id"
+LIST = (
+    f"SELECT {COLUMNS} FROM jobs WHERE (:state = '' OR state = :state) AND id < :before ORDER BY id DESC LIMIT :limit"
+)
+COUNT = "SELECT state, count(*) FROM jobs GROUP BY state"
+FORGET = "DELETE FROM jobs WHERE state IN ('done', 'failed', 'cancelled') AND ended < {now} - :age_s RETURNING id"
+LAST = 2**62
+
+
+@dataclass(frozen=True)
+class NewJob(Value):
+    """A job to be done.
+
+    Args:
+        payload: plain data.
+        name: two jobs of one name are one; None for no name.
+        subject: what it changes, if the order of changes matters.
+    """
+
+    kind: str
+    payload: dict[str, Any]
+    name: str | None = None
+    subject: str = ""
+
+
+@dataclass(frozen=True)
+class Claim(Value):
+    """A job that a worker holds; `token` is the number of its lease."""
+
+    id: int
+    kind: str
+    payload: dict[str, Any]
+    token: int
+
+
+@dataclass(frozen=True)
+class Job(Value):
+    """A job as others see it; times in seconds since the epoch, `ended` 0 while it is not."""
+
+    id: int
+    kind: str
+    payload: dict[str, Any]
+    state: State
+    reason: str
+    made: float
+    ended: float
+
+
+class Table(Protocol):
+    """A database with the table of jobs."""
+
+    now: str
+    """The time as an expression: that of the database where machines share it, so that their clocks do not matter."""
+    skip: str
+
+    def transaction(self) -> Any:
+        """A context in which `ask` may be called, all or nothing; one writer at a time."""
+
+    def ask(self, statement: str, rows: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
+        """What a statement returns for each row of values, in their order."""
+
+
+class SqliteTable:
+    """The table in a file."""
+
+    now, skip = ":now", ""
+
+    def __init__(self, file: Path) -> None:
+        self._lock = Lock()
+        self._connection = sqlite3.connect(file, timeout=60, isolation_level=None, check_same_thread=False)
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        with self.transaction():
+            self._connection.execute(TABLE.format(key="INTEGER PRIMARY KEY AUTOINCREMENT"))
+            for index in INDEXES:
+                self._connection.execute(index)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        with self._lock:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def ask(self, statement: str, rows: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
+        now = time.time()
+        return [found for row in rows for found in self._connection.execute(statement, {**row, "now": now})]
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class JobQueue:
+    """Jobs of a table.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     queue = JobQueue(SqliteTable(Path(folder) / "jobs.db"))
+    ...     _ = queue.put([NewJob("add", {"uri": "a.md"})])
+    ...     (claim,) = queue.claim("worker 1")
+    ...     queue.end([claim]), queue.end([claim]), queue.counts()
+    ([1], [], {'done': 1})
+    """
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+
+    def _asked(self, statement: str, rows: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
+        told = statement.format(now=self.table.now, skip=self.table.skip)
+        with self.table.transaction():
+            return self.table.ask(told, rows)
+
+    def put(self, jobs: Sequence[NewJob]) -> list[int]:
+        """Add jobs; their ids. A job whose name is taken is the one that has it."""
+        rows = [{**vars(job), "payload": json.dumps(job.payload)} for job in jobs]
+        return [id for (id,) in self._asked(PUT, rows)]
+
+    def claim(self, worker: str, limit: int = 1, lease_s: float = LEASE_S) -> list[Claim]:
+        """Take jobs, oldest first; one that was claimed `MOST_CLAIMS` times is parked instead."""
+        how = {"worker": worker, "limit": limit, "lease_s": lease_s, "most": MOST_CLAIMS, "killed": KILLED}
+        found = sorted(self._asked(CLAIM, [how]))
+        return [
+            Claim(id, kind, json.loads(said), token) for id, kind, said, token, state in found if state == "working"
+        ]
+
+    def renew(self, claims: Sequence[Claim], lease_s: float = LEASE_S) -> list[int]:
+        """Hold jobs longer; the ids of the jobs that are still held."""
+        return self._told(RENEW, claims, lease_s=lease_s)
+
+    def end(self, claims: Sequence[Claim], state: State = "done", reason: str = "") -> list[int]:
+        """Say that jobs are done, or failed for good; the ids of the jobs that were still held."""
+        return self._told(END, claims, state=state, reason=reason)
+
+    def retry(self, claims: Sequence[Claim], reason: str, after_s: float) -> list[int]:
+        """Give jobs back, to be claimed again after a while; a job that was claimed `MOST_CLAIMS` times is parked."""
+        return self._told(RETRY, claims, reason=reason, after_s=after_s, most=MOST_CLAIMS)
+
+    def _told(self, statement: str, claims: Sequence[Claim], **how: Any) -> list[int]:
+        return [id for (id,) in self._asked(statement, [{"id": one.id, "token": one.token, **how} for one in claims])]
+
+    def outdated(self, claims: Sequence[Claim]) -> list[int]:
+        """The ids of the jobs whose subject a newer job has changed meanwhile."""
+        return self._told(OUTDATED, claims)
+
+    def cancel(self, id: int) -> bool:
+        """Cancel a job that no worker has taken; whether it was one."""
+        return bool(self._asked(CANCEL, [{"id": id}]))
+
+    def job(self, id: int) -> Job | None:
+        return next((_job(row) for row in self._asked(LOOK, [{"id": id}])), None)
+
+    def jobs(self, state: str = "", *, limit: int = 100, before: int = LAST) -> list[Job]:
+        """The newest jobs, of a state or of all."""
+        return [_job(row) for row in self._asked(LIST, [{"state": state, "limit": limit, "before": before}])]
+
+    def counts(self) -> dict[str, int]:
+        return {state: int(number) for state, number in self._asked(COUNT, [{}])}
+
+    def forget(self, age_s: float) -> int:
+        """Delete jobs that ended longer ago; how many."""
+        return len(self._asked(FORGET, [{"age_s": age_s}]))
+
+
+def _job(row: Sequence[Any]) -> Job:
+    id, kind, payload, *rest = row
+    return Job(id, kind, json.loads(payload), *rest)

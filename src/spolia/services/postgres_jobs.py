@@ -1,0 +1,51 @@
+"""The table of jobs in a store's schema in PostgreSQL: workers on many machines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any
+
+from spolia.services.jobs import INDEXES, TABLE
+from spolia.stores.backends.postgres.address import Address
+from spolia.stores.backends.postgres.session import WRITE_S, connected
+
+_NAMED = re.compile(r"(?<!:):([a-z_]+)")
+
+
+class PostgresTable:
+    """The table in a schema. Its connection is opened again after the server was away."""
+
+    now, skip = "extract(epoch FROM clock_timestamp())::float8", "FOR UPDATE SKIP LOCKED"
+
+    def __init__(self, address: Address) -> None:
+        self.address, self._lock = address, Lock()
+        self._connection = connected(address, WRITE_S, f"search_path={address.schema}")
+        with self.transaction():
+            self._connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('spolia jobs', 0))")
+            self._connection.execute(TABLE.format(key="BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"))
+            for index in INDEXES:
+                self._connection.execute(index)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        with self._lock:
+            if self._connection.closed:
+                self._connection = connected(self.address, WRITE_S, f"search_path={self.address.schema}")
+            with self._connection.transaction():
+                yield
+
+    def ask(self, statement: str, rows: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
+        found: list[tuple[Any, ...]] = []
+        with self._connection.cursor() as cursor:
+            cursor.executemany(_NAMED.sub(r"%(\1)s", statement), rows, returning=True)  # sent in one go
+            while rows:
+                found += cursor.fetchall()
+                if not cursor.nextset():
+                    break
+        return found
+
+    def close(self) -> None:
+        self._connection.close()

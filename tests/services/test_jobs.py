@@ -1,0 +1,116 @@
+"""The queue of jobs, in SQLite and in PostgreSQL: one contract."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spolia.services.jobs import MOST_CLAIMS, Claim, JobQueue, NewJob, SqliteTable, Table
+
+SOON = -1.0
+"""Of a lease that has ended when it begins."""
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[Table]]:
+    """Two connections to one table."""
+    made: list[Any] = []
+    if request.param == "sqlite":
+        made += [SqliteTable(tmp_path / "jobs.db") for _ in range(2)]
+    else:
+        from spolia import Corpus
+        from spolia.services.postgres_jobs import PostgresTable
+        from spolia.stores.backends.postgres.address import address_of
+
+        address = request.getfixturevalue("server").address()
+        Corpus(address).create()
+        made += [PostgresTable(address_of(address)) for _ in range(2)]
+    yield made
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def queue(opened: list[Table]) -> JobQueue:
+    return JobQueue(opened[0])
+
+
+def put(queue: JobQueue, number: int) -> list[int]:
+    return queue.put([NewJob("add", {"uri": f"{at}.md"}) for at in range(number)])
+
+
+def test_each_job_is_claimed_once(opened: list[Table]) -> None:
+    ids = put(JobQueue(opened[0]), 60)
+
+    def work(table: Table) -> list[Claim]:
+        found = []
+        while claims := JobQueue(table).claim("w", 3):
+            found += claims
+            assert len(JobQueue(table).end(claims)) == len(claims)
+        return found
+
+    with ThreadPoolExecutor(2) as pool:
+        claims = [one for found in pool.map(work, opened) for one in found]
+    assert sorted(one.id for one in claims) == ids
+    assert {one.payload["uri"] for one in claims} == {f"{at}.md" for at in range(60)}
+    assert JobQueue(opened[0]).counts() == {"done": 60}
+
+
+def test_the_word_of_a_worker_whose_lease_went_on_is_refused(queue: JobQueue) -> None:
+    put(queue, 1)
+    (late,) = queue.claim("late", lease_s=SOON)
+    (now,) = queue.claim("now")
+    assert (queue.renew([late]), queue.end([late]), queue.retry([late], "x", 0)) == ([], [], [])
+    assert (queue.renew([now]), queue.end([now]), queue.end([now])) == ([now.id], [now.id], [])
+
+
+def test_a_lease_that_is_renewed_stays(queue: JobQueue) -> None:
+    put(queue, 1)
+    claims = queue.claim("w", lease_s=SOON)
+    queue.renew(claims)
+    assert queue.claim("other") == []
+
+
+def test_a_job_that_kills_its_workers_is_parked(queue: JobQueue) -> None:
+    (id,) = put(queue, 1)
+    for _ in range(MOST_CLAIMS):
+        assert queue.claim("w", lease_s=SOON)
+    assert queue.claim("w") == []
+    assert (job := queue.job(id)) is not None
+    assert (job.state, "worker" in job.reason, job.ended > 0) == ("failed", True, True)
+
+
+def test_a_job_is_tried_again_after_a_while_and_parked_in_the_end(queue: JobQueue) -> None:
+    (id,) = put(queue, 1)
+    queue.retry(queue.claim("w"), "the model is away", 60)
+    assert queue.claim("w") == []
+    assert queue.cancel(id)
+    (id,) = put(queue, 1)
+    for _ in range(MOST_CLAIMS):
+        queue.retry(queue.claim("w"), "the model is away", 0)
+    assert (job := queue.job(id)) is not None
+    assert (job.state, job.reason) == ("failed", "the model is away")
+
+
+def test_of_a_name_there_is_one_job_and_only_a_waiting_one_is_cancelled(queue: JobQueue) -> None:
+    first = queue.put([NewJob("add", {"uri": "a"}, "once")])
+    assert queue.put([NewJob("add", {"uri": "b"}, "once"), NewJob("add", {"uri": "c"})])[:1] == first
+    (claim,) = queue.claim("w")
+    assert (claim.payload, queue.cancel(claim.id)) == ({"uri": "a"}, False)
+    assert [job.state for job in queue.jobs()] == ["waiting", "working"]
+    assert queue.cancel(queue.jobs("waiting")[0].id)
+    queue.end([claim], "failed", "no text")
+    assert [(job.state, job.reason) for job in queue.jobs(limit=9)] == [("cancelled", ""), ("failed", "no text")]
+    assert (queue.forget(60), queue.forget(-1), queue.counts()) == (0, 2, {})
+
+
+def test_a_job_that_a_newer_one_has_overtaken_is_known(queue: JobQueue) -> None:
+    old, new, other = queue.put([NewJob("add", {}, subject=one) for one in ("a", "a", "b")])
+    claims = queue.claim("w", 9)
+    assert queue.outdated(claims) == []
+    queue.end([one for one in claims if one.id in (new, other)])
+    assert queue.outdated(claims) == [old]
