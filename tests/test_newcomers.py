@@ -88,6 +88,18 @@ SLIPS: dict[str, tuple[Callable[[Any], object], type[SpoliaError], str]] = {
         r"Write Query\('Who\?'\)",
     ),
     "a text for rankings": (lambda _: odd.ReciprocalRankFusion(5)("Who?"), WiringError, "was given the text 'Who"),
+    "nothing for a query": (
+        lambda corpus: odd.BM25(corpus.group())(None),
+        WiringError,
+        r"takes Query, and was given None \(NoneType\)\. Write a Query",
+    ),
+    "a query for a ranking": (lambda _: odd.Extract()(Query("Who?")), WiringError, "takes Ranking, and .* Query"),
+    "one query for a batch": (
+        lambda corpus: odd.BM25(corpus.group()).batch(Query("Who?")),
+        WiringError,
+        r"batch takes a list, and was given Query.*Write batch\(\[…\]\)",
+    ),
+    "a text for a batch": (lambda corpus: odd.BM25(corpus.group()).batch("Who?"), WiringError, r"Write batch\("),
     "a corpus for a group": (
         odd.BM25,
         GroupError,

@@ -133,14 +133,15 @@ class Operator(ABC, Generic[In, Out]):
         if settings or value is _NOTHING:
             _refuse_settings(self, settings)
         if isinstance(value, str) and not self._takes_text:
-            _refuse_text(self, value)
+            raise _refusal(self, value)
         context = current_context.get()
         if context is not None:
             return context.step(self, value)
         try:
             found = self.apply(value)
         except Exception as error:
-            located(error, self)
+            if (said := explained(error, self, value)) is not error:
+                raise said from error
             raise
         return found if isinstance(found, self.classes) else self.refused(found)
 
@@ -151,18 +152,20 @@ class Operator(ABC, Generic[In, Out]):
         Args:
             rows: inside `apply_batch`, which rows of the surrounding batch these are; their cost is charged to them.
         """
+        if isinstance(values, str) or not hasattr(values, "__getitem__"):
+            raise WiringError(f"{self.short}.batch takes a list, and was given {_given(values)}. Write batch([…]).")
         if len(values) == 0:
             return []
         if isinstance(first := values[0], str) and not self._takes_text:
-            _refuse_text(self, first)
+            raise _refusal(self, first)
         context = current_context.get()
         if context is not None:
             return context.batch(self, values, rows)
         try:
             return self.results(values)
         except Exception as error:
-            located(error, self)
-            return [Failure.of(error, self.short) for _ in values]
+            said = explained(error, self, *values)
+            return [Failure.of(said, self.short) for _ in values]
 
     @final
     def stream(self, value: In, /) -> Iterator[Event]:
@@ -203,7 +206,7 @@ class Operator(ABC, Generic[In, Out]):
         """The current run, which this way of running needs."""
         for value in values:
             if isinstance(value, str) and not self._takes_text:
-                _refuse_text(self, value)
+                raise _refusal(self, value)
         if (context := current_context.get()) is None:
             raise SpoliaError(f"{self.short}.{method} needs a run. Write: with Run(): ... {method}(value)")
         return context
@@ -243,6 +246,11 @@ class Operator(ABC, Generic[In, Out]):
             name: of the place; ranges and choices of one name are one decision, wherever they stand. Of several ranges
                 the places are called `name.field`.
         """
+        for field, values in ranges.items():
+            if isinstance(values, str) or not isinstance(values, Iterable):
+                raise WiringError(
+                    f"{field}={values!r:.60} is one value, not candidates. Write {field}=({values!r:.60}, …)."
+                )
         named = tuple((field, name if len(ranges) == 1 else f"{name}.{field}") for field in ranges) if name else ()
         return Vary(self, tuple((field, tuple(values)) for field, values in ranges.items()), named)
 
@@ -454,11 +462,15 @@ def _refuse_settings(op: Operator[Any, Any], settings: Mapping[str, Any]) -> NoR
     raise WiringError(f"{name} is called with one value, a {name_of(op.takes())}. {advice}")
 
 
-def _refuse_text(op: Operator[Any, Any], text: str) -> NoReturn:
+def _refusal(op: Operator[Any, Any], value: object) -> WiringError:
     """A bare text is the commonest slip: a question is a `Query`, since steps rewrite it and filters belong to it."""
     taken = op.takes()
-    value = f"Query({text!r:.60})" if fits(taken, Query, {}) else f"a {name_of(taken)}"
-    raise WiringError(f"{op.short} takes {name_of(taken)}, and was given the text {text!r:.60}. Write {value}.")
+    meant = f"Query({value!r:.60})" if isinstance(value, str) and fits(taken, Query, {}) else f"a {name_of(taken)}"
+    return WiringError(f"{op.short} takes {name_of(taken)}, and was given {_given(value)}. Write {meant}.")
+
+
+def _given(value: object) -> str:
+    return f"the text {value!r:.60}" if isinstance(value, str) else f"{value!r:.60} ({type(value).__name__})"
 
 
 def _asked(value: object) -> Query | None:
@@ -549,11 +561,19 @@ def parts_of(address: Addressed) -> list[Addressed]:
     return list(found.values())
 
 
-def located(error: Exception, op: Operator[Any, Any]) -> None:
-    """Note in an error of a user's code, once, the innermost step around it and its place in the user's file."""
+def explained(error: Exception, op: Operator[Any, Any], *values: object) -> Exception:
+    """The error of a step, or that a value is none of those that the step takes, if that may be the cause.
+
+    An error of a user's code has a note, once, of the innermost step around it and its place in the user's file.
+    """
+    if isinstance(error, (AttributeError, TypeError)):
+        for value in values:
+            if not fits(op.takes(), type(value), {}):
+                return _refusal(op, value)
     said: list[str] = getattr(error, "__notes__", [])
     if not any(note.startswith(IN_STEP) for note in said) and (place := place_of(error)):
         error.add_note(f"{IN_STEP}{op.short}: {place}.")
+    return error
 
 
 def _place(op: Operator[Any, Any]) -> str:

@@ -11,7 +11,7 @@ from time import perf_counter
 from time import time as now
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from spolia.core.operator import Operator, located
+from spolia.core.operator import Operator, explained
 from spolia.core.run_context import Began, Emitted, Event, Reservation, Retracted, attempt, current_context
 from spolia.errors import BudgetSpent, Cancelled, text_of
 from spolia.journal.cache import unshared
@@ -133,10 +133,12 @@ class Frame:
             else:
                 found = shared(self, op, value)
         except Exception as error:
-            located(error, op)
+            said = explained(error, op, value)
             if self.account is not None:
-                self.account.failed(error)
-                self.count_failure(error)
+                self.account.failed(said)
+                self.count_failure(said)
+            if said is not error:
+                raise said from error
             raise
         if self.account is not None or run.results is not None:
             self.gave(value, found)

@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from spolia.core.codec import decode, encode
-from spolia.core.operator import Operator, located
+from spolia.core.operator import Operator, explained
 from spolia.core.run_context import current_context
 from spolia.errors import CodecError
 from spolia.journal.cache import Cache, CacheEntry, unshared
@@ -357,8 +357,8 @@ def vectorised(
         return op.results(values)
     except Exception as error:
         around.check()
-        located(error, op)
-        return [Failure.of(error, op.short) for _ in values]
+        said = explained(error, op, *values)
+        return [Failure.of(said, op.short) for _ in values]
     finally:
         current_context.reset(token)
 

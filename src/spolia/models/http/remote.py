@@ -58,6 +58,8 @@ class Remote(Value):
     def __post_init__(self) -> None:
         if not isinstance(self.model, str):
             refuse_type(self, "model", "the name by which the server knows the model")
+        if not isinstance(self.base_url, str):
+            refuse_type(self, "base_url", "the address of the server: 'http://127.0.0.1:8000/v1'")
         object.__setattr__(self, "base_url", checked_url(self.base_url))
         above = ("connect_timeout_s", "timeout_s", "deadline_s", "max_concurrent")
         for name in (*above, "retries", "wait_s", "max_wait_s"):
