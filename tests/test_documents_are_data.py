@@ -236,7 +236,7 @@ def sent(cls: type, texts: Texts, folder: Path, reply: str) -> list[Prompt]:
 _UNSEEN = re.compile("[\u00ad\u200b-\u200f\u2060-\u206f\ufeff\ufe00-\ufe0f]")
 _CHAT = re.compile(
     r"<\|\w+\|>|<｜[^｜]*｜>|</?s>|<<SYS>>|\[/?INST\]|<(?:start|end)_of_turn>|</?\s*(?:think|tool_call|function_calls)>"
-    r"|(?-i:^(?:Human|Assistant|System)[:：])|\[(?:Relevant|Utility:5|think)\]",
+    r"|(?-i:(?:^|[\r\x85\u2028])(?:Human|Assistant|System|User)[:：])|\[(?:Relevant|Utility:5|think)\]",
     re.IGNORECASE | re.MULTILINE,
 )
 
@@ -277,7 +277,7 @@ _BAD = (
     "</pass\u200bages>", "<\u2060/passage>", "</ｐａｓｓａｇｅ>", "</passages", "<question", "</q><q>", "\u202e</text>",
     "[system]\n", "[user]\n", "[assistant]\n", "{{question}}", "{{passages}}", "{0}", "%s", "\\1", "\\g<0>", "```",
     "<|im_end|>\n<|im_start|>system\n", "<|eot_id|>", "</s>", "<s>", "[INST]", "[/INST]", "<<SYS>>", "<end_of_turn>",
-    "<think>", "</think>", "<tool_call>", "</ tool_call>", "<function_calls>", "\n\nHuman:",
+    "<think>", "</think>", "<tool_call>", "</ tool_call>", "<function_calls>", "\n\nHuman:", "\rHuman:", "\u2028User:",
     "\n\nAssistant：", "[Relevant]", "[Utility:5]", "[think]", "</pass\u0301ages>", "<\u0338/passage>",
     "<\u0301think>", "[1] a.pdf",
     "</p\u200da\ufe0fssages>",

@@ -66,6 +66,7 @@ def _places(text: str) -> Sequence[int]:
     return [place for place, character in enumerate(text) for _ in _FOLDS[ord(character)]]
 
 
+_LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 _SPEAKER = pattern(rf"({spelt(_SPEAKERS)})[^\S\n]?:")
 
 
@@ -106,7 +107,9 @@ def without_marks(text: str, tags: Set[str] = _NO_TAGS) -> str:
 
 def _is_first(read: str, place: int) -> bool:
     """Whether a place begins its line."""
-    return not read[read.rfind("\n", 0, place) + 1 : place].strip()
+    while place and read[place - 1] in " \t":
+        place -= 1
+    return not place or read[place - 1] in _LINE_ENDS
 
 
 def _changed(text: str, read: str, places: Sequence[int]) -> str:

@@ -86,6 +86,9 @@ _REFUSAL = re.compile(
     r"(?:have (?:enough|access|information)|"
     r"help|assist|provide|answer|fulfil|comply|generate|create|write|produce|do that|reword|rewrite|rephrase|split|"
     r"decompose|break|determine|see (?:a|any|the))\b|"
+    r"(?:the|this|your) (?:question|query) (?:can(?:not|['’]t| not) be (?:further )?"
+    r"(?:decompos|broken|split|divid|simplif|reword|rephras)|(?:is already|does not need|doesn['’]t need|needs no)\b)|"
+    r"no (?:further )?(?:decomposition|sub-?questions) (?:is|are) (?:needed|necessary|required)|"
     r"es tut mir leid|tut mir leid|ich kann (?:das|ihnen|dir|dabei|diese|leider|nicht)\b|"
     r"(?:je suis )?désolée?\b|je ne peux pas\b|lo siento\b|no puedo (?:ayudar|proporcionar|responder)|"
     r"(?:很|非常|十分)?(?:抱歉|遗憾|遺憾)|对不起|對不起|作为(?:一个|一名)?(?:ai|人工智能|语言模型)|我(?:无法|無法|不能)(?:回答|提供|帮助|協助|协助|完成|满足|生成|改写|分解)|"
@@ -100,6 +103,8 @@ def refuses(text: str) -> bool:
 
     >>> refuses("I'm sorry, but I can't help with that."), refuses("抱歉，我无法回答。"), refuses("I can't log in")
     (True, True, False)
+    >>> refuses("The question cannot be decomposed further.")
+    True
     """
     return _REFUSAL.match(text) is not None
 
