@@ -536,6 +536,12 @@ def test_hidden_files_and_stores_are_left_out(folder: Path) -> None:
         assert set(texts(corpus)) == {"good.txt"}
 
 
+def test_a_store_is_not_taken_for_a_folder_with_documents(folder: Path, corpus: Corpus) -> None:
+    sync(folder, corpus)
+    with pytest.raises(FolderError, match=r"is a store, not a folder with documents\. Write --store .*Corpus\("):
+        sync(corpus.path, Corpus(f"{corpus.path}.other"))
+
+
 def test_strange_names(folder: Path, corpus: Corpus) -> None:
     composed, decomposed = unicodedata.normalize("NFC", "é.txt"), unicodedata.normalize("NFD", "é.txt")
     names = [

@@ -24,6 +24,7 @@ from spolia.indexing.readers.reader import FileReader, is_pattern, reader_of, ve
 from spolia.indexing.readers.text import TextReader
 from spolia.stores.backends.publication import Draft
 from spolia.stores.backends.rows import Stamp
+from spolia.stores.files import DATABASE, PINS
 from spolia.types import Value
 
 TEXT = "text:"
@@ -312,7 +313,7 @@ def _all_of(descriptor: int, size: int) -> bytes:
 
 
 HIDDEN = (".", "~$")
-STORE_SUFFIX, STORE_FILE = ".spolia", "corpus.db"
+STORE_SUFFIX = ".spolia"
 
 
 def walk(
@@ -322,6 +323,12 @@ def walk(
 
     Of several folders and files, the uris are relative to the folder that all of them are in.
     """
+    for path in [folder] if isinstance(folder, (str, Path)) else folder:
+        if all(os.path.exists(os.path.join(path, name)) for name in (DATABASE, PINS)):
+            raise FolderError(
+                f"{path} is a store, not a folder with documents. Write --store {path} to ask it "
+                f"(in Python Corpus({str(path)!r})), or the folder with the documents."
+            )
     if isinstance(folder, (str, Path)):
         _refuse_no_folder(os.fspath(folder))
         return _Walk([os.fspath(folder)], os.fspath(folder), str(folder), readers, follow_links).found
@@ -483,9 +490,7 @@ def _refused_link(target: str, there: os.stat_result, root: str, follow_links: b
 
 def _is_store(path: str) -> bool:
     name = os.path.basename(path)
-    return (
-        name.endswith(STORE_SUFFIX) or f"{STORE_SUFFIX}.tmp" in name or os.path.exists(os.path.join(path, STORE_FILE))
-    )
+    return name.endswith(STORE_SUFFIX) or f"{STORE_SUFFIX}.tmp" in name or os.path.exists(os.path.join(path, DATABASE))
 
 
 def _uri(name: str) -> str:
