@@ -178,12 +178,21 @@ def test_any_text_is_kept_and_comes_back(tmp_path: Path) -> None:
 DEEP = b'{"Query": ' * 100_000
 
 
-@pytest.mark.parametrize("value", [b'{"Query": {"no such field": 1}}', DEEP, b"#", b"", b"[" * 100_000, b"#12345678{}"])
-def test_a_damaged_or_hostile_entry_is_computed_again(tmp_path: Path, value: bytes) -> None:
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        *(
+            ("value", one)
+            for one in (b'{"Query": {"no such field": 1}}', DEEP, b"#", b"", b"[" * 100_000, b"#12345678{}")
+        ),
+        ("usage", b"{}"),
+    ],
+)
+def test_a_damaged_or_hostile_entry_is_computed_again(tmp_path: Path, column: str, value: bytes) -> None:
     with Runs(tmp_path / "runs.db") as runs, Run(cache=runs.cache):
         Ask()(Query("q"))
     with sqlite3.connect(tmp_path / "runs.db") as raw:
-        raw.execute("UPDATE cache SET value = ?", (value,))
+        raw.execute(f"UPDATE cache SET {column} = ?", (value,))
     raw.close()
     for _ in range(2):
         with Runs(tmp_path / "runs.db") as runs, Run(cache=runs.cache):

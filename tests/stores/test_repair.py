@@ -12,7 +12,6 @@ import pytest
 
 from spolia import Corpus, add_texts, sync
 from spolia.errors import NotAStore, StoreCorrupt, StoreTooNew
-from spolia.indexing.sync import sync as syncing
 from spolia.indexing.sync.repair import repair
 from spolia.stores.backends import sql
 from spolia.stores.backends.rows import damaged_rows, row_digest
@@ -133,9 +132,8 @@ def test_what_nothing_says_any_more_who_may_read_it_is_shown_to_nobody(corpus: C
 
 
 def test_looking_at_structure_only_does_not_see_it_and_at_a_share_of_rows_does(
-    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+    corpus: Corpus,
 ) -> None:
-    monkeypatch.setattr("spolia.stores.backends.rows.randrange", lambda end: 0)
     changed(corpus, DAMAGE["nodes"])
     assert corpus.latest().check() == []
     with closing(corpus.backend.reading()) as connection:
@@ -149,9 +147,7 @@ def test_an_export_of_damaged_rows_is_refused(corpus: Corpus, tmp_path: Path) ->
     assert not (tmp_path / "notes.zip").exists()
 
 
-def test_a_sync_says_that_a_row_is_damaged(corpus: Corpus, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(syncing, "SHARE", 10_000)
-    monkeypatch.setattr("spolia.stores.backends.rows.randrange", lambda end: 0)
+def test_a_sync_says_that_a_row_is_damaged(corpus: Corpus, notes: Path) -> None:
     near = Definition(Whole(), parent="sentence", embeddings=(Embedding(EMBEDDER),))
     assert sync(notes, corpus, groups=[corpus.group("near", near)], access=readers).is_in_step
     changed(corpus, DAMAGE["documents"])

@@ -135,7 +135,15 @@ class Cache:
                     raise ValueError("an entry is not as it was written")
             entry = CacheEntry(decode(json.loads(value), object), decode(json.loads(usage), Usage))
         # damaged, hostile, or of a class that has changed
-        except (sqlite3.Error, SpoliaError, ValueError, TypeError, RecursionError, MemoryError) as error:
+        except (
+            sqlite3.Error,
+            SpoliaError,
+            ValueError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+            MemoryError,
+        ) as error:
             self.database.problem = f"{self.database.path} could not be read: {error}"
             return None
         self._keep(key, entry)

@@ -168,7 +168,8 @@ def damaged_rows(connection: "Connection", share: int = 0) -> Iterator[DamagedRo
     for table, statement in (sql.SOME_ROWS if share else sql.ROWS).items():
         width, which = sql.GUARDED[table][0].count(",") + 1, tuple[int, ...]()
         if share:
-            which = (randrange(connection.execute(sql.LAST_KEYS[table]).fetchone()[0] + 1), share)
+            last = connection.execute(sql.LAST_KEYS[table]).fetchone()[0]
+            which = (randrange(1 - share, last + 1) if last > share else 0, share)
         for row in connection.execute(statement, which) if share else connection.each(statement):
             if row_digest(row[width:-1]) != row[-1]:
                 yield table, tuple(row[:width])
