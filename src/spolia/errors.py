@@ -85,6 +85,14 @@ class UnknownRun(QueryError):
     """A request names a run that is not the asker's, or is not recorded."""
 
 
+class NotFound(QueryError):
+    """A request names something that is not there for the asker."""
+
+
+class NotAllowed(SpoliaError):
+    """The asker may not do this."""
+
+
 class ServerBusy(SpoliaError):
     """The server works on as many requests as it may."""
 

@@ -71,13 +71,14 @@ def served() -> Iterator[Served]:
         (folder / "grounded.yaml").write_text(dump(BM25(corpus.group(), top_k=5) >> Reader(llm)))
         users = {"ann": (("staff",), 0), "bob": ((), 0), "hasty": ((), 2)}
         keys = {
-            name: add_key(folder / "keys.toml", KeyHolder(name, name, groups, Quota(quota)))
+            name: add_key(folder / "keys.toml", KeyHolder(name, name, groups, Quota(quota), writes=name == "ann"))
             for name, (groups, quota) in users.items()
         }
         command = [
             sys.executable, "-m", "spolia", "serve", "naive", "grounded.yaml", "--store", "n.spolia", "--keys",
             "keys.toml", "--port", "0", "--max-concurrent", str(SLOTS), "--json", "--embedder", model.url,
             "--embed-model", "vectors", "--reranker", model.url, "--rerank-model", "scores",
+            "--documents",
         ]  # fmt: skip
         log = folder / "log"
         with log.open("w") as err, subprocess.Popen(

@@ -39,8 +39,15 @@ ROWS: dict[tuple[str, str], tuple[Any, bool]] = {
     ("post", "/v1/rerank"): ({"query": QUESTION, "documents": ["Bob earns less."]}, False),
     ("get", "/metrics"): (None, False),
     ("get", "/v1/runs"): (None, False),
+    ("get", "/v1/documents"): (None, False),
+    ("get", "/v1/tasks"): (None, False),
 }
 """By route: a body, and whether it gives what only some may read."""
+OF_A_DOCUMENT = [
+    ("put", "/v1/documents/{name}"), ("delete", "/v1/documents/{name}"), ("get", "/v1/tasks/{task}"),
+    ("post", "/v1/tasks/{task}/cancel"),
+]  # fmt: skip
+"""See test_documents.py."""
 OF_A_RUN = {("get", "/v1/runs/{name}"), ("post", "/v1/feedback")}
 """Routes for a run that the user has asked."""
 OPEN = {("get", "/live"), ("get", "/ready")}
@@ -54,7 +61,7 @@ def api(served: Served) -> Any:
 
 def test_every_route_has_a_row(api: Any) -> None:
     routes = {(method, path) for path, methods in api["paths"].items() for method in methods}
-    assert routes == ROWS.keys() | OPEN | OF_A_RUN
+    assert routes == ROWS.keys() | OPEN | OF_A_RUN | set(OF_A_DOCUMENT)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[1])
@@ -104,6 +111,7 @@ def test_a_run_is_seen_by_the_user_who_asked_and_feedback_becomes_a_question(
 
 
 TOOLS: dict[str, bool] = {"search": True, "answer": True}
+DOCUMENT_TOOLS = {"list_documents", "add_document"}
 """By tool of `/mcp`: whether it gives what only some may read."""
 
 
@@ -114,11 +122,15 @@ def test_a_tool_gives_each_agent_what_its_user_may_read(served: Served, user: st
             httpx2.AsyncClient(headers={"Authorization": f"Bearer {served.keys[user]}"}) as http,
             Client(streamable_http_client(f"{served.url}/mcp", http_client=http)) as client,
         ):
-            assert {tool.name for tool in (await client.list_tools()).tools} == TOOLS.keys()
+            assert {tool.name for tool in (await client.list_tools()).tools} == TOOLS.keys() | DOCUMENT_TOOLS
             for name, finds in TOOLS.items():
                 found = await client.call_tool(name, {"question": QUESTION})
                 assert not found.is_error
                 assert (SECRET in json.dumps(found.structured_content)) == (finds and user == "ann")
+            listed = await client.call_tool("list_documents", {})
+            assert listed.structured_content == {"documents": []}
+            if user == "bob":
+                assert (await client.call_tool("add_document", {"name": "a.md", "text": "x"})).is_error
             refused = await client.call_tool("answer", {"question": "tide", "flow": "nothing"})
             assert refused.is_error
 

@@ -14,6 +14,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from spolia.server.answers import add_answer_routes
 from spolia.server.chat import add_chat_routes
+from spolia.server.document_routes import add_document_routes
 from spolia.server.error_replies import HANDLERS, error_response
 from spolia.server.keys import ApiKeys
 from spolia.server.mcp_tools import mcp_application, mcp_server
@@ -23,26 +24,31 @@ from spolia.server.replies import ErrorReply
 from spolia.server.request_checks import OPEN, RequestChecks
 from spolia.server.run_routes import add_run_routes
 from spolia.server.service import Service
+from spolia.services.documents import Documents, publishing
 
 DESCRIPTION = "Answers with citations from your documents. Errors have OpenAI's form."
 
 
-def application(service: Service, keys: ApiKeys, hosts: frozenset[str] = frozenset()) -> FastAPI:
+def application(
+    service: Service, keys: ApiKeys, hosts: frozenset[str] = frozenset(), documents: Documents | None = None
+) -> FastAPI:
     """An ASGI application.
 
     Args:
         keys: whose holders may ask; every path but `/live` and `/ready` needs one.
         hosts: names of the server beside `localhost` and IP addresses.
+        documents: takes documents from users; None for a server that only reads.
     """
 
-    mcp = mcp_server(service)
+    mcp = mcp_server(service, documents)
     tools = mcp_application(mcp)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         warming = asyncio.create_task(service.warm_up())
-        async with mcp.session_manager.run():
-            yield
+        with publishing(documents):
+            async with mcp.session_manager.run():
+                yield
         warming.cancel()
 
     app = FastAPI(
@@ -55,6 +61,8 @@ def application(service: Service, keys: ApiKeys, hosts: frozenset[str] = frozens
     add_chat_routes(app, service)
     add_model_routes(app, service)
     add_run_routes(app, service)
+    if documents is not None:
+        add_document_routes(app, documents)
 
     app.router.routes.extend(tools.routes)
 

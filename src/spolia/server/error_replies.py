@@ -9,7 +9,7 @@ from typing import Any
 
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from spolia import errors
@@ -17,13 +17,15 @@ from spolia.errors import SpoliaError
 from spolia.server.service import ClientLeft
 
 CODES = {
-    400: "invalid_request", 401: "invalid_api_key", 404: "not_found", 405: "method_not_allowed", 408: "timeout",
-    413: "request_too_large", 421: "misdirected_request", 429: "rate_limit_exceeded", 500: "internal_error",
-    502: "model_error", 503: "unavailable",
+    400: "invalid_request", 401: "invalid_api_key", 403: "forbidden", 404: "not_found", 405: "method_not_allowed",
+    408: "timeout", 413: "request_too_large", 421: "misdirected_request", 429: "rate_limit_exceeded",
+    500: "internal_error", 502: "model_error", 503: "unavailable",
 }  # fmt: skip
 STATUS: tuple[tuple[type[SpoliaError], int, str], ...] = (
     (errors.UnknownFlow, 404, "model_not_found"),
     (errors.UnknownRun, 404, "run_not_found"),
+    (errors.NotFound, 404, "not_found"),
+    (errors.NotAllowed, 403, "forbidden"),
     (errors.ServerBusy, 429, "server_busy"),
     (errors.StoreBusy, 503, "store_busy"),
     (errors.StoreUnavailable, 503, "store_unavailable"),
@@ -76,7 +78,7 @@ def told(error: Exception) -> tuple[int, str, str]:
 
 SAID = {
     "store_busy": "another process is writing to the store. Ask again.",
-    "store_unavailable": "the store's database cannot be reached. Ask again.",
+    "store_unavailable": "the store cannot be reached or written. Ask again.",
     "model_unavailable": "a model cannot be reached. Search goes on without a language model.",
     "source_unavailable": "a source cannot be reached. Ask again.",
     "store_error": "the store cannot be used. See the server's log.",
@@ -106,7 +108,9 @@ async def refused_request(request: Request, error: Exception) -> Response:
 
 async def refused_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return error_response(error.status_code, f"{request.method} {request.url.path}: {error.detail}.")
+    return error_response(
+        error.status_code, f"{request.method} {request.url.path}: {error.detail}.", headers=error.headers
+    )
 
 
 async def failed(request: Request, error: Exception) -> Response:
@@ -122,5 +126,6 @@ HANDLERS: dict[int | type[Exception], Any] = {
     RequestValidationError: refused_request,
     HTTPException: refused_route,
     ClientLeft: left,
+    ClientDisconnect: left,
     Exception: failed,
 }

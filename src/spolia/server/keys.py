@@ -20,7 +20,14 @@ from spolia.errors import QueryError
 PREFIX = "sk-spolia-"
 VARIABLE = "SPOLIA_TOKEN"
 _NAME = re.compile(r"[\w.@-]+")
-_SETTINGS = {"sha256": str, "principal": str, "groups": list, "requests_per_minute": int, "expires": datetime}
+_SETTINGS = {
+    "sha256": str,
+    "principal": str,
+    "groups": list,
+    "requests_per_minute": int,
+    "expires": datetime,
+    "writes": bool,
+}
 
 
 @dataclass
@@ -54,13 +61,17 @@ class Quota:
 
 @dataclass(frozen=True)
 class KeyHolder:
-    """Who has a key: the access lists of the store decide by `principal` and `groups` what a search finds."""
+    """Who has a key: the access lists of the store decide by `principal` and `groups` what a search finds.
+
+    `writes`: may add and delete documents.
+    """
 
     name: str
     principal: str = ""
     groups: tuple[str, ...] = ()
     quota: Quota = field(default_factory=Quota)
     expires: datetime | None = None
+    writes: bool = False
 
     @property
     def principals(self) -> frozenset[str]:
@@ -84,7 +95,7 @@ class ApiKeys:
     @classmethod
     def of_token(cls, token: str, access: tuple[str, ...] = ()) -> Self:
         """One key, whose holder asks for these users and groups."""
-        return cls({hashed(token): KeyHolder("token", groups=access)})
+        return cls({hashed(token): KeyHolder("token", groups=access, writes=True)})
 
     def holder(self, authorization: str) -> KeyHolder | None:
         """Who has the key of an `Authorization` header; None if nobody has, or no longer."""
@@ -172,6 +183,7 @@ def add_key(file: Path, holder: KeyHolder) -> str:
     lines += [f"groups = [{', '.join(map(_quoted, holder.groups))}]"] if holder.groups else []
     lines += [f"requests_per_minute = {holder.quota.per_minute}"] if holder.quota.per_minute else []
     lines += [f"expires = {holder.expires.isoformat(timespec='seconds')}"] if holder.expires else []
+    lines += ["writes = true"] if holder.writes else []
     before = file.read_text("utf-8").rstrip("\n") + "\n\n" if file.exists() else ""
     _write(file, before + "\n".join(lines) + "\n")
     return key
@@ -207,8 +219,10 @@ def _asker(file: Path, name: str, said: Any) -> tuple[str, KeyHolder]:
         or not re.fullmatch("[0-9a-f]{64}", said.get("sha256", ""))
     ):
         raise QueryError(
-            f"{file}: [{name}] is not a key. It has sha256, and may have principal, groups, requests_per_minute and "
-            "expires (a time with its zone); `spolia keys` writes it."
+            f"{file}: [{name}] is not a key. It has sha256, and may have principal, groups, requests_per_minute, "
+            "writes and expires (a time with its zone); `spolia keys` writes it."
         )
     groups, quota = tuple(map(str, said.get("groups", ()))), Quota(said.get("requests_per_minute", 0))
-    return said["sha256"], KeyHolder(name, said.get("principal", ""), groups, quota, said.get("expires"))
+    return said["sha256"], KeyHolder(
+        name, said.get("principal", ""), groups, quota, said.get("expires"), said.get("writes", False)
+    )

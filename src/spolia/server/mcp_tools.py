@@ -14,15 +14,18 @@ from starlette.applications import Starlette
 from spolia.errors import SpoliaError
 from spolia.run import Run
 from spolia.server.answers import AnswerRequest, SearchRequest, answered, searched
+from spolia.server.document_routes import DocumentList, TaskReply, listing, readers_of, refuse_change, task_reply
 from spolia.server.error_replies import told
+from spolia.server.keys import KeyHolder
 from spolia.server.replies import AnswerReply, SearchReply
 from spolia.server.service import Service
+from spolia.services.documents import Documents
 
 T = TypeVar("T")
 
 
-def mcp_server(service: Service) -> MCPServer:
-    """Search and answer, for the holder of the key with which a tool is called."""
+def mcp_server(service: Service, documents: Documents | None = None) -> MCPServer:
+    """Search and answer, and documents where the server takes them, for the holder of the key that calls a tool."""
     instructions = "Find passages in the user's documents, and answer questions from them."
     server = MCPServer("spolia", instructions=instructions, log_level="WARNING")
 
@@ -46,7 +49,39 @@ def mcp_server(service: Service) -> MCPServer:
         asked = AnswerRequest(question=question, flow=flow, where=where)
         return await run(context, lambda run: answered(service, run, service.flow(flow), asked))
 
+    if documents is not None:
+        _add_document_tools(server, documents)
     return server
+
+
+def _add_document_tools(server: MCPServer, documents: Documents) -> None:
+    def holder(context: Context[Any, Any]) -> KeyHolder:
+        request: Any = context.request_context.request
+        found: KeyHolder = request.scope["holder"]
+        return found
+
+    async def worked(work: Callable[[], T]) -> T:
+        try:
+            return await asyncio.to_thread(work)
+        except SpoliaError as error:
+            raise ToolError(told(error)[1]) from error
+
+    @server.tool()
+    async def list_documents(context: Context[Any, Any], after: str = "", limit: int = 100) -> DocumentList:
+        """List the documents that were added, by name; `after` is the last name of the list before."""
+        return await worked(lambda: listing(documents, holder(context), after, max(1, min(limit, 1_000))))
+
+    @server.tool()
+    async def add_document(name: str, text: str, context: Context[Any, Any]) -> TaskReply:
+        """Add a text under a name such as notes/tides.md, or replace the document with this name."""
+
+        def work() -> TaskReply:
+            user = holder(context)
+            refuse_change(documents, user, name)
+            task = documents.add(name, text.encode(), access=readers_of(user, []), by=user.name)
+            return task_reply(documents, task)
+
+        return await worked(work)
 
 
 def mcp_application(server: MCPServer) -> Starlette:

@@ -14,6 +14,7 @@ from spolia.server.app import application
 from spolia.server.connection import Connection
 from spolia.server.keys import ApiKeys, KeysFile, token_in
 from spolia.server.service import Service
+from spolia.services.documents import Documents
 
 BACKLOG = 2048
 GRACE_S = 5
@@ -29,6 +30,7 @@ def serve(
     keys: Path | None = None,
     access: tuple[str, ...] = (),
     hosts: tuple[str, ...] = (),
+    documents: Documents | None = None,
 ) -> None:
     """Serve until the process is stopped.
 
@@ -39,6 +41,7 @@ def serve(
         keys: file with keys; without one, clients on this machine use a token.
         access: the users and groups that the token asks for.
         hosts: names of the server beside `localhost` and IP addresses.
+        documents: takes documents from users; None for a server that only reads.
 
     Raises:
         QueryError: the address is not this machine's alone and there are no keys; the port is taken.
@@ -50,7 +53,7 @@ def serve(
         )
     token = "" if keys is not None else token_in(service.corpus.backend.folder)
     known = KeysFile(keys) if keys is not None else ApiKeys.of_token(token, access)
-    app = application(service, known, frozenset(hosts))
+    app = application(service, known, frozenset(hosts), documents)
     settings = uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False, ws="none", loop="uvloop", http=Connection,
         timeout_graceful_shutdown=GRACE_S,

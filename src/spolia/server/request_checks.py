@@ -8,6 +8,7 @@ from time import monotonic
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -19,7 +20,8 @@ OPEN = ("/live", "/ready")
 """Paths without a key."""
 MOST_BYTES = 1 << 20
 BODY_S = 10.0
-"""Seconds for the whole body."""
+"""Seconds for the whole body; of an upload for each piece."""
+UPLOADS, MOST_UPLOAD_BYTES = "/v1/documents/", 100 << 20
 CLOSE = {"Connection": "close"}
 
 
@@ -67,7 +69,30 @@ class RequestChecks:
             return False
         return name in self.hosts or _is_address(name)
 
+    def _streamed(self, receive: Receive) -> Receive:
+        """The body of an upload, piece by piece, within its limits of size and time."""
+        size = 0
+
+        async def limited() -> Message:
+            nonlocal size
+            try:
+                async with asyncio.timeout(BODY_S):
+                    message = await receive()
+            except TimeoutError as error:
+                raise HTTPException(408, "the body stopped", headers=CLOSE) from error
+            size += len(message.get("body", b""))
+            if size > MOST_UPLOAD_BYTES:
+                raise HTTPException(413, f"a document has at most {MOST_UPLOAD_BYTES:,} bytes", headers=CLOSE)
+            return message
+
+        return limited
+
     async def _with_body(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> Response | None:
+        if scope["method"] == "PUT" and scope["path"].startswith(UPLOADS):
+            if _declared(headers) > MOST_UPLOAD_BYTES:
+                return error_response(413, f"A document has at most {MOST_UPLOAD_BYTES:,} bytes.", headers=CLOSE)
+            await self.app(scope, self._streamed(receive), send)
+            return None
         try:
             async with asyncio.timeout(BODY_S):
                 body = None if _declared(headers) > MOST_BYTES else await _body(receive)

@@ -25,6 +25,7 @@ MOST_CLAIMS = 5
 KILLED = "its last worker ended without a word"
 TABLE = """CREATE TABLE IF NOT EXISTS jobs (
     id {key}, kind TEXT NOT NULL, payload TEXT NOT NULL, name TEXT UNIQUE, subject TEXT NOT NULL,
+    owner TEXT NOT NULL,
     state TEXT NOT NULL DEFAULT 'waiting',
     due DOUBLE PRECISION NOT NULL, token BIGINT NOT NULL DEFAULT 0, worker TEXT NOT NULL DEFAULT '',
     reason TEXT NOT NULL DEFAULT '', made DOUBLE PRECISION NOT NULL, ended DOUBLE PRECISION NOT NULL DEFAULT 0
@@ -33,8 +34,8 @@ INDEXES = (
     "CREATE INDEX IF NOT EXISTS jobs_due ON jobs (due, id) WHERE state IN ('waiting', 'working')",
     "CREATE INDEX IF NOT EXISTS jobs_done ON jobs (subject, id) WHERE state = 'done' AND subject <> ''",
 )
-PUT = """INSERT INTO jobs (kind, payload, name, subject, due, made)
-    VALUES (:kind, :payload, :name, :subject, {now}, {now})
+PUT = """INSERT INTO jobs (kind, payload, name, subject, owner, due, made)
+    VALUES (:kind, :payload, :name, :subject, :owner, {now}, {now})
     ON CONFLICT (name) DO UPDATE SET name = excluded.name RETURNING id"""
 CLAIM = """WITH open AS MATERIALIZED (
         SELECT id FROM jobs WHERE state IN ('waiting', 'working') AND due <= {now} ORDER BY due, id LIMIT :limit {skip})
@@ -53,11 +54,10 @@ RETRY = """UPDATE jobs SET state = CASE WHEN token < :most THEN 'waiting' ELSE '
 OUTDATED = """SELECT old.id FROM jobs old WHERE old.id = :id AND EXISTS (
     SELECT 1 FROM jobs WHERE subject = old.subject AND subject <> '' AND id > old.id AND state = 'done')"""
 CANCEL = """UPDATE jobs SET state = 'cancelled', ended = {now} WHERE id = :id AND state = 'waiting' RETURNING id"""
-COLUMNS = "id, kind, payload, state, reason, made, ended"
+COLUMNS = "id, kind, payload, owner, state, reason, made, ended"
 LOOK = f"SELECT {COLUMNS} FROM jobs WHERE id = :id"
-LIST = (
-    f"SELECT {COLUMNS} FROM jobs WHERE (:state = '' OR state = :state) AND id < :before ORDER BY id DESC LIMIT :limit"
-)
+LIST = f"""SELECT {COLUMNS} FROM jobs WHERE (:state = '' OR state = :state) AND (:owner = '' OR owner = :owner)
+    AND id < :before ORDER BY id DESC LIMIT :limit"""
 COUNT = "SELECT state, count(*) FROM jobs GROUP BY state"
 FORGET = "DELETE FROM jobs WHERE state IN ('done', 'failed', 'cancelled') AND ended < {now} - :age_s RETURNING id"
 LAST = 2**62
@@ -71,12 +71,14 @@ class NewJob(Value):
         payload: plain data.
         name: two jobs of one name are one; None for no name.
         subject: what it changes, if the order of changes matters.
+        owner: who asks for it.
     """
 
     kind: str
     payload: dict[str, Any]
     name: str | None = None
     subject: str = ""
+    owner: str = ""
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,7 @@ class Job(Value):
     id: int
     kind: str
     payload: dict[str, Any]
+    owner: str
     state: State
     reason: str
     made: float
@@ -209,9 +212,10 @@ class JobQueue:
     def job(self, id: int) -> Job | None:
         return next((_job(row) for row in self._asked(LOOK, [{"id": id}])), None)
 
-    def jobs(self, state: str = "", *, limit: int = 100, before: int = LAST) -> list[Job]:
-        """The newest jobs, of a state or of all."""
-        return [_job(row) for row in self._asked(LIST, [{"state": state, "limit": limit, "before": before}])]
+    def jobs(self, state: str = "", owner: str = "", *, limit: int = 100, before: int = LAST) -> list[Job]:
+        """The newest jobs, of a state and an owner or of all."""
+        how = {"state": state, "owner": owner, "limit": limit, "before": before}
+        return [_job(row) for row in self._asked(LIST, [how])]
 
     def counts(self) -> dict[str, int]:
         return {state: int(number) for state, number in self._asked(COUNT, [{}])}

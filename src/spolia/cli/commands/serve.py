@@ -47,6 +47,9 @@ def serve(
     allow_host: Annotated[
         list[str] | None, option("--allow-host NAME", "A name of this server beside localhost; repeatable.")
     ] = None,
+    documents: Annotated[
+        bool, option("--documents", "Take documents from users at /v1/documents and index them.")
+    ] = False,
     max_concurrent: Annotated[
         int, typer.Option("--max-concurrent", min=1, max=10_000, help="Requests in progress; the next one gets 429.")
     ] = 256,
@@ -66,6 +69,7 @@ def serve(
     with installed("server", "fastapi, uvicorn, uvloop, httptools or prometheus-client", "`spolia serve`"):
         from spolia.server.process import serve as serve_flows
         from spolia.server.service import Service
+    from spolia.services.documents import Documents
 
     screen, access = Screen(json=given.json), tuple(given.access or ())
     llm = model_at(given.llm, given.model, profile_of(given.profile_file))
@@ -88,7 +92,10 @@ def serve(
             corpus, flows, _served("default", parts, screen), runs=runs, max_concurrent=max_concurrent, threads=THREADS,
             embedder=parts.embedder, scorer=parts.scorer, feedback=FeedbackQueue(corpus.backend.folder / FEEDBACK),
         )  # fmt: skip
-        serve_flows(service, tell, host=host, port=port, keys=keys, access=access, hosts=tuple(allow_host or ()))
+        known = [one for one in (*parts.known, parts.embedder) if one is not None]
+        sent = Documents(corpus, known=known) if documents else None
+        hosts = tuple(allow_host or ())
+        serve_flows(service, tell, host=host, port=port, keys=keys, access=access, hosts=hosts, documents=sent)
     return Exit.DONE
 
 
@@ -110,6 +117,7 @@ def keys(
     principal: Annotated[str, option("--principal NAME", "The user who asks with it; by default NAME.")] = "",
     group: Annotated[list[str] | None, option("--group NAME", "A group of that user; repeatable.")] = None,
     requests_per_minute: Annotated[int, option("--requests-per-minute", "Limit on requests; 0 for none.", min=0)] = 0,
+    write: Annotated[bool, option("--write", "The key may add and delete documents.")] = False,
     days: Annotated[int, option("--days", "Days until the key expires; 0 for no end.", min=0, max=36_500)] = 0,
     json: options.AsJson = False,
 ) -> Exit:
@@ -118,7 +126,8 @@ def keys(
 
     screen = Screen(json=json)
     expires = datetime.now(UTC) + timedelta(days=days) if days else None
-    key = add_key(keys, KeyHolder(name, principal or name, tuple(group or ()), Quota(requests_per_minute), expires))
+    who = KeyHolder(name, principal or name, tuple(group or ()), Quota(requests_per_minute), expires, write)
+    key = add_key(keys, who)
     screen.give(name=name, key=key)
     screen.write(key)
     return Exit.DONE

@@ -1,0 +1,107 @@
+"""Documents sent over HTTP and by an agent: for whom they are found, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+pytest.importorskip("uvicorn", reason="the extra `server` is not installed")
+pytest.importorskip("openai", reason="the client whose requests are sent is not installed")
+
+import httpx
+
+from spolia import BM25, Corpus, Operator, Query
+from spolia.server import request_checks
+from spolia.server.app import application
+from spolia.server.keys import ApiKeys
+from spolia.server.service import ServedFlow, Service
+from spolia.services.documents import Documents
+from tests.server.conftest import Served, until
+
+pytestmark = pytest.mark.slow
+TEXT = b"Zebras sleep standing."
+
+
+def done(client: httpx.Client, task: dict[str, Any]) -> dict[str, Any]:
+    """A task when it has ended."""
+    found: dict[str, Any] = {}
+
+    def has_ended() -> bool:
+        found.update(client.get(f"/v1/tasks/{task['task']}").json())
+        return found["state"] not in ("waiting", "working")
+
+    until(has_ended)
+    return found
+
+
+def test_a_document_is_found_by_those_who_may_read_it_until_it_is_deleted(served: Served) -> None:
+    with served.client("ann") as ann, served.client("bob") as bob:
+
+        def finds(client: httpx.Client) -> bool:
+            return "standing" in client.post("/v1/search", json={"question": "zebras sleep"}).text
+
+        task = ann.put("/v1/documents/animals/zebra.md", content=TEXT, headers={"Idempotency-Key": "z"})
+        assert task.status_code == 202
+        assert done(ann, task.json())["state"] == "done"
+        again = ann.put("/v1/documents/animals/zebra.md", content=TEXT, headers={"Idempotency-Key": "z"})
+        assert again.json()["task"] == task.json()["task"]
+        assert [finds(client) for client in (ann, bob)] == [True, False]
+        names = [client.get("/v1/documents").json()["documents"] for client in (ann, bob)]
+        assert [[one["name"] for one in each] for each in names] == [["animals/zebra.md"], []]
+        assert bob.get(f"/v1/tasks/{task.json()['task']}").status_code == 404
+        assert (bob.get("/v1/tasks").json()["tasks"], len(ann.get("/v1/tasks").json()["tasks"])) == ([], 1)
+        assert ann.post(f"/v1/tasks/{task.json()['task']}/cancel").json()["state"] == "done"
+        assert bob.delete("/v1/documents/animals/zebra.md").status_code == 403
+        assert done(ann, ann.delete("/v1/documents/animals/zebra.md").json())["state"] == "done"
+        assert not finds(ann)
+
+
+def test_bad_documents_are_refused(served: Served) -> None:
+    at = f"{served.url}/v1/documents"
+    assert httpx.put(f"{at}/a.md", content=TEXT).status_code == 401
+    with served.client("bob") as bob:
+        assert bob.put("/v1/documents/a.md", content=TEXT).status_code == 403
+        assert bob.post("/v1/tasks/1/cancel").status_code == 404
+    with served.client("ann") as ann:
+        for name in ("..%2F..%2Fetc%2Fpasswd.md", "a%00.md", "a.unknown", "a%5Cb.md"):
+            assert ann.put(f"/v1/documents/{name}", content=TEXT).status_code == 400
+        assert ann.put("/v1/documents/a.md?metadata=[1]", content=TEXT).status_code == 400
+
+
+def test_a_document_of_10_gb_is_refused_before_it_comes(served: Served) -> None:
+    place = urlsplit(served.url)
+    head = f"PUT /v1/documents/a.md HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {served.keys['ann']}\r\n"
+    with socket.create_connection((place.hostname, place.port)) as connection:
+        connection.sendall(f"{head}Content-Length: {10 * 2**30}\r\n\r\n".encode())
+        assert connection.recv(1000).startswith(b"HTTP/1.1 413")
+
+
+@pytest.mark.parametrize(("pause_s", "status"), [(0.0, 413), (5.0, 408)])
+def test_a_document_that_does_not_end_leaves_nothing(
+    fast_folder: Path, monkeypatch: pytest.MonkeyPatch, pause_s: float, status: int
+) -> None:
+    monkeypatch.setattr(request_checks, "MOST_UPLOAD_BYTES", 1_000)
+    monkeypatch.setattr(request_checks, "BODY_S", 0.05)
+    documents = Documents(Corpus(str(fast_folder / "n.spolia")))
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(3):
+            yield bytes(500)
+            await asyncio.sleep(pause_s)
+
+    async def sent() -> int:
+        flow: Operator[Query, Any] = BM25(documents.corpus.group())
+        one = ServedFlow("flow", flow, flow)
+        app = application(Service(documents.corpus, [one], one), ApiKeys.of_token("k"), documents=documents)
+        how: dict[str, Any] = {"base_url": "http://127.0.0.1", "headers": {"Authorization": "Bearer k"}}
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), **how) as client:
+            return (await client.put("/v1/documents/a.md", content=pieces())).status_code
+
+    assert asyncio.run(sent()) == status
+    assert not list(documents.originals.iterdir())

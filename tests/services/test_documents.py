@@ -1,0 +1,85 @@
+"""Documents that are sent to a store: what is searched afterwards, and what a task says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spolia import BM25, Corpus, Query, Run, sync
+from spolia.errors import QueryError
+from spolia.services.documents import Documents
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def documents(fast_folder: Path) -> Documents:
+    return Documents(Corpus(str(fast_folder / "notes.spolia")))
+
+
+def found(documents: Documents, question: str, *principals: str) -> list[str]:
+    with Run(groups=principals):
+        return [hit.node.uri for hit in BM25(documents.corpus.group(), top_k=9)(Query(question)).hits]
+
+
+def states(documents: Documents, *tasks: int) -> list[tuple[str, str]]:
+    return [(job.state, job.reason) for task in tasks if (job := documents.queue.job(task)) is not None]
+
+
+def test_changes_are_published_together_and_the_last_one_of_a_document_holds(documents: Documents) -> None:
+    tasks = [
+        documents.add("a/tides.md", b"The sun causes the tides."),
+        documents.add("mines.md", b"Salt is dug in mines.", access=["staff"], metadata={"year": 2026}),
+        documents.add("a/tides.md", b"The moon causes the tides."),
+        documents.add("gone.md", b"The moon is gone."),
+        documents.delete("gone.md"),
+    ]
+    assert documents.publish() == 5
+    assert states(documents, *tasks) == [("done", "")] * 5
+    assert found(documents, "moon sun salt") == ["doc://a/tides.md"]
+    assert found(documents, "sun") == []
+    assert found(documents, "salt", "staff") == ["doc://mines.md"]
+    (mines,) = documents.found(frozenset({"staff"}), after="a/tides.md")
+    assert (mines.name, ("year", 2026) in mines.meta) == ("mines.md", True)
+    assert [documents.is_open("mines.md", frozenset(who)) for who in ((), ("staff",))] == [False, True]
+    documents.delete("mines.md")
+    documents.publish()
+    assert found(documents, "salt", "staff") == []
+
+
+def test_a_file_that_cannot_be_read_fails_alone(documents: Documents) -> None:
+    tasks = [documents.add("broken.pdf", b"%PDF-1.7 broken"), documents.add("b.md", b"The moon.")]
+    documents.publish()
+    (broken, why), good = states(documents, *tasks)
+    assert (broken, bool(why), good) == ("failed", True, ("done", ""))
+    assert found(documents, "moon") == ["doc://b.md"]
+
+
+def test_other_documents_and_groups_of_the_store_stay(documents: Documents, fast_folder: Path) -> None:
+    (fast_folder / "notes").mkdir()
+    (fast_folder / "notes" / "a.md").write_text("The moon causes the tides.")
+    sync(str(fast_folder / "notes"), documents.corpus)
+    documents.add("b.md", b"The moon is far.")
+    documents.publish()
+    assert sorted(found(documents, "moon")) == ["a.md", "doc://b.md"]
+    sync(str(fast_folder / "notes"), documents.corpus)
+    assert sorted(found(documents, "moon")) == ["a.md", "doc://b.md"]
+
+
+def test_a_store_that_is_written_lets_changes_wait(documents: Documents) -> None:
+    documents.corpus = Corpus(documents.corpus.path, wait_s=0.05)
+    task = documents.add("b.md", b"The moon is far.")
+    with documents.corpus.writer():
+        documents.publish()
+    assert [state for state, _ in states(documents, task)] == ["waiting"]
+
+
+def test_a_repeated_key_is_one_task_and_odd_names_are_refused(documents: Documents) -> None:
+    first = documents.add("a.md", b"1", by="ann", key="k")
+    assert documents.add("a.md", b"2", by="ann", key="k") == first
+    assert documents.add("a.md", b"2", by="bob", key="k") != first
+    for name in ("", "../a.md", "/etc/passwd.md", "a//b.md", "a\\b.md", "a\0.md", "./a.md", "x" * 600 + ".md", "a.zzz"):
+        with pytest.raises(QueryError):
+            documents.add(name, b"x")
+    assert not list(documents.originals.glob(".*"))
