@@ -82,7 +82,7 @@ def _begin(lines: list[str], at: int) -> int:
 
 def _in_json(said: str) -> dict[str, Any]:
     """The texts and lists of a JSON object, by name; empty without one."""
-    begins = re.search(r"(?:^|\n)\s*(\{)", _FENCE.sub("", said))
+    begins = re.search(r"^[^\S\n]*+(\{)", _FENCE.sub("", said), re.MULTILINE)
     if begins is None:
         return {}
     try:
