@@ -37,7 +37,7 @@ def html(found: TunedFlow) -> str:
     more."""
     title = f"{found.objective}: {', '.join('='.join(one) for one in found.finalists[0].choices)}"
     about = f"{found.flows:,} flows, {found.asked:,} of them asked. {found.strategy}"
-    notes = [*found.notes, *(f"Left out: {notation}: {why}" for notation, why in found.excluded)]
+    notes = [*found.notes, *(f"Left out: {choices}, since {why}" for choices, why in found.excluded)]
     return page(
         title,
         f"<style>{LOOK}</style><h1>{escape(title)}</h1><p>{escape(about)}</p>",

@@ -210,7 +210,13 @@ class Study:
             scores.rows,
             share,
             scores.spent,
-            tuple((repr(candidates.flows[flow]), str(error)) for flow, error in scores.excluded.items()),
+            tuple(
+                (
+                    ", ".join(map("=".join, candidates.choices(flow))),
+                    str(error).replace(repr(candidates.flows[flow]), "it"),
+                )
+                for flow, error in scores.excluded.items()
+            ),
             tuple(self.notes),
             tuple(main_effects(board)),
             tuple(board.behind(chosen)),

@@ -62,7 +62,7 @@ class TunedFlow(Value):
         finalists: the flows that were asked most, the chosen one first.
         rows: scores computed now, for the choice and the report; those for the choice are the `share` of the grid.
         spent: what models took now.
-        excluded: flows that cannot run, by notation, with why.
+        excluded: flows that cannot run, or of which a step never worked: their choices, and why.
         effects: what each candidate does to the score, over all flows that were asked.
         curve: how many scores were asked for, the cost in USD, and how far the leader was behind the flow that the
             search chose.
@@ -114,7 +114,7 @@ class TunedFlow(Value):
         found |= {"spent": spent, "objective": self.objective, "scored_on": self.scored_on, "flows": self.flows}
         found |= {"flows_asked": self.asked, "questions": self.questions, "fresh_questions": self.fresh}
         found["finalists"] = [one.json() for one in self.finalists]
-        found["excluded"] = [{"notation": notation, "why": why} for notation, why in self.excluded]
+        found["excluded"] = [{"choices": choices, "why": why} for choices, why in self.excluded]
         return found | {"notes": list(self.notes)}
 
 

@@ -126,7 +126,7 @@ def tune(
     if not (found.is_cut_short or found.excluded):
         reads, store = json.loads((out / STUDY).read_text("utf-8"))["reads"], cache_folder() / "datasets"
         finished.write(result, reads, store, [out / name for name in (BEST, RESULT, REPORT, STUDY)])
-    return Exit.PARTLY if found.is_cut_short else Exit.DONE
+    return Exit.PARTLY if found.is_cut_short or found.excluded else Exit.DONE
 
 
 def _written(found: "TunedFlow", files: Mapping[str, str], out: Path) -> dict[str, Any]:
@@ -189,8 +189,8 @@ def _show(screen: Screen, found: "TunedFlow", out: Path) -> None:
     if found.regret_bound is not None:
         lost = f"{100 * found.regret_bound:.1f}" if unit else f"{found.regret_bound:.4g}"
         screen.show(f"No finalist is better by more than {lost} (95 % confidence).")
-    for notation, why in found.excluded:
-        screen.say(f"Left out: {one_line(notation, 80)}: {one_line(why, 300)}", "yellow")
+    for choices, why in found.excluded:
+        screen.say(f"Left out: {one_line(choices, 80)}, since {one_line(why, 300)}", "yellow")
     for note in found.notes:
         screen.say(note, "yellow")
     screen.say(f"Written: {out / BEST}. Serve it, or measure it: spolia eval {out / BEST} --data DATA")
