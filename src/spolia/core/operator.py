@@ -518,17 +518,17 @@ def inside(value: object) -> Iterator[Any]:
     if isinstance(value, (Value, Operator)):
         yield value
         own: Any = fields(value) if is_dataclass(value) else ()
-        value = tuple(getattr(value, f.name)[:1] if "alike" in f.metadata else getattr(value, f.name) for f in own)
-    elif isinstance(value, Addressed):
-        yield value
+        value = tuple([getattr(value, f.name)[:1] if "alike" in f.metadata else getattr(value, f.name) for f in own])
     if isinstance(value, (tuple, frozenset, Mapping)):
         for item in value.values() if isinstance(value, Mapping) else value:
             yield from inside(item)
+    elif isinstance(value, Addressed):  # the check of a protocol takes long
+        yield value
 
 
 def _outermost(value: object) -> Iterator[Any]:
     """The operators, stores and models in a value, without those inside of them."""
-    if type(value) in _SCALARS:  # the check of a protocol takes long
+    if type(value) in _SCALARS:
         return
     if isinstance(value, Operator):
         yield value

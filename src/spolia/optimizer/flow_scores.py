@@ -83,6 +83,8 @@ class FlowScores:
         self._chains: dict[int, Operator[Query, Ranking] | None] = {}
         depths = [one.k if isinstance(one, CutMeasure) else None for one in self._measures]
         self._depth = None if None in depths else max(filter(None, depths), default=None)
+        self._ranks = all(isinstance(one, RetrievalMeasure) for one in self._measures)
+        self._all_free = _only_ranks(self.candidates.space.flow)
         self._by_gold: dict[object, dict[tuple[object, ...], Sequence[float]]] = {}
         self._sweeper: tuple[tuple[int, ...], Together] = (), sweeper([])
         self._signs = self.objectives.signs
@@ -169,10 +171,8 @@ class FlowScores:
         """The flow as it can be swept; None where it cannot."""
         if flow not in self._chains:
             found = self.candidates.flows[flow]
-            free = found.calls() == 0 and fits(Ranking, found.gives(Query), {})
-            ranks = all(isinstance(one, RetrievalMeasure) for one in self._measures)
-            chain = sweepable(found) if free and ranks else None
-            self._chains[flow] = chain
+            free = self._ranks and (self._all_free or _only_ranks(found))
+            self._chains[flow] = sweepable(found) if free else None
         return self._chains[flow]
 
     def _swept(self, flows: Sequence[int], chains: Chains, questions: range) -> Floats:
@@ -284,3 +284,11 @@ class FlowScores:
             named = named_by_content(name, identity(found, self.run, self._known))
             self._ids[flow] = self.store.name("flows", *named)
         return self._ids[flow]
+
+
+def _only_ranks(flow: Operator[Query, Any]) -> bool:
+    """Whether a flow, or every flow of a space, gives a ranking and asks no language model."""
+    try:
+        return flow.calls() == 0 and fits(Ranking, flow.gives(Query), {})
+    except WiringError:  # candidates that do not go together
+        return False

@@ -117,9 +117,9 @@ class Study:
 
     def _measure_costs(self, warm: Sequence[int], limiter: Limiter | None) -> None:
         """Make the plan for a budget that depends on what a score takes, measured once in a study."""
-        flows, budget = pilot_flows(self.plan.candidates, warm, self.plan.seed), self.plan.budget
-        if budget is None or not budget.is_cost:
+        if self.plan.budget is None or not self.plan.budget.is_cost:
             return
+        flows = pilot_flows(self.plan.candidates, warm, self.plan.seed)
         path = None if self.folder is None else self.folder / PILOT
         before = None if path is None else Pilot.read(path)
         found, is_whole = Pilot.measured(self.scores, flows)  # the same scores again, which are kept

@@ -3,7 +3,7 @@
 import ast
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -29,6 +29,7 @@ class Module:
 
     statements: dict[str, ast.AST]
     imports: dict[str, str]
+    parts: dict[tuple[str, bool], tuple[str, list[str]]] = field(default_factory=dict)
 
     @classmethod
     def parsed(cls, text: str) -> "Module":
@@ -42,6 +43,13 @@ class Module:
                 found.update((target.id, node) for target in targets if isinstance(target, ast.Name))
         sources = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
         return cls(found, {item.name: str(node.module) for node in sources for item in node.names})
+
+    def part(self, name: str, root: bool) -> tuple[str, list[str]]:
+        """A statement in the form that is hashed, and what it names; `root` for the class that is asked for."""
+        if (name, root) not in self.parts:  # most classes name the same ones
+            named = set[str]()
+            self.parts[name, root] = repr(_plain(self.statements[name], named, root)), sorted(named - {"Operator"})
+        return self.parts[name, root]
 
 
 @cache
@@ -60,9 +68,8 @@ def hash_of(home: str, name: str, module: Callable[[str], Module]) -> bytes:
             wanted.append((source.imports[part], part))
         if place in done or part not in source.statements:
             continue
-        plain = _plain(source.statements[part], place == (home, name))
-        done[place] = repr(plain)
-        wanted += [(where, used) for used in sorted(_names(plain)) if used != "Operator"]
+        done[place], used = source.part(part, place == (home, name))
+        wanted += [(where, one) for one in used]
     text = "\n".join(sorted(f"{part}={plain}" for (_, part), plain in done.items()))
     return hashlib.sha256(text.encode()).digest()[:8]
 
@@ -73,22 +80,25 @@ def module(name: str) -> Module:
         return Module.parsed(Path(str(import_module(name).__file__)).read_text("utf-8"))
 
 
-def _plain(node: Any, root: bool = False) -> Any:
-    """The tree as nested tuples that are the same in every version of Python."""
+def _plain(node: Any, named: set[str], root: bool = False) -> Any:
+    """The tree as nested tuples that are the same in every version of Python; `named` gets the names in it."""
     if isinstance(node, list):
-        return tuple(_plain(item) for item in node)
+        return tuple([_plain(item, named) for item in node])
     if not isinstance(node, ast.AST):
         return (type(node).__name__, repr(node))
     if isinstance(node, ast.Raise):
         return ("Raise",)  # what an error says does not change a result
-    held = {}
-    for name, value in ast.iter_fields(node):
+    if isinstance(node, ast.Name):
+        named.add(node.id)
+    found: list[Any] = [type(node).__name__]
+    for name in node._fields:
+        value = getattr(node, name, None)
         if value is None or value == [] or name in ("annotation", "returns", "ctx", "kind", "type_comment"):
             continue
-        held[name] = value
-    if isinstance(held.get("body"), list):
-        held["body"] = [item for item in held["body"] if _counts(item, root)]
-    return (type(node).__name__, *((name, _plain(value)) for name, value in held.items()))
+        if name == "body" and isinstance(value, list):
+            value = [item for item in value if _counts(item, root)]
+        found.append((name, _plain(value, named)))
+    return tuple(found)
 
 
 def _counts(item: ast.stmt, root: bool) -> bool:
@@ -97,11 +107,3 @@ def _counts(item: ast.stmt, root: bool) -> bool:
         return False
     target = getattr(item, "target", None)
     return getattr(item, "name", getattr(target, "id", None)) not in (BESIDE_THE_RESULT if root else COMPUTED_OTHERWISE)
-
-
-def _names(plain: Any) -> set[str]:
-    if not isinstance(plain, tuple):
-        return set()
-    if plain and plain[0] == "Name":
-        return {ast.literal_eval(value[1]) for key, value in plain[1:] if key == "id"}
-    return {name for part in plain for name in _names(part)}

@@ -147,8 +147,11 @@ def _is_spolia(cls: type) -> bool:
 def reads(value: Any, known: Known | None = None) -> dict[str, str | None]:
     """The contents of stores, models and prompt files now, except known ones."""
     known = {} if known is None else known
-    found = value.resources if isinstance(value, Operator) else inside(value)
-    named = {repr(one): one for one in found if isinstance(one, Addressed)}
+    if isinstance(value, Operator):
+        found: Iterable[Addressed] = value.resources
+    else:
+        found = (one for one in inside(value) if isinstance(one, Addressed))
+    named = {repr(one): one for one in found}
     known |= {name: one.fingerprint() for name, one in named.items() if name not in known}
     return {name: known[name] for name in named}
 
