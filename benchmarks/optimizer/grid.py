@@ -9,6 +9,7 @@ CPU time of the process: all of it, a row once term counts and graphs are in mem
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 import tempfile
 import time
@@ -20,6 +21,7 @@ from matrix import DATA, KEPT, MEASURE, POOLED, indexed, questions_of
 from results import publish
 from space import space
 
+from spolia.cli import GARBAGE
 from spolia.evaluation.data.dataset import DataSet
 from spolia.evaluation.data.usage_log import UsageLog
 from spolia.optimizer.tuning import tune
@@ -34,6 +36,7 @@ def main() -> None:
     parser.add_argument("--kept", type=Path, default=KEPT, help="where the index is kept")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
+    gc.set_threshold(GARBAGE)  # as the command does
     sets = [DataSet(str(DATA / name)) for name in POOLED]
     flow, items = space(indexed(given.kept, sets)), questions_of(sets, [given.questions] * len(sets))
     times: list[tuple[int, float]] = []

@@ -15,7 +15,6 @@ from spolia.ranking.scalings import min_max
 from spolia.stores.corpus import NodeGroup, refuse_no_group
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import refuse_other_embedder
-from spolia.stores.snapshot.lineage import keys_of
 from spolia.types import Node, Query, Ranking
 
 if TYPE_CHECKING:
@@ -115,7 +114,7 @@ def _stored(nodes: Sequence[Node], embedder: Embedder, group: NodeGroup) -> tupl
     if how is None:
         return [], np.zeros((0, embedder.dimension), np.float32)
     refuse_other_embedder(how, group.name, embedder)
-    keys = keys_of(snapshot, {node.id for node in nodes if node.group == group.name})
+    keys = snapshot.keys_of({node.id for node in nodes if node.group == group.name})
     there = snapshot.allowed(group.name, access()).only(keys.values())
     row = {key: at for at, key in enumerate(there.keys[there.positions()].tolist())}
     rows = [(at, row[keys[node.id]]) for at, node in enumerate(nodes) if keys.get(node.id) in row]

@@ -18,7 +18,6 @@ from spolia.models.trained_weights import TrainedWeights
 from spolia.retrieval.learned.features import DENSE, FEATURES, CandidateRows, QuestionInGroup, Seeds
 from spolia.retrieval.learned.linear import FLOOR, LinearScore, next_seeds
 from spolia.retrieval.learned.ranker import RANKER, LearnedRanker, groups_of, searched_in, snapshot_of
-from spolia.stores.snapshot.lineage import keys_of
 from spolia.training.lbfgs import LBFGS
 from spolia.types import Item, Query, Quote
 
@@ -303,4 +302,4 @@ def _gold_keys(snapshot: Snapshot, group: str, item: Item, who: frozenset[str]) 
         for node in snapshot.numbered(document, group, 0, EVERYTHING, who):
             if isinstance(gold, str) or (node.span and node.span.start < gold.end and gold.start < node.span.end):
                 ids.append(node.id)
-    yield from keys_of(snapshot, ids).values()
+    yield from snapshot.keys_of(ids).values()

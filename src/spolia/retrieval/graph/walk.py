@@ -14,7 +14,6 @@ from spolia.filters import narrowed
 from spolia.models.protocols import Embedder
 from spolia.retrieval.graph.node_graph import NodeGraph
 from spolia.retrieval.vector_search import by_meaning
-from spolia.stores.snapshot.lineage import keys_of
 from spolia.types import Hit, Ranking
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def walk(graph: NodeGraph, ranking: Ranking) -> Walk:
     links = graph.links(snapshot, access())
     if wanted is not None:
         links = links.within(allowed.holds(links.keys))
-    keys = keys_of(snapshot, (hit.node.id for hit in ranking.hits))
+    keys = snapshot.keys_of(hit.node.id for hit in ranking.hits)
     there = [hit for hit in ranking.hits if hit.node.id in keys]
     at = np.array([keys[hit.node.id] for hit in there], dtype=np.int64)
     holds = allowed.holds(at)

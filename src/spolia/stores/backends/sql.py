@@ -255,7 +255,6 @@ NODE_COLUMNS = """n.key, n.id, n.text, n.grp, n.start, n.stop, n.first_page, n.l
 _NODES = f"SELECT {NODE_COLUMNS}, ({URI}) FROM"
 _OF_NODE = "JOIN documents d ON d.key = n.document WHERE"
 NODES_OF_KEYS = f"{_NODES} json_each(:keys) wanted CROSS JOIN nodes n ON n.key = wanted.value {_OF_NODE} {_NODE_AT}"
-NODES_OF_IDS = f"{_NODES} json_each(:ids) wanted CROSS JOIN nodes n ON n.id = wanted.value {_OF_NODE} {_NODE_AT}"
 NODES = f"{_NODES} nodes n {_OF_NODE} n.grp = :grp AND {_NODE_AT} ORDER BY n.id"
 CHILDREN = f"""{_NODES} json_each(:ids) wanted CROSS JOIN nodes n ON n.parent = wanted.value {_OF_NODE}
     n.grp = :grp AND {_NODE_AT} ORDER BY wanted.key, n.number, n.key"""

@@ -1,7 +1,7 @@
 """The nodes that nodes were made from, and those made from them: one by one, and for whole groups without texts."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import compress
 from typing import NamedTuple
 
@@ -141,10 +141,6 @@ def _overlapping(snapshot: Snapshot, node: Node, group: str, access: frozenset[s
     return snapshot.readable_of(snapshot.opened.rows(sql.OVERLAPPING, where | {"at": snapshot.generation}), access)
 
 
-def keys_of(snapshot: Snapshot, ids: Iterable[str]) -> dict[str, int]:
-    return dict(snapshot.opened.rows(sql.KEYS_OF_IDS, {"ids": json.dumps(list(ids)), "at": snapshot.generation}))
-
-
 def passing(snapshot: Snapshot, nodes: Sequence[Node], access: frozenset[str], filter: Filter | None) -> list[Node]:
     if filter is None:
         return list(nodes)
@@ -156,11 +152,12 @@ def passing(snapshot: Snapshot, nodes: Sequence[Node], access: frozenset[str], f
 
 def _passing(snapshot: Snapshot, nodes: Sequence[Node], access: frozenset[str], filter: Filter) -> set[str]:
     """Ids of those nodes of one group that pass; whole documents are looked up as what they are."""
-    wanted = {"ids": json.dumps([node.id for node in nodes]), "at": snapshot.generation}
+    ids = [node.id for node in nodes]
     if all(node.group == DOCUMENT and node.id == node.document for node in nodes):
+        wanted = {"ids": json.dumps(ids), "at": snapshot.generation}
         keys = dict(snapshot.opened.rows(sql.WHOLE_KEYS_OF_IDS, wanted))
         allowed = snapshot.open.records(None).allowed(None, filter)
     else:
-        keys = dict(snapshot.opened.rows(sql.KEYS_OF_IDS, wanted))
+        keys = snapshot.keys_of(ids)
         allowed = snapshot.allowed(nodes[0].group, access, filter)
     return {id for id, holds in zip(keys, allowed.holds(keys.values()), strict=True) if holds}

@@ -82,6 +82,7 @@ class Snapshot:
         self.readers.take_in(opened)
         self.rights = Rights(opened, self.version, self.readers)
         self._nodes: dict[int, tuple[int, Node]] = {}
+        self._keys: dict[str, int] = {}
         self._lock = threading.Lock()
         self._lease = lease
         self.derived: dict[object, Any] = {}
@@ -128,8 +129,17 @@ class Snapshot:
         return found[0]
 
     def nodes_of_ids(self, ids: Sequence[str], access: frozenset[str] = PUBLIC) -> dict[str, Node]:
-        values = {"ids": json.dumps(list(dict.fromkeys(ids))), "at": self.generation}
-        return {node.id: node for node in self.readable_of(self.opened.rows(sql.NODES_OF_IDS, values), access)}
+        return {node.id: node for node in self.nodes(self.keys_of(ids).values(), access)}
+
+    def keys_of(self, ids: Iterable[str]) -> dict[str, int]:
+        """The keys of nodes by their ids, regardless of access; unknown ids are left out."""
+        known, wanted = self._keys, list(dict.fromkeys(ids))
+        found = {id: known[id] for id in wanted if id in known}
+        if len(found) == len(wanted):
+            return found
+        others = json.dumps([id for id in wanted if id not in found])
+        found |= self.opened.rows(sql.KEYS_OF_IDS, {"ids": others, "at": self.generation})
+        return {id: found[id] for id in wanted if id in found}
 
     def numbered(self, document: str, group: str, first: int, last: int, access: frozenset[str] = PUBLIC) -> list[Node]:
         """The nodes of a document in a group whose `number` is in [first, last], in order."""
@@ -341,9 +351,10 @@ class Snapshot:
         found = {row[0]: (row[AUDIENCE_OF_NODE], node_of(row, self.readers.lists)) for row in rows}
         with self._lock:
             if len(self._nodes) + len(found) > NODES_KEPT:
-                self._nodes = {}
+                self._nodes, self._keys = {}, {}
             if len(found) <= NODES_KEPT:
                 self._nodes.update(found)
+                self._keys.update((node.id, key) for key, (_, node) in found.items())
         return found
 
 
