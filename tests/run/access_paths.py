@@ -213,8 +213,8 @@ def given_to(op: Operator[Any, Any], query: Query, found: Sequence[Ranking]) -> 
 
 
 OPEN = {
-    "above", "check", "derived_of", "groups", "ids", "is_exact", "lexical", "manifest", "named", "reader_versions",
-    "records", "sources", "stats", "stored", "unmade", "vectors",
+    "above", "check", "derived_of", "groups", "ids", "is_exact", "keys_of", "lexical", "manifest", "named",
+    "reader_versions", "records", "sources", "stats", "stored", "unmade", "vectors",
 }  # fmt: skip
 """Methods of a snapshot that are not told who asks: they give no nodes, are for its owner, or take `Allowed`."""
 
