@@ -477,8 +477,16 @@ def _job_queue(result: Result) -> Judged:
     return found
 
 
+def _ranker_growth(result: Result) -> Judged:
+    return {
+        f"CPU-ms of a question beyond hybrid, {one['passages']:,} passages": (one["question_cpu_ms"], None)
+        for one in result["sizes"]
+    }
+
+
 JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "ranker": _ranker,
+    "ranker_growth": _ranker_growth,
     "shape": _shape,
     "steps": _steps,
     "imports": _imports,

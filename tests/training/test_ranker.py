@@ -15,16 +15,18 @@ from spolia.evaluation.data.dataset import DataSet
 from spolia.evaluation.data.passage_store import indexed
 from spolia.flow_files.built_in_flows import bm25, multi_hop
 from spolia.models.trained_weights import TrainedWeights
+from spolia.retrieval.array_files import write_arrays
 from spolia.retrieval.learned.features import FEATURES, CandidateRows
-from spolia.retrieval.learned.links import title_keys
+from spolia.retrieval.learned.links import MADE, node_links, title_keys
 from spolia.retrieval.learned.ranker import LearnedRanker
 from spolia.run import Run
 from spolia.stores.corpus import NodeGroup
+from spolia.stores.files import links_folder
 from spolia.testing import HashingEmbedder
 from spolia.training.lbfgs import LBFGS
 from spolia.training.ranker import Example, ListwiseLoss, PassFit, RankerTrainer
 from spolia.training.training import Trained, train
-from spolia.types import Item, Query
+from spolia.types import Item, Query, digest_of
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +156,28 @@ def test_the_gradient_of_the_loss_is_that_of_its_definition() -> None:
 def test_a_title_is_looked_for_without_its_parenthesis_and_up_to_its_first_comma() -> None:
     assert title_keys("Paris (Texas)") == {"paris texas", "paris"}
     assert title_keys("The") == title_keys("X") == title_keys("") == frozenset()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", [None, b"", b"PK poisoned", 60])
+def test_links_are_kept_in_a_file_and_read_again_where_it_is_damaged(
+    passages: NodeGroup, damage: bytes | int | None
+) -> None:
+    snapshot, folder = passages.snapshot(), links_folder(passages.corpus.backend.folder, passages.name)
+    found = node_links(snapshot, passages.name, "entity", frozenset()).texts
+    (path,) = [one for one in folder.iterdir() if digest_of((MADE, "entity")).hex()[:16] in one.name]
+    whole = path.read_bytes()
+    if damage is None:  # which shows that the file is read
+        write_arrays(path, found.arrays() | {"mentions": np.zeros((2, 0), np.int64)})
+    else:
+        path.write_bytes(damage if isinstance(damage, bytes) else whole[:damage])
+    snapshot.derived.clear()
+    again = node_links(snapshot, passages.name, "entity", frozenset()).texts
+    assert again.arrays()["mentions"].shape == ((2, 0) if damage is None else found.arrays()["mentions"].shape)
+    assert again.names.numbers == found.names.numbers
+    assert (path.read_bytes() == whole) == (damage is not None)
+    path.write_bytes(whole)
+    snapshot.derived.clear()
 
 
 @pytest.mark.slow

@@ -1,20 +1,30 @@
-"""What links nodes to others: titles that occur in texts, names that texts share."""
+"""What links nodes to others: titles that occur in texts, names that texts share.
+
+They are read once for each generation of a store, and kept in a file beside its graphs. It is derived: where it is
+missing or damaged, the texts are read again.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from spolia.core.run_context import check_cancelled
+from spolia.retrieval.array_files import DAMAGED, SUFFIX, read_arrays, write_arrays
+from spolia.retrieval.graph.build import drop_others
 from spolia.retrieval.graph.links import SparseLabelRows
 from spolia.retrieval.term_counts import CONTEXT, TEXT, derived, texts_of
+from spolia.stores.backends import sql
 from spolia.stores.backends.rows import unpacked
+from spolia.stores.files import links_folder
 from spolia.stores.snapshot.lineage import AncestorPath, rows_of
+from spolia.types import digest_of
 
 if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot
@@ -30,6 +40,8 @@ LITTLE = frozenset(
     ["the", "and", "for", "his", "her", "its", "was", "are", "not", "you", "all", "who", "she", "had", "has"]
 )
 """Words that are no titles to look for in texts."""
+MADE = "text links 1"
+"""Counts up when the same texts give other links."""
 _WORD = re.compile(r"\w+")
 _BETWEEN_CHECKS = 1_024
 
@@ -83,6 +95,15 @@ class NodeLabels:
         array = np.array(sorted(set(pairs)), dtype=np.int64).reshape(-1, 2)
         return cls(array[:, 0], array[:, 1])
 
+    @classmethod
+    def checked(cls, rows: Any, nodes: int, labels: int) -> NodeLabels:
+        """From an array of pairs; ValueError where it names nodes or labels that are not there."""
+        if rows.dtype != np.int64 or rows.ndim != 2 or len(rows) != 2:
+            raise ValueError("Pairs are two rows of whole numbers.")
+        if rows.size and (rows.min() < 0 or (rows.max(axis=1) >= (nodes, labels)).any()):
+            raise ValueError("The links lead to no nodes.")
+        return cls(*rows)
+
     def within(self, readable: Mask | None) -> NodeLabels:
         if readable is None:
             return self
@@ -100,6 +121,21 @@ class TextLinks:
     mentions: NodeLabels  # nodes and the title keys that occur in their texts
     names: KeyFinder
     named: NodeLabels  # nodes and the names in their texts
+
+    @classmethod
+    def of(cls, count: int, parts: Mapping[str, Any]) -> TextLinks:
+        """The links in the arrays of a file, for a group with this many nodes; ValueError where they do not fit."""
+        titles, names = ({key: at for at, key in enumerate(_lines(parts[name]))} for name in ("titles", "names"))
+        pairs = (("titled", titles), ("mentions", titles), ("named", names))
+        titled, mentions, named = (NodeLabels.checked(parts[name], count, len(keys)) for name, keys in pairs)
+        return cls(count, KeyFinder(titles), titled, mentions, KeyFinder(names), named)
+
+    def arrays(self) -> dict[str, Any]:
+        """What `of` reads."""
+        keys = {"titles": self.titles, "names": self.names}
+        pairs = {"titled": self.titled, "mentions": self.mentions, "named": self.named}
+        texts = {name: np.frombuffer("\n".join(found.numbers).encode(), np.uint8) for name, found in keys.items()}
+        return texts | {name: np.stack([one.nodes, one.labels]) for name, one in pairs.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,9 +202,26 @@ class NodeLinks:
 
 def node_links(snapshot: Snapshot, group: str, names: str, who: frozenset[str]) -> NodeLinks:
     """The links of a group; `names` is the group with a node for each name, empty for none."""
-    texts = derived(snapshot.derived, ("text links", group, names), lambda: _read(snapshot, group, names))
+    texts = derived(snapshot.derived, ("text links", group, names), lambda: _kept(snapshot, group, names))
     readable, kept = snapshot.allowed(group, who).mask, snapshot.derived_of(who, group)
     return derived(kept, ("node links", group, names), lambda: NodeLinks(texts, readable))
+
+
+def _kept(snapshot: Snapshot, group: str, names: str) -> TextLinks:
+    """The links in the file of this generation; they are read from the texts, and written, if it is missing."""
+    opened, folder = snapshot.opened, links_folder(snapshot.opened.folder, group)
+    path = folder / f"g{snapshot.version}-{digest_of((MADE, names)).hex()[:16]}{SUFFIX}"
+    with suppress(*DAMAGED), read_arrays(path) as parts:
+        return TextLinks.of(len(snapshot.open.records(group).keys), parts)
+    found = _read(snapshot, group, names)
+    with suppress(OSError):  # a store that may only be read, or a full disk: the next process reads them again
+        write_arrays(path, found.arrays())
+    drop_others(folder, lambda version: opened.was_published(version) and bool(opened.row(sql.IS_KEPT, version[:1])))
+    return found
+
+
+def _lines(text: Any) -> list[str]:
+    return text.tobytes().decode().split("\n") if text.size else []
 
 
 def _read(snapshot: Snapshot, group: str, names: str) -> TextLinks:
