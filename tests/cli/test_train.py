@@ -45,7 +45,7 @@ def test_a_trained_ranker_is_a_flow_that_search_and_eval_take(spolia: Spolia, tm
     measured = ("eval", out / "flow.yaml", "--data", data, "--store", store, "--measures", "R@5")
     refused = spolia(*measured)
     assert refused.code == 2
-    assert "were tuned on" in refused.err
+    assert "were used to tune or choose a flow" in refused.err
     for _ in ("asked", "kept from before"):
         assert spolia(*measured, "--split", "report", "--report", report).code == 0
         assert "linked_from_seed " in report.read_text()

@@ -17,6 +17,7 @@ from spolia.evaluation.data.usage_log import UsageLog, marks_of
 from spolia.evaluation.experiment.experiment import Experiment
 from spolia.models.trained_weights import TrainedWeights
 from spolia.retrieval.bm25 import BM25
+from spolia.retrieval.learned.ranker import LearnedRanker
 from spolia.stores.corpus import NodeGroup
 from spolia.training import training
 from spolia.training.question_split import QuestionSplit, marks
@@ -130,9 +131,16 @@ def test_what_was_trained_on_is_not_reported_on(passages: NodeGroup, items: list
     many = [item.but(id=f"{item.id}-{copy}", question=f"{item.question} {copy}") for item in items for copy in "ab"]
     log = UsageLog(tmp_path / "looks.jsonl", marks_of(many))
     train(Line(passages), many, tmp_path / "line", usage_log=log, steps=1)
-    with pytest.raises(DataError, match="were tuned on"):
+    with pytest.raises(DataError, match="were used to tune or choose a flow"):
         Experiment(BM25(passages), many, "R@5").run(usage_log=log)
-    Experiment(BM25(passages), QuestionSplit.of(many).kept_apart, "R@5").run(usage_log=log)
+    split = QuestionSplit.of(many)
+    Experiment(BM25(passages), split.kept_apart, "R@5").run(usage_log=log)
+    weights = TrainedWeights(str(tmp_path / "line"))  # whose card names the questions, wherever they are asked
+    assert all(weights.was_trained_on(f" {item.question.upper()}") for item in split.train)
+    assert not any(weights.was_trained_on(item.question) for item in split.kept_apart)
+    with pytest.raises(DataError, match="were used to train a part of a flow"):
+        Experiment(LearnedRanker(passages, weights), many, "R@5").run()
+    assert Experiment(LearnedRanker(passages, weights), split.train[:9], "R@5", overlap=True)._trained_on()
 
 
 def test_no_two_parts_of_a_split_share_an_id_a_text_or_a_passage() -> None:

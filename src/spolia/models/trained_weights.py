@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -75,6 +76,14 @@ class TrainedWeights(Value):
             )
         return found
 
+    def was_trained_on(self, question: str) -> bool:
+        """Whether the card names a question, however it is spaced; False without a card, or where it names none."""
+        try:
+            named = _card(self.place).get("trained_on", "")
+        except WeightsError:
+            return False
+        return _mark(question) in _marks(str(named))
+
     def plain(self, part: str) -> Mapping[str, Any]:
         """The weights of a part that are written in JSON."""
         path = self._file(part, JSON)
@@ -102,6 +111,26 @@ class TrainedWeights(Value):
 
 
 _AGAIN = "Train it again, or fetch the folder again."
+MARK_BYTES = 6
+"""Of the hash of a question: of a million others, one in 500,000 cards of 540 questions seems to name one."""
+
+
+def question_marks(questions: Iterable[str]) -> str:
+    """The hashes of questions, as a card names what its weights were trained on."""
+    return b64encode(b"".join(sorted(set(map(_mark, questions))))).decode()
+
+
+def _mark(question: str) -> bytes:
+    return hashlib.sha256(" ".join(question.casefold().split()).encode()).digest()[:MARK_BYTES]
+
+
+@lru_cache(maxsize=64)
+def _marks(named: str) -> frozenset[bytes]:
+    try:
+        whole = b64decode(named, validate=True)
+    except ValueError:
+        return frozenset()
+    return frozenset(whole[at : at + MARK_BYTES] for at in range(0, len(whole), MARK_BYTES))
 
 
 def hash_of(path: Path) -> str:

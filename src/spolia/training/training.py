@@ -25,7 +25,7 @@ from spolia.evaluation.data.usage_log import UsageLog
 from spolia.evaluation.experiment.experiment import Experiment
 from spolia.flow_files.files import dump
 from spolia.models.onnx import safetensors
-from spolia.models.trained_weights import CARD, JSON, TENSORS, TrainedWeights, hash_of
+from spolia.models.trained_weights import CARD, JSON, TENSORS, TrainedWeights, hash_of, question_marks
 from spolia.retrieval.array_files import DAMAGED, read_arrays, write_arrays
 from spolia.run import Run
 from spolia.stores.files import try_lock
@@ -249,7 +249,8 @@ class _Training:
         found = self._result(card)
         card["score"] = self._score(found.flow, run)
         self._write(FLOW, dump(found.flow, given))
-        self._write(CARD, json.dumps({**card, "training": self.identity}, indent=1, allow_nan=False) + "\n")
+        lines = (f" {_text(name)}: {_text(value)}" for name, value in {**card, "training": self.identity}.items())
+        self._write(CARD, "{\n" + ",\n".join(lines) + "\n}\n")
         with suppress(OSError):
             (self.folder / CHECKPOINT).unlink(missing_ok=True)
         return self._result(card)
@@ -285,7 +286,7 @@ class _Training:
             "score": None,
             "data": {"name": self.data, "hash": self.data_hash},
             "questions": {name: len(ids) for name, ids in self.split.ids.items()} | {"left_out": self.split.left_out},
-            "ids": self.split.ids,
+            "trained_on": question_marks(item.question for item in (*self.split.train, *self.split.validation)),
             "settings": self.part.settings(),
             "seed": self.seed,
             "steps": {"made": self.done, "most": self.steps, "converged": self.part.converged, "pilot": self.pilot},

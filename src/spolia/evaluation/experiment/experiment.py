@@ -12,11 +12,12 @@ from spolia.evaluation.data.dataset import checked_part, part_of
 from spolia.evaluation.data.usage_log import ALL, REPORT, LogEntry, UsageLog
 from spolia.evaluation.experiment.comparison import MOST, TYPE, by_kind, fields_of
 from spolia.evaluation.experiment.execution import DEGRADED, Told, ask
-from spolia.evaluation.experiment.flows import Flow, named, questions, refuse_other_flows, written
+from spolia.evaluation.experiment.flows import Flow, inside, named, questions, refuse_other_flows, written
 from spolia.evaluation.experiment.results import Report, reported
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.evaluation.measures.registry import as_measures
 from spolia.evaluation.statistics.significance import CORRECTIONS
+from spolia.models.trained_weights import TrainedWeights
 from spolia.run import Run
 from spolia.types import Item, Value
 
@@ -164,6 +165,18 @@ class Experiment(Value):
         ids = [item.id for item in self.asked]
         return tuple(id for id in ids if part_of(id) in parts or any(entry.chose_by(id) for entry in entries))
 
+    def _trained_on(self) -> tuple[str, ...]:
+        """Ids of the questions that a part of a flow was trained on, as its card says."""
+        every = {one for _, flow in self.flows for one in inside(flow) if isinstance(one, TrainedWeights)}
+        ids = tuple(item.id for item in self.asked if any(one.was_trained_on(item.question) for one in every))
+        if ids and not self.overlap and len(self.asked) >= ENOUGH:
+            raise DataError(
+                f"{len(ids)} of {several(len(self.asked), 'question')} {were(len(self.asked))} used to train a part of "
+                f"a flow (the first: {ids[0]!r}), so their scores are too good. To go on, ask other questions; or "
+                "allow it (--overlap; in Python overlap=True), and the report says so."
+            )
+        return ids
+
     def _refuse(self, tuned: Sequence[str], usage_log: UsageLog | None = None, entry: LogEntry | None = None) -> None:
         """Raise for questions that a flow was tuned on; if only a log says so and they are few, the report warns."""
         n = len(self.asked)
@@ -217,8 +230,9 @@ class Experiment(Value):
         chosen = usage_log.chosen_on(entry)
         tuned = self._among(self.tuned_on, chosen)
         self._refuse(tuned, usage_log, entry)
+        used = {*tuned, *self._trained_on()}
         how: dict[str, Any] = {"run": run, "path": path, "data": self.data or "questions", "again": again, "told": told}
         how |= {"degraded": self.degraded}
         table = ask(dict(self.flows), self.asked, self.measures, **how)
         usage_log.note(entry)  # what comes to no report was not looked at
-        return reported(self, table, run.threads).but(tuned=len(tuned), looked=usage_log.before(entry))
+        return reported(self, table, run.threads).but(tuned=len(used), looked=usage_log.before(entry))
