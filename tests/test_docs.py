@@ -67,16 +67,15 @@ def test_python_blocks_run(page: Path, workplace: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", with_blocks("bash"), ids=lambda page: page.name)
 def test_shell_blocks_run(page: Path, workplace: Path) -> None:
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     for name, text in files(page).items():
         (workplace / name).parent.mkdir(exist_ok=True)
         (workplace / name).write_text(text)
-    for line in "".join(blocks(page, "bash")).splitlines():
-        command = shlex.split(line, comments=True)
-        if not command or shlex.join(command) in NOT_RUN:
-            continue
-        ran = subprocess.run(command, cwd=workplace, env=environment, capture_output=True, text=True, timeout=120)
-        assert ran.returncode == 0, f"{line}\n{ran.stdout}\n{ran.stderr}"
+    lines = [(line, shlex.split(line, comments=True)) for line in "".join(blocks(page, "bash")).splitlines()]
+    commands = [line for line, command in lines if command and shlex.join(command) not in NOT_RUN]
+    run = [sys.executable, "-m", "tests.commands", str(workplace)]
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    ran = subprocess.run(run, cwd=ROOT, env=environment, input="\n".join(commands), capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 @pytest.mark.parametrize("page", with_blocks("yaml"), ids=lambda page: page.name)
