@@ -13,29 +13,41 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check install --no-compile
 export PYTHONDONTWRITEBYTECODE :=  # hundreds of processes are started: none of them compiles everything again
 
-.PHONY: demo test check bench pages versions docs release clean
+.PHONY: demo test check types layers words site weight suite quick bench pages versions docs release clean
 
 demo: $(VENV)/demo.stamp
 	@$(BIN)/python -m spolia.cli.demo $(DIR)
 
-# A third of a test's time is waiting, for processes and servers: three run on two cores.
 test: $(VENV)/test.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
-	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs build/site & site=$$!; \
-	$(BIN)/python benchmarks/install.py --check & weight=$$!; \
-	$(BIN)/python docs/lint.py & words=$$!; \
-	$(BIN)/python -m pytest -n 3 --dist worksteal && wait $$site && wait $$weight && wait $$words
+	@$(MAKE) --no-print-directory --jobs types layers words site weight suite
+
+types:
+	@$(BIN)/mypy
+
+layers:
+	@$(BIN)/lint-imports
+
+words:
+	@$(BIN)/python docs/lint.py
+
+site:
+	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs build/site
+
+weight:
+	@$(BIN)/python benchmarks/install.py --check
+
+suite:  # a third of a test's time is waiting, for processes and servers: three run on two cores
+	@$(BIN)/python -m pytest -n 3 --dist worksteal
 
 check: $(VENV)/test.stamp
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
-	@$(BIN)/python docs/lint.py & words=$$!; \
-	$(BIN)/python -m pytest -m "not slow" -x -n 3 --dist worksteal && wait $$words
+	@$(MAKE) --no-print-directory --jobs types layers words quick
+
+quick:
+	@$(BIN)/python -m pytest -m "not slow" -x -n 3 --dist worksteal
 
 bench: $(VENV)/test.stamp
 	$(BIN)/python benchmarks/run.py

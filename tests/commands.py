@@ -14,15 +14,18 @@ from pathlib import Path
 
 from spolia.cli import main as spolia
 
+QUIET = ("spolia", "typer", "yaml", "urllib3", "sqlite3")
+"""Packages that start no threads when they are imported."""
+
 
 def forked(command: list[str], imported: Path) -> int:
-    """The exit code of a command of `spolia`; what it imports of our own is imported here, too."""
+    """The exit code of a command of `spolia`; what it imports is imported here too, where that starts no threads."""
     if not (pid := os.fork()):
         sys.argv = command
         try:
             spolia()
         finally:
-            imported.write_text("\n".join(name for name in sys.modules if name.startswith("spolia.")))
+            imported.write_text("\n".join(name for name in sys.modules if name.partition(".")[0] in QUIET))
         sys.exit()
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     for name in imported.read_text().split():

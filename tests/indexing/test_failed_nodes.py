@@ -22,6 +22,7 @@ from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import Definition, Part, Piece, Splitter
+from spolia.stores.groups import nodes
 from spolia.stores.groups.materialise import materialise
 from spolia.stores.portable import export_store, import_store
 from spolia.types import Query
@@ -161,10 +162,13 @@ def test_a_group_that_can_be_made_of_nothing_is_an_error_and_is_not_there(folder
 
 
 @pytest.mark.slow
-def test_the_main_group_is_a_group_like_any_other(folder: Path, corpus: Corpus) -> None:
+def test_the_main_group_is_a_group_like_any_other(
+    folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nodes, "LISTED", 10_000)
     report = sync(folder, corpus, splitter=Failing(), groups=[corpus.group("sentence")])
     assert dict(report.failed) == {BAD: "RuntimeError: in mid-text"}  # it was there in no group when it was read
-    long = "Stones. " * 130_000
+    long = "Stones. " * 1_300
     BROKEN.add(long)
     (folder / "long.txt").write_text(long)
     report = sync(folder, corpus, splitter=Failing())

@@ -71,7 +71,7 @@ def _readers() -> Iterator[Any]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("read_reply", _readers())
+@pytest.mark.parametrize("read_reply", list(_readers()))
 def test_every_reader_of_replies_ends_on_adversarial_replies(read_reply: Callable[[str], object]) -> None:
     for before, repeated, after in REPLIES.values():
         reply = before + repeated * (SIZE // len(repeated)) + after

@@ -184,10 +184,10 @@ def test_of_ten_thousand_hits_the_best_are_judged(kind: str) -> None:
 
 
 @pytest.mark.slow
-def test_all_of_ten_thousand_hits_can_be_judged() -> None:
-    many = [f"p{number}" for number in range(10_000)]
+def test_all_of_a_thousand_hits_can_be_judged() -> None:
+    many = [f"p{number}" for number in range(1_000)]
     worst_first = Told(tuple((id, float(at)) for at, id in enumerate(many)))
-    found = CrossEncoder(worst_first, top_k=10_000, judged=10_000)(ranking(*many))
+    found = CrossEncoder(worst_first, top_k=1_000, judged=1_000)(ranking(*many))
     assert ids(found) == many[::-1]
 
 

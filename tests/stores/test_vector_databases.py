@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,29 +72,43 @@ def test_a_database_answers_as_exact_search_does_and_follows(
     assert corpus.snapshot().check() == []
 
 
+def writers(work: str, corpus: Corpus, settings: Database, folder: Path, points: Sequence[str]) -> None:
+    """Kill a writer at each point, one after the other: forks of one process, which has imported what they need."""
+    code = f"""
+from importlib import import_module
+from pathlib import Path
+from spolia.stores import files
+from tests.stores.kills import ended, forked, told
+from tests.stores.test_vector_databases import *
+settings, folder = DATABASES[{DATABASES.index(settings)}], Path({str(folder)!r})
+import_module(settings.module)
+for point in {tuple(points)!r}:
+    def work():
+        files.arm(point)
+        corpus = Corpus({corpus.path!r})
+        {work}
+    assert ended(forked(work)) == -9, point
+    assert told(lambda: Corpus({corpus.path!r}).snapshot().check(), folder.with_name("told")) == [], point
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+
+
 @pytest.mark.parametrize(
-    ("settings", "point"),
+    ("settings", "points"),
     [
-        *((DATABASES[0], point) for point in ("databases.follow", "databases.followed", "publish.commit")),
-        *((database, "databases.followed") for database in DATABASES[1:]),
+        (DATABASES[0], ("databases.follow", "databases.followed", "publish.commit")),
+        *((database, ("databases.followed",)) for database in DATABASES[1:]),
     ],
     indirect=["settings"],
 )
 def test_a_killed_writer_leaves_a_database_that_the_next_one_mends(
-    tmp_path: Path, settings: Database, point: str
+    tmp_path: Path, settings: Database, points: Sequence[str]
 ) -> None:
     corpus, folder = Corpus(str(tmp_path / "notes.spolia")), tmp_path / "docs"
     fill(folder, 5)
     sync(folder, corpus)
-    code = (
-        "import sys; from tests.stores.test_vector_databases import *; "
-        f"materialise([group_of(Corpus({corpus.path!r}), DATABASES[{DATABASES.index(settings)}])])"
-    )
-    killed = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, "SPOLIA_FAIL_POINT": point}, capture_output=True, check=False
-    )
-    assert killed.returncode == -9, killed.stderr.decode()
-    assert corpus.snapshot().check() == []
+    writers("materialise([group_of(corpus, settings)])", corpus, settings, folder, points)
     fill(folder, 3)
     (folder / "4.txt").unlink()
     sync(folder, corpus)
@@ -112,16 +126,8 @@ def test_writers_killed_one_after_the_other_leave_what_readers_see_and_the_next_
     sync(folder, corpus, groups=[group])
     (folder / "4.txt").unlink()
     (folder / "new.txt").write_text("A quarry is new.")
-    code = (
-        "import sys; from tests.stores.test_vector_databases import *; "
-        f"corpus = Corpus({corpus.path!r}); "
-        f"sync({str(folder)!r}, corpus, groups=[group_of(corpus, DATABASES[{DATABASES.index(settings)}])])"
-    )
-    for point in ("databases.followed", "publish.commit", "databases.recovered", "publish.commit"):
-        environment = {**os.environ, "SPOLIA_FAIL_POINT": point}
-        killed = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=False)
-        assert killed.returncode == -9, killed.stderr.decode()
-        assert corpus.snapshot().check() == []
+    points = ("databases.followed", "publish.commit", "databases.recovered", "publish.commit")
+    writers("sync(folder, corpus, groups=[group_of(corpus, settings)], workers=0)", corpus, settings, folder, points)
     assert list(Path(corpus.path).glob("databases/*.unsure"))
     assert differing(corpus, "sentence") == []
     assert not list(Path(corpus.path).glob("databases/*.unsure"))

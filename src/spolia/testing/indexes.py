@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from time import monotonic
@@ -33,12 +33,16 @@ METRICS = ("cosine", "dot", "euclidean")
 NAME, DIMENSION = "notes_chunk", 48
 ENOUGH = 0.95
 _ELSEWHERE = """
-import pickle, sys
+import os, pickle, sys
+out = open(os.dup(1), "wb")
+os.dup2(2, 1)  # where a database prints
 database, folder, name, dimension, queries = pickle.load(sys.stdin.buffer)
-index = database.open(folder, name, dimension, "cosine")
-found = sorted(index.keys()), index.search(queries, 5)
-index.close()
-sys.stdout.buffer.write(b"found:" + pickle.dumps(found))
+while sys.stdin.buffer.readline():
+    index = database.open(folder, name, dimension, "cosine")
+    found = sorted(index.keys()), index.search(queries, 5)
+    index.close()
+    out.write(pickle.dumps(found))
+    out.flush()
 """
 
 
@@ -216,18 +220,30 @@ class IndexContract:
     def test_another_process_finds_the_same(self, tmp_path: Path) -> None:
         keys, vectors = list(range(300)), clustered(300)
         right = nearest(vectors[:4], keys, vectors, 5, "cosine")
-        with self.opened(tmp_path) as index:
-            index.add(keys, vectors)
-            found = [self._elsewhere(tmp_path, vectors[:4])] if self.processes else []
-        for there, near in [*found, self._elsewhere(tmp_path, vectors[:4])]:
+        with self._elsewhere(tmp_path, vectors[:4]) as asked:
+            with self.opened(tmp_path) as index:
+                index.add(keys, vectors)
+                found = [asked()] if self.processes else []
+            found.append(asked())
+        for there, near in found:
             assert there == keys
             self._compare(near, right, "cosine")
 
-    def _elsewhere(self, place: Path, queries: Vectors) -> Any:
-        sent = pickle.dumps((self.settings(place), place, called(place), DIMENSION, queries))
-        done = subprocess.run([sys.executable, "-c", _ELSEWHERE], input=sent, capture_output=True, check=False)
-        assert done.returncode == 0, done.stderr.decode()
-        return pickle.loads(done.stdout.rpartition(b"found:")[2])
+    @contextmanager
+    def _elsewhere(self, place: Path, queries: Vectors) -> Iterator[Callable[[], Any]]:
+        command, pipe = [sys.executable, "-c", _ELSEWHERE], subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe) as process:
+            questions, answers = process.stdin, process.stdout
+            assert questions is not None
+            assert answers is not None
+            pickle.dump((self.settings(place), place, called(place), DIMENSION, queries), questions)
+
+            def asked() -> Any:
+                questions.write(b"\n")
+                questions.flush()
+                return pickle.load(answers)
+
+            yield asked
 
     def test_threads_search_while_vectors_are_added(self, tmp_path: Path) -> None:
         vectors, failures, done = clustered(600), list[BaseException](), threading.Event()

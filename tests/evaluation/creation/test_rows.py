@@ -59,7 +59,7 @@ def made(corpus: Corpus, server: Uneven) -> tuple[Recipe, dict[str, QuestionDraf
     return one, {draft.passages[0].id: one.body(draft) for draft in drafts}
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     seed=st.integers(0, 10**6), batch=st.integers(1, 9), threads=st.sampled_from((1, 3, 16)), kept=st.integers(0, 30)
 )

@@ -94,12 +94,14 @@ def test_what_is_no_text_is_refused() -> None:
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
+    monkeypatch.setattr(text, "LARGEST", 6_000_000)
+    monkeypatch.setattr(text, "PART_BYTES", 1_500_000)
+    monkeypatch.setattr(text, "PART_ROWS", 15_000)
     path = tmp_path / "big.csv"
     with path.open("wb") as file:
         file.write(b"id,name\n")
         for n in range(120):
-            file.write(b"".join(b"%d,stone %d\n" % (n, m) for m in range(20_000)))
+            file.write(b"".join(b"%d,stone %d\n" % (n, m) for m in range(6_000)))
     blob = Blob("big.csv", path)
     assert blob.size > text.LARGEST
     reader: FileReader = CsvReader()

@@ -220,7 +220,7 @@ def test_a_file_without_its_cross_references_is_mended_while_reading() -> None:
 
 
 @pytest.mark.slow
-def test_ten_thousand_pages() -> None:
-    reading = read(pdf_of([[f"Page {number}.", "It has two lines."] for number in range(1, 10_001)]))
-    assert len(reading.document.pages) == 10_000
-    assert reading.document.text[reading.document.pages[9_998] :].startswith("Page 9999.")
+def test_two_thousand_pages() -> None:
+    reading = read(pdf_of([[f"Page {number}.", "It has two lines."] for number in range(1, 2_001)]))
+    assert len(reading.document.pages) == 2_000
+    assert reading.document.text[reading.document.pages[1_998] :].startswith("Page 1999.")

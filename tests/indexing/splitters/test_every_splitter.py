@@ -105,7 +105,7 @@ def test_files_of_this_project(splitter: Splitter, file: Path) -> None:
 
 @pytest.fixture(scope="session")
 def real_documents(shared_datasets: Path) -> list[Document]:
-    """Real documents as their readers read them, each up to 50,000 characters."""
+    """Real documents as their readers read them, each up to 20,000 characters."""
     found = []
     for file in sorted((shared_datasets / "documents" / "files").iterdir()):
         reader = reader_of(file.name, by_suffix())
@@ -113,7 +113,7 @@ def real_documents(shared_datasets: Path) -> list[Document]:
             document = Document(file.name, file.read_bytes().decode("utf-8", "replace"), file.name)
         else:
             document = reader.read(Blob(file.name, file.read_bytes())).document
-        found.append(document.but(text=document.text[:50_000]))
+        found.append(document.but(text=document.text[:20_000]))
     return found
 
 
@@ -130,7 +130,7 @@ def test_real_documents(splitter: Splitter, real_documents: list[Document]) -> N
     assert seen > 20
 
 
-N, DEEP = 80_000, 10_000
+N, DEEP = 40_000, 10_000
 HUGE = {
     "no blanks": "x" * 5 * N,
     "ideographs": "石" * N,

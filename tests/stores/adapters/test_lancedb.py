@@ -12,11 +12,15 @@ from spolia.testing.indexes import DIMENSION, NAME, IndexContract, clustered
 pytestmark = pytest.mark.slow
 
 
-class TestFlat(IndexContract):
+class Flat(IndexContract):
     exact = True
 
     def settings(self, place: Path) -> LanceDB:
         return LanceDB(index="flat")
+
+
+def test_without_a_graph_it_is_exact(tmp_path: Path) -> None:
+    Flat().test_finds_what_exact_search_finds(tmp_path)
 
 
 class TestGraph(IndexContract):

@@ -25,11 +25,15 @@ class TestGraph(IndexContract):
         return Milvus()
 
 
-class TestFlat(IndexContract):
-    exact, processes = True, False
+class Flat(IndexContract):
+    exact = True
 
     def settings(self, place: Path) -> Milvus:
         return Milvus(index="FLAT")
+
+
+def test_without_a_graph_it_is_exact(tmp_path: Path) -> None:
+    Flat().test_finds_what_exact_search_finds(tmp_path)
 
 
 class TestServer(ServerContract):

@@ -82,11 +82,12 @@ def _begin(lines: list[str], at: int) -> int:
 
 def _in_json(said: str) -> dict[str, Any]:
     """The texts and lists of a JSON object, by name; empty without one."""
-    begins = re.search(r"^[^\S\n]*+(\{)", _FENCE.sub("", said), re.MULTILINE)
+    text = _FENCE.sub("", said)
+    begins = re.search(r"^[^\S\n]*+(\{)", text, re.MULTILINE)
     if begins is None:
         return {}
     try:
-        found = loose(_FENCE.sub("", said), begins.start(1))
+        found = loose(text, begins.start(1))
     except ValueError:
         return {}
     named = found.items() if isinstance(found, dict) else ()
