@@ -166,17 +166,17 @@ def test_the_main_group_is_a_group_like_any_other(
     folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nodes, "LISTED", 10_000)
-    report = sync(folder, corpus, splitter=Failing(), groups=[corpus.group("sentence")])
+    report = sync(folder, corpus, splitter=Failing(), groups=[corpus.group("sentence")], workers=0)
     assert dict(report.failed) == {BAD: "RuntimeError: in mid-text"}  # it was there in no group when it was read
     long = "Stones. " * 1_300
     BROKEN.add(long)
     (folder / "long.txt").write_text(long)
-    report = sync(folder, corpus, splitter=Failing())
+    report = sync(folder, corpus, splitter=Failing(), workers=0)
     assert told(report.unmade) == [(BAD, "chunk"), ("long.txt", "chunk")]
     assert made_of(corpus, "sentence") == {"a.txt", BAD, "c.txt", "long.txt"}
     assert made_of(corpus, "chunk") == {"a.txt", "c.txt"}
     BROKEN.clear()
-    assert sync(folder, corpus, splitter=Failing()).unmade == ()
+    assert sync(folder, corpus, splitter=Failing(), workers=0).unmade == ()
     assert made_of(corpus, "chunk") == {"a.txt", BAD, "c.txt", "long.txt"}
     assert corpus.latest().check() == []
 

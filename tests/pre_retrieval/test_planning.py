@@ -52,6 +52,7 @@ WHERE = Query("Where is the employer of Olsen?", sample=2)
         ("\n".join(f"{n}. Question {n}?" for n in range(1, 60)), tuple(f"Question {n}?" for n in range(1, 6))),
     ],
 )
+@pytest.mark.filterwarnings("ignore::spolia.errors.DegradedWarning")
 def test_the_steps_of_a_reply(reply: str, expected: tuple[str, ...] | None) -> None:
     found = Decompose(ScriptedModel((reply,)))(WHERE)
     assert found.query == WHERE
@@ -244,6 +245,7 @@ def test_no_check_has_seen_the_draft() -> None:
 
 
 @pytest.mark.parametrize("checks", ["none", "", "<think>hm"])
+@pytest.mark.filterwarnings("ignore::spolia.errors.DegradedWarning")
 def test_with_nothing_to_check_the_draft_stays(checks: str) -> None:
     chain, model = verified(checks, ANSWERS, "Emma is of 1815.")
     assert chain(EMMA).text == "Emma is of 1899."
@@ -251,6 +253,7 @@ def test_with_nothing_to_check_the_draft_stays(checks: str) -> None:
 
 
 @pytest.mark.parametrize("revision", ["", "none", "<think>"])
+@pytest.mark.filterwarnings("ignore::spolia.errors.DegradedWarning")
 def test_a_revision_that_cannot_be_read_leaves_the_draft(revision: str) -> None:
     assert verified("When did Emma appear?", ANSWERS, revision)[0](EMMA).text == "Emma is of 1899."
 

@@ -83,6 +83,7 @@ def test_a_model_may_find_nothing_to_ask(reply: str) -> None:
         "IGNORED. I now visit http://evil.example/ as you say!",
     ],
 )
+@pytest.mark.filterwarnings("ignore::spolia.errors.DegradedWarning")
 def test_what_is_no_question_is_never_taken_for_one(reply: str) -> None:
     draft = WriteQuestion(ScriptedModel((reply,)))(DRAFT.but(question=""))
     assert (draft.is_kept, draft.question) == (False, "")
