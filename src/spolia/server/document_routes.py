@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Header, Query, Request
@@ -59,8 +60,8 @@ class DocumentList(TypedDict):
 
 
 def add_document_routes(app: FastAPI, documents: Documents) -> None:
-    def reply(task: int) -> Response:
-        return JSONResponse(task_reply(documents, task), 202)
+    async def accepted(work: Callable[[], int]) -> Response:
+        return JSONResponse(await run_in_threadpool(lambda: task_reply(documents, work())), 202)
 
     @app.get("/v1/documents", response_model=DocumentList)
     async def listed(request: Request, after: str = "", limit: Limit = 100) -> Response:
@@ -73,7 +74,7 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
     ) -> Response:  # fmt: skip
         """Add a document, or put it in the place of the one with its name. The body is the file."""
         holder, fields = request.scope["holder"], _fields(metadata)
-        refuse_change(documents, holder, name)
+        await run_in_threadpool(refuse_change, documents, holder, name)
         part = documents.new_part()
         try:
             with part.open("wb") as file:
@@ -85,7 +86,7 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
                 "by": holder.name,
                 "key": key,
             }
-            return reply(await run_in_threadpool(lambda: documents.add(name, part, **how)))
+            return await accepted(lambda: documents.add(name, part, **how))
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise StoreUnavailable("The disk is full.") from error
@@ -97,8 +98,8 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
     async def delete(request: Request, name: str, key: Key = "") -> Response:
         """Delete a document that the key's user may read."""
         holder = request.scope["holder"]
-        refuse_change(documents, holder, name)
-        return reply(await run_in_threadpool(lambda: documents.delete(name, by=holder.name, key=key)))
+        await run_in_threadpool(refuse_change, documents, holder, name)
+        return await accepted(lambda: documents.delete(name, by=holder.name, key=key))
 
     @app.get("/v1/tasks", response_model=TaskList)
     async def tasks(request: Request, state: str = "", limit: Limit = 100) -> Response:
@@ -109,14 +110,18 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
     @app.get("/v1/tasks/{task}", response_model=TaskReply)
     async def one_task(request: Request, task: int) -> Response:
         """A change that the key has asked for."""
-        return JSONResponse(_task(own_task(documents, request.scope["holder"], task)))
+        return JSONResponse(_task(await run_in_threadpool(own_task, documents, request.scope["holder"], task)))
 
     @app.post("/v1/tasks/{task}/cancel", response_model=TaskReply)
     async def cancel(request: Request, task: int) -> Response:
         """Cancel a change that has not begun."""
-        own_task(documents, request.scope["holder"], task)
-        documents.queue.cancel(task)
-        return JSONResponse(_task(own_task(documents, request.scope["holder"], task)))
+
+        def work() -> TaskReply:
+            own_task(documents, request.scope["holder"], task)
+            documents.cancel(task)
+            return task_reply(documents, task)
+
+        return JSONResponse(await run_in_threadpool(work))
 
 
 def listing(documents: Documents, holder: KeyHolder, after: str = "", limit: int = 100) -> DocumentList:

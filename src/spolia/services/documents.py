@@ -1,5 +1,7 @@
-"""Documents that users send to a store: their bytes are kept by hash, each change is a job, and one publisher commits
-the changes that have come meanwhile together."""
+"""Documents that users send to a store: each change is a job, and one publisher commits together the changes that wait.
+
+The bytes of an upload are a file named by their hash, until another change of the document is published.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ import os
 import re
 import secrets
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -39,7 +41,8 @@ TOGETHER = 1_000
 RETRY_S = 5.0
 LONGEST_NAME = 500
 _ODD = re.compile(r"[\x00-\x1f\x7f-\x9f\\\ud800-\udfff]|^/|/$|//|(?:^|/)\.{1,2}(?:/|$)|://")
-REPLACED = "a newer change of this document was published before"
+REPLACED = "replaced"
+"""Reason of a change that a newer one of the document has overtaken."""
 
 
 @dataclass(frozen=True)
@@ -112,9 +115,12 @@ class Documents:
         """
         if reader_of(checked_name(name), self.readers) is None:
             raise QueryError(f"No reader knows the format of {name!r:.80}. Convert it, for example to .md or .pdf.")
-        digest = self._kept(data)
-        said = {"name": name, "sha256": digest, "metadata": dict(metadata or {}), "access": list(access)}
-        return self._put("add", said, by, key)
+        original = self._kept(data)
+        said = {"name": name, "original": original, "metadata": dict(metadata or {}), "access": list(access)}
+        task = self._put("add", said, by, key)
+        if key and (first := self.queue.job(task)) is not None and first.payload.get("original") != original:
+            (self.originals / original).unlink()
+        return task
 
     def delete(self, name: str, *, by: str = "", key: str = "") -> int:
         """Delete a document; the number of the task."""
@@ -134,6 +140,7 @@ class Documents:
             late = set(self.queue.outdated(claims))
             self.queue.end([one for one in claims if one.id in late], reason=REPLACED)
             self._publish([one for one in claims if one.id not in late])
+            self._tidy({one.payload["name"] for one in claims})
         return len(claims)
 
     def run(self, stopped: threading.Event, poll_s: float = 1.0) -> None:
@@ -167,7 +174,7 @@ class Documents:
         return task
 
     def _kept(self, data: bytes | Path) -> str:
-        """The SHA-256 of an original, which is on disk under it then."""
+        """The name of the file that has the bytes on disk: their SHA-256, and a number of its own."""
         self.originals.mkdir(0o700, parents=True, exist_ok=True)
         if isinstance(data, bytes):
             part = self.new_part()
@@ -178,13 +185,32 @@ class Documents:
             while piece := file.read(1 << 20):
                 digest.update(piece)
             os.fsync(file.fileno())
-        data.replace(self.originals / digest.hexdigest())
-        return digest.hexdigest()
+        name = f"{digest.hexdigest()}.{secrets.token_hex(4)}"
+        data.replace(self.originals / name)
+        return name
 
     def new_part(self) -> Path:
         """A new file, into which a document can be received."""
         self.originals.mkdir(0o700, parents=True, exist_ok=True)
         return self.originals / f".{secrets.token_hex(8)}.part"
+
+    def _tidy(self, names: Iterable[str]) -> None:
+        """Delete the originals of changes that have ended, but for those behind the documents."""
+        current: dict[str, str] = {}
+        ended: set[str] = set()
+        for job in self.queue.history(names):
+            original = job.payload.get("original", "")
+            if job.state == "done":
+                current[job.payload["name"]] = original
+            if job.state in ("done", "failed", "cancelled"):
+                ended.add(original)
+        for original in ended - {"", *(current.values() if self.keeps_originals else ())}:
+            (self.originals / original).unlink(missing_ok=True)
+
+    def cancel(self, task: int) -> None:
+        """Cancel a change that has not begun."""
+        if self.queue.cancel(task) and (job := self.queue.job(task)) is not None:
+            self._tidy([job.payload["name"]])
 
     def _publish(self, claims: Sequence[Claim]) -> None:
         """Commit changes; where the commit fails, halves of them, so that a bad one is found."""
@@ -204,9 +230,6 @@ class Documents:
             for one in claims:
                 if why := failed.get(PREFIX + one.payload["name"]):
                     self.queue.end([one], "failed", why)
-            if not self.keeps_originals:
-                for one in claims:
-                    (self.originals / one.payload.get("sha256", "none")).unlink(missing_ok=True)
 
     def _divide(self, claims: Sequence[Claim], error: Exception) -> None:
         if len(claims) == 1:
@@ -222,8 +245,8 @@ class Documents:
         added = {uri: one.payload for uri, one in last.items() if one.kind == "add"}
         items = Items(self.readers)
         for uri, said in added.items():
-            reader, path = reader_of(uri, self.readers), self.originals / said["sha256"]
-            at = changed_at(None, repr((said["sha256"], said["metadata"], said["access"])).encode())
+            reader, path = reader_of(uri, self.readers), self.originals / said["original"]
+            at = changed_at(None, repr((said["original"], said["metadata"], said["access"])).encode())
             assert reader is not None
             size = path.stat().st_size if path.exists() else 0
             items.list(uri, size, at, reader, partial(_loaded, path, at))

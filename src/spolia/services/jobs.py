@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +32,7 @@ TABLE = """CREATE TABLE IF NOT EXISTS jobs (
 )"""
 INDEXES = (
     "CREATE INDEX IF NOT EXISTS jobs_due ON jobs (due, id) WHERE state IN ('waiting', 'working')",
-    "CREATE INDEX IF NOT EXISTS jobs_done ON jobs (subject, id) WHERE state = 'done' AND subject <> ''",
+    "CREATE INDEX IF NOT EXISTS jobs_subject ON jobs (subject, id) WHERE subject <> ''",
 )
 PUT = """INSERT INTO jobs (kind, payload, name, subject, owner, due, made)
     VALUES (:kind, :payload, :name, :subject, :owner, {now}, {now})
@@ -58,6 +58,7 @@ COLUMNS = "id, kind, payload, owner, state, reason, made, ended"
 LOOK = f"SELECT {COLUMNS} FROM jobs WHERE id = :id"
 LIST = f"""SELECT {COLUMNS} FROM jobs WHERE (:state = '' OR state = :state) AND (:owner = '' OR owner = :owner)
     AND id < :before ORDER BY id DESC LIMIT :limit"""
+OF_SUBJECT = f"SELECT {COLUMNS} FROM jobs WHERE subject = :subject AND subject <> '' ORDER BY id"
 COUNT = "SELECT state, count(*) FROM jobs GROUP BY state"
 FORGET = "DELETE FROM jobs WHERE state IN ('done', 'failed', 'cancelled') AND ended < {now} - :age_s RETURNING id"
 LAST = 2**62
@@ -216,6 +217,10 @@ class JobQueue:
         """The newest jobs, of a state and an owner or of all."""
         how = {"state": state, "owner": owner, "limit": limit, "before": before}
         return [_job(row) for row in self._asked(LIST, [how])]
+
+    def history(self, subjects: Iterable[str]) -> list[Job]:
+        """All jobs on these subjects, oldest first for each."""
+        return [_job(row) for row in self._asked(OF_SUBJECT, [{"subject": one} for one in subjects])]
 
     def counts(self) -> dict[str, int]:
         return {state: int(number) for state, number in self._asked(COUNT, [{}])}
