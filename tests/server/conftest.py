@@ -91,7 +91,7 @@ def served() -> Iterator[Served]:
             until(lambda: httpx.get(f"{found.url}/ready").status_code == 200)
             yield found
             process.terminate()
-            assert process.wait(30) == 143
+            assert process.wait(30) == 0
 
 
 def sync_notes(store: Path, readers: list[str]) -> Corpus:

@@ -182,5 +182,7 @@ def test_conditions_and_counts_narrow_a_search(served: Served) -> None:
         assert set(places()) == {"salaries.md", "tides.md"}
         assert len(places(top_k=1)) == 1
         assert places(where=["file_name=salaries.md"]) == ["salaries.md"]
+        form = ann.post("/v1/search", data={"question": "tide"})
         refused = ann.post("/v1/search", json={"question": "tide", "where": ["colour=red"]})
+    assert "Send the header Content-Type: application/json." in form.json()["error"]["message"]
     assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_filter")

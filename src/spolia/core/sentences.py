@@ -54,9 +54,9 @@ _STARTERS = _words(
     "before since although though however but and so if as for from by with to of one some many most both all each "
     "every other another what who why how then later today during until despite according also"
 )
-THAI_PHRASE = 40  # characters that a Thai or Lao sentence has at least; what is shorter is taken for a phrase of one
+THAI_PHRASE = 40  # fewest characters of a Thai or Lao sentence; a shorter stretch counts as a phrase within one
 WRAPPED = 40  # characters in the longest line of wrapped text at least; half of it in scripts of wide characters
-MEASURED = 10_000  # characters of a paragraph that are looked at to know its width; then it is measured anew
+MEASURED = 10_000  # the width of a paragraph is measured again after as many characters
 
 
 def sentences(text: str) -> list[tuple[int, int]]:

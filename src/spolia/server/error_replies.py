@@ -102,6 +102,11 @@ async def refused_request(request: Request, error: Exception) -> Response:
     """The first thing that is wrong with a request, by the name of its field."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
+    kind = request.headers.get("content-type", "")
+    if first["loc"] == ("body",) and "json" not in kind:
+        return error_response(
+            400, f"The body is {kind or 'of no type'}, not JSON. Send the header Content-Type: application/json."
+        )
     param = ".".join(str(one) for one in first["loc"][1:])
     return error_response(400, f"{param}: {first['msg']}." if param else f"{first['msg']}.", param=param or None)
 

@@ -103,7 +103,7 @@ def evaluate(
     )
     for path in report or ():
         reports.write_report(found, path, traces)
-    alone = found.flows[0].json() if len(found.flows) == 1 else {}  # then what is said of it stands at the top
+    alone = found.flows[0].json() if len(found.flows) == 1 else {}  # the fields of a single flow also stand at the top
     simulated = {"simulated": True, "planner": planner} if given.llm == "simulated" else {}
     screen.give(
         **simulated,

@@ -95,7 +95,10 @@ def serve(
         known = [one for one in (*parts.known, parts.embedder) if one is not None]
         sent = Documents(corpus, known=known) if documents else None
         hosts = tuple(allow_host or ())
-        serve_flows(service, tell, host=host, port=port, keys=keys, access=access, hosts=hosts, documents=sent)
+        try:
+            serve_flows(service, tell, host=host, port=port, keys=keys, access=access, hosts=hosts, documents=sent)
+        except KeyboardInterrupt:  # or SIGTERM: the usual end of a server
+            screen.say("The server has stopped.")
     return Exit.DONE
 
 

@@ -321,7 +321,7 @@ class FictionalWorld(Value):
     def _source(self, number: int) -> str:
         return "web" if self.variant == "split" and Random(f"source {self.seed} {number}").random() < 0.5 else "local"
 
-    # How it is told.
+    # The documents, in words.
 
     def _document(
         self, number: int, thing: FictionalEntity, source: str, facts: dict[tuple[int, str], int]

@@ -36,7 +36,7 @@ def refuse_many(file: BinaryIO, uri: str, most: int) -> None:
     tail = file.read()
     at = tail.rfind(_END)
     if at < 0 or len(tail) < at + 22:
-        return  # it is no archive, which is said when it is opened
+        return  # not an archive: opening it raises the error
     (size,) = struct.unpack_from("<I", tail, at + 12)
     if (located := tail.rfind(_LOCATOR_64, 0, at)) >= 0 and len(tail) >= located + 16:
         file.seek(struct.unpack_from("<Q", tail, located + 8)[0] % (end + 1))

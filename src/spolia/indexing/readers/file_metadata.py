@@ -35,7 +35,7 @@ def fields(**found: object) -> Meta:
 
 
 def _moment(value: Scalar) -> Scalar:
-    """A time as a text in UTC; years, months and days, and what is none of these, as it is."""
+    """A time as a text in UTC. A year, a month, a day, and any other text stay as they are."""
     if not isinstance(value, str) or _MOMENT.match(value) is None:
         return value
     try:

@@ -65,7 +65,7 @@ def _read(line: re.Match[str]) -> tuple[str, Path] | None:
 
 def _goes_on(before: Path, path: Path) -> bool:
     """Whether a number follows another one; the first of all begins at 0 or 1."""
-    if len(set(path[:-1])) == 1 and path[0] == 0:  # units below others begin anew at any time
+    if len(set(path[:-1])) == 1 and path[0] == 0:  # smaller units may begin at 1 again
         return path[-1] in (1, before[-1] + 1 if before else 1)
     if not before:
         return set(path) <= {0, 1}

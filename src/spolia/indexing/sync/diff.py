@@ -349,7 +349,7 @@ class LinkedImages:
         file = self.found.files.get(uri)
         if file is None or not file.reader.media_type.startswith("image") or file.size > LARGEST_IMAGE:
             return None
-        with suppress(SpoliaError):  # it is told when the picture's own turn comes
+        with suppress(SpoliaError):  # the picture's own turn reports the error
             allowed, asking = self.labels.readers(uri), self.labels.readers(document)
             if not allowed or (asking and set(asking) <= set(allowed)):
                 return file

@@ -254,7 +254,7 @@ def _opened(path: str, follow: bool, place: tuple[int, int] | None) -> int:
     folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if _place(os.fstat(folder)) != place:
-            os.stat(os.path.basename(path), dir_fd=folder, follow_symlinks=False)  # one that is gone is said to be
+            os.stat(os.path.basename(path), dir_fd=folder, follow_symlinks=False)  # raises if the file is gone
             raise DocumentError("Its folder is another one than was listed. Index again.")
         return os.open(os.path.basename(path), flags, dir_fd=folder)
     finally:

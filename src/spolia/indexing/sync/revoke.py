@@ -74,7 +74,7 @@ class _Revocation:
         try:
             there = fetched(file, None, self.prefetch.spool)
         except Unreadable:
-            return ""  # it is told when its turn comes
+            return ""  # its own turn reports the error
         self.prefetch.drop(there.blob)
         return there.row.content_hash
 

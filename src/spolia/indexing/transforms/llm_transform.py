@@ -111,7 +111,7 @@ class QuestionsWithAnswers(Parser[tuple[tuple[str, str], ...]]):
     def _pairs(self, reply: str, turn: re.Pattern[str]) -> Iterator[tuple[str, str]]:
         lines = (one for one in _FENCE.sub("", reply).split("\n") if not RULE.match(one) and not CLOSING.search(one))
         kept = (one for one in lines if not _HEADING.match(one) or turn.match(one))
-        parts = turn.split("\n".join(kept))[1:]  # the word for a question or None, what is said, the next word …
+        parts = turn.split("\n".join(kept))[1:]  # the word for a question or None, its text, …
         texts = (" ".join(text.split()).strip("*_ ") for text in parts[1::2])
         turns = zip((word is not None for word in parts[::2]), texts, strict=True)
         for (asks, question), (asks_again, answer) in pairwise(turns):

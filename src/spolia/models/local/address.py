@@ -238,7 +238,7 @@ class ModelSession:
         With `marks`, what looks like a special token is that token; else it is what is written there.
         """
         cut = {} if window is None else {"truncation": "longest_first", "max_length": window}
-        with self._reading:  # a tokenizer keeps how it cuts, and what it does with marks, for whoever is next
+        with self._reading:  # a tokenizer keeps its settings for cutting and marks until the next call
             return dict(self.tokenizer(*map(unicode, texts), split_special_tokens=not marks, **cut, **how))
 
     def ids(self, text: str, window: int | None) -> list[int]:
