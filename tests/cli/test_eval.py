@@ -353,7 +353,7 @@ def test_what_was_tuned_on_is_not_reported_on(spolia: Spolia, data: Path, monkey
     assert tuned["parts"] == {"tune": tuned["n"]}
     refused = spolia("eval", "bm25", "--data", data)
     assert refused.code == 2
-    assert f"{tuned['n']} of 140 questions were tuned on" in refused.err
+    assert f"{tuned['n']} of 140 questions were used to tune" in refused.err
     assert "--split report" in refused.err
     with (data / "corpus.jsonl").open(
         "a"
@@ -363,7 +363,7 @@ def test_what_was_tuned_on_is_not_reported_on(spolia: Spolia, data: Path, monkey
     assert spolia("eval", "bm25", "--data", data).code == 2
     told = spolia("eval", "bm25", "--data", data, "--overlap", "--json")
     assert told.json["tuned_on"] == tuned["n"]
-    assert "were tuned on" in told.err
+    assert "were used to tune" in told.err
     report = spolia("eval", "bm25", "--data", data, "--split", "report", "--json").json
     assert (report["tuned_on"], report["looked_at_before"]) == (0, 0)
     assert (
@@ -386,11 +386,11 @@ def test_flows_compared_on_all_questions_are_not_reported_on_a_part_of_them(
     five, six, seven = (str(tmp_path / f"{top_k}.yaml") for top_k in (5, 6, 7))
     assert spolia("eval", five, six, "--data", data, "--save", tmp_path / "a.experiment").code == 0
     refused = spolia("eval", five, "--data", data, "--split", "report")
-    assert (refused.code, "flows chosen by them" in refused.err) == (2, True)
+    assert (refused.code, "choose a flow" in refused.err) == (2, True)
     told = spolia("eval", five, "--data", data, "--split", "report", "--overlap", "--json").json
     assert (told["tuned_on"], told["looked_at_before"]) == (told["n"], 1)
     assert spolia("eval", five, "--data", data, "--split", "tune").code == 0
-    assert "were tuned on" in spolia("eval", seven, "--data", data).err  # a variant of what was tuned
+    assert "were used to tune" in spolia("eval", seven, "--data", data).err  # a variant of what was tuned
 
 
 @pytest.mark.slow
@@ -470,6 +470,6 @@ def test_a_look_is_said_when_it_is_taken_and_takes_only_what_it_asked(spolia: Sp
     )
     refused = spolia("eval", "bm25", "--data", data, "--measures", "R@1")
     assert refused.code == 2
-    assert "3 of 140 questions were tuned on" in refused.err
+    assert "3 of 140 questions were used to tune" in refused.err
     assert "3 questions of the part tune: bm25. To go on, ask the part report" in refused.err
     assert "1 look in " in spolia("data", "looks", data).out

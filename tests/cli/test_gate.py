@@ -285,13 +285,13 @@ def test_a_baseline_is_not_written_on_what_was_tuned_on(spolia: Spolia, data: Pa
     few = file.read_text()
     assert spolia("eval", "bm25", "--data", "questions", "--split", "tune").code == 0
     ran = spolia(*WRITE)
-    assert (ran.code, "of 30 questions were tuned on" in ran.err) == (0, True)  # few: a warning
+    assert (ran.code, "of 30 questions were used to tune" in ran.err) == (0, True)  # few: a warning
     more = [{"id": f"r{n}", "question": question(n % 30), "gold_ids": [f"p{n % 30}"]} for n in range(70)]
     file.write_text("\n".join((few.rstrip(), *map(json.dumps, more))))
     assert spolia("eval", "bm25", "--data", "questions", "--split", "tune").code == 0
     ran = spolia(*WRITE)
     assert ran.code == 2
-    assert "questions were tuned on" in ran.err
+    assert "questions were used to tune" in ran.err
     assert "of the part tune: bm25" in ran.err
     assert spolia(*WRITE, "--overlap").code == 0
     assert spolia("gate", "--baseline", "baseline.json").code == 0

@@ -184,7 +184,9 @@ def test_a_study_of_which_nothing_changed_is_read_and_not_opened(spolia: Spolia,
     (out / "away").rename(out / "scores.experiment")
 
     (out / "best.yaml").unlink()
-    assert "computed now" in spolia(*command).out
+    shown = spolia(*command).out
+    assert f"nDCG@10 on {first.json['questions']} questions, corrected for the choice;" in " ".join(shown.split())
+    assert ("computed now" in shown, "ahead of the best" in shown) == (True, False)
     assert (out / "best.yaml").is_file()
     assert "computed now" in spolia(*command, "--seed", 2).out
     with (data / "questions.jsonl").open("a") as file:

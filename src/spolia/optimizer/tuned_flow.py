@@ -18,7 +18,7 @@ from spolia.optimizer.objectives import Objectives, fronts
 from spolia.optimizer.score_board import Board, Floats, ScoreRows
 from spolia.types import Query, Usage, Value
 
-FRESH, CORRECTED = "fresh questions", "all questions, corrected for the choice"
+FRESH, CORRECTED = "fresh questions", "questions, corrected for the choice"
 """What a score is measured on."""
 
 

@@ -170,21 +170,25 @@ def _show(screen: Screen, found: "TunedFlow", out: Path) -> None:
     from spolia.evaluation.experiment.comparison import amount
 
     unit = found.is_share
+    has_ahead = any(
+        one.ahead for one in found.finalists[1:]
+    )  # not where all questions chose: only the best has a score
+    listed = found.finalists[: LISTED + 1 if has_ahead or found.has_means else 1]
     rows = [
         (
             "" if at else "best",
             amount(one.score, unit) if one.score else "",
-            amount(one.ahead, unit) if at and one.ahead else "",
+            *(amount(one.ahead, unit) if at and one.ahead else "" for _ in range(has_ahead)),
             *(", ".join(f"{name} {mean:.4g}" for name, mean in one.means) for _ in range(found.has_means)),
             ", ".join(map("=".join, one.choices)),
         )
-        for at, one in enumerate(found.finalists[: LISTED + 1])
+        for at, one in enumerate(listed)
     ]
-    means = ("means",) * found.has_means
+    more = (*("ahead of the best",) * has_ahead, *("means",) * found.has_means)
     screen.show(
         f"{found.objective} on {found.fresh or found.questions} {found.scored_on}; {found.flows:,} flows, "
         f"{found.asked:,} asked, {found.rows:,} scores computed now",
-        table(rows, "", found.objective, "ahead of the best", *means, "choices"),
+        table(rows, "", found.objective, *more, "choices"),
     )
     if found.regret_bound is not None:
         lost = f"{100 * found.regret_bound:.1f}" if unit else f"{found.regret_bound:.4g}"
