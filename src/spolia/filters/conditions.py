@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Never, TypeAlias
 
 from spolia.errors import FilterError
 from spolia.types import Filter, Record, Scalar, Time, scalar_of
@@ -210,7 +210,7 @@ def _refuse_others(condition: Condition, parts: object) -> None:
             )
 
 
-def where(**fields: Operand | Iterable[Operand]) -> Condition:
+def where(*texts: Never, **fields: Operand | Iterable[Operand]) -> Condition:
     """Each field is equal to its value, or to one of its values; no field at all is fulfilled by everything.
 
     A time is all of its period: `where(file_modified="2026-11")`, `where(file_modified=date(2026, 11, 21))`.
@@ -218,6 +218,8 @@ def where(**fields: Operand | Iterable[Operand]) -> Condition:
     >>> where(lang="en", year=(2020, 2021))
     And(filters=(AnyOf(field='lang', values=('en',)), AnyOf(field='year', values=(2020, 2021))))
     """
+    if texts:
+        raise FilterError(f"where takes values by field, and was given {texts[0]!r:.80}. Write where(year=2020).")
     parts = tuple(AnyOf(name, _values(wanted)) for name, wanted in fields.items())
     return parts[0] if len(parts) == 1 else And(parts)
 

@@ -234,6 +234,11 @@ def told_apart(
         return given, []
     if isinstance(given, Source):
         return None, [given]
+    if isinstance(given, Mapping) or not isinstance(given, Iterable):
+        raise FolderError(
+            f"{given!r:.80} was given instead of documents. Write sync(FOLDER, corpus), and for texts by name "
+            "add_texts(corpus, TEXTS)."
+        )
     paths = [one for one in given if not isinstance(one, Source)]
     sources = [one for one in given if isinstance(one, Source)]
     if len({one.id for one in sources}) < len(sources):

@@ -1,7 +1,7 @@
 """A stand-in for a language model's words: replies that are written down beforehand."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, ClassVar, NoReturn, TypeAlias
 
@@ -46,6 +46,8 @@ class ScriptedModel(Value):
         object.__setattr__(self, "capabilities", Capabilities(self.capabilities))
         if isinstance(self.replies, str):
             raise ModelRejected(f"replies is a text, not a tuple. Write ScriptedModel(({self.replies[:40]!r},)).")
+        if not isinstance(self.replies, Iterable):
+            raise ModelRejected(f"replies is {self.replies!r:.80}, not a tuple. Write ScriptedModel(('A reply.',)).")
         for row in self._rows():
             if len(row) < 2:
                 raise ModelRejected(f"The row {row!r} has no reply. Write (pattern, reply).")
