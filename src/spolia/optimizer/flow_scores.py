@@ -149,12 +149,15 @@ class FlowScores:
         usage, paid = table.answers["usage"][0].mean(axis=0), table.usage("spent", 0) + table.usage("judging", 0)
         return table.scores[0], usage[[COST_USD, CALLS]], paid.cost_usd
 
-    def cases(self, flow: int, places: Sequence[int]) -> list[Case]:
-        """What a flow gave for some questions; kept, so that it is made once."""
-        how: dict[str, Any] = {"run": self.run, "path": self.store, "degraded": "ok"}
+    def cases(self, flows: Sequence[int], places: Sequence[int]) -> list[list[Case]]:
+        """What flows gave for some questions, by flow; kept, so that it is made once."""
+        how: dict[str, Any] = {"run": self.run, "path": self.store, "degraded": "ok", "known": self._known}
         items = [self.items[at] for at in places]
-        table = ask(self._named(flow), items, self._measures, rivals=self._groups, **how) if items else None
-        return [] if table is None else [table.case(0, at) for at in range(len(items))]
+        if not items:
+            return [[] for _ in flows]
+        named = {name: found for flow in flows for name, found in self._named(flow).items()}
+        table = ask(named, items, self._measures, rivals=self._groups, **how)
+        return [[table.case(row, at) for at in range(len(items))] for row in range(len(flows))]
 
     def _computed(self, flow: str, done: int, whole: int) -> None:
         with self._lock:

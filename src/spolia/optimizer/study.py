@@ -250,7 +250,7 @@ class Study:
         """What two flows gave at some places; answers of sweeps are made again and kept."""
         items = [self.scores.items[at] for at in places]
         try:
-            ours, theirs = (self.scores.cases(flow, places) for flow in flows)
+            ours, theirs = self.scores.cases(flows, places)
         except SpoliaError:  # what a budget or a server does not give now is left out
             return []
         return [
