@@ -29,6 +29,7 @@ from spolia import (
     add_texts,
 )  # fmt: skip
 from spolia.evaluation import Experiment, parse_measures
+from spolia.indexing.sync.report import SyncReport
 from spolia.journal.run_view import view_run
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -74,6 +75,11 @@ def test_rankings_and_answers_are_told_with_their_places() -> None:
     assert str(RANKING) == "1  0.25  a.pdf, pages 2-3"
     assert str(ANSWER) == f"{HOSTILE}\n[1] a.pdf, pages 2-3"
     assert all("a.pdf, pages 2-3" in one._repr_html_() for one in (RANKING, ANSWER))
+
+
+def test_a_report_names_a_failed_file_once() -> None:
+    shown = SyncReport(0, failed=(("a.pdf", "a.pdf is locked."),))._repr_html_()
+    assert (shown.count("a.pdf"), "is locked." in shown) == (1, True)
 
 
 def test_plain_data_is_json() -> None:

@@ -135,6 +135,20 @@ class MissingExtra(SpoliaError, ImportError):
         super().__init__(f"{purpose} needs {module}, which is not installed. Write: {pip_install(extra)}")
 
 
+def without_name(uri: str, reason: str) -> str:
+    """Why a file failed, without its name, which the caller prints first.
+
+    >>> without_name("a.pdf", "a.pdf is locked."), without_name("a.pdf", "It is empty.")
+    ('is locked.', 'It is empty.')
+    >>> without_name("http://[::1]/", "http://[::1]/: ::1 is at ::1 (loopback).")
+    '::1 is at ::1 (loopback).'
+    """
+    for mark in (": ", " "):
+        if reason.startswith(uri + mark):
+            return reason.removeprefix(uri + mark)
+    return reason
+
+
 @contextmanager
 def installed(extra: str, module: str, purpose: str) -> Iterator[None]:
     """Import what an extra brings. Raises MissingExtra where it is not installed."""

@@ -8,9 +8,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spolia.cli.commands.index import without_name
 from spolia.cli.screen import Renderable, indented, one_line, table, text
-from spolia.errors import QueryError
+from spolia.errors import QueryError, without_name
 from spolia.indexing.sync.files import TEXT, is_elsewhere
 from spolia.indexing.sync.report import DocumentReport
 from spolia.stores.backends.rows import EARLIEST_NS, SourceRow

@@ -9,14 +9,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
-from spolia.cli.commands.index import unmade_data, without_name
+from spolia.cli.commands.index import unmade_data
 from spolia.cli.destinations import TEXTS, destination, tell_of_groups
 from spolia.cli.metadata import fields_of
 from spolia.cli.options import MAIN, written
 from spolia.cli.screen import Renderable, Screen, one_line, text
 from spolia.cli.store_options import StoreOptions
 from spolia.cli.user_modules import own
-from spolia.errors import ManifestMismatch, MissingExtra, QueryError, SourceError, WeightsError
+from spolia.errors import ManifestMismatch, MissingExtra, QueryError, SourceError, WeightsError, without_name
 from spolia.flow_files.built_in_flows import covers
 from spolia.flow_files.files import decoded
 from spolia.indexing.readers.registry import READERS, Readers, by_suffix

@@ -4,11 +4,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from spolia.cli.commands.index import without_name
 from spolia.cli.exit_codes import Exit
 from spolia.cli.file_events import reason_to_poll, told
 from spolia.cli.screen import Screen, one_line
-from spolia.errors import SpoliaError, StoreCorrupt
+from spolia.errors import SpoliaError, StoreCorrupt, without_name
 from spolia.indexing.readers.registry import Readers, by_suffix
 from spolia.indexing.sources.source import Source
 from spolia.indexing.sync.files import walk

@@ -4,11 +4,10 @@ from pathlib import Path
 from typing import Annotated
 
 from spolia.cli import options
-from spolia.cli.commands.index import without_name
 from spolia.cli.exit_codes import Exit
 from spolia.cli.screen import Screen
 from spolia.cli.store_options import StoreOptions
-from spolia.errors import QueryError
+from spolia.errors import QueryError, without_name
 
 FAULTS = {
     "uncited": "The answer cites none of the passages that the model was shown. Check it against them.",

@@ -69,17 +69,3 @@ def index(
 def unmade_data(unmade: "Iterable[Unmade]") -> list[dict[str, str]]:
     """Which groups could not be made of which documents, as plain data."""
     return [{"uri": lack.uri, "group": lack.group, "reason": lack.reason} for lack in unmade]
-
-
-def without_name(uri: str, reason: str) -> str:
-    """Why a file failed, without its name, which the caller prints first.
-
-    >>> without_name("a.pdf", "a.pdf is locked."), without_name("a.pdf", "It is empty.")
-    ('is locked.', 'It is empty.')
-    >>> without_name("http://[::1]/", "http://[::1]/: ::1 is at ::1 (loopback).")
-    '::1 is at ::1 (loopback).'
-    """
-    for mark in (": ", " "):
-        if reason.startswith(uri + mark):
-            return reason.removeprefix(uri + mark)
-    return reason

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
-from spolia.cli.commands.index import without_name
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import AsJson, option
 from spolia.cli.screen import Renderable, Screen, one_line, text
 from spolia.cli.store_options import StoreOptions
+from spolia.errors import without_name
 
 if TYPE_CHECKING:
     from spolia.indexing.sync.dry_run import GroupPlan, SyncPlan

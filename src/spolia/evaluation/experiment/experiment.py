@@ -133,7 +133,10 @@ class Experiment(Value):
                 f"{several(len(twice), 'id')} of several questions each, the first {twice[0]!r}. Give each its own."
             )
         if not self.items:
-            raise DataError("There are no questions to ask. Give at least one Item with gold or answers.")
+            raise DataError(
+                "There are no questions to ask. Give at least one Item with gold or answers. An iterator gives its "
+                "items once: write list(data.items())."
+            )
         if not self.asked:
             raise DataError(
                 f"None of {several(len(self.items), 'question')} has gold for {', '.join(map(str, self.measures))}. "
