@@ -9,8 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
 
 from spolia.cli.app import app
+
+COMMANDS = get_command(app)
+"""Built once: that takes longer than most commands."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ def spolia(capfd: pytest.CaptureFixture[str]) -> Spolia:
     def run(*args: object) -> Ran:
         capfd.readouterr()
         with pytest.raises(SystemExit) as ended:
-            app([str(arg) for arg in args])
+            COMMANDS([str(arg) for arg in args])
         out, err = capfd.readouterr()
         code = ended.value.code
         return Ran(code if isinstance(code, int) else 0, out, err)
