@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import QueryError
-from spolia.server.keys import ApiKeys, KeyHolder, KeysFile, Quota, add_key, token_in
+from spolia.server.keys import ApiKeys, KeyHolder, KeysInFile, Quota, add_key, token_in
 from tests.cli.conftest import Spolia, spolia  # noqa: F401
 
 EARLIER = datetime(2026, 1, 1, tzinfo=UTC)
@@ -23,7 +23,7 @@ def test_a_file_has_the_hash_of_a_key_alone(tmp_path: Path, spolia: Spolia) -> N
     add_key(file, KeyHolder("bob-laptop", "bob"))
     assert made["key"] not in file.read_text()
     assert file.stat().st_mode & 0o777 == 0o600
-    ann = KeysFile(file).holder(f"Bearer {made['key']}")
+    ann = KeysInFile(file).holder(f"Bearer {made['key']}")
     assert ann is not None
     assert (ann.principal, ann.groups, ann.quota.per_minute) == ("ann", ('a "b" \\',), 9)
     assert ann.expires is not None
@@ -34,7 +34,7 @@ def test_a_file_has_the_hash_of_a_key_alone(tmp_path: Path, spolia: Spolia) -> N
 def test_a_changed_file_holds_from_the_next_request_on(tmp_path: Path) -> None:
     file = tmp_path / "keys.toml"
     ann, late = add_key(file, KeyHolder("ann", quota=Quota(1))), add_key(file, KeyHolder("late", expires=EARLIER))
-    keys = KeysFile(file)
+    keys = KeysInFile(file)
     assert (held := keys.holder(f"Bearer {ann}")) is not None
     assert (held.quota.wait(held.quota.started), keys.holder(f"Bearer {late}")) == (0.0, None)
     bob = add_key(file, KeyHolder("bob"))
@@ -61,7 +61,7 @@ def test_a_changed_file_holds_from_the_next_request_on(tmp_path: Path) -> None:
 def test_a_wrong_file_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "keys.toml").write_text(text)
     with pytest.raises(QueryError, match="spolia keys"):
-        KeysFile(tmp_path / "keys.toml")
+        KeysInFile(tmp_path / "keys.toml")
 
 
 def test_the_token_is_made_at_the_first_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import socket
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,7 +22,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from spolia import Answer, Corpus, Operator, Query, errors, step
+from spolia import BM25, Answer, Branch, Corpus, Extract, Operator, Query, ReciprocalRankFusion, add_texts, errors, step
 from spolia.core.run_context import emit, retract
 from spolia.server import connection, request_checks
 from spolia.server.app import application
@@ -91,7 +92,7 @@ def test_headers_that_do_not_come_end_the_connection(monkeypatch: pytest.MonkeyP
 
     async def sent(head: bytes) -> bytes:
         loop, state = asyncio.get_running_loop(), ServerState()
-        made = partial(connection.Connection, uvicorn.Config(replied), state, {}, loop)
+        made = partial(connection.TimedConnection, uvicorn.Config(replied), state, {}, loop)
         async with await loop.create_server(made, "127.0.0.1") as server:
             reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
             writer.write(head)
@@ -192,9 +193,9 @@ def served_here(flow: Operator[Query, Answer]) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1", headers=KEY)
 
 
-def post(path: str, body: Any) -> httpx.Response:
+def post(path: str, body: Any, flow: Operator[Query, Answer] | None = None) -> httpx.Response:
     async def sent() -> httpx.Response:
-        async with served_here(Hasty()) as client:
+        async with served_here(flow or Hasty()) as client:
             return await client.post(path, json=body)
 
     return asyncio.run(sent())
@@ -216,6 +217,20 @@ def test_text_that_is_taken_back_is_told_in_both_forms() -> None:
 def test_a_stream_that_fails_in_the_middle_ends_with_an_error() -> None:
     said = post("/v1/answer", {"question": "fail", "stream": True}).text
     assert '"code": "model_unavailable"' in said.split("event: text")[-1]
+
+
+@pytest.mark.slow
+def test_a_store_that_is_written_is_503_where_a_search_has_to_write(fast_folder: Path) -> None:
+    corpus = add_one_text(Corpus(str(fast_folder / "n.spolia"), wait_s=0.05))
+    flow = Branch(BM25(corpus.group("sentence")), min_arms=1) >> ReciprocalRankFusion() >> Extract()
+    with corpus.writer():
+        found = post("/v1/answer", QUESTION, flow)
+    assert (found.status_code, found.json()["error"]["code"], found.headers["Retry-After"]) == (503, "store_busy", "1")
+
+
+def add_one_text(corpus: Corpus) -> Corpus:
+    add_texts(corpus, {"tides": "The moon causes the tide."})
+    return corpus
 
 
 def test_a_slow_body_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from spolia.services.jobs import MOST_CLAIMS, Claim, JobQueue, NewJob, SqliteTable, Table
+from spolia.services.jobs import MOST_CLAIMS, Claim, JobQueue, JobTable, NewJob, SqliteTable
 
 SOON = -1.0
 """Of a lease that has ended when it begins."""
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[Table]]:
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[JobTable]]:
     """Two connections to one table."""
     made: list[Any] = []
     if request.param == "sqlite":
@@ -35,7 +35,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[Tabl
 
 
 @pytest.fixture
-def queue(opened: list[Table]) -> JobQueue:
+def queue(opened: list[JobTable]) -> JobQueue:
     return JobQueue(opened[0])
 
 
@@ -43,10 +43,10 @@ def put(queue: JobQueue, number: int) -> list[int]:
     return queue.put([NewJob("add", {"uri": f"{at}.md"}) for at in range(number)])
 
 
-def test_each_job_is_claimed_once(opened: list[Table]) -> None:
+def test_each_job_is_claimed_once(opened: list[JobTable]) -> None:
     ids = put(JobQueue(opened[0]), 60)
 
-    def work(table: Table) -> list[Claim]:
+    def work(table: JobTable) -> list[Claim]:
         found = []
         while claims := JobQueue(table).claim("w", 3):
             found += claims

@@ -12,7 +12,7 @@ HEAD_S = 10.0
 MOST_HEAD_BYTES = 1 << 16
 
 
-class Connection(HttpToolsProtocol):
+class TimedConnection(HttpToolsProtocol):
     """Closes where the headers of a request do not come in time, or have no end."""
 
     _timer: asyncio.TimerHandle | None = None

@@ -19,7 +19,7 @@ from spolia.services.jobs import Job
 from spolia.types import Scalar
 
 EVERYBODY = "*"
-Limit = Annotated[int, Query(ge=1, le=1_000)]
+PageLimit = Annotated[int, Query(ge=1, le=1_000)]
 Key = Annotated[
     str, Header(alias="Idempotency-Key", max_length=200, description="A repeated key gives the first task.")
 ]
@@ -64,7 +64,7 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
         return JSONResponse(await run_in_threadpool(lambda: task_reply(documents, work())), 202)
 
     @app.get("/v1/documents", response_model=DocumentList)
-    async def listed(request: Request, after: str = "", limit: Limit = 100) -> Response:
+    async def listed(request: Request, after: str = "", limit: PageLimit = 100) -> Response:
         """Documents sent to this server that the key's user may read."""
         return JSONResponse(await run_in_threadpool(listing, documents, request.scope["holder"], after, limit))
 
@@ -102,7 +102,7 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
         return await accepted(lambda: documents.delete(name, by=holder.name, key=key))
 
     @app.get("/v1/tasks", response_model=TaskList)
-    async def tasks(request: Request, state: str = "", limit: Limit = 100) -> Response:
+    async def tasks(request: Request, state: str = "", limit: PageLimit = 100) -> Response:
         """Changes that the key has asked for."""
         jobs = await run_in_threadpool(lambda: documents.queue.jobs(state, request.scope["holder"].name, limit=limit))
         return JSONResponse({"tasks": [_task(one) for one in jobs]})

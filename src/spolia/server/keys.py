@@ -104,7 +104,7 @@ class ApiKeys:
         return None if found is None or found.is_expired else found
 
 
-class KeysFile(ApiKeys):
+class KeysInFile(ApiKeys):
     """The keys of a TOML file, as `spolia keys` writes it. A changed file holds from the next request on; while it
     cannot be read, the keys before it hold.
 

@@ -11,8 +11,8 @@ import uvicorn
 
 from spolia.errors import QueryError
 from spolia.server.app import application
-from spolia.server.connection import Connection
-from spolia.server.keys import ApiKeys, KeysFile, token_in
+from spolia.server.connection import TimedConnection
+from spolia.server.keys import ApiKeys, KeysInFile, token_in
 from spolia.server.service import Service
 from spolia.services.documents import Documents
 
@@ -52,10 +52,10 @@ def serve(
             "spolia serve --keys keys.toml. Or listen on 127.0.0.1."
         )
     token = "" if keys is not None else token_in(service.corpus.backend.folder)
-    known = KeysFile(keys) if keys is not None else ApiKeys.of_token(token, access)
+    known = KeysInFile(keys) if keys is not None else ApiKeys.of_token(token, access)
     app = application(service, known, frozenset(hosts), documents)
     settings = uvicorn.Config(
-        app, log_level="warning", access_log=False, server_header=False, ws="none", loop="uvloop", http=Connection,
+        app, log_level="warning", access_log=False, server_header=False, ws="none", loop="uvloop", http=TimedConnection,
         timeout_graceful_shutdown=GRACE_S,
     )  # fmt: skip
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

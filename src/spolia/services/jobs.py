@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from spolia.types import Value
 
-State: TypeAlias = Literal["waiting", "working", "done", "failed", "cancelled"]
+JobState: TypeAlias = Literal["waiting", "working", "done", "failed", "cancelled"]
 LEASE_S = 60.0
 MOST_CLAIMS = 5
 """Then a job that is not done is parked: it is `failed`, with its reason."""
@@ -100,13 +100,13 @@ class Job(Value):
     kind: str
     payload: dict[str, Any]
     owner: str
-    state: State
+    state: JobState
     reason: str
     made: float
     ended: float
 
 
-class Table(Protocol):
+class JobTable(Protocol):
     """A database with the table of jobs."""
 
     now: str
@@ -166,7 +166,7 @@ class JobQueue:
     ([1], [], {'done': 1})
     """
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: JobTable) -> None:
         self.table = table
 
     def _asked(self, statement: str, rows: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
@@ -191,7 +191,7 @@ class JobQueue:
         """Hold jobs longer; the ids of the jobs that are still held."""
         return self._told(RENEW, claims, lease_s=lease_s)
 
-    def end(self, claims: Sequence[Claim], state: State = "done", reason: str = "") -> list[int]:
+    def end(self, claims: Sequence[Claim], state: JobState = "done", reason: str = "") -> list[int]:
         """Say that jobs are done, or failed for good; the ids of the jobs that were still held."""
         return self._told(END, claims, state=state, reason=reason)
 
