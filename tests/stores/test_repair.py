@@ -316,6 +316,12 @@ def test_what_is_no_store_is_refused_and_left_as_it_is(tmp_path: Path, name: str
     assert {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.*")} == (files or {})
 
 
+def test_a_store_that_lost_its_database_is_not_taken_for_documents(corpus: Corpus) -> None:
+    (Path(corpus.path) / "corpus.db").unlink()
+    with pytest.raises(NotAStore, match=r"corpus\.db is missing; .* Restore it from a backup, or move the store away"):
+        repair(corpus)
+
+
 @pytest.mark.parametrize("change", ["ALTER TABLE documents ADD COLUMN mood TEXT", "CREATE TABLE moods (mood TEXT)"])
 def test_a_store_of_a_newer_version_is_refused_and_one_whose_number_changed_is_mended(
     tmp_path: Path, change: str

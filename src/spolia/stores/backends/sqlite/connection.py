@@ -106,6 +106,11 @@ def refuse_other_things(store: Path) -> None:
         raise NotAStore(f"Store not found: {store} does not exist. {advice}")
     if store.is_dir() and not any(store.iterdir()):
         raise NotAStore(f"Store not found: {store} is an empty folder. {advice}")
+    if (store / PINS).is_dir():
+        raise NotAStore(
+            f"{store / DATABASE} is missing; what is left of the store was not touched. Restore it from a backup, or "
+            "move the store away and index its documents again."
+        )
     there = "a folder without corpus.db" if store.is_dir() else _kind_of(store)
     indexed = f" Documents are indexed first: spolia index {store} --store {store}.spolia." if store.is_dir() else ""
     raise NotAStore(f"Not a store: {store} is {there}; it was not touched. Name another path.{indexed}")
