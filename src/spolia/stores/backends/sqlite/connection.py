@@ -108,7 +108,7 @@ def refuse_other_things(store: Path) -> None:
         raise NotAStore(f"Store not found: {store} is an empty folder. {advice}")
     if (store / PINS).is_dir():
         raise NotAStore(
-            f"{store / DATABASE} is missing; what is left of the store was not touched. Restore it from a backup, or "
+            f"{store / DATABASE} is missing; the rest of the store was not touched. Restore it from a backup, or "
             "move the store away and index its documents again."
         )
     there = "a folder without corpus.db" if store.is_dir() else _kind_of(store)
