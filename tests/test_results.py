@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-WAITING = {"ranker_growth", "reader", "server"}
+WAITING = {"reader", "server"}
 """What has to be measured on a machine that does nothing else."""
 
 

@@ -1,3 +1,4 @@
+from spolia.models.adapted_embedder import AdaptedEmbedder as AdaptedEmbedder
 from spolia.models.function_embedder import FunctionEmbedder as FunctionEmbedder
 from spolia.models.http.chat import ChatModel as ChatModel
 from spolia.models.http.completions import CompletionModel as CompletionModel

@@ -10,6 +10,7 @@ from spolia.core.operator import Retriever
 from spolia.errors import DataError
 from spolia.models.protocols import Embedder, LanguageModel
 from spolia.stores.corpus import NodeGroup
+from spolia.training.query_adapter import AdapterTrainer
 from spolia.training.ranker import RankerTrainer
 from spolia.training.sufficiency import SufficiencyTrainer
 from spolia.training.trainer import Trainer
@@ -52,10 +53,17 @@ def _sufficiency(context: TrainingContext) -> Trainer:
     return SufficiencyTrainer(context.llm, context.search)
 
 
+def _adapter(context: TrainingContext) -> Trainer:
+    if context.embedder is None:
+        raise DataError("An adapter moves the questions of an embedder. Name a store with vectors.")
+    return AdapterTrainer(context.group, context.embedder)
+
+
 PARTS: Mapping[str, Callable[[TrainingContext], Trainer]] = {
     "ranker": _ranker,
     "reader": _reader,
     "sufficiency": _sufficiency,
+    "adapter": _adapter,
 }
 
 

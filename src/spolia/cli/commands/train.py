@@ -25,7 +25,7 @@ EMBEDDING = "hybrid"
 
 def train(
     given: QuestionOptions,
-    part: Annotated[str, argument("PART", "The part to train: ranker, reader, sufficiency (needs --llm).")],
+    part: Annotated[str, argument("PART", "The part to train: ranker, reader, sufficiency (needs --llm), adapter.")],
     data: Annotated[Path, option("--data DATA", DATA)],
     out: Annotated[
         Path,

@@ -1,0 +1,98 @@
+"""An embedder whose questions are moved by a trained adapter; its passages stay where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spolia.errors import WeightsError
+from spolia.models.protocols import Embedder, Kind
+from spolia.models.trained_weights import TrainedWeights
+from spolia.types import Value
+
+if TYPE_CHECKING:
+    from spolia.types.arrays import Vectors
+
+PART = "adapter"
+DOWN, UP = "down", "up"
+
+
+@dataclass(frozen=True)
+class AdaptedEmbedder(Value):
+    """An embedder with a low-rank adapter of its questions: v' = (v + U D v) / |v + U D v|.
+
+    Passages have the vectors of the embedder itself, so a store needs no new ones. Untrained, U is 0 and v' = v.
+
+    Args:
+        embedder: the one that the group was built with.
+        weights: those that `spolia train adapter` wrote.
+
+    Raises:
+        WeightsError: on first use, when the weights are missing, or are of another width.
+
+    Source: query-side adaptation as in Gao et al., "Modular RAG", 2024, adapter fine-tuning.
+
+    >>> from spolia.testing import HashingEmbedder
+    >>> AdaptedEmbedder(HashingEmbedder(64), TrainedWeights("trained/adapter")).name
+    'hashing-64'
+    """
+
+    embedder: Embedder
+    weights: TrainedWeights
+
+    @property
+    def name(self) -> str:
+        """That of the embedder, whose vectors the passages have."""
+        return self.embedder.name
+
+    @property
+    def dimension(self) -> int:
+        return self.embedder.dimension
+
+    @property
+    def window(self) -> int:
+        return self.embedder.window
+
+    @property
+    def waits(self) -> bool:
+        return getattr(self.embedder, "waits", True)
+
+    @property
+    def scoped(self) -> bool:
+        return self.embedder.scoped
+
+    def fingerprint(self) -> str | None:
+        """Of embedder and weights; None where one of them has none."""
+        parts = self.embedder.fingerprint(), self.weights.fingerprint()
+        return None if None in parts else "|".join(map(str, parts))
+
+    def tokens(self, texts: Sequence[str]) -> list[int]:
+        return self.embedder.tokens(texts)
+
+    def covers(self, text: str) -> float:
+        return self.embedder.covers(text)
+
+    def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
+        """One vector of length 1 for each text: float32, shape (texts, dimension)."""
+        found = self.embedder.embed(texts, kind=kind)
+        if kind != "query" or not len(texts):
+            return found
+        tensors = self.weights.tensors(PART)
+        down, up = tensors.get(DOWN), tensors.get(UP)
+        if down is None or up is None or down.shape[1:] != (self.dimension,) or up.shape != down.shape[::-1]:
+            raise WeightsError(
+                f"{self.weights.place} has no adapter for vectors of {self.dimension} numbers. Name the embedder that "
+                "it was trained with."
+            )
+        return adapted(found, down, up)
+
+
+def adapted(vectors: Vectors, down: Vectors, up: Vectors) -> Vectors:
+    """Each vector with its low-rank change, of length 1; the same vectors where nothing changes."""
+    import numpy as np
+
+    if not up.any():
+        return vectors
+    moved = vectors + vectors @ down.T @ up.T
+    return np.asarray(moved / np.maximum(np.linalg.norm(moved, axis=1, keepdims=True), 1e-12), np.float32)

@@ -1,0 +1,115 @@
+"""The adapter of questions: its gradient, where it moves them, and that passages stay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spolia.errors import DataError, WeightsError
+from spolia.evaluation.data.dataset import DataSet
+from spolia.evaluation.data.passage_store import indexed
+from spolia.evaluation.experiment.experiment import Experiment
+from spolia.models.adapted_embedder import DOWN, UP, AdaptedEmbedder
+from spolia.models.onnx import safetensors
+from spolia.models.trained_weights import TrainedWeights, hash_of
+from spolia.stores.corpus import NodeGroup
+from spolia.testing import HashingEmbedder
+from spolia.training.query_adapter import AdapterRows, AdapterTrainer, divergence, spread
+from spolia.training.training import train
+from spolia.types import Item
+from tests.post_retrieval.compression.scorer import Scorer
+
+EMBEDDER = HashingEmbedder(64)
+
+
+@pytest.fixture(scope="module")
+def group(world: DataSet, tmp_path_factory: pytest.TempPathFactory) -> NodeGroup:
+    return indexed(world, EMBEDDER, folder=tmp_path_factory.mktemp("vectors"))
+
+
+@pytest.fixture(scope="module")
+def items(world: DataSet) -> list[Item]:
+    return list(world.items())
+
+
+@pytest.mark.slow
+def test_the_gradient_is_that_of_the_loss(group: NodeGroup) -> None:
+    random, trainer = np.random.default_rng(0), AdapterTrainer(group, EMBEDDER, rank=3)
+    questions, candidates, scores = (random.normal(size=size) for size in ((4, 6), (4, 5, 6), (4, 5)))
+    rows = AdapterRows(questions, candidates, spread(scores, 1))
+    rows.candidates[1, 3:], rows.target[1] = 0.0, [1, 0, 0, 0, 0]  # fewer candidates, and one positive
+    trainer.values = {DOWN: random.normal(size=(3, 6)), UP: random.normal(size=(6, 3))}
+    _, slopes = trainer.gradient(rows)
+    for name, value in trainer.values.items():
+        for at in np.ndindex(value.shape):
+            ends, before = [], value[at]
+            for moved in (1e-6, -1e-6):
+                value[at] = before + moved
+                ends.append(trainer.gradient(rows)[0])
+            value[at] = before
+            assert (ends[0] - ends[1]) / 2e-6 == pytest.approx(slopes[name][at], abs=1e-5)
+
+
+def test_mass_moves_to_what_the_target_prefers_and_nothing_moves_where_it_has_it() -> None:
+    scores = np.array([[0.3, 0.2, 0.1]])
+    for preferred in range(3):
+        _, pull = divergence(scores, np.eye(3)[[preferred]], 0.1)
+        assert pull[0, preferred] < 0 < min(np.delete(pull[0], preferred))
+    loss, pull = divergence(scores, spread(scores, 0.1), 0.1)
+    assert [loss, float(np.abs(pull).max())] == pytest.approx([0.0, 0.0])
+
+
+@pytest.mark.slow
+def test_trained_on_gold_it_finds_more_and_untrained_it_changes_nothing(
+    group: NodeGroup, items: list[Item], tmp_path: Path
+) -> None:
+    items = [item.but(gold=item.gold[2:]) for item in items]  # the river alone, which words and letters hardly tell
+    trainer = AdapterTrainer(group, EMBEDDER)
+    found = train(trainer, items, tmp_path / "adapter", kept_apart=(), steps=50)
+    assert found.card["curve"][-1]["loss"] < found.card["curve"][0]["loss"]
+    flows = {"untrained": trainer.untrained(), "trained": found.flow}
+    untrained, trained = (
+        one.json()["measures"]["MRR"]["mean"] for one in Experiment(flows, items[:20], "MRR").run().flows
+    )
+    assert trained > untrained + 0.05
+    asked = [item.question for item in items[:9]]
+    adapted, base = AdaptedEmbedder(EMBEDDER, found.weights), EMBEDDER.embed(asked, kind="query")
+    assert np.array_equal(adapted.embed(asked, kind="passage"), base)
+    assert np.linalg.norm(adapted.embed(asked, kind="query"), axis=1) == pytest.approx(1, abs=1e-6)
+    assert not np.array_equal(adapted.embed(asked, kind="query"), base)
+    with pytest.raises(WeightsError, match="no adapter for vectors of 32 numbers"):
+        AdaptedEmbedder(HashingEmbedder(32), found.weights).embed(asked, kind="query")
+    trainer.prepare(items, (), 0)
+    for name, tensors in (("untrained", trainer.weights()), ("none", {DOWN: np.zeros((1, 64), np.float32)})):
+        folder = tmp_path / name
+        folder.mkdir()
+        safetensors.write(folder / "weights.safetensors", tensors)
+        sha256 = hash_of(folder / "weights.safetensors")
+        (folder / "card.json").write_text(f'{{"part": "adapter", "sha256": "{sha256}"}}')
+    same = AdaptedEmbedder(EMBEDDER, TrainedWeights(str(tmp_path / "untrained")))
+    assert np.array_equal(same.embed(asked, kind="query"), base)
+    with pytest.raises(WeightsError, match="no adapter"):
+        AdaptedEmbedder(EMBEDDER, TrainedWeights(str(tmp_path / "none"))).embed(asked, kind="query")
+    with pytest.raises(DataError, match="Nothing can be learned from 60 questions"):
+        AdapterTrainer(group, EMBEDDER).prepare([item.but(gold=()) for item in items], (), 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hint", ["painter", "market"])
+def test_a_question_moves_to_the_passages_from_which_a_model_foretells_the_answer(
+    group: NodeGroup, items: list[Item], hint: str
+) -> None:
+    """The model of these numbers is scripted: it foretells `miles` after a passage with one word."""
+    made = AdapterTrainer(group, EMBEDDER, Scorer(hints=(("miles", hint),)), temperature=0.1)
+    snapshot = group.snapshot()
+    vectors = np.array(snapshot.open.stored(group.name, EMBEDDER.name).at(np.arange(9)))
+    made.prepare(items[:12], (), 0)
+    assert len(made.rows.questions) == 12
+    assert made.rows.target.sum(axis=1) == pytest.approx(1)
+    before = made.gradient(made.rows)[0]
+    while made.done < 30:
+        made.step(made.done / 30)
+    assert made.gradient(made.rows)[0] < before
+    assert np.array_equal(snapshot.open.stored(group.name, EMBEDDER.name).at(np.arange(9)), vectors)
