@@ -89,6 +89,10 @@ class NotFound(QueryError):
     """A request names something that is not there for the asker."""
 
 
+class KeyReused(QueryError):
+    """An idempotency key was used for another request before."""
+
+
 class NotAllowed(SpoliaError):
     """The asker may not do this."""
 

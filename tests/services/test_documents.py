@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spolia import BM25, Corpus, Query, Run, sync
-from spolia.errors import QueryError
+from spolia.errors import KeyReused, QueryError
 from spolia.services.documents import Documents
 
 pytestmark = pytest.mark.slow
@@ -92,7 +92,9 @@ def test_a_change_that_waited_does_not_undo_a_newer_one(documents: Documents) ->
 
 def test_a_repeated_key_is_one_task_and_odd_names_are_refused(documents: Documents) -> None:
     first = documents.add("a.md", b"1", by="ann", key="k")
-    assert documents.add("a.md", b"2", by="ann", key="k") == first
+    assert documents.add("a.md", b"1", by="ann", key="k") == first
+    with pytest.raises(KeyReused):
+        documents.add("a.md", b"2", by="ann", key="k")
     assert documents.add("a.md", b"2", by="bob", key="k") != first
     for name in ("", "../a.md", "/etc/passwd.md", "a//b.md", "a\\b.md", "a\0.md", "./a.md", "x" * 600 + ".md", "a.zzz"):
         with pytest.raises(QueryError):

@@ -26,6 +26,7 @@ STATUS: tuple[tuple[type[SpoliaError], int, str], ...] = (
     (errors.UnknownRun, 404, "run_not_found"),
     (errors.NotFound, 404, "not_found"),
     (errors.NotAllowed, 403, "forbidden"),
+    (errors.KeyReused, 409, "key_reused"),
     (errors.ServerBusy, 429, "server_busy"),
     (errors.StoreBusy, 503, "store_busy"),
     (errors.StoreUnavailable, 503, "store_unavailable"),

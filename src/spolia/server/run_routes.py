@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from fastapi import FastAPI, Request
@@ -142,16 +143,19 @@ def _result(span: TraceSpan) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _nodes(spans: list[TraceSpan]) -> set[str]:
-    found = [result for span in spans if (result := _result(span))]
-    return {id for one in found for id in one.get("cited", ())} | {
-        hit[0] for one in found for hit in one.get("hits", ())
-    }
+def _nodes(plain: Any) -> Iterator[str]:
+    """The ids of the nodes in a summary, also of several values."""
+    if isinstance(plain, list):
+        for one in plain:
+            yield from _nodes(one)
+    elif isinstance(plain, dict):
+        yield from plain.get("cited", ())
+        yield from (hit[0] for hit in plain.get("hits", ()))
 
 
 def _readable(service: Service, holder: KeyHolder, spans: list[TraceSpan]) -> bool:
     """Whether the user may still read all that a run read."""
-    ids = _nodes(spans)
+    ids = {id for span in spans if span.result for id in _nodes(json.loads(span.result))}
     return len(service.corpus.snapshot().nodes_of_ids(sorted(ids), holder.principals)) == len(ids)
 
 

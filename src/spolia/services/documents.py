@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from spolia.errors import DocumentError, QueryError, SpoliaError, StoreError
+from spolia.errors import DocumentError, KeyReused, QueryError, SpoliaError, StoreError
 from spolia.indexing.readers.reader import reader_of
 from spolia.indexing.readers.registry import READERS, Readers, by_suffix
 from spolia.indexing.sources.source import Items, changed_at
@@ -108,23 +108,27 @@ class Documents:
             metadata: fields to filter by.
             access: who may read it; nobody named for everybody.
             by: who asks.
-            key: a second request with the same one is the first task again.
+            key: the same request again with this key is the first task.
 
         Raises:
+            KeyReused: another request had this key.
             QueryError: the name is not one, or no reader knows its format.
         """
         if reader_of(checked_name(name), self.readers) is None:
             raise QueryError(f"No reader knows the format of {name!r:.80}. Convert it, for example to .md or .pdf.")
         original = self._kept(data)
         said = {"name": name, "original": original, "metadata": dict(metadata or {}), "access": list(access)}
-        task = self._put("add", said, by, key)
-        if key and (first := self.queue.job(task)) is not None and first.payload.get("original") != original:
-            (self.originals / original).unlink()
+        kept: dict[str, Any] = {}
+        try:
+            task, kept = self._put("add", said, by, key)
+        finally:
+            if kept.get("original") != original:
+                (self.originals / original).unlink()
         return task
 
     def delete(self, name: str, *, by: str = "", key: str = "") -> int:
         """Delete a document; the number of the task."""
-        return self._put("delete", {"name": checked_name(name)}, by, key)
+        return self._put("delete", {"name": checked_name(name)}, by, key)[0]
 
     def found(self, access: frozenset[str] = frozenset(), after: str = "", limit: int = 100) -> list[StoredDocument]:
         """Documents that these principals may read, by name."""
@@ -168,10 +172,15 @@ class Documents:
             return bool(snapshot.document(id, access))
         return False
 
-    def _put(self, kind: str, said: dict[str, Any], by: str, key: str) -> int:
+    def _put(self, kind: str, said: dict[str, Any], by: str, key: str) -> tuple[int, dict[str, Any]]:
+        """The task, and what it is to do: of the first request with this key, which must have asked for the same."""
         (task,) = self.queue.put([NewJob(kind, said, f"{by}|{key}" if key else None, said["name"], by)])
         self.wake()
-        return task
+        if not key or (first := self.queue.job(task)) is None:
+            return task, said
+        if (first.kind, _content(first.payload)) != (kind, _content(said)):
+            raise KeyReused(f"The key {key!r:.80} was used for another change, task {task}. Write a new key.")
+        return task, first.payload
 
     def _kept(self, data: bytes | Path) -> str:
         """The name of the file that has the bytes on disk: their SHA-256, and a number of its own."""
@@ -312,6 +321,11 @@ def checked_name(name: str) -> str:
     if not name or len(name) > LONGEST_NAME or _ODD.search(name):
         raise QueryError(f"{name!r:.80} is not a name of a document. Write a path such as notes/tides.md.")
     return name
+
+
+def _content(said: dict[str, Any]) -> dict[str, Any]:
+    """What a change asks for, whatever file its bytes are in."""
+    return said | {"original": said.get("original", "").partition(".")[0]}
 
 
 def _loaded(path: Path, at: int, spool: Path | None) -> Loaded:
