@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -9,7 +10,9 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,39 +46,59 @@ def with_blocks(language: str) -> list[Path]:
 @pytest.fixture
 def workplace(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with those of the project's own docs as `docs` that the blocks of a page name or ask about."""
-    (tmp_path / "docs").mkdir()
+    folder = tmp_path / "work"
+    (folder / "docs").mkdir(parents=True)
     run = "".join(code for _, code in FENCE.findall(page.read_text()))
     for doc in PAGES[1:]:
         if doc.name in ASKED or doc.name in run:
-            place = tmp_path / doc.relative_to(ROOT)
+            place = folder / doc.relative_to(ROOT)
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(doc, place)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    monkeypatch.chdir(folder)
+    return folder
+
+
+Asked = Callable[..., Any]
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Asked]:
+    """Runs commands or a program in a folder; see `tests/commands.py`."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    run, pipe = [sys.executable, "-m", "tests.commands"], subprocess.PIPE
+    with subprocess.Popen(run, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as process:
+        questions, answers = process.stdin, process.stdout
+        assert questions is not None
+        assert answers is not None
+
+        def asked(folder: Path, **what: Any) -> Any:
+            request = {"folder": str(folder), "environment": {**os.environ, "PATH": path}, **what}
+            questions.write(json.dumps(request) + "\n")
+            questions.flush()
+            return json.loads(answers.readline())
+
+        yield asked
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", with_blocks("python"), ids=lambda page: page.name)
-def test_python_blocks_run(page: Path, workplace: Path) -> None:
+def test_python_blocks_run(page: Path, workplace: Path, forks: Asked) -> None:
     program = "\n".join(blocks(page, "python"))
-    ran = subprocess.run([sys.executable, "-c", program], cwd=workplace, capture_output=True, text=True, timeout=120)
-    assert ran.returncode == 0, ran.stderr
+    ran = forks(workplace, text=program)
+    assert ran["code"] == 0, ran["err"]
     for said in re.findall(r"^print\(.*\)  # (.+)$", program, re.M):
-        assert said in ran.stdout.splitlines(), f"{page.name} says that this is printed: {said}"
+        assert said in ran["out"].splitlines(), f"{page.name} says that this is printed: {said}"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", with_blocks("bash"), ids=lambda page: page.name)
-def test_shell_blocks_run(page: Path, workplace: Path) -> None:
+def test_shell_blocks_run(page: Path, workplace: Path, forks: Asked) -> None:
     for name, text in files(page).items():
         (workplace / name).parent.mkdir(exist_ok=True)
         (workplace / name).write_text(text)
     lines = [(line, shlex.split(line, comments=True)) for line in "".join(blocks(page, "bash")).splitlines()]
-    commands = [line for line, command in lines if command and shlex.join(command) not in NOT_RUN]
-    run = [sys.executable, "-m", "tests.commands", str(workplace)]
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    ran = subprocess.run(run, cwd=ROOT, env=environment, input="\n".join(commands), capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    ran = forks(workplace, commands=[line for line, words in lines if words and shlex.join(words) not in NOT_RUN])
+    assert ran["code"] == 0, ran["out"]
 
 
 @pytest.mark.parametrize("page", with_blocks("yaml"), ids=lambda page: page.name)
