@@ -242,6 +242,7 @@ def test_the_flow_multi_hop_takes_the_ranker_that_fits_and_may_be_an_option_of_a
     assert {"person0", "town0"} <= {hit.node.document for hit in shipped(query).hits}
     own = multi_hop(passages, top_k=3, ranker=str(ranker.weights.place))
     space = Choice(bm25(passages), own, name="search")
+    assert load(dump(space, {"chunks": passages}), {"chunks": passages}) == space  # as a file for `spolia tune`
     decided = [flow(query) for flow in (decide(space, {"search": 0}), decide(space, {"search": 1}))]
     assert [len({"town0", "river0"} & {hit.node.document for hit in found.hits}) for found in decided][1] == 2
     assert load(dump(own, {"chunks": passages}), {"chunks": passages}) == own
