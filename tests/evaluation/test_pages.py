@@ -135,7 +135,7 @@ def test_one_flow_has_a_report_too() -> None:
     found = Experiment({"one": first}, ITEMS[:1], parse_measures("R@5")).run()
     assert "Verdicts" not in html(found)
     assert Page(html(found)).open == []
-    assert "# questions, 1 question " in markdown(found)
+    assert "# 1 question " in markdown(found)
     assert "?: an end" not in markdown(found)
 
 
