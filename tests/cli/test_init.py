@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
+import yaml
 
 from tests.evaluation.creation import documents
 
@@ -72,6 +74,22 @@ def test_a_model_writes_the_questions_where_one_is_named(
     assert {"questions.jsonl", "review.csv", "baseline.json"} <= set(made.json["files"])
     monkeypatch.chdir(tmp_path / "P")
     assert spolia("gate", "--baseline", "baseline.json").code == 0
+
+
+@pytest.mark.slow
+def test_the_same_command_goes_on_where_it_was_stopped(
+    spolia: Spolia, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("my papers").rename("my #1: papers")
+    command = ("init", "P", "--docs", "my #1: papers", "--questions", "q.csv", "--no-vectors")
+    with monkeypatch.context() as stopped:
+        stopped.setattr("spolia.cli.commands.init._write_flow", Mock(side_effect=KeyboardInterrupt))
+        assert spolia(*command).code == 130
+    assert spolia(*command).code == 0
+    workflow = yaml.safe_load(Path("P/.github/workflows/retrieval.yml").read_text())
+    steps = [step.get("run") for step in workflow["jobs"]["gate"]["steps"]]
+    assert "spolia index '../my #1: papers' --store store --no-vectors" in steps
+    assert "is not an empty folder" in spolia(*command).err
 
 
 @pytest.mark.parametrize(

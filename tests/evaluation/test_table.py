@@ -113,6 +113,28 @@ def test_gold_that_cannot_be_read_is_named_with_its_row(tmp_path: Path, row: dic
 
 
 @pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        (
+            "question,answer,Answer ,answer\nWho?,owls,,\n",
+            r"q.csv has 2 columns 'answer'. Rename or delete all but one",
+        ),
+        ('question,file\nWho?,a.txt\n"Where?,b.txt\nWhen?,c.txt\n', r"q.csv row 3: a quote \(\"\) opens and never"),
+    ],
+)
+def test_a_table_that_would_lose_columns_or_rows_is_an_error(tmp_path: Path, table: str, says: str) -> None:
+    (tmp_path / "q.csv").write_text(table)
+    with pytest.raises(DataError, match=says):
+        list(DataSet(str(tmp_path / "q.csv")).items())
+
+
+def test_a_first_row_with_an_empty_name_still_names_the_columns(tmp_path: Path) -> None:
+    (tmp_path / "q.csv").write_text("question,file,,\nWho?,b.txt,,\n")
+    (item,) = DataSet(str(tmp_path / "q.csv")).items()
+    assert (item.question, item.gold) == ("Who?", (("b.txt",),))
+
+
+@pytest.mark.parametrize(
     "names",
     [
         ("问题", "答案", "文件"),

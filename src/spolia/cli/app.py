@@ -30,7 +30,7 @@ from spolia.cli.commands.trace import trace
 from spolia.cli.commands.train import train
 from spolia.cli.commands.tune import tune
 from spolia.cli.commands.world import world
-from spolia.cli.exit_codes import MEANING, Exit, guarded
+from spolia.cli.exit_codes import MEANING, Exit, guarded, refusal
 from spolia.cli.options import WRONG_USAGE, spread
 from spolia.cli.screen import Screen
 
@@ -112,3 +112,5 @@ def run() -> None:
         app()
     except KeyboardInterrupt:
         sys.exit(int(Exit.INTERRUPTED))
+    except OSError as error:  # help, or a result in JSON, that cannot be printed
+        sys.exit(f"error: {refusal(error)}")

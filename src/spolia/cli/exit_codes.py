@@ -100,6 +100,10 @@ def subcommands(help: str, **bodies: Callable[..., Exit]) -> typer.Typer:
     return found
 
 
+def refusal(error: OSError) -> str:
+    return f"The system refused: {error}. Check the path, its permissions and the free space."
+
+
 def _explained(error: BaseException, screen: Screen) -> Exit:
     """Print what went wrong, for people and for programs, and say which exit code it is."""
     said = getattr(error, "__notes__", [])
@@ -113,7 +117,7 @@ def _explained(error: BaseException, screen: Screen) -> Exit:
         said = said or [f"In {place}."]
         code, message = Exit.USAGE, " ".join((f"Your code failed with {type(error).__name__}: {error}.", *said))
     elif isinstance(error, OSError):
-        code, message = Exit.USAGE, f"The system refused: {error}. Check the path, its permissions and the free space."
+        code, message = Exit.USAGE, refusal(error)
     else:
         code = Exit.FAULT
         message = (

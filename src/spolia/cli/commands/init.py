@@ -20,6 +20,8 @@ from spolia.errors import QueryError
 TEMPLATES = Path(__file__).parents[1] / "project"
 HEADER = "question,answer,file\n"
 """Of questions that are still to be written."""
+PROFILE, README = "spolia.toml", "README.md"
+VECTORS = {None: "", True: " --vectors", False: " --no-vectors"}
 
 
 def init(
@@ -43,8 +45,10 @@ def init(
     from the documents (--llm and --model); without a model, you get an empty file to fill in.
     """
     screen = Screen(json=json)
-    _refuse(project, docs, questions)
+    profile = _profile(llm, model, models)
+    _refuse(project, docs, questions, profile)
     project.mkdir(parents=True, exist_ok=True)
+    (project / PROFILE).write_text(profile, "utf-8")  # README.md comes last: until then the same command goes on
     store, at = project / "store", os.path.relpath(docs, project)
     indexed = _index(screen, models, docs, store, vectors)
     data = _questions(project, questions)
@@ -54,15 +58,16 @@ def init(
     has_questions = data.read_bytes() != HEADER.encode()
     if has_questions:
         _write_baseline(screen, project, data, models)
-    (project / "spolia.toml").write_text(_profile(llm, model, models), "utf-8")
     (project / ".gitignore").write_text("store/\ngate.md\n", "utf-8")
+    index = f"spolia index {shlex.quote(at)} --store store{VECTORS[vectors]}"
     names = {
         "name": project.resolve().name,
         "docs": shlex.quote(at),
         "questions": shlex.quote(data.name),
-        "vectors": {None: "", True: " --vectors", False: " --no-vectors"}[vectors],
+        "index": index,
+        "index_in_yaml": json_text(index),
     }
-    for template, place in (("README.md", "README.md"), ("retrieval.yml", ".github/workflows/retrieval.yml")):
+    for template, place in (("retrieval.yml", ".github/workflows/retrieval.yml"), (README, README)):
         (project / place).parent.mkdir(parents=True, exist_ok=True)
         (project / place).write_text(Template((TEMPLATES / template).read_text("utf-8")).substitute(names), "utf-8")
     files = sorted(path.relative_to(project).as_posix() for path in project.rglob("*") if path.is_file())
@@ -94,9 +99,16 @@ def _shared(models: ModelOptions) -> dict[str, Any]:
     return {one.name: getattr(models, one.name) for one in fields(ModelOptions)}
 
 
-def _refuse(project: Path, docs: Path, questions: Path | None) -> None:
+def _is_unfinished(project: Path, profile: str) -> bool:
+    """Whether the same command began this project, and was stopped."""
+    begun = project / PROFILE
+    return begun.is_file() and not (project / README).exists() and begun.read_bytes() == profile.encode()
+
+
+def _refuse(project: Path, docs: Path, questions: Path | None, profile: str) -> None:
     """Refuse to write over files, and to begin what cannot be ended."""
-    if project.exists() and (not project.is_dir() or any(project.iterdir())):
+    is_free = not project.exists() or (project.is_dir() and not any(project.iterdir()))
+    if not is_free and not _is_unfinished(project, profile):
         raise QueryError(f"{project} exists and is not an empty folder. Name a new one: spolia init NAME --docs {docs}")
     if not docs.is_dir():
         raise QueryError(f"Folder not found: {docs}. Write --docs DIR, a folder with your documents.")

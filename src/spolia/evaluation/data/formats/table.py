@@ -46,6 +46,8 @@ REJECTS = frozenset(
 ASKS = re.compile(r"[?？؟]\s*$")
 SAMPLE = 50
 """Rows that are read to find the column of questions if no column has that name."""
+END = "(end)"
+"""A row after the last one: it is missing if a quote does not close."""
 PAGES = re.compile(r"\s*(\d{1,6})(?:\.0)?(?:\s*[-–—]\s*(\d{1,6}))?\s*")
 WIDEST = 100
 """Pages of one range."""
@@ -188,7 +190,11 @@ def _separated(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     except (OSError, DocumentError) as error:
         raise DataError(f"{path} cannot be read: {error}. Save it as CSV in UTF-8.") from error
     dialect = dialect_of(text)
-    yield from _named(path, list(rows_of(text, dialect.mark)), dialect.has_head)
+    rows = list(rows_of(f"{text}\n{END}", dialect.mark))
+    if rows.pop() != [END]:
+        raise DataError(f'{path} row {len(rows) + 1}: a quote (") opens and never closes. Close it, or delete it.')
+    names = dict.fromkeys(rows[0], "")
+    yield from _named(path, rows, dialect.has_head or "question" in guessed(path, [names]))
 
 
 def _sheet(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -208,6 +214,9 @@ def _named(path: Path, rows: Sequence[Sequence[str]], has_head: bool) -> Iterato
     """Rows by the names of their columns, those of a table without a first row of names by number."""
     width = max(map(len, rows), default=0)
     head = [name.strip() for name in rows[0]] if rows and has_head else []
+    for name, times in Counter(filter(None, head)).items():
+        if times > 1:
+            raise DataError(f"{path} has {times} columns {name!r}. Rename or delete all but one.")
     names = [name or f"column {at}" for at, name in enumerate([*head, *[""] * (width - len(head))], 1)]
     for number, row in enumerate(rows[has_head:], 1 + has_head):
         if any(cell.strip() for cell in row):
