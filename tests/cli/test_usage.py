@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import re
 import signal
@@ -13,6 +15,7 @@ from pathlib import Path
 import pytest
 import typer
 
+from spolia.cli.app import run
 from spolia.cli.commands.doctor import BASE, EXTRAS
 from spolia.cli.exit_codes import Exit, guarded
 from spolia.errors import ModelRejected, QueryError, SpoliaError, StoreBusy
@@ -157,3 +160,22 @@ def test_an_address_of_something_else_makes_no_folder(
     assert ran.code == 3
     assert "postgresql://USER@HOST/DATABASE" in ran.err + ran.out
     assert [path.name for path in tmp_path.iterdir()] == ["salt.txt"]
+
+
+class Full(io.StringIO):
+    """A disk without space."""
+
+    def write(self, text: str, /) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("args", [("--help",), ("flows", "--json")])
+def test_output_that_cannot_be_written_is_an_error_in_one_line(
+    args: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["spolia", *args])
+    monkeypatch.setattr("sys.stdout", Full())
+    with pytest.raises(SystemExit) as ended:
+        run()
+    assert ended.value.code == Exit.USAGE
+    assert "No space left on device" in capfd.readouterr().err

@@ -113,4 +113,5 @@ def run() -> None:
     except KeyboardInterrupt:
         sys.exit(int(Exit.INTERRUPTED))
     except OSError as error:  # help, or a result in JSON, that cannot be printed
-        sys.exit(f"error: {refusal(error)}")
+        sys.stderr.write(f"error: {refusal(error)}\n")
+        sys.exit(int(Exit.USAGE))
