@@ -33,9 +33,8 @@ from score_grid import Ints, ScoreGrid
 from strategies_page import page, plot
 
 from spolia.evaluation.measures.registry import parse_measure
-from spolia.optimizer.named_strategies import STRATEGIES
 from spolia.optimizer.objectives import Objectives
-from spolia.optimizer.plan import FINALISTS
+from spolia.optimizer.plan import FINALISTS, STRATEGIES
 from spolia.optimizer.score_board import Board, Floats
 from spolia.optimizer.strategies import WARM, Strategy, find_best
 from spolia.optimizer.tuned_flow import FinalScores

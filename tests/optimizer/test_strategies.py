@@ -14,7 +14,7 @@ from spolia.core.operator import Operator
 from spolia.errors import MissingExtra
 from spolia.optimizer.bandit import HierarchicalBandit
 from spolia.optimizer.candidates import Candidates
-from spolia.optimizer.named_strategies import STRATEGIES
+from spolia.optimizer.plan import STRATEGIES
 from spolia.optimizer.score_board import Board, Floats, ScoreRows, ScoreSource
 from spolia.optimizer.strategies import (
     GreedySearch,

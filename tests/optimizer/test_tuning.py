@@ -28,12 +28,11 @@ from spolia.indexing.sync.texts import add_texts
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.optimizer.budget import TuningBudget
 from spolia.optimizer.candidates import Candidates
-from spolia.optimizer.effects import main_effects
 from spolia.optimizer.flow_scores import FlowScores
 from spolia.optimizer.objectives import Objectives
 from spolia.optimizer.progress import StudyProgress
 from spolia.optimizer.report import html
-from spolia.optimizer.score_board import Board, ScoreRows
+from spolia.optimizer.score_board import Board, ScoreRows, main_effects
 from spolia.optimizer.strategies import GreedySearch, Halving, ModelsFirst, RandomSearch, find_best
 from spolia.optimizer.tuning import tune
 from spolia.orchestration.rank_fusion import ReciprocalRankFusion

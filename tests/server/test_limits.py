@@ -24,7 +24,7 @@ from uvicorn.server import ServerState
 
 from spolia import BM25, Answer, Branch, Corpus, Extract, Operator, Query, ReciprocalRankFusion, add_texts, errors, step
 from spolia.core.run_context import emit, retract
-from spolia.server import connection, request_checks
+from spolia.server import process, request_checks
 from spolia.server.app import application
 from spolia.server.error_replies import refusal
 from spolia.server.keys import ApiKeys
@@ -88,11 +88,11 @@ def test_headers_that_do_not_end_are_refused(served: Served) -> None:
 
 
 def test_headers_that_do_not_come_end_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "HEAD_S", 0.02)
+    monkeypatch.setattr(process, "HEAD_S", 0.02)
 
     async def sent(head: bytes) -> bytes:
         loop, state = asyncio.get_running_loop(), ServerState()
-        made = partial(connection.TimedConnection, uvicorn.Config(replied), state, {}, loop)
+        made = partial(process.TimedConnection, uvicorn.Config(replied), state, {}, loop)
         async with await loop.create_server(made, "127.0.0.1") as server:
             reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
             writer.write(head)

@@ -1,6 +1,6 @@
 """What a study will ask: which flows, which questions to choose and to report, how many scores."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from random import Random
@@ -16,19 +16,36 @@ from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.measures.costs import UsDollars
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.models.protocols import LanguageModel
+from spolia.optimizer.bandit import HierarchicalBandit
 from spolia.optimizer.budget import USD, RowCost, TuningBudget
 from spolia.optimizer.candidates import Candidates
 from spolia.optimizer.contexts import Contexts
-from spolia.optimizer.named_strategies import strategy_named
 from spolia.optimizer.objectives import Limit, Objectives
 from spolia.optimizer.score_board import Board
-from spolia.optimizer.strategies import GridSearch, HalvingWithNeighbours, Strategy
+from spolia.optimizer.strategies import (
+    GreedySearch,
+    GridSearch,
+    Halving,
+    HalvingWithNeighbours,
+    ModelsFirst,
+    Racing,
+    RandomSearch,
+    Strategy,
+)
+from spolia.optimizer.tree_parzen import TreeParzen
 from spolia.types import Item, Query, Usage
 
 FINALISTS = 16
 FEW = 200
 """Questions below which none are kept for the report: all choose, and the score is corrected for the choice, which is
 known how for one objective."""
+
+STRATEGIES: Mapping[str, Strategy] = {
+    "neighbours": HalvingWithNeighbours(), "halving": Halving(), "third": Halving(1 / 3), "greedy": GreedySearch(),
+    "models-first": ModelsFirst(), "tpe": TreeParzen(), "prove": Racing(), "random": RandomSearch(),
+    "grid": GridSearch(), "bandit": HierarchicalBandit(),
+}  # fmt: skip
+"""As `spolia tune --strategy` takes them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,3 +202,10 @@ def _refuse_space(candidates: Candidates, budget: TuningBudget | None, questions
             f"The space has about {candidates.size:.2g} points, too many to ask a share of them. Write a budget in "
             f"rows, such as '{40 * questions} rows'."
         )
+
+
+def strategy_named(name: str) -> Strategy:
+    """The strategy of a name; `DataError` for an unknown name."""
+    if name not in STRATEGIES:
+        raise DataError(f"There is no strategy {name!r}. Write one of: {', '.join(STRATEGIES)}.")
+    return STRATEGIES[name]

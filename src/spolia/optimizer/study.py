@@ -22,13 +22,12 @@ from spolia.optimizer.budget import SECONDS, RowCost
 from spolia.optimizer.contexts import FREE, Contexts
 from spolia.optimizer.differences import FlowDifferences, QuestionDifference, most_different, result_of
 from spolia.optimizer.earlier_studies import EarlierStudies, StudyRecord, WarmStart
-from spolia.optimizer.effects import main_effects
 from spolia.optimizer.flow_scores import FlowScores
 from spolia.optimizer.pilot import Pilot, pilot_flows
 from spolia.optimizer.plan import TuningPlan
 from spolia.optimizer.progress import StudyProgress, Told
 from spolia.optimizer.reader_scores import ReadScores, takes
-from spolia.optimizer.score_board import FIRST, Board, Floats, ScoreRows
+from spolia.optimizer.score_board import FIRST, Board, Floats, ScoreRows, main_effects
 from spolia.optimizer.strategies import find_best
 from spolia.optimizer.tuned_flow import CORRECTED, FRESH, FinalScores, TunedFlow
 from spolia.run import Run

@@ -13,9 +13,8 @@ from spolia.evaluation.statistics.interval import Interval
 from spolia.evaluation.statistics.sample import Sample
 from spolia.evaluation.statistics.selection import corrected_for_choice, most_lost
 from spolia.optimizer.differences import FlowDifferences
-from spolia.optimizer.effects import Effect
 from spolia.optimizer.objectives import Objectives, fronts
-from spolia.optimizer.score_board import Board, Floats, ScoreRows
+from spolia.optimizer.score_board import Board, Effect, Floats, ScoreRows
 from spolia.types import Query, Usage, Value
 
 FRESH, CORRECTED = "fresh questions", "questions, corrected for the choice"

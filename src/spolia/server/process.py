@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Callable
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from spolia.errors import QueryError
 from spolia.server.app import application
-from spolia.server.connection import TimedConnection
 from spolia.server.keys import ApiKeys, KeysInFile, token_in
 from spolia.server.service import Service
 from spolia.services.documents import Documents
@@ -19,6 +21,48 @@ from spolia.services.documents import Documents
 BACKLOG = 2048
 GRACE_S = 5
 """Seconds for requests in progress when the server is stopped."""
+HEAD_S = 10.0
+"""Seconds for the headers of a request, from the connection or from the first byte after another request."""
+MOST_HEAD_BYTES = 1 << 16
+
+
+class TimedConnection(HttpToolsProtocol):
+    """Closes where the headers of a request do not come in time, or have no end: uvicorn itself waits forever."""
+
+    _timer: asyncio.TimerHandle | None = None
+    _head_bytes = 0
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._expect()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._expect_nothing()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        if self._timer is None:
+            self._expect()
+
+    def on_headers_complete(self) -> None:
+        self._expect_nothing()
+        super().on_headers_complete()
+
+    def data_received(self, data: bytes) -> None:
+        self._head_bytes += len(data)
+        super().data_received(data)
+        if self._timer is not None and self._head_bytes > MOST_HEAD_BYTES:
+            self.send_400_response("The headers are too long.")
+
+    def _expect(self) -> None:
+        self._head_bytes = 0
+        self._timer = self.loop.call_later(HEAD_S, self.transport.close)
+
+    def _expect_nothing(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 def serve(

@@ -11,10 +11,9 @@ from spolia import Corpus, Node, Run, ScriptedModel, sync
 from spolia.errors import DataError, StoreError
 from spolia.evaluation.creation.creation import create
 from spolia.evaluation.creation.draft import QuestionDraft, SampleRange, shown
-from spolia.evaluation.creation.filters import KeepSelfContained
+from spolia.evaluation.creation.filters import KeepSelfContained, place_of
 from spolia.evaluation.creation.items import item_of
 from spolia.evaluation.creation.near_duplicates import DropNearDuplicates
-from spolia.evaluation.creation.quote_places import place_of
 from spolia.evaluation.creation.recipes import TYPES, recipe
 from spolia.evaluation.creation.sampling import SampleLinked, SamplePassages
 from spolia.indexing import add_texts

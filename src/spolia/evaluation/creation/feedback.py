@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Literal, TypeAlias
 
 from spolia.evaluation.creation.draft import QuestionDraft
-from spolia.evaluation.creation.quote_places import place_of
+from spolia.evaluation.creation.filters import place_of
 from spolia.types import Node, Quote, Value
 
 Thumb: TypeAlias = Literal["up", "down"]

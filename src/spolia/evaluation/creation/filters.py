@@ -12,7 +12,6 @@ from spolia.core.operator import Retriever
 from spolia.core.type_compatibility import refuse_counts
 from spolia.errors import WiringError
 from spolia.evaluation.creation.draft import ABSTENTION, CHARACTERS, DraftFilter, Places, QuestionDraft, shown
-from spolia.evaluation.creation.quote_places import parts_of, place_of
 from spolia.evaluation.creation.replies import leaves_open
 from spolia.evaluation.creation.writers import ANSWER
 from spolia.evaluation.measures.answers.string_match import F1, Accuracy
@@ -21,7 +20,7 @@ from spolia.models.parsers import YesNo
 from spolia.models.prompting.role import Role
 from spolia.models.protocols import LanguageModel
 from spolia.stores.lexical.analysis import UNSPACED
-from spolia.types import Query, Quote
+from spolia.types import Node, Query, Quote
 
 _SAME = F1(words="unicode")
 _STANDS_IN = Accuracy(words="unicode")
@@ -347,3 +346,32 @@ class KeepUnanswerable(DraftFilter):
 
     def calls(self, rows: int | None = None, /) -> int | None:
         return total((self.search.calls(), self.reader.calls()))
+
+
+_LEFT_OUT = re.compile(r"\s*[\[(]?(?:\.{3,}|…+)[\])]?\s*")
+
+
+def parts_of(words: str, passages: Sequence[Node]) -> list[str]:
+    """The words; if no passage has them, those before and after each ellipsis (`...`)."""
+    if any(place_of(words, node.text) for node in passages):
+        return [words]
+    return [part for part in _LEFT_OUT.split(words) if part] or [words]
+
+
+_SHAPES = ("'’‘‛`", '"“”„‟', "-‐‑‒–—−")
+
+
+def place_of(words: str, text: str) -> tuple[int, int] | None:
+    """Where words stand first in a text, start and end; None where they do not.
+
+    >>> place_of("Keld's 'mine'  closed.", "So Keld’s ‘mine’\\nclosed in May.")
+    (3, 23)
+    >>> place_of("the mine", "a mine")
+    """
+    for said in (words, words.rstrip(" .。…")):
+        written = r"\s+".join(map(re.escape, said.split()))
+        for shapes in _SHAPES:
+            written = re.sub("|".join(re.escape(re.escape(one)) for one in shapes), f"[{re.escape(shapes)}]", written)
+        if written and (found := re.search(written, text)):
+            return found.span()
+    return None

@@ -13,8 +13,7 @@ from spolia.errors import DataError
 from spolia.evaluation.creation.draft import QuestionDraft
 from spolia.evaluation.creation.filters import same_answer
 from spolia.evaluation.data.dataset import part_of
-from spolia.evaluation.data.formats.spreadsheet_text import guarded, unguarded
-from spolia.evaluation.data.formats.table import READERS, REJECTS
+from spolia.evaluation.data.formats.table import READERS, REJECTS, guarded, unguarded
 from spolia.evaluation.data.json_lines import whole_files
 from spolia.models.prompting.template import shortened
 from spolia.types import SOMEWHERE, Gold, Item, Quote, SubQuestion, Value, digest_of
