@@ -128,8 +128,9 @@ def test_a_table_that_would_lose_columns_or_rows_is_an_error(tmp_path: Path, tab
         list(DataSet(str(tmp_path / "q.csv")).items())
 
 
-def test_a_first_row_with_an_empty_name_still_names_the_columns(tmp_path: Path) -> None:
-    (tmp_path / "q.csv").write_text("question,file,,\nWho?,b.txt,,\n")
+@pytest.mark.parametrize("above", ["", "sep=,\n", "Questions of May,,,\n,,,\n"])
+def test_empty_names_and_titles_above_the_names_are_left_out(tmp_path: Path, above: str) -> None:
+    (tmp_path / "q.csv").write_text(f"{above}question,file,,\nWho?,b.txt,,\n")
     (item,) = DataSet(str(tmp_path / "q.csv")).items()
     assert (item.question, item.gold) == ("Who?", (("b.txt",),))
 

@@ -45,6 +45,8 @@ REJECTS = frozenset(
 ASKS = re.compile(r"[?？؟]\s*$")
 SAMPLE = 50
 """Rows that are read to find the column of questions if no column has that name."""
+TITLES = 10
+"""Rows at the top that are searched for the names of columns, if the first has empty cells or numbers."""
 END = "(end)"
 """A row after the last one: it is missing if a quote does not close."""
 PAGES = re.compile(r"\s*(\d{1,6})(?:\.0)?(?:\s*[-–—]\s*(\d{1,6}))?\s*")
@@ -192,8 +194,7 @@ def _separated(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     rows = list(rows_of(f"{text}\n{END}", dialect.mark))
     if rows.pop() != [END]:
         raise DataError(f'{path} row {len(rows) + 1}: a quote (") opens and never closes. Close it, or delete it.')
-    names = dict.fromkeys(rows[0], "")
-    yield from _named(path, rows, dialect.has_head or "question" in guessed(path, [names]))
+    yield from _named(path, rows, dialect.has_head)
 
 
 def _sheet(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -210,14 +211,16 @@ def _sheet(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _named(path: Path, rows: Sequence[Sequence[str]], has_head: bool) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Rows by the names of their columns, those of a table without a first row of names by number."""
+    """Rows by the names of their columns, by number if none has names. Titles may stand above the names."""
     width = max(map(len, rows), default=0)
-    head = [name.strip() for name in rows[0]] if rows and has_head else []
+    naming = (at for at, row in enumerate(rows[:TITLES]) if "question" in guessed(path, [dict.fromkeys(row, "")]))
+    at = 0 if has_head and rows and all(rows[0]) else next(naming, has_head - 1)
+    head = [name.strip() for name in rows[at]] if rows and at >= 0 else []
     for name, times in Counter(filter(None, head)).items():
         if times > 1:
             raise DataError(f"{path} has {times} columns {name!r}. Rename or delete all but one.")
     names = [name or f"column {at}" for at, name in enumerate([*head, *[""] * (width - len(head))], 1)]
-    for number, row in enumerate(rows[has_head:], 1 + has_head):
+    for number, row in enumerate(rows[at + 1 :], at + 2):
         if any(cell.strip() for cell in row):
             yield f"{path} row {number}", dict(zip_longest(names, row, fillvalue=""))
 
