@@ -294,7 +294,7 @@ class Extract(Operator[Ranking, Answer]):
     >>> answer.text
     'The tide is caused by the pull of the moon. [1]'
     >>> answer.citations[0].span
-    Span(start=125, end=168, pages=None, lines=None, seconds=None)
+    Span(start=125, end=168, pages=None, lines=None, seconds=None, page_starts=())
     """
 
     embedder: Embedder | None = None

@@ -265,7 +265,7 @@ class Extractive(Operator[Ranking, Ranking]):
     >>> hit = Hit(Node("n", text, "d", span=Span(100, 169)), 1.0)
     >>> (kept,) = Extractive(most=1)(Ranking(Query("What causes the tide?"), (hit,)))
     >>> kept.node.text, kept.found[0].span
-    ('The tide is caused by the moon.', Span(start=125, end=156, pages=None, lines=None, seconds=None))
+    ('The tide is caused by the moon.', Span(start=125, end=156, pages=None, lines=None, seconds=None, page_starts=()))
     """
 
     embedder: Embedder | None = None

@@ -32,7 +32,7 @@ def whole(document: Document) -> Node:
     """A document as the one node of the root group.
 
     >>> whole(Document("d", "Stones.")).span
-    Span(start=0, end=7, pages=None, lines=None, seconds=None)
+    Span(start=0, end=7, pages=None, lines=None, seconds=None, page_starts=())
     """
     return Node(
         id=document.id,

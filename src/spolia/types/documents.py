@@ -28,7 +28,7 @@ class Span(Value):
     pages: tuple[int, int] | None = None
     lines: tuple[int, int] | None = None
     seconds: tuple[float, float] | None = later(None)
-    page_starts: tuple[int, ...] = later((), repr=False)
+    page_starts: tuple[int, ...] = later(())
 
     def part(self, start: int, end: int, lines: tuple[int, int] | None = None) -> "Span":
         """A stretch within this one, on its own pages.

@@ -54,9 +54,9 @@ def identity_fields(cls: Any) -> tuple[str, ...]:
     return tuple(f.name for f in fields(cls) if f.compare and "later" not in f.metadata)
 
 
-def later(default: Any, *, repr: bool = True) -> Any:
+def later(default: Any) -> Any:
     """A field that came to a class later: its default leaves the digest, and what is stored under it, as they were."""
-    return field(default=default, repr=repr, metadata={"later": True})
+    return field(default=default, metadata={"later": True})
 
 
 def indifferent(default: Any, before: Any = None) -> Any:

@@ -52,7 +52,7 @@ def decode(
         CodecError: the data describe no value of this type; the error knows the place.
 
     >>> decode({"Span": {"start": 0, "end": 3, "pages": [1, 2]}})
-    Span(start=0, end=3, pages=(1, 2), lines=None, seconds=None)
+    Span(start=0, end=3, pages=(1, 2), lines=None, seconds=None, page_starts=())
     """
     return shape_of(declared).decode(plain, DecodeContext(plan_of, known, given or {}, accept))
 
