@@ -23,6 +23,8 @@ from proselint.registry import CheckRegistry
 from proselint.tools import LintFile
 
 ROOT = Path(__file__).resolve().parents[1]
+BUILT = "docs/reference/api"
+"""How the names of pages begin that building the site makes."""
 STYLE = tomllib.loads((ROOT / "docs" / "style.toml").read_text("utf-8"))
 RULES = [(re.compile(rule["pattern"], re.I | re.M), rule["write"], rule.get("private", True)) for rule in STYLE["rule"]]
 LONGEST = STYLE["longest"]["words"]
@@ -63,7 +65,9 @@ def blanked(found: re.Match[str]) -> str:
 
 def pages() -> Iterator[Path]:
     yield from (ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"))
-    yield from sorted((ROOT / "docs").rglob("*.md"))
+    yield from sorted(
+        path for path in (ROOT / "docs").rglob("*.md") if not str(path.relative_to(ROOT)).startswith(BUILT)
+    )
     yield from sorted((ROOT / "src").rglob("*.py"))
 
 

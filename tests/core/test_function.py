@@ -76,9 +76,9 @@ def test_a_keyword_argument_without_a_default_has_to_be_given() -> None:
     with pytest.raises(WiringError, match=r"repeated lacks before. Write repeated.but\(before=...\)"):
         shouted >> repeated.but(times=2)
     with pytest.raises(WiringError, match=r"one value, a str. To change settings, write repeated.but\(times=2\)"):
-        repeated(times=2)  # type: ignore[call-arg, arg-type]
+        repeated(times=2)  # type: ignore[arg-type]
     with pytest.raises(WiringError, match=r"Write repeated\(value\)"):
-        repeated()  # type: ignore[call-arg]
+        repeated()
     with pytest.raises(WiringError, match=r"repeated has times='2' \(str\), not int"):
         repeated.but(times="2")
     with pytest.raises(WiringError, match="takes 2 values"):

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, partial, wraps
-from typing import Any, ClassVar, Final, Generic, Never, NoReturn, Self, TypeAlias, TypeVar, final
+from typing import Any, ClassVar, Generic, Never, NoReturn, Self, TypeAlias, TypeVar, final
 
 from spolia.core.call_bounds import most, total
 from spolia.core.fingerprint.digest import code_digest
@@ -29,7 +29,8 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 
-_NOTHING: Final = object()
+_NOTHING: Any = object()
+"""Stands for a value that was not given, so that the error can say what to write."""
 
 
 class _Needs:
@@ -129,7 +130,7 @@ class Operator(ABC, Generic[In, Out]):
     # Running.
 
     @final
-    def __call__(self, value: In, /, **settings: Never) -> Out:
+    def __call__(self, value: In = _NOTHING, /, **settings: Never) -> Out:
         if settings or value is _NOTHING:
             _refuse_settings(self, settings)
         if isinstance(value, str) and not self._takes_text:
@@ -450,9 +451,6 @@ Operator.__reduce_ex__ = reduced  # type: ignore[method-assign,assignment]
 
 Retriever: TypeAlias = Operator[Query, Ranking]
 """What finds: from a query to a ranking."""
-
-
-Operator.__call__.__defaults__ = (_NOTHING,)  # without a value our message is shown; for mypy it is required
 
 
 def _refuse_settings(op: Operator[Any, Any], settings: Mapping[str, Any]) -> NoReturn:

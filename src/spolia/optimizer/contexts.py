@@ -156,7 +156,7 @@ class Contexts:
                 for question in range(self.questions):
                     found = attempt(partial(shown.of, items[question]))
                     self.told(len(some))
-                    if isinstance(found, Failure):  # a flow that fails is told of when it is asked
+                    if isinstance(found, Failure):  # its failure is reported when the flow is asked
                         numbers[some, question] = np.arange(self.count, self.count + len(some))
                         self.count += len(some)
                     else:

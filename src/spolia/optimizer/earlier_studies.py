@@ -118,7 +118,7 @@ class StudyRecord:
         return digest_of((self.objective, self.places, self.questions)).hex()[:16]
 
     def suits(self, objectives: Objectives, questions: Iterable[str]) -> bool:
-        """Whether it is of the same measures, at any depth, and of none of these questions."""
+        """Whether it is of the same measures, at any depth, and of other questions."""
         ours = [str(one).partition("@")[0] for one in objectives.measures]
         theirs = [one.partition("@")[0] for one in self.objective]
         return ours == theirs and set(self.questions).isdisjoint(questions)

@@ -112,7 +112,7 @@ def reranker(
         waits: it waits for a server or a disk.
 
     Raises:
-        WiringError: for parameters of another kind; when it runs, for a result that is none of these.
+        WiringError: for parameters of another kind; when it runs, for a result of another kind.
 
     >>> from spolia.types import Query
     >>> @reranker

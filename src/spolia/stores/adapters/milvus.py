@@ -131,7 +131,7 @@ class MilvusCollection(Collection):
         how = graph if kind == "HNSW" else {}
         index.add_index(self.metric, index_type=kind, metric_type=self._compared, params=how)
         made = {"schema": schema, "index_params": index, "timeout": self.engine.timeout_s}
-        # Strong: whoever reads, sees what was written before.
+        # Strong: a reader sees all that was written before.
         self.client.create_collection(self.name, consistency_level="Strong", **made)
 
     @property

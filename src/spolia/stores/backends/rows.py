@@ -83,7 +83,7 @@ class SourceRow(Value):
 
     @property
     def is_stale(self) -> bool:
-        """Whether it holds what was read of it before, since it cannot be read as it is now."""
+        """Whether it holds an earlier version of a file that cannot be read now."""
         return self.status == "failed" and bool(self.document)
 
 

@@ -423,7 +423,7 @@ LAST_FIELDS = "SELECT fields FROM generations ORDER BY generation DESC LIMIT 1"
 GROUPS = "SELECT grp FROM manifests"
 COPIES = "SELECT manifest, copy, digest FROM manifests WHERE grp = ?"
 
-# Writing a database anew from what can be read in it.
+# Making a new database of what can be read in a damaged one.
 EMPTY = "DELETE FROM {table}"
 COPY = "INSERT OR IGNORE INTO {table} VALUES ({places})"
 GUARDED_AND_LISTS = ("audiences", *GUARDED)

@@ -125,7 +125,7 @@ class GroupDefinitions:
         self.wanted = {group.name: group for group in by_name(wanted)}
         given = {group.name: group.definition for group in self.wanted.values() if group.definition is not None}
         self._given = {**(beside or {}), **given}
-        self.definitions: dict[str, Definition] = {}  # of the groups that are made anew
+        self.definitions: dict[str, Definition] = {}  # of the groups that are built again
         self.built: list[GroupBuild] = []  # these, and those below them, in order
         self.to_embed: list[GroupBuild] = []  # groups that keep their nodes, with embedders that they did not have
         self._way: list[str] = []
@@ -135,10 +135,10 @@ class GroupDefinitions:
         """Write the manifests of the groups to build; from then on all documents count as not made in them."""
         for group in self.wanted.values():
             self._define(group)
-        anew = {*self.definitions, *renewed}
-        self.built = self._builds({*anew, *outdated})
+        whole = {*self.definitions, *renewed}
+        self.built = self._builds({*whole, *outdated})
         for build in self.built:
-            self._renew(build, is_new=build.group in anew)
+            self._renew(build, is_new=build.group in whole)
 
     def _builds(self, names: Iterable[str]) -> list[GroupBuild]:
         """How these groups and those below them grow, in order."""
