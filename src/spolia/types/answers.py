@@ -127,13 +127,14 @@ class Answer(Value):
         }
 
     def __str__(self) -> str:
-        """The text, and the place of each citation.
+        """The text, and the place of each citation; characters that would steer a terminal are written out.
 
         >>> print(Answer("In mines. [1]", (Citation("1", "n", "d", "salt.txt", "Salt is dug in mines."),)))
         In mines. [1]
         [1] salt.txt
         """
-        return "\n".join((self.text, *(f"[{one.marker}] {one.place}" for one in self.citations)))
+        places = (f"[{one.marker}] {one.place}" for one in self.citations)
+        return notebook.visible("\n".join((self.text, *places)))
 
     def _repr_html_(self) -> str:
         said = notebook.paragraph(self.text)
