@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spolia.cli.screen import json_text, one_line
-from spolia.types import Answer, Citation, Hit, Node, Query, Ranking
-from spolia.types.notebook import visible
+from spolia.cli.screen import json_text, one_line, visible
 
 ANYTHING = st.text(st.characters(categories=None), max_size=60)
 SOME_CONTROLS = (
@@ -24,13 +22,6 @@ LEFT_ALONE = "\n\t\u00ad\u200c\u200d"
 def test_controls_are_written_out(character: str) -> None:
     assert visible(f"a{character}b").startswith("a\\")
     assert character not in json_text({"text": f"a{character}b"})
-
-
-def test_an_answer_and_a_ranking_print_nothing_that_acts() -> None:
-    node = Node("n", "red\x1b[31m", uri="a\x1b[2J.txt")
-    answer = Answer("red\x1b[31m [1]", (Citation("1", "n", "d", node.uri, node.text),))
-    assert "\x1b" not in f"{answer}{Ranking(Query('why?'), (Hit(node, 1.0),))}"
-    assert answer.text == "red\x1b[31m [1]"
 
 
 @pytest.mark.parametrize("text", ["한국어", "ภาษาไทย", "العربية", "👩‍👩‍👧", "línea\n\tdos", "می‌خواهم"])

@@ -14,8 +14,7 @@ from spolia.cli.commands.docs import docs
 from spolia.cli.commands.doctor import doctor, fail_points
 from spolia.cli.commands.eval import evaluate
 from spolia.cli.commands.export import export, import_
-from spolia.cli.commands.flows import flows
-from spolia.cli.commands.gate import gate
+from spolia.cli.commands.gate import gate, promote
 from spolia.cli.commands.groups import groups
 from spolia.cli.commands.index import SYNC, index
 from spolia.cli.commands.init import init
@@ -25,7 +24,7 @@ from spolia.cli.commands.questions import questions
 from spolia.cli.commands.repair import repair
 from spolia.cli.commands.search import search
 from spolia.cli.commands.serve import keys, serve
-from spolia.cli.commands.show import show
+from spolia.cli.commands.show import flows, show
 from spolia.cli.commands.trace import trace
 from spolia.cli.commands.train import train
 from spolia.cli.commands.tune import tune
@@ -50,7 +49,8 @@ IN_QUOTES = 'Write the question in quotes: spolia {} "What is it about?"'
 COMMANDS: dict[str, Any] = {
     "init": spread(init), "index": spread(index), "sync": spread(index), "plan": spread(plan), "docs": docs,
     "groups": groups, "export": export, "import": import_, "search": spread(search), "ask": spread(ask),
-    "serve": spread(serve), "keys": keys, "eval": spread(evaluate), "gate": spread(gate), "tune": spread(tune),
+    "serve": spread(serve), "keys": keys, "eval": spread(evaluate), "gate": spread(gate),
+    "promote": spread(promote), "tune": spread(tune),
     "train": spread(train),
     "calibrate": calibrate, "data": data, "questions": questions, "world": world, "flows": flows, "check": check,
     "show": show, "prompts": prompts, "trace": trace, "doctor": doctor, "repair": repair,

@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 from spolia.cli.destinations import tell_of_models
 from spolia.cli.exit_codes import Exit
 from spolia.cli.results import ranking_lines
-from spolia.cli.screen import Screen
+from spolia.cli.screen import Screen, visible
 from spolia.cli.user_modules import own
 from spolia.core.codec import IMPORTED, decode, encode
 from spolia.core.environment import refuse_env
@@ -23,7 +23,6 @@ from spolia.journal import Journal, ValueLost, ValueReader
 from spolia.journal.run_view import RunView
 from spolia.run import Run
 from spolia.types import Answer, Query, Ranking
-from spolia.types.notebook import visible
 
 
 def replayed(

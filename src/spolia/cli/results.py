@@ -5,14 +5,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from spolia.cli.commands.index import unmade_data
-from spolia.cli.screen import Renderable, Screen, indented, one_line, text
+from spolia.cli.screen import Renderable, Screen, indented, one_line, text, visible
 from spolia.core.operator import Operator
 from spolia.core.run_context import Done, Emitted, Retracted
 from spolia.run.lane import Lane, step_names
 from spolia.stores.backends.rows import Unmade
 from spolia.stores.corpus import Corpus
 from spolia.types import Answer, Query, Ranking
-from spolia.types.notebook import visible
 
 SHOWN_CHARACTERS = 300
 

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from json import dumps
 from typing import TYPE_CHECKING, Any
 
-from spolia.cli.screen import Renderable, one_line, text
+from spolia.cli.screen import Renderable, one_line, text, visible
 from spolia.journal.run_view import StepView, messages
-from spolia.types.notebook import visible
 
 if TYPE_CHECKING:
     from rich.text import Text

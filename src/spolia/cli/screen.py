@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
-
-from spolia.types.notebook import UNSAFE, visible
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -19,6 +18,21 @@ if TYPE_CHECKING:
 
 Renderable: TypeAlias = "RenderableType"
 """What a screen shows; rich, which has the type, is loaded when something is shown."""
+
+UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e007f\ud800-\udfff]"
+)
+
+
+def visible(text: str) -> str:
+    """The text with control, bidi and other invisible characters written out; line ends and tabs stay.
+
+    >>> print(visible("a\\x1b[31mb\\u202ec\\r\\nd"))
+    a\\x1b[31mb\\u202ec
+    d
+    """
+    return UNSAFE.sub(_written, text.replace("\r\n", "\n"))
 
 
 def one_line(text: str, width: int = 0) -> str:
@@ -65,6 +79,10 @@ def json_text(value: Any, *, ascii_only: bool = False) -> str:
     """
     plain = json.dumps(value, ensure_ascii=ascii_only, allow_nan=False)
     return UNSAFE.sub(lambda found: json.dumps(found[0])[1:-1], plain)
+
+
+def _written(found: re.Match[str]) -> str:
+    return found[0].encode("ascii", "backslashreplace").decode() if ord(found[0]) > 0x7F else f"\\x{ord(found[0]):02x}"
 
 
 ENDLESS = 100_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
@@ -16,10 +16,12 @@ from spolia.run import Run
 from spolia.run.lane import Lane
 from spolia.server.event_stream import EventStream, event
 from spolia.server.replies import (
+    AliasReply,
     AnswerReply,
     SearchReply,
     StageReply,
     TypedDict,
+    alias_reply,
     passages,
     search_reply,
 )
@@ -66,15 +68,17 @@ class SearchRequest(BaseModel):
 
 
 class FlowReply(TypedDict):
-    """A flow: its steps, and how often it calls language models at most; null for no bound."""
+    """A flow: its steps, and how often it calls language models at most; null for no bound. `alias`: what an alias
+    stands for."""
 
     name: str
     steps: list[str]
     max_calls: int | None
+    alias: NotRequired[AliasReply]
 
 
 class FlowList(TypedDict):
-    """All flows; the first one answers where a request names none."""
+    """All flows; the first one answers if a request names none."""
 
     flows: list[FlowReply]
 
@@ -122,12 +126,13 @@ def add_answer_routes(app: FastAPI, service: Service) -> None:
     @app.get("/v1/flows", response_model=FlowList)
     async def flows() -> Response:
         """The flows that are served."""
-        return JSONResponse({"flows": [_described(one) for one in service.flows.values()]})
+        return JSONResponse({"flows": [_described(one) for one in service.served.values()]})
 
 
 def _described(flow: ServedFlow) -> FlowReply:
     steps = [type(one).__name__ for one in inside(flow.answer) if isinstance(one, Operator)]
-    return {"name": flow.name, "steps": steps, "max_calls": flow.answer.calls()}
+    found: FlowReply = {"name": flow.name, "steps": steps, "max_calls": flow.answer.calls()}
+    return found if flow.promotion is None else found | {"alias": alias_reply(flow.promotion)}
 
 
 class Stages(Journal):

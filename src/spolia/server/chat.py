@@ -8,7 +8,7 @@ of `/v1/answer`, with citations.
 from __future__ import annotations
 
 import time
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from spolia.run import Run
 from spolia.run.lane import Lane
 from spolia.server.event_stream import EventStream, event
-from spolia.server.replies import AnswerReply, TypedDict
+from spolia.server.replies import AliasReply, AnswerReply, TypedDict, alias_reply
 from spolia.server.service import ServedFlow, Service
 from spolia.types import Answer, Message, Query
 
@@ -124,12 +124,13 @@ class ChatReply(TypedDict):
 
 
 class ModelReply(TypedDict):
-    """A flow as a model."""
+    """A flow as a model; `spolia` says what an alias stands for."""
 
     id: str
     object: Literal["model"]
     created: int
     owned_by: str
+    spolia: NotRequired[AliasReply]
 
 
 class ModelList(TypedDict):
@@ -143,12 +144,15 @@ def add_chat_routes(app: FastAPI, service: Service) -> None:
     started = int(time.time())
 
     def model(flow: ServedFlow) -> ModelReply:
-        return {"id": flow.name, "object": "model", "created": started, "owned_by": "spolia"}
+        found: ModelReply = {"id": flow.name, "object": "model", "created": started, "owned_by": "spolia"}
+        if (to := flow.promotion) is None:
+            return found
+        return found | {"created": int(to.promoted), "spolia": alias_reply(to)}
 
     @app.get("/v1/models", response_model=ModelList)
     async def models() -> Response:
         """The flows that are served."""
-        return JSONResponse({"object": "list", "data": [model(one) for one in service.flows.values()]})
+        return JSONResponse({"object": "list", "data": [model(one) for one in service.served.values()]})
 
     @app.get("/v1/models/{name}", response_model=ModelReply)
     async def one_model(name: str) -> Response:
@@ -160,7 +164,7 @@ def add_chat_routes(app: FastAPI, service: Service) -> None:
         """Answer the last message of a chat; with `stream`, as server-sent events."""
         flow, query, holder = service.flow(asked.model), asked.query, request.scope["holder"]
         if asked.stream:
-            return EventStream(service, holder, flow, query, lambda run: ChatEvents(service, run, asked))
+            return EventStream(service, holder, flow, query, lambda run: ChatEvents(service, flow, run, asked))
         with service.run(holder) as run:
 
             def work() -> ChatReply:
@@ -197,8 +201,8 @@ def completed(service: Service, run: Run, lane: Lane, flow: ServedFlow, query: Q
 class ChatEvents:
     """Chunks in OpenAI's form. That form cannot take text back: after a retraction the text begins again below."""
 
-    def __init__(self, service: Service, run: Run, asked: ChatRequest) -> None:
-        self.service, self.asked, self.sent = service, asked, ""
+    def __init__(self, service: Service, flow: ServedFlow, run: Run, asked: ChatRequest) -> None:
+        self.service, self.flow, self.asked, self.sent = service, flow, asked, ""
         self.head: dict[str, Any] = {
             "id": f"chatcmpl-{run.id}", "object": "chat.completion.chunk", "created": int(time.time()),
             "model": asked.model,
@@ -221,8 +225,7 @@ class ChatEvents:
         return said
 
     def done(self, answer: Answer, run: Run, lane: Lane) -> bytes:
-        flow, query = self.service.flow(self.asked.model), self.asked.query
-        whole = completed(self.service, run, lane, flow, query, answer)
+        whole = completed(self.service, run, lane, self.flow, self.asked.query, answer)
         rest = "" if self.sent.strip() == answer.text.strip() else "\n\n" * bool(self.sent) + answer.text
         parts = [self.text(said)] if (said := rest + footnotes(answer)) else []
         parts.append(self._chunk({}, finish_reason(answer), spolia=whole["spolia"]))

@@ -11,6 +11,7 @@ from spolia.core.operator import Operator
 from spolia.errors import WiringError
 from spolia.run.lane import Lane, counted_reasons
 from spolia.run.run import Run
+from spolia.services.aliases import Promotion
 from spolia.stores.corpus import Corpus
 from spolia.types import Answer, Box, Citation, Hit, Ranking
 
@@ -101,6 +102,18 @@ class SearchReply(TypedDict):
     hits: list[HitReply]
     stages: NotRequired[list[StageReply]]
     degraded: NotRequired[Degraded]
+
+
+class AliasReply(TypedDict):
+    """What an alias stands for: a flow, the SHA-256 of its file (empty for a built-in flow), since when."""
+
+    flow: str
+    sha256: str
+    promoted: float
+
+
+def alias_reply(promotion: Promotion) -> AliasReply:
+    return {"flow": promotion.name, "sha256": promotion.sha256, "promoted": promotion.promoted}
 
 
 class ErrorDetail(TypedDict):

@@ -172,7 +172,7 @@ def _step(span: TraceSpan, is_hidden: bool) -> TraceStepReply:
 def _feedback(journal: Journal | None, holder: KeyHolder, said: FeedbackRequest, spans: list[TraceSpan]) -> Feedback:
     kept = journal.questions(said.run, 1).values() if journal is not None else ()
     answer = next((one for span in spans if "answer" in (one := _result(span))), {})
-    hits: list[Any] = next((one["hits"] for span in reversed(spans) if "hits" in (one := _result(span))), [])
+    hits: list[Any] = next((found for span in reversed(spans) if (found := _result(span).get("hits"))), [])
     return Feedback(
         said.run, holder.name, next(iter(kept), said.question), answer.get("answer", ""),
         answer.get("stop_reason") == "abstained", tuple(answer.get("cited", ())), tuple(hit[0] for hit in hits[:FOUND]),

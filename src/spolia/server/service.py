@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from starlette.types import Receive
 
 from spolia.core.operator import Operator, inside
-from spolia.errors import Cancelled, ServerBusy, StepFailed, UnknownFlow
+from spolia.errors import Cancelled, QueryError, ServerBusy, StepFailed, UnknownFlow
 from spolia.evaluation.creation.feedback import FeedbackQueue
 from spolia.journal import Runs
 from spolia.journal.trace import Journal
@@ -25,12 +25,15 @@ from spolia.run.lane import Lane
 from spolia.server.keys import KeyHolder
 from spolia.server.metrics import Metrics
 from spolia.server.replies import AnswerReply, answer_reply
+from spolia.services.aliases import ALIASES, Aliases, Promotion
 from spolia.stores.corpus import Corpus
 from spolia.types import Answer, Query
 
 T = TypeVar("T")
 RETRY_S = 1.0
 """Seconds between two attempts to warm up."""
+FOLLOW_S = 0.5
+"""Seconds between two looks at the aliases."""
 
 
 class ClientLeft(Exception):
@@ -45,11 +48,13 @@ class ServedFlow:
         name: of the model.
         answer: the flow; with a step that answers where it only finds passages.
         search: what finds passages, or an answer with its evidence.
+        promotion: what it is where `name` is an alias.
     """
 
     name: str
     answer: Operator[Query, Answer]
     search: Operator[Query, Any]
+    promotion: Promotion | None = None
 
 
 def conversational(flow: Operator[Query, Answer], llm: LanguageModel | None = None) -> Operator[Query, Answer]:
@@ -73,6 +78,7 @@ class Service:
         embedder: what embeds texts for clients.
         scorer: what reranks documents for clients.
         feedback: where what users say of answers goes.
+        load: makes the flow of an alias; without it the aliases of the store are not served.
     """
 
     def __init__(
@@ -87,28 +93,36 @@ class Service:
         embedder: Embedder | None = None,
         scorer: Scorer | None = None,
         feedback: FeedbackQueue | None = None,
+        load: Callable[[str, Promotion], ServedFlow] | None = None,
     ) -> None:
         self.corpus, self.searching, self.max_concurrent, self.threads = corpus, search, max_concurrent, threads
         self.flows = {one.name: one for one in flows}
         self.journal = None if runs is None else runs.journal
         self.cache = None if runs is None else runs.cache
         self.embedder, self.scorer, self.metrics = embedder, scorer, Metrics()
-        self.feedback = feedback
+        self.feedback, self.load = feedback, load
+        self.aliases: dict[str, ServedFlow] = {}
         self.unready = "It is warming up."
         self.metrics.active.set_function(lambda: self._active)
         self._active = 0
         self._pool = ThreadPoolExecutor(max_concurrent, thread_name_prefix="spolia-request")
 
     def flow(self, name: str) -> ServedFlow:
-        """The flow of this name; the first one for none.
+        """The flow of this name; for none that of `production`, else the first one.
 
         Raises:
             UnknownFlow: and which there are.
         """
-        found = self.flows.get(name) if name else next(iter(self.flows.values()))
+        served = self.served
+        found = served.get(name) if name else next(iter(served.values()))
         if found is None:
-            raise UnknownFlow(f"The model {name!r:.80} does not exist. Write one of {', '.join(self.flows)}.")
+            raise UnknownFlow(f"The model {name!r:.80} does not exist. Write one of {', '.join(served)}.")
         return found
+
+    @property
+    def served(self) -> dict[str, ServedFlow]:
+        """All flows by name, those of aliases first."""
+        return {**self.aliases, **self.flows}
 
     @contextmanager
     def run(self, holder: KeyHolder, journal: Journal | None = None) -> Iterator[Run]:
@@ -166,7 +180,9 @@ class Service:
 
     async def warm_up(self) -> None:
         """Run every flow once, without asking its language models: what is built or loaded by the first question is
-        there then. Tries again until that succeeds."""
+        there then. Tries again until that succeeds. Then goes on to follow the aliases."""
+        aliases, state = Aliases(self.corpus.backend.folder), None
+        state = await self._follow(aliases, state)
         for one in (self.searching, *self.flows.values()):
             while self.unready:
                 try:
@@ -177,6 +193,39 @@ class Service:
                     self.unready = f"{one.name} cannot run yet: {type(error).__name__}."
                     await asyncio.sleep(RETRY_S)
         self.unready = ""
+        while self.load is not None:
+            await asyncio.sleep(FOLLOW_S)
+            state = await self._follow(aliases, state)
+
+    async def _follow(self, aliases: Aliases, state: object) -> object:
+        """Serve what the aliases stand for now, as soon as it has run once. What cannot run is not served: the flow
+        before it is."""
+        if self.load is None or (now := aliases.state()) == state:
+            return state
+        try:
+            current = await asyncio.to_thread(aliases.current)
+        except QueryError as error:
+            logging.getLogger(__name__).warning("%s", error)
+            return now
+        found = {}
+        for alias in filter(current.__contains__, ALIASES):
+            before = self.aliases.get(alias)
+            try:
+                found[alias] = await asyncio.to_thread(self._loaded, alias, current[alias], before)
+            except Exception as error:  # as for `warm_up`
+                logging.getLogger(__name__).warning("%s stays as it was: %s", alias, error)
+                if before is not None:
+                    found[alias] = before
+        self.aliases = found
+        return now
+
+    def _loaded(self, alias: str, to: Promotion, before: ServedFlow | None) -> ServedFlow:
+        if before is not None and before.promotion == to:
+            return before
+        assert self.load is not None
+        flow = self.load(alias, to)
+        _warm(flow)
+        return flow
 
 
 def _warm(flow: ServedFlow) -> None:

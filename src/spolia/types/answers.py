@@ -127,14 +127,13 @@ class Answer(Value):
         }
 
     def __str__(self) -> str:
-        """The text, and the place of each citation; characters that would steer a terminal are written out.
+        """The text, and the place of each citation.
 
         >>> print(Answer("In mines. [1]", (Citation("1", "n", "d", "salt.txt", "Salt is dug in mines."),)))
         In mines. [1]
         [1] salt.txt
         """
-        places = (f"[{one.marker}] {one.place}" for one in self.citations)
-        return notebook.visible("\n".join((self.text, *places)))
+        return "\n".join((self.text, *(f"[{one.marker}] {one.place}" for one in self.citations)))
 
     def _repr_html_(self) -> str:
         said = notebook.paragraph(self.text)

@@ -1,28 +1,9 @@
-"""Values as people see them: texts that are safe to print, and the HTML fragments that a notebook shows."""
+"""HTML fragments of values, which a notebook shows in place of their `repr`."""
 
-import re
 from collections.abc import Iterable, Sequence
 
 LONGEST = 300
 """Characters of a passage that are shown."""
-UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\U000e0000-\U000e007f\ud800-\udfff]"
-)
-
-
-def visible(text: str) -> str:
-    """The text with control, bidi and other invisible characters written out; line ends and tabs stay.
-
-    >>> print(visible("a\\x1b[31mb\\u202ec\\r\\nd"))
-    a\\x1b[31mb\\u202ec
-    d
-    """
-    return UNSAFE.sub(_written, text.replace("\r\n", "\n"))
-
-
-def _written(found: re.Match[str]) -> str:
-    return found[0].encode("ascii", "backslashreplace").decode() if ord(found[0]) > 0x7F else f"\\x{ord(found[0]):02x}"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -253,8 +253,7 @@ class Ranking(Value):
         >>> print(Ranking(Query("salt"), (Hit(Node("n", "Salt is dug.", uri="salt.txt"), 1.5),)))
         1  1.5  salt.txt
         """
-        lines = (f"{rank}  {hit.score:.4g}  {hit.node.place}" for rank, hit in enumerate(self.hits, 1))
-        return notebook.visible("\n".join(lines))
+        return "\n".join(f"{rank}  {hit.score:.4g}  {hit.node.place}" for rank, hit in enumerate(self.hits, 1))
 
     def _repr_html_(self) -> str:
         head = ["rank", "score", "place", "text", *(["parts"] if any(hit.parts for hit in self.hits) else [])]

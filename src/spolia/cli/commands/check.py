@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import AllowEnv, AsJson, FlowArgument, Known, MaybeStore, OwnPrompts, ProfileFile, Web
-from spolia.cli.screen import Renderable, Screen, text
+from spolia.cli.screen import Renderable, Screen, text, visible
 from spolia.core.plurals import several
-from spolia.types.notebook import visible
 
 if TYPE_CHECKING:
     from spolia.core.check import Checked, Problem

@@ -1,7 +1,7 @@
-"""`spolia gate`: whether a flow has become worse than it was."""
+"""`spolia gate`: whether a flow has become worse than it was; `spolia promote`: serve it if it has not."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +13,10 @@ from spolia.core.plurals import several
 from spolia.errors import DataError
 
 if TYPE_CHECKING:
+    from spolia.cli.experiments import EvaluationRun, GateOptions
     from spolia.evaluation.gate.baseline import Baseline
+    from spolia.evaluation.gate.gate import Gate
+    from spolia.services.aliases import Aliases, Promotion
 
 KINDS = (".md", ".json")
 RULE = (
@@ -57,7 +60,6 @@ def gate(
     Options that you write override it.
     """
     from spolia.cli import reports
-    from spolia.cli.experiments import SIMULATED, EvaluationRun, GateOptions
     from spolia.evaluation.data.json_lines import whole_files
     from spolia.evaluation.report.gate_report import markdown
 
@@ -69,6 +71,48 @@ def gate(
             "The baseline fixes the measures and the questions: --measures, --split, --limit, --seed and --overlap "
             "go with --write."
         )
+    said, asked = _options(screen, given, baseline, before, flow, data, tolerance, rule, write=write)
+    if write:
+        wanted = measures or ",".join(before.measures if before is not None else ()) or MEASURES
+        decides = _deciding(said.tolerance, said.rule)
+        measured, written = asked.baseline(said.flow, wanted, decides, overlap=overlap)
+        _write(screen, written.but(command=said.kept(baseline)), baseline)
+        return Exit.PARTLY if measured.is_partial(given.degraded) else Exit.DONE
+    assert before is not None
+    found = asked.gated(said.flow, before, baseline, **_deciding(said.tolerance, said.rule))
+    for path in report or ():
+        text = markdown(found) if path.suffix == ".md" else json_text(found.json()) + "\n"
+        with whole_files(path) as (part,):
+            part.write_text(text, "utf-8", errors="backslashreplace")
+    screen.give(**found.json())
+    reports.show_gate(screen, found)
+    if found.passed or found.idle:
+        return Exit.PARTLY if found.report.is_partial(given.degraded) else Exit.DONE
+    return Exit.WORSE
+
+
+def gated(screen: Screen, given: MeasuringOptions, baseline: Path, flow: str, data: Path | None = None) -> "Gate":
+    """A flow compared with a baseline, by the rule and the tolerances of that."""
+    before = _before(baseline, write=False)
+    said, asked = _options(screen, given, baseline, before, flow, data)
+    assert before is not None
+    return asked.gated(said.flow, before, baseline, **_deciding(said.tolerance, said.rule))
+
+
+def _options(
+    screen: Screen,
+    given: MeasuringOptions,
+    baseline: Path,
+    before: "Baseline | None",
+    flow: str | None,
+    data: Path | None,
+    tolerance: Sequence[str] | None = None,
+    rule: str = "",
+    write: bool = False,
+) -> "tuple[GateOptions, EvaluationRun]":
+    """The options of the command line, else those of the baseline."""
+    from spolia.cli.experiments import SIMULATED, EvaluationRun, GateOptions
+
     which = given.split, str(given.limit or ""), str(given.seed or ""), tuple(tolerance or ()), rule
     how = tuple(given.known or ()), str(given.prompts or ""), tuple(given.web or ())
     simulated = given.llm if given.llm == SIMULATED else ""
@@ -79,7 +123,7 @@ def gate(
         said = said.over(GateOptions.read(before.command, baseline))
     if not said.flow or not said.data:
         raise DataError(f"{baseline} does not say which flow and data it is of. Write FLOW and --data DIR.")
-    decides = _deciding(said.tolerance, said.rule)
+    _deciding(said.tolerance, said.rule)
     given = replace(
         given,
         split=said.split,
@@ -93,23 +137,88 @@ def gate(
         store=said.store or None,
         prompts=Path(said.prompts) if said.prompts else None,
     )
-    asked = EvaluationRun(screen, Path(said.data), given)
-    if write:
-        wanted = measures or ",".join(before.measures if before is not None else ()) or MEASURES
-        measured, written = asked.baseline(said.flow, wanted, decides, overlap=overlap)
-        _write(screen, written.but(command=said.kept(baseline)), baseline)
-        return Exit.PARTLY if measured.is_partial(given.degraded) else Exit.DONE
-    assert before is not None
-    found = asked.gated(said.flow, before, baseline, **decides)
-    for path in report or ():
-        text = markdown(found) if path.suffix == ".md" else json_text(found.json()) + "\n"
-        with whole_files(path) as (part,):
-            part.write_text(text, "utf-8", errors="backslashreplace")
-    screen.give(**found.json())
-    reports.show_gate(screen, found)
-    if found.passed or found.idle:
-        return Exit.PARTLY if found.report.is_partial(given.degraded) else Exit.DONE
-    return Exit.WORSE
+    return said, EvaluationRun(screen, Path(said.data), given)
+
+
+def promote(
+    given: MeasuringOptions,
+    flow: Annotated[str, argument("FLOW", f"{FLOWS} `candidate` is the flow of that alias.")] = "",
+    baseline: Annotated[
+        Path | None, option("--baseline FILE", "Baseline of the gate; required for production.")
+    ] = None,
+    data: Data = None,
+    to: Annotated[str, option("--to ALIAS", "production (the default) or candidate.")] = "production",
+    back: Annotated[bool, option("--back", "Switch to the flow before instead; without a gate.")] = False,
+) -> Exit:
+    """Switch the alias `production` of a store to a flow, if it passes the gate. A running server follows.
+
+    First the node groups that the flow needs are built and the gate runs, on --store. Exit code 1 if it does not pass;
+    the alias stays as it is then.
+    """
+    from spolia.services.aliases import ALIASES, PRODUCTION, Aliases
+    from spolia.stores.corpus import Corpus
+
+    screen = Screen(json=given.json)
+    if to not in ALIASES:
+        raise DataError(f"--to {to}: no alias. Write {' or '.join(ALIASES)}.")
+    if not given.store:
+        raise DataError("An alias belongs to a store. Write --store STORE.")
+    corpus = Corpus(given.store)
+    corpus.snapshot()
+    aliases = Aliases(corpus.backend.folder)
+    if back:
+        return _switched(screen, to, aliases.back(to))
+    if not flow or (baseline is None and to == PRODUCTION):
+        raise DataError("Write FLOW and --baseline FILE; `spolia gate FLOW --write` makes a baseline.")
+    wanted = _copied(aliases, flow)
+    _build_groups(screen, given, wanted.flow)
+    if baseline is not None:
+        found = gated(screen, given, baseline, wanted.checked(), data)
+        if not found.passed:
+            from spolia.cli import reports
+
+            screen.give(promoted=None, gate=found.json())
+            reports.show_gate(screen, found)
+            return Exit.WORSE
+        wanted = wanted.but(gate=found.sentence)
+    aliases.promote(to, wanted)
+    return _switched(screen, to, aliases.current()[to])
+
+
+def _copied(aliases: "Aliases", flow: str) -> "Promotion":
+    from spolia.cli.flow_parts import is_file
+    from spolia.services.aliases import CANDIDATE, Promotion
+
+    if flow != CANDIDATE:
+        return aliases.copied(Path(flow)) if is_file(flow) else Promotion(flow)
+    if (found := aliases.current().get(CANDIDATE)) is None:
+        raise DataError(f"There is no candidate yet. Write: spolia promote FLOW --to {CANDIDATE}")
+    found.checked()
+    return found
+
+
+def _build_groups(screen: Screen, given: MeasuringOptions, flow: str) -> None:
+    """Build what the first question would have to build."""
+    from spolia.cli.experiments import real_model
+    from spolia.cli.flow_parts import STAND_IN, described, parts_of, with_sources
+    from spolia.core.operator import inside
+    from spolia.stores.corpus import NodeGroup
+    from spolia.stores.groups.materialise import materialise
+
+    assert given.store is not None
+    llm = real_model(given) or STAND_IN.llm
+    parts = parts_of(given.store, given, llm, known=given.known, prompts=given.prompts)
+    parts = with_sources(parts.but(retriever=given.retriever or "default"), given.web, ())
+    groups = [parts.chunks, *(one for one in inside(described(flow, parts)) if isinstance(one, NodeGroup))]
+    with screen.progress("building groups"):
+        for lack in materialise(groups, known=parts.known):
+            screen.say(f"Not in {lack.group}: {lack.uri} {lack.reason}", "yellow")
+
+
+def _switched(screen: Screen, alias: str, now: "Promotion") -> Exit:
+    screen.give(alias=alias, promoted=asdict(now) | {"flow": now.name})
+    screen.show(f"{alias}: {now.name}" + (f", sha256 {now.sha256}" if now.sha256 else ""))
+    return Exit.DONE
 
 
 def _before(path: Path, write: bool) -> "Baseline | None":

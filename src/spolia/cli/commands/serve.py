@@ -1,6 +1,6 @@
 """`spolia serve`: flows over HTTP."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -69,6 +69,7 @@ def serve(
     with installed("server", "fastapi, uvicorn, uvloop, httptools or prometheus-client", "`spolia serve`"):
         from spolia.server.process import serve as serve_flows
         from spolia.server.service import Service
+    from spolia.services.aliases import ALIASES, Promotion
     from spolia.services.documents import Documents
 
     screen, access = Screen(json=given.json), tuple(given.access or ())
@@ -78,10 +79,19 @@ def serve(
     corpus = parts.chunks.corpus
     corpus.snapshot()
     flows = [_served(flow, parts, screen) for flow in given.flows or ["naive"]]
+    if taken := [one.name for one in flows if one.name in ALIASES]:
+        raise QueryError(
+            f"{taken[0]} is the name of an alias, which is served anyway. Leave it out, or rename the file."
+        )
     if len({one.name for one in flows}) < len(flows):
         raise QueryError(f"Two flows have one name: {', '.join(one.name for one in flows)}. Rename a file.")
     for one in flows:
         tell_of_models(screen, one.answer)
+
+    def load(alias: str, to: Promotion) -> "ServedFlow":
+        found = _served(to.checked(), parts, screen)
+        tell_of_models(screen, found.answer)
+        return replace(found, name=alias, promotion=to)
 
     def tell(url: str, token: str) -> None:
         screen.give(url=url, token=token or None)
@@ -91,6 +101,7 @@ def serve(
         service = Service(
             corpus, flows, _served("default", parts, screen), runs=runs, max_concurrent=max_concurrent, threads=THREADS,
             embedder=parts.embedder, scorer=parts.scorer, feedback=FeedbackQueue(corpus.backend.folder / FEEDBACK),
+            load=load,
         )  # fmt: skip
         known = [one for one in (*parts.known, parts.embedder) if one is not None]
         sent = Documents(corpus, known=known) if documents else None

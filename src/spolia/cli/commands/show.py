@@ -1,4 +1,4 @@
-"""`spolia show`: a flow as a tree or a diagram."""
+"""`spolia show`: a flow as a tree or a diagram; `spolia flows`: the published ones."""
 
 from json import dumps
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +16,7 @@ from spolia.cli.options import (
     argument,
     option,
 )
-from spolia.cli.screen import Screen
+from spolia.cli.screen import Screen, table
 from spolia.errors import QueryError
 
 if TYPE_CHECKING:
@@ -76,4 +76,20 @@ def _show_schema(screen: Screen) -> Exit:
     found = schema()
     screen.give(**found)
     screen.write(dumps(found, indent=1, ensure_ascii=False))
+    return Exit.DONE
+
+
+def flows(json: AsJson = False) -> Exit:
+    """List the published flows: source, calls to language models at most, why an answer may end."""
+    from spolia.cli.flow_parts import as_published
+    from spolia.flows.catalogue import every_flow
+
+    screen, published = Screen(json=json), list(every_flow())
+    calls = {flow.name: as_published(flow.name).calls() for flow in published}
+    screen.give_rows(
+        {"name": flow.name, "source": flow.source, "max_calls": calls[flow.name], "stop_reasons": flow.stop_reasons}
+        for flow in published
+    )
+    rows = ((flow.name, f"{calls[flow.name]}", ", ".join(flow.stop_reasons), flow.source) for flow in published)
+    screen.show(table(rows, "flow", "calls", "stop reasons", "source"))
     return Exit.DONE

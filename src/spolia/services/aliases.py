@@ -1,0 +1,156 @@
+"""Names of flows that can be switched while they are served: `production`, and `candidate` to be tried beside it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from time import time
+
+from spolia.errors import FlowFileError, QueryError
+from spolia.stores.files import fsync
+from spolia.types import Value
+
+PRODUCTION, CANDIDATE = ALIASES = ("production", "candidate")
+KEPT = 100
+"""Promotions of an alias that can be taken back."""
+
+
+@dataclass(frozen=True)
+class Promotion(Value):
+    """A flow that has been promoted.
+
+    Args:
+        flow: the name of a built-in flow, or a copy of a flow file.
+        sha256: of that file; empty for a built-in flow.
+        promoted: seconds since the epoch.
+        gate: what the gate said; empty without a gate.
+    """
+
+    flow: str
+    sha256: str = ""
+    promoted: float = 0.0
+    gate: str = ""
+
+    @property
+    def name(self) -> str:
+        return Path(self.flow).stem if self.sha256 else self.flow
+
+    def checked(self) -> str:
+        """The flow to load.
+
+        Raises:
+            FlowFileError: the file has changed since it was promoted.
+        """
+        if self.sha256 and _digest(Path(self.flow)) != self.sha256:
+            raise FlowFileError(f"{self.flow} has changed since it was promoted. Promote the flow again.")
+        return self.flow
+
+
+class Aliases:
+    """The aliases of a store: what each one stands for, and stood for before.
+
+    Promoted flow files are copied into the store's folder, by their SHA-256: what the gate measures is what is served.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     aliases = Aliases(Path(folder))
+    ...     aliases.promote("production", Promotion("bm25"))
+    ...     aliases.promote("production", Promotion("hybrid"))
+    ...     aliases.back("production").flow, aliases.current()["production"].flow
+    ('bm25', 'bm25')
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.file = folder, folder / "aliases.json"
+
+    def state(self) -> object:
+        """Differs after a switch."""
+        try:
+            found = self.file.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    def current(self) -> dict[str, Promotion]:
+        """What each alias stands for."""
+        return {alias: past[-1] for alias, past in self.history().items()}
+
+    def history(self) -> dict[str, list[Promotion]]:
+        """All promotions of each alias, the current one last.
+
+        Raises:
+            QueryError: the file is damaged.
+        """
+        try:
+            plain = json.loads(self.file.read_text("utf-8"))
+            return {alias: [Promotion(**one) for one in past] for alias, past in plain.items() if past}
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            raise QueryError(
+                f"The aliases in {self.file} cannot be read: {error}. Move the file away and promote again."
+            ) from error
+
+    def copied(self, file: Path) -> Promotion:
+        """A flow file copied for good; it is served from that copy."""
+        try:
+            content = file.read_bytes()
+        except OSError as error:
+            raise FlowFileError(f"{file} cannot be read: {error.strerror}. Write the path of a flow file.") from error
+        digest = sha256(content).hexdigest()
+        copy = self.folder / "flows" / digest[:16] / file.name
+        if _digest(copy) != digest:
+            copy.parent.mkdir(0o700, parents=True, exist_ok=True)
+            _replace(copy, content)
+        return Promotion(str(copy), digest)
+
+    def promote(self, alias: str, to: Promotion) -> None:
+        """Switch an alias; readers see the one before, or this one."""
+        with self._changing() as past:
+            past[alias] = [*past.get(alias, ()), to.but(promoted=time())][-KEPT:]
+
+    def back(self, alias: str) -> Promotion:
+        """Switch an alias to the flow before.
+
+        Raises:
+            QueryError: no flow was promoted before.
+        """
+        with self._changing() as past:
+            if len(past.get(alias, ())) < 2:
+                raise QueryError(f"{alias} has no flow before this one. Promote one: spolia promote FLOW")
+            past[alias] = past[alias][:-1]
+            return past[alias][-1]
+
+    @contextmanager
+    def _changing(self) -> Iterator[dict[str, list[Promotion]]]:
+        """The promotions, to be changed while no other process does."""
+        with open(os.open(self.folder / "aliases.lock", os.O_RDWR | os.O_CREAT, 0o600), "rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            past = self.history()
+            yield past
+            plain = {alias: [asdict(one) for one in found] for alias, found in past.items()}
+            _replace(self.file, json.dumps(plain, indent=1).encode())
+
+
+def _digest(file: Path) -> str:
+    try:
+        return sha256(file.read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+def _replace(file: Path, content: bytes) -> None:
+    """Replace a file in one go; it is on the disk afterwards."""
+    part = file.with_name(f".{file.name}.{os.getpid()}.part")
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
+        out.write(content)
+        out.flush()
+        os.fsync(out.fileno())
+    part.replace(file)
+    fsync(file.parent)

@@ -1,0 +1,83 @@
+"""Feedback becomes questions, questions tune and gate a flow, and the flow is promoted under a running server."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("uvicorn", reason="the extra `server` is not installed")
+
+import httpx
+
+from spolia.evaluation.data.dataset import part_of
+from tests.cli.conftest import Spolia, spolia  # noqa: F401
+from tests.server.conftest import Served, until
+
+pytestmark = pytest.mark.slow
+
+SEARCH = "- BM25: {group: {use: chunks}, top_k: 5}\n"
+FORGETFUL = SEARCH + "- KeywordFilter: {excluded: [moon]}\n"
+SPACE = SEARCH + "- Choice: {options: [{KeywordFilter: {excluded: [moon]}}, Identity], name: filter}\n"
+QUESTIONS = [f"What causes the tide{at}?" for at in ("", *(f" of harbour {n}" for n in range(11)))]
+
+
+def alias_of(client: httpx.Client, name: str = "production") -> Any:
+    flows = {one["name"]: one.get("alias") for one in client.get("/v1/flows").json()["flows"]}
+    return flows.get(name)
+
+
+def test_the_whole_circle(served: Served, spolia: Spolia, tmp_path: Path) -> None:  # noqa: F811
+    folder, store = tmp_path / "questions", ("--store", served.store)
+    for name, text in {"forgetful": FORGETFUL, "space": SPACE}.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+    base, better = tmp_path / "base.json", tmp_path / "tuned" / "best.yaml"
+    try:
+        assert spolia("promote", tmp_path / "forgetful.yaml", "--to", "candidate", *store).code == 0
+        with served.client("bob") as bob:
+            until(lambda: alias_of(bob, "candidate"))
+            for question in QUESTIONS:
+                said = bob.post("/v1/answer", json={"question": question, "flow": "candidate"}).json()
+                assert (said["stop_reason"], said["flow"]) == ("abstained", "candidate")
+                wrong = {"run": said["run"], "thumb": "down", "answer": "the pull of the moon", "question": question}
+                assert bob.post("/v1/feedback", json=wrong).status_code == 200
+            made = spolia("questions", *store, "--feedback", "--json", "-o", folder)
+            assert made.json["questions"] == len(QUESTIONS), made.out
+            review = folder / "review.csv"
+            review.write_text(review.read_text().replace(QUESTIONS[-1], "What pulls the tide?"))
+            assert spolia("questions", "--review", review, "-o", folder, "--json").json["changed"] == 1
+            rows = [json.loads(line) for line in (folder / "questions.jsonl").read_text().splitlines()]
+            assert {part_of(row["id"]) for row in rows} <= {"tune", "select"}
+
+            gate = ("--data", folder, "--baseline", base, *store)
+            write = ("gate", tmp_path / "forgetful.yaml", *gate, "--write", "--measures", "R@1,nDCG@10")
+            assert spolia(*write).code == 0
+            tuned = ("tune", tmp_path / "space.yaml", "--data", folder, *store, "-o", better.parent, "--json")
+            assert spolia(*tuned, "--objective", "nDCG@10").code == 0
+            first = spolia("promote", better, *gate, "--json").json["promoted"]
+            until(lambda: alias_of(bob))
+            assert alias_of(bob) == {name: first[name] for name in ("flow", "sha256", "promoted")}
+            assert bob.get("/v1/models/production").json()["spolia"] == alias_of(bob)
+            copy = served.store / "flows" / first["sha256"][:16] / "best.yaml"
+            assert copy.read_bytes() == better.read_bytes()  # what was tuned and gated is what is served
+            answer = bob.post("/v1/answer", json={"question": QUESTIONS[0]}).json()
+            assert (answer["flow"], answer["stop_reason"] != "abstained") == ("production", True)
+
+            assert spolia(*write[:1], better, *write[2:]).code == 0  # the better flow is the baseline now
+            refused = spolia("promote", "candidate", *gate, "--json")
+            assert (refused.code, refused.json["promoted"]) == (1, None)
+            assert alias_of(bob) == {name: first[name] for name in ("flow", "sha256", "promoted")}
+            assert spolia("promote", "bm25", *gate).code == 0
+            until(lambda: alias_of(bob)["flow"] == "bm25")
+            assert spolia("promote", "--back", *store).code == 0
+            until(lambda: alias_of(bob)["flow"] == "best")
+            assert spolia("promote", "--back", *store).code == 2
+            copy.write_text(FORGETFUL)  # a changed copy is not served
+            assert spolia("promote", better, *gate).code == 0
+            assert copy.read_bytes() == better.read_bytes()
+    finally:
+        (served.store / "aliases.json").unlink(missing_ok=True)
+    with served.client("bob") as bob:
+        until(lambda: not alias_of(bob))
