@@ -477,7 +477,8 @@ def test_a_limit_is_kept_before_anything_is_better_and_the_nearest_is_told_of() 
 @pytest.mark.slow
 def test_of_several_objectives_the_knee_of_the_front_is_chosen_and_the_front_is_told() -> None:
     flat = Finds(skill=2) >> Cut().vary("most", top_k=[1, 2, 3, 4, 5, 6])
-    found = tune(flat, questions(120), "MRR,DocsShown")
+    found = tune(flat, questions(120), "MRR,DocsShown", under=["ATC=1"])
+    assert {str(dict(one.means)["ATC"]) for one in found.finalists} == {"0.0"}  # not -0.0
     means = {one.number: dict(one.means) for one in found.finalists}
     assert {one.number for one in found.finalists if one.on_front} == {0, 1, 2, 3}
     assert found.point["most"] in {1, 2}

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from spolia.cli.screen import Screen, table
@@ -121,9 +122,9 @@ def estimated(flow: Operator[Query, Any], use: "ModelUse", sample: int, n: int) 
 
 def silent_use(
     flow: Operator[Query, Any], queries: Sequence[Query], groups: Sequence[str] = ()
-) -> "tuple[ModelUse, ModelUse]":
+) -> "tuple[ModelUse, ModelUse, float]":
     """What a flow would ask models for these questions, if every reply says nothing: with empty replies, and with the
-    longest that are allowed; no language model is asked."""
+    longest that are allowed; and the seconds without models. No language model is asked."""
     from spolia.indexing.sync.cost_estimate import ModelUse
     from spolia.models.prompting.stand_in_models import Silent, Unanswered, replaced
 
@@ -135,11 +136,12 @@ def silent_use(
         return SILENCE
 
     silent = replaced(flow, lambda one: Silent(one, said) if isinstance(one, LanguageModel) else one)
+    start = perf_counter()
     with Run(groups=tuple(groups)):
         for query in queries:
             with suppress(Unanswered, StepFailed):
                 silent(query)
-    return least, most
+    return least, most, perf_counter() - start
 
 
 def tell_estimates(

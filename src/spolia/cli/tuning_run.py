@@ -1,12 +1,11 @@
 """The best flow of a space, looked for as the options of `spolia tune` say."""
 
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 from spolia.cli import runs
@@ -23,6 +22,7 @@ from spolia.optimizer.objectives import Objectives
 from spolia.optimizer.pilot import Pilot, StudyEstimate, pilot_flows
 from spolia.optimizer.plan import TuningPlan
 from spolia.optimizer.report import html
+from spolia.optimizer.score_board import FIRST
 from spolia.optimizer.study import PILOT
 from spolia.optimizer.tuned_flow import TunedFlow
 from spolia.optimizer.tuning import SHARED_BYTES, tune
@@ -84,7 +84,7 @@ class TuningRun(EvaluationRun):
         pilot = Pilot.read(folder / PILOT) or self._silent_pilot(plan, {})
         with suppress(DataError):
             plan = plan.within(pilot.mean)
-        self.screen.say(estimate_line(StudyEstimate.of(plan, pilot)))
+        self.screen.say(estimate_line(StudyEstimate.of(plan, pilot, _own_contexts(plan))))
 
     def tuning_estimated(self, space: str, objective: str, folder: Path, **how: Any) -> None:
         """Say what a study would cost, from a few flows on a few questions, without asking a language model."""
@@ -96,15 +96,13 @@ class TuningRun(EvaluationRun):
         if (known := Pilot.read(folder / PILOT)) is not None:
             pilot = known
         plan = plan.within(pilot.mean)
-        whole = StudyEstimate.of(plan, pilot)
+        whole = StudyEstimate.of(plan, pilot, _own_contexts(plan))
         each = {name: estimated(plan.rows) for name, estimated in found.items()}
         tell_study(self.screen, whole, each, known is not None or not each)
 
     def _free_pilot(self, plan: TuningPlan) -> Pilot:
         """What scores take that cost only time: these are computed."""
-        items = [*plan.choosing, *plan.fresh]
-        with ScoreStore() as store:
-            scores = FlowScores(plan.candidates, items, plan.objectives, Run(share=SHARED_BYTES), store)
+        with _scores(plan) as scores:
             return Pilot.measured(scores, pilot_flows(plan.candidates, (), plan.seed))[0]
 
     def _silent_pilot(self, plan: TuningPlan, found: dict[str, Any]) -> Pilot:
@@ -115,13 +113,29 @@ class TuningRun(EvaluationRun):
         for at in pilot_flows(plan.candidates, (), plan.seed):
             flow = plan.candidates.flows[at]
             runs.silent_use(flow, sample[:1])  # which opens stores
-            start = perf_counter()
-            uses = runs.silent_use(flow, sample)
-            costs += [RowCost.of(use.usage, perf_counter() - start, len(sample)) for use in uses]
+            *uses, seconds = runs.silent_use(flow, sample)
+            costs += [RowCost.of(use.usage, seconds, len(sample)) for use in uses]
             name = ", ".join(map("=".join, plan.candidates.choices(at))) + " (default)" * (not at)
             found[name] = partial(runs.estimated, flow, uses[1], len(sample))
         means = [sum(numbers) / len(costs) for numbers in zip(*map(astuple, costs), strict=True)]
         return Pilot(RowCost(*means), tuple(costs))
+
+
+@contextmanager
+def _scores(plan: TuningPlan) -> Iterator[FlowScores]:
+    """Scores that are not kept."""
+    with ScoreStore() as store:
+        yield FlowScores(plan.candidates, plan.items, plan.objectives, Run(share=SHARED_BYTES), store)
+
+
+def _own_contexts(plan: TuningPlan) -> float:
+    """The share of the scores to choose that have a context of their own, from a few questions; 1 where a budget
+    counts contexts."""
+    if plan.budget is not None and not plan.budget.is_share:
+        return 1.0
+    with _scores(plan) as scores:
+        contexts = plan.contexts(scores.items_for, scores.run, FIRST)
+        return 1.0 if contexts is None else contexts.total / (plan.candidates.size * contexts.questions)
 
 
 def _earlier(ready: EvaluationSetup) -> EarlierStudies:

@@ -103,14 +103,15 @@ class StudyEstimate(Value):
     seconds: Range
 
     @classmethod
-    def of(cls, plan: TuningPlan, pilot: Pilot) -> Self:
-        """If scores take what those of a pilot took."""
+    def of(cls, plan: TuningPlan, pilot: Pilot, own: float = 1.0) -> Self:
+        """If scores take what those of a pilot took, and so large a share of them has a context of its own."""
         reporting = plan.finalists(plan.rows) * len(plan.fresh)
         rows = plan.rows + reporting
 
         def whole(unit: str) -> Range:
             about, (least, most) = pilot.mean.amount(unit), pilot.span(unit)
-            return rows * min(least, about), rows * about, rows * max(most, about)
+            part = 1.0 if unit == SECONDS else own
+            return part * rows * min(least, about), (part * plan.rows + reporting) * about, rows * max(most, about)
 
         return cls(plan.rows, reporting, *map(whole, (CALLS, TOKENS, USD, SECONDS)))
 

@@ -33,6 +33,7 @@ from spolia.optimizer.strategies import (
     Strategy,
 )
 from spolia.optimizer.tree_parzen import TreeParzen
+from spolia.run import Run
 from spolia.types import Item, Query, Usage
 
 FINALISTS = 16
@@ -161,6 +162,17 @@ class TuningPlan:
     def items(self) -> Sequence[Item]:
         """All questions, in the order in which they are asked."""
         return [*self.choosing, *self.fresh]
+
+    def contexts(
+        self, items_for: Callable[[int], Sequence[Item]], run: Run, questions: int | None = None
+    ) -> Contexts | None:
+        """What readers are shown on the questions that choose, or the first of them; None where no reader is asked,
+        flows are timed, or the space is not listed."""
+        is_known = self.candidates.is_listed and not self.objectives.are_timed
+        if not is_known or not Contexts.applies(self.candidates):
+            return None
+        n = len(self.choosing)
+        return Contexts(self.candidates, items_for, n if questions is None else min(n, questions), run)
 
     def board(self, prior: Sequence[int] = (), contexts: Contexts | None = None) -> Board:
         """An empty matrix of scores; where contexts of readers are known, a share of the grid is one of these."""

@@ -104,13 +104,9 @@ class Study:
         return found
 
     def _contexts(self) -> Contexts | None:
-        """What readers are shown, all that is free computed for the whole space; None where no reader is asked, or
-        flows are timed."""
-        plan = self.plan
-        if plan.objectives.are_timed or not plan.candidates.is_listed or not Contexts.applies(plan.candidates):
-            return None
-        found = Contexts(plan.candidates, self.scores.items_for, len(plan.choosing), self.run)
-        if takes(plan.objectives.measures):
+        """What readers are shown, all that is free computed for the whole space."""
+        found = self.plan.contexts(self.scores.items_for, self.run)
+        if found is not None and takes(self.plan.objectives.measures):
             self.scores.read = ReadScores(self.scores, found)
         return found
 

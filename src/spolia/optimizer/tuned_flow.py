@@ -180,7 +180,7 @@ class FinalScores:
     def _told(self, means: Floats) -> list[tuple[tuple[str, float], ...]]:
         """Means of all measures by name, as they are written."""
         names = [*map(str, self.objectives.measures)]
-        return [tuple(zip(names, row, strict=True)) for row in (self.objectives.signs * means).tolist()]
+        return [tuple(zip(names, row, strict=True)) for row in (self.objectives.signs * means + 0.0).tolist()]
 
     def _corrected(self) -> Interval:
         """The score of the choice on all questions: only flows compete that were asked at least half of them, and are
