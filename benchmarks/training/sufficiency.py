@@ -40,10 +40,11 @@ from spolia.evaluation.statistics.sample import interval  # noqa: E402
 from spolia.flow_files.built_in_flows import BUILT_IN  # noqa: E402
 from spolia.models.onnx.minilm import MiniLM  # noqa: E402
 from spolia.models.protocols import Embedder, Kind  # noqa: E402
-from spolia.orchestration.chain_scorer import ChainClassifier  # noqa: E402
+from spolia.models.text_classifier import TextClassifier  # noqa: E402
 from spolia.pre_retrieval.query_llm import alike  # noqa: E402
 from spolia.training.chain_samples import SampledChain, sample_chains, sufficiency_rows  # noqa: E402
-from spolia.training.sufficiency import SufficiencyTrainer, beginnings, folds, stopped, stops  # noqa: E402
+from spolia.training.classifier import folds  # noqa: E402
+from spolia.training.sufficiency import SufficiencyTrainer, beginnings, stopped, stops  # noqa: E402
 from spolia.types import Chain, Item, Prompt, Query  # noqa: E402
 
 SETS = {"musique": 4, "2wikimultihopqa": 2}
@@ -158,10 +159,10 @@ def classified(items: Sequence[Item], chains: Sequence[SampledChain], hidden: in
         for step in range(trainer.steps):
             trainer.step(step / trainer.steps)
         given = trainer.weights()
-        classifier = ChainClassifier.of(given)
+        classifier = TextClassifier.of("sufficiency", given)
         thresholds.append(round(given["threshold"], 3))
         for chain in (one for one in chains if own[one.item] == fold):
-            found = classifier.scores(beginnings(chain), embedder).tolist()
+            found = classifier.probabilities(beginnings(chain), embedder)[:, 1].tolist()
             tested.append(chain)
             ends.append(stops(chain, found, given["threshold"]))
             decided = chain.enough or len(found)

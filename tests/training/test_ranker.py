@@ -23,8 +23,7 @@ from spolia.run import Run
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.files import links_folder
 from spolia.testing import HashingEmbedder
-from spolia.training.lbfgs import LBFGS
-from spolia.training.ranker import Example, ListwiseLoss, PassFit, RankerTrainer
+from spolia.training.ranker import LBFGS, Example, ListwiseLoss, PassFit, RankerTrainer
 from spolia.training.training import Trained, train
 from spolia.types import Item, Query, digest_of
 

@@ -17,7 +17,7 @@ from spolia.evaluation.simulation.reader import SimulatedReader
 from spolia.evaluation.simulation.world import FictionalWorld
 from spolia.journal import Runs
 from spolia.models.prompting.stand_in_models import ScriptedModel
-from spolia.orchestration.chain_scorer import ChainClassifier, ChainFeatures, ChainScorer
+from spolia.models.text_classifier import ChainFeatures, TextClassifier, TrainedClassifier
 from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
@@ -95,9 +95,9 @@ def test_the_gradient_is_that_of_the_loss(hidden: int) -> None:
 
 
 def test_what_cannot_be_learned_is_refused() -> None:
-    with pytest.raises(DataError, match="All 4 beginnings of chains are insufficient"):
+    with pytest.raises(DataError, match="All 4 rows have the label 'insufficient'"):
         trainer_on([chain("a", 0, 0), chain("b", 0, 0)])
-    with pytest.raises(DataError, match="None of 0 questions has accepted answers"):
+    with pytest.raises(DataError, match="from 0 questions: none has the gold"):
         trainer_on([])
 
 
@@ -142,7 +142,7 @@ def test_a_trained_classifier_ends_the_chains_of_corag(tmp_path: Path) -> None:
     weights = json.loads((tmp_path / "one" / "weights.json").read_text())
     assert 0 < weights["threshold"] < 1
     with pytest.raises(WeightsError, match="trained with the embedder"):
-        ChainScorer(found.weights, Wide(16)).scores("Who?", ["Question: Who?"])
+        TrainedClassifier("sufficiency", found.weights, Wide(16)).scores("Who?", ["Question: Who?"])
 
 
 class Wide(HashingEmbedder):
@@ -156,7 +156,7 @@ class Wide(HashingEmbedder):
     [
         ({"rare": None}, "must be finite"),
         ({"rare": 10**400}, "too large"),
-        ({"layers": []}, "one unit"),
+        ({"layers": []}, "one unit for each label"),
         ({"layers": "x"}, "indices"),
         ({"layers": [{"weight": [[1]], "bias": [0]}]}, "do not fit"),
         ({"mean": ["x"]}, "could not convert"),
@@ -166,10 +166,10 @@ class Wide(HashingEmbedder):
 def test_weights_that_are_none_are_refused(change: dict[str, Any], said: str) -> None:
     made = trainer_on([chain("a", 0, 1), chain("b", 0, 0, 1)], embedder=Wide(16))
     plain = made.weights()
-    assert ChainClassifier.of(plain).scores([("Who?", "Question: Who?")], Wide(16)).shape == (1,)
-    with pytest.raises(WeightsError, match=r"trained on 54 numbers a chain, and here there are 70"):
-        ChainClassifier.of(plain).scores([("Who?", "Question: Who?")], Wide(24))
+    assert TextClassifier.of("sufficiency", plain).probabilities([("Who?", "Question: Who?")], Wide(16)).shape == (1, 2)
+    with pytest.raises(WeightsError, match=r"trained on 54 numbers a text, and here there are 70"):
+        TextClassifier.of("sufficiency", plain).probabilities([("Who?", "Question: Who?")], Wide(24))
     with pytest.raises(WeightsError, match=said):
-        ChainClassifier.of(plain | change)
+        TextClassifier.of("sufficiency", plain | change)
     with pytest.raises(WeightsError, match=next(iter(change))):
-        ChainClassifier.of({name: one for name, one in plain.items() if name not in change})
+        TextClassifier.of("sufficiency", {name: one for name, one in plain.items() if name not in change})

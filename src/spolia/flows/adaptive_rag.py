@@ -17,6 +17,20 @@ ARMS = (
 )
 
 
+def strategies(llm: LanguageModel, search: Retriever) -> dict[str, Operator[Query, Answer]]:
+    """Ways to answer, the cheapest first."""
+    return {
+        "none": ClosedBook(llm),
+        "one": search >> Reader(llm, max_passages=15),
+        "several": ircot(llm, search >> Cut(6)),
+    }
+
+
+def routed(llm: LanguageModel, search: Retriever, router: Operator[Query, str]) -> Operator[Query, Answer]:
+    """Each question goes where a router sends it."""
+    return Route(router, strategies(llm, search), "one")
+
+
 @published(
     'Jeong et al., "Adaptive-RAG: Learning to adapt through question complexity", NAACL 2024',
     "answered",
@@ -27,9 +41,4 @@ ARMS = (
 )
 def adaptive_rag(llm: LanguageModel, search: Retriever) -> Operator[Query, Answer]:
     """A question that the model does not judge clearly is searched once."""
-    arms = {
-        "none": ClosedBook(llm),
-        "one": search >> Reader(llm, max_passages=15),
-        "several": ircot(llm, search >> Cut(6)),
-    }
-    return Route(ByLabel(llm, ARMS, otherwise="one"), arms, "one")
+    return routed(llm, search, ByLabel(llm, ARMS, otherwise="one"))

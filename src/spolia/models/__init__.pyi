@@ -56,4 +56,5 @@ from spolia.models.protocols import StatesDistributions as StatesDistributions
 from spolia.models.protocols import StatesHidden as StatesHidden
 from spolia.models.protocols import StatesLogprobs as StatesLogprobs
 from spolia.models.protocols import TokenEmbedder as TokenEmbedder
+from spolia.models.text_classifier import TrainedClassifier as TrainedClassifier
 from spolia.models.trained_weights import TrainedWeights as TrainedWeights

@@ -3,7 +3,6 @@ from spolia.orchestration.answer_fusion import MajorityVote as MajorityVote
 from spolia.orchestration.arm_choice import Blend as Blend
 from spolia.orchestration.arm_choice import Exceeds as Exceeds
 from spolia.orchestration.arm_choice import PickArm as PickArm
-from spolia.orchestration.chain_scorer import ChainScorer as ChainScorer
 from spolia.orchestration.judges import Classified as Classified
 from spolia.orchestration.judges import Confident as Confident
 from spolia.orchestration.judges import StopOn as StopOn
@@ -16,5 +15,6 @@ from spolia.orchestration.rank_fusion import ConvexCombination as ConvexCombinat
 from spolia.orchestration.rank_fusion import EvenSplit as EvenSplit
 from spolia.orchestration.rank_fusion import HighestScore as HighestScore
 from spolia.orchestration.rank_fusion import ReciprocalRankFusion as ReciprocalRankFusion
+from spolia.orchestration.similarity_router import ByClassifier as ByClassifier
 from spolia.orchestration.similarity_router import ByKeywords as ByKeywords
 from spolia.orchestration.similarity_router import ByMeaning as ByMeaning

@@ -1,4 +1,4 @@
-"""Which arm a question belongs to, by its words and its metadata."""
+"""Which arm a question belongs to, by its words, its metadata, its meaning, or a trained classifier."""
 
 import math
 import re
@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_origin
 from spolia.core.operator import Operator
 from spolia.core.run_context import note
 from spolia.core.type_compatibility import refuse_numbers
-from spolia.errors import WiringError
+from spolia.errors import WeightsError, WiringError
 from spolia.filters import Condition
 from spolia.models.protocols import Embedder, embedded, refuse_no_embedder
+from spolia.models.text_classifier import TrainedClassifier
 from spolia.types import ArmScores, Query, kept
 
 if TYPE_CHECKING:
@@ -172,3 +173,50 @@ class ByMeaning(Operator[Query, ArmScores]):
     def _described(self) -> dict[str, "Vectors"]:
         """The vectors of the descriptions, embedded once."""
         return {arm: embedded(self.embedder, texts, "passage") for arm, texts in self.arms}
+
+
+@dataclass(frozen=True)
+class ByClassifier(Operator[Query, ArmScores]):
+    """Score arms by a classifier of questions that `spolia train router` wrote: P(F_j|q).
+
+    Args:
+        classifier: its weights.
+        arms: the names that it was trained with.
+
+    Raises:
+        WiringError: for no arm.
+        WeightsError: when it runs: the weights are missing, or of other arms.
+
+    Source: Jeong et al., "Adaptive-RAG: learning to adapt retrieval-augmented large language models through question
+    complexity", NAACL 2024, of whose classifier this is a small one.
+
+    >>> from spolia import TrainedWeights
+    >>> router = ByClassifier(TrainedClassifier("router", TrainedWeights("my-router")), ("none", "one", "several"))
+    >>> router.classifier.name
+    'router@none'
+    """
+
+    classifier: TrainedClassifier
+    arms: tuple[str, ...]
+
+    cached: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_no_arm([(arm, None) for arm in self.arms], self.short)
+
+    def reads(self, value: Query, /) -> object:
+        return value.text
+
+    def gives(self, taken: Any, /) -> Any:
+        super().gives(taken)
+        return scores_of(self.arms)
+
+    def apply(self, value: Query, /) -> ArmScores:
+        found = self.classifier.by_label(value.text)
+        if {*found} != {*self.arms}:
+            raise WeightsError(
+                f"{self.classifier.name} was trained with the arms {', '.join(found)}, and here they are "
+                f"{', '.join(self.arms)}. Write those, or train it again."
+            )
+        return ArmScores.of({arm: found[arm] for arm in self.arms})

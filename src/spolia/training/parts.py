@@ -10,6 +10,7 @@ from spolia.core.operator import Retriever
 from spolia.errors import DataError
 from spolia.models.protocols import Embedder, LanguageModel
 from spolia.stores.corpus import NodeGroup
+from spolia.training.flow_classifiers import RouterTrainer
 from spolia.training.query_adapter import AdapterTrainer
 from spolia.training.ranker import RankerTrainer
 from spolia.training.sufficiency import SufficiencyTrainer
@@ -25,13 +26,21 @@ class TrainingContext(Value):
         group: the nodes that are searched.
         embedder: one that the group was built with.
         llm: the language model of the flow.
-        search: its retriever.
+        search: its retriever, for a number of passages.
     """
 
     group: NodeGroup
     embedder: Embedder | None = None
     llm: LanguageModel | None = None
-    search: Retriever | None = None
+    search: Callable[[int], Retriever] | None = None
+
+    def asked(self, part: str) -> tuple[LanguageModel, Callable[[int], Retriever]]:
+        """The language model and the retriever of a flow that is trained with its own answers."""
+        if self.llm is None or self.search is None:
+            raise DataError(
+                f"A {part} classifier needs the language model of its flow. Name it: --llm URL --model NAME."
+            )
+        return self.llm, self.search
 
 
 def _ranker(context: TrainingContext) -> Trainer:
@@ -45,12 +54,13 @@ def _reader(context: TrainingContext) -> Trainer:
 
 
 def _sufficiency(context: TrainingContext) -> Trainer:
-    if context.llm is None or context.search is None:
-        raise DataError(
-            "A sufficiency classifier learns from chains of the flow's own language model. Name it: "
-            "--llm URL --model NAME."
-        )
-    return SufficiencyTrainer(context.llm, context.search)
+    llm, search = context.asked("sufficiency")
+    return SufficiencyTrainer(llm, search(5))
+
+
+def _router(context: TrainingContext) -> Trainer:
+    llm, search = context.asked("router")
+    return RouterTrainer(llm, search(15), context.embedder)
 
 
 def _adapter(context: TrainingContext) -> Trainer:
@@ -63,6 +73,7 @@ PARTS: Mapping[str, Callable[[TrainingContext], Trainer]] = {
     "ranker": _ranker,
     "reader": _reader,
     "sufficiency": _sufficiency,
+    "router": _router,
     "adapter": _adapter,
 }
 

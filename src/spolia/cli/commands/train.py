@@ -13,19 +13,20 @@ from spolia.errors import DataError
 
 if TYPE_CHECKING:
     from spolia.cli.flow_parts import Parts
+    from spolia.core.operator import Retriever
     from spolia.evaluation.data.dataset import DataSet
     from spolia.training.parts import TrainingContext
     from spolia.types import Item
 
-PASSAGES = 5
-"""Of each search, in a chain of sub-questions."""
 EMBEDDING = "hybrid"
 """The passages of the data have vectors, unless a retriever is named that has no use for them."""
 
 
 def train(
     given: QuestionOptions,
-    part: Annotated[str, argument("PART", "The part to train: ranker, reader, sufficiency (needs --llm), adapter.")],
+    part: Annotated[
+        str, argument("PART", "The part to train: ranker, reader, adapter; sufficiency, router (these need --llm).")
+    ],
     data: Annotated[Path, option("--data DATA", DATA)],
     out: Annotated[
         Path,
@@ -112,7 +113,10 @@ def _context(parts: "Parts", screen: Screen) -> "TrainingContext":
     elif embedder is not None and not group.snapshot().manifest(group.name).embedded(embedder.name):
         screen.say("The store has no vectors: the part is trained without an embedder.", "yellow")
         embedder = None
-    search = found_by(parts.retriever, group, embedder, PASSAGES, parts.scorer, parts.ranker)
+
+    def search(top_k: int) -> "Retriever":
+        return found_by(parts.retriever, group, embedder, top_k, parts.scorer, parts.ranker)
+
     return TrainingContext(group, embedder, parts.llm, search)
 
 

@@ -1,0 +1,275 @@
+"""Training of small classifiers of texts: a logistic regression or a few units over features or vectors."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from math import log
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from spolia.core.operator import Operator
+from spolia.core.plurals import several
+from spolia.errors import DataError
+from spolia.models.protocols import Embedder
+from spolia.models.text_classifier import Part, inputs, logits_of, probabilities, words
+from spolia.models.trained_weights import TrainedWeights
+from spolia.training.question_split import marks
+from spolia.types import Answer, Item, Query
+
+if TYPE_CHECKING:
+    from spolia.models.text_classifier import Floats
+
+FOLDS = 4
+"""Models that each leave out a part of the questions: thresholds are chosen on rows that are new to the model."""
+ONE_SIDED = 1.645
+"""95 % of the normal distribution lie below."""
+TEMPERATURES = np.geomspace(0.25, 16.0, 121)
+"""By which the last layer may be divided, so that probabilities are those of questions that the model has not seen."""
+BINS = 10
+
+
+class LabelledText(NamedTuple):
+    """A text of a question, and the number of its label."""
+
+    item: str
+    question: str
+    text: str
+    label: int
+
+
+class ClassifierTrainer(ABC):
+    """Base of the trainers of classifiers: Adam on the cross-entropy, for the model and for `FOLDS` models that each
+    leave out a part of the questions.
+
+    The probabilities of these, each on the questions that it has not seen, calibrate the model: one temperature, by
+    which its last layer is divided. An input that is the same in all rows is left out.
+
+    A subclass has `part`, `labels`, and writes `labelled`, `untrained` and `trained`.
+
+    Args:
+        embedder: with one, the classifier also reads vectors.
+        hidden: units of the hidden layer; 0 for a logistic regression.
+        penalty: of the weights, squared.
+        rate: of Adam.
+    """
+
+    version, steps, measure = 1, 400, "EM"
+    converged = False
+    part: ClassVar[Part]
+    labels: ClassVar[tuple[str, ...]]
+
+    def __init__(
+        self, embedder: Embedder | None = None, *, hidden: int = 8, penalty: float = 0.01, rate: float = 0.02
+    ) -> None:
+        self.embedder, self.hidden, self.penalty, self.rate = embedder, hidden, penalty, rate
+        self.notes: list[str] = []
+        self.temperature = 1.0
+
+    @abstractmethod
+    def labelled(self, items: Sequence[Item], seed: int) -> list[LabelledText]:
+        """The rows of questions; those of one question follow each other."""
+
+    @abstractmethod
+    def untrained(self) -> Operator[Query, Answer]: ...
+
+    @abstractmethod
+    def trained(self, weights: TrainedWeights) -> Operator[Query, Answer]: ...
+
+    def settings(self) -> dict[str, Any]:
+        names = ("hidden", "penalty", "rate")
+        return {name: getattr(self, name) for name in names} | {"embedder": self.embedder.name if self.embedder else ""}
+
+    def prepare(self, items: Sequence[Item], validation: Sequence[Item], seed: int) -> None:
+        self.texts = self.labelled(items, seed)
+        self.fold = folds(items, FOLDS)
+        own = np.array([self.fold[row.item] for row in self.texts])
+        self._refuse_unlearnable(len(items), len(set(own.tolist())))
+        self.truth = np.eye(len(self.labels))[[row.label for row in self.texts]]
+        df = Counter(word for item in items for word in words(item.question))
+        self.idf = {word: round(log((1 + len(items)) / (1 + count)), 4) for word, count in sorted(df.items())}
+        self.rare = round(log((1 + len(items)) / 2), 4)
+        found = self._inputs([(row.question, row.text) for row in self.texts])
+        if not np.isfinite(found).all():
+            raise DataError("Some numbers of a text are not finite. Check the vectors of the embedder.")
+        deviation = found.std(axis=0)
+        self.mean = found.mean(axis=0)
+        self.scale = np.where(deviation > 1e-6, 1 / np.maximum(deviation, 1e-6), 0.0)
+        self.rows = (found - self.mean) * self.scale
+        self.validation = self.labelled(validation, seed)
+        seen = np.array([own != number for number in range(FOLDS)] + [np.ones(len(own), bool)], float)
+        self.share = seen / np.maximum(1, seen.sum(axis=1, keepdims=True))
+        self.unseen_by = own
+        draw = np.random.default_rng(seed)
+        sizes = [found.shape[1], *([self.hidden] if self.hidden else []), len(self.labels) - 1]
+        start = [draw.normal(0, wide**-0.5, (wide, narrow)) * (self.hidden > 0) for wide, narrow in pairwise(sizes)]
+        self.layers = [
+            (np.repeat(weight[None], FOLDS + 1, 0), np.zeros((FOLDS + 1, 1, weight.shape[1]))) for weight in start
+        ]
+        self.moments = [np.zeros_like(one) for _ in (0, 1) for layer in self.layers for one in layer]
+        self.done = 0
+        counts = Counter(self.labels[row.label] for row in self.texts)
+        self.notes = [
+            f"{several(len(self.texts), 'row')} of {several(len({row.item for row in self.texts}), 'question')}: "
+            + ", ".join(f"{counts[label]} {label}" for label in self.labels)
+            + "."
+        ]
+        if idle := int((self.scale == 0).sum()):
+            self.notes.append(f"{several(idle, 'input')} did not vary in training and have no weight.")
+
+    def _refuse_unlearnable(self, asked: int, parts: int) -> None:
+        if not self.texts:
+            raise DataError(
+                f"Nothing can be learned from {several(asked, 'question')}: none has the gold that a {self.part} "
+                "classifier learns from. Give gold_ids that name passages of this store, and accepted answers."
+            )
+        if len({row.label for row in self.texts}) < 2:
+            raise DataError(
+                f"All {several(len(self.texts), 'row')} have the label {self.labels[self.texts[0].label]!r}, so "
+                "nothing can be learned. Give more questions, of other kinds."
+            )
+        if parts < 2:
+            raise DataError(
+                "All rows are of one question, or of questions that share gold passages, so nothing says how the "
+                "classifier does on others. Give more questions."
+            )
+
+    def _inputs(self, rows: Sequence[tuple[str, str]]) -> Floats:
+        return inputs(self.part, rows, self.idf, self.rare, self.embedder)
+
+    def step(self, done: float) -> float:
+        """One step of Adam for the model and for the models that each leave out a fold."""
+        loss, slopes = self._gradient()
+        values = [one for layer in self.layers for one in layer]
+        self.done += 1
+        for number, (value, slope) in enumerate(zip(values, slopes, strict=True)):
+            first, second = self.moments[number], self.moments[number + len(values)]
+            first += 0.1 * (slope - first)
+            second += 0.001 * (slope**2 - second)
+            size = (first / (1 - 0.9**self.done)) / (np.sqrt(second / (1 - 0.999**self.done)) + 1e-8)
+            value -= self.rate * (1 - done) * size
+        return loss
+
+    def _gradient(self) -> tuple[float, list[Floats]]:
+        """The model's loss, and what it changes with each weight and bias, of all models."""
+        (last, offset), first = self.layers[-1], self.layers[:-1]
+        units = (
+            np.tanh(self.rows @ first[0][0] + first[0][1])
+            if first
+            else np.broadcast_to(self.rows, (FOLDS + 1, *self.rows.shape))
+        )
+        chance = probabilities(units @ last + offset)
+        wrong = ((chance - self.truth) * self.share[..., None])[..., 1:]
+        slopes = [units.transpose(0, 2, 1) @ wrong + self.penalty * last, wrong.sum(axis=1, keepdims=True)]
+        if first:
+            inner = (wrong @ last.transpose(0, 2, 1)) * (1 - units**2)
+            weights = self.rows.T @ inner + self.penalty * first[0][0]
+            slopes = [weights, inner.sum(axis=1, keepdims=True), *slopes]
+        return cross_entropy(chance[-1], self.truth), slopes
+
+    def validate(self) -> float | None:
+        if not self.validation:
+            return None
+        found = self.probabilities([(row.question, row.text) for row in self.validation], FOLDS)
+        return cross_entropy(found, np.eye(len(self.labels))[[row.label for row in self.validation]])
+
+    def probabilities(self, rows: Sequence[tuple[str, str]], model: int) -> Floats:
+        """Of questions and texts, by the model of all rows (`FOLDS`) or that without a fold."""
+        return probabilities(self._logits((self._inputs(rows) - self.mean) * self.scale, model) / self.temperature)
+
+    def _logits(self, rows: Floats, model: int) -> Floats:
+        return logits_of([(weight[model], bias[model, 0]) for weight, bias in self.layers], rows)
+
+    def unseen(self) -> Floats:
+        """Of each row, the probabilities by the model that has not seen its question."""
+        found = np.stack([self._logits(self.rows, model) for model in range(FOLDS)])
+        return probabilities(found[self.unseen_by, np.arange(len(self.rows))] / self.temperature)
+
+    def state(self) -> dict[str, Any]:
+        values = [one for layer in self.layers for one in layer]
+        return {"done": np.array(self.done)} | {str(at): one for at, one in enumerate((*values, *self.moments))}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.done = int(state["done"])
+        for at, one in enumerate((*(one for layer in self.layers for one in layer), *self.moments)):
+            one[...] = state[str(at)]
+
+    def weights(self) -> dict[str, Any]:
+        self._calibrate()
+        (*first, (last, offset)), by = self.layers, self.temperature
+        own = [(weight[FOLDS], bias[FOLDS, 0]) for weight, bias in (*first, (last / by, offset / by))]
+        return {
+            "labels": list(self.labels),
+            "embedder": self.embedder.name if self.embedder else "",
+            "idf": self.idf,
+            "rare": self.rare,
+            "mean": self.mean.tolist(),
+            "scale": self.scale.tolist(),
+            "layers": [{"weight": weight.tolist(), "bias": bias.tolist()} for weight, bias in own],
+        }
+
+    def _calibrate(self) -> None:
+        self.temperature = 1.0
+        logits = np.log(np.maximum(self.unseen(), 1e-300))
+        losses = []
+        for by in TEMPERATURES:
+            raised = np.exp(logits / by)
+            losses.append(cross_entropy(raised / raised.sum(axis=1, keepdims=True), self.truth))
+        self.temperature = float(TEMPERATURES[int(np.argmin(losses))])
+        found = self.unseen()
+        right = (found.argmax(axis=1) == self.truth.argmax(axis=1)).mean()
+        self.notes.append(
+            f"On questions that it had not seen, {right:.1%} of the rows are classified rightly (by the most frequent "
+            f"label {self.truth.mean(axis=0).max():.1%}), with a calibration error of "
+            f"{100 * calibration_error(found, self.truth):.1f} points."
+        )
+
+
+def cross_entropy(chance: Floats, truth: Floats) -> float:
+    return float(-(truth * np.log(np.clip(chance, 1e-12, 1.0))).sum(axis=1).mean())
+
+
+def calibration_error(chance: Floats, truth: Floats) -> float:
+    """How far the probability of the likeliest label is from the share of rows that have it: the mean over `BINS` bins
+    of equal width, weighed by their rows.
+
+    Source: Guo et al., "On calibration of modern neural networks", ICML 2017, as is the temperature.
+
+    >>> calibration_error(np.array([[0.2, 0.8], [0.2, 0.8]]), np.array([[0.0, 1.0], [1.0, 0.0]]))
+    0.3
+    """
+    sure = chance.max(axis=1)
+    off = sure - (chance.argmax(axis=1) == truth.argmax(axis=1))
+    bins = np.minimum((sure * BINS).astype(int), BINS - 1)
+    return round(float(np.abs(np.bincount(bins, off, BINS)).sum() / len(sure)), 6)
+
+
+def lower_bound(changes: Sequence[float] | Floats) -> float:
+    """The one-sided 95 % lower bound of a mean; -inf for fewer than two numbers."""
+    found = np.asarray(changes, np.float64)
+    if len(found) < 2:
+        return float("-inf")
+    return float(found.mean() - ONE_SIDED * found.std(ddof=1) / len(found) ** 0.5)
+
+
+def folds(items: Sequence[Item], count: int) -> dict[str, int]:
+    """A number below `count` for each question: the same for those that share an id, a text or a gold passage.
+
+    >>> items = [Item("a", "A?", gold=(("p",),)), Item("b", "B?"), Item("c", "C?", gold=(("q",), ("p",)))]
+    >>> folds(items, 2)
+    {'a': 0, 'b': 1, 'c': 0}
+    """
+    of_mark: dict[tuple[str, str], set[str]] = {}
+    of_item: dict[str, set[str]] = {}
+    for item in items:
+        linked = set[str]({item.id}).union(*(of_mark.get(mark, ()) for mark in marks(item)))
+        for mark in marks(item):
+            of_mark[mark] = linked
+        for one in linked:
+            of_item[one] = linked
+        of_mark.update({mark: linked for mark, before in of_mark.items() if before <= linked})
+    numbers: dict[int, int] = {}
+    return {item.id: numbers.setdefault(id(of_item[item.id]), len(numbers)) % count for item in items}

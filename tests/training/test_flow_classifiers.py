@@ -1,0 +1,185 @@
+"""Classifiers of published flows: labels from gold, what cannot be learned, weights, and flows with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from spolia.core.function import step
+from spolia.core.operator import Operator
+from spolia.errors import DataError, WeightsError, WiringError
+from spolia.evaluation.data.dataset import DataSet
+from spolia.evaluation.data.passage_store import indexed
+from spolia.evaluation.simulation.profile import Profile
+from spolia.evaluation.simulation.reader import SimulatedReader
+from spolia.evaluation.simulation.world import FictionalWorld
+from spolia.flow_files.files import load
+from spolia.models.prompting.stand_in_models import ScriptedModel
+from spolia.models.text_classifier import AnswerFeatures, PairFeatures, Part, PassageFeatures, TrainedClassifier
+from spolia.models.trained_weights import TrainedWeights
+from spolia.orchestration.similarity_router import ByClassifier
+from spolia.retrieval.bm25 import BM25
+from spolia.testing import HashingEmbedder
+from spolia.training.classifier import FOLDS, ClassifierTrainer, LabelledText
+from spolia.training.flow_classifiers import RouterTrainer
+from spolia.training.training import train
+from spolia.types import Answer, Hit, Item, Node, Query, Ranking
+
+
+@step
+def search(query: Query) -> Ranking:
+    return Ranking(query, tuple(Hit(Node(id, f"{id} of {query.text}", document=id), 1.0) for id in ("p1", "p2")))
+
+
+class Given(ClassifierTrainer):
+    """Learns three labels from given rows."""
+
+    part: ClassVar[Part] = "router"
+    labels = ("none", "one", "several")
+
+    def __init__(self, rows: Sequence[LabelledText], **settings: Any) -> None:
+        super().__init__(**settings)
+        self.given = rows
+
+    def labelled(self, items: Sequence[Item], seed: int) -> list[LabelledText]:
+        return [row for row in self.given if row.item in {item.id for item in items}]
+
+    def untrained(self) -> Operator[Query, Answer]:
+        raise NotImplementedError
+
+    def trained(self, weights: TrainedWeights) -> Operator[Query, Answer]:
+        raise NotImplementedError
+
+
+ASKED = ("Who is Ann?", "Is the mill of the town older?", "Where was the founder of the mill that burnt born?")
+ROWS = [LabelledText(f"q{at}", f"{ASKED[at % 3]} {at}", "", at % 3) for at in range(12)]
+
+
+def prepared(rows: Sequence[LabelledText] = ROWS, **settings: Any) -> Given:
+    made = Given(rows, **settings)
+    made.prepare([Item(row.item, row.question, gold=((row.item[:2],),)) for row in rows], (), 0)
+    return made
+
+
+@pytest.mark.parametrize("hidden", [0, 3])
+def test_the_gradient_of_three_labels_is_that_of_the_loss(hidden: int) -> None:
+    made = prepared(hidden=hidden)
+    for _ in range(3):
+        made.step(0.0)
+    _, slopes = made._gradient()
+    draw, values = np.random.default_rng(0), [one for layer in made.layers for one in layer]
+    for value, slope in zip(values, slopes, strict=True):
+        at = (FOLDS, *(int(draw.integers(size)) for size in value.shape[1:]))
+        before, ends = value[at], []
+        for moved in (1e-5, -1e-5):
+            value[at] = before + moved
+            penalty = made.penalty / 2 * sum(float((weight[-1] ** 2).sum()) for weight, _ in made.layers)
+            ends.append(made._gradient()[0] + penalty)
+        value[at] = before
+        assert (ends[0] - ends[1]) / 2e-5 == pytest.approx(slope[at], abs=1e-6)
+
+
+def test_probabilities_of_unseen_questions_set_the_temperature() -> None:
+    wrong = [row._replace(label=(row.label + (at > 7)) % 3) for at, row in enumerate(ROWS)]
+    hot, cold = prepared(wrong, hidden=0, rate=0.3), prepared(hidden=0, rate=0.3)
+    for made in (hot, cold):
+        for _ in range(60):
+            made.step(0.0)
+    assert np.array(hot.weights()["layers"][0]["weight"]).shape == (len(hot.mean), 2)
+    cold.weights()
+    assert hot.temperature > 1 > cold.temperature
+    assert "100.0% of the rows are classified rightly" in cold.notes[-1]
+
+
+def test_rows_that_teach_nothing_are_refused() -> None:
+    with pytest.raises(DataError, match="All 4 rows have the label 'none'"):
+        prepared([row for row in ROWS if row.label == 0])
+    with pytest.raises(DataError, match="All rows are of one question, or of questions that share gold"):
+        prepared([row._replace(item=f"same{at}") for at, row in enumerate(ROWS)])
+    with pytest.raises(DataError, match="none has the gold that a router classifier learns from"):
+        prepared([])
+
+    class Broken(HashingEmbedder):
+        def embed(self, texts: Sequence[str], *, kind: Any) -> Any:
+            return super().embed(texts, kind=kind) * np.nan
+
+    with pytest.raises(DataError, match="are not finite"):
+        prepared(embedder=Broken())
+
+
+def test_an_input_that_never_varies_has_no_weight() -> None:
+    made = prepared([row._replace(question=f"{row.question} Really") for row in ROWS])
+    assert "did not vary in training and have no weight" in made.notes[1]
+    assert (made.scale == 0).sum() == int(made.notes[1].split()[0])
+    assert not made.rows[:, made.scale == 0].any()
+
+
+def test_a_question_is_labelled_by_the_cheapest_strategy_that_answers_it_or_by_its_gold() -> None:
+    knows = "from what you know(?s:.*)"
+    model = ScriptedModel(((f"{knows}Easy", "Right."), (knows, "Nothing."), ("Middle", "Right [1]."), ("", "Wrong.")))
+    gold = {"Easy?": 1, "Middle?": 2, "Hard?": 2, "Plain?": 1, "Lost?": 0}
+    items = [Item(name, name, ("right",), tuple((f"{name}{at}",) for at in range(n))) for name, n in gold.items()]
+    rows = RouterTrainer(model, search).labelled([*items, Item("open", "Open?", gold=(("p1",),))], 0)
+    assert {row.item: row.label for row in rows} == {"Easy?": 0, "Middle?": 1, "Hard?": 2, "Plain?": 1}
+
+
+def test_features_of_passages_pairs_and_answers_are_counted() -> None:
+    idf = {"who": 0.0, "the": 0.0, "of": 0.0}
+    asked = "Who founded the mill of Ann Lee?"
+    town, mill = "Ann Lee\nAnn Lee owned the Old Mill.", "Old Mill\nThe mill was founded by Bo Ray."
+    found = PassageFeatures.of(asked, town, idf, 1.0)
+    assert (found.covered, found.titled, found.stated, found.names, found.title) == (0.75, 0.5, 0.75, 1, 1)
+    pair = PairFeatures.of(asked, f"{town}\n\f\n{mill}", idf, 1.0)
+    assert (pair.least, pair.most, pair.added, pair.linked) == (0.5, 0.75, 0.25, 1)
+    answer = AnswerFeatures.of(asked, f"Bo Ray [2].\n\f\n{town}\n{mill}", idf, 1.0)
+    assert (answer.said, answer.beside, answer.named, answer.number, answer.undated) == (1, 0.5, 0, 0, 0)
+    assert AnswerFeatures.of(asked, f"Al.\n\f\n{town}", idf, 1.0).said == 0
+
+
+def test_an_unknown_part_and_no_arm_are_refused() -> None:
+    with pytest.raises(WiringError, match="There is no classifier 'rooter'"):
+        TrainedClassifier("rooter", TrainedWeights("none"))  # type: ignore[arg-type]
+    with pytest.raises(WiringError, match="has the arms none"):
+        ByClassifier(TrainedClassifier("router", TrainedWeights("none")), ())
+
+
+@pytest.fixture(scope="module")
+def invented(tmp_path_factory: pytest.TempPathFactory) -> tuple[SimulatedReader, BM25, list[Item]]:
+    """A simulated reader of an invented world that overlooks and guesses, a search, and questions."""
+    folder = tmp_path_factory.mktemp("invented")
+    FictionalWorld(7, people=60, questions=80).write(folder / "world")
+    data = DataSet(str(folder / "world"))
+    items = [item for item in data.items() if item.decomposition and item.answers]
+    reader = SimulatedReader.of(data, items, Profile(know=0.2, miss=0.1, lure=0.3))
+    return reader, BM25(indexed(data, folder=folder), top_k=5), items
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", [RouterTrainer])
+def test_the_same_questions_give_the_same_weights_and_a_flow_that_runs(
+    part: Any, invented: tuple[SimulatedReader, BM25, list[Item]], tmp_path: Path
+) -> None:
+    reader, found_by, items = invented
+    apart, rest = (
+        items[:6],
+        [item for item in items[6:] if not any(item.documents & one.documents for one in items[:6])],
+    )
+    given = {"llm": reader, "chunks": found_by.group}
+    one, two = (
+        train(part(reader, found_by), rest, tmp_path / name, kept_apart=apart, steps=40, given=given)
+        for name in ("one", "two")
+    )
+    assert one.sha256 == two.sha256
+    assert one.card["curve"][-1]["loss"] < one.card["curve"][0]["loss"]
+    assert one.card["score"]["n"] == 6
+    assert {"mean", "low", "high"} <= {*one.card["score"]["difference"]}
+    flow = load((tmp_path / "one" / "flow.yaml").read_text(), given=given)
+    assert flow == one.flow
+    assert isinstance(flow(Query(items[0].question)), Answer)
+    if part is RouterTrainer:
+        with pytest.raises(WeightsError, match="was trained with the arms none, one, several"):
+            ByClassifier(TrainedClassifier("router", one.weights), ("one", "two"))(Query("Who?"))
