@@ -17,9 +17,8 @@ from typing import Any
 
 import pytest
 
-from spolia.cli.file_events import reason_to_poll
 from spolia.cli.screen import Screen
-from spolia.cli.watch import Patience, Watch
+from spolia.cli.watch import Patience, Watch, reason_to_poll
 from spolia.indexing.readers.registry import READERS
 from spolia.stores.corpus import Corpus
 

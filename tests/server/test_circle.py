@@ -65,6 +65,21 @@ def test_the_whole_circle(served: Served, spolia: Spolia, tmp_path: Path) -> Non
             answer = bob.post("/v1/answer", json={"question": QUESTIONS[0]}).json()
             assert (answer["flow"], answer["stop_reason"] != "abstained") == ("production", True)
 
+            runs = [bob.post("/v1/answer", json={"question": f"{one} "}).json()["run"] for one in QUESTIONS[:4]]
+            right = {"run": runs[0], "thumb": "up", "answer": "the pull of the moon"}
+            assert bob.post("/v1/feedback", json=right).status_code == 200
+            report = ("monitor", *store, "--json")
+            until(lambda: (spolia(*report).json["candidate"] or {"n": 0})["n"] >= 4)
+            told = spolia(*report).json
+            before, now, change = told["candidate"]["measures"]["abstained"]
+            assert (told["flow"], before["mean"], now["mean"]) == ("production", 0, 1)
+            assert change["low"] > 0
+            assert told["candidate"]["overlap"]["mean"] == 0  # the filter drops what production finds
+            assert [one and one["mean"] for one in told["candidate"]["measures"]["F1"]][1] == 0
+            assert told["thumbs_up"]["candidate"]["mean"] < told["thumbs_up"]["production"]["mean"]
+            unanswered = spolia("monitor", *store, "--flow", "candidate", "--json").json["topics"]
+            assert "tide" in {one["word"] for one in unanswered}
+
             assert spolia(*write[:1], better, *write[2:]).code == 0  # the better flow is the baseline now
             refused = spolia("promote", "candidate", *gate, "--json")
             assert (refused.code, refused.json["promoted"]) == (1, None)

@@ -9,26 +9,25 @@ from typer.core import TyperGroup
 from spolia.cli.commands.ask import ask
 from spolia.cli.commands.calibrate import calibrate
 from spolia.cli.commands.check import check
-from spolia.cli.commands.data import data
+from spolia.cli.commands.data import data, world
 from spolia.cli.commands.docs import docs
-from spolia.cli.commands.doctor import doctor, fail_points
+from spolia.cli.commands.doctor import doctor, fail_points, repair
 from spolia.cli.commands.eval import evaluate
 from spolia.cli.commands.export import export, import_
 from spolia.cli.commands.gate import gate, promote
 from spolia.cli.commands.groups import groups
 from spolia.cli.commands.index import SYNC, index
 from spolia.cli.commands.init import init
+from spolia.cli.commands.monitor import monitor
 from spolia.cli.commands.plan import plan
 from spolia.cli.commands.prompts import prompts
 from spolia.cli.commands.questions import questions
-from spolia.cli.commands.repair import repair
 from spolia.cli.commands.search import search
 from spolia.cli.commands.serve import keys, serve
 from spolia.cli.commands.show import flows, show
 from spolia.cli.commands.trace import trace
 from spolia.cli.commands.train import train
 from spolia.cli.commands.tune import tune
-from spolia.cli.commands.world import world
 from spolia.cli.exit_codes import MEANING, Exit, guarded, refusal
 from spolia.cli.options import WRONG_USAGE, spread
 from spolia.cli.screen import Screen
@@ -49,7 +48,7 @@ IN_QUOTES = 'Write the question in quotes: spolia {} "What is it about?"'
 COMMANDS: dict[str, Any] = {
     "init": spread(init), "index": spread(index), "sync": spread(index), "plan": spread(plan), "docs": docs,
     "groups": groups, "export": export, "import": import_, "search": spread(search), "ask": spread(ask),
-    "serve": spread(serve), "keys": keys, "eval": spread(evaluate), "gate": spread(gate),
+    "serve": spread(serve), "keys": keys, "monitor": monitor, "eval": spread(evaluate), "gate": spread(gate),
     "promote": spread(promote), "tune": spread(tune),
     "train": spread(train),
     "calibrate": calibrate, "data": data, "questions": questions, "world": world, "flows": flows, "check": check,

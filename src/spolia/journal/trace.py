@@ -135,13 +135,17 @@ class Journal:
         """Hand the collected spans to the writer."""
         with self._taking:  # steps append meanwhile; what is here now is taken
             rows = [self._rows.popleft() for _ in range(len(self._rows))]
-        redact = self.redact or secrets()
+        redact = self.redaction()
         for start in range(0, len(rows), AT_ONCE):
             part = rows[start : start + AT_ONCE]
             spans = partial(_values, [row for row, _ in part], redact=redact)
             is_queued = self.database.write(INSERT + ",".join([ROW] * len(part)), spans, len(part))
             if is_queued and (kept := [(row, detail) for row, detail in part if detail is not None]):
                 self._keep(kept, redact)
+
+    def redaction(self) -> Redaction | None:
+        """What changes texts before they are written; None for nothing."""
+        return self.redact or secrets()
 
     def asked_by(self, run: str, principals: frozenset[str]) -> None:
         """Keep for whom a run is asked, so that it is not shown to others."""
@@ -221,6 +225,15 @@ class Journal:
         """The first query that a step of a run gave or searched for, which may be a rewritten one; else empty."""
         rows = self._read(
             "SELECT json_extract(result, '$.query') FROM spans WHERE run = ? AND result LIKE '{\"query\"%' "
+            "ORDER BY span LIMIT 1",
+            (run,),
+        )
+        return next((str(text) for (text,) in rows), "")
+
+    def answer(self, run: str) -> str:
+        """The text of the answer of a run, at most 4,000 characters; empty if it has none."""
+        rows = self._read(
+            "SELECT json_extract(result, '$.answer') FROM spans WHERE run = ? AND result LIKE '{\"answer\"%' "
             "ORDER BY span LIMIT 1",
             (run,),
         )

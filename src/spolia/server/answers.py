@@ -92,8 +92,8 @@ def asked_query(service: Service, asked: AnswerRequest | SearchRequest) -> Query
 
 def answered(service: Service, run: Run, flow: ServedFlow, asked: AnswerRequest) -> AnswerReply:
     with run.lane() as lane:
-        found = flow.answer(asked_query(service, asked))
-        return service.reply(flow, run, lane, asked.question, found)
+        query = asked_query(service, asked)
+        return service.reply(flow, run, lane, query, flow.answer(query))
 
 
 def searched(service: Service, run: Run, flow: ServedFlow, asked: SearchRequest) -> SearchReply:
@@ -109,7 +109,7 @@ def add_answer_routes(app: FastAPI, service: Service) -> None:
         flow, holder = service.flow(asked.flow), request.scope["holder"]
         if asked.stream:
             query = asked_query(service, asked)
-            return EventStream(service, holder, flow, query, lambda run: AnswerEvents(service, flow, asked))
+            return EventStream(service, holder, flow, query, lambda run: AnswerEvents(service, flow, query))
         with service.run(holder) as run:
             work = partial(answered, service, run, flow, asked)
             return JSONResponse(await service.called(run, work, request.receive))
@@ -161,8 +161,8 @@ class Stages(Journal):
 class AnswerEvents:
     """Events of Spolia's own: `text`, `retracted` (number of void characters), `done` with the whole answer."""
 
-    def __init__(self, service: Service, flow: ServedFlow, asked: AnswerRequest) -> None:
-        self.service, self.flow, self.asked = service, flow, asked
+    def __init__(self, service: Service, flow: ServedFlow, query: Query) -> None:
+        self.service, self.flow, self.query = service, flow, query
 
     def text(self, piece: str) -> bytes:
         return event(piece, "text")
@@ -171,4 +171,4 @@ class AnswerEvents:
         return event(characters, "retracted")
 
     def done(self, answer: Answer, run: Run, lane: Lane) -> bytes:
-        return event(self.service.reply(self.flow, run, lane, self.asked.question, answer), "done")
+        return event(self.service.reply(self.flow, run, lane, self.query, answer), "done")

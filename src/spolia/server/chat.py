@@ -189,7 +189,7 @@ def finish_reason(answer: Answer) -> Literal["stop", "length"]:
 
 
 def completed(service: Service, run: Run, lane: Lane, flow: ServedFlow, query: Query, answer: Answer) -> ChatReply:
-    reply = service.reply(flow, run, lane, query.question, answer)
+    reply = service.reply(flow, run, lane, query, answer)
     message: MessageReply = {"role": "assistant", "content": answer.text + footnotes(answer)}
     return {
         "id": f"chatcmpl-{run.id}", "object": "chat.completion", "created": int(time.time()), "model": flow.name,

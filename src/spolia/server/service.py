@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any, TypeVar
 
 from starlette.types import Receive
@@ -25,7 +26,9 @@ from spolia.run.lane import Lane
 from spolia.server.keys import KeyHolder
 from spolia.server.metrics import Metrics
 from spolia.server.replies import AnswerReply, answer_reply
-from spolia.services.aliases import ALIASES, Aliases, Promotion
+from spolia.server.shadow import Shadow
+from spolia.services.aliases import ALIASES, CANDIDATE, PRODUCTION, Aliases, Promotion
+from spolia.services.traffic import record, served_answer
 from spolia.stores.corpus import Corpus
 from spolia.types import Answer, Query
 
@@ -56,6 +59,11 @@ class ServedFlow:
     search: Operator[Query, Any]
     promotion: Promotion | None = None
 
+    @property
+    def version(self) -> str:
+        """The beginning of the SHA-256 of a promoted file, else the name of the flow behind an alias."""
+        return "" if self.promotion is None else self.promotion.sha256[:12] or self.promotion.name
+
 
 def conversational(flow: Operator[Query, Answer], llm: LanguageModel | None = None) -> Operator[Query, Answer]:
     """The flow after a step that makes a follow-up question standalone, asked of the flow's own language model or
@@ -79,6 +87,7 @@ class Service:
         scorer: what reranks documents for clients.
         feedback: where what users say of answers goes.
         load: makes the flow of an alias; without it the aliases of the store are not served.
+        shadow: asks the candidate what production was asked.
     """
 
     def __init__(
@@ -94,13 +103,15 @@ class Service:
         scorer: Scorer | None = None,
         feedback: FeedbackQueue | None = None,
         load: Callable[[str, Promotion], ServedFlow] | None = None,
+        shadow: Shadow | None = None,
     ) -> None:
         self.corpus, self.searching, self.max_concurrent, self.threads = corpus, search, max_concurrent, threads
         self.flows = {one.name: one for one in flows}
         self.journal = None if runs is None else runs.journal
         self.cache = None if runs is None else runs.cache
         self.embedder, self.scorer, self.metrics = embedder, scorer, Metrics()
-        self.feedback, self.load = feedback, load
+        self.feedback, self.load, self.shadow = feedback, load, shadow
+        self._began: dict[str, float] = {}
         self.aliases: dict[str, ServedFlow] = {}
         self.unready = "It is warming up."
         self.metrics.active.set_function(lambda: self._active)
@@ -136,10 +147,12 @@ class Service:
         self._active += 1
         who: dict[str, Any] = {"principal": holder.principal, "groups": holder.groups, "threads": self.threads}
         run = Run(**who, journal=journal or self.journal, cache=self.cache)
+        self._began[run.id] = perf_counter()
         try:
             yield run
         finally:
             self._active -= 1
+            del self._began[run.id]
             run.close()
 
     async def called(self, run: Run, work: Callable[[], T], receive: Receive) -> T:
@@ -173,10 +186,15 @@ class Service:
         finally:
             listening.cancel()
 
-    def reply(self, flow: ServedFlow, run: Run, lane: Lane, question: str, answer: Answer) -> AnswerReply:
-        """An answer as plain data; it is counted."""
+    def reply(self, flow: ServedFlow, run: Run, lane: Lane, query: Query, answer: Answer) -> AnswerReply:
+        """An answer as plain data; it is counted, and the candidate may be asked too."""
         self.metrics.answered(flow.name, answer, lane)
-        return answer_reply(answer, self.corpus, run, lane, flow.answer, question=question, name=flow.name)
+        if self.journal is not None:
+            seconds = perf_counter() - self._began[run.id]
+            record(self.journal, served_answer(flow.name, flow.version, run, lane, query, answer, seconds))
+        if self.shadow is not None and flow.name == PRODUCTION and (other := self.aliases.get(CANDIDATE)):
+            self.shadow.offer(other.answer, other.version, run, query)
+        return answer_reply(answer, self.corpus, run, lane, flow.answer, question=query.question, name=flow.name)
 
     async def warm_up(self) -> None:
         """Run every flow once, without asking its language models: what is built or loaded by the first question is

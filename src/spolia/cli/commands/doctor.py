@@ -1,4 +1,4 @@
-"""`spolia doctor`: what is installed, which weights are found, whether a store is sound."""
+"""`spolia doctor`: what is installed, which weights are found, whether a store is sound; `spolia repair`: mend it."""
 
 import platform
 import sys
@@ -7,7 +7,18 @@ from dataclasses import asdict, dataclass
 from typing import Annotated
 
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import AsJson, MaybeStore, ProfileFile, WeightsFolder, option
+from spolia.cli.options import (
+    WAIT_S,
+    AllowEnv,
+    AsJson,
+    Known,
+    MaybeStore,
+    ProfileFile,
+    StorePath,
+    Wait,
+    WeightsFolder,
+    option,
+)
 from spolia.cli.screen import Renderable, Screen, table, text
 from spolia.core.plurals import several
 from spolia.errors import QueryError, SpoliaError, pip_install
@@ -102,6 +113,36 @@ def _weights(given: str) -> Finding:
     except SpoliaError as error:
         return Finding("weights", "broken" if given else "missing", str(error))
     return Finding("weights", "ok", f"{MODEL} from {found.source}: {found.folder}")
+
+
+def repair(
+    store: StorePath,
+    known: Known = None,
+    allow_env: AllowEnv = None,
+    wait: Wait = WAIT_S,
+    profile_file: ProfileFile = None,
+    json: AsJson = False,
+) -> Exit:
+    """Mend a damaged store: indexes, vectors and nodes from what it holds, documents from the folder that was indexed.
+
+    The exit code is 3 if something is left that cannot be mended so; it says what to do about that.
+    """
+    from spolia.cli.user_modules import own
+    from spolia.indexing.readers.registry import READERS
+    from spolia.indexing.sync.repair import repair as mended
+    from spolia.stores.corpus import Corpus
+
+    screen, mine = Screen(json=json), own(known)
+    with screen.progress("repairing"):
+        found = mended(Corpus(store), readers=mine.readers or READERS, known=mine.operators, wait_s=wait)
+    screen.give(store=store, repaired=list(found.repaired), left=list(found.left))
+    for said in found.repaired:
+        screen.show(f"mended: {said}")
+    for said in found.left:
+        screen.show(f"left: {said}")
+    if not found.repaired and not found.left:
+        screen.show(f"{store}: nothing is damaged")
+    return Exit.STORE if found.left else Exit.DONE
 
 
 def store_findings(path: str, *, deep: bool) -> Iterator[Finding]:

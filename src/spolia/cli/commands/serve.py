@@ -53,6 +53,19 @@ def serve(
     max_concurrent: Annotated[
         int, typer.Option("--max-concurrent", min=1, max=10_000, help="Requests in progress; the next one gets 429.")
     ] = 256,
+    shadow: Annotated[
+        float,
+        typer.Option(
+            "--shadow",
+            metavar="SHARE",
+            min=0,
+            max=1,
+            help="Share of the questions to production that the alias candidate is asked too, after the answer.",
+        ),
+    ] = 0.0,
+    shadow_calls: Annotated[
+        int, typer.Option("--shadow-calls", min=0, help="Limit on calls of the candidate to language models in a day.")
+    ] = 1_000,
 ) -> Exit:
     """Serve flows over HTTP: OpenAI's chat API, answers and search as JSON.
 
@@ -69,6 +82,7 @@ def serve(
     with installed("server", "fastapi, uvicorn, uvloop, httptools or prometheus-client", "`spolia serve`"):
         from spolia.server.process import serve as serve_flows
         from spolia.server.service import Service
+        from spolia.server.shadow import Shadow
     from spolia.services.aliases import ALIASES, Promotion
     from spolia.services.documents import Documents
 
@@ -101,7 +115,7 @@ def serve(
         service = Service(
             corpus, flows, _served("default", parts, screen), runs=runs, max_concurrent=max_concurrent, threads=THREADS,
             embedder=parts.embedder, scorer=parts.scorer, feedback=FeedbackQueue(corpus.backend.folder / FEEDBACK),
-            load=load,
+            load=load, shadow=Shadow(runs.journal, shadow, shadow_calls) if shadow else None,
         )  # fmt: skip
         known = [one for one in (*parts.known, parts.embedder) if one is not None]
         sent = Documents(corpus, known=known) if documents else None
