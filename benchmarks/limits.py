@@ -413,6 +413,14 @@ def _server(result: Result) -> Judged:
     return found
 
 
+def _documents_http(result: Result) -> Judged:
+    return {
+        "one file over HTTP until searchable, s": (result["one file until searchable, s"]["p50"], most(0.2)),
+        "files a second over HTTP, in forms": (result["forms"]["per_s"], least(1_000)),
+        "files a second over HTTP, one a request": (result["one file a request"]["per_s"], None),
+    }
+
+
 RANKER = {
     "musique": {"own": 71.0, "all@10": 60.0, "others": 64.0, "merged": 64.0},
     "hotpotqa": {"own": 95.0, "all@10": 94.0, "others": 92.0, "merged": 93.0},
@@ -527,6 +535,7 @@ JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "strategies": _strategies,
     "grid": _grid,
     "server": _server,
+    "documents_http": _documents_http,
     "job_queue": _job_queue,
     "reader": _reader,
     "sufficiency": _sufficiency,

@@ -47,6 +47,7 @@ NAMES = (
     "corag",
     "world",
     "server",
+    "documents_http",
 )
 WITH_PEERS = ("steps", "imports", "bm25", "documents", "pdf", "server")
 

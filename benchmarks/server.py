@@ -146,7 +146,9 @@ def without_server(url: str) -> None:
 @contextmanager
 def started(*command: object) -> Iterator[tuple[int, dict[str, str]]]:
     """A process and the first line that it prints."""
-    with subprocess.Popen([sys.executable, __file__, *map(str, command)], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, sys.argv[0], *map(str, command)], stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         try:
             yield process.pid, json.loads(process.stdout.readline())

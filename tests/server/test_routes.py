@@ -44,8 +44,8 @@ ROWS: dict[tuple[str, str], tuple[Any, bool]] = {
 }
 """By route: a body, and whether it gives what only some may read."""
 OF_A_DOCUMENT = [
-    ("put", "/v1/documents/{name}"), ("delete", "/v1/documents/{name}"), ("get", "/v1/tasks/{task}"),
-    ("post", "/v1/tasks/{task}/cancel"),
+    ("post", "/v1/documents"), ("put", "/v1/documents/{name}"), ("delete", "/v1/documents/{name}"),
+    ("get", "/v1/tasks/{task}"), ("post", "/v1/tasks/{task}/cancel"),
 ]  # fmt: skip
 """See test_documents.py."""
 OF_A_RUN = {("get", "/v1/runs/{name}"), ("post", "/v1/feedback")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,22 @@ def test_of_a_name_there_is_one_job_and_only_a_waiting_one_is_cancelled(queue: J
     queue.end([claim], "failed", "no text")
     assert [(job.state, job.reason) for job in queue.jobs(limit=9)] == [("cancelled", ""), ("failed", "no text")]
     assert (queue.forget(60), queue.forget(-1), queue.counts()) == (0, 2, {})
+
+
+def test_the_bytes_of_a_job_stay_until_it_ends_and_those_of_the_last_one_that_is_done_longer(queue: JobQueue) -> None:
+    def waiting(number: int) -> list[int]:
+        jobs = [NewJob("add", {}, f"n{number}", "a"), NewJob("add", {}, subject="a")]
+        return queue.put(jobs, [BytesIO(b"\0%d" % at) for at in range(number, number + 2)])
+
+    ids = waiting(0)
+    assert (waiting(0)[0], queue.detach(["a"], keeps=False)) == (ids[0], [])
+    assert [queue.attachment(one) for one in (*ids, 99)] == [b"\x000", b"\x001", None]
+    queue.end(queue.claim("w", 9))
+    assert len(queue.detach(["a"], keeps=True)) == 2
+    assert (queue.attachment(ids[1]), queue.forget(-1)) == (None, 2), "a newer one is done"
+    (last,) = queue.jobs()
+    assert queue.attachment(last.id) == b"\x001"
+    assert (queue.detach(["a"], keeps=False), queue.attachment(last.id)) == ([last.id], None)
 
 
 def test_a_job_that_a_newer_one_has_overtaken_is_known(queue: JobQueue) -> None:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import errno
 import json
 from collections.abc import Callable
-from typing import Annotated, Any
+from tempfile import SpooledTemporaryFile
+from typing import Annotated, Any, BinaryIO, cast
 
-from fastapi import FastAPI, Header, Query, Request
+from fastapi import FastAPI, Header, Query, Request, UploadFile
 from fastapi.responses import JSONResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from spolia.errors import NotAllowed, NotFound, QueryError, StoreUnavailable
+from spolia.errors import NotAllowed, NotFound, QueryError
 from spolia.server.keys import KeyHolder
 from spolia.server.replies import TypedDict
-from spolia.services.documents import Documents
+from spolia.services.documents import Documents, Upload
 from spolia.services.jobs import Job
 from spolia.types import Scalar
 
 EVERYBODY = "*"
+MOST_IN_MEMORY = 1 << 20
+"""Bytes of an upload; a longer one is received in a file."""
 PageLimit = Annotated[int, Query(ge=1, le=1_000)]
 Key = Annotated[
     str, Header(alias="Idempotency-Key", max_length=200, description="A repeated key gives the first task.")
@@ -63,6 +65,25 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
     async def accepted(work: Callable[[], int]) -> Response:
         return JSONResponse(await run_in_threadpool(lambda: task_reply(documents, work())), 202)
 
+    @app.post("/v1/documents", response_model=TaskList, status_code=202)
+    async def add_many(
+        request: Request, files: list[UploadFile], metadata: Metadata = "{}", access: Access = [], key: Key = ""  # noqa: B006
+    ) -> Response:  # fmt: skip
+        """Add up to 1,000 documents, or replace those with their names: a form, with a field `files` for each."""
+        holder, fields = request.scope["holder"], _fields(metadata)
+
+        def work() -> TaskList:
+            names, readers = [one.filename or "" for one in files], readers_of(holder, access)
+            refuse_change(documents, holder, *names)
+            uploads = [
+                Upload(name, one.file, fields, readers, key and f"{key}|{name}")
+                for name, one in zip(names, files, strict=True)
+            ]
+            tasks = documents.add_all(uploads, by=holder.name)
+            return {"tasks": [_task(one) for one in documents.queue.look(tasks)]}
+
+        return JSONResponse(await run_in_threadpool(work), 202)
+
     @app.get("/v1/documents", response_model=DocumentList)
     async def listed(request: Request, after: str = "", limit: PageLimit = 100) -> Response:
         """Documents sent to this server that the key's user may read."""
@@ -75,24 +96,13 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
         """Add a document, or put it in the place of the one with its name. The body is the file."""
         holder, fields = request.scope["holder"], _fields(metadata)
         await run_in_threadpool(refuse_change, documents, holder, name)
-        part = documents.new_part()
-        try:
-            with part.open("wb") as file:
-                async for piece in request.stream():
-                    await run_in_threadpool(file.write, piece)
-            how: dict[str, Any] = {
-                "metadata": fields,
-                "access": readers_of(holder, access),
-                "by": holder.name,
-                "key": key,
-            }
-            return await accepted(lambda: documents.add(name, part, **how))
-        except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise StoreUnavailable("The disk is full.") from error
-            raise
-        finally:
-            part.unlink(missing_ok=True)
+        how: dict[str, Any] = {"metadata": fields, "access": readers_of(holder, access), "by": holder.name, "key": key}
+        with SpooledTemporaryFile(MOST_IN_MEMORY) as file:
+            upload = UploadFile(cast(BinaryIO, file))  # writes in a thread what is no longer in memory
+            async for piece in request.stream():
+                await upload.write(piece)
+            await upload.seek(0)
+            return await accepted(lambda: documents.add(name, upload.file, **how))
 
     @app.delete("/v1/documents/{name:path}", response_model=TaskReply, status_code=202)
     async def delete(request: Request, name: str, key: Key = "") -> Response:
@@ -129,11 +139,11 @@ def listing(documents: Documents, holder: KeyHolder, after: str = "", limit: int
     return {"documents": [{"name": one.name, "title": one.title, "metadata": dict(one.meta)} for one in found]}
 
 
-def refuse_change(documents: Documents, holder: KeyHolder, name: str) -> None:
+def refuse_change(documents: Documents, holder: KeyHolder, *names: str) -> None:
     """Refuse a change by a key that may not make any, or of a document that its user may not read."""
     if not holder.writes:
         raise NotAllowed("This key may not change documents. Make one that may: spolia keys NAME --write.")
-    if not documents.is_open(name, holder.principals):
+    for name in documents.closed(names, holder.principals):
         raise NotAllowed(f"The document {name!r:.80} is not yours. Write another name.")
 
 

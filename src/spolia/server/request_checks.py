@@ -21,7 +21,7 @@ OPEN = ("/live", "/ready")
 MOST_BYTES = 1 << 20
 BODY_S = 10.0
 """Seconds for the whole body; of an upload for each piece."""
-UPLOADS, MOST_UPLOAD_BYTES = "/v1/documents/", 100 << 20
+UPLOADS, MOST_UPLOAD_BYTES = "/v1/documents", 100 << 20
 CLOSE = {"Connection": "close"}
 
 
@@ -82,15 +82,15 @@ class RequestChecks:
                 raise HTTPException(408, "the body stopped", headers=CLOSE) from error
             size += len(message.get("body", b""))
             if size > MOST_UPLOAD_BYTES:
-                raise HTTPException(413, f"a document has at most {MOST_UPLOAD_BYTES:,} bytes", headers=CLOSE)
+                raise HTTPException(413, f"an upload has at most {MOST_UPLOAD_BYTES:,} bytes", headers=CLOSE)
             return message
 
         return limited
 
     async def _with_body(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> Response | None:
-        if scope["method"] == "PUT" and scope["path"].startswith(UPLOADS):
+        if scope["method"] in ("PUT", "POST") and scope["path"].startswith(UPLOADS):
             if _declared(headers) > MOST_UPLOAD_BYTES:
-                return error_response(413, f"A document has at most {MOST_UPLOAD_BYTES:,} bytes.", headers=CLOSE)
+                return error_response(413, f"An upload has at most {MOST_UPLOAD_BYTES:,} bytes.", headers=CLOSE)
             await self.app(scope, self._streamed(receive), send)
             return None
         try:

@@ -1,6 +1,6 @@
 """Documents that users send to a store: each change is a job, and one publisher commits together the changes that wait.
 
-The bytes of an upload are a file named by their hash, until another change of the document is published.
+The bytes of an upload are in the table of jobs, until another change of the document is published.
 """
 
 from __future__ import annotations
@@ -8,22 +8,24 @@ from __future__ import annotations
 import logging
 import os
 import re
-import secrets
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from hashlib import sha256
+from hashlib import file_digest
+from io import BytesIO
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from tempfile import mkstemp
+from typing import Any, BinaryIO
 
 from spolia.errors import DocumentError, KeyReused, QueryError, SpoliaError, StoreError
 from spolia.indexing.readers.reader import reader_of
 from spolia.indexing.readers.registry import READERS, Readers, by_suffix
 from spolia.indexing.sources.source import Items, changed_at
-from spolia.indexing.sync.files import Loaded, SourceChanges, load
+from spolia.indexing.sync.files import IN_MEMORY, Loaded, SourceChanges
 from spolia.indexing.sync.groups import RequestedGroups, main_definition
 from spolia.indexing.sync.metadata import DocumentLabels
 from spolia.indexing.sync.sync import keep
@@ -32,6 +34,7 @@ from spolia.services.jobs import LEASE_S, Claim, JobQueue, NewJob, SqliteTable
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition
 from spolia.stores.manifest import definition_by_now
+from spolia.stores.writer import compact_all
 from spolia.types import Scalar, Value
 
 PREFIX = "doc://"
@@ -39,6 +42,8 @@ PREFIX = "doc://"
 TOGETHER = 1_000
 """Changes of one commit, at most."""
 RETRY_S = 5.0
+KEPT_S, FORGET_S = 30 * 86_400.0, 3_600.0
+"""How long tasks are kept after their end, and how often others are looked for, in seconds."""
 LONGEST_NAME = 500
 _ODD = re.compile(r"[\x00-\x1f\x7f-\x9f\\\ud800-\udfff]|^/|/$|//|(?:^|/)\.{1,2}(?:/|$)|://")
 REPLACED = "replaced"
@@ -52,6 +57,25 @@ class StoredDocument(Value):
     name: str
     title: str
     meta: tuple[tuple[str, Scalar], ...]
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A document that a user sends.
+
+    Args:
+        name: with `/` for folders; its end says the format.
+        data: its bytes, or a file with them.
+        metadata: fields to filter by.
+        access: who may read it; nobody named for everybody.
+        key: the same request again with this key is the first task.
+    """
+
+    name: str
+    data: bytes | BinaryIO
+    metadata: Mapping[str, Scalar] = field(default_factory=dict)
+    access: Sequence[str] = ()
+    key: str = ""
 
 
 class Documents:
@@ -86,49 +110,35 @@ class Documents:
         corpus.create()
         self.corpus, self.keeps_originals = corpus, keeps_originals
         self.definition, self.readers, self.known = definition, by_suffix(readers), tuple(known)
-        self.originals = corpus.backend.folder / "originals"
         self.queue = queue or JobQueue(SqliteTable(corpus.backend.folder / "jobs.db"))
-        self._came = threading.Event()
+        self._came, self._is_loose, self._forget_at = threading.Event(), True, 0.0
 
-    def add(
-        self,
-        name: str,
-        data: bytes | Path,
-        *,
-        metadata: Mapping[str, Scalar] | None = None,
-        access: Sequence[str] = (),
-        by: str = "",
-        key: str = "",
-    ) -> int:
+    def add(self, name: str, data: bytes | BinaryIO, *, by: str = "", **how: Any) -> int:
         """Add a document, or put it in the place of the one with its name; the number of the task.
 
         Args:
-            name: with `/` for folders; its end says the format.
-            data: its bytes, or a file that is moved into the store.
-            metadata: fields to filter by.
-            access: who may read it; nobody named for everybody.
             by: who asks.
-            key: the same request again with this key is the first task.
+            how: further fields of an `Upload`.
 
         Raises:
             KeyReused: another request had this key.
             QueryError: the name is not one, or no reader knows its format.
         """
-        if reader_of(checked_name(name), self.readers) is None:
-            raise QueryError(f"No reader knows the format of {name!r:.80}. Convert it, for example to .md or .pdf.")
-        original = self._kept(data)
-        said = {"name": name, "original": original, "metadata": dict(metadata or {}), "access": list(access)}
-        kept: dict[str, Any] = {}
-        try:
-            task, kept = self._put("add", said, by, key)
-        finally:
-            if kept.get("original") != original:
-                (self.originals / original).unlink()
-        return task
+        return self.add_all([Upload(name, data, **how)], by=by)[0]
+
+    def add_all(self, uploads: Sequence[Upload], *, by: str = "") -> list[int]:
+        """As `add`, for many documents, which become durable together. If a key was used, the others are accepted."""
+        for one in uploads:
+            if reader_of(checked_name(one.name), self.readers) is None:
+                raise QueryError(
+                    f"No reader knows the format of {one.name!r:.80}. Convert it, for example to .md or .pdf."
+                )
+        files = [BytesIO(one.data) if isinstance(one.data, bytes) else one.data for one in uploads]
+        return self._put([_job(one, file, by) for one, file in zip(uploads, files, strict=True)], files)
 
     def delete(self, name: str, *, by: str = "", key: str = "") -> int:
         """Delete a document; the number of the task."""
-        return self._put("delete", {"name": checked_name(name)}, by, key)[0]
+        return self._put([NewJob("delete", {"name": checked_name(name)}, _key(by, key), name, by)])[0]
 
     def found(self, access: frozenset[str] = frozenset(), after: str = "", limit: int = 100) -> list[StoredDocument]:
         """Documents that these principals may read, by name."""
@@ -144,82 +154,64 @@ class Documents:
             late = set(self.queue.outdated(claims))
             self.queue.end([one for one in claims if one.id in late], reason=REPLACED)
             self._publish([one for one in claims if one.id not in late])
-            self._tidy({one.payload["name"] for one in claims})
+            self.queue.detach({one.payload["name"] for one in claims}, self.keeps_originals)
         return len(claims)
 
     def run(self, stopped: threading.Event, poll_s: float = 1.0) -> None:
         """Publish what comes until it is stopped; other processes may put jobs in the queue too."""
-        while not stopped.is_set():
+        self.wake()
+        while True:
+            came = self._came.wait(poll_s)
+            if stopped.is_set():
+                return
             self._came.clear()
             try:
-                found = self.publish()
+                if self.publish():
+                    self.wake()  # more may wait
+                elif not came:
+                    self.tidy()
             except Exception as error:  # the queue cannot be read or written now; its leases end
                 logging.getLogger(__name__).warning("Documents wait: %s: %s", type(error).__name__, error)
-                found = 0
-            if not found:
-                self._came.wait(poll_s)
+
+    def tidy(self) -> None:
+        """Join what many commits have left in small pieces; forget tasks that ended `KEPT_S` ago."""
+        if self._is_loose:
+            compact_all(self.corpus.backend, self.corpus.latest().manifests, self.corpus.wait_s)
+            self._is_loose = False
+        if (now := time.monotonic()) >= self._forget_at:
+            self._forget_at = now + FORGET_S
+            self.queue.forget(KEPT_S)
 
     def wake(self) -> None:
         self._came.set()
 
-    def is_open(self, name: str, access: frozenset[str]) -> bool:
-        """Whether these principals may change a document: it is new, or they may read it."""
+    def closed(self, names: Iterable[str], access: frozenset[str]) -> list[str]:
+        """Documents that these principals may not change: they are there, and these may not read them."""
         snapshot = self.corpus.snapshot()
-        uri = PREFIX + checked_name(name)
-        if (id := snapshot.named([uri]).get(uri)) is None:
+        there = snapshot.named([PREFIX + checked_name(name) for name in names])
+
+        def is_closed(id: str) -> bool:
+            with suppress(StoreError):
+                return not snapshot.document(id, access)
             return True
-        with suppress(StoreError):
-            return bool(snapshot.document(id, access))
-        return False
 
-    def _put(self, kind: str, said: dict[str, Any], by: str, key: str) -> tuple[int, dict[str, Any]]:
-        """The task, and what it is to do: of the first request with this key, which must have asked for the same."""
-        (task,) = self.queue.put([NewJob(kind, said, f"{by}|{key}" if key else None, said["name"], by)])
+        return [uri.removeprefix(PREFIX) for uri, id in there.items() if is_closed(id)]
+
+    def _put(self, jobs: Sequence[NewJob], files: Sequence[BinaryIO] = ()) -> list[int]:
+        """The tasks: of the first requests with their keys, which must have asked for the same."""
+        tasks = self.queue.put(jobs, files)
         self.wake()
-        if not key or (first := self.queue.job(task)) is None:
-            return task, said
-        if (first.kind, _content(first.payload)) != (kind, _content(said)):
-            raise KeyReused(f"The key {key!r:.80} was used for another change, task {task}. Write a new key.")
-        return task, first.payload
-
-    def _kept(self, data: bytes | Path) -> str:
-        """The name of the file that has the bytes on disk: their SHA-256, and a number of its own."""
-        self.originals.mkdir(0o700, parents=True, exist_ok=True)
-        if isinstance(data, bytes):
-            part = self.new_part()
-            part.write_bytes(data)
-            data = part
-        digest = sha256()
-        with data.open("rb") as file:
-            while piece := file.read(1 << 20):
-                digest.update(piece)
-            os.fsync(file.fileno())
-        name = f"{digest.hexdigest()}.{secrets.token_hex(4)}"
-        data.replace(self.originals / name)
-        return name
-
-    def new_part(self) -> Path:
-        """A new file, into which a document can be received."""
-        self.originals.mkdir(0o700, parents=True, exist_ok=True)
-        return self.originals / f".{secrets.token_hex(8)}.part"
-
-    def _tidy(self, names: Iterable[str]) -> None:
-        """Delete the originals of changes that have ended, but for those behind the documents."""
-        current: dict[str, str] = {}
-        ended: set[str] = set()
-        for job in self.queue.history(names):
-            original = job.payload.get("original", "")
-            if job.state == "done":
-                current[job.payload["name"]] = original
-            if job.state in ("done", "failed", "cancelled"):
-                ended.add(original)
-        for original in ended - {"", *(current.values() if self.keeps_originals else ())}:
-            (self.originals / original).unlink(missing_ok=True)
+        keyed = [(job, task) for job, task in zip(jobs, tasks, strict=True) if job.name]
+        for (job, _), first in zip(keyed, self.queue.look(task for _, task in keyed), strict=True):
+            if (first.kind, first.payload) != (job.kind, job.payload):
+                key = (job.name or "").partition("|")[2]
+                raise KeyReused(f"The key {key!r:.80} was used for another change, task {first.id}. Write a new key.")
+        return tasks
 
     def cancel(self, task: int) -> None:
         """Cancel a change that has not begun."""
         if self.queue.cancel(task) and (job := self.queue.job(task)) is not None:
-            self._tidy([job.payload["name"]])
+            self.queue.detach([job.payload["name"]], self.keeps_originals)
 
     def _publish(self, claims: Sequence[Claim]) -> None:
         """Commit changes; where the commit fails, halves of them, so that a bad one is found."""
@@ -254,18 +246,29 @@ class Documents:
         added = {uri: one.payload for uri, one in last.items() if one.kind == "add"}
         items = Items(self.readers)
         for uri, said in added.items():
-            reader, path = reader_of(uri, self.readers), self.originals / said["original"]
+            reader = reader_of(uri, self.readers)
             at = changed_at(None, repr((said["original"], said["metadata"], said["access"])).encode())
             assert reader is not None
-            size = path.stat().st_size if path.exists() else 0
-            items.list(uri, size, at, reader, partial(_loaded, path, at))
+            items.list(uri, said["size"], at, reader, partial(self._loaded, last[uri].id, at))
         gone = frozenset(last.keys() - added.keys())
         labels = DocumentLabels(
             lambda uri: added.get(uri, {}).get("metadata", {}), lambda uri: added.get(uri, {}).get("access", ())
         )
         changes = SourceChanges(items, source=PREFIX, gone=gone)
-        report = keep(self.corpus, changes, labels, SyncOptions(self._groups()))
+        self._is_loose = True
+        report = keep(self.corpus, changes, labels, SyncOptions(self._groups(), compacts=False))
         return dict(report.failed)
+
+    def _loaded(self, task: int, at: int, spool: Path | None) -> Loaded:
+        if (data := self.queue.attachment(task)) is None:
+            raise DocumentError("Its bytes are not there any more. Send it again.")
+        content: bytes | Path = data
+        if spool is not None and len(data) > IN_MEMORY:
+            descriptor, name = mkstemp(dir=spool)
+            with open(descriptor, "wb") as out:
+                out.write(data)
+            content = Path(name)
+        return Loaded(content, len(data), at, max(at, 0), max(at, 0))
 
     def _groups(self) -> RequestedGroups:
         """The groups of the store as they are, or the one that it begins with."""
@@ -323,14 +326,13 @@ def checked_name(name: str) -> str:
     return name
 
 
-def _content(said: dict[str, Any]) -> dict[str, Any]:
-    """What a change asks for, whatever file its bytes are in."""
-    return said | {"original": said.get("original", "").partition(".")[0]}
+def _job(upload: Upload, file: Any, by: str) -> NewJob:
+    original, size = file_digest(file, "sha256").hexdigest(), file.tell()
+    file.seek(0)
+    fields, access = dict(upload.metadata), list(upload.access)
+    said = {"name": upload.name, "original": original, "size": size, "metadata": fields, "access": access}
+    return NewJob("add", said, _key(by, upload.key), upload.name, by)
 
 
-def _loaded(path: Path, at: int, spool: Path | None) -> Loaded:
-    try:
-        found = load(str(path), spool=spool)
-    except OSError as error:
-        raise DocumentError(f"Its bytes are not there any more: {error.strerror}. Send it again.") from error
-    return Loaded(found.content, found.size, at, max(at, 0), max(at, 0))
+def _key(by: str, key: str) -> str | None:
+    return f"{by}|{key}" if key else None

@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, BinaryIO, Literal, Protocol, TypeAlias
 
+from spolia.errors import StoreUnavailable
 from spolia.types import Value
 
 JobState: TypeAlias = Literal["waiting", "working", "done", "failed", "cancelled"]
@@ -30,7 +31,8 @@ TABLE = """CREATE TABLE IF NOT EXISTS jobs (
     due DOUBLE PRECISION NOT NULL, token BIGINT NOT NULL DEFAULT 0, worker TEXT NOT NULL DEFAULT '',
     reason TEXT NOT NULL DEFAULT '', made DOUBLE PRECISION NOT NULL, ended DOUBLE PRECISION NOT NULL DEFAULT 0
 )"""
-INDEXES = (
+MORE = (
+    "CREATE TABLE IF NOT EXISTS attachments (job BIGINT PRIMARY KEY, data {bytes} NOT NULL)",
     "CREATE INDEX IF NOT EXISTS jobs_due ON jobs (due, id) WHERE state IN ('waiting', 'working')",
     "CREATE INDEX IF NOT EXISTS jobs_subject ON jobs (subject, id) WHERE subject <> ''",
 )
@@ -54,14 +56,25 @@ RETRY = """UPDATE jobs SET state = CASE WHEN token < :most THEN 'waiting' ELSE '
 OUTDATED = """SELECT old.id FROM jobs old WHERE old.id = :id AND EXISTS (
     SELECT 1 FROM jobs WHERE subject = old.subject AND subject <> '' AND id > old.id AND state = 'done')"""
 CANCEL = """UPDATE jobs SET state = 'cancelled', ended = {now} WHERE id = :id AND state = 'waiting' RETURNING id"""
+ATTACH = """INSERT INTO attachments (job, data) SELECT id, :data FROM jobs WHERE id = :job AND state = 'waiting'
+    ON CONFLICT (job) DO NOTHING RETURNING job"""
+ATTACHED = "SELECT data FROM attachments WHERE job = :id"
+DETACH = """DELETE FROM attachments WHERE job IN (
+    SELECT id FROM jobs WHERE subject = :subject AND subject <> '' AND state IN ('done', 'failed', 'cancelled')
+    AND NOT (:keeps AND id = (
+        SELECT max(id) FROM jobs WHERE subject = :subject AND subject <> '' AND state = 'done'))) RETURNING job"""
+DETACH_UNKNOWN = "DELETE FROM attachments WHERE job NOT IN (SELECT id FROM jobs) RETURNING job"
 COLUMNS = "id, kind, payload, owner, state, reason, made, ended"
 LOOK = f"SELECT {COLUMNS} FROM jobs WHERE id = :id"
 LIST = f"""SELECT {COLUMNS} FROM jobs WHERE (:state = '' OR state = :state) AND (:owner = '' OR owner = :owner)
     AND id < :before ORDER BY id DESC LIMIT :limit"""
-OF_SUBJECT = f"SELECT {COLUMNS} FROM jobs WHERE subject = :subject AND subject <> '' ORDER BY id"
 COUNT = "SELECT state, count(*) FROM jobs GROUP BY state"
-FORGET = "DELETE FROM jobs WHERE state IN ('done', 'failed', 'cancelled') AND ended < {now} - :age_s RETURNING id"
+FORGET = """DELETE FROM jobs WHERE state IN ('done', 'failed', 'cancelled') AND ended < {now} - :age_s
+    AND (state <> 'done' OR subject = '' OR EXISTS (SELECT 1 FROM jobs newer WHERE newer.subject = jobs.subject
+        AND newer.subject <> '' AND newer.state = 'done' AND newer.id > jobs.id)) RETURNING id"""
 LAST = 2**62
+MOST_LOG_BYTES = 64 << 20
+"""Of SQLite's log, between transactions."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +129,7 @@ class JobTable(Protocol):
     def transaction(self) -> Any:
         """A context in which `ask` may be called, all or nothing; one writer at a time."""
 
-    def ask(self, statement: str, rows: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    def ask(self, statement: str, rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
         """What a statement returns for each row of values, in their order."""
 
 
@@ -128,11 +141,11 @@ class SqliteTable:
     def __init__(self, file: Path) -> None:
         self._lock = Lock()
         self._connection = sqlite3.connect(file, timeout=60, isolation_level=None, check_same_thread=False)
-        self._connection.execute("PRAGMA journal_mode = WAL")
+        for setting in ("journal_mode = WAL", f"journal_size_limit = {MOST_LOG_BYTES}", "secure_delete = ON"):
+            self._connection.execute(f"PRAGMA {setting}")
         with self.transaction():
-            self._connection.execute(TABLE.format(key="INTEGER PRIMARY KEY AUTOINCREMENT"))
-            for index in INDEXES:
-                self._connection.execute(index)
+            for statement in (TABLE, *MORE):
+                self._connection.execute(statement.format(key="INTEGER PRIMARY KEY AUTOINCREMENT", bytes="BLOB"))
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -141,12 +154,14 @@ class SqliteTable:
             try:
                 yield
                 self._connection.execute("COMMIT")
-            except BaseException:
+            except BaseException as error:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
+                if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL:
+                    raise StoreUnavailable("The disk is full.") from error
                 raise
 
-    def ask(self, statement: str, rows: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    def ask(self, statement: str, rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
         now = time.time()
         return [found for row in rows for found in self._connection.execute(statement, {**row, "now": now})]
 
@@ -169,15 +184,33 @@ class JobQueue:
     def __init__(self, table: JobTable) -> None:
         self.table = table
 
-    def _asked(self, statement: str, rows: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
-        told = statement.format(now=self.table.now, skip=self.table.skip)
+    def _asked(self, statement: str, rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
         with self.table.transaction():
-            return self.table.ask(told, rows)
+            return self._ask(statement, rows)
 
-    def put(self, jobs: Sequence[NewJob]) -> list[int]:
-        """Add jobs; their ids. A job whose name is taken is the one that has it."""
+    def _ask(self, statement: str, rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
+        return self.table.ask(statement.format(now=self.table.now, skip=self.table.skip), rows)
+
+    def put(self, jobs: Sequence[NewJob], attachments: Sequence[BinaryIO] = ()) -> list[int]:
+        """Add jobs, all or none; their ids. A job whose name is taken is the one that has it.
+
+        Args:
+            attachments: files with the bytes of each job, if they have any.
+        """
         rows = [{**vars(job), "payload": json.dumps(job.payload)} for job in jobs]
-        return [id for (id,) in self._asked(PUT, rows)]
+        with self.table.transaction():
+            ids = [id for (id,) in self._ask(PUT, rows)]
+            self._ask(ATTACH, ({"job": id, "data": file.read()} for id, file in zip(ids, attachments, strict=False)))
+            return ids
+
+    def attachment(self, id: int) -> bytes | None:
+        """The bytes of a job; None if it has none, or none any more."""
+        return next((bytes(data) for (data,) in self._asked(ATTACHED, [{"id": id}])), None)
+
+    def detach(self, subjects: Iterable[str], keeps: bool) -> list[int]:
+        """Delete the bytes of ended jobs on these subjects, except, if it `keeps` them, those of the last that is done
+        on each; the ids of the jobs."""
+        return [id for (id,) in self._asked(DETACH, [{"subject": one, "keeps": keeps} for one in subjects])]
 
     def claim(self, worker: str, limit: int = 1, lease_s: float = LEASE_S) -> list[Claim]:
         """Take jobs, oldest first; one that was claimed `MOST_CLAIMS` times is parked instead."""
@@ -211,23 +244,26 @@ class JobQueue:
         return bool(self._asked(CANCEL, [{"id": id}]))
 
     def job(self, id: int) -> Job | None:
-        return next((_job(row) for row in self._asked(LOOK, [{"id": id}])), None)
+        return next(iter(self.look([id])), None)
+
+    def look(self, ids: Iterable[int]) -> list[Job]:
+        """These jobs, as far as they are known."""
+        return [_job(row) for row in self._asked(LOOK, [{"id": id} for id in ids])]
 
     def jobs(self, state: str = "", owner: str = "", *, limit: int = 100, before: int = LAST) -> list[Job]:
         """The newest jobs, of a state and an owner or of all."""
         how = {"state": state, "owner": owner, "limit": limit, "before": before}
         return [_job(row) for row in self._asked(LIST, [how])]
 
-    def history(self, subjects: Iterable[str]) -> list[Job]:
-        """All jobs on these subjects, oldest first for each."""
-        return [_job(row) for row in self._asked(OF_SUBJECT, [{"subject": one} for one in subjects])]
-
     def counts(self) -> dict[str, int]:
         return {state: int(number) for state, number in self._asked(COUNT, [{}])}
 
     def forget(self, age_s: float) -> int:
-        """Delete jobs that ended longer ago; how many."""
-        return len(self._asked(FORGET, [{"age_s": age_s}]))
+        """Delete jobs that ended longer ago, except the last one that is done on each subject; how many."""
+        with self.table.transaction():
+            found = self._ask(FORGET, [{"age_s": age_s}])
+            self._ask(DETACH_UNKNOWN, [{}])
+            return len(found)
 
 
 def _job(row: Sequence[Any]) -> Job:

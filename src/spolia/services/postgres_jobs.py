@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
-from spolia.services.jobs import INDEXES, TABLE
+from spolia.services.jobs import MORE, TABLE
 from spolia.stores.backends.postgres.address import Address
 from spolia.stores.backends.postgres.session import WRITE_S, connected
 
@@ -25,9 +25,9 @@ class PostgresTable:
         self._connection = connected(address, WRITE_S, f"search_path={address.schema}")
         with self.transaction():
             self._connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('spolia jobs', 0))")
-            self._connection.execute(TABLE.format(key="BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"))
-            for index in INDEXES:
-                self._connection.execute(index)
+            for statement in (TABLE, *MORE):
+                said = statement.format(key="BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", bytes="BYTEA")
+                self._connection.execute(said)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -37,11 +37,11 @@ class PostgresTable:
             with self._connection.transaction():
                 yield
 
-    def ask(self, statement: str, rows: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    def ask(self, statement: str, rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
         found: list[tuple[Any, ...]] = []
         with self._connection.cursor() as cursor:
             cursor.executemany(_NAMED.sub(r"%(\1)s", statement), rows, returning=True)  # sent in one go
-            while rows:
+            while cursor.pgresult is not None:
                 found += cursor.fetchall()
                 if not cursor.nextset():
                     break

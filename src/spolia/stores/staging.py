@@ -20,7 +20,7 @@ from spolia.stores.backends.backend import Backend
 from spolia.stores.backends.publication import NONE, Draft, Lacking
 from spolia.stores.backends.rows import NOT_YET, SourceRow, Stamp, Unmade, hash_of_picture, key_of, refuse_odd_node
 from spolia.stores.manifest import Manifest, refuse_odd_name, refuse_other
-from spolia.stores.writer import Writer, compact
+from spolia.stores.writer import Writer, compact, compact_all
 from spolia.types import Document, Meta, Node, principals
 
 if TYPE_CHECKING:
@@ -468,10 +468,9 @@ class Staging(Draft):
     def compact(self) -> int:
         """Join what the commits of this run left in small pieces; lexical indexes only if nobody else writes."""
         if self._has_committed:
-            moved = self.store.compact(self.manifests, ended=True, waits=True)
-            if moved or self._is_scattered:
-                with suppress(StoreBusy), closing(Writer(self.store, self.timeout_s if moved else 0)) as writer:
-                    self.generation = writer.merge(moved=moved)
+            scattered = self._is_scattered
+            moved = compact_all(self.store, self.manifests, self.timeout_s, is_scattered=scattered)
+            self.generation = moved or self.generation
         return self.generation
 
     def _prepare(self, complete: "Callable[[AnyWriter], None]") -> tuple[int, set[object]]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from spolia.errors import GroupError, NotAStore, StoreError
+from spolia.errors import GroupError, NotAStore, StoreBusy, StoreError
 from spolia.filters import Field, Schema
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Backend, WriteSession
@@ -541,3 +541,14 @@ def compact(
         return 0
     with closing(Writer(store, timeout_s)) as writer:
         return writer.merge(moved=True)
+
+
+def compact_all(
+    store: Backend, manifests: Mapping[str, Manifest], timeout_s: float, *, is_scattered: bool = True
+) -> int:
+    """As `compact`; and lexical indexes, where they may be scattered and nobody else writes."""
+    moved = store.compact(manifests, ended=True, waits=True)
+    if moved or is_scattered:
+        with suppress(StoreBusy), closing(Writer(store, timeout_s if moved else 0)) as writer:
+            return writer.merge(moved=moved)
+    return 0

@@ -206,7 +206,8 @@ def keep(corpus: Corpus, found: FileListing, labels: DocumentLabels, how: SyncOp
                 run = staged(writer, found, labels, prefetch, how, before=run)
                 notes = notes_on(writer.declared, writer.metadata()) if writer.declared != writer.schema else notes
                 generation, lacking = writer.publish(), writer.unmade()
-                generation = generation if writer.conflicts else writer.compact()
+                if how.compacts and not writer.conflicts:
+                    generation = writer.compact()
     if groups := how.wanted.groups:
         known, tell = how.wanted.known, run.tell_of_groups
         run.unread += materialise(groups, retry=False, known=known, tell=tell, wait_s=how.timeout_s)

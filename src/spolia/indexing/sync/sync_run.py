@@ -53,7 +53,8 @@ LONGEST_UNPUBLISHED_S = 60.0
 
 @dataclass(frozen=True)
 class SyncOptions:
-    """Arguments of `sync` that hold for all that it finds; `reread` tries all again that could not be read."""
+    """Arguments of `sync` that hold for all that it finds; `reread` tries all again that could not be read. Without
+    `compacts` the caller joins small pieces of the store later."""
 
     wanted: RequestedGroups
     fields: Sequence[Field] | None = None
@@ -65,6 +66,7 @@ class SyncOptions:
     workers: int | Executor | None = None
     limits: WorkerLimits | None = None
     timeout_s: float | None = None
+    compacts: bool = True
 
 
 def staged(
