@@ -6,7 +6,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
 from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias
 
 from spolia.core.operator import Operator
@@ -113,11 +112,10 @@ class SideBySide:
         parts = [late for late in found if late is not None]
         if not parts or len(parts) < len(found) or any(late.fetch != parts[0].fetch for late in parts):
             return None
-        keys = list(dict.fromkeys(chain.from_iterable(late.keys for late in parts)))
-        number = dict(zip(keys, range(len(keys)), strict=True))
-        places = tuple(np.fromiter(map(number.__getitem__, late.keys), np.int64, len(late.keys)) for late in parts)
+        number: dict[int, int] = {}
+        places = tuple(np.array([number.setdefault(key, len(number)) for key in late.keys], np.int64) for late in parts)
         scores = tuple(np.array(late.scores, dtype=np.float64) for late in parts)
-        hits: dict[int, Hit] = {}
+        keys, hits = list(number), dict[int, Hit]()
 
         def named(wanted: Sequence[int]) -> dict[int, str]:
             there = parts[0].fetch([keys[at] for at in wanted])
@@ -132,16 +130,12 @@ class SideBySide:
 
     def parts(self, order: Sequence[int]) -> list[PartScores]:
         """The scores that documents have in the rankings, by source."""
-        import numpy as np
-
-        aligned = self.aligned
-        held = aligned.spread(aligned.scores, [np.nan] * len(self.rankings))[:, order].T.tolist()
-        there = np.isfinite(aligned.ranks)[:, order].T.tolist()
-        sources = [ranking.source for ranking in self.rankings]
-        return [
-            tuple([(source, part) for source, part, holds in zip(sources, own, is_there, strict=True) if holds])
-            for own, is_there in zip(held, there, strict=True)
+        lists = zip(self.rankings, self.aligned.places, self.aligned.scores, strict=True)
+        held = [  # of a document that stands there twice, the first counts
+            (ranking.source, dict(zip(places[::-1].tolist(), scores[::-1].tolist(), strict=True)))
+            for ranking, places, scores in lists
         ]
+        return [tuple([(source, own[at]) for source, own in held if at in own]) for at in order]
 
     def of_parts(self, order: Sequence[int], scores: Sequence[float], parts: Sequence[PartScores]) -> Ranking:
         hits = self.hits

@@ -31,7 +31,7 @@ def min_max(scores: Sequence[float]) -> tuple[list[float], float]:
     >>> min_max([4.0, 3.0, 2.0]), min_max([5.0])
     (([1.0, 0.5, 0.0], 0.0), ([1.0], 0.0))
     """
-    return theoretical_min_max(scores, float(finite(scores).min(initial=math.inf)) if len(scores) else 0.0)
+    return _from_least(scores).tolist(), 0.0
 
 
 def theoretical_min_max(scores: Sequence[float], minimum: float) -> tuple[list[float], float]:
@@ -43,14 +43,20 @@ def theoretical_min_max(scores: Sequence[float], minimum: float) -> tuple[list[f
     >>> theoretical_min_max([4.0, 3.0], 0.0)
     ([1.0, 0.75], 0.0)
     """
+    return _above(finite(scores), minimum).tolist(), 0.0
+
+
+def _from_least(scores: Sequence[float]) -> Numbers:
+    given = finite(scores)
+    return _above(given, given.min(initial=math.inf))
+
+
+def _above(given: Numbers, minimum: float) -> Numbers:
     import numpy as np
 
-    halves = finite(scores) / 2 - minimum / 2  # so that no difference is too large for a float
+    halves = given / 2 - minimum / 2  # so that no difference is too large for a float
     span = halves.max(initial=0.0)
-    if not span > 0:
-        return [1.0] * len(scores), 0.0
-    found: list[float] = (np.maximum(halves, 0.0) / span).tolist()
-    return found, 0.0
+    return np.maximum(halves, 0.0) / span if span > 0 else np.ones(len(given))
 
 
 def z_score(scores: Sequence[float]) -> tuple[list[float], float]:
@@ -61,21 +67,16 @@ def z_score(scores: Sequence[float]) -> tuple[list[float], float]:
     (([4.0, 2.0], 0.0), ([3.0], 0.0))
     """
     found = _deviations(scores)
-    absent = min([-3.0, *found])
-    return [value - absent for value in found], 0.0
+    return (found - found.min(initial=-3.0)).tolist(), 0.0
 
 
-def _deviations(scores: Sequence[float]) -> list[float]:
+def _deviations(scores: Sequence[float]) -> Numbers:
     """(s - μ) / σ; all equal: all 0."""
-    import numpy as np
-
-    values, _ = min_max(scores)  # affine, so z is the same, and squares neither overflow nor vanish
-    if not values or min(values) == max(values):
-        return [0.0] * len(values)
-    apart = np.array(values) - math.fsum(values) / len(values)
-    deviation = math.sqrt(math.fsum((apart * apart).tolist()) / len(values))
-    found: list[float] = (apart / deviation).tolist()
-    return found
+    values = _from_least(scores)  # affine, so z is the same, and squares neither overflow nor vanish
+    if not values.min(initial=1.0) < 1:
+        return values - 1
+    apart = values - math.fsum(values.tolist()) / len(values)
+    return apart / math.sqrt(math.fsum((apart * apart).tolist()) / len(values))
 
 
 def three_sigma(scores: Sequence[float]) -> tuple[list[float], float]:
@@ -86,5 +87,4 @@ def three_sigma(scores: Sequence[float]) -> tuple[list[float], float]:
     """
     import numpy as np
 
-    found: list[float] = np.clip((np.array(_deviations(scores)) + 3) / 6, 0.0, 1.0).tolist()
-    return found, 0.0
+    return np.clip((_deviations(scores) + 3) / 6, 0.0, 1.0).tolist(), 0.0

@@ -53,7 +53,7 @@ class OpenStore:
 
     def leased(self, generation: int) -> Lease | None:
         lease = self.store.leased(generation)
-        if lease is not None:
+        if lease is not None and lease.can_be_lost:
             with self._lock:
                 self._leases.add(lease)
         return lease

@@ -54,7 +54,7 @@ class Best(Operator[Sequence[T], T]):
         spent = [one for one in found if isinstance(one, Failure) and isinstance(one.error, BudgetSpent)]
         if spent:
             degrade(spent[0].message, partly=True)
-        scores = survivors([nan if one in spent else one for one in found], None, "score", self.short)
+        scores = survivors([nan if one in spent else one for one in found], None, "score", self)
         return value[min(range(len(value)), key=lambda index: falling(scores[index]))]
 
     def takes(self) -> Any:

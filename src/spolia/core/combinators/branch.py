@@ -51,7 +51,7 @@ class Branch(Operator[In, tuple[Out, ...]]):
 
     def apply(self, value: In, /) -> tuple[Out, ...]:
         results = gather([_call(arm, value) for arm in self.arms], waits=self.waiting)
-        return survivors(results, self.min_arms, "arm", self.short)
+        return survivors(results, self.min_arms, "arm", self)
 
     def apply_batch(self, values: Sequence[In], /) -> list[tuple[Out, ...] | Failure]:
         arms = [_batch(arm, values) for arm in self.arms]
@@ -60,7 +60,7 @@ class Branch(Operator[In, tuple[Out, ...]]):
             for result in gather(arms, waits=self.waiting)
         ]
         return [
-            row_survivors(results, self.min_arms, "arm", self.short, row)
+            row_survivors(results, self.min_arms, "arm", self, row)
             for row, results in enumerate(zip(*by_arm, strict=True))
         ]
 
@@ -89,7 +89,7 @@ def _batch(arm: Operator[In, Out], values: Sequence[In]) -> Callable[[], list[Ou
 
 
 def survivors(
-    results: Sequence[R | Failure], least: int | None, noun: str, where: str, row: int | None = None
+    results: Sequence[R | Failure], least: int | None, noun: str, op: Operator[Any, Any], row: int | None = None
 ) -> tuple[R, ...]:
     """The results that are no failures, if there are enough; what was dropped is recorded."""
     for result in results:
@@ -103,7 +103,7 @@ def survivors(
         if least is None or spent:
             raise (spent[0] if spent else first).raised()
         raise StepFailed(
-            f"{where}: {len(kept)} of {len(results)} {noun}s succeeded, {least} are needed. "
+            f"{op.short}: {len(kept)} of {len(results)} {noun}s succeeded, {least} are needed. "
             f"The first to fail was {noun} {index}: {first.message}"
         ) from first.error
     for index, failure in failures:
@@ -112,13 +112,13 @@ def survivors(
 
 
 def row_survivors(
-    results: Sequence[R | Failure], least: int | None, noun: str, where: str, row: int
+    results: Sequence[R | Failure], least: int | None, noun: str, op: Operator[Any, Any], row: int
 ) -> tuple[R, ...] | Failure:
     """The same for one row of a batch."""
     try:
-        return survivors(results, least, noun, where, row)
+        return survivors(results, least, noun, op, row)
     except Exception as error:
-        return Failure.of(error, where)
+        return Failure.of(error, op.short)
 
 
 def narrowest(arms: Sequence[Operator[Any, Any]], gives: Callable[[Any], Any]) -> Any:

@@ -38,14 +38,14 @@ class Each(Operator[Sequence[In], tuple[Out, ...]]):
             raise WiringError(f"min_rows is {self.min_rows}; it is 0 or more.")
 
     def apply(self, value: Sequence[In], /) -> tuple[Out, ...]:
-        return survivors(self.arm.batch(value), self._least(value), "row", self.short)
+        return survivors(self.arm.batch(value), self._least(value), "row", self)
 
     def apply_batch(self, values: Sequence[Sequence[In]], /) -> list[tuple[Out, ...] | Failure]:
         flat = [item for value in values for item in value]
         rows = [row for row, value in enumerate(values) for _ in value]
         results = iter(self.arm.batch(flat, rows=rows))
         return [
-            row_survivors([next(results) for _ in value], self._least(value), "row", self.short, row)
+            row_survivors([next(results) for _ in value], self._least(value), "row", self, row)
             for row, value in enumerate(values)
         ]
 

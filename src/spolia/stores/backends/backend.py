@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 from spolia.errors import StoreError
 
@@ -50,6 +50,8 @@ class Connection(Protocol):
 
 class Lease(Protocol):
     """Keeps a published generation from being swept as long as it lives."""
+
+    can_be_lost: ClassVar[bool]
 
     def is_held(self) -> bool:
         """Whether it still does: one that hangs on a connection ends with it."""

@@ -1,7 +1,7 @@
 """The best hits; the order of equal scores does not depend on when nodes came into the store."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from operator import itemgetter
 
 Ids = Callable[[Sequence[int]], Mapping[int, str]]
@@ -22,10 +22,12 @@ def best_hits(found: Iterable[tuple[int, float]], top_k: int, ids: Ids | None = 
     best.sort(key=_score, reverse=True)  # keeps the order of equals, and takes a third of the time of pairs as keys
     if ids is None:
         return best[:top_k]
-    if len(best) > top_k > 0:
-        best = [pair for pair in best if pair[1] >= best[top_k - 1][1]]
-    if len(often := Counter(map(_score, best))) < len(best):
-        known = ids([key for key, score in best if often[score] > 1])
+    end = top_k
+    while end < len(best) and best[end][1] == best[top_k - 1][1]:
+        end += 1
+    best = best[:end]
+    if tied := {score for (_, score), (_, after) in pairwise(best) if score == after}:
+        known = ids([key for key, score in best if score in tied])
         best.sort(key=lambda pair: known.get(pair[0], ""))
         best.sort(key=_score, reverse=True)
     return best[:top_k]

@@ -108,12 +108,12 @@ class Snapshot:
         scores = dict(found)
         return tuple(_hit(node, scores[key], (), ()) for key, node in self._readable(list(scores), access))
 
-    def late_hits(self, found: Iterable[tuple[int, float]], access: frozenset[str]) -> LateHits | tuple[Hit, ...]:
+    def late_hits(self, found: Sequence[tuple[int, float]], access: frozenset[str]) -> LateHits | tuple[Hit, ...]:
         """Hits whose nodes are fetched when they are needed; immediately where reader lists have changed since."""
         if self.rights.asker(access).changed:
             return self.hits(found, access)
-        scores = dict(found)
-        return LateHits(tuple(scores), tuple(scores.values()), _Fetch(self, access))
+        keys, scores = zip(*found, strict=True) if found else ((), ())
+        return LateHits(keys, scores, _Fetch(self, access))
 
     def ids(self, keys: Sequence[int]) -> dict[int, str]:
         return dict(self.opened.rows(sql.IDS_OF_KEYS, {"keys": json.dumps(keys)}))

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -46,12 +47,12 @@ class PlacedVectors:
             )
         return None if allowed.mask is None else np.flatnonzero(allowed.mask)
 
-    def rows(self, positions: Rows | None) -> tuple[Rows, Rows]:
+    def rows(self, positions: Rows | None) -> tuple[Rows, Rows | slice]:
         """Rows of these nodes, ascending, each once, and for each position which of them it has."""
         return self._all_rows if positions is None else _distinct(self.places[positions])
 
     @cached_property
-    def _all_rows(self) -> tuple[Rows, Rows]:
+    def _all_rows(self) -> tuple[Rows, Rows | slice]:
         return _distinct(self.places)
 
     @cached_property
@@ -68,35 +69,37 @@ class PlacedVectors:
     def owners(self, rows: Rows) -> tuple[Rows, Rows]:
         """Positions of the nodes whose vectors are in these rows, and for each of them which of the rows it is."""
         order, begins = self._owners
-        counts = (begins[rows + 1] - begins[rows]).astype(np.int64)
+        ends = begins[rows + 1]
+        counts = ends - begins[rows]
         which = np.repeat(np.arange(len(rows)), counts)
-        within = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return order[begins[rows][which] + within], which
+        return order[np.arange(len(which)) + np.repeat(ends - np.cumsum(counts), counts)], which
 
     def vectors(self, rows: Rows) -> Vectors:
+        """The vectors of rows that ascend."""
         found = np.empty((len(rows), self.dimension), dtype=np.float32)
-        segments = np.searchsorted(self.starts, rows, side="right") - 1
-        for segment in np.unique(segments):
-            inside = segments == segment
-            found[inside] = self.segments[segment][rows[inside] - self.starts[segment]]
+        within = pairwise(np.searchsorted(rows, self.starts).tolist())
+        for segment, start, (first, end) in zip(self.segments, self.starts, within, strict=False):
+            segment.take(rows[first:end] - start, axis=0, out=found[first:end], mode="clip")
         return found
 
     def at(self, positions: Rows) -> Vectors:
-        return self.vectors(self.places[positions])
+        rows, which = self.rows(positions)
+        return self.vectors(rows)[which]
 
     def best(
         self, metric: Metric, query: Vectors, positions: Rows, wanted: int, ids: Ids | None = None
     ) -> list[tuple[int, float]]:
         """Keys and exact scores of the best of these nodes; `ids` as for `Search`."""
-        rows, which = _distinct(self.places[positions])
+        positions = np.sort(positions)
+        rows, which = self.rows(positions)
         blocks = [rows[start : start + _AT_ONCE] for start in range(0, len(rows), _AT_ONCE)]
         scores = np.concatenate([exact(metric, query, self.vectors(block)) for block in blocks] or [np.zeros(0)])[which]
         return ordered_scores(self.keys[positions], scores, wanted, ids)
 
 
-def _distinct(places: Rows) -> tuple[Rows, Rows]:
+def _distinct(places: Rows) -> tuple[Rows, Rows | slice]:
     if (places[1:] > places[:-1]).all():  # as they are when nodes were embedded in their order
-        return places, np.arange(len(places))
+        return places, slice(None)
     return np.unique(places, return_inverse=True)
 
 

@@ -68,7 +68,7 @@ class ExactSearch:
     def near(self, queries: Vectors, positions: Rows | None, wanted: int) -> Iterator[Rows]:
         """For each query, the positions that may be among the best; some more than are wanted."""
         rows, which = self.placed.rows(positions)
-        at_once = max(1, _SCORED_AT_ONCE // len(which))
+        at_once = max(1, _SCORED_AT_ONCE // len(rows))
         for start in range(0, len(queries), at_once):
             some = queries[start : start + at_once]
             for query, scores in zip(some, self._rough(some, rows), strict=True):

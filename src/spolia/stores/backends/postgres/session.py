@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from time import monotonic
-from typing import Any
+from typing import Any, ClassVar
 
 import psycopg
 from psycopg import pq
@@ -189,6 +189,8 @@ def lock_number(table: int) -> int:
 
 
 class SessionLease:
+    can_be_lost: ClassVar[bool] = True
+
     def __init__(self, session: PostgresSession) -> None:
         self.session = session
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from spolia.errors import StoreBusy, StoreCorrupt, StoreError
 from spolia.stores.backends import sql
@@ -84,6 +84,8 @@ class WriterLock:
 
 
 class FileLease:
+    can_be_lost: ClassVar[bool] = False
+
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
@@ -107,15 +109,11 @@ FileIdentity = tuple[int, int, int, int]
 
 class FolderBackend:
     def __init__(self, path: Path) -> None:
-        self.folder = path
+        self.folder, self.place = path, os.path.normpath(path)
         self._database = os.path.join(path, DATABASE)
 
     def __str__(self) -> str:
         return str(self.folder)
-
-    @property
-    def place(self) -> str:
-        return os.path.normpath(self.folder)
 
     def exists(self) -> bool:
         return (self.folder / DATABASE).is_file()
