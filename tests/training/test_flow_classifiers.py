@@ -25,7 +25,7 @@ from spolia.orchestration.similarity_router import ByClassifier
 from spolia.retrieval.bm25 import BM25
 from spolia.testing import HashingEmbedder
 from spolia.training.classifier import FOLDS, ClassifierTrainer, LabelledText
-from spolia.training.flow_classifiers import RouterTrainer
+from spolia.training.flow_classifiers import EvaluatorTrainer, PairTrainer, RouterTrainer, VerifierTrainer
 from spolia.training.training import train
 from spolia.types import Answer, Hit, Item, Node, Query, Ranking
 
@@ -127,6 +127,33 @@ def test_a_question_is_labelled_by_the_cheapest_strategy_that_answers_it_or_by_i
     assert {row.item: row.label for row in rows} == {"Easy?": 0, "Middle?": 1, "Hard?": 2, "Plain?": 1}
 
 
+def test_passages_and_pairs_are_labelled_by_gold_and_a_copy_of_gold_is_gold() -> None:
+    @step
+    def finds(query: Query) -> Ranking:
+        texts = {"p1": "Gold.", "p2": "Other.", "p3": "More gold.", "p4": "Gold."}
+        return Ranking(query, tuple(Hit(Node(id, text, document=id), 1.0) for id, text in texts.items()))
+
+    one, two = Item("one", "One?", gold=(("p1",),)), Item("two", "Two?", gold=(("p2",), ("p3",)))
+    items, model = [one, two, Item("lost", "Lost?", gold=(("p9",),)), Item("none", "None?")], ScriptedModel(("",))
+    rows = EvaluatorTrainer(model, finds, finds).labelled(items, 0)
+    assert [row.label for row in rows] == [1, 0, 0, 1, 0, 1, 1, 0, 0, 0, 0, 0]
+    found: dict[str, list[int]] = {item: [] for item in ("one", "two", "lost")}
+    for row in PairTrainer(model, finds, more=0).labelled(items, 0):
+        found[row.item].append(row.label)
+    assert found == {"one": [0, 0, 1, 0, 0, 0], "two": [0, 0, 0, 1, 0, 0], "lost": [0] * 6}
+
+
+def test_answers_are_labelled_by_what_was_wrong() -> None:
+    model = ScriptedModel((("Right", "Gold [1]."), ("Silent", "I do not know."), ("", "Wrong.")))
+    gold = {"Right?": "p1", "Silent?": "p1", "Reader?": "p2", "Search?": "p3"}
+    items = [Item(name, name, ("gold",), ((id,),)) for name, id in gold.items()]
+    rows = VerifierTrainer(model, search, n=2).labelled(items, 0)
+    assert [VerifierTrainer.labels[row.label] for row in rows] == ["right"] * 2 + ["wrong answer"] * 2 + [
+        "wrong passages"
+    ] * 2
+    assert rows[0].text.startswith("Gold [1].\n\f\n[1] p1 of Right?")
+
+
 def test_features_of_passages_pairs_and_answers_are_counted() -> None:
     idf = {"who": 0.0, "the": 0.0, "of": 0.0}
     asked = "Who founded the mill of Ann Lee?"
@@ -159,23 +186,22 @@ def invented(tmp_path_factory: pytest.TempPathFactory) -> tuple[SimulatedReader,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", [RouterTrainer])
+@pytest.mark.parametrize("part", [RouterTrainer, EvaluatorTrainer, PairTrainer, VerifierTrainer])
 def test_the_same_questions_give_the_same_weights_and_a_flow_that_runs(
     part: Any, invented: tuple[SimulatedReader, BM25, list[Item]], tmp_path: Path
 ) -> None:
     reader, found_by, items = invented
-    apart, rest = (
-        items[:6],
-        [item for item in items[6:] if not any(item.documents & one.documents for one in items[:6])],
-    )
+    apart = items[:3]
+    rest = [item for item in items[3:] if not any(item.documents & one.documents for one in apart)][:30]
     given = {"llm": reader, "chunks": found_by.group}
+    made = (part(reader, found_by, *[found_by] * (part is EvaluatorTrainer)) for _ in range(2))
     one, two = (
-        train(part(reader, found_by), rest, tmp_path / name, kept_apart=apart, steps=40, given=given)
-        for name in ("one", "two")
+        train(trainer, rest, tmp_path / name, kept_apart=apart, steps=40, given=given)
+        for name, trainer in zip(("one", "two"), made, strict=True)
     )
     assert one.sha256 == two.sha256
     assert one.card["curve"][-1]["loss"] < one.card["curve"][0]["loss"]
-    assert one.card["score"]["n"] == 6
+    assert one.card["score"]["n"] == 3
     assert {"mean", "low", "high"} <= {*one.card["score"]["difference"]}
     flow = load((tmp_path / "one" / "flow.yaml").read_text(), given=given)
     assert flow == one.flow

@@ -7,6 +7,7 @@ from spolia.errors import ModelError
 from spolia.flows.catalogue import published
 from spolia.generation.reader import Reader
 from spolia.models.protocols import LanguageModel, Scorer
+from spolia.models.text_classifier import JOINT
 from spolia.types import Answer, Query, Ranking
 
 PASSAGES = 5
@@ -22,13 +23,13 @@ def dynamic(found: Ranking, *, search: Retriever, more: int = 5, characters: int
     return whole.cut(len(found) + more)
 
 
-@step
+@step(version=2)
 def selected(found: Ranking, *, scorer: Scorer, threshold: float = 0.5, keep: int = 10) -> Ranking:
     """The passages that a classifier of (question, two passages) finds of use beside at least one other."""
     texts, question = found.texts, found.query.question
     pairs = [(a, b) for a in range(len(texts)) for b in range(a + 1, len(texts))]
     try:
-        scores = scorer.scores(question, [f"{texts[a]}\n\n{texts[b]}" for a, b in pairs]) if pairs else ()
+        scores = scorer.scores(question, [texts[a] + JOINT + texts[b] for a, b in pairs]) if pairs else ()
     except ModelError as error:
         degrade(f"The classifier failed, and all passages are kept: {error}")
         return found.cut(keep)

@@ -15,6 +15,7 @@ from spolia.models.parsers.parser import MARKER, plain_words
 from spolia.models.parsers.tags import Markers
 from spolia.models.prompting.role import Ask, Brief, Role, replies
 from spolia.models.protocols import LanguageModel
+from spolia.models.text_classifier import JOINT, TrainedClassifier
 from spolia.types import Answer, Failure, Query, Ranking
 from spolia.types.outcomes import successes
 
@@ -167,19 +168,24 @@ GROUNDED: Role[str] = Role(
 )
 
 
+def with_passages(answer: Answer, passages: Sequence[str]) -> str:
+    """An answer and its passages, as a trained classifier reads them."""
+    return answer.text + JOINT + "\n".join(passages)
+
+
 @dataclass(frozen=True)
 class VerifyGrounding(Operator[Query, Answer]):
     """Search and answer; where a model finds the passages wrong, search again, where the answer, answer again.
 
-    Each round has a verdict: right, wrong passages, or wrong answer. An answer that abstains, and nothing found, count
-    as wrong passages without asking. After `max_rounds` answers the last one is given with the stop reason `cap`: it
-    was not verified. Round n draws sample n of the query, so give the reader a temperature above 0, or each reply is
-    the same.
+    The model is a language model, or a classifier that `spolia train verifier` wrote, which takes no calls. Each round
+    has a verdict: right, wrong passages, or wrong answer. An answer that abstains, and nothing found, count as wrong
+    passages without asking. After `max_rounds` answers the last one is given with the stop reason `cap`: it was not
+    verified. Round n draws sample n of the query, so give the reader a temperature above 0, or each reply is the same.
 
     Args:
         search: finds passages.
         read: answers from them.
-        llm: judges.
+        llm: judges; a language model or a trained classifier.
         rewrite: makes the next query after wrong passages; by default it keeps the query, which finds the same again.
         role: prompt with the places `{{passages}}`, `{{question}}` and `{{answer}}`, reader of the verdict, what holds
             when it cannot be read.
@@ -202,7 +208,7 @@ class VerifyGrounding(Operator[Query, Answer]):
 
     search: Operator[Query, Ranking]
     read: Operator[Ranking, Answer]
-    llm: LanguageModel
+    llm: LanguageModel | TrainedClassifier
     rewrite: Operator[Query, Query] = field(default_factory=Identity[Query])
     role: Role[str] = GROUNDED
     max_rounds: int = 3
@@ -227,7 +233,8 @@ class VerifyGrounding(Operator[Query, Answer]):
         return answer if answer.abstained else answer.but(stop_reason="cap")
 
     def calls(self, rows: int | None = None, /) -> int | None:
-        of_a_round = total((self.search.calls(), self.read.calls(), self.role.calls))
+        judging = 0 if isinstance(self.llm, TrainedClassifier) else self.role.calls
+        of_a_round = total((self.search.calls(), self.read.calls(), judging))
         return total((times(self.max_rounds, of_a_round), times(self.max_rounds - 1, self.rewrite.calls())))
 
     def _verdict(self, found: Ranking, answer: Answer) -> str:
@@ -235,6 +242,9 @@ class VerifyGrounding(Operator[Query, Answer]):
         if answer.abstained or not shown.hits:
             return WRONG_PASSAGES
         passages = numbered(shown, self.max_characters)
+        if isinstance(self.llm, TrainedClassifier):
+            chances = self.llm.by_label(found.query.question, with_passages(answer, passages))
+            return max(chances, key=chances.__getitem__)
         brief = Brief.of(question=found.query.question, answer=answer.text, passages=passages)
         said: str = Ask(self.llm, self.role, self.max_tokens)(brief)
         return said

@@ -30,6 +30,8 @@ ONE_SIDED = 1.645
 TEMPERATURES = np.geomspace(0.25, 16.0, 121)
 """By which the last layer may be divided, so that probabilities are those of questions that the model has not seen."""
 BINS = 10
+NEVER = 2.0
+"""A threshold that no probability reaches."""
 
 
 class LabelledText(NamedTuple):
@@ -88,18 +90,19 @@ class ClassifierTrainer(ABC):
         self.fold = folds(items, FOLDS)
         own = np.array([self.fold[row.item] for row in self.texts])
         self._refuse_unlearnable(len(items), len(set(own.tolist())))
-        self.truth = np.eye(len(self.labels))[[row.label for row in self.texts]]
+        self.truth = self._truth(self.texts)
         df = Counter(word for item in items for word in words(item.question))
         self.idf = {word: round(log((1 + len(items)) / (1 + count)), 4) for word, count in sorted(df.items())}
         self.rare = round(log((1 + len(items)) / 2), 4)
-        found = self._inputs([(row.question, row.text) for row in self.texts])
+        found = self._inputs(self.texts)
         if not np.isfinite(found).all():
             raise DataError("Some numbers of a text are not finite. Check the vectors of the embedder.")
         deviation = found.std(axis=0)
         self.mean = found.mean(axis=0)
         self.scale = np.where(deviation > 1e-6, 1 / np.maximum(deviation, 1e-6), 0.0)
         self.rows = (found - self.mean) * self.scale
-        self.validation = self.labelled(validation, seed)
+        kept = self.labelled(validation, seed)
+        self.validation = (self._standardised(kept), self._truth(kept)) if kept else None
         seen = np.array([own != number for number in range(FOLDS)] + [np.ones(len(own), bool)], float)
         self.share = seen / np.maximum(1, seen.sum(axis=1, keepdims=True))
         self.unseen_by = own
@@ -137,8 +140,15 @@ class ClassifierTrainer(ABC):
                 "classifier does on others. Give more questions."
             )
 
-    def _inputs(self, rows: Sequence[tuple[str, str]]) -> Floats:
-        return inputs(self.part, rows, self.idf, self.rare, self.embedder)
+    def _inputs(self, rows: Sequence[LabelledText]) -> Floats:
+        return inputs(self.part, [row[1:3] for row in rows], self.idf, self.rare, self.embedder)
+
+    def _standardised(self, rows: Sequence[LabelledText]) -> Floats:
+        return np.asarray((self._inputs(rows) - self.mean) * self.scale, np.float64)
+
+    def _truth(self, rows: Sequence[LabelledText]) -> Floats:
+        found: Floats = np.eye(len(self.labels))[[row.label for row in rows]]
+        return found
 
     def step(self, done: float) -> float:
         """One step of Adam for the model and for the models that each leave out a fold."""
@@ -171,14 +181,14 @@ class ClassifierTrainer(ABC):
         return cross_entropy(chance[-1], self.truth), slopes
 
     def validate(self) -> float | None:
-        if not self.validation:
+        if self.validation is None:
             return None
-        found = self.probabilities([(row.question, row.text) for row in self.validation], FOLDS)
-        return cross_entropy(found, np.eye(len(self.labels))[[row.label for row in self.validation]])
+        rows, truth = self.validation
+        return cross_entropy(probabilities(self._logits(rows, FOLDS)), truth)
 
-    def probabilities(self, rows: Sequence[tuple[str, str]], model: int) -> Floats:
-        """Of questions and texts, by the model of all rows (`FOLDS`) or that without a fold."""
-        return probabilities(self._logits((self._inputs(rows) - self.mean) * self.scale, model) / self.temperature)
+    def probabilities(self, rows: Sequence[LabelledText], model: int) -> Floats:
+        """Of rows, by the model of all rows (`FOLDS`) or that without a fold."""
+        return probabilities(self._logits(self._standardised(rows), model) / self.temperature)
 
     def _logits(self, rows: Floats, model: int) -> Floats:
         return logits_of([(weight[model], bias[model, 0]) for weight, bias in self.layers], rows)

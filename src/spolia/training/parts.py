@@ -10,7 +10,7 @@ from spolia.core.operator import Retriever
 from spolia.errors import DataError
 from spolia.models.protocols import Embedder, LanguageModel
 from spolia.stores.corpus import NodeGroup
-from spolia.training.flow_classifiers import RouterTrainer
+from spolia.training.flow_classifiers import EvaluatorTrainer, PairTrainer, RouterTrainer, VerifierTrainer
 from spolia.training.query_adapter import AdapterTrainer
 from spolia.training.ranker import RankerTrainer
 from spolia.training.sufficiency import SufficiencyTrainer
@@ -27,12 +27,14 @@ class TrainingContext(Value):
         embedder: one that the group was built with.
         llm: the language model of the flow.
         search: its retriever, for a number of passages.
+        web: its second source.
     """
 
     group: NodeGroup
     embedder: Embedder | None = None
     llm: LanguageModel | None = None
     search: Callable[[int], Retriever] | None = None
+    web: Retriever | None = None
 
     def asked(self, part: str) -> tuple[LanguageModel, Callable[[int], Retriever]]:
         """The language model and the retriever of a flow that is trained with its own answers."""
@@ -63,6 +65,23 @@ def _router(context: TrainingContext) -> Trainer:
     return RouterTrainer(llm, search(15), context.embedder)
 
 
+def _evaluator(context: TrainingContext) -> Trainer:
+    llm, search = context.asked("evaluator")
+    if context.web is None:
+        raise DataError("The flow of an evaluator (CRAG) searches a second source. Name it: --web source=web.")
+    return EvaluatorTrainer(llm, search(10), context.web, context.embedder)
+
+
+def _pairs(context: TrainingContext) -> Trainer:
+    llm, search = context.asked("pairs")
+    return PairTrainer(llm, search(5))
+
+
+def _verifier(context: TrainingContext) -> Trainer:
+    llm, search = context.asked("verifier")
+    return VerifierTrainer(llm, search(5), context.embedder)
+
+
 def _adapter(context: TrainingContext) -> Trainer:
     if context.embedder is None:
         raise DataError("An adapter moves the questions of an embedder. Name a store with vectors.")
@@ -74,6 +93,9 @@ PARTS: Mapping[str, Callable[[TrainingContext], Trainer]] = {
     "reader": _reader,
     "sufficiency": _sufficiency,
     "router": _router,
+    "evaluator": _evaluator,
+    "pairs": _pairs,
+    "verifier": _verifier,
     "adapter": _adapter,
 }
 

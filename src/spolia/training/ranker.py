@@ -11,7 +11,7 @@ import numpy as np
 from spolia.core.plurals import several
 from spolia.core.run_context import access, check_cancelled
 from spolia.errors import DataError
-from spolia.evaluation.experiment.gold_locations import gold_locations
+from spolia.evaluation.experiment.gold_locations import gold_locations, is_gold
 from spolia.flow_files.built_in_flows import bm25, hybrid
 from spolia.models.protocols import Embedder
 from spolia.models.trained_weights import TrainedWeights
@@ -366,6 +366,6 @@ def _gold_keys(snapshot: Snapshot, group: str, item: Item, who: frozenset[str]) 
     for gold in {one for some in item.gold for one in some}:
         document = gold.document if isinstance(gold, Quote) else gold
         for node in snapshot.numbered(document, group, 0, EVERYTHING, who):
-            if isinstance(gold, str) or (node.span and node.span.start < gold.end and gold.start < node.span.end):
+            if is_gold(node, gold):
                 ids.append(node.id)
     yield from snapshot.keys_of(ids).values()

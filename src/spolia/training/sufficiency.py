@@ -15,13 +15,11 @@ from spolia.models.protocols import Embedder, LanguageModel
 from spolia.models.text_classifier import Part, TrainedClassifier
 from spolia.models.trained_weights import TrainedWeights
 from spolia.training.chain_samples import CHARACTERS, SampledChain, sample_chains, sufficiency_rows
-from spolia.training.classifier import FOLDS, ClassifierTrainer, LabelledText, lower_bound
+from spolia.training.classifier import FOLDS, NEVER, ClassifierTrainer, LabelledText, lower_bound
 from spolia.types import Answer, Item, Query
 
 FEWEST = 30
 """Questions below which no threshold is certain enough: the chain never ends early."""
-NEVER = 2.0
-"""A threshold that no probability reaches."""
 
 
 class StoppingResult(NamedTuple):
@@ -152,7 +150,7 @@ class SufficiencyTrainer(ClassifierTrainer):
         found: list[list[float]] = [[]] * len(self.chains)
         for model in range(FOLDS):
             at = [number for number, chain in enumerate(self.chains) if self.fold[chain.item] == model]
-            rows = [row for number in at for row in beginnings(self.chains[number])]
+            rows = [LabelledText("", *row, 0) for number in at for row in beginnings(self.chains[number])]
             scores = iter(self.probabilities(rows, model)[:, 1].tolist() if rows else [])
             for number in at:
                 found[number] = list(islice(scores, len(self.chains[number].exact)))

@@ -7,7 +7,7 @@ import typer
 
 from spolia.cli.commands.eval import DATA
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import QuestionOptions, argument, option
+from spolia.cli.options import QuestionOptions, Web, argument, option
 from spolia.cli.screen import Screen
 from spolia.errors import DataError
 
@@ -25,13 +25,18 @@ EMBEDDING = "hybrid"
 def train(
     given: QuestionOptions,
     part: Annotated[
-        str, argument("PART", "The part to train: ranker, reader, adapter; sufficiency, router (these need --llm).")
+        str,
+        argument(
+            "PART",
+            "The part to train: ranker, reader, adapter; with --llm sufficiency, router, evaluator, pairs, verifier.",
+        ),
     ],
     data: Annotated[Path, option("--data DATA", DATA)],
     out: Annotated[
         Path,
         typer.Option("--out", "-o", metavar="DIR", help="Folder for weights, card.json and flow.yaml."),
     ],
+    web: Web = None,
     steps: Annotated[
         int | None, option("--steps", "How many steps, at most; by default as the part needs.", min=1)
     ] = None,
@@ -53,6 +58,7 @@ def train(
     """
     from spolia.cli import runs
     from spolia.cli.experiments import SIMULATED, refuse_misspelt
+    from spolia.cli.flow_parts import with_sources
     from spolia.evaluation.data.dataset import DataSet
     from spolia.evaluation.data.passage_store import cache_folder
     from spolia.evaluation.data.usage_log import UsageLog, marks_of
@@ -62,7 +68,7 @@ def train(
     screen, source = Screen(json=given.json), DataSet(str(data))
     refuse_misspelt(given)
     items, apart = list(source.items(stored=given.store is not None)), _others(kept_apart, given.store)
-    parts = _parts(given, source, [*items, *(apart or ())], screen)
+    parts = with_sources(_parts(given, source, [*items, *(apart or ())], screen), web)
     runs.refuse_unpriced(given.budget_usd, [parts.llm])
     limit = runs.budget_of(given.budget_calls, given.budget_tokens, given.budget_usd)
     trainer = trainer_of(part, _context(parts, screen))
@@ -104,7 +110,8 @@ def _parts(given: QuestionOptions, data: "DataSet", items: "list[Item]", screen:
 
 def _context(parts: "Parts", screen: Screen) -> "TrainingContext":
     """The context of the training; without an embedder, and with a message, where its vectors are missing."""
-    from spolia.flow_files.built_in_flows import found_by
+    from spolia.filters import Not
+    from spolia.flow_files.built_in_flows import found_by, within
     from spolia.training.parts import TrainingContext
 
     group, embedder = parts.chunks, parts.embedder
@@ -115,9 +122,10 @@ def _context(parts: "Parts", screen: Screen) -> "TrainingContext":
         embedder = None
 
     def search(top_k: int) -> "Retriever":
-        return found_by(parts.retriever, group, embedder, top_k, parts.scorer, parts.ranker)
+        found = found_by(parts.retriever, group, embedder, top_k, parts.scorer, parts.ranker)
+        return found if parts.second is None else within(found, Not(parts.second))
 
-    return TrainingContext(group, embedder, parts.llm, search)
+    return TrainingContext(group, embedder, parts.llm, search, parts.web)
 
 
 def _others(data: Path | None, store: str | None) -> "list[Item] | None":

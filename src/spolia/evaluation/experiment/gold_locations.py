@@ -11,7 +11,7 @@ from spolia.evaluation.experiment.flows import Flow, groups_of
 from spolia.stores.backends import rows, sql
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.snapshot.snapshot import Snapshot
-from spolia.types import Document, Gold, Item, Quote, Value
+from spolia.types import Document, Gold, Item, Node, Quote, Value
 
 NOWHERE = Quote("", 0)
 """Where gold stands that a store has not, and that another one has."""
@@ -70,6 +70,14 @@ def gold_locations(items: Sequence[Item], flows: Iterable[Flow], rivals: Iterabl
         for gold, here in places.items():
             found[gold] |= dict.fromkeys(here)
     return GoldLocations({gold: tuple(places) for gold, places in found.items() if tuple(places) != (gold,)})
+
+
+def is_gold(node: Node, gold: Gold) -> bool:
+    """Whether a node is of a gold document, or overlaps a gold quote; the gold as stores have it."""
+    if isinstance(gold, str):
+        return node.document == gold
+    is_near = node.span is not None and node.span.start < gold.end and gold.start < node.span.end
+    return node.document == gold.document and is_near
 
 
 def _stores(groups: Iterable[NodeGroup]) -> tuple[Corpus, ...]:
