@@ -55,7 +55,7 @@ from spolia.core.sweepable import Swept
 from spolia.evaluation.data.dataset import DataSet
 from spolia.evaluation.experiment.flows import written
 from spolia.evaluation.experiment.score_store import ScoreStore
-from spolia.evaluation.measures.measure import Case
+from spolia.evaluation.measures.measure import Case, SetMeasure
 from spolia.evaluation.measures.registry import parse_measures
 from spolia.evaluation.simulation.profile import profile_named
 from spolia.evaluation.simulation.reader import SimulatedReader
@@ -65,6 +65,7 @@ from spolia.indexing.sync.sync import sync
 from spolia.optimizer.candidates import Candidates
 from spolia.optimizer.flow_scores import FlowScores
 from spolia.optimizer.plan import TuningPlan
+from spolia.optimizer.sweeps import SweepScores
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
 from spolia.types import Answer, Document, Item, Query, Ranking
@@ -201,17 +202,14 @@ def world_in(folder: Path, questions: int) -> DataSet:
 # The scores.
 
 
-class Shown(FlowScores):
+class Shown(SweepScores):
     """Scores, and by question the contexts, each the first five hits, and the number of that of each flow."""
 
-    contexts: dict[str, NDArray[np.uint16]]
-    rankings: dict[str, list[Ranking]]
+    def __init__(self, run: Run, measures: Sequence[SetMeasure]) -> None:
+        super().__init__(run, measures)
+        self.contexts, self.rankings = dict[str, NDArray[np.uint16]](), dict[str, list[Ranking]]()
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.contexts, self.rankings = {}, {}
-
-    def _measured(self, rankings: Sequence[Swept], item: Item) -> Iterator[Sequence[float]]:
+    def measured(self, rankings: Sequence[Swept], item: Item) -> Iterator[Sequence[float]]:
         numbers: dict[tuple[str, ...], int] = {}
         first = self.rankings[item.id] = list[Ranking]()
         found = []
@@ -221,7 +219,7 @@ class Shown(FlowScores):
                 first.append(one.ranking.but(hits=one.ranking.hits[:SHOWN]))
             found.append(number)
         self.contexts[item.id] = np.array(found, np.uint16)
-        return super()._measured(rankings, item)
+        return super().measured(rankings, item)
 
     def answered(self, reader: Operator[Ranking, Answer], item: Item) -> NDArray[np.float16]:
         """By measure and flow, the scores of what a reader answers; a call that fails scores 0."""
@@ -261,7 +259,7 @@ def measured(
             points,
             codes.reshape(len(every), -1).astype(np.uint8 if len(levels) < 256 else np.uint16),
             levels,
-            np.array([asked.contexts[item.id] for item in there]).T,
+            np.array([shown.contexts[item.id] for item in there]).T,
             np.array([item.id for item in there]),
             np.array([str(dict(item.meta)["set"]) for item in there]),
             steps,
@@ -271,13 +269,14 @@ def measured(
         )
 
     with ScoreStore(None) as store:
-        asked = Shown(candidates, items, plan.objectives, Run(share=SHARED_BYTES), store)
+        asked = FlowScores(candidates, items, plan.objectives, Run(share=SHARED_BYTES), store)
+        asked.sweeps = shown = Shown(asked.run, plan.objectives.measures)
         for start in range(0, len(items), AT_ONCE):
             asking = range(start, min(start + AT_ONCE, len(items)))
             values.append(asked(every, asking).values[:, :, 0])
             if reader:
                 with Run():
-                    answers += [asked.answered(reader, items[at]) for at in asking]
+                    answers += [shown.answered(reader, items[at]) for at in asking]
             kept(so_far())
         assert not asked.excluded
     return so_far()

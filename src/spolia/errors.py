@@ -212,7 +212,7 @@ class ReaderDied(DocumentError):
 
 
 class WorkersFailed(SpoliaError):
-    """No process that reads files could be started."""
+    """No worker process could be started, or it did not end what it had begun."""
 
 
 class StoreError(SpoliaError):

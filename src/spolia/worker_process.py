@@ -12,6 +12,7 @@ import ctypes
 import importlib
 import json
 import os
+import pickle
 import re
 import signal
 import struct
@@ -322,6 +323,26 @@ def die_with_parent() -> None:
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PARENT_DIED, signal.SIGKILL)
+
+
+def pickled(value: object, instead: str) -> bytes:
+    """A value for another process. Raises SpoliaError, with what to do instead, where no other process could make
+    it."""
+    try:
+        found = pickle.dumps(value)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise _not_sent(value, str(error), instead) from error
+    if b"__main__" in found:
+        why = "it is defined in the program that was started, which no other process imports"
+        raise _not_sent(value, why, instead)
+    return found
+
+
+def _not_sent(value: object, why: str, instead: str) -> SpoliaError:
+    return SpoliaError(
+        f"{value!r:.300} cannot be sent to another process ({why}). Define it in a module that can be imported, or "
+        f"{instead}."
+    )
 
 
 def send(stream: IO[bytes], said: Mapping[str, Any], attached: Sequence[bytes] = ()) -> None:

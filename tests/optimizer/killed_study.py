@@ -1,14 +1,16 @@
-"""A study that may kill its process in the middle."""
+"""A study that may kill or interrupt its process in the middle."""
 
 from __future__ import annotations
 
 import os
 import signal
+from contextlib import nullcontext
 from dataclasses import dataclass
 from random import Random
 
 from spolia.core.operator import Operator
 from spolia.optimizer.progress import StudyProgress
+from spolia.optimizer.sweeps import SweepProcesses
 from spolia.optimizer.tuned_flow import TunedFlow
 from spolia.optimizer.tuning import tune
 from spolia.types import Hit, Item, Node, Query, Ranking
@@ -33,10 +35,11 @@ class Finds(Operator[Query, Ranking]):
         return Ranking(value, tuple(Hit(node, 1.0 / (1 + rank)) for rank, node in enumerate(order)), "finds")
 
 
-def study(folder: str, dies_after: float = float("inf")) -> TunedFlow:
+def study(folder: str, dies_after: float = float("inf"), by: int = signal.SIGKILL, processes: int = 0) -> TunedFlow:
     def told(progress: StudyProgress) -> None:
         if progress.done >= dies_after:
-            os.kill(os.getpid(), signal.SIGKILL)
+            (os.kill if by == signal.SIGKILL else os.killpg)(os.getpid(), by)  # a terminal interrupts the group
 
     space = Finds().vary("skill", skill=[0, 1, 2, 3, 4, 5]).vary("asked", asked=[False, True])
-    return tune(space, ITEMS, "MRR", budget="70%", seed=4, path=folder, told=told)
+    with SweepProcesses(processes) if processes else nullcontext() as executor:
+        return tune(space, ITEMS, "MRR", budget="70%", seed=4, path=folder, told=told, executor=executor)

@@ -12,8 +12,8 @@ import pytest
 from spolia.core.combinators.space import Space
 from spolia.core.operator import Operator
 from spolia.errors import MissingExtra
-from spolia.optimizer.bandit import HierarchicalBandit
 from spolia.optimizer.candidates import Candidates
+from spolia.optimizer.model_based import HierarchicalBandit, TreeParzen
 from spolia.optimizer.plan import STRATEGIES
 from spolia.optimizer.score_board import Board, Floats, ScoreRows, ScoreSource
 from spolia.optimizer.strategies import (
@@ -25,7 +25,6 @@ from spolia.optimizer.strategies import (
     Strategy,
     find_best,
 )
-from spolia.optimizer.tree_parzen import TreeParzen
 from spolia.types import Query, Ranking
 
 QUESTIONS = 200

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from spolia.optimizer.plan import TuningPlan
 from spolia.optimizer.report import html
 from spolia.optimizer.score_board import FIRST
 from spolia.optimizer.study import PILOT
+from spolia.optimizer.sweeps import SweepProcesses
 from spolia.optimizer.tuned_flow import TunedFlow
 from spolia.optimizer.tuning import SHARED_BYTES, tune
 from spolia.run import Run
@@ -38,7 +39,15 @@ class TuningRun(EvaluationRun):
     """A space of flows over the passages and questions of a data set."""
 
     def tuned(
-        self, space: str, objective: str, folder: Path, under: Sequence[str], cold: bool, workers: int, **how: Any
+        self,
+        space: str,
+        objective: str,
+        folder: Path,
+        under: Sequence[str],
+        cold: bool,
+        workers: int,
+        processes: int,
+        **how: Any,
     ) -> tuple[TunedFlow, Mapping[str, str]]:
         """The best flow of a space, and its files by name: the flow file and the report."""
         ready = self.ready([space], objective)
@@ -58,6 +67,7 @@ class TuningRun(EvaluationRun):
         with (
             self._recorded(ready, cached=not timed, share=False if timed else SHARED_BYTES, threads=workers) as run,
             leaderboard(self.screen, str(best), best.range == (0.0, 1.0), ", ".join(filter(None, limits))) as told,
+            SweepProcesses(processes) if processes else nullcontext() as executor,
         ):
             found = tune(
                 flow,
@@ -70,6 +80,7 @@ class TuningRun(EvaluationRun):
                 degraded=self.given.degraded,
                 earlier=None if cold else _earlier(ready),
                 told=told,
+                executor=executor,
                 **how,
             )
         return found, {"best.yaml": dump(found.flow, ready.parts.given()), "report.html": html(found)}

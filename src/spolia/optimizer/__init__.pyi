@@ -1,4 +1,5 @@
 from spolia.optimizer.budget import TuningBudget as TuningBudget
+from spolia.optimizer.model_based import TreeParzen as TreeParzen
 from spolia.optimizer.objectives import Limit as Limit
 from spolia.optimizer.objectives import Objectives as Objectives
 from spolia.optimizer.strategies import GreedySearch as GreedySearch
@@ -8,6 +9,5 @@ from spolia.optimizer.strategies import HalvingWithNeighbours as HalvingWithNeig
 from spolia.optimizer.strategies import ModelsFirst as ModelsFirst
 from spolia.optimizer.strategies import Racing as Racing
 from spolia.optimizer.strategies import RandomSearch as RandomSearch
-from spolia.optimizer.tree_parzen import TreeParzen as TreeParzen
 from spolia.optimizer.tuned_flow import TunedFlow as TunedFlow
 from spolia.optimizer.tuning import tune as tune

@@ -1,9 +1,10 @@
 """Scores of the flows of a space: retrieval by sweeps, everything else by an experiment; each kept as it comes."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from functools import partial
-from math import nan
+from itertools import islice
 from threading import Lock
 from typing import Any, TypeAlias
 
@@ -11,28 +12,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spolia.core.operator import Operator
-from spolia.core.run_context import attempt
-from spolia.core.sweepable import Swept
 from spolia.core.type_compatibility import fits
-from spolia.errors import NeverWorked, SpoliaError, StepFailed, WiringError
+from spolia.errors import NeverWorked, SpoliaError, StepFailed, WiringError, WorkersFailed
 from spolia.evaluation.experiment.execution import ask, named_by_content, store_part
 from spolia.evaluation.experiment.flows import Known, groups_of, identity
 from spolia.evaluation.experiment.gold_locations import gold_locations
 from spolia.evaluation.experiment.score_store import ANSWER, ANSWERS, SCORED, SCORES, USAGE, ScoreStore
 from spolia.evaluation.experiment.score_table import StorePart
 from spolia.evaluation.measures.measure import Case
-from spolia.evaluation.measures.retrieval_measure import CutMeasure, RetrievalMeasure, gold_marks, gold_shape
+from spolia.evaluation.measures.retrieval_measure import RetrievalMeasure
 from spolia.optimizer.candidates import Candidates
 from spolia.optimizer.contexts import sweepable
 from spolia.optimizer.objectives import Objectives
 from spolia.optimizer.reader_scores import ReadScores
 from spolia.optimizer.score_board import Floats, ScoreRows
-from spolia.orchestration.sweep import Together, sweeper
+from spolia.optimizer.sweeps import Chains, Sweep, SweepExecutor, SweepScores
 from spolia.run import Run
-from spolia.types import Failure, Item, Query, Ranking, Usage
+from spolia.types import Item, Query, Ranking, Usage
 
 CALLS, COST_USD = USAGE.index("calls"), USAGE.index("cost_usd")
-Chains: TypeAlias = Sequence[Operator[Query, Ranking]]
+Job: TypeAlias = tuple[list[int], list[int]]
+"""Places of flows, and of questions that they are asked."""
+LOST = 8
+"""Questions that workers may lose before they are given no more."""
 AT_ONCE = 8
 """Questions of flows that wait, which are asked together: what is lost when a study is killed."""
 
@@ -53,6 +55,7 @@ class FlowScores:
         store: where answers and scores are kept.
         degraded: as for `ask`.
         told: called with how many more scores are there, by several threads; an error that it raises ends the asking.
+        executor: of sweeps that only search; None computes all in this process.
         rows: scores computed now.
     """
 
@@ -63,11 +66,14 @@ class FlowScores:
     store: ScoreStore
     degraded: str = "stop"
     told: Callable[[int], None] = lambda rows: None
+    executor: SweepExecutor | None = None
     rows: int = 0
     needed: Usage = field(default=Usage())
     """What flows needed of models, whether it was asked now, kept from before or in a cache."""
     excluded: dict[int, SpoliaError] = field(default_factory=dict)
     """Flows that cannot run, with why."""
+    lost: Counter[str] = field(default_factory=Counter)
+    """Why workers did not give scores, which were computed here instead."""
 
     def __post_init__(self) -> None:
         self._lock = Lock()
@@ -81,12 +87,9 @@ class FlowScores:
         self._ids: dict[int, int] = {}
         self._placed: dict[tuple[str, ...], Sequence[Item]] = {}
         self._chains: dict[int, Operator[Query, Ranking] | None] = {}
-        depths = [one.k if isinstance(one, CutMeasure) else None for one in self._measures]
-        self._depth = None if None in depths else max(filter(None, depths), default=None)
+        self.sweeps = SweepScores(self.run, self._measures)
         self._ranks = all(isinstance(one, RetrievalMeasure) for one in self._measures)
         self._all_free = _only_ranks(self.candidates.space.flow)
-        self._by_gold: dict[object, dict[tuple[object, ...], Sequence[float]]] = {}
-        self._sweeper: tuple[tuple[int, ...], Together] = (), sweeper([])
         self._signs = self.objectives.signs
         self._before = self.run.spent
         self.read: ReadScores | None = None
@@ -137,7 +140,7 @@ class FlowScores:
                 items,
                 self._measures,
                 rivals=self._groups,
-                told=self._computed,
+                told=self._scored,
                 known=self._known,
                 **how,
             )
@@ -159,7 +162,7 @@ class FlowScores:
         table = ask(named, items, self._measures, rivals=self._groups, **how)
         return [[table.case(row, at) for at in range(len(items))] for row in range(len(flows))]
 
-    def _computed(self, flow: str, done: int, whole: int) -> None:
+    def _scored(self, flow: str, done: int, whole: int) -> None:
         with self._lock:
             self.rows += 1
         self.told(1)
@@ -184,69 +187,70 @@ class FlowScores:
         values = self.kept(part, len(flows), len(questions))
         batches = self.run.per_question is None and any(chain.waiting for chain in chains)
         failing = np.zeros(len(flows), bool)
-        with self.run:
+
+        def jobs() -> Iterator[Job]:
             for start in range(0, len(questions), window := AT_ONCE if batches else 1):
-                asked: dict[bytes, list[int]] = {}
+                asked: dict[tuple[int, ...], list[int]] = {}
                 for at in range(start, min(start + window, len(questions))):
                     self.told(len(flows))
-                    if (wanted := np.flatnonzero(np.isnan(values[:, at]).any(axis=1) & ~failing)).size:
-                        asked.setdefault(wanted.tobytes(), []).append(at)
-                for key, places in asked.items():
-                    wanted = np.frombuffer(key, np.intp)
-                    found = self._found([items[at] for at in places], [chains[flow] for flow in wanted.tolist()])
-                    for at, scores in zip(places, found, strict=True):
-                        known = ~np.isnan(scores).any(axis=1)
-                        failing[wanted[~known]] = True
-                        self.keep(part, wanted[known], at, scores[known])
-                        values[wanted, at] = scores
+                    wanted = np.flatnonzero(np.isnan(values[:, at]).any(axis=1) & ~failing)
+                    if wanted.size:
+                        asked.setdefault(tuple(wanted.tolist()), []).append(at)
+                yield from ((list(wanted), places) for wanted, places in asked.items())
+
+        with self.run:
+            for (wanted, places), found in self._computed(jobs(), chains, items):
+                for at, scores in zip(places, found, strict=True):
+                    known, flow_rows = ~np.isnan(scores).any(axis=1), np.array(wanted)
+                    failing[flow_rows[~known]] = True
+                    self.keep(part, flow_rows[known], at, scores[known])
+                    values[flow_rows, at] = scores
         return values
+
+    def _computed(self, jobs: Iterator[Job], chains: Chains, items: Sequence[Item]) -> Iterator[tuple[Job, Floats]]:
+        """The scores of jobs by question, flow and measure, each as it ends; by the executor where that can."""
+
+        def here(job: Job) -> Floats:
+            return self.sweeps([chains[flow] for flow in job[0]], [items[at] for at in job[1]])
+
+        sweep = None if self.executor is None else Sweep.of(chains, self._measures, self.run)
+        if self.executor is not None and sweep is not None:
+            yield from self._elsewhere(self.executor, sweep, jobs, items, here)
+        yield from ((job, here(job)) for job in jobs)
+
+    def _elsewhere(
+        self,
+        executor: SweepExecutor,
+        sweep: Sweep,
+        jobs: Iterator[Job],
+        items: Sequence[Item],
+        here: Callable[[Job], Floats],
+    ) -> Iterator[tuple[Job, Floats]]:
+        """Those of an executor; what it loses is computed here, and it is given no more once it has lost `LOST`."""
+        pool, going = ThreadPoolExecutor(executor.count), dict[Future[Floats], Job]()
+        try:
+            while True:
+                if self.lost.total() < LOST:
+                    for flows, places in islice(jobs, executor.count + 1 - len(going)):
+                        asked = [items[at] for at in places]
+                        going[pool.submit(executor.scores, sweep, flows, asked)] = flows, places
+                if not going:
+                    return
+                for ended in wait(going, return_when=FIRST_COMPLETED).done:
+                    job = going.pop(ended)
+                    try:
+                        found = ended.result()
+                    except WorkersFailed as error:
+                        self.lost[str(error)] += 1
+                        found = here(job)
+                    yield job, found
+        finally:
+            pool.shutdown(cancel_futures=True)
 
     def keep(self, part: StorePart, flows: NDArray[np.intp], at: int, scores: Floats) -> None:
         gold = int(part.question_ids[at]), int(part.gold_ids[at])
         self.store.score_flows(part.flow_ids[flows], *gold, part.measure_ids, scores)
         self.rows += flows.size
-
-    def _found(self, items: Sequence[Item], chains: Chains) -> Floats:
-        """Scores by question, flow and measure. What fails together is tried in parts: each question alone, then each
-        flow; NaN for what fails alone."""
-        found = attempt(partial(self._scored, items, chains))
-        if not isinstance(found, Failure):
-            return found
-        if len(items) > 1:
-            return np.concatenate([self._found([item], chains) for item in items])
-        if len(chains) > 1:
-            return np.concatenate([self._found(items, [chain]) for chain in chains], axis=1)
-        return np.full((1, 1, len(self._measures)), np.nan)
-
-    def _scored(self, items: Sequence[Item], chains: Chains) -> Floats:
-        """The scores of flows on questions; rankings with their gold at the same places are measured once."""
-        with self.run.lane(shares=False) as lane:  # the sweep shares them
-            rankings = self._together(chains)([Query(item.question) for item in items])
-            found = [[*self._measured(own, item)] for own, item in zip(rankings, items, strict=True)]
-        if degraded := next((reason for _, reason, degrades in lane.reasons if degrades), ""):
-            raise StepFailed(degraded)
-        return np.array(found, np.float64)
-
-    def _together(self, chains: Chains) -> Together:
-        key = tuple(map(id, chains))  # they are kept in `_chains`
-        if key != self._sweeper[0]:
-            self._sweeper = key, sweeper(chains)
-        return self._sweeper[1]
-
-    def _measured(self, rankings: Sequence[Swept], item: Item) -> Iterator[Sequence[float]]:
-        known = {} if item.quotes else self._by_gold.setdefault(gold_shape(item), {})
-        places: dict[int, list[int]] = {}
-        for one in rankings:
-            if item.quotes:
-                key: tuple[object, ...] = tuple(node.digest for node in one.nodes)
-            else:
-                marks = places.get(id(one.pool)) or places.setdefault(id(one.pool), gold_marks(item, one.pool.nodes))
-                key = tuple([marks[at] for at in one.order[: self._depth]])
-            if key not in known:
-                case = Case(item, one.ranking)
-                seen = (measure.seen(case) for measure in self._measures)
-                known[key] = [nan if scored is None else scored[0] for scored in seen]
-            yield known[key]
 
     def _stores(self, flow: int) -> tuple[str, ...]:
         """The stores that a flow searches, in which gold is looked up."""

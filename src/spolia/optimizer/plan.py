@@ -16,10 +16,10 @@ from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.measures.costs import UsDollars
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.models.protocols import LanguageModel
-from spolia.optimizer.bandit import HierarchicalBandit
 from spolia.optimizer.budget import USD, RowCost, TuningBudget
 from spolia.optimizer.candidates import Candidates
 from spolia.optimizer.contexts import Contexts
+from spolia.optimizer.model_based import HierarchicalBandit, TreeParzen
 from spolia.optimizer.objectives import Limit, Objectives
 from spolia.optimizer.score_board import Board
 from spolia.optimizer.strategies import (
@@ -32,7 +32,6 @@ from spolia.optimizer.strategies import (
     RandomSearch,
     Strategy,
 )
-from spolia.optimizer.tree_parzen import TreeParzen
 from spolia.run import Run
 from spolia.types import Item, Query, Usage
 

@@ -29,6 +29,7 @@ from spolia.optimizer.progress import StudyProgress, Told
 from spolia.optimizer.reader_scores import ReadScores, takes
 from spolia.optimizer.score_board import FIRST, Board, Floats, ScoreRows, main_effects
 from spolia.optimizer.strategies import find_best
+from spolia.optimizer.sweeps import SweepExecutor
 from spolia.optimizer.tuned_flow import CORRECTED, FRESH, FinalScores, TunedFlow
 from spolia.run import Run
 from spolia.run.budget import Limiter
@@ -48,17 +49,26 @@ class Study:
         store: the scores in that folder.
         degraded: what happens to a flow of which a step fails on every call.
         told: called when more scores are there.
+        executor: of searches that ask no model; None computes them here.
     """
 
     def __init__(
-        self, plan: TuningPlan, run: Run, folder: Path | None, store: ScoreStore, degraded: str, told: Told
+        self,
+        plan: TuningPlan,
+        run: Run,
+        folder: Path | None,
+        store: ScoreStore,
+        degraded: str,
+        told: Told,
+        executor: SweepExecutor | None = None,
     ) -> None:
         self.plan, self.run, self.folder, self.store = plan, run, folder, store
         budget = plan.budget
         seconds = budget.amount if budget and budget.unit == SECONDS else float("inf")
         self.progress = StudyProgress(plan.rows, seconds, told)
         items = [*plan.choosing, *plan.fresh]
-        self.scores = FlowScores(plan.candidates, items, plan.objectives, run, store, degraded, self.progress.count)
+        asking = plan.objectives, run, store, degraded, self.progress.count, executor
+        self.scores = FlowScores(plan.candidates, items, *asking)
         self.progress.scores = self.scores
         self.before = _paid(store)
         if run.replies is None and not plan.objectives.are_timed:
@@ -88,6 +98,8 @@ class Study:
             self.notes.append(f"Earlier reports used the fresh questions {several(looked, 'time')}.")
         with self._limited():
             finalists, final = self._final(finalists)
+        for why, times in self.scores.lost.items():
+            self.notes.append(f"Computed here {several(times, 'time')}: {why}.")
         found = self._found(board, chosen, FinalScores(board, plan.objectives, finalists, final, plan.seed), share)
         if earlier is not None and not self.is_cut_short:
             earlier.keep(StudyRecord.of(plan, found))

@@ -18,6 +18,7 @@ from spolia.optimizer.plan import TuningPlan
 from spolia.optimizer.progress import Told
 from spolia.optimizer.strategies import Strategy
 from spolia.optimizer.study import SCORES, STUDY, Study, refuse_another
+from spolia.optimizer.sweeps import SweepExecutor
 from spolia.optimizer.tuned_flow import TunedFlow
 from spolia.run import Run
 from spolia.types import Item, Query
@@ -42,6 +43,7 @@ def tune(
     combine: str = "front",
     earlier: EarlierStudies | None = None,
     told: Told = lambda progress: None,
+    executor: SweepExecutor | None = None,
 ) -> TunedFlow:
     """Choose the best flow of a space, and report it on questions that did not choose.
 
@@ -69,6 +71,7 @@ def tune(
         earlier: studies of other questions: the search begins with what was best there, after `prior`, and the record
             of this one is added.
         told: called with how far the study is when more scores are there, by several threads.
+        executor: computes searches that ask no model, such as `SweepProcesses(4)`: the result is the same.
 
     Raises:
         DataError: the space holds one flow only, no question has gold, the budget is too small, or the folder holds a
@@ -101,4 +104,4 @@ def tune(
     with ScoreStore(None if folder is None else folder / SCORES) as store:
         if folder is not None:
             refuse_another(folder / STUDY, flow, plan)
-        return Study(plan, run, folder, store, degraded, told).tuned(prior, usage_log or UsageLog(), earlier)
+        return Study(plan, run, folder, store, degraded, told, executor).tuned(prior, usage_log or UsageLog(), earlier)

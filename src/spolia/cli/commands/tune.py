@@ -83,6 +83,16 @@ def tune(
             help="How many calls that wait may run at the same time. The result is the same for any number.",
         ),
     ] = 8,
+    processes: Annotated[
+        int,
+        typer.Option(
+            "--processes",
+            metavar="N",
+            min=0,
+            help="How many processes compute searches that ask no model; 0 for none but this one. The result is the "
+            "same for any number.",
+        ),
+    ] = 0,
     estimate: Estimated = False,
 ) -> Exit:
     """Choose the best flow of a space on your own questions, within a budget.
@@ -114,7 +124,7 @@ def tune(
         TuningRun(screen, data, given).tuning_estimated(space, objective, out, **how)
         return Exit.DONE
     prior = [*(study.prior if study else ()), *(point for folder in warm or () for point in _points(folder))]
-    how |= {"seed": given.seed, "prior": prior, "cold": cold, "workers": workers}
+    how |= {"seed": given.seed, "prior": prior, "cold": cold, "workers": workers, "processes": processes}
     found, files = TuningRun(screen, data, given).tuned(space, objective, out, **how)
     result = _written(found, files, out)
     if given.llm == "simulated":

@@ -20,13 +20,14 @@ from spolia.core.run_context import check_cancelled, on_cancel
 from spolia.errors import DocumentError, SpoliaError, WorkersFailed
 from spolia.indexing.readers.reader import Blob, Container, FileReader, Reading, is_container, versioned
 from spolia.indexing.sync.files import IN_MEMORY, File
-from spolia.indexing.workers.pool import WorkerProcesses, pickled
+from spolia.indexing.workers.pool import HERE, WorkerProcesses
 from spolia.indexing.workers.prepare import NOTHING, Executor, InProcess, Prepared, SplitPlan
 from spolia.indexing.workers.protocol import WorkerLimits
 from spolia.stores.backends.rows import SourceRow, in_batches
 from spolia.stores.files import claimed
 from spolia.stores.groups.group_build import EMBEDDED_AT_ONCE, Texts, in_turn
 from spolia.stores.groups.nodes import GroupBuild
+from spolia.worker_process import pickled
 
 if TYPE_CHECKING:
     from spolia.models.protocols import Embedder
@@ -251,7 +252,7 @@ class Prefetch:
     def _is_sendable(self, given: object) -> bool:
         if id(given) not in self._sent:
             try:
-                pickled(given)
+                pickled(given, HERE)
                 self._sent[id(given)] = given, True
             except SpoliaError:
                 self._sent[id(given)] = given, False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,11 +17,14 @@ from spolia.indexing.readers.reader import Blob, Container, FileReader
 from spolia.indexing.workers.prepare import NOTHING, Prepared, SplitPlan
 from spolia.indexing.workers.protocol import WorkerLimits, pieces_of, reading_of
 from spolia.types import Usage
-from spolia.worker_process import WAIT_S, Died, WireFrame, WorkerProcess
+from spolia.worker_process import WAIT_S, Died, WireFrame, WorkerProcess, pickled
 
 if TYPE_CHECKING:
     from spolia.models.protocols import Embedder
     from spolia.types.arrays import Vectors
+
+
+HERE = "read in this process: workers=0"
 
 
 class ReaderProcess(WorkerProcess):
@@ -30,7 +32,7 @@ class ReaderProcess(WorkerProcess):
 
     program = "from spolia.indexing.workers.worker import main; main()"
     refusals = DocumentError
-    remedy = "Run it to see why, or read in this process: workers=0"
+    remedy = f"Run it to see why, or {HERE}"
 
     def __init__(self, limits: WorkerLimits, spool: Path | None = None) -> None:
         super().__init__(limits.memory_mb, limits.written_mb, spool)
@@ -46,7 +48,7 @@ class ReaderProcess(WorkerProcess):
 
         self.running()
         self.seconds = self.limits.seconds
-        said, attached = self.asked({"task": "embed", "texts": list(texts)}, [pickled(embedder)])
+        said, attached = self.asked({"task": "embed", "texts": list(texts)}, [pickled(embedder, HERE)])
         with self._understanding("vectors"):
             usage = Usage(*map(int, said["usage"])).but(cost_usd=float(said["cost_usd"]))
             found = np.frombuffer(attached[0], "<f4").reshape(len(texts), embedder.dimension)
@@ -91,7 +93,7 @@ class ReaderProcess(WorkerProcess):
         path = str(blob.content.absolute()) if isinstance(blob.content, Path) else ""
         spool = str(self.spool.absolute()) if self.spool else ""
         request = {"task": task, "uri": blob.uri, "path": path, "spool": spool}
-        return self.asked(request, [pickled(reader), b"" if path else blob.data, pickled(plan)])
+        return self.asked(request, [pickled(reader, HERE), b"" if path else blob.data, pickled(plan, HERE)])
 
     def _spooled(self, name: str) -> Path:
         """A part that the worker has put into the folder for them; nothing else is opened, whatever it says."""
@@ -110,24 +112,6 @@ def _advice(died: Died) -> str:
         f"{option} and --rebuild"
     )
     return f"Save the file again{allow if option else ''}, or leave it out."
-
-
-def pickled(reader: object) -> bytes:
-    """A reader, plan or embedder for another process. Raises SpoliaError where no other process could make it."""
-    try:
-        found = pickle.dumps(reader)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise _not_sent(reader, str(error)) from error
-    if b"__main__" in found:
-        raise _not_sent(reader, "it is defined in the program that was started, which no other process imports")
-    return found
-
-
-def _not_sent(reader: object, why: str) -> SpoliaError:
-    return SpoliaError(
-        f"{reader!r} cannot be sent to another process ({why}). Define it in a module that can be imported, or read in "
-        "this process: workers=0."
-    )
 
 
 class WorkerProcesses:
