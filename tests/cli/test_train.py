@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from spolia.evaluation.data.dataset import part_of
 from spolia.evaluation.simulation.world import FictionalWorld
 from tests.training.conftest import write_world
 
@@ -96,3 +97,20 @@ def test_wrong_usage_is_code_2(
     ran = spolia("train", *options, "--data", "towns", "-o", "out")
     assert ran.code == 2
     assert said in " ".join(ran.err.split())
+
+
+@pytest.mark.slow
+def test_rows_are_of_questions_that_reports_do_not_have(spolia: Spolia, tmp_path: Path) -> None:
+    data, out = tmp_path / "world", tmp_path / "rows.jsonl"
+    FictionalWorld(7, people=40, questions=40).write(data)
+    asked = ("--data", data, "--retriever", "bm25", "-o", out, "--json")
+    for kind, more in (("ra-dit", ()), ("reward", ()), ("corag", ("--llm", "simulated", "--chains", 1))):
+        found = spolia("rows", kind, *asked, *more)
+        assert found.code == 0
+        rows = [json.loads(line) for line in out.read_text().splitlines()]
+        assert found.json["rows"] == len(rows) > 0
+        assert {part_of(row["id"]) for row in rows} == {"tune"}
+    distilled = ("rows", "distill", *asked, "--llm", "simulated")
+    assert 0 < spolia(*distilled).json["rows"] < spolia(*distilled, "--accept", "all").json["rows"]
+    assert spolia("rows", "dual", *asked).code == 2
+    assert "Write one of: ra-dit" in " ".join(spolia("rows", "radit", *asked).err.split())

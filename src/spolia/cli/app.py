@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from spolia.cli.commands.ask import ask
+from spolia.cli.commands.ask import ask, search
 from spolia.cli.commands.calibrate import calibrate
 from spolia.cli.commands.check import check
 from spolia.cli.commands.data import data, world
@@ -22,7 +22,7 @@ from spolia.cli.commands.monitor import monitor
 from spolia.cli.commands.plan import plan
 from spolia.cli.commands.prompts import prompts
 from spolia.cli.commands.questions import questions
-from spolia.cli.commands.search import search
+from spolia.cli.commands.rows import rows
 from spolia.cli.commands.serve import keys, serve
 from spolia.cli.commands.show import flows, show
 from spolia.cli.commands.trace import trace
@@ -50,7 +50,7 @@ COMMANDS: dict[str, Any] = {
     "groups": groups, "export": export, "import": import_, "search": spread(search), "ask": spread(ask),
     "serve": spread(serve), "keys": keys, "monitor": monitor, "eval": spread(evaluate), "gate": spread(gate),
     "promote": spread(promote), "tune": spread(tune),
-    "train": spread(train),
+    "train": spread(train), "rows": spread(rows),
     "calibrate": calibrate, "data": data, "questions": questions, "world": world, "flows": flows, "check": check,
     "show": show, "prompts": prompts, "trace": trace, "doctor": doctor, "repair": repair,
 }  # fmt: skip

@@ -156,7 +156,7 @@ def command(name: str, making: StoreOptions) -> str:
 
 
 def parts(screen: Screen, making: StoreOptions, corpus: Corpus, *, rebuild: bool) -> tuple[dict[str, Any], str]:
-    """What `sync` and `planned` take, and in one line why there are vectors or none."""
+    """The arguments of `sync` and `planned`, and in one line why there are vectors or none."""
     places, mine = making.places(), own(making.known)
     embedder = making.embeds_by(corpus, rebuild=rebuild)
     defined = {**mine.groups, **making.definitions(embedder, mine.operators)}

@@ -11,7 +11,7 @@ from spolia.cli.screen import Screen, table
 from spolia.core.operator import Operator
 from spolia.core.plurals import several
 from spolia.errors import QueryError, StepFailed, StoreError
-from spolia.journal import Cache, Runs
+from spolia.journal import Cache, Journal, Runs
 from spolia.models.http.remote import Remote
 from spolia.models.protocols import LanguageModel
 from spolia.run import Budget, Run
@@ -44,10 +44,11 @@ def recorded(
     values: bool = False,
     share: bool | int = False,
     threads: int = THREADS,
+    log: Journal | None = None,
 ) -> Iterator[Run]:
     """Run with journal and cache in the store's `runs.db`; without them, and say so, if it cannot be written. One that
     shares equal steps runs too many of them to trace each, and has a journal only for their values. Without `cached`
-    it has no cache."""
+    it has no cache. With a `log`, each step runs and goes there; only replies of models are kept, by their prompts."""
     corpus, who = Corpus(str(store)), tuple(access or ())
     corpus.snapshot()
     try:
@@ -56,13 +57,14 @@ def recorded(
         runs = Runs(folder / RUNS, values=values)
     except (StoreError, OSError) as error:
         screen.say(f"Nothing is recorded of this run: {error}", "yellow")
-        with Run(groups=who, budget=budget, share=share, threads=threads) as run:
+        with Run(groups=who, budget=budget, share=share, threads=threads, journal=log) as run:
             yield run
         return
     cache = None if not cached else Cache(runs.database, replace=True) if replace else runs.cache
     journal = runs.journal if values or not share else None
     try:
         own: dict[str, Any] = {"journal": journal, "cache": cache, "budget": budget, "share": share}
+        own |= {} if log is None else {"journal": log, "cache": None, "replies": cache}
         with runs, Run(groups=who, threads=threads, **own) as run:
             yield run
     finally:

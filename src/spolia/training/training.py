@@ -29,8 +29,8 @@ from spolia.models.trained_weights import CARD, JSON, TENSORS, TrainedWeights, h
 from spolia.retrieval.array_files import DAMAGED, read_arrays, write_arrays
 from spolia.run import Run
 from spolia.stores.files import try_lock
+from spolia.training.parts import Trainer
 from spolia.training.question_split import TRAIN, VALIDATE, QuestionSplit
-from spolia.training.trainer import Trainer
 from spolia.types import Item, Value, digest_of
 
 FLOW, CHECKPOINT = "flow.yaml", "checkpoint.npz"

@@ -1,5 +1,6 @@
 """`spolia train`: a part of a flow, fitted to your own questions."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -58,7 +59,6 @@ def train(
     """
     from spolia.cli import runs
     from spolia.cli.experiments import SIMULATED, refuse_misspelt
-    from spolia.cli.flow_parts import with_sources
     from spolia.evaluation.data.dataset import DataSet
     from spolia.evaluation.data.passage_store import cache_folder
     from spolia.evaluation.data.usage_log import UsageLog, marks_of
@@ -68,7 +68,7 @@ def train(
     screen, source = Screen(json=given.json), DataSet(str(data))
     refuse_misspelt(given)
     items, apart = list(source.items(stored=given.store is not None)), _others(kept_apart, given.store)
-    parts = with_sources(_parts(given, source, [*items, *(apart or ())], screen), web)
+    parts = parts_for(given, source, [*items, *(apart or ())], screen, web)
     runs.refuse_unpriced(given.budget_usd, [parts.llm])
     limit = runs.budget_of(given.budget_calls, given.budget_tokens, given.budget_usd)
     trainer = trainer_of(part, _context(parts, screen))
@@ -94,18 +94,26 @@ def train(
     return Exit.DONE
 
 
-def _parts(given: QuestionOptions, data: "DataSet", items: "list[Item]", screen: Screen) -> "Parts":
-    """The store, or the passages of the data, and the models of the part's flow."""
+def parts_for(
+    given: QuestionOptions,
+    data: "DataSet",
+    items: "list[Item]",
+    screen: Screen,
+    web: Sequence[str] | None = None,
+) -> "Parts":
+    """The store, or the passages of the data; both sources, if a condition names the second; and the models."""
     from spolia.cli.experiments import DEFAULT, SIMULATED, parts_over, real_model, simulated_reader
-    from spolia.cli.flow_parts import parts_of
+    from spolia.cli.flow_parts import parts_of, with_sources
+    from spolia.filters.text import named_fields
 
     llm = simulated_reader(given, data, items) if given.llm == SIMULATED else real_model(given)
     if given.store is not None:
         parts = parts_of(given.store, given, llm, known=given.known)
     else:
         with screen.progress(f"indexing {data.name}") as told:
-            parts, _ = parts_over(data, [given.retriever or EMBEDDING], given, llm, told, say=screen.say)
-    return parts.but(retriever=given.retriever or DEFAULT)
+            flows, fields = [given.retriever or EMBEDDING], named_fields(web or ())
+            parts, _ = parts_over(data, flows, given, llm, told, say=screen.say, fields=fields)
+    return with_sources(parts.but(retriever=given.retriever or DEFAULT), web)
 
 
 def _context(parts: "Parts", screen: Screen) -> "TrainingContext":

@@ -1,0 +1,154 @@
+"""`spolia rows`: what language models are tuned on, made from your questions."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from spolia.cli.commands.eval import DATA
+from spolia.cli.exit_codes import Exit
+from spolia.cli.options import FlowName, QuestionOptions, Web, argument, option
+from spolia.cli.screen import Screen
+from spolia.errors import DataError, QueryError
+
+if TYPE_CHECKING:
+    from spolia.cli.flow_parts import Parts
+    from spolia.training.rows import Row
+    from spolia.types import Item
+
+METHODS = {"ra-dit": "sft", "corag": "sft", "distill": "sft", "dual": "sft", "prefrag": "dpo", "reward": "grpo"}
+"""The method that learns from each kind of rows."""
+OBSERVED = ("distill", "prefrag")
+"""Kinds that are made from the steps of a flow."""
+PASSAGES, CHAIN_PASSAGES = 10, 5
+ALL = "all"
+
+
+def rows(
+    given: QuestionOptions,
+    kind: Annotated[str, argument("KIND", f"The kind of rows: {', '.join(METHODS)}.")],
+    data: Annotated[Path, option("--data DATA", DATA)],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The file: JSON lines.")],
+    flow: FlowName = "naive",
+    web: Web = None,
+    accept: Annotated[
+        str, option("--accept MEASURE", "distill: keep questions whose answer gets the full score; `all` keeps all.")
+    ] = "EM",
+    chains: Annotated[int, typer.Option("--chains", metavar="NUMBER", min=1, help="corag: of each question.")] = 4,
+    judge: Annotated[
+        str, option("--judge URL", "prefrag: a big model that says which replies are right; by default the gold does.")
+    ] = "",
+    judge_model: Annotated[str, option("--judge-model NAME", "Its name on that server.")] = "",
+) -> Exit:
+    """Write the rows that `spolia train lm` tunes a language model on, from the questions of the part `tune`."""
+    from spolia.cli import runs
+    from spolia.cli.commands.train import parts_for
+    from spolia.cli.experiments import SIMULATED, refuse_misspelt
+    from spolia.cli.model_profile import profile_of
+    from spolia.cli.models import model_at
+    from spolia.evaluation.data.dataset import DataSet
+    from spolia.evaluation.data.json_lines import write_rows
+    from spolia.models.file_hash import hash_of
+    from spolia.training.question_split import QuestionSplit
+    from spolia.training.rows import StepLog
+
+    screen, source = Screen(json=given.json), DataSet(str(data))
+    if kind not in METHODS:
+        raise DataError(f"Unknown kind of rows: {kind!r}. Write one of: {', '.join(METHODS)}.")
+    refuse_misspelt(given)
+    every = list(source.items(stored=given.store is not None))
+    items = QuestionSplit.of(every).train
+    parts = parts_for(given, source, every, screen, web)
+    judging = model_at(judge, judge_model, profile_of(given.profile_file))
+    runs.refuse_unpriced(given.budget_usd, [parts.llm, judging])
+    limit = runs.budget_of(given.budget_calls, given.budget_tokens, given.budget_usd)
+    log = StepLog() if kind in OBSERVED else None
+    with runs.recorded(parts.chunks.corpus.path, screen, budget=limit, share=log is None, log=log):
+        if kind in OBSERVED:
+            found = _observed(kind, flow, parts, items, accept, judging, given.seed)
+        else:
+            found = _searched(kind, parts, items, chains)
+        files = {out: list(found)}
+        if kind == "dual":
+            files[out.with_suffix(".retriever.jsonl")] = list(_retriever(parts, items))
+    made = files[out]
+    if not made:
+        raise DataError(f"None of {len(items)} questions gives a row. {WHY[kind]}")
+    for file, written in files.items():
+        write_rows(file, written)
+    _note(data, every, items, kind, hash_of(out))
+    method, simulated = METHODS[kind], {"simulated": True} if given.llm == SIMULATED else {}
+    screen.give(
+        **simulated, kind=kind, method=method, rows=len(made), questions=len({row["id"] for row in made}),
+        sha256=hash_of(out), files=list(map(str, files)),
+    )  # fmt: skip
+    screen.show(
+        f"{len(made):,} rows in {out}. Use them: spolia train lm --method {method} --rows {out} --base DIR -o DIR"
+    )
+    return Exit.DONE
+
+
+WHY = {
+    "ra-dit": "Give questions with answers, and a store with passages for them.",
+    "corag": "Give questions with answers, and a model whose chains lead to some of them.",
+    "distill": "Give a model or a flow that answers some of them, or --accept all.",
+    "dual": "Give questions with answers, and a store with passages for them.",
+    "prefrag": "Give questions with gold, and a model whose replies differ.",
+    "reward": "Give questions with answers, and a store with passages for them.",
+}
+
+
+def _searched(kind: str, parts: "Parts", items: "Sequence[Item]", chains: int) -> "Iterable[Row]":
+    """Rows that are made of what a retriever finds; of CoRAG also of chains."""
+    from spolia.training.chain_samples import sample_chains
+    from spolia.training.rows import corag_rows, ra_dit_rows, reward_rows
+
+    if kind == "corag":
+        if parts.llm is None:
+            raise QueryError("Chains are sampled from a language model. Write --llm URL --model NAME.")
+        search = _search(parts, CHAIN_PASSAGES)
+        return corag_rows(items, sample_chains(parts.llm, search, items, n=chains), search)
+    return (reward_rows if kind == "reward" else ra_dit_rows)(items, _search(parts, PASSAGES))
+
+
+def _retriever(parts: "Parts", items: "Sequence[Item]") -> "Iterable[Row]":
+    from spolia.models.protocols import ScoresContinuations, able_to
+    from spolia.training.rows import retriever_rows
+
+    if parts.llm is None:
+        raise QueryError("Rows for a retriever need a language model that scores texts. Write --llm URL --model NAME.")
+    llm: Any = able_to(parts.llm, ScoresContinuations)
+    return (row._asdict() for row in retriever_rows(items, _search(parts, PASSAGES), llm))
+
+
+def _search(parts: "Parts", top_k: int) -> Any:
+    from spolia.flow_files.built_in_flows import found_by
+
+    return found_by(parts.retriever, parts.chunks, parts.embedder, top_k, parts.scorer, parts.ranker)
+
+
+def _observed(
+    kind: str, flow: str, parts: "Parts", items: "Sequence[Item]", accept: str, judge: Any, seed: int
+) -> "Iterable[Row]":
+    """Rows that are made of the steps of a flow."""
+    from spolia.cli.flow_parts import flow_of
+    from spolia.evaluation.measures.registry import parse_measure
+    from spolia.training.preferences import prefrag_rows
+    from spolia.training.rows import answer_measure, distillation_rows
+
+    if kind == "prefrag":
+        return prefrag_rows(flow_of(kind, parts)[0], items, judge, seed=seed)
+    measure = None if accept == ALL else answer_measure(parse_measure(accept, llm=judge))
+    return distillation_rows(flow_of(flow, parts)[0], items, measure)
+
+
+def _note(data: Path, every: "Sequence[Item]", items: "Sequence[Item]", kind: str, sha256: str) -> None:
+    """Write down that a model is to be trained on these questions."""
+    from spolia.evaluation.data.passage_store import cache_folder
+    from spolia.evaluation.data.usage_log import UsageLog, marks_of
+    from spolia.training.question_split import TRAIN
+
+    log = UsageLog.of_data(data, cache_folder(), marks_of(every))
+    log.note(replace(log, part=TRAIN).at(items, {f"rows {kind}": sha256}, ["training"]))

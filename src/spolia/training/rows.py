@@ -1,0 +1,323 @@
+"""Rows that language models are tuned on: JSON lines in the form that TRL reads (docs/reference/formats.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import fsum
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from spolia.core.operator import Operator, Retriever
+from spolia.core.plurals import several
+from spolia.core.run_context import check_cancelled
+from spolia.errors import DataError
+from spolia.evaluation.creation.filters import place_of
+from spolia.evaluation.data.dataset import part_of
+from spolia.evaluation.data.json_lines import rows as lines
+from spolia.evaluation.measures.measure import Measure, SetMeasure
+from spolia.evaluation.measures.retrieval_measure import RetrievalMeasure
+from spolia.flows import corag
+from spolia.flows.evidence import citing, shown
+from spolia.generation.reader import Reader
+from spolia.journal import Exchange, Journal
+from spolia.journal.values import Detail
+from spolia.models.prompting.likelihood import Continuation, Likelihood
+from spolia.models.prompting.role import Ask, passed_over
+from spolia.models.prompting.stand_in_models import ScriptedModel
+from spolia.models.protocols import ScoresContinuations
+from spolia.run import Run
+from spolia.training.chain_samples import SampledChain
+from spolia.training.question_split import KEPT_APART
+from spolia.types import Answer, Failure, Generation, Hit, Item, Node, Prompt, Query, Quote, Ranking
+
+Row: TypeAlias = dict[str, Any]
+FIELDS: Mapping[str, tuple[str, ...]] = {"sft": ("completion",), "dpo": ("chosen", "rejected"), "grpo": ()}
+"""Of each method, the fields that hold a reply; all have a `prompt`."""
+READER = Reader(ScriptedModel(("",)), "brief")
+"""Writes prompts of a short answer; its model is not asked."""
+WINDOW = 64
+"""Questions that are asked together."""
+
+
+def messages(prompt: Prompt) -> list[Row]:
+    return [{"role": one.role, "content": one.content} for one in prompt.messages]
+
+
+def reply(text: str) -> list[Row]:
+    """A text as TRL reads one: the only message of an assistant."""
+    return [{"role": "assistant", "content": text}]
+
+
+def completion_row(kind: str, item: str, prompt: Prompt, text: str) -> Row:
+    """A row for `sft`: the model learns to reply with `text`."""
+    return {"id": item, "kind": kind, "prompt": messages(prompt), "completion": reply(text)}
+
+
+def preference_row(item: str, prompt: Prompt, chosen: str, rejected: str, source: str) -> Row:
+    """A row for `dpo`: of two replies to one prompt, the first is better. `source` says who judged."""
+    return {"id": item, "source": source, "prompt": messages(prompt)} | {
+        "chosen": reply(chosen),
+        "rejected": reply(rejected),
+    }
+
+
+def trainable(items: Sequence[Item]) -> Sequence[Item]:
+    """The questions; DataError if one is kept apart for reports."""
+    _refuse_reported(item.id for item in items)
+    return items
+
+
+def _refuse_reported(ids: Iterable[str]) -> None:
+    if apart := [id for id in ids if id and part_of(id) == KEPT_APART]:
+        raise DataError(
+            f"{several(len(apart), 'question')} of the part report cannot be trained on, the first {apart[0]!r}: its "
+            "score would say nothing. Leave these out; `spolia rows` does."
+        )
+
+
+# Reading.
+
+
+def read_rows(path: Path, method: str) -> list[Row]:
+    """The rows of a file for a method of training.
+
+    Raises:
+        DataError: the file has no rows, or one that does not follow the form, or one of a question of the part report.
+    """
+    found = [_checked(place, row, FIELDS[method]) for place, row in lines(path)]
+    if not found:
+        raise DataError(f"{path} has no rows. Write some with `spolia rows`.")
+    _refuse_reported(str(row.get("id", "")) for row in found)
+    return found
+
+
+def _checked(place: str, row: Row, replies: tuple[str, ...]) -> Row:
+    """A row in which each reply is a list of messages; a text stands for the only one."""
+    texts = {name: reply(found) if isinstance(found := row.get(name), str) else found for name in replies}
+    for name, said in {"prompt": row.get("prompt"), **texts}.items():
+        if not _are_messages(said):
+            raise DataError(
+                f"{place} has no messages in {name!r}. Write "
+                f'"{name}": [{{"role": "{"user" if name == "prompt" else "assistant"}", "content": "…"}}].'
+            )
+    if len(replies) > 1 and texts["chosen"] == texts["rejected"]:
+        raise DataError(f"{place} prefers a reply to itself. Write two different ones, or leave the row out.")
+    return row | texts
+
+
+def _are_messages(found: Any) -> bool:
+    return isinstance(found, list) and bool(found) and all(
+        isinstance(one, dict) and isinstance(one.get("role"), str) and isinstance(one.get("content"), str)
+        for one in found
+    )  # fmt: skip
+
+
+# Writing: what needs no model.
+
+
+def marked(answer: str, found: Ranking) -> str:
+    """The answer, with the number of the first passage that has it word for word.
+
+    >>> found = Ranking(Query("Who?"), (Hit(Node("a", "It was Sony."), 2.0), Hit(Node("b", "Nokia, in Salo."), 1.0)))
+    >>> marked("Nokia", found), marked("Siemens", found)
+    ('Nokia [2]', 'Siemens')
+    """
+    number = next((at for at, node in enumerate(found.nodes, 1) if place_of(answer, node.text)), 0)
+    return f"{answer} [{number}]" if number else answer
+
+
+def ra_dit_rows(items: Sequence[Item], search: Retriever, passages: int = 3) -> Iterator[Row]:
+    """A row for each question and each of its best passages, alone in the prompt; the reply is the accepted answer.
+
+    The model learns to read, and not to trust a passage that does not help.
+
+    Source: Lin et al., "RA-DIT", ICLR 2024 (LM-ft; the passages are its top 3).
+    """
+    for item, found in _found(items, search):
+        for hit in found.cut(passages).hits:
+            alone = found.but(hits=(hit,))
+            row = completion_row("ra-dit", item.id, READER.prompted(alone), marked(item.answers[0], alone))
+            yield row | {"passage": hit.node.id}
+
+
+def reward_rows(items: Sequence[Item], search: Retriever, passages: int = 5) -> Iterator[Row]:
+    """A row for each question: its prompt with passages, and all that a measure needs to score the reply (`grpo`)."""
+    for item, found in _found(items, search):
+        best = found.cut(passages)
+        texts = [{"id": one.id, "document": one.document, "text": one.text} for one in best.nodes]
+        gold = [[one.document if isinstance(one, Quote) else one for one in group] for group in item.gold]
+        asked = {"question": item.question, "answers": list(item.answers), "gold": gold, "passages": texts}
+        yield {"id": item.id, "kind": "reward", "prompt": messages(READER.prompted(best)), **asked}
+
+
+def _found(items: Sequence[Item], search: Retriever) -> Iterator[tuple[Item, Ranking]]:
+    for item in trainable(items):
+        check_cancelled()
+        if item.answers and (found := search(Query(item.question))).hits:
+            yield item, found
+
+
+def answer_measure(measure: SetMeasure) -> Measure:
+    """A measure that scores one answer; DataError for one of a whole set, or of passages."""
+    if not isinstance(measure, Measure) or isinstance(measure, RetrievalMeasure):
+        raise DataError(f"{measure} does not score an answer by itself. Write EM, F1, CiteP or CiteR, for example.")
+    return measure
+
+
+def reward(measure: Measure, row: Row, text: str) -> float:
+    """The score of a reply to the prompt of a row: its marks `[1]` are citations of the row's passages.
+
+    >>> from spolia.evaluation.measures.registry import parse_measure
+    >>> passage = {"id": "n1", "document": "p1", "text": "Nokia employed Olsen."}
+    >>> row = {"id": "q", "question": "Who?", "answers": ["Nokia"], "gold": [["p1"]], "passages": [passage]}
+    >>> [reward(parse_measure(name), row, text) for name in ("EM", "CiteP") for text in ("Nokia [1]", "Sony")]
+    [1.0, 0.0, 1.0, 0.0]
+    """
+    item = Item(row["id"], row["question"], tuple(row["answers"]), tuple(map(tuple, row["gold"])))
+    hits = [Hit(Node(one["id"], one["text"], document=one["document"]), 1.0) for one in row["passages"]]
+    if not measure.applies(item):
+        raise DataError(f"{measure} cannot score question {item.id!r}. Write a measure that fits what the rows have.")
+    return float(measure.score(citing(text, Ranking(Query(item.question), tuple(hits))), item) or 0.0)
+
+
+# Writing: what models have said.
+
+
+def corag_rows(items: Sequence[Item], chains: Iterable[SampledChain], search: Retriever) -> Iterator[Row]:
+    """Of each question, the most promising chain that leads to an accepted answer, up to the pair that suffices: a row
+    for each sub-question, each sub-answer, and the answer.
+
+    Args:
+        chains: of `sample_chains`; those that never lead to the answer are rejected.
+        search: the retriever that they were sampled with, so that the prompts are those of the flow.
+
+    Source: Wang et al., "Chain-of-retrieval augmented generation", 2025 (rejection sampling, three tasks).
+    """
+    accepted: dict[str, SampledChain] = {}
+    for one in chains:
+        if one.enough and (one.item not in accepted or one.promise > accepted[one.item].promise):
+            accepted[one.item] = one
+    for item in trainable(items):
+        if item.id not in accepted:
+            continue
+        chain = accepted[item.id].prefix(accepted[item.id].enough)
+        for number, (question, said) in enumerate(chain.pairs):
+            before = chain.but(pairs=chain.pairs[:number]).written(corag.CHARACTERS)
+            yield completion_row("corag sub-question", item.id, corag.NEXT.prompt_for({"chain": before}), question)
+            if passages := shown(search(chain.query.asking(question)), best_last=True):
+                prompt = corag.REPLY.prompt_for({"question": question, "passages": passages})
+                yield completion_row("corag sub-answer", item.id, prompt, said)
+        found = search(chain.query)
+        places = {"chain": chain.written(corag.CHARACTERS), "passages": shown(found, best_last=True)}
+        yield completion_row("corag answer", item.id, corag.FINAL.prompt_for(places), marked(item.answers[0], found))
+
+
+class RetrieverRow(NamedTuple):
+    """A question, passages that were found, and how well a model foretells the answer from each: ln P(y | d, q)."""
+
+    id: str
+    query: str
+    passages: list[Row]
+    logprobs: list[float]
+
+
+def retriever_rows(
+    items: Sequence[Item], search: Retriever, llm: ScoresContinuations, passages: int = 10
+) -> Iterator[RetrieverRow]:
+    """A row for each question, for a retriever that learns from a language model.
+
+    A passage for which the model fails is left out; a question with fewer than two has no row.
+
+    Source: Lin et al., "RA-DIT", ICLR 2024 (R-ft; the passages are its top 10).
+    """
+    for item, found in _found(items, search):
+        nodes = found.cut(passages).nodes
+        asked = [Continuation.of(item.answers[0], node.text, item.question) for node in nodes]
+        scored = passed_over(Likelihood(llm).batch(asked), "A passage could not be scored and is left out")
+        known = [(node, said) for node, said in zip(nodes, scored, strict=True) if not isinstance(said, Failure)]
+        if len(known) > 1:
+            texts = [{"id": node.id, "text": node.text} for node, _ in known]
+            yield RetrieverRow(
+                item.id, item.question, texts, [fsum(token.logprob for token in said) for _, said in known]
+            )
+
+
+class ObservedStep(NamedTuple):
+    """A step of a flow: what it is, took and gave, and what models were sent and replied in it."""
+
+    op: Operator[Any, Any]
+    given: Any
+    out: Any
+    exchanges: tuple[Exchange, ...]
+
+
+class StepLog(Journal):
+    """Keeps the steps of a run in memory, by lane: `Run(journal=StepLog())`. With `Run(replies=…)` a run that was
+    killed asks models nothing twice; with `Run(cache=…)` steps from the cache would be missing."""
+
+    def __init__(self) -> None:
+        self.values = True
+        self.lanes: dict[int, list[ObservedStep]] = {}
+
+    def record(self, row: tuple[Any, ...], detail: Detail | None = None) -> None:
+        if detail is not None:
+            step = ObservedStep(detail.op, detail.given, row[-1], tuple(detail.exchanges))
+            self.lanes.setdefault(row[3], []).append(step)
+
+    def end_run(self) -> None:
+        """Nothing is written."""
+
+
+def observed(
+    flow: Operator[Query, Answer], items: Sequence[Item]
+) -> Iterator[tuple[Item, Answer, Sequence[ObservedStep]]]:
+    """Each question with the flow's answer and all steps, in the order in which they ended.
+
+    Questions that fail are left out; if all do, the first failure is raised.
+    """
+    with Run.current() or Run(journal=StepLog()) as run:
+        if not isinstance(log := run.journal, StepLog):
+            raise DataError("The run keeps no steps in memory. Write Run(journal=StepLog()).")
+        for start in range(0, len(items), WINDOW):
+            window = items[start : start + WINDOW]
+            log.lanes.clear()
+            answers = flow.batch([Query(item.question) for item in window])
+            failures = [answer for answer in answers if isinstance(answer, Failure)]
+            if len(failures) == len(window):
+                raise failures[0].raised()
+            lanes = [log.lanes[number] for number in sorted(log.lanes)]
+            of_question = {steps[-1].given.question: steps for steps in lanes if isinstance(steps[-1].given, Query)}
+            for item, answer in zip(window, answers, strict=True):
+                if not isinstance(answer, Failure):
+                    yield item, answer, of_question[item.question]
+
+
+def distillation_rows(
+    flow: Operator[Query, Answer], items: Sequence[Item], accept: Measure | None = None
+) -> Iterator[Row]:
+    """What a teacher's flow asks its model and what the model replies, a row for each call.
+
+    A reply that was sent back counts with what came in its place; cut and unreadable ones are left out. With
+    `auto_rag` as the flow the rows are the turns of its dialogues.
+
+    Args:
+        accept: only questions whose answer this measure gives the full score, for example EM; None for all.
+    """
+    for item, answer, steps in observed(flow, trainable(items)):
+        if accept is None or (accept.applies(item) and accept.score(answer, item) == accept.range[1]):
+            for step in steps:
+                if (text := learned_from(step)) is not None:
+                    yield completion_row("distill", item.id, step.exchanges[0].prompt, text)
+
+
+def learned_from(step: ObservedStep) -> str | None:
+    """The reply that a student should give to the first prompt of a step; None if it has none."""
+    last = step.exchanges[-1].reply if step.exchanges else None
+    if not isinstance(last, Generation) or last.finish_reason == "length" or not last.text.strip():
+        return None
+    if isinstance(step.op, Ask):
+        try:
+            step.op.role.parser.parse(last.text)
+        except ValueError:
+            return None
+    return last.text
