@@ -18,7 +18,7 @@ import pytest
 from spolia import BM25, Corpus, Reader, sync
 from spolia.flow_files import dump
 from spolia.models import ChatModel
-from spolia.server.keys import KeyHolder, Quota, add_key
+from spolia.server.keys import DailyQuota, KeyHolder, Quota, add_key
 from spolia.testing.server import OpenAIServer, Received, ServedReply
 
 SECRET = "Ann earns the most of all captains."
@@ -69,9 +69,13 @@ def served() -> Iterator[Served]:
         corpus = sync_notes(folder / "n.spolia", ["staff"])
         llm = ChatModel("scripted", model.url, api_key_env="", retries=0)
         (folder / "grounded.yaml").write_text(dump(BM25(corpus.group(), top_k=5) >> Reader(llm)))
-        users = {"ann": (("staff",), 0), "bob": ((), 0), "hasty": ((), 2)}
+        daily = {"poor": DailyQuota(tokens=1), "rare": DailyQuota(requests=2)}
+        users = {"ann": (("staff",), 0), "bob": ((), 0), "hasty": ((), 2), "poor": ((), 0), "rare": ((), 0)}
         keys = {
-            name: add_key(folder / "keys.toml", KeyHolder(name, name, groups, Quota(quota), writes=name == "ann"))
+            name: add_key(
+                folder / "keys.toml",
+                KeyHolder(name, name, groups, Quota(quota), daily.get(name, DailyQuota()), writes=name == "ann"),
+            )
             for name, (groups, quota) in users.items()
         }
         command = [

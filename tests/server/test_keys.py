@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import QueryError
-from spolia.server.keys import ApiKeys, KeyHolder, KeysInFile, Quota, add_key, token_in
+from spolia.server.keys import ApiKeys, DailyQuota, KeyHolder, KeysInFile, Quota, add_key, token_in
 from tests.cli.conftest import Spolia, spolia  # noqa: F401
 
 EARLIER = datetime(2026, 1, 1, tzinfo=UTC)
@@ -18,14 +18,16 @@ EARLIER = datetime(2026, 1, 1, tzinfo=UTC)
 def test_a_file_has_the_hash_of_a_key_alone(tmp_path: Path, spolia: Spolia) -> None:  # noqa: F811
     file = tmp_path / "keys.toml"
     made = spolia(
-        "keys", "ann", "--keys", file, "--group", 'a "b" \\', "--requests-per-minute", 9, "--days", 2, "--json"
-    ).json
+        "keys", "ann", "--keys", file, "--group", 'a "b" \\', "--requests-per-minute", 9, "--days", 2, "--json",
+        "--tokens-per-day", 1000, "--usd-per-day", 0.5,
+    ).json  # fmt: skip
     add_key(file, KeyHolder("bob-laptop", "bob"))
     assert made["key"] not in file.read_text()
     assert file.stat().st_mode & 0o777 == 0o600
     ann = KeysInFile(file).holder(f"Bearer {made['key']}")
     assert ann is not None
     assert (ann.principal, ann.groups, ann.quota.per_minute) == ("ann", ('a "b" \\',), 9)
+    assert ann.daily == DailyQuota(0, 1000, 0.5)
     assert ann.expires is not None
     assert timedelta(days=1.9) < ann.expires - datetime.now(UTC) < timedelta(days=2)
     assert spolia("keys", "ann", "--keys", file).code == 2

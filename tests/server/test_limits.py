@@ -23,9 +23,11 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from spolia import BM25, Answer, Branch, Corpus, Extract, Operator, Query, ReciprocalRankFusion, add_texts, errors, step
+from spolia.cli.commands.doctor import store_findings
 from spolia.core.run_context import emit, retract
 from spolia.server import process, request_checks
 from spolia.server.app import application
+from spolia.server.audit import AuditLog, rows_of, verified
 from spolia.server.error_replies import refusal
 from spolia.server.keys import ApiKeys
 from spolia.server.service import ServedFlow, Service
@@ -117,6 +119,48 @@ def test_a_spent_quota_is_429(served: Served) -> None:
         status = [hasty.get("/v1/models").status_code for _ in range(3)]
         refused = hasty.get("/v1/models")
     assert (status, 0 < int(refused.headers["Retry-After"]) <= 30) == ([200, 200, 429], True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("user", "status"), [("poor", [429, 429]), ("rare", [200, 200, 429])])
+def test_a_spent_quota_of_the_day_is_429(served: Served, user: str, status: list[int]) -> None:
+    with served.client(user) as client:
+        asked = QUESTION | {"flow": "grounded" if user == "poor" else "naive"}
+        found = [client.post("/v1/answer", json=asked) for _ in status]
+    assert [one.status_code for one in found] == status
+    assert int(found[-1].headers["Retry-After"]) > 0
+
+
+@pytest.mark.slow
+def test_the_audit_log_has_who_asked_and_no_content_and_a_changed_row_is_found(served: Served, tmp_path: Path) -> None:
+    file = served.store / "audit.jsonl"
+    with served.client("bob") as bob:
+        bob.post("/v1/answer", json=QUESTION)
+    httpx.post(f"{served.url}/v1/answer", json=QUESTION)
+    until(lambda: [row["key"] for row in rows_of(file)][-2:] == ["bob", ""])
+    row = list(rows_of(file))[-2]
+    assert (row["key"], row["method"], row["route"], row["flow"], row["status"]) == (
+        "bob", "POST", "/v1/answer", "naive", 200,
+    )  # fmt: skip
+    assert not [word for word in ("tide", *served.keys.values()) if word in file.read_text()]
+    lines = file.read_text().splitlines()
+    head = row["hash"]
+    for changed in (
+        [*lines[:-1], lines[-1].replace('"status": ', '"status": 1')],
+        [*lines[:-2], lines[-1]],
+        [*lines[:-2], lines[-1], lines[-2]],
+    ):
+        (tmp_path / "audit.jsonl").write_text("\n".join(changed) + "\n")
+        with pytest.raises(errors.StoreCorrupt, match="was changed"):
+            verified(tmp_path / "audit.jsonl")
+    (tmp_path / "audit.jsonl").write_text("\n".join([*lines[:-2], '{"at": 17']))  # cut short by a kill
+    with pytest.raises(errors.StoreCorrupt, match="rows are missing"):
+        verified(tmp_path / "audit.jsonl", head)
+    log = AuditLog(tmp_path / "audit.jsonl")
+    log.add(key="ann")
+    log.close()
+    assert verified(tmp_path / "audit.jsonl")[0] == len(lines) - 1
+    assert [one.state for one in store_findings(str(served.store), deep=False) if one.about == "audit log"] == ["ok"]
 
 
 @pytest.mark.slow

@@ -107,6 +107,7 @@ def add_answer_routes(app: FastAPI, service: Service) -> None:
     async def answer(request: Request, asked: AnswerRequest) -> Response:
         """Answer a question with citations; abstain where nothing answers it."""
         flow, holder = service.flow(asked.flow), request.scope["holder"]
+        request.scope["flow"] = flow.name
         if asked.stream:
             query = asked_query(service, asked)
             return EventStream(service, holder, flow, query, lambda run: AnswerEvents(service, flow, query))
@@ -118,6 +119,7 @@ def add_answer_routes(app: FastAPI, service: Service) -> None:
     async def search(request: Request, asked: SearchRequest) -> Response:
         """Find passages. It goes on without a language model."""
         flow = service.flow(asked.flow) if asked.flow else service.searching
+        request.scope["flow"] = flow.name
         stages = Stages(service.journal) if asked.stages else None
         with service.run(request.scope["holder"], stages) as run:
             reply = await service.called(run, partial(searched, service, run, flow, asked), request.receive)

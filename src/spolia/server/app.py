@@ -13,6 +13,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from spolia.server.answers import add_answer_routes
+from spolia.server.audit import AuditLog
 from spolia.server.chat import add_chat_routes
 from spolia.server.document_routes import add_document_routes
 from spolia.server.error_replies import HANDLERS, error_response
@@ -30,7 +31,11 @@ DESCRIPTION = "Answers with citations from your documents. Errors have OpenAI's 
 
 
 def application(
-    service: Service, keys: ApiKeys, hosts: frozenset[str] = frozenset(), documents: Documents | None = None
+    service: Service,
+    keys: ApiKeys,
+    hosts: frozenset[str] = frozenset(),
+    documents: Documents | None = None,
+    audit: AuditLog | None = None,
 ) -> FastAPI:
     """An ASGI application.
 
@@ -38,6 +43,7 @@ def application(
         keys: whose holders may ask; every path but `/live` and `/ready` needs one.
         hosts: names of the server beside `localhost` and IP addresses.
         documents: takes documents from users; None for a server that only reads.
+        audit: gets a row for each request.
     """
 
     mcp = mcp_server(service, documents)
@@ -55,8 +61,8 @@ def application(
         title="Spolia", version=version("spolia"), description=DESCRIPTION, lifespan=lifespan, docs_url=None,
         redoc_url=None, exception_handlers=HANDLERS, responses={"4XX": {"model": ErrorReply}},
     )  # fmt: skip
-    app.add_middleware(RequestChecks, keys=keys, hosts=hosts)
-    app.add_middleware(RequestMetrics, metrics=service.metrics)
+    app.add_middleware(RequestChecks, keys=keys, hosts=hosts, ledger=service.ledger)
+    app.add_middleware(RequestMetrics, metrics=service.metrics, audit=audit)
     add_answer_routes(app, service)
     add_chat_routes(app, service)
     add_model_routes(app, service)

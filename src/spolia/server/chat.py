@@ -163,6 +163,7 @@ def add_chat_routes(app: FastAPI, service: Service) -> None:
     async def chat(request: Request, asked: ChatRequest) -> Response:
         """Answer the last message of a chat; with `stream`, as server-sent events."""
         flow, query, holder = service.flow(asked.model), asked.query, request.scope["holder"]
+        request.scope["flow"] = flow.name
         if asked.stream:
             return EventStream(service, holder, flow, query, lambda run: ChatEvents(service, flow, run, asked))
         with service.run(holder) as run:

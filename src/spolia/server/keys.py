@@ -1,4 +1,5 @@
-"""Keys: who asks, and how often. Of a key only its SHA-256 is kept."""
+"""Keys: who asks, and how much: requests in a minute, and requests, tokens and money in a day. Of a key only its
+SHA-256 is kept."""
 
 from __future__ import annotations
 
@@ -6,28 +7,38 @@ import logging
 import os
 import re
 import secrets
+import sqlite3
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
+from threading import Lock
 from time import monotonic, time
 from typing import Any, Self
 
 from spolia.errors import QueryError
+from spolia.run import Budget
+from spolia.types import Usage, Value
 
 PREFIX = "sk-spolia-"
 VARIABLE = "SPOLIA_TOKEN"
 _NAME = re.compile(r"[\w.@-]+")
-_SETTINGS = {
+_SETTINGS: dict[str, Any] = {
     "sha256": str,
     "principal": str,
     "groups": list,
     "requests_per_minute": int,
+    "requests_per_day": int,
+    "tokens_per_day": int,
+    "usd_per_day": (int, float),
     "expires": datetime,
     "writes": bool,
 }
+
+
+DAY_S = 86_400
 
 
 @dataclass
@@ -60,6 +71,91 @@ class Quota:
 
 
 @dataclass(frozen=True)
+class DailyQuota(Value):
+    """Limits of a key in a day (UTC); 0 for none. `usd` holds for models with a known price."""
+
+    requests: int = 0
+    tokens: int = 0
+    usd: float = 0.0
+
+    @property
+    def is_limited(self) -> bool:
+        return bool(self.requests or self.tokens or self.usd)
+
+    def spent(self, requests: int, tokens: int, usd: float) -> str:
+        """Which limit is reached, in words; empty for none."""
+        used = ((self.requests, requests, "requests"), (self.tokens, tokens, "tokens"), (self.usd, usd, "US dollars"))
+        return next((f"{limit:,} {what}" for limit, found, what in used if limit and found >= limit), "")
+
+
+class UsageLedger:
+    """What each key has used today, in a file, so that it counts after a restart and for all servers of a store.
+
+    >>> import tempfile
+    >>> from spolia.types import Usage
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledger, quota = UsageLedger(Path(folder) / "usage.db"), DailyQuota(tokens=100)
+    ...     ledger.add("ann", Usage(input_tokens=60))
+    ...     ledger.budget("ann", quota).tokens, ledger.refusal("ann", quota)
+    ...     ledger.add("ann", Usage(output_tokens=40))
+    ...     UsageLedger(Path(folder) / "usage.db").refusal("ann", quota)
+    (40, '')
+    '100 tokens'
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._lock = Lock()
+        self._connection = sqlite3.connect(file, timeout=10, isolation_level=None, check_same_thread=False)
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute("PRAGMA synchronous = OFF")  # a killed process loses nothing; a power cut may
+        self._connection.execute(
+            "CREATE TABLE IF NOT EXISTS usage (key TEXT, day INTEGER, requests INTEGER, tokens INTEGER, usd REAL, "
+            "PRIMARY KEY (key, day)) WITHOUT ROWID"
+        )
+
+    def add(self, key: str, spent: Usage, requests: int = 0) -> None:
+        """Count what a request has used."""
+        row = (key, time() // DAY_S, requests, spent.input_tokens + spent.output_tokens, spent.cost_usd)
+        with self._lock:
+            self._connection.execute(
+                "INSERT INTO usage VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET requests = requests + "
+                "excluded.requests, tokens = tokens + excluded.tokens, usd = usd + excluded.usd",
+                row,
+            )
+
+    def today(self, key: str) -> tuple[int, int, float]:
+        """Requests, tokens and US dollars."""
+        with self._lock:
+            rows = self._connection.execute(
+                "SELECT requests, tokens, usd FROM usage WHERE key = ? AND day = ?", (key, time() // DAY_S)
+            )
+            return next(rows, (0, 0, 0.0))
+
+    def refusal(self, key: str, quota: DailyQuota) -> str:
+        """Which limit a key has reached; empty if it may go on, and then the request counts."""
+        if not quota.is_limited:
+            return ""
+        if not (said := quota.spent(*self.today(key))):
+            self.add(key, Usage(), 1)
+        return said
+
+    def budget(self, key: str, quota: DailyQuota) -> Budget | None:
+        """What is left for one run; None for no limit."""
+        if not (quota.tokens or quota.usd):
+            return None
+        _, tokens, usd = self.today(key)
+        return Budget(
+            tokens=max(0, quota.tokens - tokens) if quota.tokens else None,
+            cost_usd=max(0.0, quota.usd - usd) if quota.usd else None,
+        )
+
+
+def until_tomorrow() -> float:
+    """Seconds until the day of quotas ends."""
+    return DAY_S - time() % DAY_S
+
+
+@dataclass(frozen=True)
 class KeyHolder:
     """Who has a key: the access lists of the store decide by `principal` and `groups` what a search finds.
 
@@ -70,6 +166,7 @@ class KeyHolder:
     principal: str = ""
     groups: tuple[str, ...] = ()
     quota: Quota = field(default_factory=Quota)
+    daily: DailyQuota = field(default_factory=DailyQuota)
     expires: datetime | None = None
     writes: bool = False
 
@@ -182,6 +279,7 @@ def add_key(file: Path, holder: KeyHolder) -> str:
     lines += [f"principal = {_quoted(holder.principal)}"] if holder.principal else []
     lines += [f"groups = [{', '.join(map(_quoted, holder.groups))}]"] if holder.groups else []
     lines += [f"requests_per_minute = {holder.quota.per_minute}"] if holder.quota.per_minute else []
+    lines += [f"{name}_per_day = {limit}" for name, limit in asdict(holder.daily).items() if limit]
     lines += [f"expires = {holder.expires.isoformat(timespec='seconds')}"] if holder.expires else []
     lines += ["writes = true"] if holder.writes else []
     before = file.read_text("utf-8").rstrip("\n") + "\n\n" if file.exists() else ""
@@ -220,9 +318,11 @@ def _asker(file: Path, name: str, said: Any) -> tuple[str, KeyHolder]:
     ):
         raise QueryError(
             f"{file}: [{name}] is not a key. It has sha256, and may have principal, groups, requests_per_minute, "
-            "writes and expires (a time with its zone); `spolia keys` writes it."
+            "requests_per_day, tokens_per_day, usd_per_day, writes and expires (a time with its zone); `spolia keys` "
+            "writes it."
         )
     groups, quota = tuple(map(str, said.get("groups", ()))), Quota(said.get("requests_per_minute", 0))
+    daily = DailyQuota(*(said.get(f"{one}_per_day", 0) for one in ("requests", "tokens", "usd")))
     return said["sha256"], KeyHolder(
-        name, said.get("principal", ""), groups, quota, said.get("expires"), said.get("writes", False)
+        name, said.get("principal", ""), groups, quota, daily, said.get("expires"), said.get("writes", False)
     )

@@ -18,7 +18,7 @@ from spolia.server.document_routes import DocumentList, TaskReply, listing, read
 from spolia.server.error_replies import told
 from spolia.server.keys import KeyHolder
 from spolia.server.replies import AnswerReply, SearchReply
-from spolia.server.service import Service
+from spolia.server.service import ServedFlow, Service
 from spolia.services.documents import Documents
 
 T = TypeVar("T")
@@ -29,8 +29,9 @@ def mcp_server(service: Service, documents: Documents | None = None) -> MCPServe
     instructions = "Find passages in the user's documents, and answer questions from them."
     server = MCPServer("spolia", instructions=instructions, log_level="WARNING")
 
-    async def run(context: Context[Any, Any], work: Callable[[Run], T]) -> T:
+    async def run(context: Context[Any, Any], flow: ServedFlow, work: Callable[[Run], T]) -> T:
         request: Any = context.request_context.request
+        request.scope["flow"] = flow.name
         with service.run(request.scope["holder"]) as run:
             try:
                 return await service.called(run, lambda: work(run), asyncio.Event().wait)  # type: ignore[arg-type]
@@ -41,17 +42,25 @@ def mcp_server(service: Service, documents: Documents | None = None) -> MCPServe
     async def search(question: str, context: Context[Any, Any], top_k: int = 5, where: list[str] = []) -> SearchReply:  # noqa: B006
         """Find passages of the documents, best first. `where` are conditions on metadata, such as year>=2020."""
         asked = SearchRequest(question=question, top_k=top_k, where=where)
-        return await run(context, lambda run: searched(service, run, service.searching, asked))
+        return await run(context, service.searching, lambda run: searched(service, run, service.searching, asked))
 
     @server.tool()
     async def answer(question: str, context: Context[Any, Any], flow: str = "", where: list[str] = []) -> AnswerReply:  # noqa: B006
         """Answer a question from the documents, with citations."""
         asked = AnswerRequest(question=question, flow=flow, where=where)
-        return await run(context, lambda run: answered(service, run, service.flow(flow), asked))
+        served = _named(service, flow)
+        return await run(context, served, lambda run: answered(service, run, served, asked))
 
     if documents is not None:
         _add_document_tools(server, documents)
     return server
+
+
+def _named(service: Service, flow: str) -> ServedFlow:
+    try:
+        return service.flow(flow)
+    except SpoliaError as error:
+        raise ToolError(str(error)) from error
 
 
 def _add_document_tools(server: MCPServer, documents: Documents) -> None:

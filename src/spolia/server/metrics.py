@@ -8,8 +8,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from spolia.run.lane import Lane
+from spolia.server.audit import AuditLog
 from spolia.types import Answer
 
+UNAUDITED = ("/live", "/ready", "/metrics")
 SECONDS = (0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
 
 
@@ -42,10 +44,10 @@ class Metrics:
 
 
 class RequestMetrics:
-    """ASGI middleware: counts requests by route and status."""
+    """ASGI middleware: counts requests by route and status, and writes them to the audit log."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self.app, self.metrics = app, metrics
+    def __init__(self, app: ASGIApp, metrics: Metrics, audit: AuditLog | None = None) -> None:
+        self.app, self.metrics, self.audit = app, metrics, audit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -65,3 +67,7 @@ class RequestMetrics:
             route = getattr(scope.get("route"), "path", "mcp" if status < 400 else "none")
             self.metrics.requests.labels(route, status).inc()
             self.metrics.seconds.labels(route).observe(perf_counter() - began)
+            if self.audit is not None and route not in UNAUDITED:
+                holder, flow = scope.get("holder"), scope.get("flow", "")
+                name = "" if holder is None else holder.name
+                self.audit.add(key=name, method=scope["method"], route=route, flow=flow, status=status)

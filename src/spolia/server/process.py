@@ -14,6 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from spolia.errors import QueryError
 from spolia.server.app import application
+from spolia.server.audit import FILE, AuditLog
 from spolia.server.keys import ApiKeys, KeysInFile, token_in
 from spolia.server.service import Service
 from spolia.services.documents import Documents
@@ -97,7 +98,8 @@ def serve(
         )
     token = "" if keys is not None else token_in(service.corpus.backend.folder)
     known = KeysInFile(keys) if keys is not None else ApiKeys.of_token(token, access)
-    app = application(service, known, frozenset(hosts), documents)
+    audit = AuditLog(service.corpus.backend.folder / FILE)
+    app = application(service, known, frozenset(hosts), documents, audit)
     settings = uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False, ws="none", loop="uvloop", http=TimedConnection,
         timeout_graceful_shutdown=GRACE_S,
@@ -110,7 +112,10 @@ def serve(
     with listener:
         at, chosen = listener.getsockname()[:2]
         tell(f"http://{f'[{at}]' if ':' in at else at}:{chosen}", token)
-        uvicorn.Server(settings).run([listener])
+        try:
+            uvicorn.Server(settings).run([listener])
+        finally:
+            audit.close()
 
 
 def is_loopback(host: str) -> bool:

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from spolia.server.error_replies import error_response
-from spolia.server.keys import ApiKeys
+from spolia.server.keys import ApiKeys, UsageLedger, until_tomorrow
 from spolia.server.service import ClientLeft
 
 OPEN = ("/live", "/ready")
@@ -32,10 +32,13 @@ class RequestChecks:
         keys: whose holders may ask.
         hosts: names of this server beside `localhost` and IP addresses. They stop a page in a browser whose own name
             points here (DNS rebinding).
+        ledger: counts what keys use in a day.
     """
 
-    def __init__(self, app: ASGIApp, keys: ApiKeys, hosts: frozenset[str] = frozenset()) -> None:
-        self.app, self.keys, self.hosts = app, keys, hosts | {"localhost"}
+    def __init__(
+        self, app: ASGIApp, keys: ApiKeys, hosts: frozenset[str] = frozenset(), ledger: UsageLedger | None = None
+    ) -> None:
+        self.app, self.keys, self.hosts, self.ledger = app, keys, hosts | {"localhost"}, ledger
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -56,10 +59,13 @@ class RequestChecks:
         if (holder := self.keys.holder(headers.get("authorization", ""))) is None:
             said = "Send a key of this server: Authorization: Bearer KEY."
             return error_response(401, said, headers={"WWW-Authenticate": "Bearer", **CLOSE})
+        scope["holder"] = holder
         if after_s := holder.quota.wait(monotonic()):
             said = f"The key {holder.name!r} allows {holder.quota.per_minute} requests a minute, which are spent."
             return error_response(429, said, after_s=after_s, headers=CLOSE)
-        scope["holder"] = holder
+        if self.ledger is not None and (limit := self.ledger.refusal(holder.name, holder.daily)):
+            said = f"The key {holder.name!r} allows {limit} a day (UTC), which are spent."
+            return error_response(429, said, after_s=until_tomorrow(), headers=CLOSE)
         return None
 
     def _is_own(self, host: str) -> bool:

@@ -23,7 +23,7 @@ from spolia.models.protocols import Embedder, LanguageModel, Scorer
 from spolia.pre_retrieval.rewrite import Condense
 from spolia.run import Run
 from spolia.run.lane import Lane
-from spolia.server.keys import KeyHolder
+from spolia.server.keys import KeyHolder, UsageLedger
 from spolia.server.metrics import Metrics
 from spolia.server.replies import AnswerReply, answer_reply
 from spolia.server.shadow import Shadow
@@ -88,6 +88,7 @@ class Service:
         feedback: where what users say of answers goes.
         load: makes the flow of an alias; without it the aliases of the store are not served.
         shadow: asks the candidate what production was asked.
+        ledger: counts what keys use in a day, for their quotas.
     """
 
     def __init__(
@@ -104,13 +105,14 @@ class Service:
         feedback: FeedbackQueue | None = None,
         load: Callable[[str, Promotion], ServedFlow] | None = None,
         shadow: Shadow | None = None,
+        ledger: UsageLedger | None = None,
     ) -> None:
         self.corpus, self.searching, self.max_concurrent, self.threads = corpus, search, max_concurrent, threads
         self.flows = {one.name: one for one in flows}
         self.journal = None if runs is None else runs.journal
         self.cache = None if runs is None else runs.cache
         self.embedder, self.scorer, self.metrics = embedder, scorer, Metrics()
-        self.feedback, self.load, self.shadow = feedback, load, shadow
+        self.feedback, self.load, self.shadow, self.ledger = feedback, load, shadow, ledger
         self._began: dict[str, float] = {}
         self.aliases: dict[str, ServedFlow] = {}
         self.unready = "It is warming up."
@@ -146,13 +148,16 @@ class Service:
             raise ServerBusy(f"{self._active} requests are worked on, which is the limit. Ask again.")
         self._active += 1
         who: dict[str, Any] = {"principal": holder.principal, "groups": holder.groups, "threads": self.threads}
-        run = Run(**who, journal=journal or self.journal, cache=self.cache)
+        budget = None if self.ledger is None else self.ledger.budget(holder.name, holder.daily)
+        run = Run(**who, journal=journal or self.journal, cache=self.cache, budget=budget)
         self._began[run.id] = perf_counter()
         try:
             yield run
         finally:
             self._active -= 1
             del self._began[run.id]
+            if self.ledger is not None and holder.daily.is_limited:
+                self.ledger.add(holder.name, run.spent)
             run.close()
 
     async def called(self, run: Run, work: Callable[[], T], receive: Receive) -> T:

@@ -4,6 +4,7 @@ import platform
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Annotated
 
 from spolia.cli.exit_codes import Exit
@@ -21,7 +22,7 @@ from spolia.cli.options import (
 )
 from spolia.cli.screen import Renderable, Screen, table, text
 from spolia.core.plurals import several
-from spolia.errors import QueryError, SpoliaError, pip_install
+from spolia.errors import QueryError, SpoliaError, StoreCorrupt, pip_install
 
 BASE = ("numpy", "tantivy", "PyYAML", "selectolax", "typer", "urllib3")
 EXTRAS = {
@@ -66,6 +67,9 @@ def doctor(
     store: MaybeStore = None,
     weights: WeightsFolder = "",
     deep: Annotated[bool, option("--deep", "Read every row of the store, and compare it with its digest.")] = False,
+    audit_head: Annotated[
+        str, option("--audit-head HASH", "Hash of a row that the audit log of `spolia serve` must have.")
+    ] = "",
     profile_file: ProfileFile = None,
     json: AsJson = False,
 ) -> Exit:
@@ -75,7 +79,11 @@ def doctor(
     screen, store = Screen(json=json), store or profile_of(profile_file).store or None
     if deep and store is None:
         raise QueryError("--deep reads a store. Write: spolia doctor --deep --store STORE")
-    found = [*_installed(), _weights(weights), *(store_findings(store, deep=deep) if store is not None else ())]
+    found = [
+        *_installed(),
+        _weights(weights),
+        *(store_findings(store, deep=deep, audit_head=audit_head) if store is not None else ()),
+    ]
     damaged = [one.text for one in found if one.state == "broken" and one.about == "store"]
     screen.give(
         findings=[asdict(finding) for finding in found],
@@ -145,7 +153,7 @@ def repair(
     return Exit.STORE if found.left else Exit.DONE
 
 
-def store_findings(path: str, *, deep: bool) -> Iterator[Finding]:
+def store_findings(path: str, *, deep: bool, audit_head: str = "") -> Iterator[Finding]:
     """The contents of a store, and its problems."""
     from spolia.stores.corpus import Corpus
 
@@ -170,8 +178,22 @@ def store_findings(path: str, *, deep: bool) -> Iterator[Finding]:
         yield Finding(f"group {manifest.group}", "ok", built)
     for problem in problems:
         yield Finding("store", "broken", problem)
+    yield from _audit_findings(Corpus(path).backend.folder, audit_head)
     if problems:
         yield Finding("remedy", "broken", f"spolia repair --store {path}; what that cannot mend it names")
+
+
+def _audit_findings(folder: Path, head: str) -> Iterator[Finding]:
+    from spolia.server.audit import FILE, verified
+
+    if not head and not (folder / FILE).exists():
+        return
+    try:
+        rows, last = verified(folder / FILE, head)
+    except (StoreCorrupt, OSError) as error:
+        yield Finding("audit log", "broken", str(error))
+    else:
+        yield Finding("audit log", "ok", f"{several(rows, 'row')}, the last with the hash {last}")
 
 
 def different_texts(texts: int, documents: int) -> str:

@@ -80,6 +80,7 @@ def serve(
     from spolia.journal import Runs
 
     with installed("server", "fastapi, uvicorn, uvloop, httptools or prometheus-client", "`spolia serve`"):
+        from spolia.server.keys import UsageLedger
         from spolia.server.process import serve as serve_flows
         from spolia.server.service import Service
         from spolia.server.shadow import Shadow
@@ -115,7 +116,8 @@ def serve(
         service = Service(
             corpus, flows, _served("default", parts, screen), runs=runs, max_concurrent=max_concurrent, threads=THREADS,
             embedder=parts.embedder, scorer=parts.scorer, feedback=FeedbackQueue(corpus.backend.folder / FEEDBACK),
-            load=load, shadow=Shadow(runs.journal, shadow, shadow_calls) if shadow else None,
+            load=load, ledger=UsageLedger(corpus.backend.folder / "usage.db"),
+            shadow=Shadow(runs.journal, shadow, shadow_calls) if shadow else None,
         )  # fmt: skip
         known = [one for one in (*parts.known, parts.embedder) if one is not None]
         sent = Documents(corpus, known=known) if documents else None
@@ -145,16 +147,24 @@ def keys(
     principal: Annotated[str, option("--principal NAME", "The user who asks with it; by default NAME.")] = "",
     group: Annotated[list[str] | None, option("--group NAME", "A group of that user; repeatable.")] = None,
     requests_per_minute: Annotated[int, option("--requests-per-minute", "Limit on requests; 0 for none.", min=0)] = 0,
+    requests_per_day: Annotated[int, option("--requests-per-day", "Limit on requests; 0 for none.", min=0)] = 0,
+    tokens_per_day: Annotated[
+        int, option("--tokens-per-day", "Limit on tokens sent and generated; 0 for none.", min=0)
+    ] = 0,
+    usd_per_day: Annotated[
+        float, option("--usd-per-day", "Limit in US dollars, for models with a known price; 0 for none.", min=0)
+    ] = 0.0,
     write: Annotated[bool, option("--write", "The key may add and delete documents.")] = False,
     days: Annotated[int, option("--days", "Days until the key expires; 0 for no end.", min=0, max=36_500)] = 0,
     json: options.AsJson = False,
 ) -> Exit:
     """Make a key for a user of `spolia serve`. It is printed once; the file has its SHA-256 alone."""
-    from spolia.server.keys import KeyHolder, Quota, add_key
+    from spolia.server.keys import DailyQuota, KeyHolder, Quota, add_key
 
     screen = Screen(json=json)
     expires = datetime.now(UTC) + timedelta(days=days) if days else None
-    who = KeyHolder(name, principal or name, tuple(group or ()), Quota(requests_per_minute), expires, write)
+    daily = DailyQuota(requests_per_day, tokens_per_day, usd_per_day)
+    who = KeyHolder(name, principal or name, tuple(group or ()), Quota(requests_per_minute), daily, expires, write)
     key = add_key(keys, who)
     screen.give(name=name, key=key)
     screen.write(key)

@@ -82,7 +82,7 @@ def trace(
         if diff:
             return _show_difference(screen, view_run(runs.journal, _full_id(runs.journal, diff), who), view)
         if replay is not None:
-            from spolia.cli.replay import replayed
+            from spolia.cli.run_text import replayed
 
             return replayed(screen, runs.journal, view, replay, given, changed or (), access or (), known)
         if html is not None:

@@ -1,0 +1,148 @@
+"""A log of all requests that can only grow: each row has a hash of itself and of the row before."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
+from time import time
+from typing import Any
+
+from spolia.errors import StoreCorrupt
+
+FILE = "audit.jsonl"
+START = "0" * 64
+"""Before the first row."""
+TAIL_BYTES = 1 << 16
+
+
+class AuditLog:
+    """Who asked what, when, with what outcome: key, method, route, flow, status. No question, answer or document name.
+
+    A thread of its own writes the rows, those that wait together; they are on the disk then. Several servers of a store
+    may write to one file. A row says how many were lost, if the disk was full.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     log = AuditLog(Path(folder) / FILE)
+    ...     log.add(key="ann", method="POST", route="/v1/answer", flow="naive", status=200)
+    ...     log.close()
+    ...     verified(Path(folder) / FILE)[0]
+    1
+    """
+
+    def __init__(self, file: Path) -> None:
+        self.file, self._lost = file, 0
+        self._rows: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
+        self._thread = Thread(target=self._write_on, daemon=True, name="spolia-audit")
+        self._thread.start()
+
+    def add(self, **row: Any) -> None:
+        """Add a row; it gets the time."""
+        self._rows.put({"at": time(), **row})
+
+    def close(self) -> None:
+        """Write what waits."""
+        self._rows.put(None)
+        self._thread.join()
+
+    def _write_on(self) -> None:
+        is_open = True
+        while is_open:
+            rows = [self._rows.get()]
+            try:
+                while True:
+                    rows.append(self._rows.get_nowait())
+            except Empty:
+                pass
+            is_open = None not in rows
+            found = [{"at": time(), "lost": self._lost}] * bool(self._lost) + [row for row in rows if row is not None]
+            try:
+                self._append(found)
+                self._lost = 0
+            except OSError as error:
+                self._lost += len(rows)
+                logging.getLogger(__name__).error("%d rows of the audit log are lost: %s", self._lost, error)
+
+    def _append(self, rows: list[dict[str, Any]]) -> None:
+        descriptor = os.open(self.file, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        with open(descriptor, "r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            last = _last(file)
+            lines = []
+            for row in rows:
+                lines.append(json.dumps(row | {"hash": (last := _hash(row, last))}))
+            file.write("".join(f"{line}\n" for line in lines).encode())
+            file.flush()
+            os.fsync(descriptor)
+
+
+def _last(file: Any) -> str:
+    """The hash of the last row. A line that a full disk or a kill has cut short is ended."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - TAIL_BYTES))
+    lines = file.read().split(b"\n")
+    if lines[-1]:
+        file.write(b"\n")
+    for line in reversed(lines):
+        if row := _row(line):
+            return str(row.get("hash", ""))
+    return START
+
+
+def _row(line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _hash(row: dict[str, Any], last: str) -> str:
+    return sha256((last + json.dumps(row, sort_keys=True)).encode()).hexdigest()
+
+
+def rows_of(file: Path) -> Iterator[dict[str, Any]]:
+    """All rows.
+
+    Raises:
+        StoreCorrupt: a row was changed, moved, added or taken out.
+    """
+    last = START
+    with file.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            row = _row(line)
+            said = row.pop("hash", "")
+            if not row:
+                continue  # cut short by a full disk or a kill: the next row follows the one before it
+            if said != _hash(row, last):
+                raise StoreCorrupt(
+                    f"{file}, line {number}: the row or the one before it was changed. Compare it with a backup."
+                )
+            last = said
+            yield row | {"hash": said}
+
+
+def verified(file: Path, head: str = "") -> tuple[int, str]:
+    """The number of rows of an audit log, and the hash of the last one.
+
+    Args:
+        head: the hash of a row that must be there. The hashes alone do not tell if the last rows are missing, or if all
+            were computed again: keep this one elsewhere.
+
+    Raises:
+        StoreCorrupt: a row was changed, or `head` is missing.
+    """
+    count, last, is_there = 0, START, not head
+    for row in rows_of(file) if file.exists() else ():
+        count, last = count + 1, row["hash"]
+        is_there |= last == head
+    if not is_there:
+        raise StoreCorrupt(f"{file} has no row with the hash {head}: rows are missing, or were computed again.")
+    return count, last
