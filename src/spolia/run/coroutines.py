@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import queue
-from collections.abc import AsyncIterator, Callable
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from concurrent.futures import Future
+from contextlib import aclosing
 from contextvars import Context, copy_context
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from spolia.core.run_context import Done, Event
 from spolia.errors import Cancelled
-from spolia.run.stream import PATIENCE_S, Raised, Scope, Sink, started
+from spolia.run.stream import PATIENCE_S, Raised, Scope, Sink, in_thread, told
 
 if TYPE_CHECKING:
     from spolia.run.frame import Frame
 
 T = TypeVar("T")
+UNREAD = 256
+"""Events, at most; then the flow waits for its reader."""
 
 
 async def awaited(frame: Frame, work: Callable[[Frame], T]) -> T:
@@ -59,36 +63,64 @@ async def awaited(frame: Frame, work: Callable[[Frame], T]) -> T:
 
 
 async def events(frame: Frame, work: Callable[[Frame], Any], context: Context) -> AsyncIterator[Event]:
-    """As `streamed`, for an event loop: the thread waits while 256 events are unread."""
-    scope, sink, arrived = Scope(frame.scope), Sink(), asyncio.Event()
-    loop = asyncio.get_running_loop()
+    """As `streamed`, for an event loop: the thread waits while `UNREAD` events are unread."""
+    async with aclosing(lots(frame, work, context, in_thread)) as found:
+        async for lot in found:
+            for event in lot:
+                yield event
 
-    def wake() -> None:
+
+async def lots(
+    frame: Frame, work: Callable[[Frame], Any], context: Context, start: Callable[[Callable[[], None]], Any]
+) -> AsyncGenerator[list[Event], None]:
+    """As `events`, in lots: all events that are ready. `start` has a thread do the work."""
+    scope, sink, loop = Scope(frame.scope), Sink(UNREAD // 2), asyncio.get_running_loop()  # as many are in a lot
+    ended = threading.Event()
+
+    def run() -> None:
         try:
-            loop.call_soon_threadsafe(arrived.set)
+            context.run(told, lambda: work(frame.aside(scope, sink)), sink)
+        finally:
+            ended.set()
+
+    def wake(arrived: asyncio.Future[None]) -> None:
+        try:
+            loop.call_soon_threadsafe(_arrive, arrived)
         except RuntimeError:  # the loop is closed, so nobody reads any more
             sink.close()
             scope.cancel()
 
-    sink.wake = wake
-    thread = started(lambda: work(frame.aside(scope, sink)), sink, context)
+    start(run)
+    has_waited = True
     try:
         while True:
-            await asyncio.sleep(0)  # let other tasks run, however fast events come
-            arrived.clear()
-            try:
-                event = sink.get(wait=False)
-            except queue.Empty:
-                await arrived.wait()
+            arrived = loop.create_future()
+            sink.wake = partial(wake, arrived)
+            if not (ready := sink.ready()):
+                await arrived
+                has_waited = True
                 continue
-            if isinstance(event, Raised):
-                raise event.error
-            yield event
-            if isinstance(event, Done):
+            if not has_waited:
+                await asyncio.sleep(0)  # let other tasks run, however fast events come
+            has_waited, last = False, ready[-1]
+            if isinstance(last, Raised):
+                ready.pop()
+            if isinstance(last, (Done, Raised)):
+                ended.set()
+            if ready:
+                yield ready
+            if isinstance(last, Raised):
+                raise last.error
+            if isinstance(last, Done):
                 return
     finally:
         scope.cancel()
         sink.close()
         end = loop.time() + PATIENCE_S
-        while thread.is_alive() and loop.time() < end:
+        while not ended.is_set() and loop.time() < end:
             await asyncio.sleep(0.005)
+
+
+def _arrive(arrived: asyncio.Future[None]) -> None:
+    if not arrived.done():
+        arrived.set_result(None)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from contextvars import Context
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from spolia.core.run_context import Done, Event
@@ -81,7 +83,7 @@ def _close(close: Callable[[], None]) -> None:
 
 
 class Sink:
-    """A bounded queue of events, so that a slow reader slows the flow. `wake` is called after each event."""
+    """A bounded queue of events, so that a slow reader slows the flow. `wake` is called once, after the next event."""
 
     __slots__ = ("_queue", "closed", "wake")
 
@@ -97,13 +99,22 @@ class Sink:
                 self._queue.put(event, timeout=0.1)
             except queue.Full:
                 continue
-            if self.wake is not None:
-                self.wake()
+            wake, self.wake = self.wake, None
+            if wake is not None:
+                wake()
             return
 
-    def get(self, *, wait: bool = True) -> Any:
-        """The next event; raises `queue.Empty` if `wait` is false and none is ready."""
-        return self._queue.get(block=wait)
+    def get(self) -> Any:
+        """The next event."""
+        return self._queue.get()
+
+    def ready(self) -> list[Any]:
+        """The events that are there."""
+        found = []
+        with suppress(queue.Empty):
+            while True:
+                found.append(self._queue.get_nowait())
+        return found
 
     def close(self) -> None:
         """Nobody reads any more: a waiting writer goes on."""
@@ -117,16 +128,17 @@ class Raised:
         self.error = error
 
 
-def started(work: Callable[[], Any], sink: Sink, context: Context) -> threading.Thread:
-    """A thread that runs `work` and puts `Done`, or what it raised, last."""
+def told(work: Callable[[], Any], sink: Sink) -> None:
+    """Do the work, and put `Done`, or what it raised, last."""
+    try:
+        sink.put(Done(work()))
+    except BaseException as error:
+        sink.put(Raised(error))
 
-    def run() -> None:
-        try:
-            sink.put(Done(work()))
-        except BaseException as error:
-            sink.put(Raised(error))
 
-    thread = threading.Thread(target=context.run, args=(run,), name="spolia-stream", daemon=True)
+def in_thread(run: Callable[[], None]) -> threading.Thread:
+    """A thread of its own."""
+    thread = threading.Thread(target=run, name="spolia-stream", daemon=True)
     thread.start()
     return thread
 
@@ -134,7 +146,7 @@ def started(work: Callable[[], Any], sink: Sink, context: Context) -> threading.
 def streamed(frame: Frame, work: Callable[[Frame], Any], context: Context) -> Iterator[Event]:
     """Run `work` in a thread and yield its events, `Done` last, to any thread; closing stops the work."""
     scope, sink = Scope(frame.scope), Sink()
-    thread = started(lambda: work(frame.aside(scope, sink)), sink, context)
+    thread = in_thread(partial(context.run, told, lambda: work(frame.aside(scope, sink)), sink))
     try:
         while True:
             event = sink.get()

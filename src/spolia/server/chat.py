@@ -7,6 +7,7 @@ of `/v1/answer`, with citations.
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any, Literal, NotRequired
 
@@ -22,6 +23,8 @@ from spolia.server.service import ServedFlow, Service
 from spolia.types import Answer, Message, Query
 
 DONE = b"data: [DONE]\n\n"
+MARK = "\0 text"
+"""In the place of a text; no name of a flow has it."""
 CUT = ("cap", "budget")
 """Reasons of an answer that may be incomplete: OpenAI's `length`."""
 UNSUPPORTED = ("tools", "functions", "audio", "logprobs")
@@ -210,14 +213,16 @@ class ChatEvents:
         }  # fmt: skip
         if asked.includes_usage:
             self.head["usage"] = None
+        self._before, self._after = self._chunk({"content": MARK}).split(json.dumps(MARK).encode())
 
     def _chunk(self, delta: dict[str, Any], finish: str | None = None, **more: Any) -> bytes:
         return event({**self.head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **more})
 
     def text(self, piece: str) -> bytes:
-        delta = {"content": piece} if self.sent else {"role": "assistant", "content": piece}
-        self.sent += piece
-        return self._chunk(delta)
+        is_first, self.sent = not self.sent, self.sent + piece
+        if is_first:
+            return self._chunk({"role": "assistant", "content": piece})
+        return self._before + json.dumps(piece).encode() + self._after  # as `_chunk`, without what is always the same
 
     def retracted(self, characters: int) -> bytes:
         kept = self.sent[:-characters]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any, Protocol
 
 from starlette.responses import Response
@@ -45,36 +45,35 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self.service.run(self.holder) as run, self.service.stopped_when_left(run, receive), run.lane() as lane:
             form: EventForm = self.form(run)
-            events = written(self.flow.answer.astream(self.query), form, run, lane)
+            has_begun = False
             try:
-                first = await anext(events)
+                async with aclosing(self.service.events(self.flow, self.query)) as lots:
+                    async for lot in lots:
+                        if part := b"".join(written(one, form, run, lane) for one in lot):
+                            if not has_begun:
+                                await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+                            has_begun = True
+                            await send({"type": "http.response.body", "body": part, "more_body": True})
             except Cancelled as error:
+                if has_begun:
+                    return
                 raise ClientLeft from error
-            await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-            await _body(send, first)
-            try:
-                async for part in events:
-                    await _body(send, part)
-            except Cancelled:
-                return
             except Exception as error:
+                if not has_begun:
+                    raise
                 refusal(error)
-                status, message, code = told(error)
-                await _body(send, event(error_object(status, message, code)))
-            await _body(send, b"", more=False)
+                part = event(error_object(*told(error)))
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _body(send: Send, part: bytes, more: bool = True) -> None:
-    await send({"type": "http.response.body", "body": part, "more_body": more})
-
-
-async def written(events: AsyncIterator[Event], form: EventForm, run: Run, lane: Lane) -> AsyncIterator[bytes]:
-    """Final text as it comes, and what ends the answer."""
-    async for one in events:
-        match one:
-            case Emitted(text, final=True) if text:
-                yield form.text(text)
-            case Retracted(characters):
-                yield form.retracted(characters)
-            case Done(answer):
-                yield form.done(answer, run, lane)
+def written(one: Event, form: EventForm, run: Run, lane: Lane) -> bytes:
+    """Final text, and what ends the answer."""
+    match one:
+        case Emitted(text, final=True) if text:
+            return form.text(text)
+        case Retracted(characters):
+            return form.retracted(characters)
+        case Done(answer):
+            return form.done(answer, run, lane)
+    return b""

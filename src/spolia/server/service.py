@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, TypeVar
@@ -14,6 +15,7 @@ from typing import Any, TypeVar
 from starlette.types import Receive
 
 from spolia.core.operator import Operator, inside
+from spolia.core.run_context import Event, current_context
 from spolia.errors import Cancelled, QueryError, ServerBusy, StepFailed, UnknownFlow
 from spolia.evaluation.creation.feedback import FeedbackQueue
 from spolia.journal import Runs
@@ -22,6 +24,8 @@ from spolia.models.prompting.stand_in_models import Silent, Unanswered, replaced
 from spolia.models.protocols import Embedder, LanguageModel, Scorer
 from spolia.pre_retrieval.rewrite import Condense
 from spolia.run import Run
+from spolia.run.coroutines import lots
+from spolia.run.frame import Frame
 from spolia.run.lane import Lane
 from spolia.server.keys import KeyHolder, UsageLedger
 from spolia.server.metrics import Metrics
@@ -171,6 +175,12 @@ class Service:
                 return await asyncio.get_running_loop().run_in_executor(self._pool, work)
             except Cancelled as error:
                 raise ClientLeft from error
+
+    def events(self, flow: ServedFlow, query: Query) -> AsyncGenerator[list[Event], None]:
+        """What happens while a flow answers in a thread of this server; in lots, all that is ready."""
+        frame = current_context.get()
+        assert isinstance(frame, Frame)
+        return lots(frame, lambda inner: inner.step(flow.answer, query), copy_context(), self._pool.submit)
 
     @contextmanager
     def stopped_when_left(self, run: Run, receive: Receive) -> Iterator[None]:
