@@ -85,6 +85,7 @@ def test_a_sufficiency_classifier_is_trained_on_chains_of_the_model_and_the_read
     [
         (("rankr",), "Did you mean ranker?"),
         (("sufficiency",), "Name it: --llm URL --model NAME"),
+        (("evaluator", "--llm", "simulated", "--retriever", "bm25"), "Name it: --web source=web"),
         (("ranker", "--budget", "5 rows"), "--budget 5 rows is not a time"),
         (("ranker", "--kept-apart", "towns"), "cannot be reported on"),
     ],
@@ -104,7 +105,12 @@ def test_rows_are_of_questions_that_reports_do_not_have(spolia: Spolia, tmp_path
     data, out = tmp_path / "world", tmp_path / "rows.jsonl"
     FictionalWorld(7, people=40, questions=40).write(data)
     asked = ("--data", data, "--retriever", "bm25", "-o", out, "--json")
-    for kind, more in (("ra-dit", ()), ("reward", ()), ("corag", ("--llm", "simulated", "--chains", 1))):
+    for kind, more in (
+        ("ra-dit", ()),
+        ("reward", ()),
+        ("corag", ("--llm", "simulated", "--chains", 1)),
+        ("self-rag", ("--llm", "simulated")),
+    ):
         found = spolia("rows", kind, *asked, *more)
         assert found.code == 0
         rows = [json.loads(line) for line in out.read_text().splitlines()]

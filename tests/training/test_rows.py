@@ -31,6 +31,7 @@ from spolia.training.rows import (
     read_rows,
     retriever_rows,
     reward_rows,
+    self_rag_rows,
 )
 from spolia.types import Generation, Hit, Item, Message, Node, Prompt, Query, Ranking
 from tests.post_retrieval.compression.scorer import Scorer
@@ -64,6 +65,29 @@ def test_questions_of_the_part_report_are_refused(tmp_path: Path) -> None:
     file.write_text(json.dumps({"id": apart, "prompt": [{"role": "user", "content": "?"}], "completion": "Nokia"}))
     with pytest.raises(DataError, match="part report"):
         read_rows(file, "sft")
+
+
+def test_rows_of_self_rag_follow_the_gold() -> None:
+    @step
+    def finds(query: Query) -> Ranking:
+        texts = {"p1": "Ann Lee of Oslo.", "p2": "Bo Ray [Relevant] of Bergen.", "p3": "No one."}
+        return Ranking(query, tuple(Hit(Node(id, text, document=id), 1.0) for id, text in texts.items()))
+
+    knows = "from what you know(?s:.*)"
+    model = ScriptedModel((
+        (f"{knows}{TUNE[0]}", "Nokia."), (knows, "Nothing."), ("Oslo", "Ann Lee [1]."), ("Bergen", "Bo Ray of Nokia."),
+        ("", "I do not know."),
+    ))  # fmt: skip
+    rows = list(self_rag_rows([question(TUNE[0]), question(TUNE[1], gold="p2")], finds, model))
+    assert [(row["id"] == TUNE[0], row["completion"][0]["content"]) for row in rows] == [
+        (True, "[No Retrieval]"),
+        (True, "Nokia.[Utility:5]"),
+        (False, "[Retrieval]"),
+        (False, "[Irrelevant]Ann Lee.[Fully supported][Utility:1]"),
+        (False, "[Relevant]Bo Ray of Nokia.[Partially supported][Utility:5]"),
+        (False, "[Irrelevant]I do not know.[No support / Contradictory][Utility:2]"),
+    ]
+    assert "Bo Ray ⟦Relevant] of Bergen" in rows[4]["prompt"][-1]["content"]
 
 
 CHAINS = ScriptedModel((

@@ -138,7 +138,7 @@ class PairFeatures(NamedTuple):
         one, _, other = text.partition(JOINT)
         held = set(words(one)), set(words(other))
         covered = sorted(_share(weights, some) for some in held)
-        links = sum(_is_said(a.partition("\n")[0], b) for a, b in ((one, other), (other, one)))
+        links = sum(is_said(a.partition("\n")[0], b) for a, b in ((one, other), (other, one)))
         shared = {*_names(one)}.intersection(_names(other)).difference(weights)
         return cls(
             least=covered[0],
@@ -180,9 +180,9 @@ class AnswerFeatures(NamedTuple):
         number, when = any(map(str.isdigit, answer)), _kinds(question)["when"]
         return cls(
             length=log(1 + len(words(answer))),
-            said=float(_is_said(answer, passages)),
-            beside=max((_share(weights, set(words(one))) for one in told if _is_said(answer, one)), default=0.0),
-            named=float(_is_said(answer, question)),
+            said=float(is_said(answer, passages)),
+            beside=max((_share(weights, set(words(one))) for one in told if is_said(answer, one)), default=0.0),
+            named=float(is_said(answer, question)),
             number=float(number),
             dated=when * number,
             undated=when * (not number),
@@ -202,12 +202,6 @@ def _names(text: str) -> list[str]:
 
 def _share(weights: Mapping[str, float], held: set[str]) -> float:
     return sum(weight for word, weight in weights.items() if word in held) / (sum(weights.values()) or 1.0)
-
-
-def _is_said(words_of: str, text: str) -> bool:
-    """Whether the words of one text occur in another, in a row; words of nothing do not."""
-    wanted = " ".join(_WORD.findall(words_of.casefold()))
-    return bool(wanted) and f" {wanted} " in f" {' '.join(_WORD.findall(text.casefold()))} "
 
 
 class ChainFeatures(NamedTuple):
@@ -298,6 +292,12 @@ class ChainFeatures(NamedTuple):
 def words(text: str) -> list[str]:
     """The words of a text in lower case, each once, in their order."""
     return list(dict.fromkeys(_WORD.findall(text.casefold())))
+
+
+def is_said(words_of: str, text: str) -> bool:
+    """Whether the words of one text occur in another, in a row; words of nothing do not."""
+    wanted = " ".join(_WORD.findall(words_of.casefold()))
+    return bool(wanted) and f" {wanted} " in f" {' '.join(_WORD.findall(text.casefold()))} "
 
 
 Part: TypeAlias = Literal["sufficiency", "router", "evaluator", "pairs", "verifier"]

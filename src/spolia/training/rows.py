@@ -14,19 +14,27 @@ from spolia.errors import DataError
 from spolia.evaluation.creation.filters import place_of
 from spolia.evaluation.data.dataset import part_of
 from spolia.evaluation.data.json_lines import rows as lines
+from spolia.evaluation.measures.answers.string_match import F1, Accuracy
 from spolia.evaluation.measures.measure import Measure, SetMeasure
 from spolia.evaluation.measures.retrieval_measure import RetrievalMeasure
 from spolia.flows import corag
 from spolia.flows.evidence import citing, shown
-from spolia.generation.reader import Reader
+from spolia.flows.self_rag import READ, RECALL, RELEVANT, SUPPORTED, USEFUL, WORTH
+from spolia.generation.prompt import numbered
+from spolia.generation.reader import ClosedBook, Reader
 from spolia.journal import Exchange, Journal
 from spolia.journal.values import Detail
+from spolia.models.marks import without_marks
+from spolia.models.parsers.parser import MARKER
 from spolia.models.prompting.likelihood import Continuation, Likelihood
 from spolia.models.prompting.role import Ask, passed_over
 from spolia.models.prompting.stand_in_models import ScriptedModel
-from spolia.models.protocols import ScoresContinuations
+from spolia.models.protocols import LanguageModel, ScoresContinuations
+from spolia.models.text_classifier import is_said, words
+from spolia.orchestration.llm_router import ByNextToken
 from spolia.run import Run
 from spolia.training.chain_samples import SampledChain
+from spolia.training.flow_classifiers import answered, with_gold
 from spolia.training.question_split import KEPT_APART
 from spolia.types import Answer, Failure, Generation, Hit, Item, Node, Prompt, Query, Quote, Ranking
 
@@ -210,6 +218,69 @@ def corag_rows(items: Sequence[Item], chains: Iterable[SampledChain], search: Re
         found = search(chain.query)
         places = {"chain": chain.written(corag.CHARACTERS), "passages": shown(found, best_last=True)}
         yield completion_row("corag answer", item.id, corag.FINAL.prompt_for(places), marked(item.answers[0], found))
+
+
+def self_rag_rows(items: Sequence[Item], search: Retriever, llm: LanguageModel, others: int = 2) -> Iterator[Row]:
+    """The control tokens of the flow `self-rag`, chosen from gold, after the prompts that it sends.
+
+    - `[No Retrieval]` for a question that the model answers rightly from memory, with that answer and its utility; else
+      `[Retrieval]`.
+    - `[Relevant]` for a passage that is gold, `[Irrelevant]` for another one. The model answers from it alone.
+    - `[Fully supported]` if the words of the answer occur in the passage in a row, `[Partially supported]` if at least
+      half of them occur, else `[No support / Contradictory]`.
+    - `[Utility:5]` if an accepted answer occurs in the answer; 4 for an F1 of at least 0.5, 3 above 0, 2 if it
+      abstains, else 1.
+
+    Args:
+        search: finds passages; of each question all gold ones have a row.
+        others: passages without gold that have a row, of each question, at most.
+
+    Source: Asai et al., "Self-RAG", ICLR 2024, where GPT-4 chooses the tokens.
+    """
+    worth = ByNextToken(llm, WORTH)  # type: ignore[arg-type]
+    retrieve, recall = (tokens[0] for _, tokens in WORTH)
+    for item, found, gold in with_gold([item for item in trainable(items) if item.answers], search):
+        query = Query(item.question)
+        with Run.current() or Run(share=True):
+            known = answered(ClosedBook(llm), query)
+        if known is not None and Accuracy().score(known, item) == 1:
+            yield completion_row("self-rag retrieve", item.id, worth.reads(query), recall)
+            prompt = RECALL.prompt_for({"question": item.question})
+            yield completion_row("self-rag recall", item.id, prompt, _said(known) + _utility(known, item))
+            continue
+        yield completion_row("self-rag retrieve", item.id, worth.reads(query), retrieve)
+        wanted = [at for at, is_gold in enumerate(gold) if is_gold]
+        wanted += [at for at, is_gold in enumerate(gold) if not is_gold][:others]
+        for at in sorted(wanted):
+            alone = found.but(hits=(found.hits[at],))
+            with Run.current() or Run(share=True):
+                answer = answered(Reader(llm, max_passages=1), alone)
+            if answer is None:
+                continue
+            shown = tuple(numbered(alone, 8000))
+            said = _said(answer)
+            written = (*RELEVANT,)[not gold[at]] + said + _support(said, shown[0]) + _utility(answer, item)
+            prompt = READ.prompt_for({"question": item.question, "passages": shown})
+            yield completion_row("self-rag read", item.id, prompt, written)
+
+
+def _said(answer: Answer) -> str:
+    return without_marks(MARKER.sub("", answer.text).strip())
+
+
+def _support(text: str, passage: str) -> str:
+    fully, partly, not_at_all = SUPPORTED
+    if is_said(text, passage):
+        return fully
+    said, held = words(text), words(passage)
+    return partly if said and sum(word in held for word in said) >= len(said) / 2 else not_at_all
+
+
+def _utility(answer: Answer, item: Item) -> str:
+    f1 = F1().score(answer, item) or 0.0
+    right = Accuracy().score(answer, item) == 1
+    grade = 5 if right else 4 if f1 >= 0.5 else 3 if f1 > 0 else 2 if answer.abstained else 1
+    return (*USEFUL,)[grade - 1]
 
 
 class RetrieverRow(NamedTuple):

@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     from spolia.training.rows import Row
     from spolia.types import Item
 
-METHODS = {"ra-dit": "sft", "corag": "sft", "distill": "sft", "dual": "sft", "prefrag": "dpo", "reward": "grpo"}
+METHODS = {
+    "ra-dit": "sft",
+    "corag": "sft",
+    "distill": "sft",
+    "dual": "sft",
+    "self-rag": "sft",
+    "prefrag": "dpo",
+    "reward": "grpo",
+}
 """The method that learns from each kind of rows."""
 OBSERVED = ("distill", "prefrag")
 """Kinds that are made from the steps of a flow."""
@@ -94,6 +102,7 @@ WHY = {
     "ra-dit": "Give questions with answers, and a store with passages for them.",
     "corag": "Give questions with answers, and a model whose chains lead to some of them.",
     "distill": "Give a model or a flow that answers some of them, or --accept all.",
+    "self-rag": "Give questions with gold and answers.",
     "dual": "Give questions with answers, and a store with passages for them.",
     "prefrag": "Give questions with gold, and a model whose replies differ.",
     "reward": "Give questions with answers, and a store with passages for them.",
@@ -101,14 +110,16 @@ WHY = {
 
 
 def _searched(kind: str, parts: "Parts", items: "Sequence[Item]", chains: int) -> "Iterable[Row]":
-    """Rows that are made of what a retriever finds; of CoRAG also of chains."""
+    """Rows that are made of what a retriever finds; some also of what a model answers."""
     from spolia.training.chain_samples import sample_chains
-    from spolia.training.rows import corag_rows, ra_dit_rows, reward_rows
+    from spolia.training.rows import corag_rows, ra_dit_rows, reward_rows, self_rag_rows
 
-    if kind == "corag":
+    if kind in ("corag", "self-rag"):
         if parts.llm is None:
-            raise QueryError("Chains are sampled from a language model. Write --llm URL --model NAME.")
+            raise QueryError(f"Rows of {kind} have what a language model answers. Write --llm URL --model NAME.")
         search = _search(parts, CHAIN_PASSAGES)
+        if kind == "self-rag":
+            return self_rag_rows(items, search, parts.llm)
         return corag_rows(items, sample_chains(parts.llm, search, items, n=chains), search)
     return (reward_rows if kind == "reward" else ra_dit_rows)(items, _search(parts, PASSAGES))
 
