@@ -13,6 +13,7 @@ pytest.importorskip("uvicorn", reason="the extra `server` is not installed")
 import httpx
 
 from spolia.evaluation.data.dataset import part_of
+from spolia.training.rows import read_rows
 from tests.cli.conftest import Spolia, spolia  # noqa: F401
 from tests.server.conftest import Served, until
 
@@ -45,6 +46,10 @@ def test_the_whole_circle(served: Served, spolia: Spolia, tmp_path: Path) -> Non
                 assert bob.post("/v1/feedback", json=wrong).status_code == 200
             made = spolia("questions", *store, "--feedback", "--json", "-o", folder)
             assert made.json["questions"] == len(QUESTIONS), made.out
+            (preferred, *others) = read_rows(folder / "preferences.jsonl", "dpo")
+            assert len(others) == len(QUESTIONS) - 1
+            assert preferred["chosen"][0]["content"] == "the pull of the moon [1]"
+            assert "pull of the moon" in preferred["prompt"][-1]["content"]
             review = folder / "review.csv"
             review.write_text(review.read_text().replace(QUESTIONS[-1], "What pulls the tide?"))
             assert spolia("questions", "--review", review, "-o", folder, "--json").json["changed"] == 1

@@ -14,7 +14,7 @@ from spolia import Answer, Operator, Query, step
 from spolia.errors import DataError
 from spolia.journal import Runs
 from spolia.run import Run
-from spolia.server.shadow import Shadow
+from spolia.server.service import Shadow
 from spolia.services.traffic import (
     BLOCK,
     ENOUGH,

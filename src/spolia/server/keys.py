@@ -200,6 +200,10 @@ class ApiKeys:
         found = self._holders.get(hashed(key.strip())) if scheme.lower() == "bearer" else None
         return None if found is None or found.is_expired else found
 
+    async def refreshed(self, authorization: str) -> bool:
+        """Whether another look at a header that nobody has may find a holder now."""
+        return False
+
 
 class KeysInFile(ApiKeys):
     """The keys of a TOML file, as `spolia keys` writes it. A changed file holds from the next request on; while it

@@ -47,16 +47,19 @@ class RequestChecks:
         if scope["type"] != "http":
             return
         headers = Headers(scope=scope)
-        refusal = self._refused(scope, headers) or await self._with_body(scope, headers, receive, send)
+        refusal = await self._refused(scope, headers) or await self._with_body(scope, headers, receive, send)
         if refusal is not None:
             await refusal(scope, receive, send)
 
-    def _refused(self, scope: Scope, headers: Headers) -> Response | None:
+    async def _refused(self, scope: Scope, headers: Headers) -> Response | None:
         if not self._is_own(headers.get("host", "")):
             return error_response(421, "This server has another name. Start it with --allow-host NAME to add one.")
         if scope["path"] in OPEN:
             return None
-        if (holder := self.keys.holder(headers.get("authorization", ""))) is None:
+        key = headers.get("authorization", "")
+        if (holder := self.keys.holder(key)) is None and await self.keys.refreshed(key):
+            holder = self.keys.holder(key)
+        if holder is None:
             said = "Send a key of this server: Authorization: Bearer KEY."
             return error_response(401, said, headers={"WWW-Authenticate": "Bearer", **CLOSE})
         scope["holder"] = holder

@@ -11,7 +11,9 @@ from spolia.core.operator import Operator, Retriever
 from spolia.core.plurals import several
 from spolia.core.run_context import check_cancelled
 from spolia.errors import DataError
+from spolia.evaluation.creation.feedback import Feedback, drafts_of
 from spolia.evaluation.creation.filters import place_of
+from spolia.evaluation.creation.items import tuning_item
 from spolia.evaluation.data.dataset import part_of
 from spolia.evaluation.data.json_lines import rows as lines
 from spolia.evaluation.measures.answers.string_match import F1, Accuracy
@@ -146,6 +148,22 @@ def ra_dit_rows(items: Sequence[Item], search: Retriever, passages: int = 3) -> 
             alone = found.but(hits=(hit,))
             row = completion_row("ra-dit", item.id, READER.prompted(alone), marked(item.answers[0], alone))
             yield row | {"passage": hit.node.id}
+
+
+def feedback_rows(feedback: Iterable[Feedback], nodes: Mapping[str, Node]) -> Iterator[Row]:
+    """A row of each answer that a user has corrected: the corrected answer is the better one (`dpo`).
+
+    Args:
+        nodes: the passages that may be read, by id; an answer from other ones gives no row.
+    """
+    every = list(feedback)
+    for one, draft in zip(every, drafts_of(every, nodes), strict=True):
+        ids = list(dict.fromkeys((*one.found, *one.cited)))  # as they were numbered for the reader
+        if not (one.corrected and one.answer and one.question and ids) or not all(id in nodes for id in ids):
+            continue
+        found = Ranking(Query(one.question), tuple(Hit(nodes[id], 1 / rank) for rank, id in enumerate(ids, 1)))
+        if (better := marked(one.corrected, found)) != one.answer:
+            yield preference_row(tuning_item(draft).id, READER.prompted(found), better, one.answer, "feedback")
 
 
 def reward_rows(items: Sequence[Item], search: Retriever, passages: int = 5) -> Iterator[Row]:

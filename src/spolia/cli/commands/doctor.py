@@ -50,7 +50,10 @@ EXTRAS = {
     "qdrant": ("vectors in Qdrant", ("qdrant-client",)),
     "opensearch": ("vectors in OpenSearch", ("opensearch-py",)),
     "tpe": ("the strategy tpe of tuning", ("optuna",)),
-    "server": ("flows over HTTP", ("fastapi", "uvicorn", "uvloop", "httptools", "mcp", "prometheus-client")),
+    "server": (
+        "flows over HTTP",
+        ("fastapi", "uvicorn", "uvloop", "httptools", "mcp", "pyjwt", "prometheus-client", "python-multipart"),
+    ),
 }
 
 

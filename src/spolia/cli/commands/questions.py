@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from spolia.types import Item, Usage
 
 QUESTIONS, REVIEW, DROPPED = "questions.jsonl", "review.csv", "dropped.jsonl"
+PREFERENCES = "preferences.jsonl"
 BEFORE = "before_review.jsonl"
 """The questions as they were made, so that a review can be changed and taken over again."""
 KINDS = "factoid, concept, multi-hop, 3-hop, 4-hop, comparison, unanswerable"
@@ -71,7 +72,12 @@ def questions(
     budget_usd: options.BudgetUsd = None,
     estimate: options.Estimated = False,
     feedback: Annotated[
-        bool, option("--feedback", "Make them of what users of `spolia serve` said of its answers; asks no model.")
+        bool,
+        option(
+            "--feedback",
+            "Make them of what users of `spolia serve` said of its answers; asks no model. Answers that they corrected "
+            "also go to preferences.jsonl, as rows of `dpo`.",
+        ),
     ] = False,
     review: Annotated[Path | None, option("--review FILE", "Apply the edits in review.csv; asks no model.")] = None,
     json: options.AsJson = False,
@@ -119,13 +125,20 @@ def _from_feedback(screen: Screen, out: Path, corpus: Corpus, access: frozenset[
     from spolia.cli.runs import FEEDBACK
     from spolia.evaluation.creation.creation import CreatedQuestions
     from spolia.evaluation.creation.feedback import FeedbackQueue, drafts_of
+    from spolia.evaluation.data.json_lines import write_rows
+    from spolia.training.rows import feedback_rows
     from spolia.types import Usage
 
     said = FeedbackQueue(corpus.backend.folder / FEEDBACK).read().values()
     if not said:
         raise QueryError(f"{corpus.path} has no feedback yet. Users send it to /v1/feedback of `spolia serve`.")
     seen = sorted({id for one in said for id in (*one.cited, *one.found)})
-    latest = {draft.question: draft for draft in drafts_of(said, corpus.snapshot().nodes_of_ids(seen, access))}.values()
+    nodes = corpus.snapshot().nodes_of_ids(seen, access)
+    latest = {draft.question: draft for draft in drafts_of(said, nodes)}.values()
+    if preferred := list(feedback_rows(said, nodes)):
+        out.mkdir(parents=True, exist_ok=True)
+        write_rows(out / PREFERENCES, preferred)
+        screen.say(f"{several(len(preferred), 'corrected answer')} in {out / PREFERENCES}, for spolia train lm.")
     kept, dropped = (tuple(one for one in latest if one.is_kept is kept) for kept in (True, False))
     return _written(screen, out, CreatedQuestions(kept, dropped, {}, {}), Usage(), "", for_tuning=True)
 

@@ -44,6 +44,16 @@ def serve(
     host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 for a free one.")] = 8321,
     keys: KeysFile = None,
+    oidc_issuer: Annotated[
+        str, option("--oidc-issuer URL", "Identity provider (OpenID Connect) whose tokens are keys, too.")
+    ] = "",
+    oidc_audience: Annotated[str, option("--oidc-audience NAME", "Who its tokens must be for.")] = "",
+    oidc_user: Annotated[
+        str, typer.Option("--oidc-user", metavar="CLAIM", help="Claim with the user, as access lists name it.")
+    ] = "sub",
+    oidc_groups: Annotated[
+        str, typer.Option("--oidc-groups", metavar="CLAIM", help="Claim with the groups, a list.")
+    ] = "groups",
     allow_host: Annotated[
         list[str] | None, option("--allow-host NAME", "A name of this server beside localhost; repeatable.")
     ] = None,
@@ -79,14 +89,16 @@ def serve(
     from spolia.evaluation.creation.feedback import FeedbackQueue
     from spolia.journal import Runs
 
-    with installed("server", "fastapi, uvicorn, uvloop, httptools or prometheus-client", "`spolia serve`"):
+    with installed("server", "fastapi, uvicorn, uvloop, httptools, pyjwt or prometheus-client", "`spolia serve`"):
         from spolia.server.keys import UsageLedger
         from spolia.server.process import serve as serve_flows
-        from spolia.server.service import Service
-        from spolia.server.shadow import Shadow
+        from spolia.server.service import Service, Shadow
     from spolia.services.aliases import ALIASES, Promotion
     from spolia.services.documents import Documents
 
+    if bool(oidc_issuer) != bool(oidc_audience):
+        raise QueryError("Tokens of a provider need both: --oidc-issuer URL and --oidc-audience NAME.")
+    oidc = (oidc_issuer, oidc_audience, oidc_user, oidc_groups) if oidc_issuer else None
     screen, access = Screen(json=given.json), tuple(given.access or ())
     llm = model_at(given.llm, given.model, profile_of(given.profile_file))
     parts = parts_of(given.store, given, llm, given.group, given.known, given.prompts)
@@ -123,7 +135,9 @@ def serve(
         sent = Documents(corpus, known=known) if documents else None
         hosts = tuple(allow_host or ())
         try:
-            serve_flows(service, tell, host=host, port=port, keys=keys, access=access, hosts=hosts, documents=sent)
+            serve_flows(
+                service, tell, host=host, port=port, keys=keys, oidc=oidc, access=access, hosts=hosts, documents=sent
+            )
         except KeyboardInterrupt:  # or SIGTERM: the usual end of a server
             screen.say("The server has stopped.")
     return Exit.DONE

@@ -1,0 +1,155 @@
+"""Tokens of an identity provider (OpenID Connect): signed by its keys, for this server, not expired."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from threading import Lock
+from time import monotonic
+from typing import Any
+from urllib.parse import urlsplit
+
+import jwt
+
+from spolia.egress.download import fetch
+from spolia.errors import EgressFailed, EgressRefused, QueryError
+from spolia.server.keys import ApiKeys, KeyHolder, Quota
+
+ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+"""Signatures by private keys. A token cannot choose `none`, nor a signature that public keys can make."""
+REQUIRED = ("iss", "aud", "exp", "iat", "sub")
+LEEWAY_S = 10
+"""By which clocks may differ."""
+KEPT_S = 3_600.0
+"""Seconds for which the keys of the provider are kept."""
+PAUSE_S = 30.0
+"""Seconds between two requests for keys, whatever tokens ask for."""
+MOST_BYTES = 1 << 20
+MOST_USERS = 10_000
+"""Users whose requests in a minute are counted."""
+
+
+class IssuedTokens(ApiKeys):
+    """Holders by tokens of a provider, beside those of other keys.
+
+    Args:
+        issuer: the provider's address. Its configuration names where its keys are.
+        audience: who the tokens must be for: this server.
+        user: the claim with the user's name, as access lists have it.
+        groups: the claim with the user's groups: a list of texts.
+        per_minute: requests of each user; 0 for no limit.
+        others: keys that are no tokens.
+
+    Raises:
+        QueryError: the provider cannot be reached, or is not what its address says.
+    """
+
+    def __init__(
+        self,
+        issuer: str,
+        audience: str,
+        *,
+        user: str = "sub",
+        groups: str = "groups",
+        per_minute: int = 0,
+        others: ApiKeys | None = None,
+    ) -> None:
+        super().__init__({})
+        at = urlsplit(issuer)
+        is_here = at.hostname in ("localhost", "127.0.0.1", "::1")
+        if at.scheme != "https" and not (is_here and at.scheme == "http"):
+            raise QueryError(f"The issuer {issuer!r:.200} must be an https:// address.")
+        self.issuer, self.audience, self.user, self.groups = issuer, audience, user, groups
+        self.per_minute, self.others = per_minute, others
+        self._keys: dict[str, Any] = {}
+        self._fetched, self._lock = 0.0, Lock()
+        self._quotas: dict[str, Quota] = {}
+        self._fetch()
+        self._fetched = monotonic()
+
+    def holder(self, authorization: str) -> KeyHolder | None:
+        if self.others is not None and (found := self.others.holder(authorization)) is not None:
+            return found
+        scheme, _, token = authorization.partition(" ")
+        key = self._keys.get(_key_id(token := token.strip()))
+        if scheme.lower() != "bearer" or key is None or self._is_old:
+            return None
+        try:
+            claims = jwt.decode(
+                token, key, algorithms=[key.algorithm_name], audience=self.audience, issuer=self.issuer,
+                leeway=LEEWAY_S, options={"require": list(REQUIRED)},
+            )  # fmt: skip
+        except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
+            return None
+        return self._holder_of(claims)
+
+    async def refreshed(self, authorization: str) -> bool:
+        """Whether the key that a token names is there now: the provider may have new ones."""
+        id, before = _key_id(authorization.partition(" ")[2].strip()), self._fetched
+        if id and (id not in self._keys or self._is_old) and monotonic() - before >= PAUSE_S:
+            await asyncio.to_thread(self._fetch_again, before)
+        return id in self._keys
+
+    @property
+    def _is_old(self) -> bool:
+        return monotonic() - self._fetched > KEPT_S
+
+    def _fetch_again(self, before: float) -> None:
+        """Ask the provider for its keys, unless another request has just done so."""
+        with self._lock:
+            if self._fetched != before:
+                return
+            try:
+                self._fetch()
+            except QueryError as error:
+                logging.getLogger(__name__).warning("The keys of before still hold. %s", error)
+            self._fetched = monotonic()
+
+    def _holder_of(self, claims: dict[str, Any]) -> KeyHolder | None:
+        name, groups = claims.get(self.user), claims.get(self.groups, [])
+        is_doubted = self.user == "email" and claims.get("email_verified") is not True
+        if not isinstance(name, str) or not name or is_doubted:
+            return None
+        if not isinstance(groups, list) or not all(isinstance(one, str) for one in groups):
+            return None
+        if len(self._quotas) > MOST_USERS:
+            self._quotas.clear()
+        quota = self._quotas.setdefault(name, Quota(self.per_minute))
+        return KeyHolder(name, name, tuple(groups), quota)
+
+    def _fetch(self) -> None:
+        """Ask the provider for its keys."""
+        found = self._json(f"{self.issuer.rstrip('/')}/.well-known/openid-configuration")
+        if found.get("issuer") != self.issuer:
+            raise QueryError(f"{self.issuer} says that it is {found.get('issuer')!r:.200}. Write that address.")
+        every = self._json(str(found.get("jwks_uri", ""))).get("keys", [])
+        keys = {}
+        for one in every if isinstance(every, list) else ():
+            try:
+                key = jwt.PyJWK(one)
+            except (jwt.PyJWTError, TypeError, AttributeError, ValueError):
+                continue  # a key of a kind that is not known
+            if one.get("use", "sig") == "sig" and key.algorithm_name in ALGORITHMS:
+                keys[str(one.get("kid", ""))] = key
+        if not keys:
+            raise QueryError(f"{self.issuer} signs no tokens by any of {', '.join(ALGORITHMS)}.")
+        self._keys = keys
+
+    def _json(self, url: str) -> dict[str, Any]:
+        try:
+            host = urlsplit(self.issuer).netloc
+            found = json.loads(fetch(url, allow=(host,), largest_bytes=MOST_BYTES, deadline_s=20).data)
+        except (EgressFailed, EgressRefused, ValueError, RecursionError) as error:
+            raise QueryError(f"The issuer {self.issuer} cannot be used: {error}") from error
+        if not isinstance(found, dict):
+            raise QueryError(f"The issuer {self.issuer} cannot be used: {url} has no JSON object.")
+        return found
+
+
+def _key_id(token: str) -> str:
+    """Which key a token says that it is signed by; empty if it does not say that, or is no token."""
+    try:
+        return str(jwt.get_unverified_header(token).get("kid", ""))
+    except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
+        return ""
