@@ -15,7 +15,7 @@ from spolia.core.run_context import pin, reach
 from spolia.core.validation import validate
 from spolia.errors import GroupError, MissingExtra, StoreError
 from spolia.stores.backends.backend import Backend
-from spolia.stores.backends.postgres.address import address_of, is_meant
+from spolia.stores.backends.postgres.address import address_of
 from spolia.stores.definition import DOCUMENT, Definition
 from spolia.types import Value, kept
 
@@ -243,6 +243,20 @@ def refuse_no_groups(given: Iterable[NodeGroup], whose: str) -> tuple[NodeGroup,
 POSTGRES = ("postgresql://", "postgres://")
 """How the addresses of databases begin; what has no scheme is the path of a folder."""
 _OTHER = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
+_MEANT = re.compile(
+    r"[\s'\"]*(?:\w+\s*=)?[\s'\"]*(?:jdbc:)?postgres(?:ql)?(?:\+\w+)?(?::|//)|[^/]*//[^/@\s]*:[^@\s]*@|"
+    r"\s*(?:\w+\s*=.*\b)?(?:ssl)?pass\w*\s*=",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def is_meant(text: str) -> bool:
+    """Whether a text is the address of a database in PostgreSQL, or was meant to be, and not the path of a folder.
+
+    >>> [is_meant(one) for one in ("postgresql://h/db", "postgresql:ann:p@h/db", "host=h password=p", "./postgres:p")]
+    [True, True, True, False]
+    """
+    return _MEANT.match(text) is not None
 
 
 def backend_of(address: str) -> Backend:

@@ -27,7 +27,8 @@ from spolia.indexing.sources.source import (
     without_secrets,
 )
 from spolia.indexing.sync.files import SourceChanges
-from spolia.stores.backends.postgres.address import holds_password, is_meant
+from spolia.stores.backends.postgres.address import holds_password
+from spolia.stores.corpus import is_meant
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine

@@ -47,21 +47,7 @@ _AUTHORITY = re.compile(
     r"[a-zA-Z][\w+.-]*://(?:[^:/?#@\[\]]*:?@)?(?:(?:\[[\w:.%]*\]|[^:/?#@,\[\]]*)(?::\d*)?(?:,|(?=[/?]|\Z)))+"
 )
 """User without a password, hosts and ports, up to the path."""
-_MEANT = re.compile(
-    r"[\s'\"]*(?:\w+\s*=)?[\s'\"]*(?:jdbc:)?postgres(?:ql)?(?:\+\w+)?(?::|//)|[^/]*//[^/@\s]*:[^@\s]*@|"
-    r"\s*(?:\w+\s*=.*\b)?(?:ssl)?pass\w*\s*=",
-    re.IGNORECASE | re.DOTALL,
-)
 _SECRET = re.compile(r"(?:pass(?!file)|pwd|\bpw\b|secret|token|api_?key|scram_)[^\s=]*\s*=", re.IGNORECASE)
-
-
-def is_meant(text: str) -> bool:
-    """Whether a text is the address of a database in PostgreSQL, or was meant to be, and not the path of a folder.
-
-    >>> [is_meant(one) for one in ("postgresql://h/db", "postgresql:ann:p@h/db", "host=h password=p", "./postgres:p")]
-    [True, True, True, False]
-    """
-    return _MEANT.match(text) is not None
 
 
 def holds_password(address: str) -> bool:
