@@ -190,11 +190,11 @@ def _embedder_left_out(there: Manifest) -> str:
 
 def samples(found: FileListing, prefetch: Prefetch, most: int = SAMPLED_FILES) -> Iterable[str]:
     """The beginnings of some documents from all over the folder."""
-    files = [file for file in found.files.values() if file.size <= _SAMPLED_BYTES]
-    step = max(1, len(files) // most)
-    for file in islice(files, 0, None, step):
+    small = [uri for uri, (size, _) in found.files.sizes().items() if size <= _SAMPLED_BYTES]
+    step = max(1, len(small) // most)
+    for uri in islice(small, 0, None, step):
         try:
-            yield prefetch.sample(file).document.text[:_SAMPLED_CHARACTERS]
+            yield prefetch.sample(found.files[uri]).document.text[:_SAMPLED_CHARACTERS]
         except Unreadable:
             continue  # it is recorded when its turn comes
 

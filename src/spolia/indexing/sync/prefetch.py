@@ -106,8 +106,16 @@ def fetched(file: File, before: SourceRow | None, spool: Path | None = None) -> 
             raise Unreadable(row, f"It cannot be read: {error.strerror}.", None) from error
         raise Unreadable(row, str(error), error) from error
     blob = Blob(file.uri, loaded.content)
-    row = SourceRow(file.uri, loaded.size, loaded.mtime_ns, blob.content_hash, reader=reader)
-    return FetchedSource(blob, row.but(created_ns=loaded.created_ns, accessed_ns=loaded.accessed_ns))
+    row = SourceRow(
+        file.uri,
+        loaded.size,
+        loaded.mtime_ns,
+        blob.content_hash,
+        created_ns=loaded.created_ns,
+        accessed_ns=loaded.accessed_ns,
+        reader=reader,
+    )
+    return FetchedSource(blob, row)
 
 
 class Prefetch:
@@ -182,17 +190,20 @@ class Prefetch:
         return self._looked(item.reader, found) if is_wanted(item.uri, found.row) else found
 
     def _looked(self, reader: FileReader, found: FetchedSource) -> FetchedSource:
+        return replace(found, prepared=self._outcome(reader, found))
+
+    def _outcome(self, reader: FileReader, found: FetchedSource) -> Prepared | Unreadable | None:
         sampled = self._sampled.pop(found.row.uri, None)
         if sampled is not None and sampled.row.content_hash == found.row.content_hash:
-            return replace(found, prepared=sampled.prepared)
+            return sampled.prepared
         try:
-            return replace(found, prepared=self._prepare(reader, found))
+            return self._prepare(reader, found)
         except Unreadable as failure:
-            return replace(found, prepared=failure)
+            return failure
 
     def prepared(self, reader: FileReader, found: FetchedSource) -> Prepared:
         """What becomes of a source; `Unreadable` if its reader refuses it, failed or died on it."""
-        made = found.prepared or self._looked(reader, found).prepared
+        made = found.prepared or self._outcome(reader, found)
         if isinstance(made, Unreadable):
             raise made
         assert made is not None
