@@ -15,11 +15,11 @@ from spolia.cli.metadata import fields_of
 from spolia.cli.options import MAIN, written
 from spolia.cli.screen import Renderable, Screen, one_line, text
 from spolia.cli.store_options import StoreOptions
-from spolia.cli.user_modules import own
+from spolia.cli.user_modules import own, readers_of
 from spolia.errors import ManifestMismatch, MissingExtra, QueryError, SourceError, WeightsError, without_name
 from spolia.flow_files.built_in_flows import covers
 from spolia.flow_files.files import decoded
-from spolia.indexing.readers.registry import READERS, Readers, by_suffix
+from spolia.indexing.readers.registry import Readers, by_suffix
 from spolia.indexing.sources.api import APIItems
 from spolia.indexing.sources.remote_files import RemoteFiles
 from spolia.indexing.sources.source import Source
@@ -172,7 +172,7 @@ def parts(screen: Screen, making: StoreOptions, corpus: Corpus, *, rebuild: bool
         "fields": fields_of(making.fields),
         "access": access_of(making.readers),
         "known": mine.operators,
-        "readers": mine.readers or READERS,
+        "readers": readers_of(making.known, making.redact),
         "workers": making.workers,
         "limits": making.limits,
         "follow_links": making.follow_links,

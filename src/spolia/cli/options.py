@@ -57,6 +57,16 @@ Known: TypeAlias = Annotated[
 ]
 
 
+Redact: TypeAlias = Annotated[
+    list[str] | None,
+    option(
+        "--redact KIND",
+        "Hide email, phone, iban, card, ip or secret, or what FILE.py:NAME finds: an object with found(text); "
+        "repeatable.",
+    ),
+]
+
+
 def _allow(context: typer.Context, names: list[str] | None) -> list[str] | None:
     """Allow the variables until the command ends."""
     try:

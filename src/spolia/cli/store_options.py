@@ -16,6 +16,7 @@ from spolia.cli.options import (
     ModelOptions,
     ModelUrl,
     Readers,
+    Redact,
     StorePath,
     Vectors,
     argument,
@@ -49,6 +50,7 @@ class StoreOptions(ModelOptions):
     allow_env: AllowEnv = None
     vectors: Vectors = None
     readers: Readers = None
+    redact: Redact = None
     fields: Annotated[
         list[str] | None,
         option("--field NAME:KIND=DEFAULT", "Field to filter by: author, year:int, year:int=0; repeatable."),

@@ -11,10 +11,12 @@ from typing import Any
 
 from spolia.core.fingerprint.packages import place_of
 from spolia.core.operator import Operator
+from spolia.core.redaction import Patterns, Redactor, Redactors
 from spolia.errors import QueryError
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.indexing.readers.reader import FileReader
-from spolia.indexing.readers.registry import Reads
+from spolia.indexing.readers.registry import READERS as READERS_BUILT_IN
+from spolia.indexing.readers.registry import Readers, Reads, redacting
 from spolia.models.function_embedder import FunctionEmbedder
 from spolia.models.protocols import Embedder
 from spolia.stores.corpus import NodeGroup
@@ -64,6 +66,29 @@ def own_embedder(named: str) -> Embedder:
     if not callable(value):
         raise QueryError(f"--embedder {named}: {place} has no function {name!r}. Write one from texts to vectors.")
     return FunctionEmbedder(value)
+
+
+def redactor_of(named: Sequence[str] | None) -> Redactor | None:
+    """What finds the kinds that are named, or is `FILE.py:NAME`; None for nothing."""
+    kinds, each = list[str](), list[Redactor]()
+    for one in named or ():
+        place, _, name = one.rpartition(":")
+        if not place:
+            kinds.append(one)
+            continue
+        value = getattr(_module(place, "--redact"), name, None)
+        value = value() if isinstance(value, type) else value
+        if not isinstance(value, Redactor):
+            raise QueryError(f"--redact {one}: {place} has no redactor {name!r}. Write an object with found(text).")
+        each.append(value)
+    every = [*([Patterns(tuple(kinds))] if kinds else []), *each]
+    return Redactors(tuple(every)) if every else None
+
+
+def readers_of(known: Sequence[str] | None, redact: Sequence[str] | None) -> Readers:
+    """The readers of the user's modules and the built-in ones, which hide what is to be redacted."""
+    found = own(known).readers or READERS_BUILT_IN
+    return found if (redactor := redactor_of(redact)) is None else redacting(redactor, found)
 
 
 def _readers(place: str, said: object) -> Mapping[str, FileReader | Reads]:

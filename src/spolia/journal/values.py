@@ -18,6 +18,7 @@ from spolia.core.codec import IMPORTED, decode, plan_of, shape_of
 from spolia.core.codec.shape import EncodeContext, type_id
 from spolia.core.environment import is_secret
 from spolia.core.operator import Operator
+from spolia.core.redaction import Redactor, labelled
 from spolia.errors import CodecError, StoreError
 from spolia.types import Hit, Node, Prompt, Query, Ranking, Value
 
@@ -78,6 +79,12 @@ def secrets() -> Redaction | None:
     found |= {quoted(value)[1:-1]: name for value, name in found.items()}
     pattern = re.compile("|".join(re.escape(value) for value in sorted(found, key=len, reverse=True)))
     return lambda text: pattern.sub(lambda one: f"[{found[one[0]]}]", text)
+
+
+def hiding(redactor: Redactor) -> Redaction:
+    """Replaces secrets, and what a redactor finds by its kind."""
+    replaced = secrets()
+    return lambda text: labelled(text if replaced is None else replaced(text), redactor)
 
 
 class _References(EncodeContext):

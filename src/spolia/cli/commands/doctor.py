@@ -15,6 +15,7 @@ from spolia.cli.options import (
     Known,
     MaybeStore,
     ProfileFile,
+    Redact,
     StorePath,
     Wait,
     WeightsFolder,
@@ -130,6 +131,7 @@ def repair(
     store: StorePath,
     known: Known = None,
     allow_env: AllowEnv = None,
+    redact: Redact = None,
     wait: Wait = WAIT_S,
     profile_file: ProfileFile = None,
     json: AsJson = False,
@@ -138,14 +140,13 @@ def repair(
 
     The exit code is 3 if something is left that cannot be mended so; it says what to do about that.
     """
-    from spolia.cli.user_modules import own
-    from spolia.indexing.readers.registry import READERS
+    from spolia.cli.user_modules import own, readers_of
     from spolia.indexing.sync.repair import repair as mended
     from spolia.stores.corpus import Corpus
 
     screen, mine = Screen(json=json), own(known)
     with screen.progress("repairing"):
-        found = mended(Corpus(store), readers=mine.readers or READERS, known=mine.operators, wait_s=wait)
+        found = mended(Corpus(store), readers=readers_of(known, redact), known=mine.operators, wait_s=wait)
     screen.give(store=store, repaired=list(found.repaired), left=list(found.left))
     for said in found.repaired:
         screen.show(f"mended: {said}")

@@ -56,12 +56,11 @@ def index(
 
         screen.show(reported(ingest.reports_of(store), screen.width))
     if watch:
-        from spolia.cli.user_modules import own
+        from spolia.cli.user_modules import readers_of
         from spolia.cli.watch import Watch
-        from spolia.indexing.readers.registry import READERS
 
         beside = [path for path in (making.readers, making.groups) if path is not None]
-        read = own(making.known).readers or READERS
+        read = readers_of(making.known, making.redact)
         return Watch(screen, places, run, every, beside, follow_links=making.follow_links, readers=read).go_on(report)
     return Exit.DONE if report.is_in_step else Exit.PARTLY
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,6 +37,7 @@ class ServeOptions(RerankOptions):
     allow_env: options.AllowEnv = None
     prompts: options.OwnPrompts = None
     keep_values: options.KeepValues = False
+    redact: options.Redact = None
     json: options.AsJson = False
 
 
@@ -86,8 +88,11 @@ def serve(
     from spolia.cli.model_profile import profile_of
     from spolia.cli.models import model_at
     from spolia.cli.runs import FEEDBACK, RUNS, THREADS
+    from spolia.cli.user_modules import redactor_of
     from spolia.evaluation.creation.feedback import FeedbackQueue
+    from spolia.indexing.readers.registry import READERS, redacting
     from spolia.journal import Runs
+    from spolia.journal.values import hiding
 
     with installed("server", "fastapi, uvicorn, uvloop, httptools, pyjwt or prometheus-client", "`spolia serve`"):
         from spolia.server.keys import UsageLedger
@@ -124,7 +129,9 @@ def serve(
         screen.give(url=url, token=token or None)
         screen.show(f"{', '.join(one.name for one in flows)} at {url}/v1", f"token: {token}" if token else "")
 
-    with Runs(corpus.backend.folder / RUNS, values=given.keep_values) as runs:
+    redactor = redactor_of(given.redact)
+    hidden = None if redactor is None else hiding(redactor)
+    with Runs(corpus.backend.folder / RUNS, values=given.keep_values, redact=hidden) as runs:
         service = Service(
             corpus, flows, _served("default", parts, screen), runs=runs, max_concurrent=max_concurrent, threads=THREADS,
             embedder=parts.embedder, scorer=parts.scorer, feedback=FeedbackQueue(corpus.backend.folder / FEEDBACK),
@@ -132,7 +139,9 @@ def serve(
             shadow=Shadow(runs.journal, shadow, shadow_calls) if shadow else None,
         )  # fmt: skip
         known = [one for one in (*parts.known, parts.embedder) if one is not None]
-        sent = Documents(corpus, known=known) if documents else None
+        readers = READERS if redactor is None else redacting(redactor)
+        taking = partial(Documents, corpus, known=known, readers=readers, keeps_originals=redactor is None)
+        sent = taking() if documents else None
         hosts = tuple(allow_host or ())
         try:
             serve_flows(

@@ -159,7 +159,7 @@ def _show_run(screen: Screen, view: RunView, limit: int, documents: int) -> Exit
 
 def _write_page(screen: Screen, view: RunView, path: Path) -> Exit:
     from spolia.evaluation.data.json_lines import whole_files
-    from spolia.journal.run_page import page
+    from spolia.journal.run_view import page
 
     with whole_files(path) as (part,):
         part.write_text(page(view), "utf-8")

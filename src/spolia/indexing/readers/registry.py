@@ -7,12 +7,14 @@ from collections import UserDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from hashlib import blake2b
 from importlib import import_module
 from typing import Any, TypeAlias
 
 from spolia.core.function import untold
+from spolia.core.redaction import Redactor, masked
 from spolia.errors import GroupError
-from spolia.indexing.readers.reader import Blob, FileReader, Reading, is_pattern
+from spolia.indexing.readers.reader import Blob, Container, Equipped, FileReader, Reading, is_pattern
 from spolia.types import Document, Value, kept
 
 Reads: TypeAlias = Callable[[Blob], "str | Document | Reading"]
@@ -178,6 +180,90 @@ def _pairs(readers: Readers) -> Iterator[tuple[str, FileReader | str]]:
                     f"readers={{'*.foo': {name}}}."
                 )
             yield from ((known, reader) for known in reader.suffixes)
+
+
+@dataclass(frozen=True)
+class RedactingReader(Value):
+    """Reads files as another reader does, and covers what a redactor finds: in the text, the title, tables and fields.
+
+    The text stays as long as it was, so quotes, pages and boxes are right. Pictures are left out: nobody has looked
+    into them.
+    """
+
+    reader: FileReader
+    redactor: Redactor
+
+    @kept
+    def name(self) -> str:
+        return f"{self.reader.name}-redacted-{blake2b(repr(self.redactor).encode(), digest_size=4).hexdigest()}"
+
+    @property
+    def version(self) -> int:
+        return self.reader.version
+
+    @property
+    def media_type(self) -> str:
+        return self.reader.media_type
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        return self.reader.suffixes
+
+    @property
+    def apart(self) -> bool:
+        return getattr(self.reader, "apart", False)
+
+    def lacking(self) -> str:
+        return self.reader.lacking() if isinstance(self.reader, Equipped) else ""
+
+    def read(self, blob: Blob, /) -> Reading:
+        found = self.reader.read(blob)
+        document = found.document
+        regions = tuple(
+            one.but(
+                rows=tuple(tuple(map(self._covered, row)) for row in one.rows), caption=self._covered(one.caption)
+            ).but(image="")
+            for one in document.regions
+        )
+        headings = tuple(one.but(text=self._covered(one.text)) for one in document.headings)
+        meta = tuple((key, self._covered(value) if isinstance(value, str) else value) for key, value in document.meta)
+        covered = document.but(
+            id=f"{blob.content_hash}.{self.name}",
+            text=self._covered(document.text),
+            title=self._covered(document.title),
+            headings=headings,
+            regions=regions,
+            meta=meta,
+        )
+        dropped = dict(found.dropped) | ({"pictures, since it is redacted": n} if (n := len(found.images)) else {})
+        return found.but(document=covered, images=(), beside=(), dropped=tuple(sorted(dropped.items())))
+
+    def _covered(self, text: str) -> str:
+        return masked(text, self.redactor)
+
+
+@dataclass(frozen=True)
+class RedactingContainer(RedactingReader):
+    """A reader that also gives parts, such as the attachments of a mail; those are read by their own readers."""
+
+    def parts(self, blob: Blob, /) -> Iterator[Blob]:
+        assert isinstance(self.reader, Container)
+        return self.reader.parts(blob)
+
+
+def redacting(redactor: Redactor, readers: Readers = READERS) -> Mapping[str, FileReader]:
+    """Readers that cover what a redactor finds, as `sync(readers=…)` takes them.
+
+    >>> from spolia.core.redaction import Patterns
+    >>> from spolia.indexing.readers.reader import Blob
+    >>> redacting(Patterns())[".txt"].read(Blob("a.txt", b"Ask ann@example.org.")).document.text
+    'Ask ███████████████.'
+    """
+    found: dict[str, FileReader] = {}
+    for known, reader in by_suffix(readers).items():
+        kind = RedactingContainer if isinstance(reader, Container) else RedactingReader
+        found[known] = kind(reader, redactor) if hasattr(reader, "read") else reader
+    return found
 
 
 def _suffix(known: str) -> str:
