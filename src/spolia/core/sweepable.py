@@ -98,7 +98,8 @@ class Sweepable(Protocol):
     """A step of which many variants can be computed together; see `spolia.orchestration.sweep`."""
 
     def alike(self) -> object:
-        """Variants of one class that give the same here are computed together."""
+        """Variants of one class that give the same here are computed together; those of all classes that give the same
+        class."""
 
     def together(self, variants: Sequence[Any], /) -> Callable[[Sequence[Any]], list[list[Swept]]]:
         """A function that tells for each of some values what each of the variants gives; all are `alike`. A step of

@@ -43,16 +43,30 @@ class Fusion(Operator[Sequence[Ranking], Ranking]):
 
     @abstractmethod
     def scores(self, side_by_side: SideBySide, variants: Sequence[Self], weights: Numbers, /) -> Numbers:
-        """float64[variants, documents] by variants that are `alike`, of float64[variants, rankings] weights."""
+        """float64[variants, documents] by variants that are scaled alike, of float64[variants, rankings] weights."""
 
     def alike(self) -> object:
-        """Variants that give the same are computed together."""
+        """All fusions are computed together."""
+        return Fusion
+
+    def scaled_alike(self) -> object:
+        """Variants of one class that give the same are rows of one array."""
         return self.top_k
 
-    def together(self, variants: Sequence[Self], /) -> Callable[[Sequence[Sequence[Ranking]]], list[list[Swept]]]:
-        """The rankings are laid side by side once, and scaled once; variants are then rows of one array."""
-        alike = _Alike(variants)
-        return lambda values: [alike.fused(rankings) for rankings in values]
+    def together(self, variants: Sequence[Fusion], /) -> Callable[[Sequence[Sequence[Ranking]]], list[list[Swept]]]:
+        """The rankings are laid side by side once, and scaled once for variants that are scaled alike."""
+        places: dict[object, list[int]] = {}
+        for place, variant in enumerate(variants):
+            places.setdefault((type(variant), variant.scaled_alike()), []).append(place)
+        parts = [(own, _Alike([variants[place] for place in own])) for own in places.values()]
+
+        def fused(rankings: Sequence[Ranking]) -> list[Swept]:
+            documents, found = _Documents(SideBySide.of(rankings)), dict[int, Swept]()
+            for own, alike in parts:
+                found |= zip(own, alike.fused(documents), strict=True)
+            return [found[place] for place in range(len(variants))]
+
+        return lambda values: [fused(rankings) for rankings in values]
 
     def weights_of(self, rankings: Sequence[Ranking], /) -> Sequence[float]:
         """How much each ranking counts; one of weight 0 has no say, not even between equal scores."""
@@ -179,11 +193,11 @@ class _Alike:
     variants: Sequence[Fusion]
     weights: dict[object, tuple[Numbers, dict[tuple[bool, ...], list[int]]]] = field(default_factory=dict)
 
-    def fused(self, rankings: Sequence[Ranking]) -> list[Swept]:
+    def fused(self, documents: _Documents) -> list[Swept]:
         import numpy as np
 
-        first, side_by_side = self.variants[0], SideBySide.of(rankings)
-        aligned, documents, found = side_by_side.aligned, _Documents(side_by_side), dict[int, Swept]()
+        first, side_by_side = self.variants[0], documents.side_by_side
+        aligned, found = side_by_side.aligned, dict[int, Swept]()
         weights, by_say = self._weighed(side_by_side.rankings)
         scores = first.scores(side_by_side, self.variants, weights)
         for say, places in by_say.items():

@@ -111,7 +111,7 @@ class ConvexCombination(Fusion):
         needs_least = self.normalisation == "theoretical-min-max"
         return tuple(source for source in weighted if not needs_least or source in least)
 
-    def alike(self) -> object:
+    def scaled_alike(self) -> object:
         return self.top_k, self.normalisation, self.minimums
 
     def weights_of(self, rankings: Sequence[Ranking], /) -> Sequence[float]:

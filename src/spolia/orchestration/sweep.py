@@ -129,7 +129,7 @@ def _one_by_one(chains: Sequence[Operators]) -> Together:
     alike: dict[object, list[list[int]]] = {}
     for own in rows.values():
         first = chains[own[0]][0]
-        alike.setdefault((type(first), first.alike()) if _sweeps(first) else first.digest, []).append(own)
+        alike.setdefault(_alike(first) if _sweeps(first) else first.digest, []).append(own)
     parts = [_part(chains, several) for several in alike.values()]
 
     def swept(values: Sequence[Any]) -> list[list[Any]]:
@@ -139,6 +139,12 @@ def _one_by_one(chains: Sequence[Operators]) -> Together:
         return found
 
     return swept
+
+
+def _alike(op: Sweepable) -> object:
+    """What steps give that are computed together."""
+    found = op.alike()
+    return found if isinstance(found, type) else (type(op), found)
 
 
 def _sweeps(op: Operator[Any, Any]) -> TypeGuard[Sweepable]:

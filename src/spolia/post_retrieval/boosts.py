@@ -12,7 +12,7 @@ from spolia.core.sweepable import Rearrangement, Swept
 from spolia.core.type_compatibility import refuse_counts, refuse_numbers
 from spolia.errors import WiringError
 from spolia.post_retrieval.selection import reaching
-from spolia.ranking.fusion import falling
+from spolia.ranking.fusion import best_first
 from spolia.ranking.scalings import min_max
 from spolia.types import Node, Time, is_time
 
@@ -243,7 +243,7 @@ class TitleBoost(Rearrangement):
     def chosen(self, known: list[tuple[float, str]], /) -> tuple[Sequence[int], Sequence[float]]:
         factors = {name: getattr(self, name) for name in ("exact", "near", "named", "mentioned")} | {"": 1.0}
         scores = [score * factors[fit] if score > 0 else score / factors[fit] for score, fit in known]
-        order = sorted(range(len(scores)), key=lambda at: falling(scores[at]))[: self.top_k]
+        order = best_first(scores)[: self.top_k]
         return order, [scores[at] for at in order]
 
 

@@ -17,6 +17,12 @@ def falling(score: float) -> float:
     return math.inf if math.isnan(score) else -score
 
 
+def best_first(scores: Sequence[float]) -> list[int]:
+    """Places of scores, the best first; of equal ones the first."""
+    keys = [math.inf if score != score else -score for score in scores]
+    return sorted(range(len(keys)), key=keys.__getitem__)
+
+
 def reciprocal_rank_fusion(
     lists: Sequence[Scored], *, k: float = 60.0, weights: Sequence[float] | None = None
 ) -> list[tuple[str, float]]:

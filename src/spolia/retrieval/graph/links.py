@@ -38,6 +38,16 @@ class NodePairs(NamedTuple):
 NONE = NodePairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
 
 
+class SteppedRows(NamedTuple):
+    """Links of the nodes that have some, with their targets as places among these nodes."""
+
+    nodes: Positions
+    firsts: Positions
+    targets: Positions
+    weights: Numbers
+    degrees: Numbers
+
+
 @dataclass(frozen=True, eq=False)
 class Links:
     """A weighted graph without direction: the links of the node at position i are `starts[i] : starts[i + 1]`."""
@@ -68,6 +78,15 @@ class Links:
     def degrees(self) -> Numbers:
         """float64[n], the weights of the links of each node."""
         return np.bincount(self.sources, self.weights.astype(np.float64), len(self.keys)).astype(np.float64)
+
+    @cached_property
+    def rows(self) -> SteppedRows:
+        """The nodes that have links, with these, as a walk takes steps along them."""
+        (nodes,) = np.nonzero(self.degrees > 0)
+        place = np.zeros(len(self.keys), np.intp)
+        place[nodes] = np.arange(len(nodes))
+        weights = self.weights.astype(np.float64)
+        return SteppedRows(nodes, self.starts[nodes], place[self.targets], weights, self.degrees[nodes])
 
     def within(self, allowed: Mask | None) -> Links:
         """The links between nodes that may be found, of which the others are no part: as if they were not there."""

@@ -38,7 +38,10 @@ class Walk:
         seeds = {hit.node.id: hit for hit in reversed(self.seeds)}
         keys = self.links.keys[positions].tolist()
         found = self.snapshot.hits(zip(keys, scores.tolist(), strict=True), access())
-        return tuple(seeds[hit.node.id].but(score=hit.score) if hit.node.id in seeds else hit for hit in found)
+        return tuple(
+            Hit(seed.node, hit.score, seed.parts, seed.found) if (seed := seeds.get(hit.node.id)) else hit
+            for hit in found
+        )
 
 
 def walk(graph: NodeGraph, ranking: Ranking) -> Walk:
@@ -200,6 +203,9 @@ class PersonalisedPageRank(Operator[Ranking, Ranking]):
             return value.but(hits=())
         scores = pagerank(found.links, _restart(found), self.damping)
         reached = np.flatnonzero(scores > 0)
+        if len(reached) > self.top_k:
+            least = np.partition(scores[reached], -self.top_k)[-self.top_k]
+            reached = reached[scores[reached] >= least]
         best = reached[np.lexsort((reached, -scores[reached]))[: self.top_k]]
         return value.but(hits=found.hits(best, scores[best]))
 
@@ -215,30 +221,28 @@ def pagerank(links: Links, restart: Numbers, damping: float) -> Numbers:
     """
     import numpy as np
 
-    degrees = links.degrees
-    leads_on = degrees > 0
-    alone = float(restart[~leads_on].sum())  # what begins at nodes without links leads back to the hits at once
+    rows, firsts, targets, weights, degrees = links.rows
+    alone = float(restart[links.degrees <= 0].sum())  # what begins at nodes without links leads back to the hits
     start = (1 - damping) / (1 - damping * alone) * restart
-    (rows,) = np.nonzero(leads_on)
     if not rows.size or not damping:
         return start
-    firsts, targets, weights = links.starts[rows], links.targets.astype(np.intp), links.weights.astype(np.float64)
-    shares = damping / degrees[rows]
+    shares, begun, missed = damping / degrees, start[rows], np.zeros(len(restart))
 
     def followed(found: Numbers) -> Numbers:
-        """One step of the walk, with its restarts."""
-        passed = np.zeros(len(restart))
-        passed[rows] = found[rows] * shares
-        after = start.copy()
-        after[rows] += np.add.reduceat(weights * passed[targets], firsts)
+        """One step of the walk between nodes with links, with its restarts."""
+        passed = (found * shares).take(targets)
+        passed *= weights
+        after: Numbers = np.add.reduceat(passed, firsts)
+        after += begun
         return after
 
-    before, found, speed = start, followed(start), 2.0
+    before, found, speed = begun, followed(begun), 2.0
     while True:
         after = followed(found)
-        left = after - found
-        if np.abs(left).sum() <= PRECISION * (1 - damping):
-            return np.maximum(after, 0.0)
+        missed[rows] = np.abs(after - found)
+        if missed.sum() <= PRECISION * (1 - damping):
+            start[rows] = after
+            return np.maximum(start, 0.0)
         speed = 1 / (1 - damping**2 * speed / 4)
         before, found = found, before + speed * (after - before)
 

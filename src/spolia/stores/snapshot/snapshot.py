@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 _ATTEMPTS = 50
 _hit = maker(Hit)
-NODES_KEPT = 8_192
+KEPT_BYTES, NODE_BYTES = 32 << 20, 1_500
+"""Of nodes in memory, all in all; of one beside its text."""
 ASKERS = 32
 """Sets of reader lists for which is kept what was computed of the nodes that they open."""
 PUBLIC: frozenset[str] = frozenset()
@@ -82,6 +83,7 @@ class Snapshot:
         self.readers.take_in(opened)
         self.rights = Rights(opened, self.version, self.readers)
         self._nodes: dict[int, tuple[int, Node]] = {}
+        self._kept_bytes = 0
         self._keys: dict[str, int] = {}
         self._lock = threading.Lock()
         self._lease = lease
@@ -349,10 +351,12 @@ class Snapshot:
     def _fetched(self, keys: Sequence[int]) -> dict[int, tuple[int, Node]]:
         rows = self.opened.rows(sql.NODES_OF_KEYS, {"keys": json.dumps(keys), "at": self.generation})
         found = {row[0]: (row[AUDIENCE_OF_NODE], node_of(row, self.readers.lists)) for row in rows}
+        size = sum([NODE_BYTES + len(node.text) for _, node in found.values()])
         with self._lock:
-            if len(self._nodes) + len(found) > NODES_KEPT:
-                self._nodes, self._keys = {}, {}
-            if len(found) <= NODES_KEPT:
+            if self._kept_bytes + size > KEPT_BYTES:
+                self._nodes, self._keys, self._kept_bytes = {}, {}, 0
+            if size <= KEPT_BYTES:
+                self._kept_bytes += size
                 self._nodes.update(found)
                 self._keys.update((node.id, key) for key, (_, node) in found.items())
         return found
