@@ -20,11 +20,11 @@ from spolia.services.traffic import (
     ENOUGH,
     ServedAnswer,
     TrafficBaseline,
+    TrafficLog,
     alarms,
     answers,
     changes,
     more_than,
-    record,
     topics,
 )
 
@@ -99,7 +99,8 @@ def test_a_candidate_is_asked_within_its_budget_and_by_the_users_rights(tmp_path
 
     flow: Operator[Query, Answer] = step(found)
     with Runs(tmp_path / "runs.db") as runs, Run(principal="ann", groups=["staff"]) as run:
-        record(runs.journal, traffic(np.random.default_rng(1), 1)[0].but(run=run.id, question="why?"))
+        (log := TrafficLog(runs.journal)).add(traffic(np.random.default_rng(1), 1)[0].but(run=run.id, question="why?"))
+        log.hand_over()
         shadow = Shadow(runs.journal, 1.0, 1)
         shadow.offer(flow, "v", run, Query("why?"))
         shadow.offer(flow, "v", run, Query("fail"))

@@ -33,7 +33,7 @@ from spolia.server.keys import KeyHolder, UsageLedger
 from spolia.server.metrics import Metrics
 from spolia.server.replies import AnswerReply, answer_reply
 from spolia.services.aliases import ALIASES, CANDIDATE, PRODUCTION, Aliases, Promotion
-from spolia.services.traffic import answers, record, served_answer
+from spolia.services.traffic import TrafficLog, answers, served_answer
 from spolia.stores.corpus import Corpus
 from spolia.types import Answer, Query
 
@@ -96,6 +96,7 @@ class Shadow:
 
     def __init__(self, journal: Journal, share: float, calls: int) -> None:
         self.journal, self.share, self.calls = journal, share, calls
+        self.traffic = TrafficLog(journal)
         self._random, self._waiting = Random(), 0
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="spolia-shadow")
         before = answers(journal, time() - DAY_S)
@@ -127,7 +128,7 @@ class Shadow:
             seconds = perf_counter() - began
             self._spent.append((time(), run.spent.calls))
             if not run.exhausted:  # an answer that the budget has cut says nothing of the candidate
-                record(self.journal, served_answer("candidate", version, run, lane, query, answer, seconds, of))
+                self.traffic.add(served_answer(CANDIDATE, version, run, lane, query, answer, seconds, of))
         except Cancelled:
             pass
         finally:
@@ -136,6 +137,7 @@ class Shadow:
     def close(self) -> None:
         """Leave out what waits, and end with the question in progress."""
         self._pool.shutdown(cancel_futures=True)
+        self.traffic.hand_over()
 
 
 class Service:
@@ -175,6 +177,7 @@ class Service:
         self.corpus, self.searching, self.max_concurrent, self.threads = corpus, search, max_concurrent, threads
         self.flows = {one.name: one for one in flows}
         self.journal = None if runs is None else runs.journal
+        self.traffic = None if runs is None else TrafficLog(runs.journal)
         self.cache = None if runs is None else runs.cache
         self.embedder, self.scorer, self.metrics = embedder, scorer, Metrics()
         self.feedback, self.load, self.shadow, self.ledger = feedback, load, shadow, ledger
@@ -265,9 +268,9 @@ class Service:
     def reply(self, flow: ServedFlow, run: Run, lane: Lane, query: Query, answer: Answer) -> AnswerReply:
         """An answer as plain data; it is counted, and the candidate may be asked too."""
         self.metrics.answered(flow.name, answer, lane)
-        if self.journal is not None:
+        if self.traffic is not None:
             seconds = perf_counter() - self._began[run.id]
-            record(self.journal, served_answer(flow.name, flow.version, run, lane, query, answer, seconds))
+            self.traffic.add(served_answer(flow.name, flow.version, run, lane, query, answer, seconds))
         if self.shadow is not None and flow.name == PRODUCTION and (other := self.aliases.get(CANDIDATE)):
             self.shadow.offer(other.answer, other.version, run, query)
         return answer_reply(answer, self.corpus, run, lane, flow.answer, question=query.question, name=flow.name)

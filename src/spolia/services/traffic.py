@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from math import comb, erfc, inf, isfinite, nan, sqrt
 from pathlib import Path
 from time import time
@@ -92,15 +92,29 @@ def served_answer(
     )  # fmt: skip
 
 
-def record(journal: Journal, one: ServedAnswer) -> None:
-    """Write an answer down; like all of the journal it may be dropped, and never delays an answer."""
+class TrafficLog:
+    """Writes answers into a journal, those of a moment together; like all of it they may be dropped, and never delay
+    an answer."""
 
-    def row() -> list[tuple[Any, ...]]:
-        said = one if (redact := journal.redaction()) is None else one.but(question=redact(one.question))
-        return [(*astuple(said)[:-1], json.dumps(said.found))]
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self._rows: deque[ServedAnswer] = deque()
 
-    journal.database.write(TABLE, lambda: [()], 0)
-    journal.database.write(PUT, row)
+    def add(self, one: ServedAnswer) -> None:
+        self._rows.append(one)
+        self.journal.database.soon(self.hand_over)
+
+    def hand_over(self) -> None:
+        """Hand the collected answers to the writer."""
+        rows = [self._rows.popleft() for _ in range(len(self._rows))]
+        redact = self.journal.redaction() or str
+        self.journal.database.write(TABLE, lambda: [()], 0)
+        self.journal.database.write(PUT, lambda: [_row(one, redact) for one in rows], len(rows))
+
+
+def _row(one: ServedAnswer, redact: Callable[[str], str]) -> list[Any]:
+    row = {name: getattr(one, name) for name in COLUMNS}
+    return list((row | {"question": redact(one.question), "found": json.dumps(one.found)}).values())
 
 
 def answers(journal: Journal, since: float = 0.0) -> list[ServedAnswer]:
