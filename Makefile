@@ -77,7 +77,7 @@ $(VENV)/demo.stamp: pyproject.toml requirements.lock
 $(VENV)/test.stamp: $(VENV)/demo.stamp
 	@$(INSTALL) --upgrade pip  # --group needs 25.1
 	@$(INSTALL) --constraint requirements.lock torch==2.13.0  # by itself, before what needs it may choose another
-	@$(INSTALL) --constraint requirements.lock --editable '.[all,local]' --group dev
+	@$(INSTALL) --constraint requirements.lock --editable '.[all,tune]' --group dev
 	@touch $@
 
 clean:

@@ -45,9 +45,8 @@ from spolia.retrieval.learned.features import FEATURES, QuestionInGroup
 from spolia.retrieval.learned.linear import LinearScore, ranked
 from spolia.retrieval.term_counts import texts_of
 from spolia.stores.corpus import NodeGroup
-from spolia.training.question_split import marks
 from spolia.training.ranker import Example, PassFit, RankerTrainer, cross_fitted, seeds_of
-from spolia.training.training import FLOW, train
+from spolia.training.training import FLOW, marks, train
 from spolia.types import Item, Query
 
 HERE = Path(__file__).resolve().parent

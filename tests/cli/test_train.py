@@ -84,6 +84,7 @@ def test_a_sufficiency_classifier_is_trained_on_chains_of_the_model_and_the_read
     ("options", "said"),
     [
         (("rankr",), "Did you mean ranker?"),
+        (("lm",), "Write --rows FILE and --base DIR"),
         (("sufficiency",), "Name it: --llm URL --model NAME"),
         (("evaluator", "--llm", "simulated", "--retriever", "bm25"), "Name it: --web source=web"),
         (("ranker", "--budget", "5 rows"), "--budget 5 rows is not a time"),

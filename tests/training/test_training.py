@@ -21,8 +21,7 @@ from spolia.retrieval.learned.ranker import LearnedRanker
 from spolia.stores.corpus import NodeGroup
 from spolia.training import training
 from spolia.training.parts import Arrays
-from spolia.training.question_split import QuestionSplit, marks
-from spolia.training.training import Trained, train
+from spolia.training.training import QuestionSplit, Trained, marks, train
 from spolia.types import Item, Query, Ranking
 
 

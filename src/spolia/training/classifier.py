@@ -17,7 +17,7 @@ from spolia.errors import DataError
 from spolia.models.protocols import Embedder
 from spolia.models.text_classifier import Part, inputs, logits_of, probabilities, words
 from spolia.models.trained_weights import TrainedWeights
-from spolia.training.question_split import marks
+from spolia.training.training import marks
 from spolia.types import Answer, Item, Query
 
 if TYPE_CHECKING:

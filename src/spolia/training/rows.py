@@ -37,7 +37,7 @@ from spolia.orchestration.llm_router import ByNextToken
 from spolia.run import Run
 from spolia.training.chain_samples import SampledChain
 from spolia.training.flow_classifiers import answered, with_gold
-from spolia.training.question_split import KEPT_APART
+from spolia.training.training import KEPT_APART
 from spolia.types import Answer, Failure, Generation, Hit, Item, Node, Prompt, Query, Quote, Ranking
 
 Row: TypeAlias = dict[str, Any]

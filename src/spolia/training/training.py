@@ -1,4 +1,4 @@
-"""One way to train any part: steps that are kept, weights with a card, a score on questions kept apart."""
+"""One way to train any part: which questions, steps that are kept, weights with a card, a score on other questions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from spolia.core.operator import Operator
 from spolia.core.plurals import several
 from spolia.core.run_context import check_cancelled
 from spolia.errors import DataError
+from spolia.evaluation.data.dataset import asked_by, part_of
 from spolia.evaluation.data.json_lines import whole_files
 from spolia.evaluation.data.usage_log import UsageLog
 from spolia.evaluation.experiment.experiment import Experiment
@@ -29,10 +30,13 @@ from spolia.models.trained_weights import CARD, JSON, TENSORS, TrainedWeights, h
 from spolia.retrieval.array_files import DAMAGED, read_arrays, write_arrays
 from spolia.run import Run
 from spolia.stores.files import try_lock
-from spolia.training.parts import Trainer
-from spolia.training.question_split import TRAIN, VALIDATE, QuestionSplit
 from spolia.types import Item, Value, digest_of
 
+if TYPE_CHECKING:
+    from spolia.training.parts import Trainer
+
+TRAIN, VALIDATE, KEPT_APART = "tune", "select", "report"
+"""Parts of a data set, as everywhere: what flows are tuned on, parts are trained on."""
 FLOW, CHECKPOINT = "flow.yaml", "checkpoint.npz"
 KEPT_EVERY_S = 10.0
 """Seconds of work that a kill can cost, about."""
@@ -44,6 +48,73 @@ PLANNED = 0.9
 CURVE_POINTS = 50
 Told: TypeAlias = Callable[[int, int, float, float | None], None]
 """Gets each step: its number, of how many, its loss, the validation loss if it was computed."""
+
+
+@dataclass(frozen=True)
+class QuestionSplit(Value):
+    """Questions in three parts; none shares its id, its text or a gold passage with one of an other part.
+
+    >>> items = [Item("q1", "Who?", gold=(("p1",),)), Item("q3", "Whose?", gold=(("p1",), ("p2",)))]
+    >>> split = QuestionSplit.of(items)  # q1 is of the part report, q3 of tune, and both have p1
+    >>> [item.id for item in split.kept_apart], [item.id for item in split.train], split.left_out
+    (['q1'], [], 1)
+    """
+
+    train: tuple[Item, ...]
+    validation: tuple[Item, ...] = ()
+    kept_apart: tuple[Item, ...] = ()
+    left_out: int = 0
+
+    @classmethod
+    def of(cls, items: Sequence[Item], kept_apart: Sequence[Item] | None = None) -> Self:
+        """Split by the part of each question, always in the same way; or keep apart exactly the given questions.
+
+        Of two questions that share something, the one that is kept apart stays, then the one that validates.
+
+        Raises:
+            DataError: a question that was given to be kept apart shares something with one to train on.
+        """
+        if kept_apart is not None:
+            _refuse_shared(items, kept_apart)
+            return cls(tuple(items), (), tuple(kept_apart))
+        by_part = {name: [item for item in items if part_of(item.id) == name] for name in (TRAIN, VALIDATE, KEPT_APART)}
+        apart = by_part[KEPT_APART]
+        validation = _without(by_part[VALIDATE], apart)
+        train = _without(by_part[TRAIN], [*apart, *validation])
+        left_out = len(items) - len(train) - len(validation) - len(apart)
+        return cls(tuple(train), tuple(validation), tuple(apart), left_out)
+
+    @property
+    def ids(self) -> dict[str, list[str]]:
+        """The ids of the questions of each part."""
+        return {name: [one.id for one in getattr(self, name)] for name in ("train", "validation", "kept_apart")}
+
+
+def marks(item: Item) -> Iterator[tuple[str, str]]:
+    """What links a question with others: its id, its text, each of its gold passages."""
+    yield "id", asked_by(item.id)
+    yield "text", " ".join(item.question.casefold().split())
+    for document in sorted(item.documents):
+        yield "passage", document
+
+
+def _without(items: Sequence[Item], others: Sequence[Item]) -> list[Item]:
+    """The questions that share nothing with others."""
+    taken = {mark for other in others for mark in marks(other)}
+    return [item for item in items if taken.isdisjoint(marks(item))]
+
+
+def _refuse_shared(items: Sequence[Item], kept_apart: Sequence[Item]) -> None:
+    trained = {mark: item.id for item in items for mark in marks(item)}
+    shared = [(item.id, trained[mark], mark) for item in kept_apart for mark in marks(item) if mark in trained]
+    if shared:
+        asked, learned, (kind, value) = shared[0]
+        count = several(len({one for one, _, _ in shared}), "question")
+        raise DataError(
+            f"{count} of the held-out questions cannot be reported on, the first {asked!r}: it shares the {kind} "
+            f"{value[:80]!r} with {learned!r}, which is trained on. Keep other questions apart, or leave these out of "
+            "the training."
+        )
 
 
 @dataclass(frozen=True)
@@ -113,7 +184,7 @@ def train(
             f"Of {several(len(items), 'question')} none is left to train on: {len(split.kept_apart)} are kept apart, "
             f"{len(split.validation)} validate, {split.left_out} share a passage with these. Give more questions."
         )
-    with _alone(Path(out)) as folder, run or Run.current() or Run(share=True) as run:
+    with alone(Path(out)) as folder, run or Run.current() or Run(share=True) as run:
         training = _Training(part, split, folder, steps, budget_s, seed, data)
         if (before := training.finished()) is not None:
             return before
@@ -144,12 +215,12 @@ class _Training:
         self.cpu_s = self.prepare_cpu_s = 0.0
         asked = [(item.id, item.question, item.gold, item.answers) for item in items_of(split)]
         self.data_hash = digest_of(tuple(asked)).hex()
-        plan = (part.part, part.version, _text(part.settings()), seed, self.data_hash, _text(split.ids))
+        plan = (part.part, part.version, as_json(part.settings()), seed, self.data_hash, as_json(split.ids))
         self.identity = digest_of((*plan, steps, budget_s)).hex()
 
     def finished(self) -> Trained | None:
         """The result, where this training has ended before; DataError where the folder holds another one."""
-        card = _json(self.folder / CARD)
+        card = finished_card(self.folder)
         if card is None:
             return None
         if card.get("training") != self.identity:
@@ -214,7 +285,7 @@ class _Training:
         said = {"training": self.identity, "steps": self.steps, "pilot": self.pilot, "done": self.done}
         said |= {"curve": self.curve, "cpu_s": self.cpu_s}
         arrays = {f"state.{name}": array for name, array in self.part.state().items()}
-        write_arrays(self.folder / CHECKPOINT, {"said": np.frombuffer(_text(said).encode(), np.uint8), **arrays})
+        write_arrays(self.folder / CHECKPOINT, {"said": np.frombuffer(as_json(said).encode(), np.uint8), **arrays})
 
     def _resume(self) -> None:
         """Go on from what was written down; from the beginning where nothing was, or the file is damaged."""
@@ -241,15 +312,15 @@ class _Training:
         file = JSON if plain else TENSORS
         with whole_files(self.folder / file) as (path,):
             if plain:
-                path.write_text(_text(weights) + "\n", "utf-8")
+                path.write_text(as_json(weights) + "\n", "utf-8")
             else:
                 safetensors.write(path, weights)
         card = self._card(file)
-        self._write(CARD, _text(card))  # the scored flow reads it; without an identity the training has not ended
+        self._write(CARD, as_json(card))  # the scored flow reads it; without an identity the training has not ended
         found = self._result(card)
         card["score"] = self._score(found.flow, run)
         self._write(FLOW, dump(found.flow, given))
-        lines = (f" {_text(name)}: {_text(value)}" for name, value in {**card, "training": self.identity}.items())
+        lines = (f" {as_json(name)}: {as_json(value)}" for name, value in {**card, "training": self.identity}.items())
         self._write(CARD, "{\n" + ",\n".join(lines) + "\n}\n")
         with suppress(OSError):
             (self.folder / CHECKPOINT).unlink(missing_ok=True)
@@ -304,7 +375,7 @@ def items_of(split: QuestionSplit) -> Iterator[Item]:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[Path]:
+def alone(folder: Path) -> Iterator[Path]:
     """The folder, for this process alone."""
     folder = folder.expanduser().resolve()
     try:
@@ -327,14 +398,15 @@ def _note(log: UsageLog, split: QuestionSplit, found: Trained) -> None:
             log.note(replace(log, part=name).at(items, {found.card["part"]: found.sha256}, ["training"]))
 
 
-def _text(value: Any) -> str:
+def as_json(value: Any) -> str:
+    """A value on one line, the same for the same value."""
     return json.dumps(value, sort_keys=True, allow_nan=False)
 
 
-def _json(path: Path) -> dict[str, Any] | None:
-    """What a JSON file holds; None without a file, or for the card of a training that has not ended."""
+def finished_card(folder: Path) -> dict[str, Any] | None:
+    """The card of the training that has ended in a folder; None without any."""
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads((folder / CARD).read_bytes())
     except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) and "training" in found else None

@@ -37,6 +37,7 @@ EXTRAS = {
     "embeddings": ("dense and hybrid search", ("onnxruntime", "tokenizers")),
     "gguf": ("models in GGUF on this machine", ("llama-cpp-python",)),
     "local": ("language models and embedders on this machine", ("torch", "transformers", "pillow")),
+    "tune": ("tuning of language models", ("trl", "peft", "accelerate", "datasets")),
     "hnsw": ("graphs over many vectors", ("usearch",)),
     "parquet": ("data sets of AutoRAG", ("pyarrow",)),
     "postgres": ("stores in PostgreSQL", ("psycopg",)),

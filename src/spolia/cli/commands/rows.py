@@ -59,8 +59,8 @@ def rows(
     from spolia.evaluation.data.dataset import DataSet
     from spolia.evaluation.data.json_lines import write_rows
     from spolia.models.file_hash import hash_of
-    from spolia.training.question_split import QuestionSplit
     from spolia.training.rows import StepLog
+    from spolia.training.training import QuestionSplit
 
     screen, source = Screen(json=given.json), DataSet(str(data))
     if kind not in METHODS:
@@ -159,7 +159,7 @@ def _note(data: Path, every: "Sequence[Item]", items: "Sequence[Item]", kind: st
     """Write down that a model is to be trained on these questions."""
     from spolia.evaluation.data.passage_store import cache_folder
     from spolia.evaluation.data.usage_log import UsageLog, marks_of
-    from spolia.training.question_split import TRAIN
+    from spolia.training.training import TRAIN
 
     log = UsageLog.of_data(data, cache_folder(), marks_of(every))
     log.note(replace(log, part=TRAIN).at(items, {f"rows {kind}": sha256}, ["training"]))

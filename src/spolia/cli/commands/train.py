@@ -1,6 +1,7 @@
 """`spolia train`: a part of a flow, fitted to your own questions."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,24 +20,44 @@ if TYPE_CHECKING:
     from spolia.training.parts import TrainingContext
     from spolia.types import Item
 
+LM = "lm"
 EMBEDDING = "hybrid"
 """The passages of the data have vectors, unless a retriever is named that has no use for them."""
 
 
+@dataclass(frozen=True)
+class TrainOptions(QuestionOptions):
+    """All options of `spolia train`: those of a language model are taken by the part `lm` alone."""
+
+    rows: Annotated[Path | None, option("--rows FILE", "lm: what it learns from, written by `spolia rows`.")] = None
+    base: Annotated[
+        str, option("--base DIR", "lm: the folder of the model to tune; with --revision a repository of the hub.")
+    ] = ""
+    revision: Annotated[str, option("--revision COMMIT", "lm: the commit in that repository.")] = ""
+    method: Annotated[str, option("--method NAME", "lm: sft, dpo or grpo.")] = "sft"
+    reward: Annotated[str, option("--reward MEASURE", "lm: what grpo raises: EM, F1, CiteP, CiteR.")] = ""
+    rank: Annotated[int, typer.Option("--rank", metavar="NUMBER", min=0, help="lm: of LoRA; 0 tunes all weights.")] = 16
+    rate: Annotated[float, option("--rate", "lm: the learning rate; by default the method's own.", min=0)] = 0.0
+    batch: Annotated[int, typer.Option("--batch", metavar="NUMBER", min=1, help="lm: rows of a step.")] = 8
+    accumulate: Annotated[
+        int, typer.Option("--accumulate", metavar="NUMBER", min=1, help="lm: parts of a batch, to save memory.")
+    ] = 1
+
+
 def train(
-    given: QuestionOptions,
+    given: TrainOptions,
     part: Annotated[
         str,
         argument(
             "PART",
-            "The part to train: ranker, reader, adapter; with --llm sufficiency, router, evaluator, pairs, verifier.",
+            "The part: ranker, reader, adapter; with --llm sufficiency, router, evaluator, pairs, verifier; or lm.",
         ),
     ],
-    data: Annotated[Path, option("--data DATA", DATA)],
     out: Annotated[
         Path,
         typer.Option("--out", "-o", metavar="DIR", help="Folder for weights, card.json and flow.yaml."),
     ],
+    data: Annotated[Path | None, option("--data DATA", f"{DATA} Every part but lm needs it.")] = None,
     web: Web = None,
     steps: Annotated[
         int | None, option("--steps", "How many steps, at most; by default as the part needs.", min=1)
@@ -55,8 +76,12 @@ def train(
     """Train a part of a flow on your own questions, and score it on questions that it was not trained on.
 
     Questions of the part `tune` are trained on, `select` validates, `report` gives the score. The same command again
-    goes on where it was stopped, and gives the same weights.
+    goes on where it was stopped, and gives the same weights. The part `lm` learns from rows instead (TRL).
     """
+    if part == LM:
+        return _language_model(given, out, steps)
+    if data is None:
+        raise DataError(f"The part {part} learns from questions. Write --data DATA.")
     from spolia.cli import runs
     from spolia.cli.experiments import SIMULATED, refuse_misspelt
     from spolia.evaluation.data.dataset import DataSet
@@ -91,6 +116,34 @@ def train(
     simulated = {"simulated": True} if given.llm == SIMULATED else {}
     screen.give(**simulated, sha256=found.sha256, card=found.card, flow=str(out / "flow.yaml"))
     _show(screen, found.card, out)
+    return Exit.DONE
+
+
+def _language_model(given: TrainOptions, out: Path, steps: int | None) -> Exit:
+    """Tune a language model on rows."""
+    if given.rows is None or not given.base:
+        raise DataError("A language model is tuned on rows. Write --rows FILE and --base DIR.")
+    from spolia.evaluation.measures.registry import parse_measure
+    from spolia.training.language_model import STEPS, Tuning, tune
+    from spolia.training.rows import answer_measure
+
+    screen = Screen(json=given.json)
+    tuning = Tuning(given.method, given.rank, given.rate, given.batch, given.accumulate)
+    measure = answer_measure(parse_measure(given.reward)) if given.reward else None
+    with screen.progress(f"training: {LM}") as progress:
+        found = tune(
+            given.rows, given.base, out, tuning, revision=given.revision, measure=measure, steps=steps or STEPS,
+            seed=given.seed, told=lambda step, of, loss, _: progress(step, of, _curve(loss, None)),
+        )  # fmt: skip
+    card = found.card
+    screen.give(sha256=card["sha256"], card=card, model=str(out))
+    last = ", ".join(f"{name} {value:.4g}" for name, value in card["curve"][-1].items() if name != "step")
+    screen.show(
+        f"Trained: {LM} by {given.method}, on {card['data']['rows']} rows in {card['steps']['made']} steps; {last}."
+    )
+    for note in card["notes"]:
+        screen.say(note)
+    screen.say(f"Written: {out}. Use it: spolia ask QUESTION --llm {out} --store STORE")
     return Exit.DONE
 
 

@@ -211,9 +211,9 @@ class ModelSession:
     def __init__(self, address: Local) -> None:
         self.folder = folder_of(address.model, address.revision)
         self.device, self.threads = address.device, address.threads
-        self.model = _model(self.folder, address)
+        self.model = load_model(self.folder, address)
         self.made_for = getattr(self.config.get_text_config(), "max_position_embeddings", None)
-        self.tokenizer = _tokenizer(self.folder)
+        self.tokenizer = load_tokenizer(self.folder)
         self._reading = threading.Lock()
         self.padding = int(self.tokenizer.pad_token_id or 0)
         added = self.tokenizer.added_tokens_decoder.values()
@@ -299,7 +299,8 @@ def opened(address: Local) -> ModelSession:
     return held[1]
 
 
-def _model(folder: Path, address: Local) -> Any:
+def load_model(folder: Path, address: Local) -> Any:
+    """The model in a folder, of the class and with the weights that an address names."""
     kind = getattr(transformers(), address.head)
     try:
         model, told = kind.from_pretrained(
@@ -323,7 +324,8 @@ def _model(folder: Path, address: Local) -> Any:
     return model.eval().to(address.device)
 
 
-def _tokenizer(folder: Path) -> Any:
+def load_tokenizer(folder: Path) -> Any:
+    """The tokenizer in a folder."""
     try:
         return transformers().AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     except Exception as error:

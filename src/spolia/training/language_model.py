@@ -1,0 +1,368 @@
+"""Tuning of language models with TRL: on replies (sft), on preferences (dpo), or by a measure as reward (grpo)."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+import shutil
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from spolia.core.plurals import several
+from spolia.core.run_context import check_cancelled
+from spolia.errors import DataError, installed
+from spolia.evaluation.data.json_lines import whole_files
+from spolia.evaluation.measures.measure import Measure
+from spolia.models.file_hash import hash_of
+from spolia.models.http.completions import written
+from spolia.models.local.address import (
+    config_of,
+    content_of,
+    folder_of,
+    load_model,
+    load_tokenizer,
+    torch,
+    transformers,
+)
+from spolia.models.local.language_model import LocalModel
+from spolia.models.trained_weights import CARD
+from spolia.training.rows import FIELDS, Row, read_rows, reward
+from spolia.training.training import CURVE_POINTS, KEPT_AT_MOST, KEPT_EVERY_S, Told, alone, as_json, finished_card
+from spolia.types import Message, Prompt, Value, digest_of
+
+with installed("tune", "trl", "Tuning a language model"):
+    import datasets
+    import peft
+    import trl
+
+PART, VERSION, STEPS = "lm", 1, 100
+CHECKPOINTS = "checkpoints"
+RATES: Mapping[str, tuple[float, float]] = {"sft": (1e-4, 1e-5), "dpo": (5e-6, 5e-7), "grpo": (1e-5, 1e-6)}
+"""Learning rates of LoRA and of the whole model."""
+LOGGED = {"sft": (), "dpo": ("rewards/margins",), "grpo": ("reward",)}
+"""What the curve has beside the loss."""
+
+
+@dataclass(frozen=True)
+class Tuning(Value):
+    """How a language model is tuned.
+
+    Args:
+        method: `sft` learns replies, `dpo` prefers the chosen reply to the rejected one, `grpo` raises a measure.
+        rank: of LoRA, in all linear layers; 0 to tune all weights.
+        rate: of AdamW, falling to 0; 0 for the usual one of the method.
+        batch: rows of a step; with `grpo` replies, of which there are `replies` for each prompt.
+        accumulate: parts of a batch that are computed one after the other, to save memory.
+        beta: how much the model is held to what it was before (`dpo`, `grpo`).
+        max_tokens: of a row; longer ones are left out.
+        replies: of a prompt that are compared (`grpo`).
+        reply_tokens: of each of these, at most.
+        threads: of the CPU; with another number sums are rounded otherwise.
+
+    Source: Hu et al., "LoRA", 2022; Rafailov et al., "Direct preference optimization", 2023; Shao et al.,
+    "DeepSeekMath" (GRPO), 2024.
+    """
+
+    method: str = "sft"
+    rank: int = 16
+    rate: float = 0.0
+    batch: int = 8
+    accumulate: int = 1
+    beta: float = 0.1
+    max_tokens: int = 4096
+    replies: int = 8
+    reply_tokens: int = 128
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        if self.method not in FIELDS:
+            raise DataError(f"There is no method {self.method!r}. Write one of: {', '.join(FIELDS)}.")
+        if self.batch % self.accumulate or (self.method == "grpo" and self.batch % self.replies):
+            raise DataError(
+                f"A batch of {self.batch} cannot be split into {self.accumulate} parts, or into groups of "
+                f"{self.replies} replies. Write a batch that both divide."
+            )
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """As TRL takes it."""
+        found: dict[str, Any] = {"learning_rate": self.rate or RATES[self.method][self.rank == 0]}
+        found |= {"per_device_train_batch_size": self.batch // self.accumulate}
+        found |= {"gradient_accumulation_steps": self.accumulate}
+        if self.method == "grpo":
+            more = {"num_generations": self.replies, "max_completion_length": self.reply_tokens, "beta": self.beta}
+            return found | more
+        return found | {"max_length": None} | ({"beta": self.beta} if self.method == "dpo" else {})
+
+
+@dataclass(frozen=True)
+class TunedModel(Value):
+    """A tuned model: its address, to put into a flow, and the card of its training."""
+
+    model: LocalModel
+    card: Mapping[str, Any]
+
+
+def tune(
+    rows: str | Path,
+    base: str,
+    out: str | Path,
+    tuning: Tuning = Tuning(),
+    *,
+    revision: str = "",
+    measure: Measure | None = None,
+    steps: int = STEPS,
+    seed: int = 0,
+    told: Told = lambda step, steps, loss, validation: None,
+) -> TunedModel:
+    """Tune a language model on rows, and write it as a folder that `LocalModel` and servers open.
+
+    The same call again goes on where it was killed; after the end it returns the same. On a CPU the same call gives
+    the same weights. A graphics card is used if torch finds one, with bfloat16.
+
+    Args:
+        rows: a file of `spolia rows`, or your own in the same form.
+        base: folder of the model to tune; with a revision, a repository of the model hub.
+        out: folder for weights (safetensors), tokenizer and `card.json`.
+        measure: scores the replies of `grpo`: EM, F1, CiteP, CiteR …
+        steps: how many.
+        seed: of the first LoRA weights, the order of the rows, and the replies that are drawn.
+        told: gets each step with its loss.
+
+    Raises:
+        DataError: the rows do not fit the method, or `out` holds another training.
+        WeightsError: the base cannot be opened.
+    """
+    if (tuning.method == "grpo") is (measure is None):
+        raise DataError("grpo, and no other method, takes a measure. Write --reward EM, for example.")
+    with alone(Path(out)) as folder:
+        training = _Tuning(Path(rows), base, revision, folder, tuning, measure, steps, seed)
+        if (card := training.finished()) is None:
+            card = training.run(told)
+        positions = config_of(str(folder), "").get("max_position_embeddings", LocalModel.window)
+        return TunedModel(LocalModel(str(folder), window=min(positions, LocalModel.window)), card)
+
+
+class _Tuning:
+    """One training in its folder."""
+
+    def __init__(
+        self,
+        rows: Path,
+        base: str,
+        revision: str,
+        folder: Path,
+        tuning: Tuning,
+        measure: Measure | None,
+        steps: int,
+        seed: int,
+    ) -> None:
+        self.file, self.base, self.revision, self.folder = rows, folder_of(base, revision), revision, folder
+        self.tuning, self.measure, self.steps, self.seed = tuning, measure, steps, seed
+        self.rows = read_rows(rows, tuning.method)
+        self.data = {"name": rows.name, "sha256": hash_of(rows)}
+        self.settings = asdict(tuning) | {"reward": "" if measure is None else str(measure)}
+        self.origin = {"model": base, "revision": revision, "content": content_of(base, revision) or ""}
+        plan = (PART, VERSION, as_json(self.settings), self.data["sha256"], self.origin["content"], steps, seed)
+        self.identity = digest_of(plan).hex()
+        self.curve: list[dict[str, float]] = []
+
+    def finished(self) -> dict[str, Any] | None:
+        """The card, where this training has ended before; DataError where the folder holds another one."""
+        card = finished_card(self.folder)
+        if card is not None and card["training"] != self.identity:
+            raise DataError(
+                f"{self.folder} holds another training: a {card.get('part')}, seed {card.get('seed')}. Write another "
+                "folder, or delete this one."
+            )
+        return card
+
+    def run(self, told: Told) -> dict[str, Any]:
+        began, cpu, kept_at = time.monotonic(), time.process_time(), self._checkpoint()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            torch().set_num_threads(self.tuning.threads)
+            transformers().set_seed(self.seed)
+            model, tokenizer = self._opened()
+            kept, left_out = self._fitting(tokenizer)
+            trainer = self._trainer(model, tokenizer, kept)
+            trainer.remove_callback(transformers().PrinterCallback)
+            trainer.add_callback(_steps(self, told)())
+            trainer.train(resume_from_checkpoint=kept_at)
+            self._write_model(trainer, tokenizer)
+        cost = {"cpu_s": round(time.process_time() - cpu, 1), "seconds": round(time.monotonic() - began, 1)}
+        return self._write_card(len(kept), left_out, cost | {"device": str(trainer.args.device)})
+
+    def _opened(self) -> tuple[Any, Any]:
+        """The base and its tokenizer; weights are read from safetensors alone, and no code of the model runs."""
+        half = bool(torch().cuda.is_available() and self.tuning.rank)
+        tokenizer = load_tokenizer(self.base)
+        if tokenizer.pad_token_id is None:
+            tokenizer.pad_token = tokenizer.eos_token
+        return load_model(self.base, LocalModel(str(self.base), dtype="bfloat16" if half else "float32")), tokenizer
+
+    def _fitting(self, tokenizer: Any) -> tuple[list[Row], int]:
+        """The rows as TRL takes them, without the long ones, and how many of these there are."""
+        names = ("prompt", *FIELDS[self.tuning.method])
+        more = ("id", "question", "answers", "gold", "passages") if self.tuning.method == "grpo" else ()
+        kept = []
+        for row in self.rows:
+            said = {name: row[name] if tokenizer.chat_template else _plain(row[name]) for name in names}
+            if all(
+                _length(tokenizer, said["prompt"], said[name]) <= self.tuning.max_tokens for name in names[1:] or names
+            ):
+                kept.append(said | {name: row[name] for name in more})
+        if not kept:
+            raise DataError(f"All {len(self.rows)} rows are longer than {self.tuning.max_tokens} tokens. Allow more.")
+        return kept, len(self.rows) - len(kept)
+
+    def _trainer(self, model: Any, tokenizer: Any, rows: Sequence[Row]) -> Any:
+        cuda = torch().cuda.is_available()
+        config, kind = {
+            "sft": (trl.SFTConfig, trl.SFTTrainer),
+            "dpo": (trl.DPOConfig, trl.DPOTrainer),
+            "grpo": (trl.GRPOConfig, trl.GRPOTrainer),
+        }[self.tuning.method]
+        args = config(
+            output_dir=str(self.folder / CHECKPOINTS / self.identity[:16]), max_steps=self.steps, seed=self.seed,
+            use_cpu=not cuda, bf16=cuda, report_to="none", disable_tqdm=True, logging_steps=1, save_strategy="no",
+            save_total_limit=1, lr_scheduler_type="cosine", warmup_steps=min(10, self.steps // 10),
+            **self.tuning.config,
+        )  # fmt: skip
+        datasets.disable_progress_bars()
+        lora = None
+        if rank := self.tuning.rank:
+            lora = peft.LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM")
+        given = {"model": model, "args": args, "processing_class": tokenizer, "peft_config": lora}
+        given |= {"train_dataset": datasets.Dataset.from_list(list(rows))}
+        if self.measure is not None:
+            given["reward_funcs"] = rewarded(self.measure)
+        return kind(**given)
+
+    # Kills.
+
+    def _checkpoint(self) -> str | None:
+        """The newest whole checkpoint of this training; None to begin. DataError for one of another training."""
+        own = self.folder / CHECKPOINTS / self.identity[:16]
+        if others := [one.name for one in (self.folder / CHECKPOINTS).glob("*") if one != own]:
+            raise DataError(
+                f"{self.folder} holds another training that was interrupted ({others[0]}). Write another folder, or "
+                "delete this one."
+            )
+        for folder in sorted(own.glob("checkpoint-*"), key=lambda one: -int(one.name.rpartition("-")[2])):
+            try:
+                state = json.loads((folder / "trainer_state.json").read_text("utf-8"))
+                self.curve = list(map(self._point, filter(lambda one: "loss" in one, state["log_history"])))
+                return str(folder)
+            except (OSError, ValueError, KeyError):  # the kill came while it was written
+                shutil.rmtree(folder)
+        return None
+
+    def _point(self, logged: Mapping[str, Any]) -> dict[str, float]:
+        names = {"step": "step", "loss": "loss"} | {one: one.rpartition("/")[2] for one in LOGGED[self.tuning.method]}
+        return {name: logged[one] for one, name in names.items() if one in logged}
+
+    def note(self, logged: Mapping[str, Any]) -> None:
+        """Take a step into the curve."""
+        if not math.isfinite(logged["loss"]):
+            raise DataError(f"The loss of step {logged['step']} is {logged['loss']}. Lower the learning rate.")
+        self.curve.append(self._point(logged))
+
+    # The end.
+
+    def _write_model(self, trainer: Any, tokenizer: Any) -> None:
+        model = trainer.accelerator.unwrap_model(trainer.model)
+        model = model.merge_and_unload() if self.tuning.rank else model
+        model.save_pretrained(self.folder)
+        tokenizer.save_pretrained(self.folder)
+
+    def _write_card(self, rows: int, left_out: int, cost: Mapping[str, Any]) -> dict[str, Any]:
+        files = sorted(self.folder.glob("*.safetensors"))
+        hashes = {file.name: hash_of(file) for file in files}
+        every = max(1, self.steps // CURVE_POINTS)
+        packages = ("spolia", "torch", "transformers", "trl", "peft", "accelerate", "datasets")
+        card = {
+            "part": PART,
+            "sha256": sha256(as_json(hashes).encode()).hexdigest(),
+            "files": hashes,
+            "base": self.origin,
+            "data": self.data | {"rows": rows, "left_out": left_out},
+            "settings": self.settings,
+            "seed": self.seed,
+            "steps": {"made": self.steps},
+            "curve": [one for one in self.curve if one["step"] % every == 0 or one["step"] == self.steps],
+            "cost": cost,
+            "versions": {"part": VERSION, "python": platform.python_version()}
+            | {name: version(name) for name in packages},
+            "notes": self._notes(left_out),
+            "training": self.identity,
+        }
+        with whole_files(self.folder / CARD) as (path,):
+            path.write_text(
+                "{\n" + ",\n".join(f" {as_json(name)}: {as_json(one)}" for name, one in card.items()) + "\n}\n"
+            )
+        shutil.rmtree(self.folder / CHECKPOINTS, ignore_errors=True)
+        return card
+
+    def _notes(self, left_out: int) -> list[str]:
+        long = f"{several(left_out, 'row')} of more than {self.tuning.max_tokens} tokens are left out."
+        return [long] if left_out else []
+
+
+def rewarded(measure: Measure) -> Callable[..., list[float]]:
+    """A measure as TRL takes a reward: replies, and for each name of a row its values."""
+
+    def scores(completions: Sequence[Any], **columns: Any) -> list[float]:
+        texts = [one if isinstance(one, str) else one[-1]["content"] for one in completions]
+        names = ("id", "question", "answers", "gold", "passages")
+        return [
+            reward(measure, {name: columns[name][at] for name in names}, text) for at, text in enumerate(texts)
+        ]  # fmt: skip
+
+    scores.__name__ = str(measure)
+    return scores
+
+
+def _plain(said: Sequence[Row]) -> str:
+    """Messages for a model without a chat template, as `LocalModel` shows them to it."""
+    return written(Prompt(tuple(Message(one["role"], one["content"]) for one in said)))
+
+
+def _length(tokenizer: Any, prompt: Any, reply: Any) -> int:
+    """Tokens of a prompt with a reply."""
+    if isinstance(prompt, str):
+        return len(tokenizer(prompt + (reply if reply is not prompt else ""))["input_ids"])
+    found = tokenizer.apply_chat_template([*prompt, *(reply if reply is not prompt else ())], tokenize=False)
+    return len(tokenizer(found, add_special_tokens=False)["input_ids"])
+
+
+def _steps(training: _Tuning, told: Told) -> type:
+    """TRL calls this after each step: it reports the step, and keeps a checkpoint about every `KEPT_EVERY_S`."""
+
+    class Steps(transformers().TrainerCallback):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.kept, self.begun, self.took = time.monotonic(), 0.0, 0.0
+
+        def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, Any], **more: Any) -> None:
+            if "loss" in logs:
+                training.note({**logs, "step": state.global_step})
+                told(state.global_step, training.steps, logs["loss"], None)
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+            check_cancelled()
+            self.begun = time.monotonic()
+            if self.begun - self.kept > max(KEPT_EVERY_S, KEPT_AT_MOST * self.took):
+                control.should_save = True
+
+        def on_save(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+            self.kept = time.monotonic()
+            self.took = self.kept - self.begun
+
+    return Steps
