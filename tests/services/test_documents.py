@@ -10,6 +10,8 @@ import pytest
 from spolia import BM25, Corpus, Query, Run, sync
 from spolia.errors import KeyReused, QueryError
 from spolia.services.documents import Documents
+from spolia.services.postgres_jobs import PostgresTable
+from tests.stores.servers import Server
 
 pytestmark = pytest.mark.slow
 
@@ -53,6 +55,21 @@ def test_changes_are_published_together_and_the_last_one_of_a_document_holds(doc
     documents.publish()
     assert [documents.queue.attachment(task) is None for task in tasks] == [True, True, False, True, True, True]
     assert found(documents, "salt", "staff") == []
+
+
+def test_a_store_in_postgresql_has_its_tasks_there(server: Server) -> None:
+    documents = Documents(Corpus(server.address()))
+    assert isinstance(documents.queue.table, PostgresTable)
+    task = documents.add("a.md", b"The moon causes the tides.", key="k")
+    again = Documents(Corpus(documents.corpus.path))  # another server of the store
+    assert (again.publish(), found(again, "moon")) == (1, ["doc://a.md"])
+    assert (states(documents, task), documents.queue.attachment(task)) == (
+        [("done", "")],
+        b"The moon causes the tides.",
+    )
+    documents.tidy()
+    for one in (documents, again):
+        one.queue.table.close()  # type: ignore[attr-defined]
 
 
 def test_a_file_that_cannot_be_read_fails_alone(documents: Documents) -> None:

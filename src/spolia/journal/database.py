@@ -25,6 +25,7 @@ CREATE TABLE spans (
     cost_usd REAL NOT NULL, error TEXT NOT NULL, notes TEXT NOT NULL, result TEXT NOT NULL,
     PRIMARY KEY (run, span)
 ) WITHOUT ROWID;
+CREATE INDEX spans_started ON spans (started);
 CREATE TABLE cache (
     key BLOB PRIMARY KEY, value TEXT NOT NULL, usage TEXT NOT NULL, used REAL NOT NULL, size INTEGER NOT NULL
 ) WITHOUT ROWID;

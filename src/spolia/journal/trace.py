@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count, islice
 from json.encoder import encode_basestring_ascii as quoted
+from math import inf
 from pathlib import Path
 from typing import Any, Self
 
@@ -34,6 +35,8 @@ from spolia.journal.values import (
 )
 from spolia.types import Answer, Failure, Generation, Hit, Query, Ranking, Usage, Value
 
+STEPS_AT_ONCE = 1_000
+"""Steps that are read together to find the newest runs."""
 INSERT = "INSERT OR REPLACE INTO spans VALUES "
 ROW = "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 AT_ONCE = 1000  # rows of one statement; SQLite takes 32766 values
@@ -197,13 +200,25 @@ class Journal:
         Args:
             may_see: decides by the principals of a run; empty where it has none.
         """
-        rows = self._read(
-            "SELECT run, min(started) AS began, count(DISTINCT lane) FROM spans "
-            "GROUP BY run ORDER BY began DESC, run LIMIT ?",
-            (limit if may_see is None else -1,),
-        )
-        seen = (row for row in rows if may_see is None or may_see(frozenset(self.askers(row[0]) or ())))
-        return [(run, began, lanes) for run, began, lanes in islice(seen, limit)]
+        seen = (run for run in self._newest() if may_see is None or may_see(frozenset(self.askers(run) or ())))
+        found = [
+            (run, *self._read("SELECT min(started), count(DISTINCT lane) FROM spans WHERE run = ?", (run,))[0])
+            for run in islice(seen, limit)
+        ]
+        return sorted(found, key=lambda row: -row[1])
+
+    def _newest(self) -> Iterator[str]:
+        """Runs, those whose last step began last first; steps are read as far as they are asked for."""
+        seen, last = set[str](), (inf, "", 0)
+        while rows := self._read(
+            "SELECT started, run, span FROM spans WHERE (started, run, span) < (?, ?, ?) "
+            "ORDER BY started DESC, run DESC, span DESC LIMIT ?",
+            (*last, STEPS_AT_ONCE),
+        ):
+            last = rows[-1]
+            fresh = dict.fromkeys(run for _, run, _ in rows if run not in seen)
+            seen |= fresh.keys()
+            yield from fresh
 
     def questions(self, run: str, limit: int = -1) -> dict[int, str]:
         """The questions of a run, by lane: the input of the outermost step. Lanes without stored inputs are missing."""

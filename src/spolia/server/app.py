@@ -22,7 +22,7 @@ from spolia.server.mcp_tools import mcp_application, mcp_server
 from spolia.server.metrics import RequestMetrics
 from spolia.server.model_routes import add_model_routes
 from spolia.server.replies import ErrorReply
-from spolia.server.request_checks import OPEN, RequestChecks
+from spolia.server.request_checks import OPEN, JsonRoute, RequestChecks
 from spolia.server.run_routes import add_run_routes
 from spolia.server.service import Service
 from spolia.services.documents import Documents, publishing
@@ -63,6 +63,7 @@ def application(
     )  # fmt: skip
     app.add_middleware(RequestChecks, keys=keys, hosts=hosts, ledger=service.ledger)
     app.add_middleware(RequestMetrics, metrics=service.metrics, audit=audit)
+    app.router.route_class = JsonRoute
     add_answer_routes(app, service)
     add_chat_routes(app, service)
     add_model_routes(app, service)

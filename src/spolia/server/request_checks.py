@@ -1,14 +1,21 @@
-"""What a request must pass before a route sees it: the name of this server, a key, its quota, the size of the body."""
+"""What a request must pass before a route sees it: the name of this server, a key, its quota, the size and form of the
+body."""
 
 from __future__ import annotations
 
 import asyncio
+from functools import lru_cache
 from ipaddress import ip_address
 from time import monotonic
+from typing import Any
 from urllib.parse import urlsplit
 
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -22,6 +29,8 @@ MOST_BYTES = 1 << 20
 BODY_S = 10.0
 """Seconds for the whole body; of an upload for each piece."""
 UPLOADS, MOST_UPLOAD_BYTES = "/v1/documents", 100 << 20
+MOST_HOST = 300
+"""Characters of a name with its port."""
 CLOSE = {"Connection": "close"}
 
 
@@ -72,10 +81,7 @@ class RequestChecks:
         return None
 
     def _is_own(self, host: str) -> bool:
-        try:
-            name = urlsplit(f"//{host}").hostname or ""
-        except ValueError:
-            return False
+        name = _name_in(host) if len(host) <= MOST_HOST else ""
         return name in self.hosts or _is_address(name)
 
     def _streamed(self, receive: Receive) -> Receive:
@@ -124,12 +130,52 @@ class RequestChecks:
         return None
 
 
+class JsonRoute(APIRoute):
+    """A route. One whose parameters are the request and a body checks that by its model alone, which takes a third of
+    the time that FastAPI takes for parameters of any kind."""
+
+    def __init__(self, path: str, endpoint: Any, **how: Any) -> None:
+        super().__init__(path, endpoint, **how)
+        needs = self.dependant
+        others = (needs.path_params, needs.query_params, needs.header_params, needs.cookie_params, needs.dependencies)
+        bodies = [one.field_info.annotation for one in needs.body_params]
+        if not any(others) and len(bodies) == 1 and isinstance(bodies[0], type) and issubclass(bodies[0], BaseModel):
+            self.app = _direct(endpoint, bodies[0])
+
+
+def _direct(endpoint: Any, model: type[BaseModel]) -> ASGIApp:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        body = await request.body()
+        if "json" not in request.headers.get("content-type", ""):
+            raise RequestValidationError([{"loc": ("body",), "msg": "It is not JSON"}])
+        try:
+            asked = model.model_validate_json(body)
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_context=False, include_input=False)
+            raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in found]) from error
+        response: Response = await endpoint(request, asked)
+        await response(scope, receive, send)
+
+    return app
+
+
 def _declared(headers: Headers) -> int:
     """The length of the body as its header says; 0 where it says none."""
     said = headers.get("content-length", "0")
     return int(said[:18]) if said.isdecimal() else 0
 
 
+@lru_cache(1024)
+def _name_in(host: str) -> str:
+    """The name in a `Host` header; empty for none."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+@lru_cache(1024)
 def _is_address(name: str) -> bool:
     try:
         ip_address(name)

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from time import perf_counter, time
 from typing import Any, TypeVar
@@ -234,9 +235,12 @@ class Service:
         Raises:
             ClientLeft: it has stopped.
         """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
         with self.stopped_when_left(run, receive):
+            self._pool.submit(_settle, work, future, loop)  # half the cost of `run_in_executor`
             try:
-                return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+                return await future
             except Cancelled as error:
                 raise ClientLeft from error
 
@@ -331,6 +335,22 @@ def _warm(flow: ServedFlow) -> None:
 
     with Run(), suppress(Unanswered, StepFailed):
         replaced(flow.answer, silent)(Query("warm-up"))
+
+
+def _settle(work: Callable[[], T], future: asyncio.Future[T], loop: asyncio.AbstractEventLoop) -> None:
+    """Do the work, and wake who awaits the future."""
+    settle: Callable[[], None]
+    try:
+        settle = partial(future.set_result, work())
+    except BaseException as error:
+        settle = partial(future.set_exception, error)
+
+    def arrive() -> None:
+        if not future.cancelled():
+            settle()
+
+    with suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(arrive)
 
 
 async def _left(receive: Receive) -> None:

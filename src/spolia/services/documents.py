@@ -30,8 +30,9 @@ from spolia.indexing.sync.groups import RequestedGroups, main_definition
 from spolia.indexing.sync.metadata import DocumentLabels
 from spolia.indexing.sync.sync import keep
 from spolia.indexing.sync.sync_run import SyncOptions
-from spolia.services.jobs import LEASE_S, Claim, JobQueue, NewJob, SqliteTable
-from spolia.stores.corpus import Corpus
+from spolia.services.jobs import LEASE_S, Claim, JobQueue, JobTable, NewJob, SqliteTable
+from spolia.stores.backends.postgres.address import address_of
+from spolia.stores.corpus import POSTGRES, Corpus
 from spolia.stores.definition import Definition
 from spolia.stores.manifest import definition_by_now
 from spolia.stores.writer import compact_all
@@ -83,7 +84,7 @@ class Documents:
 
     Args:
         corpus: the store; made with the first document.
-        queue: the jobs; by default a file in the store's folder.
+        queue: the jobs; by default in the store's schema in PostgreSQL, or a file in its folder.
         definition: of the group `chunk`, if the store does not have it yet.
         readers: of formats, as for `sync`.
         known: operators and embedders of your own that groups of the store are made by.
@@ -110,7 +111,7 @@ class Documents:
         corpus.create()
         self.corpus, self.keeps_originals = corpus, keeps_originals
         self.definition, self.readers, self.known = definition, by_suffix(readers), tuple(known)
-        self.queue = queue or JobQueue(SqliteTable(corpus.backend.folder / "jobs.db"))
+        self.queue = queue or JobQueue(table_of(corpus))
         self._came, self._is_loose, self._forget_at = threading.Event(), True, 0.0
 
     def add(self, name: str, data: bytes | BinaryIO, *, by: str = "", **how: Any) -> int:
@@ -293,6 +294,15 @@ class Documents:
             yield
         finally:
             done.set()
+
+
+def table_of(corpus: Corpus) -> JobTable:
+    """The table of jobs that belongs to a store."""
+    if not corpus.path.startswith(POSTGRES):
+        return SqliteTable(corpus.backend.folder / "jobs.db")
+    from spolia.services.postgres_jobs import PostgresTable
+
+    return PostgresTable(address_of(corpus.path))
 
 
 @contextmanager
