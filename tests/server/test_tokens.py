@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from spolia.errors import QueryError
 from spolia.evaluation.data.passage_store import cache_folder
 from spolia.server import tokens
-from spolia.server.keys import ApiKeys
+from spolia.server.keys import ApiKeys, DailyQuota
 from spolia.server.tokens import IssuedTokens
 
 pytestmark = pytest.mark.slow
@@ -92,7 +92,7 @@ def provider() -> Iterator[Provider]:
 
 
 def test_tokens_of_a_provider_are_users_with_groups_and_no_other_tokens_are(provider: Provider) -> None:
-    keys = IssuedTokens(provider.url, "spolia", others=ApiKeys.of_token("k"))
+    keys = IssuedTokens(ApiKeys.of_token("k"), provider.url, "spolia", per_minute=1, daily=DailyQuota(tokens=9))
 
     def principals(token: str) -> list[str] | None:
         return None if (found := keys.holder(f"Bearer {token}")) is None else sorted(found.principals)
@@ -100,6 +100,11 @@ def test_tokens_of_a_provider_are_users_with_groups_and_no_other_tokens_are(prov
     assert principals(provider.token("ann")) == ["ann", "staff"]
     assert principals(provider.token("bob")) == ["bob"]
     assert (principals("k"), principals(provider.signed())) == ([], ["ann", "staff"])
+    first, second = keys.holder(f"Bearer {provider.signed()}"), keys.holder(f"Bearer {provider.signed()}")
+    assert first is not None
+    assert second is not None
+    assert first.quota is second.quota  # of the user, whatever the token
+    assert second.daily == DailyQuota(tokens=9)
     other = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     public = provider.key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     head, body, signature = provider.signed().split(".")
@@ -130,7 +135,7 @@ def test_tokens_of_a_provider_are_users_with_groups_and_no_other_tokens_are(prov
 def test_new_keys_of_a_provider_are_found_and_a_flood_of_tokens_asks_it_once(
     provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keys = IssuedTokens(provider.url, "spolia")
+    keys = IssuedTokens(ApiKeys({}), provider.url, "spolia")
     provider.stop()
     provider.start("second")
     header = f"Bearer {provider.token('ann')}"
@@ -165,4 +170,4 @@ def test_a_provider_that_cannot_be_used_is_refused(provider: Provider) -> None:
         ("http://127.0.0.1:1", "cannot be used"),
     ):
         with pytest.raises(QueryError, match=why):
-            IssuedTokens(issuer, "spolia")
+            IssuedTokens(ApiKeys({}), issuer, "spolia")

@@ -17,7 +17,6 @@ from spolia.server.app import application
 from spolia.server.audit import FILE, AuditLog
 from spolia.server.keys import ApiKeys, KeysInFile, token_in
 from spolia.server.service import Service
-from spolia.server.tokens import IssuedTokens
 from spolia.services.documents import Documents
 
 BACKLOG = 2048
@@ -74,7 +73,7 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 0,
     keys: Path | None = None,
-    oidc: tuple[str, str, str, str] | None = None,
+    oidc: Callable[[ApiKeys], ApiKeys] | None = None,
     access: tuple[str, ...] = (),
     hosts: tuple[str, ...] = (),
     documents: Documents | None = None,
@@ -86,7 +85,7 @@ def serve(
         host: the address to listen on.
         port: 0 for a free one.
         keys: file with keys; without one, clients on this machine use a token.
-        oidc: issuer, audience, claims with the user and with the groups; its tokens are keys too.
+        oidc: makes the keys of an identity provider, beside the other ones; its tokens are keys too.
         access: the users and groups that the token asks for.
         hosts: names of the server beside `localhost` and IP addresses.
         documents: takes documents from users; None for a server that only reads.
@@ -102,8 +101,7 @@ def serve(
     token = "" if keys is not None or oidc is not None else token_in(service.corpus.backend.folder)
     known = KeysInFile(keys) if keys is not None else ApiKeys.of_token(token, access) if token else ApiKeys({})
     if oidc is not None:
-        issuer, audience, user, groups = oidc
-        known = IssuedTokens(issuer, audience, user=user, groups=groups, others=known)
+        known = oidc(known)
     audit = AuditLog(service.corpus.backend.folder / FILE)
     app = application(service, known, frozenset(hosts), documents, audit)
     settings = uvicorn.Config(

@@ -14,7 +14,7 @@ import jwt
 
 from spolia.egress.download import fetch
 from spolia.errors import EgressFailed, EgressRefused, QueryError
-from spolia.server.keys import ApiKeys, KeyHolder, Quota
+from spolia.server.keys import ApiKeys, DailyQuota, KeyHolder, Quota
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """Signatures by private keys. A token cannot choose `none`, nor a signature that public keys can make."""
@@ -34,12 +34,13 @@ class IssuedTokens(ApiKeys):
     """Holders by tokens of a provider, beside those of other keys.
 
     Args:
+        others: keys that are no tokens.
         issuer: the provider's address. Its configuration names where its keys are.
         audience: who the tokens must be for: this server.
         user: the claim with the user's name, as access lists have it.
         groups: the claim with the user's groups: a list of texts.
         per_minute: requests of each user; 0 for no limit.
-        others: keys that are no tokens.
+        daily: limits of each user in a day.
 
     Raises:
         QueryError: the provider cannot be reached, or is not what its address says.
@@ -47,13 +48,14 @@ class IssuedTokens(ApiKeys):
 
     def __init__(
         self,
+        others: ApiKeys,
         issuer: str,
         audience: str,
         *,
         user: str = "sub",
         groups: str = "groups",
         per_minute: int = 0,
-        others: ApiKeys | None = None,
+        daily: DailyQuota | None = None,
     ) -> None:
         super().__init__({})
         at = urlsplit(issuer)
@@ -61,7 +63,7 @@ class IssuedTokens(ApiKeys):
         if at.scheme != "https" and not (is_here and at.scheme == "http"):
             raise QueryError(f"The issuer {issuer!r:.200} must be an https:// address.")
         self.issuer, self.audience, self.user, self.groups = issuer, audience, user, groups
-        self.per_minute, self.others = per_minute, others
+        self.per_minute, self.daily, self.others = per_minute, daily or DailyQuota(), others
         self._keys: dict[str, Any] = {}
         self._fetched, self._lock = 0.0, Lock()
         self._quotas: dict[str, Quota] = {}
@@ -69,7 +71,7 @@ class IssuedTokens(ApiKeys):
         self._fetched = monotonic()
 
     def holder(self, authorization: str) -> KeyHolder | None:
-        if self.others is not None and (found := self.others.holder(authorization)) is not None:
+        if (found := self.others.holder(authorization)) is not None:
             return found
         scheme, _, token = authorization.partition(" ")
         key = self._keys.get(_key_id(token := token.strip()))
@@ -116,7 +118,7 @@ class IssuedTokens(ApiKeys):
         if len(self._quotas) > MOST_USERS:
             self._quotas.clear()
         quota = self._quotas.setdefault(name, Quota(self.per_minute))
-        return KeyHolder(name, name, tuple(groups), quota)
+        return KeyHolder(name, name, tuple(groups), quota, self.daily)
 
     def _fetch(self) -> None:
         """Ask the provider for its keys."""

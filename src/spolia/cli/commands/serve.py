@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -56,6 +56,12 @@ def serve(
     oidc_groups: Annotated[
         str, typer.Option("--oidc-groups", metavar="CLAIM", help="Claim with the groups, a list.")
     ] = "groups",
+    oidc_requests_per_minute: Annotated[
+        int, option("--oidc-requests-per-minute", "Limit on requests of each of its users; 0 for none.", min=0)
+    ] = 0,
+    oidc_tokens_per_day: Annotated[
+        int, option("--oidc-tokens-per-day", "Limit on model tokens of each of its users; 0 for none.", min=0)
+    ] = 0,
     allow_host: Annotated[
         list[str] | None, option("--allow-host NAME", "A name of this server beside localhost; repeatable.")
     ] = None,
@@ -95,15 +101,15 @@ def serve(
     from spolia.journal.values import hiding
 
     with installed("server", "fastapi, uvicorn, uvloop, httptools, pyjwt or prometheus-client", "`spolia serve`"):
-        from spolia.server.keys import UsageLedger
+        from spolia.server.keys import ApiKeys, DailyQuota, UsageLedger
         from spolia.server.process import serve as serve_flows
         from spolia.server.service import Service, Shadow
+        from spolia.server.tokens import IssuedTokens
     from spolia.services.aliases import ALIASES, Promotion
     from spolia.services.documents import Documents
 
     if bool(oidc_issuer) != bool(oidc_audience):
         raise QueryError("Tokens of a provider need both: --oidc-issuer URL and --oidc-audience NAME.")
-    oidc = (oidc_issuer, oidc_audience, oidc_user, oidc_groups) if oidc_issuer else None
     screen, access = Screen(json=given.json), tuple(given.access or ())
     llm = model_at(given.llm, given.model, profile_of(given.profile_file))
     parts = parts_of(given.store, given, llm, given.group, given.known, given.prompts)
@@ -125,6 +131,11 @@ def serve(
         tell_of_models(screen, found.answer)
         return replace(found, name=alias, promotion=to)
 
+    def issued(others: ApiKeys) -> ApiKeys:
+        daily = DailyQuota(tokens=oidc_tokens_per_day)
+        how: dict[str, Any] = {"user": oidc_user, "groups": oidc_groups, "daily": daily}
+        return IssuedTokens(others, oidc_issuer, oidc_audience, per_minute=oidc_requests_per_minute, **how)
+
     def tell(url: str, token: str) -> None:
         screen.give(url=url, token=token or None)
         screen.show(f"{', '.join(one.name for one in flows)} at {url}/v1", f"token: {token}" if token else "")
@@ -145,7 +156,15 @@ def serve(
         hosts = tuple(allow_host or ())
         try:
             serve_flows(
-                service, tell, host=host, port=port, keys=keys, oidc=oidc, access=access, hosts=hosts, documents=sent
+                service,
+                tell,
+                host=host,
+                port=port,
+                keys=keys,
+                oidc=issued if oidc_issuer else None,
+                access=access,
+                hosts=hosts,
+                documents=sent,
             )
         except KeyboardInterrupt:  # or SIGTERM: the usual end of a server
             screen.say("The server has stopped.")
