@@ -109,6 +109,34 @@ def test_headers_that_do_not_come_end_the_connection(monkeypatch: pytest.MonkeyP
     assert asyncio.run(sent(whole + b"GET /live HT")).count(b"HTTP/1.1 200") == 1
 
 
+def test_a_client_that_does_not_read_loses_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "READ_S", 0.02)
+    size = 32 << 20
+    counted: list[int] = []
+
+    async def long(scope: Scope, receive: Receive, send: Send) -> None:
+        await Response(bytes(size))(scope, receive, send)
+
+    async def sent() -> int:
+        loop, state = asyncio.get_running_loop(), ServerState()
+        unread = partial(counted.append, 1)
+        made = partial(process.TimedConnection, uvicorn.Config(long), state, {}, loop, unread=unread)
+        async with await loop.create_server(made, "127.0.0.1") as server:
+            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            while not counted:
+                await asyncio.sleep(0.01)
+            read = 0
+            with suppress(ConnectionError):
+                while part := await reader.read(1 << 20):
+                    read += len(part)
+            writer.close()
+            return read
+
+    assert asyncio.run(sent()) < size
+    assert counted == [1]
+
+
 async def replied(scope: Scope, receive: Receive, send: Send) -> None:
     await Response(b"here")(scope, receive, send)
 

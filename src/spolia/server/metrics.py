@@ -27,6 +27,7 @@ class Metrics:
         )
         self.active = Gauge("spolia_active_runs", "Runs of flows in progress", registry=to)
         self.left = Counter("spolia_clients_left", "Clients that left before the end", registry=to)
+        self.unread = Counter("spolia_clients_not_reading", "Connections closed, since nobody read", registry=to)
         self.answers = Counter("spolia_answers", "Answers", ("flow", "stop_reason", "abstained"), registry=to)
         self.degraded = Counter("spolia_degraded_answers", "Answers with a step out of order", ("flow",), registry=to)
         self.tokens = Counter("spolia_tokens", "Tokens sent to and written by models", ("flow", "kind"), registry=to)

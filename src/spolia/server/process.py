@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -25,13 +26,21 @@ GRACE_S = 5
 HEAD_S = 10.0
 """Seconds for the headers of a request, from the connection or from the first byte after another request."""
 MOST_HEAD_BYTES = 1 << 16
+READ_S = 30.0
+"""Seconds for a client to take what is ready for it, about 50 kB, before its connection is closed."""
 
 
 class TimedConnection(HttpToolsProtocol):
-    """Closes where the headers of a request do not come in time, or have no end: uvicorn itself waits forever."""
+    """Closes where the headers of a request do not come in time, or have no end, and where the client stops reading:
+    uvicorn itself waits forever. `unread` is called for each client that stops reading."""
 
     _timer: asyncio.TimerHandle | None = None
+    _reading: asyncio.TimerHandle | None = None
     _head_bytes = 0
+
+    def __init__(self, *given: Any, unread: Callable[[], None] = lambda: None, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._unread = unread
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -39,7 +48,25 @@ class TimedConnection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._expect_nothing()
+        self._is_read()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._reading = self._reading or self.loop.call_later(READ_S, self._stop)
+
+    def resume_writing(self) -> None:
+        self._is_read()
+        super().resume_writing()
+
+    def _is_read(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
+
+    def _stop(self) -> None:
+        self._unread()
+        self.transport.abort()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -104,8 +131,9 @@ def serve(
         known = oidc(known)
     audit = AuditLog(service.corpus.backend.folder / FILE)
     app = application(service, known, frozenset(hosts), documents, audit)
+    connection: Any = partial(TimedConnection, unread=service.metrics.unread.inc)
     settings = uvicorn.Config(
-        app, log_level="warning", access_log=False, server_header=False, ws="none", loop="uvloop", http=TimedConnection,
+        app, log_level="warning", access_log=False, server_header=False, ws="none", loop="uvloop", http=connection,
         timeout_graceful_shutdown=GRACE_S,
     )  # fmt: skip
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
