@@ -13,9 +13,11 @@ from spolia.evaluation.data.passage_store import indexed
 from spolia.evaluation.experiment.experiment import Experiment
 from spolia.models.adapted_embedder import DOWN, UP, AdaptedEmbedder
 from spolia.models.onnx import safetensors
+from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.models.trained_weights import TrainedWeights, hash_of
 from spolia.stores.corpus import NodeGroup
 from spolia.testing import HashingEmbedder
+from spolia.training.parts import TrainingContext, trainer_of
 from spolia.training.query_adapter import AdapterRows, AdapterTrainer, divergence, spread
 from spolia.training.training import train
 from spolia.types import Item
@@ -113,3 +115,10 @@ def test_a_question_moves_to_the_passages_from_which_a_model_foretells_the_answe
         made.step(made.done / 30)
     assert made.gradient(made.rows)[0] < before
     assert np.array_equal(snapshot.open.stored(group.name, EMBEDDER.name).at(np.arange(9)), vectors)
+
+
+def test_a_model_that_scores_texts_teaches_the_adapter_and_one_that_only_chats_does_not(group: NodeGroup) -> None:
+    for llm in (Scorer(), ScriptedModel(("",))):
+        made = trainer_of("adapter", TrainingContext(group, EMBEDDER, llm))
+        assert isinstance(made, AdapterTrainer)
+        assert made.llm is (llm if isinstance(llm, Scorer) else None)

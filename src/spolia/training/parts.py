@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from spolia.core.operator import Operator, Retriever
 from spolia.errors import DataError
-from spolia.models.protocols import Embedder, LanguageModel
+from spolia.models.protocols import Embedder, LanguageModel, ScoresContinuations
 from spolia.models.trained_weights import TrainedWeights
 from spolia.stores.corpus import NodeGroup
 from spolia.training.flow_classifiers import EvaluatorTrainer, PairTrainer, RouterTrainer, VerifierTrainer
@@ -159,7 +159,8 @@ def _verifier(context: TrainingContext) -> Trainer:
 def _adapter(context: TrainingContext) -> Trainer:
     if context.embedder is None:
         raise DataError("An adapter moves the questions of an embedder. Name a store with vectors.")
-    return AdapterTrainer(context.group, context.embedder)
+    llm = context.llm if isinstance(context.llm, ScoresContinuations) else None  # RA-DIT's second half
+    return AdapterTrainer(context.group, context.embedder, llm)
 
 
 PARTS: Mapping[str, Callable[[TrainingContext], Trainer]] = {
