@@ -475,6 +475,17 @@ def _sufficiency(result: Result) -> Judged:
     return found
 
 
+def _classifiers(result: Result) -> Judged:
+    found: dict[str, tuple[float, Limit | None]] = {}
+    for name, one in result["parts"].items():
+        for size, told in one["sizes"].items():
+            over = told["accuracy"][1] - told["most_frequent_label"]
+            found[f"{name}, {size}: accuracy, at least, over the most frequent label"] = (over, least(0.0))
+            found[f"{name}, {size}: change of EM"] = (one["flow"][f"trained, {size}"]["EM_change"][0], None)
+            found[f"{name}, {size}: tokens"] = (one["flow"][f"trained, {size}"]["tokens"], None)
+    return found
+
+
 def _job_queue(result: Result) -> Judged:
     found: dict[str, tuple[float, Limit | None]] = {}
     for name, one in result["runs"].items():
@@ -539,5 +550,6 @@ JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "job_queue": _job_queue,
     "reader": _reader,
     "sufficiency": _sufficiency,
+    "classifiers": _classifiers,
 }
 """By the name of the result."""

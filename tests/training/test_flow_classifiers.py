@@ -95,6 +95,18 @@ def test_probabilities_of_unseen_questions_set_the_temperature() -> None:
     assert "100.0% of the rows are classified rightly" in cold.notes[-1]
 
 
+def test_a_training_that_goes_on_makes_the_weights_of_one_that_was_not_killed() -> None:
+    whole, killed, again = (prepared() for _ in range(3))
+    for at in range(9):
+        whole.step(at / 9)
+    for at in range(4):
+        killed.step(at / 9)
+    again.restore({name: np.array(one) for name, one in killed.state().items()})
+    for at in range(4, 9):
+        again.step(at / 9)
+    assert again.weights() == whole.weights()
+
+
 def test_rows_that_teach_nothing_are_refused() -> None:
     with pytest.raises(DataError, match="All 4 rows have the label 'none'"):
         prepared([row for row in ROWS if row.label == 0])
@@ -141,6 +153,19 @@ def test_passages_and_pairs_are_labelled_by_gold_and_a_copy_of_gold_is_gold() ->
     for row in PairTrainer(model, finds, more=0).labelled(items, 0):
         found[row.item].append(row.label)
     assert found == {"one": [0, 0, 1, 0, 0, 0], "two": [0, 0, 0, 1, 0, 0], "lost": [0] * 6}
+
+
+def test_strips_of_a_gold_passage_are_relevant_where_they_hold_an_answer() -> None:
+    @step
+    def finds(query: Query) -> Ranking:
+        text = "Ann Lee was born here. She sang. He ran. The mill burnt down in May. It rained. They left."
+        return Ranking(query, (Hit(Node("p1", text, document="p1"), 1.0),))
+
+    made = EvaluatorTrainer(ScriptedModel(("",)), finds, finds)
+    for answer, labels in (("May", [1, 0, 1]), ("June", [1, 1, 1])):
+        rows = made.labelled([Item("q", "When?", (answer,), (("p1",),))], 0)
+        assert [row.label for row in rows] == labels
+        assert rows[1].text == "Ann Lee was born here. She sang. He ran."
 
 
 def test_answers_are_labelled_by_what_was_wrong() -> None:

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, groupby
 from typing import Any, ClassVar
 
-import numpy as np
-
 from spolia.core.operator import Operator, Retriever
 from spolia.core.run_context import check_cancelled
 from spolia.errors import EmptyReply
@@ -15,20 +13,23 @@ from spolia.evaluation.experiment.gold_locations import gold_locations, is_gold
 from spolia.evaluation.measures.answers.string_match import Accuracy
 from spolia.evaluation.statistics.interval import wilson
 from spolia.flows.adaptive_rag import ARMS, adaptive_rag, routed, strategies
-from spolia.flows.crag import crag
+from spolia.flows.crag import crag, cut
 from spolia.flows.dr_rag import dr_rag, dynamic
-from spolia.flows.naive_rag import naive
+from spolia.flows.naive_rag import naive_both
 from spolia.generation.prompt import fitting, numbered
 from spolia.generation.reader import Reader
 from spolia.generation.verification import RIGHT, WRONG_ANSWER, WRONG_PASSAGES, VerifyGrounding, with_passages
 from spolia.models.protocols import Embedder, LanguageModel
-from spolia.models.text_classifier import JOINT, Part, TrainedClassifier
+from spolia.models.text_classifier import JOINT, Part, TrainedClassifier, is_said
 from spolia.models.trained_weights import TrainedWeights
 from spolia.orchestration.arm_choice import PickArm
 from spolia.orchestration.similarity_router import ByClassifier
 from spolia.run import Run
 from spolia.training.classifier import NEVER, ClassifierTrainer, LabelledText, lower_bound
 from spolia.types import Answer, Item, Query, Ranking
+
+STRIP = 3
+"""Sentences of a strip, in CRAG."""
 
 
 class FlowClassifier(ClassifierTrainer):
@@ -92,6 +93,9 @@ class RouterTrainer(FlowClassifier):
 class EvaluatorTrainer(FlowClassifier):
     """Trains the retrieval evaluator of CRAG: whether a passage that the flow finds is gold.
 
+    It also learns of the strips to which the flow cuts passages: of a gold passage, those are relevant that hold an
+    accepted answer, or that of a hop; all of them if none does.
+
     Its thresholds are chosen on questions that the classifier has not seen. Retrieval is correct from the lowest score
     of a question's best passage at which some passage is gold for a share of at least `sure` of the questions, with
     95 % confidence; incorrect below the highest score at which none is, for such a share; ambiguous in between.
@@ -119,20 +123,29 @@ class EvaluatorTrainer(FlowClassifier):
     ) -> None:
         super().__init__(llm, search, embedder, **settings)
         self.web, self.sure = web, sure
+        self.golden: dict[str, list[bool]] = {}
 
     def settings(self) -> dict[str, Any]:
         return super().settings() | {"sure": self.sure}
 
     def labelled(self, items: Sequence[Item], seed: int) -> list[LabelledText]:
-        return [
-            LabelledText(item.id, item.question, text, int(gold))
-            for item, found, golden in with_gold(items, self.search)
-            for text, gold in zip(found.texts, golden, strict=True)
-        ]
+        rows = []
+        for item, found, golden in with_gold(items, self.search):
+            self.golden[item.id] = golden
+            passages = list(zip(found.texts, golden, strict=True))
+            answers = [*item.answers, *(one.answer for one in item.decomposition)]
+            for hit, gold in zip(found.hits, golden, strict=True):
+                strips = [strip.node for strip in cut(hit, STRIP)]
+                holding = [node for node in strips if any(is_said(answer, node.text) for answer in answers)] or strips
+                passages += [(node.text, gold and node in holding) for node in strips]
+            rows += [LabelledText(item.id, item.question, text, int(gold)) for text, gold in passages]
+        return rows
 
     def weights(self) -> dict[str, Any]:
         found = super().weights()
-        best = [(float(scores.max()), bool(labels.any())) for scores, labels in self.by_question()]
+        of_item = groupby(zip(self.texts, self.unseen()[:, -1].tolist(), strict=True), lambda row: row[0].item)
+        chances = {item: [chance for _, chance in rows] for item, rows in of_item}
+        best = [(max(chances[item][: len(gold)]), any(gold)) for item, gold in self.golden.items() if item in chances]
         upper = sure_from(best, self.sure)
         lower = min(upper, -sure_from([(-score, not held) for score, held in best], self.sure))
         shares = [sum(score >= upper for score, _ in best), sum(score < lower for score, _ in best)]
@@ -142,15 +155,8 @@ class EvaluatorTrainer(FlowClassifier):
         )
         return found | {"upper": upper, "lower": lower}
 
-    def by_question(self) -> Iterator[tuple[Any, Any]]:
-        """Of each question, the probabilities of its rows by a model that has not seen it, and their labels."""
-        chances = self.unseen()[:, -1]
-        for _, rows in groupby(range(len(self.texts)), key=lambda at: self.texts[at].item):
-            at = list(rows)
-            yield chances[at], np.array([self.texts[one].label for one in at])
-
     def untrained(self) -> Operator[Query, Answer]:
-        return naive(self.llm, self.search, 10)
+        return naive_both(self.llm, self.search, self.web)
 
     def trained(self, weights: TrainedWeights) -> Operator[Query, Answer]:
         plain = weights.plain(self.part)
