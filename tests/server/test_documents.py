@@ -94,7 +94,8 @@ def test_bad_documents_are_refused(served: Served) -> None:
     with served.client("ann") as ann:
         for name in ("..%2F..%2Fetc%2Fpasswd.md", "a%00.md", "a.unknown", "a%5Cb.md"):
             assert ann.put(f"/v1/documents/{name}", content=TEXT).status_code == 400
-        assert ann.put("/v1/documents/a.md?metadata=[1]", content=TEXT).status_code == 400
+        for fields in ("[1]", '{"year": NaN}', '{"year": 1e999}', '{"year": 1' + "0" * 400 + "}"):
+            assert ann.put("/v1/documents/a.md", params={"metadata": fields}, content=TEXT).status_code == 400
 
 
 def test_a_document_of_10_gb_is_refused_before_it_comes(served: Served) -> None:

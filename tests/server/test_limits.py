@@ -175,6 +175,8 @@ def test_the_audit_log_has_who_asked_and_no_content_and_a_changed_row_is_found(s
     head = row["hash"]
     for changed in (
         [*lines[:-1], lines[-1].replace('"status": ', '"status": 1')],
+        [*lines[:-1], lines[-1].replace('"key": ', '"key": "eve", "key": ')],  # the last of two values is read
+        [*lines[:-1], '{"hash": ""}', lines[-1]],
         [*lines[:-2], lines[-1]],
         [*lines[:-2], lines[-1], lines[-2]],
     ):

@@ -105,6 +105,7 @@ def test_tokens_of_a_provider_are_users_with_groups_and_no_other_tokens_are(prov
     assert second is not None
     assert first.quota is second.quota  # of the user, whatever the token
     assert second.daily == DailyQuota(tokens=9)
+    assert first.name == "oidc:ann"  # so that a key named `ann` owns other tasks, and has other limits
     other = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     public = provider.key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     head, body, signature = provider.signed().split(".")

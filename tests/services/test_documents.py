@@ -80,6 +80,19 @@ def test_a_file_that_cannot_be_read_fails_alone(documents: Documents) -> None:
     assert found(documents, "moon") == ["doc://b.md"]
 
 
+def test_a_version_that_cannot_be_read_takes_no_other_with_it(documents: Documents) -> None:
+    tasks = [documents.add("tides.md", b"The moon."), documents.add("tides.md", b"\x00\xff\x00 broken")]
+    documents.publish()
+    (before, _), (broken, why) = states(documents, *tasks)
+    assert (before, broken, bool(why)) == ("done", "failed", True)
+    assert found(documents, "moon") == ["doc://tides.md"]
+
+
+def test_a_document_that_waits_is_changed_by_those_alone_who_may_read_it(documents: Documents) -> None:
+    documents.add("new.md", b"Salt is dug in mines.", access=["ann"])
+    assert [documents.closed(["new.md"], frozenset({who})) for who in ("ann", "bob")] == [[], ["new.md"]]
+
+
 def test_other_documents_and_groups_of_the_store_stay(documents: Documents, fast_folder: Path) -> None:
     (fast_folder / "notes").mkdir()
     (fast_folder / "notes" / "a.md").write_text("The moon causes the tides.")

@@ -75,10 +75,8 @@ class AuditLog:
         with open(descriptor, "r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             last = _last(file)
-            lines = []
-            for row in rows:
-                lines.append(json.dumps(row | {"hash": (last := _hash(row, last))}))
-            file.write("".join(f"{line}\n" for line in lines).encode())
+            lines = [_line(row, last := _hash(row, last)) + b"\n" for row in rows]
+            file.write(b"".join(lines))
             file.flush()
             os.fsync(descriptor)
 
@@ -104,6 +102,11 @@ def _row(line: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def _line(row: dict[str, Any], hash: str) -> bytes:
+    """A row as it is written; JSON that only reads the same, such as with a key twice, is another."""
+    return json.dumps(row | {"hash": hash}).encode()
+
+
 def _hash(row: dict[str, Any], last: str) -> str:
     return sha256((last + json.dumps(row, sort_keys=True)).encode()).hexdigest()
 
@@ -118,10 +121,10 @@ def rows_of(file: Path) -> Iterator[dict[str, Any]]:
     with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             row = _row(line)
-            said = row.pop("hash", "")
             if not row:
                 continue  # cut short by a full disk or a kill: the next row follows the one before it
-            if said != _hash(row, last):
+            said = row.pop("hash", "")
+            if said != _hash(row, last) or line.rstrip(b"\n") != _line(row, said):
                 raise StoreCorrupt(
                     f"{file}, line {number}: the row or the one before it was changed. Compare it with a backup."
                 )

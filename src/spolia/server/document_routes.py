@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from tempfile import SpooledTemporaryFile
 from typing import Annotated, Any, BinaryIO, cast
@@ -171,9 +172,14 @@ def _fields(text: str) -> dict[str, Scalar]:
         found = json.loads(text)
     except (ValueError, RecursionError):
         found = None
-    if not isinstance(found, dict) or not all(isinstance(one, (str, int, float)) for one in found.values()):
+    if not isinstance(found, dict) or not all(map(_is_scalar, found.values())):
         raise QueryError('metadata: Write a JSON object of texts and numbers, such as {"year": 2026}.')
     return found
+
+
+def _is_scalar(value: object) -> bool:
+    """Whether JSON has it as a text or a number; Python also reads `NaN`, and 1e999 as infinite."""
+    return isinstance(value, str) or (isinstance(value, (int, float)) and abs(value) <= sys.float_info.max)
 
 
 def _task(job: Job) -> TaskReply:

@@ -118,7 +118,7 @@ class IssuedTokens(ApiKeys):
         if len(self._quotas) > MOST_USERS:
             self._quotas.clear()
         quota = self._quotas.setdefault(name, Quota(self.per_minute))
-        return KeyHolder(name, name, tuple(groups), quota, self.daily)
+        return KeyHolder(f"oidc:{name}", name, tuple(groups), quota, self.daily)  # a name that no key has
 
     def _fetch(self) -> None:
         """Ask the provider for its keys."""

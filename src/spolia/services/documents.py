@@ -187,16 +187,19 @@ class Documents:
         self._came.set()
 
     def closed(self, names: Iterable[str], access: frozenset[str]) -> list[str]:
-        """Documents that these principals may not change: they are there, and these may not read them."""
-        snapshot = self.corpus.snapshot()
-        there = snapshot.named([PREFIX + checked_name(name) for name in names])
+        """Documents that these principals may not change: they are there or wait, and these may not read them."""
+        names = list(map(checked_name, names))
+        readers = [(job.payload["name"], job.payload.get("access")) for job in self.queue.open(names)]
+        snapshot = self.corpus.snapshot()  # after the queue: what waits no longer is there
+        there = snapshot.named([PREFIX + name for name in names])
 
         def is_closed(id: str) -> bool:
             with suppress(StoreError):
                 return not snapshot.document(id, access)
             return True
 
-        return [uri.removeprefix(PREFIX) for uri, id in there.items() if is_closed(id)]
+        found = {uri.removeprefix(PREFIX) for uri, id in there.items() if is_closed(id)}
+        return sorted(found | {name for name, who in readers if who and access.isdisjoint(who)})
 
     def _put(self, jobs: Sequence[NewJob], files: Sequence[BinaryIO] = ()) -> list[int]:
         """The tasks: of the first requests with their keys, which must have asked for the same."""
@@ -228,10 +231,12 @@ class Documents:
         except Exception as error:
             self._divide(claims, error)
         else:
-            self.queue.end([one for one in claims if PREFIX + one.payload["name"] not in failed])
-            for one in claims:
-                if why := failed.get(PREFIX + one.payload["name"]):
-                    self.queue.end([one], "failed", why)
+            bad = [one for one in claims if PREFIX + one.payload["name"] in failed]
+            self.queue.end([one for one in claims if one not in bad])
+            last = _last(bad)
+            for uri, one in last.items():
+                self.queue.end([one], "failed", failed[uri])
+            self._publish([one for one in bad if one not in last.values()])  # changes before a bad one hold
 
     def _divide(self, claims: Sequence[Claim], error: Exception) -> None:
         if len(claims) == 1:
@@ -243,7 +248,7 @@ class Documents:
 
     def _committed(self, claims: Sequence[Claim]) -> dict[str, str]:
         """Bring the store in step with the last change of each document; the uris that could not be read, and why."""
-        last = {PREFIX + one.payload["name"]: one for one in claims}
+        last = _last(claims)
         added = {uri: one.payload for uri, one in last.items() if one.kind == "add"}
         items = Items(self.readers)
         for uri, said in added.items():
@@ -334,6 +339,11 @@ def checked_name(name: str) -> str:
     if not name or len(name) > LONGEST_NAME or _ODD.search(name):
         raise QueryError(f"{name!r:.80} is not a name of a document. Write a path such as notes/tides.md.")
     return name
+
+
+def _last(claims: Sequence[Claim]) -> dict[str, Claim]:
+    """The last change of each document, by uri."""
+    return {PREFIX + one.payload["name"]: one for one in claims}
 
 
 def _job(upload: Upload, file: Any, by: str) -> NewJob:

@@ -68,6 +68,7 @@ COLUMNS = "id, kind, payload, owner, state, reason, made, ended"
 LOOK = f"SELECT {COLUMNS} FROM jobs WHERE id = :id"
 LIST = f"""SELECT {COLUMNS} FROM jobs WHERE (:state = '' OR state = :state) AND (:owner = '' OR owner = :owner)
     AND id < :before ORDER BY id DESC LIMIT :limit"""
+OPEN = f"SELECT {COLUMNS} FROM jobs WHERE subject = :subject AND subject <> '' AND state IN ('waiting', 'working')"
 COUNT = "SELECT state, count(*) FROM jobs GROUP BY state"
 FORGET = """DELETE FROM jobs WHERE state IN ('done', 'failed', 'cancelled') AND ended < {now} - :age_s
     AND (state <> 'done' OR subject = '' OR EXISTS (SELECT 1 FROM jobs newer WHERE newer.subject = jobs.subject
@@ -254,6 +255,10 @@ class JobQueue:
         """The newest jobs, of a state and an owner or of all."""
         how = {"state": state, "owner": owner, "limit": limit, "before": before}
         return [_job(row) for row in self._asked(LIST, [how])]
+
+    def open(self, subjects: Iterable[str]) -> list[Job]:
+        """The jobs on these subjects that have not ended."""
+        return [_job(row) for row in self._asked(OPEN, [{"subject": one} for one in subjects])]
 
     def counts(self) -> dict[str, int]:
         return {state: int(number) for state, number in self._asked(COUNT, [{}])}
