@@ -106,6 +106,26 @@ def test_a_document_of_10_gb_is_refused_before_it_comes(served: Served) -> None:
         assert connection.recv(1000).startswith(b"HTTP/1.1 413")
 
 
+def reply(documents: Documents, method: str, path: str, **sent: Any) -> httpx.Response:
+    """What a server answers whose only store is that of these documents."""
+
+    async def asked() -> httpx.Response:
+        flow: Operator[Query, Any] = BM25(documents.corpus.group())
+        one = ServedFlow("flow", flow, flow)
+        app = application(Service(documents.corpus, [one], one), ApiKeys.of_token("k"), documents=documents)
+        how: dict[str, Any] = {"base_url": "http://127.0.0.1", "headers": {"Authorization": "Bearer k"}}
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), **how) as client:
+            return await client.request(method, path, **sent)
+
+    return asyncio.run(asked())
+
+
+def test_a_search_before_the_first_document_is_to_be_asked_again(fast_folder: Path) -> None:
+    found = reply(Documents(Corpus(str(fast_folder / "n.spolia"))), "POST", "/v1/search", json={"question": "why?"})
+    assert (found.status_code, found.json()["error"]["code"]) == (503, "store_empty")
+    assert int(found.headers["Retry-After"]) >= 1
+
+
 @pytest.mark.parametrize(("pause_s", "status"), [(0.0, 413), (5.0, 408)])
 def test_a_document_that_does_not_end_leaves_nothing(
     fast_folder: Path, monkeypatch: pytest.MonkeyPatch, pause_s: float, status: int
@@ -119,13 +139,5 @@ def test_a_document_that_does_not_end_leaves_nothing(
             yield bytes(500)
             await asyncio.sleep(pause_s)
 
-    async def sent() -> int:
-        flow: Operator[Query, Any] = BM25(documents.corpus.group())
-        one = ServedFlow("flow", flow, flow)
-        app = application(Service(documents.corpus, [one], one), ApiKeys.of_token("k"), documents=documents)
-        how: dict[str, Any] = {"base_url": "http://127.0.0.1", "headers": {"Authorization": "Bearer k"}}
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), **how) as client:
-            return (await client.put("/v1/documents/a.md", content=pieces())).status_code
-
-    assert asyncio.run(sent()) == status
+    assert reply(documents, "PUT", "/v1/documents/a.md", content=pieces()).status_code == status
     assert documents.queue.counts() == {}

@@ -33,6 +33,8 @@ STATUS: tuple[tuple[type[SpoliaError], int, str], ...] = (
     (errors.ModelUnavailable, 503, "model_unavailable"),
     (errors.EgressFailed, 503, "source_unavailable"),
     (errors.BudgetSpent, 429, "budget_spent"),
+    (errors.NotAStore, 503, "store_empty"),
+    (errors.GroupError, 503, "store_empty"),
     (errors.StoreError, 500, "store_error"),
     (errors.ModelError, 502, "model_error"),
     (errors.QueryError, 400, "invalid_request"),
@@ -82,6 +84,7 @@ SAID = {
     "store_unavailable": "the store cannot be reached or written. Ask again.",
     "model_unavailable": "a model cannot be reached. Search goes on without a language model.",
     "source_unavailable": "a source cannot be reached. Ask again.",
+    "store_empty": "the store or its node group is not built yet. Add a document, and ask again.",
     "store_error": "the store cannot be used. See the server's log.",
     "model_error": "the language model refused the request. See the server's log.",
 }
