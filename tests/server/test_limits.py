@@ -183,7 +183,7 @@ def test_the_audit_log_has_who_asked_and_no_content_and_a_changed_row_is_found(s
         (tmp_path / "audit.jsonl").write_text("\n".join(changed) + "\n")
         with pytest.raises(errors.StoreCorrupt, match="was changed"):
             verified(tmp_path / "audit.jsonl")
-    (tmp_path / "audit.jsonl").write_text("\n".join([*lines[:-2], '{"at": 17']))  # cut short by a kill
+    (tmp_path / "audit.jsonl").write_text("\n".join([*lines[:-2], "[" * 5_000, '{"at": 17']))  # cut short by a kill
     with pytest.raises(errors.StoreCorrupt, match="rows are missing"):
         verified(tmp_path / "audit.jsonl", head)
     log = AuditLog(tmp_path / "audit.jsonl")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -86,6 +87,12 @@ def test_a_version_that_cannot_be_read_takes_no_other_with_it(documents: Documen
     (before, _), (broken, why) = states(documents, *tasks)
     assert (before, broken, bool(why)) == ("done", "failed", True)
     assert found(documents, "moon") == ["doc://tides.md"]
+
+
+@pytest.mark.parametrize("access", ["ann", [""]])
+def test_readers_are_a_list_of_names(documents: Documents, access: Any) -> None:
+    with pytest.raises(QueryError, match="list of principals"):
+        documents.add("new.md", b"Salt.", access=access)  # the letters of a name would be readers
 
 
 def test_a_document_that_waits_is_changed_by_those_alone_who_may_read_it(documents: Documents) -> None:

@@ -92,7 +92,7 @@ class Aliases:
             return {alias: [Promotion(**one) for one in past] for alias, past in plain.items() if past}
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
             raise QueryError(
                 f"The aliases in {self.file} cannot be read: {error}. Move the file away and promote again."
             ) from error

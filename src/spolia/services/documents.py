@@ -36,7 +36,7 @@ from spolia.stores.corpus import POSTGRES, Corpus
 from spolia.stores.definition import Definition
 from spolia.stores.manifest import definition_by_now
 from spolia.stores.writer import compact_all
-from spolia.types import Scalar, Value
+from spolia.types import Scalar, Value, principals
 
 PREFIX = "doc://"
 """How the uris of such documents begin."""
@@ -123,7 +123,7 @@ class Documents:
 
         Raises:
             KeyReused: another request had this key.
-            QueryError: the name is not one, or no reader knows its format.
+            QueryError: the name is not one, no reader knows its format, or `access` lists no names.
         """
         return self.add_all([Upload(name, data, **how)], by=by)[0]
 
@@ -349,8 +349,11 @@ def _last(claims: Sequence[Claim]) -> dict[str, Claim]:
 def _job(upload: Upload, file: Any, by: str) -> NewJob:
     original, size = file_digest(file, "sha256").hexdigest(), file.tell()
     file.seek(0)
-    fields, access = dict(upload.metadata), list(upload.access)
-    said = {"name": upload.name, "original": original, "size": size, "metadata": fields, "access": access}
+    try:
+        fields, access = dict(upload.metadata), principals(upload.access, f"The readers of {upload.name!r:.80} are")
+    except StoreError as error:
+        raise QueryError(str(error)) from None
+    said = {"name": upload.name, "original": original, "size": size, "metadata": fields, "access": list(access)}
     return NewJob("add", said, _key(by, upload.key), upload.name, by)
 
 
