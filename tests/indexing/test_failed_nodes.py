@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -283,6 +284,7 @@ def _fails(uri: str) -> Mapping[str, Any]:
             r"gave a value that is none: <object.*of type object\. Write",
         ),
         (lambda uri: {1: "a"} if uri == BAD else {}, r"gave the name 1\. Give names that are texts"),
+        (lambda uri: {"a": inf} if uri == BAD else {}, r"gave 'a': inf\. Give a finite number"),
         (lambda uri: {"a": "\udc80"} if uri == BAD else {}, r"no encoding of Unicode"),
     ],
 )

@@ -136,6 +136,8 @@ def test_a_repeated_key_is_one_task_and_odd_names_are_refused(documents: Documen
     with pytest.raises(KeyReused):
         documents.add("a.md", b"2", by="ann", key="k")
     assert documents.add("a.md", b"2", by="bob", key="k") != first
+    both = (documents.add("c.md", b"3", by=by, key=key) for by, key in (("a|b", "c"), ("a", "b|c")))
+    assert len(set(both)) == 2
     for name in ("", "../a.md", "/etc/passwd.md", "a//b.md", "a\\b.md", "a\0.md", "./a.md", "x" * 600 + ".md", "a.zzz"):
         with pytest.raises(QueryError):
             documents.add(name, b"x")

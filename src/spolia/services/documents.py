@@ -20,6 +20,7 @@ from itertools import islice
 from pathlib import Path
 from tempfile import mkstemp
 from typing import Any, BinaryIO
+from urllib.parse import quote
 
 from spolia.errors import DocumentError, KeyReused, QueryError, SpoliaError, StoreError
 from spolia.indexing.readers.reader import reader_of
@@ -358,4 +359,4 @@ def _job(upload: Upload, file: Any, by: str) -> NewJob:
 
 
 def _key(by: str, key: str) -> str | None:
-    return f"{by}|{key}" if key else None
+    return f"{quote(by, safe='')}|{key}" if key else None

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
+from math import isfinite
 from typing import TYPE_CHECKING, TypeAlias
 
 from spolia.errors import DocumentError, QueryError, SpoliaError, StoreError
@@ -166,6 +167,8 @@ def _fields(metadata: Callable[[str], object], uri: str) -> Meta:
     for name, value in found:
         if not isinstance(name, str):
             raise DocumentError(f"metadata({uri!r}) gave the name {name!r:.80}. Give names that are texts.")
+        if isinstance(value, float) and not isfinite(value):
+            raise DocumentError(f"metadata({uri!r}) gave {name!r}: {value}. Give a finite number, or None.")
         if not is_unicode(f"{name}{value}"):
             raise DocumentError(
                 f"metadata({uri!r}) gave {name!r}: {value!r:.80}, which no encoding of Unicode has. Write "
