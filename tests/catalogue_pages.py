@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from spolia.core.codec import plan_of
-from spolia.core.codec.objects import Instance, Maybe
+from spolia.core.codec.objects import Either, Instance, Maybe
 from spolia.core.operator import Operator
 from spolia.core.registry import Catalogue
 from spolia.core.type_compatibility import name_of, parameters_of
@@ -85,11 +85,13 @@ def _models(cls: type[Operator[Any, Any]]) -> Iterator[str]:
     for place in plan_of(cls).places:
         optional = isinstance(place.shape, Maybe)
         shape = place.shape.item if isinstance(place.shape, Maybe) else place.shape
-        if isinstance(shape, Instance) and shape.cls in MODELS:
+        first, *others = shape.options if isinstance(shape, Either) else (shape,)
+        if isinstance(first, Instance) and first.cls in MODELS:
             able = ", ".join(f"`{one}`" for one in sorted(cls.needs.get(place.name, ())))
             least = f" with {able}" if able else ", or none" if optional else ""
-            kind = shape.cls.__name__
-            yield f"`{place.name}`, {'an' if kind[0] in 'EI' else 'a'} `{kind}`{least}"
+            kind = first.cls.__name__
+            instead = "".join(f", or a `{one.cls.__name__}`" for one in others if isinstance(one, Instance))
+            yield f"`{place.name}`, {'an' if kind[0] in 'EI' else 'a'} `{kind}`{least}{instead}"
 
 
 def _described(prefix: str) -> Iterator[tuple[str, str, list[str]]]:

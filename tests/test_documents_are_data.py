@@ -174,6 +174,7 @@ def _given(cls: type, name: str, hint: Any, llm: LanguageModel, folder: Path) ->
     written_as = name_of(hint)
     makers: dict[str, Callable[[], Any]] = {
         "LanguageModel": lambda: llm,
+        "LanguageModel | TrainedClassifier": lambda: llm,
         "Embedder": HashingEmbedder,
         "Operator[Query, Ranking]": lambda: search,
         "Operator[Query, Answer]": lambda: written,
@@ -468,6 +469,7 @@ MESSAGES_ARE_MADE = {
     "models/prompting/role.py": "of a reply that is sent back or goes on, without marks",
     "server/answers.py": "of a chat, as its user sent it",
     "server/chat.py": "of a chat, as its user sent it",
+    "training/language_model.py": "of a row to train on, for a model without a chat template",
     "models/prompting/likelihood.py": "of a text that is scored; nothing is written after it",
 }
 

@@ -126,7 +126,7 @@ def _reaches(hint: Any) -> bool:
     if isinstance(hint, type) and is_dataclass(hint) and hasattr(hint, "scoped") and hasattr(hint, "fingerprint"):
         if hint.__module__.startswith("spolia.databases."):
             return False
-        return not hasattr(hint, "generate") and not hasattr(hint, "embed")
+        return not any(hasattr(hint, asked) for asked in ("generate", "embed", "scores"))
     return any(_reaches(arg) for arg in get_args(hint))
 
 

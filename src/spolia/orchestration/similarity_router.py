@@ -190,7 +190,7 @@ class ByClassifier(Operator[Query, ArmScores]):
     Source: Jeong et al., "Adaptive-RAG: learning to adapt retrieval-augmented large language models through question
     complexity", NAACL 2024, of whose classifier this is a small one.
 
-    >>> from spolia import TrainedWeights
+    >>> from spolia.models import TrainedWeights
     >>> router = ByClassifier(TrainedClassifier("router", TrainedWeights("my-router")), ("none", "one", "several"))
     >>> router.classifier.name
     'router@none'
