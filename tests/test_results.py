@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-WAITING = {"documents_http", "reader"}
+WAITING = {"reader"}
 """What has to be measured on a machine that does nothing else."""
 
 
