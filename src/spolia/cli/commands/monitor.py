@@ -103,7 +103,7 @@ def _recorded(
 
 
 def _of_flow(every: "Sequence[ServedAnswer]", flow: str) -> "tuple[list[ServedAnswer], str]":
-    """The answers that users got of a flow as it is now, and its name."""
+    """The answers of the current version of a flow, without those of its shadow, and the name of the flow."""
     asked = [one for one in every if not one.shadow_of]
     names = Counter(one.flow for one in asked)
     most = next((name for name, _ in names.most_common(1)), "")
