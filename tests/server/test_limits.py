@@ -193,6 +193,16 @@ def test_the_audit_log_has_who_asked_and_no_content_and_a_changed_row_is_found(s
     assert [one.state for one in store_findings(str(served.store), deep=False) if one.about == "audit log"] == ["ok"]
 
 
+def test_servers_of_one_store_write_one_chain(tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    one, other = AuditLog(file), AuditLog(file)
+    for count, log in enumerate((one, one, other, one), 1):
+        log.add(key="ann")
+        until(lambda count=count: verified(file)[0] == count)
+    one.close()
+    other.close()
+
+
 @pytest.mark.slow
 def test_a_full_server_is_429_until_clients_leave_and_their_work_stops(served: Served) -> None:
     stalling = {"flow": "grounded", "stream": True}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from concurrent.futures import Future
 from contextlib import aclosing
 from contextvars import Context, copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from spolia.core.run_context import Done, Event
 from spolia.errors import Cancelled
@@ -21,6 +22,30 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 UNREAD = 256
 """Events, at most; then the flow waits for its reader."""
+PULSE_S = 0.005
+"""Between what happens and its reader, where many streams share one waking."""
+Wake: TypeAlias = "Callable[[asyncio.Future[None]], None]"
+
+
+class Pulse:
+    """Wakes those that wait in a loop together, not each by itself: waking the loop costs more than what it then does.
+
+    Threads call it with the future that somebody awaits.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop, self._waiting, self._is_due = loop, deque[asyncio.Future[None]](), False
+
+    def __call__(self, arrived: asyncio.Future[None]) -> None:
+        self._waiting.append(arrived)
+        if not self._is_due:
+            self._is_due = True
+            self.loop.call_soon_threadsafe(self.loop.call_later, PULSE_S, self._wake)
+
+    def _wake(self) -> None:
+        self._is_due = False  # first: who comes from now on asks for the next one
+        while self._waiting:
+            _arrive(self._waiting.popleft())
 
 
 async def awaited(frame: Frame, work: Callable[[Frame], T]) -> T:
@@ -64,16 +89,21 @@ async def awaited(frame: Frame, work: Callable[[Frame], T]) -> T:
 
 async def events(frame: Frame, work: Callable[[Frame], Any], context: Context) -> AsyncIterator[Event]:
     """As `streamed`, for an event loop: the thread waits while `UNREAD` events are unread."""
-    async with aclosing(lots(frame, work, context, in_thread)) as found:
+    loop = asyncio.get_running_loop()
+
+    def wake(arrived: asyncio.Future[None]) -> None:
+        loop.call_soon_threadsafe(_arrive, arrived)
+
+    async with aclosing(lots(frame, work, context, in_thread, wake)) as found:
         async for lot in found:
             for event in lot:
                 yield event
 
 
 async def lots(
-    frame: Frame, work: Callable[[Frame], Any], context: Context, start: Callable[[Callable[[], None]], Any]
+    frame: Frame, work: Callable[[Frame], Any], context: Context, start: Callable[[Callable[[], None]], Any], wake: Wake
 ) -> AsyncGenerator[list[Event], None]:
-    """As `events`, in lots: all events that are ready. `start` has a thread do the work."""
+    """As `events`, in lots: all events that are ready. `start` has a thread do the work, which calls `wake`."""
     scope, sink, loop = Scope(frame.scope), Sink(UNREAD // 2), asyncio.get_running_loop()  # as many are in a lot
     ended = threading.Event()
 
@@ -83,9 +113,9 @@ async def lots(
         finally:
             ended.set()
 
-    def wake(arrived: asyncio.Future[None]) -> None:
+    def woken(arrived: asyncio.Future[None]) -> None:
         try:
-            loop.call_soon_threadsafe(_arrive, arrived)
+            wake(arrived)
         except RuntimeError:  # the loop is closed, so nobody reads any more
             sink.close()
             scope.cancel()
@@ -95,7 +125,7 @@ async def lots(
     try:
         while True:
             arrived = loop.create_future()
-            sink.wake = partial(wake, arrived)
+            sink.wake = partial(woken, arrived)
             if not (ready := sink.ready()):
                 await arrived
                 has_waited = True

@@ -5,7 +5,6 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from contextvars import Context
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -110,10 +109,10 @@ class Sink:
 
     def ready(self) -> list[Any]:
         """The events that are there."""
-        found = []
-        with suppress(queue.Empty):
-            while True:
-                found.append(self._queue.get_nowait())
+        with self._queue.mutex:
+            found = list(self._queue.queue)
+            self._queue.queue.clear()
+            self._queue.not_full.notify_all()
         return found
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 from collections.abc import Callable
 from functools import partial
@@ -141,6 +142,8 @@ def serve(
         listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise QueryError(f"{host}:{port} cannot be listened on: {error}. Write another --port, or 0.") from error
+    gc.collect()
+    gc.freeze()
     with listener:
         at, chosen = listener.getsockname()[:2]
         tell(f"http://{f'[{at}]' if ':' in at else at}:{chosen}", token)

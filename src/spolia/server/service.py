@@ -27,7 +27,7 @@ from spolia.models.prompting.stand_in_models import Silent, Unanswered, replaced
 from spolia.models.protocols import Embedder, LanguageModel, Scorer
 from spolia.pre_retrieval.rewrite import Condense
 from spolia.run import Budget, Run
-from spolia.run.coroutines import lots
+from spolia.run.coroutines import Pulse, lots
 from spolia.run.frame import Frame
 from spolia.run.lane import Lane
 from spolia.server.keys import KeyHolder, UsageLedger
@@ -187,6 +187,7 @@ class Service:
         self.unready = "It is warming up."
         self.metrics.active.set_function(lambda: self._active)
         self._active = 0
+        self._pulse: Pulse | None = None
         self._pool = ThreadPoolExecutor(max_concurrent, thread_name_prefix="spolia-request")
 
     def flow(self, name: str) -> ServedFlow:
@@ -248,7 +249,8 @@ class Service:
         """What happens while a flow answers in a thread of this server; in lots, all that is ready."""
         frame = current_context.get()
         assert isinstance(frame, Frame)
-        return lots(frame, lambda inner: inner.step(flow.answer, query), copy_context(), self._pool.submit)
+        self._pulse = self._pulse or Pulse(asyncio.get_running_loop())
+        return lots(frame, lambda inner: inner.step(flow.answer, query), copy_context(), self._pool.submit, self._pulse)
 
     @contextmanager
     def stopped_when_left(self, run: Run, receive: Receive) -> Iterator[None]:
