@@ -82,7 +82,7 @@ def served() -> Iterator[Served]:
             sys.executable, "-m", "spolia", "serve", "naive", "grounded.yaml", "--store", "n.spolia", "--keys",
             "keys.toml", "--port", "0", "--max-concurrent", str(SLOTS), "--json", "--embedder", model.url,
             "--embed-model", "vectors", "--reranker", model.url, "--rerank-model", "scores",
-            "--documents", "--shadow", "1",
+            "--documents", "--folder", "notes", "--shadow", "1",
         ]  # fmt: skip
         log = folder / "log"
         with log.open("w") as err, subprocess.Popen(

@@ -62,6 +62,89 @@ def test_a_document_is_found_by_those_who_may_read_it_until_it_is_deleted(served
         assert not finds(ann)
 
 
+FILE = {"files": [("files", ("notes/tides.md", TEXT))]}
+OF_A_DOCUMENT: dict[tuple[str, str], tuple[int, int, dict[str, Any]]] = {
+    ("post", "/v1/documents"): (403, 202, FILE),
+    ("put", "/v1/documents/{name}"): (403, 202, {"content": TEXT}),
+    ("get", "/v1/documents/{name}"): (404, 200, {}),
+    ("get", "/v1/documents/{name}/nodes"): (404, 200, {}),
+    ("get", "/v1/documents/{name}/original"): (404, 200, {}),
+    ("patch", "/v1/documents/{name}"): (403, 202, {}),
+    ("post", "/v1/documents/reparse"): (403, 202, {}),
+    ("get", "/v1/tasks/{task}"): (404, 200, {}),
+    ("post", "/v1/tasks/{task}/cancel"): (404, 200, {}),
+    ("delete", "/v1/documents/{name}"): (403, 202, {}),
+}
+"""By route: what a user gets who may not read the document, what its owner gets, and what is sent; else the example of
+the API's description."""
+
+
+def test_routes_of_a_document_are_for_those_who_may_read_it(served: Served) -> None:
+    with served.client("ann") as ann, served.client("bob") as bob:
+        schemas = ann.get("/openapi.json").json()
+        task = ann.put("/v1/documents/notes/tides.md", content=TEXT).json()
+        done(ann, task)
+        for (method, path), (others, owners, sent) in OF_A_DOCUMENT.items():
+            at = path.replace("{name}", "notes/tides.md").replace("{task}", str(task["task"]))
+            sent = sent or {"json": example(schemas, method, path)}
+            refused = httpx.request(method, served.url + at, **sent)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (401, "invalid_api_key")
+            assert bob.request(method, at, **sent).status_code == others, (method, path)
+            found = ann.request(method, at, **sent)
+            assert found.status_code == owners, (method, path, found.text)
+            for one in found.json().get("tasks", [found.json()]) if owners == 202 else ():
+                assert done(ann, one)["state"] == "done", (method, path, one)
+
+
+def example(api: dict[str, Any], method: str, path: str) -> Any:
+    """The example of a route's body; None where it has none."""
+    body = api["paths"][path][method].get("requestBody", {}).get("content", {}).get("application/json")
+    return body and api["components"]["schemas"][body["schema"]["$ref"].rpartition("/")[2]]["examples"][0]
+
+
+def test_a_document_is_changed_and_looked_at(served: Served) -> None:
+    name = "/v1/documents/a.md"
+    with served.client("ann") as ann, served.client("bob") as bob:
+        done(ann, ann.put(name, content=b"Yaks are\n\nstrong.", params={"metadata": '{"year": 2025, "x": 1}'}).json())
+        changes = {"metadata": {"year": 2026, "x": None}, "access": ["*"]}
+        assert done(ann, ann.patch(name, json=changes).json())["state"] == "done"
+        found = bob.get(name).json()
+        assert (found["state"], found["groups"]) == ("done", [{"group": "chunk", "state": "done", "reason": ""}])
+        assert (found["metadata"]["year"], "x" in found["metadata"]) == (2026, False)
+        assert bob.get(f"{name}/original").content == b"Yaks are\n\nstrong."
+        (node,) = bob.get(f"{name}/nodes").json()["nodes"]
+        assert (node["number"], "strong" in node["text"]) == (1, True)
+        assert [bob.get(f"{name}/nodes", params=how).json().get("nodes") for how in ({"page": 1}, {"after": 1})] == [
+            [],
+            [],
+        ]
+        assert bob.get(f"{name}/nodes?group=none").status_code == 404
+        for wrong in ({"metadata": {"x": [1]}}, {"access": "bob"}, {"access": [""]}, {"other": 1}):
+            assert ann.patch(name, json=wrong).status_code == 400
+        for body in ({"names": ["none.md"]}, {"names": ["a.md"], "how": "never"}, {"names": ["../a.md"]}):
+            assert ann.post("/v1/documents/reparse", json=body).status_code in (400, 404)
+        done(ann, ann.delete(name).json())
+        assert ann.get(name).status_code == 404
+
+
+def test_files_of_the_server_are_added_from_its_folder_alone(served: Served) -> None:
+    (served.store.parent / "notes" / "away").symlink_to("/etc")
+    with served.client("ann") as ann, served.client("bob") as bob:
+
+        def status(path: str) -> int:
+            return ann.post("/v1/documents", data={"paths": path}).status_code
+
+        outside = ("/etc/passwd", "notes/../n.spolia", "notes/away/passwd", "..", str(served.store), "notes/.env", "")
+        assert [status(path) for path in outside] == [403] * 7
+        assert [status("notes/none.md"), bob.post("/v1/documents", data={"paths": "notes"}).status_code] == [404, 403]
+        both = ann.post("/v1/documents", data={"paths": [str(served.store.parent / "notes")]}).json()["tasks"]
+        assert [one["document"] for one in both] == ["notes/salaries.md", "notes/tides.md"]
+        for one in both:
+            assert done(ann, one)["state"] == "done"
+            done(ann, ann.delete(f"/v1/documents/{one['document']}").json())
+    (served.store.parent / "notes" / "away").unlink()
+
+
 def test_a_form_adds_many_documents(served: Served) -> None:
     def form(*texts: tuple[str, bytes]) -> list[Any]:
         return [("files", one) for one in texts]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spolia import BM25, Corpus, Query, Run, sync
+from spolia import BM25, Corpus, Definition, Query, Run, sync
 from spolia.errors import KeyReused, QueryError
+from spolia.indexing import transform
 from spolia.services.documents import Documents
 from spolia.services.postgres_jobs import PostgresTable
+from spolia.stores import materialise
+from tests.indexing.sample_documents import pdf_of
 from tests.stores.servers import Server
 
 pytestmark = pytest.mark.slow
@@ -141,3 +145,55 @@ def test_a_repeated_key_is_one_task_and_odd_names_are_refused(documents: Documen
     for name in ("", "../a.md", "/etc/passwd.md", "a//b.md", "a\\b.md", "a\0.md", "./a.md", "x" * 600 + ".md", "a.zzz"):
         with pytest.raises(QueryError):
             documents.add(name, b"x")
+
+
+@transform
+def shouted(text: str) -> str:
+    assert not os.path.exists("broken"), "the model is away"
+    os.mkdir("made")
+    return text.upper()
+
+
+def test_a_document_is_made_again_or_stays_as_it_was(
+    documents: Documents, fast_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(fast_folder)
+    broken, made = Path("broken"), Path("made")
+    documents.known = (shouted,)
+    group = documents.corpus.group("loud", Definition(shouted))
+    documents.add("a.md", b"The moon.", metadata={"year": 2025})
+    documents.publish()
+    materialise([group], known=[shouted])
+
+    def loud() -> list[str]:
+        return [node.text for node in documents.nodes("a.md", "loud")]
+
+    made.rmdir()
+    (task,) = documents.reparse(["a.md"])
+    documents.publish()
+    assert (states(documents, task), made.exists(), loud()) == ([("done", "")], True, ["THE MOON."])
+    made.rmdir()
+    broken.touch()
+    tasks = [*documents.reparse(["a.md"]), documents.patch("a.md", {"year": None, "moon": 1})]
+    documents.publish()
+    assert [state for state, _ in states(documents, *tasks)] == ["failed", "done"]
+    assert loud() == ["THE MOON."]
+    mines = documents.add("mines.md", b"Salt.")
+    documents.publish()
+    assert states(documents, mines) == [("done", "")]
+    one = documents.status("mines.md").groups[-1]
+    assert (one.group, one.state, "the model is away" in one.reason) == ("loud", "failed", True)
+    (still,) = documents.reparse(["mines.md"], "missing")
+    documents.publish()
+    assert "the model is away" in states(documents, still)[0][1]
+    broken.unlink()
+    (again,) = documents.reparse(["mines.md"], "missing")
+    documents.publish()
+    assert (states(documents, again), documents.status("mines.md").groups[-1].state) == ([("done", "")], "done")
+    assert documents.corpus.latest().check(deep=True) == []
+
+
+def test_nodes_of_a_page(documents: Documents) -> None:
+    documents.add("slides.pdf", pdf_of([["The moon."], ["The tides."]]))
+    documents.publish()
+    assert [len(documents.nodes("slides.pdf", page=page)) for page in (0, 1, 2, 3)] == [1, 1, 1, 0]

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from spolia.run import Run
 from spolia.run.lane import Lane
-from spolia.server.event_stream import EventStream, event
+from spolia.server.answers import EventStream, event
 from spolia.server.replies import AliasReply, AnswerReply, TypedDict, alias_reply
 from spolia.server.service import ServedFlow, Service
 from spolia.types import Answer, Message, Query

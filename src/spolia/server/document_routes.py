@@ -1,4 +1,4 @@
-"""Documents that users send: upload, list, delete, and the tasks that do it."""
+"""Documents that users send: upload, list, look at, change, delete, and the tasks that do it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from collections.abc import Callable
 from tempfile import SpooledTemporaryFile
 from typing import Annotated, Any, BinaryIO, cast
 
-from fastapi import FastAPI, Header, Query, Request, UploadFile
+from fastapi import FastAPI, Form, Header, Query, Request, UploadFile
 from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from spolia.errors import NotAllowed, NotFound, QueryError
 from spolia.server.keys import KeyHolder
-from spolia.server.replies import TypedDict
-from spolia.services.documents import Documents, Upload
+from spolia.server.replies import SpanReply, TypedDict
+from spolia.services.documents import Documents, Reparse, StoredDocument, Upload
 from spolia.services.jobs import Job
-from spolia.types import Scalar
+from spolia.types import Node, Scalar
 
 EVERYBODY = "*"
 MOST_IN_MEMORY = 1 << 20
@@ -27,6 +28,11 @@ Key = Annotated[
     str, Header(alias="Idempotency-Key", max_length=200, description="A repeated key gives the first task.")
 ]
 Access = Annotated[list[str], Query(description="Who may read it: `*` for everybody; by default the key's user.")]
+Paths = Annotated[list[str], Form(description="Paths of files and folders on the server.")]
+PageNumber = Annotated[int, Query(ge=0, le=2**31, description="A page of the document, from 1; 0 for all.")]
+AfterNumber = Annotated[int, Query(ge=0, le=2**31)]
+DOWNLOAD = {"Content-Disposition": "attachment", "X-Content-Type-Options": "nosniff"}
+"""Browsers save what users have sent, and do not show it as a page of this server."""
 Metadata = Annotated[str, Query(max_length=8_000, description='Fields to filter by, as JSON: {"year": 2026}.')]
 
 
@@ -56,6 +62,66 @@ class DocumentReply(TypedDict):
     metadata: dict[str, Any]
 
 
+class GroupReply(TypedDict):
+    """What a node group has of a document. `state`: done, failed or waiting; `reason` says why."""
+
+    group: str
+    state: str
+    reason: str
+
+
+class DocumentStatusReply(DocumentReply):
+    """A document. `state` failed: its last version could not be read, and the one before it is searched; waiting: a
+    change has not ended."""
+
+    state: str
+    reason: str
+    groups: list[GroupReply]
+
+
+class NodeReply(TypedDict):
+    """A node of a document: its number in the group, where it stands, its text."""
+
+    node: str
+    number: int
+    place: str
+    span: SpanReply | None
+    text: str
+    context: str
+
+
+class NodeList(TypedDict):
+    """Nodes of a document in the order of its text."""
+
+    nodes: list[NodeReply]
+
+
+Fields = dict[str, str | int | float | None]
+
+
+class PatchRequest(BaseModel):
+    """Fields to change, those with null go; and who may read the document from now on, `*` for everybody."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"metadata": {"year": 2026, "draft": None}}]}
+    )
+
+    metadata: Fields = {}
+    access: list[str] | None = None
+
+
+class ReparseRequest(BaseModel):
+    """Documents to make again. `rebuild`: read and split again, ask models again; `missing`: only what could not be
+    made."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"names": ["notes/tides.md"], "how": "missing"}]}
+    )
+
+    names: list[str] = Field(max_length=1_000)
+    how: Reparse = "rebuild"
+
+
 class DocumentList(TypedDict):
     """Documents by name."""
 
@@ -68,20 +134,30 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
 
     @app.post("/v1/documents", response_model=TaskList, status_code=202)
     async def add_many(
-        request: Request, files: list[UploadFile], metadata: Metadata = "{}", access: Access = [], key: Key = ""  # noqa: B006
+        request: Request, files: list[UploadFile] = [], paths: Paths = [], metadata: Metadata = "{}",  # noqa: B006
+        access: Access = [], key: Key = ""  # noqa: B006
     ) -> Response:  # fmt: skip
-        """Add up to 1,000 documents, or replace those with their names: a form, with a field `files` for each."""
+        """Add documents, or replace those with their names: a form, with a field `files` for each of up to 1,000, or a
+        field `paths` for files and folders of the server, which are named as the folder that it takes files from."""
         holder, fields = request.scope["holder"], _fields(metadata)
+        if bool(files) == bool(paths):
+            raise QueryError("Send a form with fields `files`, or with fields `paths`.")
 
         def work() -> TaskList:
-            names, readers = [one.filename or "" for one in files], readers_of(holder, access)
+            readers = readers_of(holder, access)
+            if paths:
+                added = documents.folders.files(paths, documents.readers)
+                refuse_change(documents, holder, *added)
+                return _tasks(
+                    documents, documents.add_paths(added, by=holder.name, key=key, metadata=fields, access=readers)
+                )
+            names = [one.filename or "" for one in files]
             refuse_change(documents, holder, *names)
             uploads = [
                 Upload(name, one.file, fields, readers, key and f"{key}|{name}")
                 for name, one in zip(names, files, strict=True)
             ]
-            tasks = documents.add_all(uploads, by=holder.name)
-            return {"tasks": [_task(one) for one in documents.queue.look(tasks)]}
+            return _tasks(documents, documents.add_all(uploads, by=holder.name))
 
         return JSONResponse(await run_in_threadpool(work), 202)
 
@@ -104,6 +180,59 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
                 await upload.write(piece)
             await upload.seek(0)
             return await accepted(lambda: documents.add(name, upload.file, **how))
+
+    @app.post("/v1/documents/reparse", response_model=TaskList, status_code=202)
+    async def reparse(request: Request, asked: ReparseRequest) -> Response:
+        """Make documents again of the bytes that were sent."""
+
+        def work() -> TaskList:
+            holder = request.scope["holder"]
+            refuse_change(documents, holder, *asked.names)
+            return _tasks(documents, documents.reparse(asked.names, asked.how, by=holder.name))
+
+        return JSONResponse(await run_in_threadpool(work), 202)
+
+    @app.patch("/v1/documents/{name:path}", response_model=TaskReply, status_code=202)
+    async def patch(request: Request, name: str, asked: PatchRequest, key: Key = "") -> Response:
+        """Change fields and readers of a document; nothing is embedded again."""
+        holder = request.scope["holder"]
+        await run_in_threadpool(refuse_change, documents, holder, name)
+        if not all(one is None or _is_scalar(one) for one in asked.metadata.values()):
+            raise QueryError(
+                'metadata: Write texts and finite numbers, such as {"year": 2026}; null takes a field away.'
+            )
+        readers = None if asked.access is None else [] if EVERYBODY in asked.access else asked.access
+        return await accepted(lambda: documents.patch(name, asked.metadata, readers, by=holder.name, key=key))
+
+    @app.get("/v1/documents/{name:path}/nodes", response_model=NodeList)
+    async def nodes(
+        request: Request,
+        name: str,
+        group: str = "chunk",
+        page: PageNumber = 0,
+        after: AfterNumber = 0,
+        limit: PageLimit = 100,
+    ) -> Response:
+        """The nodes of a document in a node group: all, or those on a page; `after` is the number of the last one of
+        the list before."""
+
+        def work() -> NodeList:
+            who = request.scope["holder"].principals
+            found = documents.nodes(name, group, who, page=page, after=after, limit=limit)
+            return {"nodes": [_node(one) for one in found]}
+
+        return JSONResponse(await run_in_threadpool(work))
+
+    @app.get("/v1/documents/{name:path}/original", response_class=Response)
+    async def original(request: Request, name: str) -> Response:
+        """The bytes of a document as they were sent."""
+        data = await run_in_threadpool(documents.original, name, request.scope["holder"].principals)
+        return Response(data, headers=DOWNLOAD, media_type="application/octet-stream")
+
+    @app.get("/v1/documents/{name:path}", response_model=DocumentStatusReply)
+    async def status(request: Request, name: str) -> Response:
+        """A document, and what became of it in each node group."""
+        return JSONResponse(await run_in_threadpool(status_reply, documents, request.scope["holder"], name))
 
     @app.delete("/v1/documents/{name:path}", response_model=TaskReply, status_code=202)
     async def delete(request: Request, name: str, key: Key = "") -> Response:
@@ -136,8 +265,25 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
 
 
 def listing(documents: Documents, holder: KeyHolder, after: str = "", limit: int = 100) -> DocumentList:
-    found = documents.found(holder.principals, after, limit)
-    return {"documents": [{"name": one.name, "title": one.title, "metadata": dict(one.meta)} for one in found]}
+    return {"documents": [_document(one) for one in documents.found(holder.principals, after, limit)]}
+
+
+def status_reply(documents: Documents, holder: KeyHolder, name: str) -> DocumentStatusReply:
+    found = documents.status(name, holder.principals)
+    groups: list[GroupReply] = [{"group": one.group, "state": one.state, "reason": one.reason} for one in found.groups]
+    return {**_document(found.document), "state": found.state, "reason": found.reason, "groups": groups}
+
+
+def _document(one: StoredDocument) -> DocumentReply:
+    return {"name": one.name, "title": one.title, "metadata": dict(one.meta)}
+
+
+def _node(node: Node) -> NodeReply:
+    span = cast(SpanReply, node.span.json()) if node.span is not None else None
+    return {
+        "node": node.id, "number": node.number, "place": node.place, "span": span, "text": node.text,
+        "context": node.context,
+    }  # fmt: skip
 
 
 def refuse_change(documents: Documents, holder: KeyHolder, *names: str) -> None:
@@ -159,6 +305,10 @@ def task_reply(documents: Documents, task: int) -> TaskReply:
     job = documents.queue.job(task)
     assert job is not None
     return _task(job)
+
+
+def _tasks(documents: Documents, tasks: list[int]) -> TaskList:
+    return {"tasks": [_task(one) for one in documents.queue.look(tasks)]}
 
 
 def own_task(documents: Documents, holder: KeyHolder, task: int) -> Job:

@@ -103,7 +103,7 @@ class RequestChecks:
         return limited
 
     async def _with_body(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> Response | None:
-        if scope["method"] in ("PUT", "POST") and scope["path"].startswith(UPLOADS):
+        if scope["path"] == UPLOADS or (scope["method"] == "PUT" and scope["path"].startswith(UPLOADS)):
             if _declared(headers) > MOST_UPLOAD_BYTES:
                 return error_response(413, f"An upload has at most {MOST_UPLOAD_BYTES:,} bytes.", headers=CLOSE)
             await self.app(scope, self._streamed(receive), send)

@@ -19,11 +19,11 @@ from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from tempfile import mkstemp
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias, get_args
 from urllib.parse import quote
 
-from spolia.errors import DocumentError, KeyReused, QueryError, SpoliaError, StoreError
-from spolia.indexing.readers.reader import reader_of
+from spolia.errors import DocumentError, KeyReused, NotFound, QueryError, SpoliaError, StoreError
+from spolia.indexing.readers.reader import Blob, reader_of
 from spolia.indexing.readers.registry import READERS, Readers, by_suffix
 from spolia.indexing.sources.source import Items, changed_at
 from spolia.indexing.sync.files import IN_MEMORY, Loaded, SourceChanges
@@ -31,19 +31,28 @@ from spolia.indexing.sync.groups import RequestedGroups, main_definition
 from spolia.indexing.sync.metadata import DocumentLabels
 from spolia.indexing.sync.sync import keep
 from spolia.indexing.sync.sync_run import SyncOptions
-from spolia.services.jobs import LEASE_S, Claim, JobQueue, JobTable, NewJob, SqliteTable
+from spolia.services.jobs import LEASE_S, Claim, Job, JobQueue, JobTable, NewJob, SqliteTable
+from spolia.services.server_folders import ServerFolders
 from spolia.stores.backends.postgres.address import address_of
+from spolia.stores.backends.rows import NOT_YET, SourceRow, in_batches
 from spolia.stores.corpus import POSTGRES, Corpus
 from spolia.stores.definition import Definition
-from spolia.stores.manifest import definition_by_now
+from spolia.stores.manifest import definition_by_now, in_order
 from spolia.stores.writer import compact_all
-from spolia.types import Scalar, Value, principals
+from spolia.types import Document, Node, Scalar, Value, principals
+
+if TYPE_CHECKING:
+    from spolia.stores.snapshot.snapshot import Snapshot
 
 PREFIX = "doc://"
 """How the uris of such documents begin."""
 TOGETHER = 1_000
 """Changes of one commit, at most."""
 RETRY_S = 5.0
+PATHS_AT_ONCE = 100
+"""Files that are added by their path in one transaction."""
+LAST_NUMBER = 2**31
+Reparse: TypeAlias = Literal["rebuild", "missing"]
 KEPT_S, FORGET_S = 30 * 86_400.0, 3_600.0
 """How long tasks are kept after their end, and how often others are looked for, in seconds."""
 LONGEST_NAME = 500
@@ -59,6 +68,26 @@ class StoredDocument(Value):
     name: str
     title: str
     meta: tuple[tuple[str, Scalar], ...]
+
+
+@dataclass(frozen=True)
+class GroupStatus(Value):
+    """What a node group has of a document: `done`, `failed` with the reason, or `waiting` until it is made."""
+
+    group: str
+    state: str
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class DocumentStatus(Value):
+    """A document, and what became of it in each node group. `failed`: its last version could not be read or made, and
+    the one before it is searched; `waiting`: a change of it has not ended."""
+
+    document: StoredDocument
+    state: str
+    reason: str
+    groups: tuple[GroupStatus, ...]
 
 
 @dataclass(frozen=True)
@@ -90,6 +119,7 @@ class Documents:
         readers: of formats, as for `sync`.
         known: operators and embedders of your own that groups of the store are made by.
         keeps_originals: whether the bytes stay after a document is published.
+        folders: of this machine, whose files may be added by their path.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -108,11 +138,13 @@ class Documents:
         readers: Readers = READERS,
         known: Sequence[Any] = (),
         keeps_originals: bool = True,
+        folders: Iterable[str | Path] = (),
     ) -> None:
         corpus.create()
         self.corpus, self.keeps_originals = corpus, keeps_originals
         self.definition, self.readers, self.known = definition, by_suffix(readers), tuple(known)
         self.queue = queue or JobQueue(table_of(corpus))
+        self.folders = ServerFolders(folders)
         self._came, self._is_loose, self._forget_at = threading.Event(), True, 0.0
 
     def add(self, name: str, data: bytes | BinaryIO, *, by: str = "", **how: Any) -> int:
@@ -138,6 +170,126 @@ class Documents:
         files = [BytesIO(one.data) if isinstance(one.data, bytes) else one.data for one in uploads]
         return self._put([_job(one, file, by) for one, file in zip(uploads, files, strict=True)], files)
 
+    def add_paths(self, paths: Iterable[str], *, by: str = "", key: str = "", **how: Any) -> list[int]:
+        """Add files of `folders`, and all that is in folders of these, as documents with the name of the folder before
+        their path in it. They become durable a hundred at a time.
+
+        Raises:
+            NotAllowed: a path is in none of the folders, or leads over a link.
+            NotFound: nothing is there.
+        """
+        names = self.folders.files(paths, self.readers)
+        return [
+            task
+            for some in in_batches(iter(names), PATHS_AT_ONCE)
+            for task in self.add_all(
+                [Upload(name, self.folders.read(name), key=key and f"{key}|{name}", **how) for name in some], by=by
+            )
+        ]
+
+    def patch(
+        self,
+        name: str,
+        metadata: Mapping[str, Scalar | None] | None = None,
+        access: Sequence[str] | None = None,
+        *,
+        by: str = "",
+        key: str = "",
+    ) -> int:
+        """Change fields of a document, those with None go, or its readers; nothing is embedded again. The number of the
+        task."""
+        given = {
+            "metadata": metadata,
+            "access": None if access is None else _readers(name, access),
+        }
+        return self._follow(
+            [name], "patch", {what: value for what, value in given.items() if value is not None}, by, key
+        )[0]
+
+    def reparse(self, names: Iterable[str], how: Reparse = "rebuild", *, by: str = "", key: str = "") -> list[int]:
+        """Make documents again of the bytes that were kept; the numbers of the tasks.
+
+        Args:
+            how: `rebuild` reads and splits again, asks models again, and embeds what has no vector. If a group cannot
+                be made, all stays as it was. `missing` makes only what could not be made.
+        """
+        return self._follow(names, how, {}, by, key)
+
+    def _follow(self, names: Iterable[str], kind: str, asked: Mapping[str, Any], by: str, key: str) -> list[int]:
+        """Put a change of each document that begins where its last one ends."""
+
+        def change(name: str, last: Job | None) -> NewJob:
+            if last is None or last.kind == "delete":
+                raise NotFound(f"There is no document {name!r:.80} that was sent. `GET /v1/documents` lists them.")
+            said = last.payload | {"asked": asked} | {what: value for what, value in asked.items() if what == "access"}
+            fields = said["metadata"] | asked.get("metadata", {})
+            said["metadata"] = {what: value for what, value in fields.items() if value is not None}
+            return NewJob(kind, said, _key(by, key and f"{key}|{name}"), name, by)
+
+        if not self.keeps_originals:
+            raise QueryError("The bytes of documents are not kept here. Send the document again.")
+        tasks = self.queue.follow(map(checked_name, names), change)
+        self.wake()
+        for first in self.queue.look(tasks) if key else ():
+            self._refuse_other(first, kind, first.payload.get("asked") == asked, key)
+        return tasks
+
+    def status(self, name: str, access: frozenset[str] = frozenset()) -> DocumentStatus:
+        """What a document is, and what became of it in each node group.
+
+        Raises:
+            NotFound: these principals may read no document of this name.
+        """
+        waiting = self.queue.open([name])
+        snapshot, row, document = self._readable(name, access)
+        reasons = {one.group: one.reason for one in snapshot.unmade() if one.document == document.id}
+        groups = dict[str, GroupStatus]()
+        for manifest in in_order(snapshot.manifests):
+            above = next((one for one in (manifest.parent, manifest.ref) if one in groups), "")
+            groups[manifest.group] = _group_status(manifest.group, reasons.get(manifest.group, ""), groups.get(above))
+        state = "waiting" if waiting else "failed" if row.status == "failed" else "done"
+        found = StoredDocument(name, document.title, document.meta)
+        return DocumentStatus(found, state, row.error, tuple(groups.values()))
+
+    def nodes(
+        self,
+        name: str,
+        group: str = "chunk",
+        access: frozenset[str] = frozenset(),
+        *,
+        page: int = 0,
+        after: int = 0,
+        limit: int = 100,
+    ) -> list[Node]:
+        """The nodes of a document in a group, in order: those on a page, from 1, or all (0); `after` is the number of
+        the last one of the list before."""
+        snapshot, _, document = self._readable(name, access)
+        if group not in snapshot.groups():
+            raise NotFound(f"There is no node group {group!r:.80}. Write one of {', '.join(snapshot.groups())}.")
+        every = snapshot.numbered(document.id, group, after + 1, LAST_NUMBER if page else after + limit, access)
+        return [one for one in every if not page or _is_on(one, page)][:limit]
+
+    def original(self, name: str, access: frozenset[str] = frozenset()) -> bytes:
+        """The bytes of a document as it was sent.
+
+        Raises:
+            NotFound: they are not kept, or these principals may not read the document.
+        """
+        _, row, _ = self._readable(name, access)
+        last = self.queue.last_done(name)
+        data = self.queue.attachment(last.id) if last is not None else None
+        if data is None or Blob(row.uri, data).content_hash != row.content_hash:  # what is published is for its readers
+            raise NotFound(f"The bytes of {name!r:.80} are not kept, or are being replaced.")
+        return data
+
+    def _readable(self, name: str, access: frozenset[str]) -> tuple[Snapshot, SourceRow, Document]:
+        snapshot, uri = self.corpus.snapshot(), PREFIX + checked_name(name)
+        row = snapshot.sources([uri]).get(uri)
+        document = snapshot.find_document(row.document, access) if row is not None else None
+        if row is None or document is None:
+            raise NotFound(f"There is no document {name!r:.80} that you may read. `GET /v1/documents` lists them.")
+        return snapshot, row, document
+
     def delete(self, name: str, *, by: str = "", key: str = "") -> int:
         """Delete a document; the number of the task."""
         return self._put([NewJob("delete", {"name": checked_name(name)}, _key(by, key), name, by)])[0]
@@ -155,7 +307,8 @@ class Documents:
         with self._renewed(claims):
             late = set(self.queue.outdated(claims))
             self.queue.end([one for one in claims if one.id in late], reason=REPLACED)
-            self._publish([one for one in claims if one.id not in late])
+            for some in _rounds([one for one in claims if one.id not in late]):
+                self._publish(some)
             self.queue.detach({one.payload["name"] for one in claims}, self.keeps_originals)
         return len(claims)
 
@@ -208,10 +361,12 @@ class Documents:
         self.wake()
         keyed = [(job, task) for job, task in zip(jobs, tasks, strict=True) if job.name]
         for (job, _), first in zip(keyed, self.queue.look(task for _, task in keyed), strict=True):
-            if (first.kind, first.payload) != (job.kind, job.payload):
-                key = (job.name or "").partition("|")[2]
-                raise KeyReused(f"The key {key!r:.80} was used for another change, task {first.id}. Write a new key.")
+            self._refuse_other(first, job.kind, first.payload == job.payload, (job.name or "").partition("|")[2])
         return tasks
+
+    def _refuse_other(self, first: Job, kind: str, is_same: bool, key: str) -> None:
+        if first.kind != kind or not is_same:
+            raise KeyReused(f"The key {key!r:.80} was used for another change, task {first.id}. Write a new key.")
 
     def cancel(self, task: int) -> None:
         """Cancel a change that has not begun."""
@@ -250,7 +405,7 @@ class Documents:
     def _committed(self, claims: Sequence[Claim]) -> dict[str, str]:
         """Bring the store in step with the last change of each document; the uris that could not be read, and why."""
         last = _last(claims)
-        added = {uri: one.payload for uri, one in last.items() if one.kind == "add"}
+        added = {uri: one.payload for uri, one in last.items() if one.kind != "delete"}
         items = Items(self.readers)
         for uri, said in added.items():
             reader = reader_of(uri, self.readers)
@@ -261,10 +416,13 @@ class Documents:
         labels = DocumentLabels(
             lambda uri: added.get(uri, {}).get("metadata", {}), lambda uri: added.get(uri, {}).get("access", ())
         )
-        changes = SourceChanges(items, source=PREFIX, gone=gone)
+        again = frozenset(uri for uri, one in last.items() if one.kind == "rebuild")
+        changes = SourceChanges(items, source=PREFIX, gone=gone, again=again)
         self._is_loose = True
-        report = keep(self.corpus, changes, labels, SyncOptions(self._groups(), compacts=False))
-        return dict(report.failed)
+        report = keep(self.corpus, changes, labels, SyncOptions(self._groups(), reread=bool(again), compacts=False))
+        lacking = {one.uri: f"Group {one.group!r}: {one.reason}" for one in report.unmade}
+        made_up = {uri for uri, one in last.items() if one.kind == "missing"}
+        return {uri: why for uri, why in lacking.items() if uri in made_up} | dict(report.failed)
 
     def _loaded(self, task: int, at: int, spool: Path | None) -> Loaded:
         if (data := self.queue.attachment(task)) is None:
@@ -342,20 +500,57 @@ def checked_name(name: str) -> str:
     return name
 
 
+def _group_status(group: str, reason: str, above: GroupStatus | None) -> GroupStatus:
+    """As the store notes it: of a group that is made from one that is not made it notes nothing."""
+    if reason:
+        return GroupStatus(group, "waiting" if reason == NOT_YET else "failed", reason)
+    if above is not None and above.state != "done":
+        return GroupStatus(group, "waiting", f"It is made from {above.group!r}, which is not made.")
+    return GroupStatus(group, "done")
+
+
+def _is_on(node: Node, page: int) -> bool:
+    pages = node.span.pages if node.span is not None else None
+    return pages is not None and pages[0] <= page <= pages[1]
+
+
+def _rounds(claims: Sequence[Claim]) -> Iterator[list[Claim]]:
+    """Changes that can be committed together: of each document up to the one that makes it again, whose failure is
+    none of those after it."""
+    while claims:
+        ended, now, later = set[str](), list[Claim](), list[Claim]()
+        for one in claims:
+            (later if (name := one.payload["name"]) in ended else now).append(one)
+            if one.kind in get_args(Reparse):
+                ended.add(name)
+        yield now
+        claims = later
+
+
 def _last(claims: Sequence[Claim]) -> dict[str, Claim]:
     """The last change of each document, by uri."""
     return {PREFIX + one.payload["name"]: one for one in claims}
 
 
 def _job(upload: Upload, file: Any, by: str) -> NewJob:
-    original, size = file_digest(file, "sha256").hexdigest(), file.tell()
+    original, size = file_digest(file, "sha256").hexdigest(), file.seek(0, os.SEEK_END)
     file.seek(0)
+    access = _readers(upload.name, upload.access)
+    said = {
+        "name": upload.name,
+        "original": original,
+        "size": size,
+        "metadata": dict(upload.metadata),
+        "access": access,
+    }
+    return NewJob("add", said, _key(by, upload.key), upload.name, by)
+
+
+def _readers(name: str, access: Sequence[str]) -> list[str]:
     try:
-        fields, access = dict(upload.metadata), principals(upload.access, f"The readers of {upload.name!r:.80} are")
+        return list(principals(access, f"The readers of {name!r:.80} are"))
     except StoreError as error:
         raise QueryError(str(error)) from None
-    said = {"name": upload.name, "original": original, "size": size, "metadata": fields, "access": list(access)}
-    return NewJob("add", said, _key(by, upload.key), upload.name, by)
 
 
 def _key(by: str, key: str) -> str | None:

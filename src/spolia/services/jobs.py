@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +59,7 @@ CANCEL = """UPDATE jobs SET state = 'cancelled', ended = {now} WHERE id = :id AN
 ATTACH = """INSERT INTO attachments (job, data) SELECT id, :data FROM jobs WHERE id = :job AND state = 'waiting'
     ON CONFLICT (job) DO NOTHING RETURNING job"""
 ATTACHED = "SELECT data FROM attachments WHERE job = :id"
+COPY = "INSERT INTO attachments (job, data) SELECT :id, data FROM attachments WHERE job = :of RETURNING job"
 DETACH = """DELETE FROM attachments WHERE job IN (
     SELECT id FROM jobs WHERE subject = :subject AND subject <> '' AND state IN ('done', 'failed', 'cancelled')
     AND NOT (:keeps AND id = (
@@ -68,6 +69,8 @@ COLUMNS = "id, kind, payload, owner, state, reason, made, ended"
 LOOK = f"SELECT {COLUMNS} FROM jobs WHERE id = :id"
 LIST = f"""SELECT {COLUMNS} FROM jobs WHERE (:state = '' OR state = :state) AND (:owner = '' OR owner = :owner)
     AND id < :before ORDER BY id DESC LIMIT :limit"""
+LATEST = f"""SELECT {COLUMNS} FROM jobs WHERE subject = :subject AND subject <> ''
+    AND (state = 'done' OR :also AND state IN ('waiting', 'working')) ORDER BY id DESC LIMIT 1"""
 OPEN = f"SELECT {COLUMNS} FROM jobs WHERE subject = :subject AND subject <> '' AND state IN ('waiting', 'working')"
 COUNT = "SELECT state, count(*) FROM jobs GROUP BY state"
 FORGET = """DELETE FROM jobs WHERE state IN ('done', 'failed', 'cancelled') AND ended < {now} - :age_s
@@ -203,6 +206,23 @@ class JobQueue:
             ids = [id for (id,) in self._ask(PUT, rows)]
             self._ask(ATTACH, ({"job": id, "data": file.read()} for id, file in zip(ids, attachments, strict=False)))
             return ids
+
+    def follow(self, subjects: Iterable[str], change: Callable[[str, Job | None], NewJob]) -> list[int]:
+        """Add a job on each of these subjects, all or none; their ids. `change` makes it from the last job on the
+        subject that has not failed, whose bytes the new one gets."""
+        with self.table.transaction():
+            return [self._follow(subject, change) for subject in subjects]
+
+    def _follow(self, subject: str, change: Callable[[str, Job | None], NewJob]) -> int:
+        last = next(map(_job, self._ask(LATEST, [{"subject": subject, "also": True}])), None)
+        job = change(subject, last)
+        ((id,),) = self._ask(PUT, [{**vars(job), "payload": json.dumps(job.payload)}])
+        if last is not None and id > last.id:
+            self._ask(COPY, [{"id": id, "of": last.id}])
+        return int(id)
+
+    def last_done(self, subject: str) -> Job | None:
+        return next(map(_job, self._asked(LATEST, [{"subject": subject, "also": False}])), None)
 
     def attachment(self, id: int) -> bytes | None:
         """The bytes of a job; None if it has none, or none any more."""

@@ -68,6 +68,9 @@ def serve(
     documents: Annotated[
         bool, option("--documents", "Take documents from users at /v1/documents and index them.")
     ] = False,
+    folder: Annotated[
+        list[str] | None, option("--folder DIR", "A folder whose files users may add by their path; repeatable.")
+    ] = None,
     max_concurrent: Annotated[
         int, typer.Option("--max-concurrent", min=1, max=10_000, help="Requests in progress; the next one gets 429.")
     ] = 256,
@@ -110,6 +113,8 @@ def serve(
 
     if bool(oidc_issuer) != bool(oidc_audience):
         raise QueryError("Tokens of a provider need both: --oidc-issuer URL and --oidc-audience NAME.")
+    if folder and not documents:
+        raise QueryError("--folder is for documents of users. Write --documents, too.")
     screen, access = Screen(json=given.json), tuple(given.access or ())
     llm = model_at(given.llm, given.model, profile_of(given.profile_file))
     parts = parts_of(given.store, given, llm, given.group, given.known, given.prompts)
@@ -151,7 +156,8 @@ def serve(
         )  # fmt: skip
         known = [one for one in (*parts.known, parts.embedder) if one is not None]
         readers = READERS if redactor is None else redacting(redactor)
-        taking = partial(Documents, corpus, known=known, readers=readers, keeps_originals=redactor is None)
+        how: dict[str, Any] = {"known": known, "readers": readers, "keeps_originals": redactor is None}
+        taking = partial(Documents, corpus, folders=folder or (), **how)
         sent = taking() if documents else None
         hosts = tuple(allow_host or ())
         try:

@@ -74,7 +74,8 @@ class SourceDiff:
         looked_at = None if found.uris is None else list(stamps)  # of a lot, the rows of all that it is about
         dependent = [(uri, DocumentReport.of(report)) for uri, report in writer.dependent(looked_at)]
         again = (*self._readable_now(dependent), *self._seen_otherwise(dependent, linked), *self._read_otherwise())
-        lacking = list(dict.fromkeys(again))
+        asked = (uri for uri, stamp in stamps.items() if stamp[2] == "indexed" and found.is_again(uri))
+        lacking = list(dict.fromkeys((*again, *asked)))
         self.unlike |= {uri: found.files[uri] for uri in lacking if uri in found.files}
         self.rows = writer.sources(looked_at if all else [*self.unlike, *gone, *self._broken, *lacking])
         self.rows |= {uri: self.rows[uri].but(status=LACKING) for uri in lacking}

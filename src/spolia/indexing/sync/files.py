@@ -148,6 +148,7 @@ class FileListing:
         cursors: how far each part was read with this batch; an empty one is forgotten.
         folder: as the caller named it; empty where this is not all of a folder.
         folders: device and inode of each folder that was listed.
+        again: files that are read, split and asked about again although they have not changed.
     """
 
     files: Files
@@ -159,6 +160,11 @@ class FileListing:
     unknown: set[str] = field(default_factory=set, kw_only=True)
     folder: str = field(default="", kw_only=True)
     folders: set[tuple[int, int]] = field(default_factory=set, kw_only=True)
+    again: frozenset[str] = field(default=frozenset(), kw_only=True)
+
+    def is_again(self, uri: str) -> bool:
+        """Whether a file, or the container that it is in, is to be made again."""
+        return bool(self.again) and any(uri == one or uri.startswith(f"{one}/") for one in self.again)
 
     @property
     def uris(self) -> Collection[str] | None:

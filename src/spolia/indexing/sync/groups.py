@@ -201,7 +201,8 @@ def samples(found: FileListing, prefetch: Prefetch, most: int = SAMPLED_FILES) -
 
 @dataclass
 class BatchItem:
-    """A source that was read and waits to be stored with others; `beside` is what was seen of pictures, by uri."""
+    """A source that was read and waits to be stored with others; `beside` is what was seen of pictures, by uri;
+    `again`: its nodes are made again where the store has them."""
 
     reading: Reading
     row: SourceRow
@@ -210,6 +211,7 @@ class BatchItem:
     parts: int = 0
     within: str = ""
     beside: tuple[tuple[str, str], ...] = ()
+    again: bool = False
 
     @property
     def weight(self) -> int:
@@ -245,7 +247,7 @@ class Batch:
         fresh: dict[str, Document] = {}
         for filed in pending:
             document = filed.reading.document
-            if document.id not in fresh and not self.writer.holds(document):
+            if document.id not in fresh and (filed.again or not self.writer.holds(document)):
                 fresh[document.id] = document
         pieces = {filed.reading.document.id: filed.pieces for filed in reversed(pending)}
         grown = {one.document.id: one for one in grow(list(fresh.values()), self.builds, prepared=pieces)}
@@ -267,11 +269,12 @@ class Batch:
     def _put(self, filed: BatchItem, one: GroupNodes | None) -> DocumentReport:
         """Store a document and what could be made of it; None if it is there. Unreadable if no group was made."""
         document, counted = filed.reading.document, NodeCount(self._embedder)
+        is_there = filed.again and self.writer.holds(document)
         self.counted.add(document.id)
         if one is None and not self.writer.holds(document):  # what was there has gone with what its source held
             (one,) = grow([document], self.builds)
         if one is not None:
-            self._refuse_unmade(filed, one)
+            self._refuse_unmade(filed, one, is_there)
         report = self._report(filed)
         nodes = self.writer.nodes(document.id, self.main) if one is None else one.made.get(self.main)
         if isinstance(nodes, list):
@@ -282,18 +285,21 @@ class Batch:
         row = filed.row.but(document=document.id, report=report.json)
         self.writer.put(document, (), row, {image.content_hash: image.data for image in filed.reading.images})
         if one is not None:
+            if is_there:
+                self.writer.unmake(document.id, one.made)
             store(self.writer, one)
-            self._refuse_unmade(filed, one)
+            self._refuse_unmade(filed, one, False)
             if not isinstance(one.made.get(self.main), list):  # they were counted as they passed, or the group failed
                 report = counted.on(report, document) if self.main in one.made else self._report(filed)
                 if report.json != row.report:
                     self.writer.touch(row.but(report=report.json))
         return report
 
-    def _refuse_unmade(self, filed: BatchItem, one: GroupNodes) -> None:
+    def _refuse_unmade(self, filed: BatchItem, one: GroupNodes, is_there: bool) -> None:
+        """Raise if no group was made; or if one of a document that `is_there` would lose its nodes."""
         if one.failures:
             self.tried.add(one.document.id)
-            if not one.made:
+            if not one.made or (is_there and any(self.writer.nodes(one.document.id, group) for group in one.failures)):
                 reason = next(iter(one.reasons.values()))
                 is_away = any(map(passes, one.failures.values()))  # which is not the document's fault
                 raise Unreadable(filed.row, reason, None if is_away else DocumentError(reason))

@@ -113,7 +113,8 @@ def only(found: FileListing, uris: Set[str]) -> SourceChanges:
     outermost = {next((one for one in (*above(uri), uri) if one in found.files), uri) for uri in uris}
     files = found.files.only(uri for uri in found.files if uri in outermost)
     gone = frozenset(outermost - files.keys())
-    return SourceChanges(files, source=found.source, cursors=found.cursors, gone=gone, folders=found.folders)
+    some = SourceChanges(files, source=found.source, cursors=found.cursors, gone=gone, folders=found.folders)
+    return replace(some, again=found.again)
 
 
 def _not_wider(labels: DocumentLabels, there: Mapping[str, tuple[str, ...]]) -> DocumentLabels:
@@ -383,7 +384,8 @@ class SyncRun:
             reading = prepared.reading if opened is NOT_OPENED else opened.on(prepared.reading)
         except (DocumentError, MissingExtra) as error:
             raise Unreadable(taken.row, str(error), error) from error
-        item = BatchItem(reading, taken.row, before is None, prepared.pieces, opened.parts, within)
+        again = self.found.is_again(taken.uri)
+        item = BatchItem(reading, taken.row, before is None, prepared.pieces, opened.parts, within, again=again)
         if reading.beside:
             item.beside = self.linked_images.seen_by(reading)
             item.pieces = {}  # they may see the pictures

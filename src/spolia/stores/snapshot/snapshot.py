@@ -201,9 +201,11 @@ class Snapshot:
             if who.may_read(row[DOCUMENT_OF_NODE], row[AUDIENCE_OF_NODE]):
                 yield node_of(row, self.readers.lists)
 
-    def sources(self, *, noted: bool = False) -> dict[str, SourceRow]:
+    def sources(self, uris: Iterable[str] | None = None, *, noted: bool = False) -> dict[str, SourceRow]:
         """What the documents were read from, by uri; `noted` adds times and failures noted since this generation."""
-        rows = self.opened.rows(sql.SOURCES, {"at": self.generation + noted})
+        at = {"at": self.generation + noted}
+        asked = {} if uris is None else {"uris": json.dumps(list(uris))}
+        rows = self.opened.rows(sql.SOURCES_OF_URIS if asked else sql.SOURCES, {**at, **asked})
         return {row[0]: SourceRow(*row) for row in rows}
 
     def named(self, names: Iterable[str]) -> dict[str, str]:

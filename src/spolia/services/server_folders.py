@@ -1,0 +1,133 @@
+"""Folders of the server whose files may be added by their path."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+from spolia.errors import DocumentError, NotAllowed, NotFound, QueryError
+from spolia.indexing.readers.reader import FileReader, reader_of
+from spolia.indexing.sync.files import STORE_SUFFIX
+
+LARGEST_BYTES = 100 << 20
+"""Of a file that is sent or added by its path."""
+MOST_FILES = 10_000
+"""In one folder that is added."""
+_FILE = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+class ServerFolders:
+    """Folders by their names. Nothing outside them is opened, and no link in them is followed, also not by a link that
+    somebody puts there meanwhile: each part of a path is opened in the folder before it.
+
+    Raises:
+        QueryError: one is not a folder, or two have the same name.
+
+    >>> import tempfile
+    >>> from spolia.indexing.readers.registry import READERS, by_suffix
+    >>> with tempfile.TemporaryDirectory(suffix="-notes") as folder:
+    ...     _ = Path(folder, "tides.md").write_text("The moon causes the tides.")
+    ...     folders = ServerFolders([folder])
+    ...     name, = folders.files([folder], by_suffix(READERS))
+    ...     folders.read(name), name == f"{Path(folder).name}/tides.md"
+    (b'The moon causes the tides.', True)
+    """
+
+    def __init__(self, folders: Iterable[str | Path]) -> None:
+        self._folders: dict[str, Path] = {}
+        for one in folders:
+            folder = Path(os.path.abspath(one))
+            if not folder.is_dir():
+                raise QueryError(f"{one} is not a folder. Write one whose files may be added by their path.")
+            if self._folders.setdefault(folder.name, folder) != folder:
+                raise QueryError(f"Two folders have the name {folder.name!r}. Rename one.")
+
+    def files(self, paths: Iterable[str], readers: Mapping[str, FileReader]) -> list[str]:
+        """The names of documents at paths: of files, and of all files in folders that a reader knows. Links and hidden
+        files in a folder are left out.
+
+        Args:
+            paths: `/srv/notes/tides.md`, or `notes/tides.md` in the folder `notes`.
+
+        Raises:
+            NotAllowed: one is in none of the folders, or there is a link in it.
+            NotFound: nothing is there.
+        """
+        return list(dict.fromkeys(name for path in paths for name in self._files(path, readers)))
+
+    def _files(self, path: str, readers: Mapping[str, FileReader]) -> list[str]:
+        name = self._name(path)
+        with self._opened(name) as descriptor:
+            if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+                return [name]
+            found: list[str] = []
+            for at, folders, files, inner in os.fwalk(".", dir_fd=descriptor, follow_symlinks=False):
+                folders[:] = sorted(one for one in folders if not _is_hidden(one))
+                seen = (one for one in sorted(files) if not _is_hidden(one) and reader_of(one, readers) is not None)
+                found += [str(PurePosixPath(name, at, one)) for one in seen if _is_file(one, inner)]
+                if len(found) > MOST_FILES:
+                    raise QueryError(f"{path!r:.200} holds more than {MOST_FILES:,} files. Add the folders in it.")
+            return found
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a file, which does not change meanwhile."""
+        with self._opened(name) as descriptor, open(descriptor, "rb", closefd=False) as file:
+            before = os.fstat(descriptor)
+            if not stat.S_ISREG(before.st_mode):
+                raise NotFound(f"{name!r:.200} is not a file. Write the path of one.")
+            data = file.read(LARGEST_BYTES + 1)
+            after = os.fstat(descriptor)
+        if len(data) > LARGEST_BYTES:
+            raise QueryError(f"{name!r:.200} has more than {LARGEST_BYTES:,} bytes. Split it.")
+        if (before.st_size, before.st_mtime_ns, len(data)) != (after.st_size, after.st_mtime_ns, after.st_size):
+            raise DocumentError(f"{name!r:.200} changed while it was read. Add it again.")
+        return data
+
+    def _name(self, path: str) -> str:
+        """A path as the name of its folder with what is in it; only the text decides."""
+        parts = PurePosixPath(path).parts
+        for name, folder in self._folders.items() if "\0" not in path else ():
+            outer = (name,) if parts[:1] == (name,) else folder.parts
+            inner = parts[len(outer) :]
+            if parts[: len(outer)] == outer and not any(map(_is_hidden, inner)):
+                return "/".join((name, *inner))
+        raise NotAllowed(
+            f"{path!r:.200} is in no folder of this server that documents may be added from: "
+            f"{', '.join(self._folders) or 'it has none'}. Start it with --folder DIR to add one."
+        )
+
+    @contextmanager
+    def _opened(self, name: str) -> Iterator[int]:
+        first, *parts = PurePosixPath(name).parts
+        descriptor = os.open(self._folders[first], os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+        try:
+            for part in parts:
+                inner = _open(part, descriptor, name)
+                os.close(descriptor)
+                descriptor = inner
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+
+def _open(part: str, folder: int, name: str) -> int:
+    try:
+        return os.open(part, _FILE, dir_fd=folder)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NotFound(f"{name!r:.200} is not there. Write the path of a file or a folder.") from error
+    except OSError as error:  # what O_NOFOLLOW says of a link, ELOOP, is one of them
+        raise NotAllowed(f"{name!r:.200} is a link, is in one, or may not be read ({error.strerror}).") from error
+
+
+def _is_file(name: str, folder: int) -> bool:
+    try:
+        return stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    except FileNotFoundError:
+        return False
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith((".", "~$")) or name.endswith(STORE_SUFFIX)
