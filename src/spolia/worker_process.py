@@ -118,19 +118,10 @@ class WorkerProcess:
         return found
 
     def _raise_said(self, said: dict[str, Any]) -> None:
-        if "error" in said:
-            kind = getattr(errors, str(said["error"]), self.refusals)
-            if not (isinstance(kind, type) and issubclass(kind, self.refusals)):
-                kind = self.refusals
-            raise kind(str(said["message"]))
-        if "missing" in said:
-            extra, module, purpose = map(str, said["missing"])
-            raise MissingExtra(extra, module, purpose)
         if "memory" in said:
             self.stop()
             raise Died(f"needed more than {self.memory_mb} MB of memory", final=True, lacked="memory_mb")
-        if "fault" in said:
-            raise Died(f"failed ({str(said['fault'])[:500]})", final=True, passes=False)
+        raise_said(said, self.refusals)
 
     def _death(self) -> Died:
         process, late = self._begun(), self.late
@@ -272,16 +263,36 @@ def serve(answer: Callable[[dict[str, Any], list[bytes], BinaryIO, BinaryIO], No
     while (request := receive(requests)) is not None:
         try:
             answer(*request, requests, replies)
-        except MemoryError:
-            send(replies, {"memory": True})
-        except MissingExtra as error:
-            send(replies, {"missing": [error.extra, error.module, error.purpose]})
-        except SpoliaError as error:
-            send(replies, {"error": type(error).__name__, "message": _sendable(error)})
-        except RecursionError:
-            send(replies, {"fault": "it is nested too deep"})
         except Exception as error:  # a fault on strange input is a reply like another
-            send(replies, {"fault": f"{type(error).__name__}: {_sendable(error)}"})
+            send(replies, failure(error))
+
+
+def failure(error: Exception) -> dict[str, Any]:
+    """What a worker says of an error, which `raise_said` raises again."""
+    match error:
+        case MemoryError():
+            return {"memory": True}
+        case MissingExtra():
+            return {"missing": [error.extra, error.module, error.purpose]}
+        case SpoliaError():
+            return {"error": type(error).__name__, "message": _sendable(error)}
+        case RecursionError():
+            return {"fault": "it is nested too deep"}
+    return {"fault": f"{type(error).__name__}: {_sendable(error)}"}
+
+
+def raise_said(said: Mapping[str, Any], refusals: type[SpoliaError]) -> None:
+    """Raise the error that a worker names; one of another kind than these `refusals` becomes such a one."""
+    if "error" in said:
+        kind = getattr(errors, str(said["error"]), refusals)
+        if not (isinstance(kind, type) and issubclass(kind, refusals)):
+            kind = refusals
+        raise kind(str(said["message"]))
+    if "missing" in said:
+        extra, module, purpose = map(str, said["missing"])
+        raise MissingExtra(extra, module, purpose)
+    if "fault" in said:
+        raise Died(f"failed ({str(said['fault'])[:500]})", final=True, passes=False)
 
 
 def _sendable(error: Exception) -> str:

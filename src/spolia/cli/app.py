@@ -23,7 +23,7 @@ from spolia.cli.commands.plan import plan
 from spolia.cli.commands.prompts import prompts
 from spolia.cli.commands.questions import questions
 from spolia.cli.commands.rows import rows
-from spolia.cli.commands.serve import keys, serve
+from spolia.cli.commands.serve import keys, serve, worker
 from spolia.cli.commands.show import flows, show
 from spolia.cli.commands.trace import trace
 from spolia.cli.commands.train import train
@@ -48,8 +48,8 @@ IN_QUOTES = 'Write the question in quotes: spolia {} "What is it about?"'
 COMMANDS: dict[str, Any] = {
     "init": spread(init), "index": spread(index), "sync": spread(index), "plan": spread(plan), "docs": docs,
     "groups": groups, "export": export, "import": import_, "search": spread(search), "ask": spread(ask),
-    "serve": spread(serve), "keys": keys, "monitor": monitor, "eval": spread(evaluate), "gate": spread(gate),
-    "promote": spread(promote), "tune": spread(tune),
+    "serve": spread(serve), "keys": keys, "worker": worker, "monitor": monitor, "eval": spread(evaluate),
+    "gate": spread(gate), "promote": spread(promote), "tune": spread(tune),
     "train": spread(train), "rows": spread(rows),
     "calibrate": calibrate, "data": data, "questions": questions, "world": world, "flows": flows, "check": check,
     "show": show, "prompts": prompts, "trace": trace, "doctor": doctor, "repair": repair,

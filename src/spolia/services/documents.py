@@ -31,6 +31,7 @@ from spolia.indexing.sync.groups import RequestedGroups, main_definition
 from spolia.indexing.sync.metadata import DocumentLabels
 from spolia.indexing.sync.sync import keep
 from spolia.indexing.sync.sync_run import SyncOptions
+from spolia.indexing.workers.prepare import Executor
 from spolia.services.jobs import LEASE_S, Claim, Job, JobQueue, JobTable, NewJob, SqliteTable
 from spolia.services.server_folders import ServerFolders
 from spolia.stores.backends.postgres.address import address_of
@@ -120,6 +121,7 @@ class Documents:
         known: operators and embedders of your own that groups of the store are made by.
         keeps_originals: whether the bytes stay after a document is published.
         folders: of this machine, whose files may be added by their path.
+        workers: who reads and embeds, as for `sync`.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -139,9 +141,10 @@ class Documents:
         known: Sequence[Any] = (),
         keeps_originals: bool = True,
         folders: Iterable[str | Path] = (),
+        workers: Executor | None = None,
     ) -> None:
         corpus.create()
-        self.corpus, self.keeps_originals = corpus, keeps_originals
+        self.corpus, self.keeps_originals, self.workers = corpus, keeps_originals, workers
         self.definition, self.readers, self.known = definition, by_suffix(readers), tuple(known)
         self.queue = queue or JobQueue(table_of(corpus))
         self.folders = ServerFolders(folders)
@@ -419,7 +422,8 @@ class Documents:
         again = frozenset(uri for uri, one in last.items() if one.kind == "rebuild")
         changes = SourceChanges(items, source=PREFIX, gone=gone, again=again)
         self._is_loose = True
-        report = keep(self.corpus, changes, labels, SyncOptions(self._groups(), reread=bool(again), compacts=False))
+        how = SyncOptions(self._groups(), reread=bool(again), workers=self.workers, compacts=False)
+        report = keep(self.corpus, changes, labels, how)
         lacking = {one.uri: f"Group {one.group!r}: {one.reason}" for one in report.unmade}
         made_up = {uri for uri, one in last.items() if one.kind == "missing"}
         return {uri: why for uri, why in lacking.items() if uri in made_up} | dict(report.failed)

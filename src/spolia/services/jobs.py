@@ -26,21 +26,22 @@ MOST_CLAIMS = 5
 KILLED = "its last worker ended without a word"
 TABLE = """CREATE TABLE IF NOT EXISTS jobs (
     id {key}, kind TEXT NOT NULL, payload TEXT NOT NULL, name TEXT UNIQUE, subject TEXT NOT NULL,
-    owner TEXT NOT NULL,
+    owner TEXT NOT NULL, queue TEXT NOT NULL,
     state TEXT NOT NULL DEFAULT 'waiting',
     due DOUBLE PRECISION NOT NULL, token BIGINT NOT NULL DEFAULT 0, worker TEXT NOT NULL DEFAULT '',
     reason TEXT NOT NULL DEFAULT '', made DOUBLE PRECISION NOT NULL, ended DOUBLE PRECISION NOT NULL DEFAULT 0
 )"""
 MORE = (
     "CREATE TABLE IF NOT EXISTS attachments (job BIGINT PRIMARY KEY, data {bytes} NOT NULL)",
-    "CREATE INDEX IF NOT EXISTS jobs_due ON jobs (due, id) WHERE state IN ('waiting', 'working')",
+    "CREATE INDEX IF NOT EXISTS jobs_due ON jobs (queue, due, id) WHERE state IN ('waiting', 'working')",
     "CREATE INDEX IF NOT EXISTS jobs_subject ON jobs (subject, id) WHERE subject <> ''",
 )
-PUT = """INSERT INTO jobs (kind, payload, name, subject, owner, due, made)
-    VALUES (:kind, :payload, :name, :subject, :owner, {now}, {now})
+PUT = """INSERT INTO jobs (kind, payload, name, subject, owner, queue, due, made)
+    VALUES (:kind, :payload, :name, :subject, :owner, :queue, {now}, {now})
     ON CONFLICT (name) DO UPDATE SET name = excluded.name RETURNING id"""
 CLAIM = """WITH open AS MATERIALIZED (
-        SELECT id FROM jobs WHERE state IN ('waiting', 'working') AND due <= {now} ORDER BY due, id LIMIT :limit {skip})
+        SELECT id FROM jobs WHERE queue = :queue AND state IN ('waiting', 'working') AND due <= {now}
+        ORDER BY due, id LIMIT :limit {skip})
     UPDATE jobs SET state = CASE WHEN token < :most THEN 'working' ELSE 'failed' END, worker = :worker,
         token = token + 1, due = {now} + :lease_s, reason = CASE WHEN token < :most THEN '' ELSE :killed END,
         ended = CASE WHEN token < :most THEN 0 ELSE {now} END
@@ -58,6 +59,8 @@ OUTDATED = """SELECT old.id FROM jobs old WHERE old.id = :id AND EXISTS (
 CANCEL = """UPDATE jobs SET state = 'cancelled', ended = {now} WHERE id = :id AND state = 'waiting' RETURNING id"""
 ATTACH = """INSERT INTO attachments (job, data) SELECT id, :data FROM jobs WHERE id = :job AND state = 'waiting'
     ON CONFLICT (job) DO NOTHING RETURNING job"""
+RESULT = """INSERT INTO attachments (job, data) VALUES (:id, :data)
+    ON CONFLICT (job) DO UPDATE SET data = excluded.data RETURNING job"""
 ATTACHED = "SELECT data FROM attachments WHERE job = :id"
 COPY = "INSERT INTO attachments (job, data) SELECT :id, data FROM attachments WHERE job = :of RETURNING job"
 DETACH = """DELETE FROM attachments WHERE job IN (
@@ -67,16 +70,23 @@ DETACH = """DELETE FROM attachments WHERE job IN (
 DETACH_UNKNOWN = "DELETE FROM attachments WHERE job NOT IN (SELECT id FROM jobs) RETURNING job"
 COLUMNS = "id, kind, payload, owner, state, reason, made, ended"
 LOOK = f"SELECT {COLUMNS} FROM jobs WHERE id = :id"
-LIST = f"""SELECT {COLUMNS} FROM jobs WHERE (:state = '' OR state = :state) AND (:owner = '' OR owner = :owner)
-    AND id < :before ORDER BY id DESC LIMIT :limit"""
+LIST = f"""SELECT {COLUMNS} FROM jobs WHERE queue = '' AND (:state = '' OR state = :state)
+    AND (:owner = '' OR owner = :owner) AND id < :before ORDER BY id DESC LIMIT :limit"""
 LATEST = f"""SELECT {COLUMNS} FROM jobs WHERE subject = :subject AND subject <> ''
     AND (state = 'done' OR :also AND state IN ('waiting', 'working')) ORDER BY id DESC LIMIT 1"""
 OPEN = f"SELECT {COLUMNS} FROM jobs WHERE subject = :subject AND subject <> '' AND state IN ('waiting', 'working')"
-COUNT = "SELECT state, count(*) FROM jobs GROUP BY state"
+ENDED = f"SELECT {COLUMNS} FROM jobs WHERE id = :id AND state IN ('done', 'failed', 'cancelled')"
+REMOVE = "DELETE FROM jobs WHERE id = :id RETURNING id", "DELETE FROM attachments WHERE job = :id RETURNING job"
+PRESENT = "UPDATE jobs SET state = 'working', due = {now} + :lease_s WHERE id = :id RETURNING id"
+PRESENCE = "SELECT owner FROM jobs WHERE queue = :queue AND state = 'working' AND due > {now}"
+AWAY = f"DELETE FROM jobs WHERE queue IN (:queue, :work) AND owner NOT IN ({PRESENCE}) RETURNING id"
+COUNT = "SELECT state, count(*) FROM jobs WHERE queue = '' GROUP BY state"
 FORGET = """DELETE FROM jobs WHERE state IN ('done', 'failed', 'cancelled') AND ended < {now} - :age_s
     AND (state <> 'done' OR subject = '' OR EXISTS (SELECT 1 FROM jobs newer WHERE newer.subject = jobs.subject
         AND newer.subject <> '' AND newer.state = 'done' AND newer.id > jobs.id)) RETURNING id"""
 LAST = 2**62
+WORK, SERVICE, WORKER = "work", "service", "worker"
+"""Queues: what workers do for services, and rows that say that a service or a worker is there."""
 MOST_LOG_BYTES = 64 << 20
 """Of SQLite's log, between transactions."""
 
@@ -90,6 +100,7 @@ class NewJob(Value):
         name: two jobs of one name are one; None for no name.
         subject: what it changes, if the order of changes matters.
         owner: who asks for it.
+        queue: workers claim the jobs of one queue.
     """
 
     kind: str
@@ -97,6 +108,7 @@ class NewJob(Value):
     name: str | None = None
     subject: str = ""
     owner: str = ""
+    queue: str = ""
 
 
 @dataclass(frozen=True)
@@ -233,13 +245,53 @@ class JobQueue:
         on each; the ids of the jobs."""
         return [id for (id,) in self._asked(DETACH, [{"subject": one, "keeps": keeps} for one in subjects])]
 
-    def claim(self, worker: str, limit: int = 1, lease_s: float = LEASE_S) -> list[Claim]:
+    def claim(self, worker: str, limit: int = 1, lease_s: float = LEASE_S, queue: str = "") -> list[Claim]:
         """Take jobs, oldest first; one that was claimed `MOST_CLAIMS` times is parked instead."""
-        how = {"worker": worker, "limit": limit, "lease_s": lease_s, "most": MOST_CLAIMS, "killed": KILLED}
-        found = sorted(self._asked(CLAIM, [how]))
+        how: dict[str, Any] = {"worker": worker, "limit": limit, "lease_s": lease_s, "queue": queue}
+        found = sorted(self._asked(CLAIM, [{**how, "most": MOST_CLAIMS, "killed": KILLED}]))
         return [
             Claim(id, kind, json.loads(said), token) for id, kind, said, token, state in found if state == "working"
         ]
+
+    def hand_in(self, claim: Claim, result: bytes) -> bool:
+        """End a job with a result in the place of its bytes; whether it was still held."""
+        with self.table.transaction():
+            held = self._ask(END, [{"id": claim.id, "token": claim.token, "state": "done", "reason": ""}])
+            self._ask(RESULT, [{"id": id, "data": result} for (id,) in held])
+            return bool(held)
+
+    def take(self, ids: Iterable[int]) -> list[tuple[Job, bytes]]:
+        """Those of these jobs that have ended, with their results; they are deleted."""
+        with self.table.transaction():
+            ended = [_job(row) for row in self._ask(ENDED, [{"id": id} for id in ids])]
+            found = [(job, b"".join(bytes(data) for (data,) in self._ask(ATTACHED, [{"id": job.id}]))) for job in ended]
+            self._remove([job.id for job in ended])
+            return found
+
+    def remove(self, ids: Sequence[int]) -> None:
+        """Delete jobs, whatever their state is."""
+        with self.table.transaction():
+            self._remove(ids)
+
+    def _remove(self, ids: Sequence[int]) -> None:
+        for statement in REMOVE:
+            self._ask(statement, [{"id": id} for id in ids])
+
+    def attend(self, name: str, role: str, lease_s: float, row: int | None = None) -> int:
+        """Say that a service or a worker is there, for as long as the lease; the row that says so. With the first row,
+        those of others that are away are deleted, and what was to be done for them."""
+        here = {"id": row, "lease_s": lease_s}
+        with self.table.transaction():
+            if row is None or not self._ask(PRESENT, [here]):
+                self._ask(AWAY, [{"queue": role, "work": WORK if role == SERVICE else role}])
+                job = vars(NewJob(role, {}, owner=name, queue=role))
+                ((row,),) = self._ask(PUT, [{**job, "payload": "{}"}])
+                self._ask(PRESENT, [{**here, "id": row}])
+        return int(row)
+
+    def present(self, role: str) -> list[str]:
+        """The services or workers that are there."""
+        return [name for (name,) in self._asked(PRESENCE, [{"queue": role}])]
 
     def renew(self, claims: Sequence[Claim], lease_s: float = LEASE_S) -> list[int]:
         """Hold jobs longer; the ids of the jobs that are still held."""

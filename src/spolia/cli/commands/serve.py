@@ -1,5 +1,7 @@
 """`spolia serve`: flows over HTTP."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -17,6 +19,7 @@ from spolia.errors import QueryError, installed
 if TYPE_CHECKING:
     from spolia.cli.flow_parts import Parts
     from spolia.server.service import ServedFlow
+    from spolia.services.documents import Documents
 
 KEYS = "TOML file with the keys of users; `spolia keys` makes it."
 KeysFile = Annotated[Path | None, option("--keys FILE", KEYS)]
@@ -71,6 +74,17 @@ def serve(
     folder: Annotated[
         list[str] | None, option("--folder DIR", "A folder whose files users may add by their path; repeatable.")
     ] = None,
+    workers: Annotated[
+        int | None,
+        option(
+            "--workers",
+            "Worker processes that read and embed these documents; 0 for those that you start: `spolia worker`.",
+            min=0,
+        ),
+    ] = None,
+    launch: Annotated[
+        str, option("--launch COMMAND", "Starts each of them elsewhere: `srun spolia {arguments}`.")
+    ] = "",
     max_concurrent: Annotated[
         int, typer.Option("--max-concurrent", min=1, max=10_000, help="Requests in progress; the next one gets 429.")
     ] = 256,
@@ -97,9 +111,8 @@ def serve(
     from spolia.cli.model_profile import profile_of
     from spolia.cli.models import model_at
     from spolia.cli.runs import FEEDBACK, RUNS, THREADS
-    from spolia.cli.user_modules import redactor_of
+    from spolia.cli.user_modules import readers_of, redactor_of
     from spolia.evaluation.creation.feedback import FeedbackQueue
-    from spolia.indexing.readers.registry import READERS, redacting
     from spolia.journal import Runs
     from spolia.journal.values import hiding
 
@@ -115,6 +128,8 @@ def serve(
         raise QueryError("Tokens of a provider need both: --oidc-issuer URL and --oidc-audience NAME.")
     if folder and not documents:
         raise QueryError("--folder is for documents of users. Write --documents, too.")
+    if workers is not None and not documents:
+        raise QueryError("--workers read what users send. Add --documents.")
     screen, access = Screen(json=given.json), tuple(given.access or ())
     llm = model_at(given.llm, given.model, profile_of(given.profile_file))
     parts = parts_of(given.store, given, llm, given.group, given.known, given.prompts)
@@ -155,25 +170,68 @@ def serve(
             shadow=Shadow(runs.journal, shadow, shadow_calls) if shadow else None,
         )  # fmt: skip
         known = [one for one in (*parts.known, parts.embedder) if one is not None]
-        readers = READERS if redactor is None else redacting(redactor)
-        how: dict[str, Any] = {"known": known, "readers": readers, "keeps_originals": redactor is None}
-        taking = partial(Documents, corpus, folders=folder or (), **how)
+        how: dict[str, Any] = {"known": known, "readers": readers_of(given.known, given.redact)}
+        taking = partial(Documents, corpus, folders=folder or (), keeps_originals=redactor is None, **how)
         sent = taking() if documents else None
         hosts = tuple(allow_host or ())
         try:
-            serve_flows(
-                service,
-                tell,
-                host=host,
-                port=port,
-                keys=keys,
-                oidc=issued if oidc_issuer else None,
-                access=access,
-                hosts=hosts,
-                documents=sent,
-            )
+            with nullcontext() if sent is None or workers is None else _workers(sent, workers, launch, given):
+                serve_flows(
+                    service,
+                    tell,
+                    host=host,
+                    port=port,
+                    keys=keys,
+                    oidc=issued if oidc_issuer else None,
+                    access=access,
+                    hosts=hosts,
+                    documents=sent,
+                )
         except KeyboardInterrupt:  # or SIGTERM: the usual end of a server
             screen.say("The server has stopped.")
+    return Exit.DONE
+
+
+@contextmanager
+def _workers(documents: "Documents", count: int, launch: str, given: ServeOptions) -> Iterator[None]:
+    """While inside, workers read and embed the documents."""
+    from spolia.services.launcher import LaunchCommand, LocalProcesses, watched
+    from spolia.services.workers import SharedWorkers
+
+    at = given.store if "://" in given.store else str(Path(given.store).absolute())
+    arguments = ["worker", "--jobs", at, "--wait", "0"]
+    for name, values in (("--known", given.known), ("--redact", given.redact), ("--allow-env", given.allow_env)):
+        arguments += [word for value in values or () for word in (name, value)]
+    launcher = LaunchCommand(launch) if launch else LocalProcesses()
+    with SharedWorkers(documents.queue, max(8, 2 * count)) as shared, watched(launcher, count, arguments):
+        documents.workers = shared
+        yield
+
+
+def worker(
+    jobs: Annotated[str, option("--jobs STORE", "The store of a service; only its jobs are opened.")],
+    wait: Annotated[float, option("--wait SECONDS", "End when no service was there for so long.", min=0)] = 10.0,
+    known: options.Known = None,
+    redact: options.Redact = None,
+    allow_env: options.AllowEnv = None,
+) -> Exit:
+    """Read, split and embed documents for `spolia serve --documents --workers`.
+
+    It needs the options of the service that say what its readers and groups are, and no other.
+    """
+    from spolia.cli.user_modules import own, readers_of
+    from spolia.indexing.workers.pool import WorkerProcesses
+    from spolia.services.documents import table_of
+    from spolia.services.jobs import JobQueue
+    from spolia.services.workers import work
+    from spolia.stores.corpus import Corpus
+
+    corpus = Corpus(jobs)
+    if not corpus.exists():
+        raise QueryError(f"Store not found: {jobs}. Start `spolia serve --documents --workers 0` first.")
+    with WorkerProcesses(1) as processes:
+        queue = JobQueue(table_of(corpus))
+        work(queue, processes, readers=readers_of(known, redact), known=own(known).operators, wait_s=wait)
     return Exit.DONE
 
 

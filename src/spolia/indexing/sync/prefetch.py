@@ -325,7 +325,7 @@ def open_prefetch(
     if isinstance(count, int):
         made = Prefetch(count, partial(WorkerProcesses, count, limits, spool), spool, is_first=is_first)
     else:
-        made = Prefetch(count.count, lambda: count, spool, is_first=is_first, all=True)
+        made = Prefetch(count.count, lambda: count, spool, is_first=is_first, all=getattr(count, "takes_all", True))
     try:
         with on_cancel(made.end):
             yield made

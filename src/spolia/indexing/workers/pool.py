@@ -11,12 +11,11 @@ from queue import LifoQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from spolia.core.run_context import charge, check_cancelled
+from spolia.core.run_context import check_cancelled
 from spolia.errors import DocumentError, ReaderDied, SpoliaError
 from spolia.indexing.readers.reader import Blob, Container, FileReader
 from spolia.indexing.workers.prepare import NOTHING, Prepared, SplitPlan
-from spolia.indexing.workers.protocol import WorkerLimits, pieces_of, reading_of
-from spolia.types import Usage
+from spolia.indexing.workers.protocol import WorkerLimits, prepared_of, vectors_of
 from spolia.worker_process import WAIT_S, Died, WireFrame, WorkerProcess, pickled
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ HERE = "read in this process: workers=0"
 class ReaderProcess(WorkerProcess):
     """A worker that reads, unpacks or embeds."""
 
-    program = "from spolia.indexing.workers.worker import main; main()"
+    program = "from spolia.indexing.workers.protocol import main; main()"
     refusals = DocumentError
     remedy = f"Run it to see why, or {HERE}"
 
@@ -41,21 +40,14 @@ class ReaderProcess(WorkerProcess):
     def prepare(self, reader: FileReader, blob: Blob, plan: SplitPlan) -> Prepared:
         said, attached = self._asked_about("prepare", reader, blob, plan)
         with self._understanding("reading"):
-            return Prepared(reading_of(said, attached), pieces_of(said["pieces"]), bool(said["has_parts"]))
+            return prepared_of(said, attached)
 
     def embed(self, embedder: Embedder, texts: Sequence[str]) -> Vectors:
-        import numpy as np
-
         self.running()
         self.seconds = self.limits.seconds
         said, attached = self.asked({"task": "embed", "texts": list(texts)}, [pickled(embedder, HERE)])
         with self._understanding("vectors"):
-            usage = Usage(*map(int, said["usage"])).but(cost_usd=float(said["cost_usd"]))
-            found = np.frombuffer(attached[0], "<f4").reshape(len(texts), embedder.dimension)
-            if not np.isfinite(found).all():
-                raise ValueError("they are not finite")
-        charge(usage)
-        return found
+            return vectors_of(said, attached, len(texts), embedder.dimension)
 
     @contextmanager
     def _understanding(self, what: str) -> Iterator[None]:

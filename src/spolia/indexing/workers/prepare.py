@@ -93,6 +93,7 @@ class Executor(Protocol):
 
     Attributes:
         count: how many calls are made at the same time; 0 to do all in the process of the sync.
+        takes_all: False to get only what `WorkerProcesses` would get; optional.
     """
 
     count: int

@@ -1,15 +1,25 @@
-"""What a worker that reads files may use, and how readings are sent."""
+"""A worker that reads files or embeds texts: what it may use, how its results are sent, and its process."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import os
+import pickle
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from spolia.indexing.readers.reader import Blob, Reading
+from spolia.core.run_context import charge
+from spolia.indexing.readers.reader import Blob, Container, Reading
+from spolia.indexing.workers.prepare import Prepared, prepare
 from spolia.stores.definition import Piece, Pieces
 from spolia.stores.groups.nodes import CutPieces
-from spolia.types import Box, Boxes, Document, Heading, Region, Value
+from spolia.types import Box, Boxes, Document, Heading, Region, Usage, Value
+from spolia.worker_process import WireFrame, die_with_parent, receive, send, serve
+
+if TYPE_CHECKING:
+    from spolia.types.arrays import Vectors
 
 
 @dataclass(frozen=True)
@@ -80,6 +90,43 @@ def reading_of(said: Mapping[str, Any], attached: Sequence[bytes]) -> Reading:
     )
 
 
+def plain_prepared(found: Prepared) -> WireFrame:
+    """A source after reading and splitting, as a frame."""
+    reading, images = plain(found.reading)
+    return {**reading, "pieces": plain_pieces(found.pieces), "has_parts": found.has_parts}, images
+
+
+def prepared_of(said: Mapping[str, Any], attached: Sequence[bytes]) -> Prepared:
+    """What was sent. Raises KeyError, TypeError, ValueError where it is nothing of the kind."""
+    has_parts = said["has_parts"]
+    return Prepared(
+        reading_of(said, attached), pieces_of(said["pieces"]), None if has_parts is None else bool(has_parts)
+    )
+
+
+def embedded(embed: Callable[[], Vectors]) -> WireFrame:
+    """The vectors that a call gives, and what it charges."""
+    from spolia.run import Run
+
+    with Run() as run:
+        vectors = embed()
+    used = run.usage
+    usage = used.calls, used.input_tokens, used.output_tokens, used.embedded
+    return {"usage": usage, "cost_usd": used.cost_usd}, [vectors.astype("<f4").tobytes()]
+
+
+def vectors_of(said: Mapping[str, Any], attached: Sequence[bytes], rows: int, dimension: int) -> Vectors:
+    """The vectors that were sent; they are charged to the run. Raises as `prepared_of`."""
+    import numpy as np
+
+    usage = Usage(*map(int, said["usage"])).but(cost_usd=float(said["cost_usd"]))
+    found = np.frombuffer(attached[0], "<f4").reshape(rows, dimension)
+    if not np.isfinite(found).all():
+        raise ValueError("they are not finite")
+    charge(usage)
+    return found
+
+
 def plain_pieces(found: CutPieces) -> dict[str, Any]:
     """Pieces as what JSON has."""
     return {
@@ -118,3 +165,48 @@ def _region_of(said: Sequence[Any]) -> Region:
     cells = tuple(tuple(map(str, row)) for row in rows)
     time = None if seconds is None else (float(seconds[0]), float(seconds[1]))
     return Region(str(kind), int(start), int(end), cells, str(image), str(caption), box, time)
+
+
+def main() -> None:
+    """Serve the process that started this one."""
+    die_with_parent()
+    serve(_answer)
+
+
+def _answer(said: dict[str, Any], attached: list[bytes], requests: BinaryIO, replies: BinaryIO) -> None:
+    """One request. A reply that began is ended, whatever happens."""
+    reader: Any = pickle.loads(attached[0])  # from the process that started this one
+    if said["task"] == "embed":
+        send(replies, *embedded(lambda: reader.embed(said["texts"], kind="passage")))
+        return
+    blob = Blob(said["uri"], Path(said["path"]) if said["path"] else attached[1])
+    if said["task"] == "parts":
+        assert isinstance(reader, Container)
+        for number, part in enumerate(reader.parts(blob)):
+            if isinstance(part.content, Path) and said["spool"]:
+                name = f"{os.getpid()}-{number}"
+                _link(part.content, Path(said["spool"], name))
+                send(replies, {"part": part.uri, "file": name})
+                receive(requests)  # the next one is wanted
+            else:
+                send(replies, {"part": part.uri}, [part.data])
+        send(replies, {"end": True})
+    else:
+        found = prepare(reader, blob, pickle.loads(attached[2]))
+        send(replies, *plain_prepared(replace(found, has_parts=_has_parts(reader, blob))))
+
+
+def _has_parts(reader: Any, blob: Blob) -> bool:
+    """Whether it is worth while to open a blob that was read; errors are reported when it is opened."""
+    try:
+        return isinstance(reader, Container) and next(iter(reader.parts(blob)), None) is not None
+    except Exception:
+        return True
+
+
+def _link(there: Path, name: Path) -> None:
+    """Another name for a file: the reader takes its own back when it goes on."""
+    try:
+        os.link(there, name)
+    except OSError:  # on another device
+        shutil.copyfile(there, name)

@@ -1,0 +1,347 @@
+"""Workers of a service: processes, here or on other machines, that read, split and embed.
+
+The service hands calls of an `Executor` over as jobs of the store's table, with their bytes. A worker needs only the
+address of that table: it reads jobs as plain data, and never opens the store.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from functools import lru_cache
+from io import BytesIO
+from os import getpid
+from secrets import token_hex
+from socket import gethostname
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from spolia.core.codec import decode, encode
+from spolia.core.environment import refuse_env
+from spolia.core.operator import Operator
+from spolia.core.registry import Catalogue
+from spolia.errors import CodecError, DocumentError, ReaderDied, SpoliaError, WorkersFailed
+from spolia.indexing.readers.reader import Blob, Container, FileReader, reader_of, versioned
+from spolia.indexing.readers.registry import READERS, Readers, by_suffix
+from spolia.indexing.workers.pool import WorkerProcesses
+from spolia.indexing.workers.prepare import NOTHING, Executor, Prepared, SplitPlan
+from spolia.indexing.workers.protocol import embedded, plain_prepared, prepared_of, vectors_of
+from spolia.services.jobs import SERVICE, WORK, WORKER, Claim, JobQueue, NewJob
+from spolia.stores.groups.nodes import GroupBuild
+from spolia.worker_process import Died, WireFrame, failure, raise_said, receive, send
+
+if TYPE_CHECKING:
+    from spolia.models.protocols import Embedder
+    from spolia.types.arrays import Vectors
+
+PRESENT_S = 5.0
+"""Seconds until a service or a worker that was killed counts as away, and its job is given to another one."""
+AWAIT_S, IDLE_S = 0.02, 0.05
+"""Between two looks for results, and for jobs."""
+ALONE_S = 10.0
+"""Seconds without a worker; then the service does the work itself."""
+RETRY_S = 0.5
+LARGEST_SENT = 64 << 20
+"""Bytes of a file; a larger one is read by the service."""
+
+
+class Unfit(Exception):
+    """No worker can do this; the service can."""
+
+
+class Presence:
+    """A row of the table that says, while inside, that this process is there.
+
+    Args:
+        also: what to do each time that the row is renewed.
+    """
+
+    def __init__(self, queue: JobQueue, role: str, *also: Callable[[], object]) -> None:
+        self.queue, self.role, self.also = queue, role, also
+        self.name = f"{gethostname()}-{getpid()}-{token_hex(4)}"
+        self._ended = threading.Event()
+
+    def __enter__(self) -> Self:
+        self._row = self.queue.attend(self.name, self.role, PRESENT_S)
+        self._thread = threading.Thread(target=self._renew, daemon=True, name=f"spolia-{self.role}")
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+        self.queue.remove([self._row])
+
+    def _renew(self) -> None:
+        while not self._ended.wait(PRESENT_S / 4):
+            for call in (self._attend, *self.also):
+                with _logged("The table of jobs"):
+                    call()
+
+    def _attend(self) -> None:
+        self._row = self.queue.attend(self.name, self.role, PRESENT_S, self._row)
+
+
+class SharedWorkers:
+    """An `Executor` whose calls are done by workers (`work`), wherever they are. Use it in a `with` statement.
+
+    Containers, large files, and readers or embedders that plain data cannot name are left to `here`; so is everything
+    while no worker is there.
+
+    Args:
+        queue: the table that the workers look at.
+        count: calls at the same time.
+        here: makes an executor on this machine.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from spolia.indexing import InProcess
+    >>> from spolia.indexing.readers.text import TextReader
+    >>> from spolia.services.jobs import SqliteTable
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     queue, stopped = JobQueue(SqliteTable(Path(folder) / "jobs.db")), threading.Event()
+    ...     threading.Thread(target=work, args=(queue, InProcess()), kwargs={"stopped": stopped}).start()
+    ...     with SharedWorkers(queue) as workers:
+    ...         found = workers.prepare(TextReader(), Blob("a.txt", b"Stones.")).reading.document.text
+    ...     stopped.set()
+    >>> found
+    'Stones.'
+    """
+
+    takes_all = False
+
+    def __init__(self, queue: JobQueue, count: int = 8, here: Callable[[], Executor] = WorkerProcesses) -> None:
+        self.queue, self.count, self._make = queue, count, here
+        self._lock, self._came, self._ended = threading.Lock(), threading.Event(), threading.Event()
+        self._unsent: list[tuple[NewJob, bytes, Future[WireFrame]]] = []
+        self._sent: dict[int, Future[WireFrame]] = {}
+        self._alone_since: float | None = None
+        self._here: Executor | None = None
+        self._presence = Presence(queue, SERVICE, self._look_for_workers)
+
+    def __enter__(self) -> Self:
+        self._presence.__enter__()
+        self._thread = threading.Thread(target=self._exchange, daemon=True, name="spolia-workers")
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.end()
+        self._ended.set()
+        self._came.set()
+        self._thread.join()
+        self._presence.__exit__(*error)
+
+    def prepare(self, reader: FileReader, blob: Blob, plan: SplitPlan = NOTHING) -> Prepared:
+        try:
+            if blob.size > LARGEST_SENT:
+                raise Unfit
+            said = {"task": "prepare", "uri": blob.uri, "reader": versioned(reader), "plan": _plain_plan(plan)}
+            return prepared_of(*self._asked(said, blob.data))
+        except (CodecError, Unfit):
+            return self.here.prepare(reader, blob, plan)
+
+    def embed(self, embedder: Embedder, texts: Sequence[str]) -> Vectors:
+        try:
+            said = {"task": "embed", "embedder": json.dumps(encode(embedder)), "fingerprint": embedder.fingerprint()}
+            return vectors_of(*self._asked(said, json.dumps(texts).encode()), len(texts), embedder.dimension)
+        except (SpoliaError, Unfit):  # which tells why, if it cannot be done at all
+            return self.here.embed(embedder, texts)
+
+    def parts(self, container: Container, blob: Blob) -> Iterator[Blob]:
+        return self.here.parts(container, blob)
+
+    @property
+    def here(self) -> Executor:
+        with self._lock:
+            self._here = self._here or self._make()
+            return self._here
+
+    def end(self) -> None:
+        """Drop what is under way; other calls may come later."""
+        with self._lock:
+            dropped, unsent, here = self._sent, self._unsent, self._here
+            self._sent, self._unsent, self._here = {}, [], None
+        for future in (*dropped.values(), *(future for *_, future in unsent)):
+            future.cancel()
+        if dropped:
+            self.queue.remove(list(dropped))
+        if here is not None:
+            here.end()
+
+    def _asked(self, said: dict[str, Any], data: bytes) -> WireFrame:
+        future = Future[WireFrame]()
+        with self._lock:
+            self._unsent.append((NewJob(said["task"], said, owner=self._presence.name, queue=WORK), data, future))
+        self._came.set()
+        found, attached = future.result()
+        if "unfit" in found:
+            logging.getLogger(__name__).warning("%s", found["unfit"])
+            raise Unfit
+        try:
+            raise_said(found, DocumentError)
+        except Died as died:
+            raise DocumentError(f"A worker {died}.") from died
+        return found, attached
+
+    def _exchange(self) -> None:
+        """Send calls and take their results until the end; those that wait together in one transaction."""
+        while not self._ended.is_set():
+            self._came.wait(AWAIT_S if self._sent or self._unsent else None)
+            self._came.clear()
+            with _logged("Workers wait"):
+                self._send()
+                self._take()
+
+    def _send(self) -> None:
+        with self._lock:
+            if unsent := self._unsent:
+                ids = self.queue.put([job for job, *_ in unsent], [BytesIO(data) for _, data, _ in unsent])
+                self._sent |= zip(ids, (future for *_, future in unsent), strict=True)
+                self._unsent = []
+
+    def _take(self) -> None:
+        if not (ids := list(self._sent)):
+            return
+        for job, result in self.queue.take(ids):
+            with self._lock:
+                future = self._sent.pop(job.id, None)
+            if future is None:
+                continue
+            if job.state == "done" and (frame := receive(BytesIO(result))) is not None:
+                future.set_result(frame)
+            else:
+                future.set_exception(ReaderDied(f"It ended several workers: {job.reason}. Leave it out."))
+
+    def _look_for_workers(self) -> None:
+        """Take back what waits for a worker when there has been none for a while."""
+        now = time.monotonic()
+        if not self._sent or self.queue.present(WORKER):
+            self._alone_since = None
+        elif self._alone_since is None:
+            self._alone_since = now
+        elif now - self._alone_since > ALONE_S:
+            with self._lock:
+                left, self._sent = self._sent, {}
+            self.queue.remove(list(left))
+            logging.getLogger(__name__).warning("No worker is there; the service reads %d files itself.", len(left))
+            for future in left.values():
+                future.set_exception(Unfit())
+
+
+def work(
+    queue: JobQueue,
+    own: Executor,
+    *,
+    readers: Readers = READERS,
+    known: Sequence[Any] = (),
+    wait_s: float = 10.0,
+    stopped: threading.Event | None = None,
+) -> None:
+    """Be a worker, until no service has been there for a while.
+
+    Args:
+        own: does the work.
+        readers: of formats; of those that a service names, the ones with the same version.
+        known: operators of your own in definitions of groups.
+        wait_s: how long to wait for a service.
+
+    Raises:
+        WorkersFailed: no process can be started here. Another worker gets the job.
+    """
+    stopped, tools = stopped or threading.Event(), _Tools(own, by_suffix(readers), Catalogue(known))
+    held, seen = list[Claim](), time.monotonic()
+
+    def look() -> None:
+        nonlocal seen
+        queue.renew(held, PRESENT_S)
+        if queue.present(SERVICE):
+            seen = time.monotonic()
+
+    def leave() -> None:
+        if time.monotonic() - seen > max(wait_s, PRESENT_S / 2):
+            stopped.set()
+            own.end()
+
+    with Presence(queue, WORKER, look, leave) as here:
+        while not stopped.is_set():
+            with _logged("The worker waits"):
+                held[:] = queue.claim(here.name, 1, PRESENT_S, WORK)
+                for claim in held:
+                    result = BytesIO()
+                    send(result, *tools.done(claim, queue.attachment(claim.id) or b""))
+                    if not stopped.is_set():
+                        queue.hand_in(claim, result.getvalue())
+                if held:
+                    continue
+            stopped.wait(IDLE_S)
+
+
+class _Tools:
+    """What a worker has to do jobs with."""
+
+    def __init__(self, own: Executor, readers: Mapping[str, FileReader], catalogue: Catalogue) -> None:
+        self.own, self.readers, self.catalogue = own, readers, catalogue
+        self.plan, self.embedder = lru_cache(16)(self._plan), lru_cache(16)(self._embedder)
+
+    def done(self, claim: Claim, data: bytes) -> WireFrame:
+        """What becomes of a job; a fault on strange input is a result like another."""
+        try:
+            return self._embedded(claim.payload, data) if claim.kind == "embed" else self._read(claim.payload, data)
+        except WorkersFailed:
+            raise
+        except CodecError as error:
+            return {"unfit": f"A worker cannot make what the service names: {error}"}, []
+        except Exception as error:
+            return failure(error), []
+
+    def _read(self, said: dict[str, Any], data: bytes) -> WireFrame:
+        reader = reader_of(said["uri"], self.readers)
+        if reader is None or versioned(reader) != said["reader"]:
+            return {"unfit": f"A worker lacks the reader {said['reader']}. Start it with the service's options."}, []
+        return plain_prepared(self.own.prepare(reader, Blob(said["uri"], data), self.plan(said["plan"])))
+
+    def _embedded(self, said: dict[str, Any], data: bytes) -> WireFrame:
+        embedder = self.embedder(said["embedder"])
+        if embedder.fingerprint() != said["fingerprint"]:
+            return {"unfit": f"A worker has other weights of {embedder.name} than the service."}, []
+        return embedded(lambda: self.own.embed(embedder, json.loads(data)))
+
+    def _plan(self, plain: str) -> SplitPlan:
+        return SplitPlan(
+            tuple(
+                GroupBuild(group, self._decoded(made, Operator), parent, ref, between=tuple(between))
+                for group, made, parent, ref, between in json.loads(plain)
+            )
+        )
+
+    def _embedder(self, plain: str) -> Embedder:
+        found: Embedder = self._decoded(json.loads(plain))
+        return found
+
+    def _decoded(self, plain: Any, declared: Any = Any) -> Any:
+        return decode(plain, declared, known=self.catalogue, accept=refuse_env)
+
+
+def _plain_plan(plan: SplitPlan) -> str:
+    groups = ([one.group, encode(one.transform, Operator), one.parent, one.ref, one.between] for one in plan.groups)
+    return json.dumps(list(groups))
+
+
+@contextmanager
+def _logged(what: str) -> Iterator[None]:
+    """Log what fails inside: the database is away, and comes back."""
+    try:
+        yield
+    except WorkersFailed:
+        raise
+    except Exception as error:
+        logging.getLogger(__name__).warning("%s: %s: %s", what, type(error).__name__, error)
+        time.sleep(RETRY_S)
