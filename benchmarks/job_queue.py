@@ -1,8 +1,9 @@
-"""Claims and kills: workers that are killed at random, and how fast jobs are claimed.
+"""Claims and kills: a service and workers that are killed at random, and how fast jobs are claimed.
 
     python benchmarks/job_queue.py [--jobs N] [--kills N] [--postgres] [--out FILE]
 
-Eight worker processes claim 20 jobs at a time and end them; workers are killed (SIGKILL) and started again. Every
+One process, the service, adds jobs, 1,000 at a time. Eight worker processes claim 20 at a time and end them. With
+kills, any of the nine is killed (SIGKILL) and started again; without, all jobs wait before the workers start. Every
 worker notes each job whose end the queue accepted in a file of its own. A job that two files have was completed twice;
 one that is not `done` at the end is lost.
 """
@@ -25,7 +26,7 @@ from results import publish
 
 from spolia.services.jobs import JobQueue, NewJob, SqliteTable
 
-WORKERS, TOGETHER, LEASE_S = 8, 20, 5.0
+WORKERS, TOGETHER, LEASE_S, ADDED = 8, 20, 5.0, 1_000
 
 
 def opened(place: str) -> JobQueue:
@@ -37,11 +38,18 @@ def opened(place: str) -> JobQueue:
     return JobQueue(PostgresTable(address_of(place)))
 
 
-def work(place: str, notes: Path) -> None:
-    """Claim and end jobs until none is left."""
+def add(place: str, jobs: int) -> None:
+    """Add the jobs that are not there; each thousand is added whole or not at all."""
+    queue = opened(place)
+    for first in range(sum(queue.counts().values()), jobs, ADDED):
+        queue.put([NewJob("add", {"uri": f"{at}.md"}, name=str(at)) for at in range(first, min(first + ADDED, jobs))])
+
+
+def work(place: str, jobs: int, notes: Path) -> None:
+    """Claim and end jobs until all have ended."""
     queue = opened(place)
     with notes.open("a", buffering=1) as file:
-        while sum(number for state, number in queue.counts().items() if state in ("waiting", "working")):
+        while queue.counts().get("done", 0) + queue.counts().get("failed", 0) < jobs:
             while claims := queue.claim(notes.name, TOGETHER, LEASE_S):
                 for id in queue.end(claims):
                     file.write(f"{id}\n")
@@ -49,33 +57,33 @@ def work(place: str, notes: Path) -> None:
 
 
 def measured(place: str, folder: Path, jobs: int, kills: int) -> dict[str, Any]:
-    queue, draw = opened(place), random.Random(1)
-    began = time.monotonic()
-    for first in range(0, jobs, 1_000):
-        queue.put([NewJob("add", {"uri": f"{at}.md"}) for at in range(first, min(first + 1_000, jobs))])
-    put_s = time.monotonic() - began
-    numbers = iter(range(1_000_000))
+    queue, draw, numbers = opened(place), random.Random(1), iter(range(1_000_000))
 
-    def start() -> subprocess.Popen[bytes]:
-        return subprocess.Popen([sys.executable, __file__, "--work", place, str(folder / f"notes-{next(numbers)}")])
+    def start(role: str) -> tuple[str, subprocess.Popen[bytes]]:
+        notes = folder / f"notes-{next(numbers)}"
+        return role, subprocess.Popen([sys.executable, __file__, "--role", role, place, str(jobs), str(notes)])
 
-    running = [start() for _ in range(WORKERS)]
-    left = kills
-    while any(one.poll() is None for one in running):
+    running = [start("service")]
+    if not kills:
+        running[0][1].wait()
+    running += [start("worker") for _ in range(WORKERS)]
+    left, killed = kills, Counter[str]()
+    while any(process.poll() is None for _, process in running):
         time.sleep(0.1 if left else 0.5)
-        alive = [one for one in running if one.poll() is None]
+        alive = [at for at, (_, process) in enumerate(running) if process.poll() is None]
         if left and alive:
-            victim = draw.choice(alive)
+            role, victim = running[at := draw.choice(alive)]
             victim.kill()
             victim.wait()
-            running[running.index(victim)] = start()
+            running[at] = start(role)
+            killed[role] += 1
             left -= 1
     times = [job.ended for job in queue.jobs(limit=jobs)]
     seconds = max(times) - min(times)
     ended = Counter(line for file in folder.glob("notes-*") for line in file.read_text().splitlines() if line)
     counts = queue.counts()
     return {
-        "jobs": jobs, "kills": kills - left, "put per s": jobs / put_s, "done per s": jobs / seconds,
+        "jobs": jobs, "kills": kills - left, "kills of the service": killed["service"], "done per s": jobs / seconds,
         "completed twice": sum(number > 1 for number in ended.values()), "lost": jobs - counts.get("done", 0),
         "states": counts,
     }  # fmt: skip
@@ -101,10 +109,11 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=300)
     parser.add_argument("--postgres", action="store_true")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--work", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--role", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.work:
-        work(options.work[0], Path(options.work[1]))
+    if options.role:
+        role, place, jobs, notes = options.role
+        add(place, int(jobs)) if role == "service" else work(place, int(jobs), Path(notes))
         return
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as at:

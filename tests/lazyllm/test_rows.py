@@ -125,6 +125,7 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
         "post_retrieval/test_parent_mapping.py::test_up_to_the_common_ancestor_and_down_again",
         "post_retrieval/test_parent_mapping.py::test_two_children_of_one_parent_give_it_once_with_the_better_score",
     ),
+    "D6": ("services/test_workers.py::test_workers_that_are_started_by_hand_share_the_jobs_of_a_store",),
     "M1": ("indexing/test_texts.py::test_two_temporary_corpora_at_the_same_time_are_two",),
     "M2": (f"{CONTRACT}/publication.py::test_a_reader_elsewhere_sees_whole_generations_while_they_are_written",),
     "M3": ("services/test_workers.py::test_a_service_starts_its_workers_again_and_they_end_with_it",),
