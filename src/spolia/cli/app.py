@@ -16,10 +16,9 @@ from spolia.cli.commands.eval import evaluate
 from spolia.cli.commands.export import export, import_
 from spolia.cli.commands.gate import gate, promote
 from spolia.cli.commands.groups import groups
-from spolia.cli.commands.index import SYNC, index
+from spolia.cli.commands.index import SYNC, index, plan
 from spolia.cli.commands.init import init
 from spolia.cli.commands.monitor import monitor
-from spolia.cli.commands.plan import plan
 from spolia.cli.commands.prompts import prompts
 from spolia.cli.commands.questions import questions
 from spolia.cli.commands.rows import rows
