@@ -38,7 +38,7 @@ StorePath: TypeAlias = Annotated[str, option("--store STORE", STORES)]
 MaybeStore: TypeAlias = Annotated[str | None, option("--store STORE", STORES)]
 Access: TypeAlias = Annotated[
     list[str] | None,
-    option("--access PRINCIPAL", "The user or group who asks; repeatable. Without it you find what all may read."),
+    option("--access PRINCIPAL", "The user or group who asks; repeatable. Without it you find public documents only."),
 ]
 SeenBy: TypeAlias = Annotated[
     list[str] | None, option("--access PRINCIPAL", "Show only what this user or group may read; repeatable.")
@@ -106,7 +106,7 @@ KeepValues: TypeAlias = Annotated[
     bool,
     option(
         "--keep-values/--no-keep-values",
-        "Keep what each step took and gave, and the prompts, for `spolia trace`; off by default.",
+        "Record inputs and outputs of each step, and the prompts, for `spolia trace`; off by default.",
     ),
 ]
 AsJson: TypeAlias = Annotated[bool, option("--json", "One JSON object on stdout, messages on stderr.")]
@@ -155,7 +155,7 @@ ProfileFile: TypeAlias = Annotated[
     Path | None,
     option(
         "--profile-file FILE",
-        "TOML file with models, store and who asks; by default spolia.toml in the working directory.",
+        "TOML file with models, store and principals; by default spolia.toml in the working directory.",
         callback=_profiled,
         is_eager=True,
     ),
@@ -208,7 +208,7 @@ class SearchOptions(RerankOptions):
     where: Where = None
     access: Access = None
     group: Annotated[
-        str, typer.Option("--group", metavar="NAME", help="The node group to search; built if it is not there.")
+        str, typer.Option("--group", metavar="NAME", help="The node group to search; built if it does not exist.")
     ] = "chunk"
     known: Known = None
     allow_env: AllowEnv = None
@@ -217,7 +217,7 @@ class SearchOptions(RerankOptions):
         bool,
         option(
             "--keep-values/--no-keep-values",
-            "Keep what each step took and gave, and the prompts, for `spolia trace`; on by default.",
+            "Record inputs and outputs of each step, and the prompts, for `spolia trace`; on by default.",
         ),
     ] = True
     json: AsJson = False
@@ -248,7 +248,7 @@ class QuestionOptions(RerankOptions):
     retriever: Annotated[
         str, option("--retriever FLOW", "Retriever of published flows: bm25, dense, hybrid, multi-hop or default.")
     ] = ""
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of everything that is drawn by lot.")] = 0
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of all random draws.")] = 0
     known: Known = None
     budget_calls: BudgetCalls = None
     budget_tokens: BudgetTokens = None

@@ -231,7 +231,7 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
 
     @app.get("/v1/documents/{name:path}", response_model=DocumentStatusReply)
     async def status(request: Request, name: str) -> Response:
-        """A document, and what became of it in each node group."""
+        """A document with its state in each node group."""
         return JSONResponse(await run_in_threadpool(status_reply, documents, request.scope["holder"], name))
 
     @app.delete("/v1/documents/{name:path}", response_model=TaskReply, status_code=202)

@@ -82,7 +82,7 @@ class GroupStatus(Value):
 
 @dataclass(frozen=True)
 class DocumentStatus(Value):
-    """A document, and what became of it in each node group. `failed`: its last version could not be read or made, and
+    """A document with its state in each node group. `failed`: its last version could not be read or made, and
     the one before it is searched; `waiting`: a change of it has not ended."""
 
     document: StoredDocument
@@ -111,7 +111,7 @@ class Upload:
 
 
 class Documents:
-    """Add and delete documents of a store; tasks tell what became of each change.
+    """Add and delete documents of a store; a task reports the outcome of each change.
 
     Args:
         corpus: the store; made with the first document.

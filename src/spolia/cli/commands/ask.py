@@ -15,7 +15,9 @@ FAULTS = {
     "uncited": "The answer cites none of the passages that the model was shown. Check it against them.",
     "unknown": "The model cited a passage that it was not shown; that mark was taken out.",
 }
-Folder = Annotated[Path | None, options.argument("DIR", "Index this folder first, into a store that is kept.")]
+Folder = Annotated[
+    Path | None, options.argument("DIR", "Index this folder first, into a store in the cache directory.")
+]
 
 
 def ask(
@@ -32,7 +34,7 @@ def ask(
     budget_usd: options.BudgetUsd = None,
     estimate: options.Estimated = False,
 ) -> Exit:
-    """Answer a question from a store or a folder, with citations; abstain where nothing answers it.
+    """Answer a question from a store or a folder, with citations; abstain if no passage answers it.
 
     Without a language model the answer quotes sentences of the documents.
     """
@@ -124,7 +126,7 @@ def search(
     flow: options.FlowName = "default",
     web: options.Web = None,
 ) -> Exit:
-    """Find passages in a store. With what could not be made of a document in a group that is built first, code 5."""
+    """Find passages in a store. If the node group must be built first and a document fails, the exit code is 5."""
     from spolia.cli.destinations import tell_of_models
     from spolia.cli.flow_parts import flow_of, parts_of, query_of, refuse_unused_sources, with_sources
     from spolia.cli.results import FirstUses, ranking_lines, tell_of_degraded

@@ -44,7 +44,8 @@ def calibrate(
     profile_file: ProfileFile = None,
     json: AsJson = False,
 ) -> Exit:
-    """Judge answers that people have labelled, and say how often the two agree: kappa, confusion, undetermined.
+    """Judge answers that people have labelled, and report how often judge and people agree: kappa, confusion,
+    undetermined.
 
     Cohen's kappa is 1 where judge and people always say the same, and 0 where they do so as often as by chance. A
     score between labels counts as the nearest one. Spolia keeps the judge's verdicts, so a second run

@@ -24,9 +24,9 @@ def check(
     profile_file: ProfileFile = None,
     json: AsJson = False,
 ) -> Exit:
-    """Look for what would go wrong in a flow: wiring, arms that never run, loops without end, missing capabilities.
+    """Find mistakes in a flow before it runs: wiring, arms that never run, loops without end, missing capabilities.
 
-    Of a published flow, also what it needs, how many calls it makes at most, and why its answers end.
+    For a published flow, also what it needs, its maximum number of calls, and its stop reasons.
     """
     from spolia.cli.destinations import sent_by, sent_lines
     from spolia.cli.flow_parts import STAND_IN, as_published, described, looked_at

@@ -30,7 +30,7 @@ From = Annotated[str, option("--from FORM", "The form of DATA; by default it is 
 
 
 def show(source: Set, form: From = "", json: AsJson = False) -> Exit:
-    """Read a whole data set, say what it holds, and list every fault."""
+    """Read a whole data set, report what it holds, and list every fault."""
     screen, given = Screen(json=json), _data(source, form)
     passages, items = _read(given)
     told = _told(given, passages, items)
@@ -71,7 +71,7 @@ def convert(
     screen, given = Screen(json=json), _data(source, form)
     writing = form_called(to)
     if target.exists():
-        raise DataError(f"{target} is there already. Name a place where nothing is.")
+        raise DataError(f"{target} already exists. Write another path.")
     if join and onto is not None:
         raise DataError("--join makes the documents, and --onto names them. Write one of the two.")
     passages, items = _read(given)

@@ -78,7 +78,7 @@ def doctor(
     profile_file: ProfileFile = None,
     json: AsJson = False,
 ) -> Exit:
-    """Say what is installed, where the weights are, and whether a store is sound."""
+    """Report what is installed, where the weights are, and whether a store is damaged."""
     from spolia.cli.model_profile import profile_of
 
     screen, store = Screen(json=json), store or profile_of(profile_file).store or None
@@ -137,9 +137,9 @@ def repair(
     profile_file: ProfileFile = None,
     json: AsJson = False,
 ) -> Exit:
-    """Mend a damaged store: indexes, vectors and nodes from what it holds, documents from the folder that was indexed.
+    """Repair a damaged store: indexes, vectors and nodes from its own data, documents from the folder that was indexed.
 
-    The exit code is 3 if something is left that cannot be mended so; it says what to do about that.
+    The exit code is 3 if some damage is left; the output says what to do about it.
     """
     from spolia.cli.user_modules import own, readers_of
     from spolia.indexing.sync.repair import repair as mended

@@ -148,7 +148,7 @@ def promote(
     ] = None,
     data: Data = None,
     to: Annotated[str, option("--to ALIAS", "production (the default) or candidate.")] = "production",
-    back: Annotated[bool, option("--back", "Switch to the flow before instead; without a gate.")] = False,
+    back: Annotated[bool, option("--back", "Switch back to the previous flow, without a gate.")] = False,
 ) -> Exit:
     """Switch the alias `production` of a store to a flow, if it passes the gate. A running server follows.
 

@@ -36,7 +36,7 @@ def index(
     documents: Annotated[
         bool, option("--report", "List every document: pages, characters, passages, passages without vectors.")
     ] = False,
-    watch: Annotated[bool, option("--watch", "Stay, and follow all of it until you press Ctrl-C.")] = False,
+    watch: Annotated[bool, option("--watch", "Keep running and index each change, until you press Ctrl-C.")] = False,
     every: Annotated[
         float, typer.Option("--every", min=0.05, help="With --watch: seconds between checks, without file events.")
     ] = 2.0,

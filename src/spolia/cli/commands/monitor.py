@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 def monitor(
     store: StorePath,
-    baseline: Annotated[Path | None, option("--baseline FILE", "Answers of before, to compare with.")] = None,
+    baseline: Annotated[Path | None, option("--baseline FILE", "Earlier answers to compare with.")] = None,
     write: Annotated[bool, option("--write", "Write the baseline from the newest answers.")] = False,
     flow: Annotated[str, option("--flow NAME", "The flow; by default production, else the one asked most.")] = "",
     profile_file: ProfileFile = None,
     json: AsJson = False,
 ) -> Exit:
-    """Compare the answers of `spolia serve` since a baseline with it: abstention, scores, time, tokens, cost.
+    """Compare newer answers of `spolia serve` with a baseline: abstention, scores, time, tokens, cost.
 
     Each 100 answers are tested once, at a level that becomes stricter with each test. Exit code 1 if a test says that
     they are worse: then tune again. Flows that do not change raise such an alarm in at most 5 of 100 deployments,

@@ -75,8 +75,8 @@ def questions(
         bool,
         option(
             "--feedback",
-            "Make them of what users of `spolia serve` said of its answers; asks no model. Answers that they corrected "
-            "also go to preferences.jsonl, as rows of `dpo`.",
+            "Make them from the feedback of `spolia serve` users; asks no model. Corrected answers also go to "
+            "preferences.jsonl, as rows for `dpo`.",
         ),
     ] = False,
     review: Annotated[Path | None, option("--review FILE", "Apply the edits in review.csv; asks no model.")] = None,
@@ -85,7 +85,7 @@ def questions(
     """Make questions with answers and gold of the documents of a store, to measure flows on.
 
     A language model writes each question from passages, filters drop those that measure nothing, and people can review
-    the rest. A run that was killed goes on where it was: the same command asks nothing twice.
+    the rest. After a kill, run the same command again: it continues, and asks nothing twice.
     """
     screen = Screen(json=json)
     if review is not None:

@@ -44,11 +44,13 @@ def rows(
     accept: Annotated[
         str, option("--accept MEASURE", "distill: keep questions whose answer gets the full score; `all` keeps all.")
     ] = "EM",
-    chains: Annotated[int, typer.Option("--chains", metavar="NUMBER", min=1, help="corag: of each question.")] = 4,
+    chains: Annotated[
+        int, typer.Option("--chains", metavar="NUMBER", min=1, help="corag: chains sampled for each question.")
+    ] = 4,
     judge: Annotated[
         str, option("--judge URL", "prefrag: a big model that says which replies are right; by default the gold does.")
     ] = "",
-    judge_model: Annotated[str, option("--judge-model NAME", "Its name on that server.")] = "",
+    judge_model: Annotated[str, option("--judge-model NAME", "The judge's name on that server.")] = "",
 ) -> Exit:
     """Write the rows that `spolia train lm` tunes a language model on, from the questions of the part `tune`."""
     from spolia.cli import runs

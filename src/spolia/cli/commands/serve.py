@@ -50,9 +50,9 @@ def serve(
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 for a free one.")] = 8321,
     keys: KeysFile = None,
     oidc_issuer: Annotated[
-        str, option("--oidc-issuer URL", "Identity provider (OpenID Connect) whose tokens are keys, too.")
+        str, option("--oidc-issuer URL", "OpenID Connect provider; its tokens are accepted as keys.")
     ] = "",
-    oidc_audience: Annotated[str, option("--oidc-audience NAME", "Who its tokens must be for.")] = "",
+    oidc_audience: Annotated[str, option("--oidc-audience NAME", "Audience that its tokens must name.")] = "",
     oidc_user: Annotated[
         str, typer.Option("--oidc-user", metavar="CLAIM", help="Claim with the user, as access lists name it.")
     ] = "sub",
@@ -78,12 +78,12 @@ def serve(
         int | None,
         option(
             "--workers",
-            "Worker processes that read and embed these documents; 0 for those that you start: `spolia worker`.",
+            "Worker processes that read and embed these documents; 0 if you start them yourself with `spolia worker`.",
             min=0,
         ),
     ] = None,
     launch: Annotated[
-        str, option("--launch COMMAND", "Starts each of them elsewhere: `srun spolia {arguments}`.")
+        str, option("--launch COMMAND", "Command that starts each of them elsewhere: `srun spolia {arguments}`.")
     ] = "",
     max_concurrent: Annotated[
         int, typer.Option("--max-concurrent", min=1, max=10_000, help="Requests in progress; the next one gets 429.")
@@ -95,11 +95,11 @@ def serve(
             metavar="SHARE",
             min=0,
             max=1,
-            help="Share of the questions to production that the alias candidate is asked too, after the answer.",
+            help="Share of the questions to production that the alias candidate is also asked, after the answer.",
         ),
     ] = 0.0,
     shadow_calls: Annotated[
-        int, typer.Option("--shadow-calls", min=0, help="Limit on calls of the candidate to language models in a day.")
+        int, typer.Option("--shadow-calls", min=0, help="Limit on the candidate's calls to language models in a day.")
     ] = 1_000,
 ) -> Exit:
     """Serve flows over HTTP: OpenAI's chat API, answers and search as JSON.
@@ -210,14 +210,14 @@ def _workers(documents: "Documents", count: int, launch: str, given: ServeOption
 
 def worker(
     jobs: Annotated[str, option("--jobs STORE", "The store of a service; only its jobs are opened.")],
-    wait: Annotated[float, option("--wait SECONDS", "End when no service was there for so long.", min=0)] = 10.0,
+    wait: Annotated[float, option("--wait SECONDS", "End if no service was found for this long.", min=0)] = 10.0,
     known: options.Known = None,
     redact: options.Redact = None,
     allow_env: options.AllowEnv = None,
 ) -> Exit:
     """Read, split and embed documents for `spolia serve --documents --workers`.
 
-    It needs the options of the service that say what its readers and groups are, and no other.
+    Give it the service's options for readers and groups (--known, --redact, --allow-env); no others are needed.
     """
     from spolia.cli.user_modules import own, readers_of
     from spolia.indexing.workers.pool import WorkerProcesses
@@ -264,7 +264,7 @@ def keys(
     days: Annotated[int, option("--days", "Days until the key expires; 0 for no end.", min=0, max=36_500)] = 0,
     json: options.AsJson = False,
 ) -> Exit:
-    """Make a key for a user of `spolia serve`. It is printed once; the file has its SHA-256 alone."""
+    """Make a key for a user of `spolia serve`. The key is printed once; the file holds only its SHA-256."""
     from spolia.server.keys import DailyQuota, KeyHolder, Quota, add_key
 
     screen = Screen(json=json)

@@ -37,7 +37,7 @@ def show(
     profile_file: ProfileFile = None,
     json: AsJson = False,
 ) -> Exit:
-    """Draw a flow: its steps, what each takes and gives."""
+    """Draw a flow: its steps with their input and output types."""
     screen = Screen(json=json)
     if schema:
         return _show_schema(screen)
@@ -80,7 +80,7 @@ def _show_schema(screen: Screen) -> Exit:
 
 
 def flows(json: AsJson = False) -> Exit:
-    """List the published flows: source, calls to language models at most, why an answer may end."""
+    """List the published flows: source, maximum number of calls to language models, stop reasons."""
     from spolia.cli.flow_parts import as_published
     from spolia.flows.catalogue import every_flow
 

@@ -29,18 +29,23 @@ EMBEDDING = "hybrid"
 class TrainOptions(QuestionOptions):
     """All options of `spolia train`: those of a language model are taken by the part `lm` alone."""
 
-    rows: Annotated[Path | None, option("--rows FILE", "lm: what it learns from, written by `spolia rows`.")] = None
+    rows: Annotated[Path | None, option("--rows FILE", "lm: the training rows, written by `spolia rows`.")] = None
     base: Annotated[
         str, option("--base DIR", "lm: the folder of the model to tune; with --revision a repository of the hub.")
     ] = ""
     revision: Annotated[str, option("--revision COMMIT", "lm: the commit in that repository.")] = ""
     method: Annotated[str, option("--method NAME", "lm: sft, dpo or grpo.")] = "sft"
-    reward: Annotated[str, option("--reward MEASURE", "lm: what grpo raises: EM, F1, CiteP, CiteR.")] = ""
-    rank: Annotated[int, typer.Option("--rank", metavar="NUMBER", min=0, help="lm: of LoRA; 0 tunes all weights.")] = 16
+    reward: Annotated[str, option("--reward MEASURE", "lm: the measure that grpo raises: EM, F1, CiteP, CiteR.")] = ""
+    rank: Annotated[
+        int, typer.Option("--rank", metavar="NUMBER", min=0, help="lm: rank of LoRA; 0 tunes all weights.")
+    ] = 16
     rate: Annotated[float, option("--rate", "lm: the learning rate; by default the method's own.", min=0)] = 0.0
-    batch: Annotated[int, typer.Option("--batch", metavar="NUMBER", min=1, help="lm: rows of a step.")] = 8
+    batch: Annotated[int, typer.Option("--batch", metavar="NUMBER", min=1, help="lm: rows in a step.")] = 8
     accumulate: Annotated[
-        int, typer.Option("--accumulate", metavar="NUMBER", min=1, help="lm: parts of a batch, to save memory.")
+        int,
+        typer.Option(
+            "--accumulate", metavar="NUMBER", min=1, help="lm: parts that a batch is split into, to save memory."
+        ),
     ] = 1
 
 
@@ -60,7 +65,7 @@ def train(
     data: Annotated[Path | None, option("--data DATA", f"{DATA} Every part but lm needs it.")] = None,
     web: Web = None,
     steps: Annotated[
-        int | None, option("--steps", "How many steps, at most; by default as the part needs.", min=1)
+        int | None, option("--steps", "Maximum number of steps; by default as many as the part needs.", min=1)
     ] = None,
     budget: Annotated[
         str, option("--budget TIME", "Time for the steps, such as 15m, in place of their number; a pilot converts it.")
@@ -69,14 +74,14 @@ def train(
         Path | None,
         option(
             "--kept-apart DATA",
-            "Questions of the same store for the score; all of --data are trained on then. By default the part report.",
+            "Questions of the same store for the score; training then uses all of --data. By default the part report.",
         ),
     ] = None,
 ) -> Exit:
     """Train a part of a flow on your own questions, and score it on questions that it was not trained on.
 
-    Questions of the part `tune` are trained on, `select` validates, `report` gives the score. The same command again
-    goes on where it was stopped, and gives the same weights. The part `lm` learns from rows instead (TRL).
+    Questions of the part `tune` are trained on, `select` validates, `report` gives the score. After a kill, the same
+    command continues, and gives the same weights. The part `lm` learns from rows instead (TRL).
     """
     if part == LM:
         return _language_model(given, out, steps)

@@ -42,8 +42,8 @@ def tune(
         typer.Option(
             "--objective",
             metavar="MEASURE",
-            help="The measure that is to be best, see `spolia eval`; of several, as nDCG@10,ATC, their knee. By "
-            "default nDCG@10, or what a configuration of AutoRAG names.",
+            help="The measure to optimize, see `spolia eval`; of several, as nDCG@10,ATC, the knee of their Pareto "
+            "front. By default nDCG@10, or what a configuration of AutoRAG names.",
         ),
     ] = "",
     under: Annotated[
@@ -72,7 +72,7 @@ def tune(
     ] = None,
     cold: Annotated[
         bool,
-        typer.Option("--cold", help="Begin with nothing that was best in earlier studies of other questions."),
+        typer.Option("--cold", help="Ignore earlier studies of other questions."),
     ] = False,
     workers: Annotated[
         int,
@@ -80,7 +80,7 @@ def tune(
             "--workers",
             metavar="N",
             min=1,
-            help="How many calls that wait may run at the same time. The result is the same for any number.",
+            help="Limit on concurrent calls to servers. The result is the same for any number.",
         ),
     ] = 8,
     processes: Annotated[
@@ -89,17 +89,17 @@ def tune(
             "--processes",
             metavar="N",
             min=0,
-            help="How many processes compute searches that ask no model; 0 for none but this one. The result is the "
-            "same for any number.",
+            help="Processes that compute searches without a model; 0 uses only this one. The result is the same for "
+            "any number.",
         ),
     ] = 0,
     estimate: Estimated = False,
 ) -> Exit:
     """Choose the best flow of a space on your own questions, within a budget.
 
-    The questions of the parts `tune` and `select` choose, those of `report` give the score, with a bound on what may be
-    lost to other flows; below 200 questions all choose, and the score is corrected for that. Every score is kept as it
-    is computed: the same command again goes on where it was.
+    The questions of the parts `tune` and `select` choose, those of `report` give the score, with a bound on the regret
+    to the other finalists; below 200 questions all choose, and the score is corrected for that. Scores are
+    kept as they are computed: after a kill, the same command continues.
     """
     screen = Screen(json=given.json)
     own: dict[str, object] = {"objective": objective, "under": under, "budget": budget, "strategy": strategy}
