@@ -133,7 +133,7 @@ def test_what_cannot_be_written_as_a_whole_is_not_written(spolia: Spolia, data: 
 
 
 def test_nothing_is_written_over_and_choices_are_checked(spolia: Spolia, data: Path, tmp_path: Path) -> None:
-    assert "is there already" in spolia("data", "convert", data, data).err
+    assert "already exists" in spolia("data", "convert", data, data).err
     assert "No form of data sets is called 'csv'" in spolia("data", "convert", data, tmp_path / "x", "--to", "csv").err
     both = spolia("data", "convert", data, tmp_path / "x", "--join", "title", "--onto", data)
     assert (both.code, "Write one of the two" in both.err) == (2, True)
