@@ -76,9 +76,42 @@ def fetch(
     raise EgressRefused(f"{_shown(url)}: it is a chain of more than {REDIRECTS} redirects.")
 
 
-def _one(url: str, public: bool, headers: Mapping[str, str], largest: int, limits: RequestLimits) -> Fetched:
-    """One request; a redirect is given as it is."""
-    with exchanged("GET", url, limits, headers=headers, public=public) as response:
+def post(
+    url: str,
+    body: bytes,
+    *,
+    allow: Collection[str] = (),
+    headers: Mapping[str, str] | None = None,
+    largest_bytes: int = 65_536,
+    deadline_s: float = 15.0,
+) -> Fetched:
+    """Send a body to an address once, without following redirects; EgressRefused if sending it again makes no sense,
+    EgressFailed if it may help.
+
+    Args:
+        allow: hosts whose addresses need not be public, and that need no https.
+        largest_bytes: of the reply.
+    """
+    public = _permitted(url, allow)
+    if public and not url.startswith("https:"):
+        raise EgressRefused(f"{_shown(url)}: it is not encrypted. Write https://.")
+    limits = RequestLimits(min(deadline_s, 10.0), deadline_s, time.monotonic() + deadline_s)
+    try:
+        found = _one(url, public, headers or {}, largest_bytes, limits, body)
+    except (EgressRefused, EgressFailed) as error:
+        raise type(error)(f"{_shown(url)}: {error}", error.status, error.after_s) from error
+    if found.status in _MOVED:
+        raise EgressRefused(f"{_shown(url)}: it leads elsewhere. Write the address that it leads to.", found.status)
+    return found
+
+
+def _one(
+    url: str, public: bool, headers: Mapping[str, str], largest: int, limits: RequestLimits, body: bytes | None = None
+) -> Fetched:
+    """One request, a POST if it has a body; a redirect is given as it is."""
+    with exchanged(
+        "GET" if body is None else "POST", url, limits, body=body, headers=headers, public=public
+    ) as response:
         status = response.status
         said = tuple((name.lower(), value) for name, value in response.headers.items())
         if status == 304 or (status in _MOVED and response.headers.get("location")):

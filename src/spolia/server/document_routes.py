@@ -16,6 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from spolia.errors import NotAllowed, NotFound, QueryError
 from spolia.server.keys import KeyHolder
 from spolia.server.replies import SpanReply, TypedDict
+from spolia.services.callbacks import task_data
 from spolia.services.documents import Documents, Reparse, StoredDocument, Upload
 from spolia.services.jobs import Job
 from spolia.types import Node, Scalar
@@ -26,6 +27,9 @@ MOST_IN_MEMORY = 1 << 20
 PageLimit = Annotated[int, Query(ge=1, le=1_000)]
 Key = Annotated[
     str, Header(alias="Idempotency-Key", max_length=200, description="A repeated key gives the first task.")
+]
+Callback = Annotated[
+    str, Query(max_length=2_000, description="An https:// address that is told, signed, when the task has ended.")
 ]
 Access = Annotated[list[str], Query(description="Who may read it: `*` for everybody; by default the key's user.")]
 Paths = Annotated[list[str], Form(description="Paths of files and folders on the server.")]
@@ -135,7 +139,7 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
     @app.post("/v1/documents", response_model=TaskList, status_code=202)
     async def add_many(
         request: Request, files: list[UploadFile] = [], paths: Paths = [], metadata: Metadata = "{}",  # noqa: B006
-        access: Access = [], key: Key = ""  # noqa: B006
+        access: Access = [], key: Key = "", callback: Callback = ""  # noqa: B006
     ) -> Response:  # fmt: skip
         """Add documents, or replace those with their names: a form, with a field `files` for each of up to 1,000, or a
         field `paths` for files and folders of the server, which are named as the folder that it takes files from."""
@@ -148,13 +152,12 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
             if paths:
                 added = documents.folders.files(paths, documents.readers)
                 refuse_change(documents, holder, *added)
-                return _tasks(
-                    documents, documents.add_paths(added, by=holder.name, key=key, metadata=fields, access=readers)
-                )
+                how: dict[str, Any] = {"metadata": fields, "access": readers, "callback": callback}
+                return _tasks(documents, documents.add_paths(added, by=holder.name, key=key, **how))
             names = [one.filename or "" for one in files]
             refuse_change(documents, holder, *names)
             uploads = [
-                Upload(name, one.file, fields, readers, key and f"{key}|{name}")
+                Upload(name, one.file, fields, readers, key and f"{key}|{name}", callback)
                 for name, one in zip(names, files, strict=True)
             ]
             return _tasks(documents, documents.add_all(uploads, by=holder.name))
@@ -168,12 +171,14 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
 
     @app.put("/v1/documents/{name:path}", response_model=TaskReply, status_code=202)
     async def add(
-        request: Request, name: str, metadata: Metadata = "{}", access: Access = [], key: Key = ""  # noqa: B006
+        request: Request, name: str, metadata: Metadata = "{}", access: Access = [], key: Key = "",  # noqa: B006
+        callback: Callback = "",
     ) -> Response:  # fmt: skip
         """Add a document, or put it in the place of the one with its name. The body is the file."""
         holder, fields = request.scope["holder"], _fields(metadata)
         await run_in_threadpool(refuse_change, documents, holder, name)
-        how: dict[str, Any] = {"metadata": fields, "access": readers_of(holder, access), "by": holder.name, "key": key}
+        how: dict[str, Any] = {"metadata": fields, "access": readers_of(holder, access)}
+        how |= {"by": holder.name, "key": key, "callback": callback}
         with SpooledTemporaryFile(MOST_IN_MEMORY) as file:
             upload = UploadFile(cast(BinaryIO, file))  # writes in a thread what is no longer in memory
             async for piece in request.stream():
@@ -182,18 +187,21 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
             return await accepted(lambda: documents.add(name, upload.file, **how))
 
     @app.post("/v1/documents/reparse", response_model=TaskList, status_code=202)
-    async def reparse(request: Request, asked: ReparseRequest) -> Response:
+    async def reparse(request: Request, asked: ReparseRequest, key: Key = "", callback: Callback = "") -> Response:
         """Make documents again of the bytes that were sent."""
 
         def work() -> TaskList:
             holder = request.scope["holder"]
             refuse_change(documents, holder, *asked.names)
-            return _tasks(documents, documents.reparse(asked.names, asked.how, by=holder.name))
+            how: dict[str, Any] = {"by": holder.name, "key": key, "callback": callback}
+            return _tasks(documents, documents.reparse(asked.names, asked.how, **how))
 
         return JSONResponse(await run_in_threadpool(work), 202)
 
     @app.patch("/v1/documents/{name:path}", response_model=TaskReply, status_code=202)
-    async def patch(request: Request, name: str, asked: PatchRequest, key: Key = "") -> Response:
+    async def patch(
+        request: Request, name: str, asked: PatchRequest, key: Key = "", callback: Callback = ""
+    ) -> Response:
         """Change fields and readers of a document; nothing is embedded again."""
         holder = request.scope["holder"]
         await run_in_threadpool(refuse_change, documents, holder, name)
@@ -202,7 +210,8 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
                 'metadata: Write texts and finite numbers, such as {"year": 2026}; null takes a field away.'
             )
         readers = None if asked.access is None else [] if EVERYBODY in asked.access else asked.access
-        return await accepted(lambda: documents.patch(name, asked.metadata, readers, by=holder.name, key=key))
+        how: dict[str, Any] = {"by": holder.name, "key": key, "callback": callback}
+        return await accepted(lambda: documents.patch(name, asked.metadata, readers, **how))
 
     @app.get("/v1/documents/{name:path}/nodes", response_model=NodeList)
     async def nodes(
@@ -235,11 +244,11 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
         return JSONResponse(await run_in_threadpool(status_reply, documents, request.scope["holder"], name))
 
     @app.delete("/v1/documents/{name:path}", response_model=TaskReply, status_code=202)
-    async def delete(request: Request, name: str, key: Key = "") -> Response:
+    async def delete(request: Request, name: str, key: Key = "", callback: Callback = "") -> Response:
         """Delete a document that the key's user may read."""
         holder = request.scope["holder"]
         await run_in_threadpool(refuse_change, documents, holder, name)
-        return await accepted(lambda: documents.delete(name, by=holder.name, key=key))
+        return await accepted(lambda: documents.delete(name, by=holder.name, key=key, callback=callback))
 
     @app.get("/v1/tasks", response_model=TaskList)
     async def tasks(request: Request, state: str = "", limit: PageLimit = 100) -> Response:
@@ -333,7 +342,4 @@ def _is_scalar(value: object) -> bool:
 
 
 def _task(job: Job) -> TaskReply:
-    return {
-        "task": job.id, "change": job.kind, "document": job.payload["name"], "state": job.state, "reason": job.reason,
-        "made": job.made, "ended": job.ended,
-    }  # fmt: skip
+    return cast(TaskReply, task_data(job))

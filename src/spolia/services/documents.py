@@ -10,7 +10,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,7 +32,8 @@ from spolia.indexing.sync.metadata import DocumentLabels
 from spolia.indexing.sync.sync import keep
 from spolia.indexing.sync.sync_run import SyncOptions
 from spolia.indexing.workers.prepare import Executor
-from spolia.services.jobs import LEASE_S, Claim, Job, JobQueue, JobTable, NewJob, SqliteTable
+from spolia.services.callbacks import Callbacks
+from spolia.services.jobs import CALLBACK, LEASE_S, Claim, Job, JobQueue, JobTable, NewJob, SqliteTable
 from spolia.services.server_folders import ServerFolders
 from spolia.stores.backends.postgres.address import address_of
 from spolia.stores.backends.rows import NOT_YET, SourceRow, in_batches
@@ -101,6 +102,7 @@ class Upload:
         metadata: fields to filter by.
         access: who may read it; nobody named for everybody.
         key: the same request again with this key is the first task.
+        callback: the address that is told when the task has ended.
     """
 
     name: str
@@ -108,6 +110,7 @@ class Upload:
     metadata: Mapping[str, Scalar] = field(default_factory=dict)
     access: Sequence[str] = ()
     key: str = ""
+    callback: str = ""
 
 
 class Documents:
@@ -122,6 +125,7 @@ class Documents:
         keeps_originals: whether the bytes stay after a document is published.
         folders: of this machine, whose files may be added by their path.
         workers: who reads and embeds, as for `sync`.
+        callback_hosts: hosts for callbacks beside those at public addresses.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -142,12 +146,14 @@ class Documents:
         keeps_originals: bool = True,
         folders: Iterable[str | Path] = (),
         workers: Executor | None = None,
+        callback_hosts: Collection[str] = (),
     ) -> None:
         corpus.create()
         self.corpus, self.keeps_originals, self.workers = corpus, keeps_originals, workers
         self.definition, self.readers, self.known = definition, by_suffix(readers), tuple(known)
         self.queue = queue or JobQueue(table_of(corpus))
         self.folders = ServerFolders(folders)
+        self.callbacks = Callbacks(self.queue, corpus.backend.folder, callback_hosts)
         self._came, self._is_loose, self._forget_at = threading.Event(), True, 0.0
 
     def add(self, name: str, data: bytes | BinaryIO, *, by: str = "", **how: Any) -> int:
@@ -170,6 +176,7 @@ class Documents:
                 raise QueryError(
                     f"No reader knows the format of {one.name!r:.80}. Convert it, for example to .md or .pdf."
                 )
+            self._called(one.callback)
         files = [BytesIO(one.data) if isinstance(one.data, bytes) else one.data for one in uploads]
         return self._put([_job(one, file, by) for one, file in zip(uploads, files, strict=True)], files)
 
@@ -198,6 +205,7 @@ class Documents:
         *,
         by: str = "",
         key: str = "",
+        callback: str = "",
     ) -> int:
         """Change fields of a document, those with None go, or its readers; nothing is embedded again. The number of the
         task."""
@@ -206,25 +214,35 @@ class Documents:
             "access": None if access is None else _readers(name, access),
         }
         return self._follow(
-            [name], "patch", {what: value for what, value in given.items() if value is not None}, by, key
+            [name], "patch", {what: value for what, value in given.items() if value is not None}, by, key, callback
         )[0]
 
-    def reparse(self, names: Iterable[str], how: Reparse = "rebuild", *, by: str = "", key: str = "") -> list[int]:
+    def reparse(
+        self, names: Iterable[str], how: Reparse = "rebuild", *, by: str = "", key: str = "", callback: str = ""
+    ) -> list[int]:
         """Make documents again of the bytes that were kept; the numbers of the tasks.
 
         Args:
             how: `rebuild` reads and splits again, asks models again, and embeds what has no vector. If a group cannot
                 be made, all stays as it was. `missing` makes only what could not be made.
         """
-        return self._follow(names, how, {}, by, key)
+        return self._follow(names, how, {}, by, key, callback)
 
-    def _follow(self, names: Iterable[str], kind: str, asked: Mapping[str, Any], by: str, key: str) -> list[int]:
+    def _called(self, callback: str) -> dict[str, str]:
+        """What the payload of a job says of its callback."""
+        return {CALLBACK: self.callbacks.checked(callback)} if callback else {}
+
+    def _follow(
+        self, names: Iterable[str], kind: str, asked: Mapping[str, Any], by: str, key: str, callback: str
+    ) -> list[int]:
         """Put a change of each document that begins where its last one ends."""
+        called = self._called(callback)
 
         def change(name: str, last: Job | None) -> NewJob:
             if last is None or last.kind == "delete":
                 raise NotFound(f"There is no document {name!r:.80} that was sent. `GET /v1/documents` lists them.")
             said = last.payload | {"asked": asked} | {what: value for what, value in asked.items() if what == "access"}
+            said = {what: value for what, value in said.items() if what != CALLBACK} | called
             fields = said["metadata"] | asked.get("metadata", {})
             said["metadata"] = {what: value for what, value in fields.items() if value is not None}
             return NewJob(kind, said, _key(by, key and f"{key}|{name}"), name, by)
@@ -293,9 +311,10 @@ class Documents:
             raise NotFound(f"There is no document {name!r:.80} that you may read. `GET /v1/documents` lists them.")
         return snapshot, row, document
 
-    def delete(self, name: str, *, by: str = "", key: str = "") -> int:
+    def delete(self, name: str, *, by: str = "", key: str = "", callback: str = "") -> int:
         """Delete a document; the number of the task."""
-        return self._put([NewJob("delete", {"name": checked_name(name)}, _key(by, key), name, by)])[0]
+        said = {"name": checked_name(name), **self._called(callback)}
+        return self._put([NewJob("delete", said, _key(by, key), name, by)])[0]
 
     def found(self, access: frozenset[str] = frozenset(), after: str = "", limit: int = 100) -> list[StoredDocument]:
         """Documents that these principals may read, by name."""
@@ -313,6 +332,8 @@ class Documents:
             for some in _rounds([one for one in claims if one.id not in late]):
                 self._publish(some)
             self.queue.detach({one.payload["name"] for one in claims}, self.keeps_originals)
+        if claims:
+            self.callbacks.wake()
         return len(claims)
 
     def run(self, stopped: threading.Event, poll_s: float = 1.0) -> None:
@@ -375,6 +396,7 @@ class Documents:
         """Cancel a change that has not begun."""
         if self.queue.cancel(task) and (job := self.queue.job(task)) is not None:
             self.queue.detach([job.payload["name"]], self.keeps_originals)
+            self.callbacks.wake()
 
     def _publish(self, claims: Sequence[Claim]) -> None:
         """Commit changes; where the commit fails, halves of them, so that a bad one is found."""
@@ -475,19 +497,22 @@ def table_of(corpus: Corpus) -> JobTable:
 
 @contextmanager
 def publishing(documents: Documents | None) -> Iterator[None]:
-    """While inside, a thread publishes what comes."""
+    """While inside, threads publish what comes and tell who waits for it."""
     if documents is None:
         yield
         return
-    stopped = threading.Event()
-    thread = threading.Thread(target=documents.run, args=(stopped,), daemon=True, name="spolia-publisher")
-    thread.start()
+    stopped, works = threading.Event(), (documents.run, documents.callbacks.run)
+    threads = [threading.Thread(target=one, args=(stopped,), daemon=True, name="spolia-publisher") for one in works]
+    for thread in threads:
+        thread.start()
     try:
         yield
     finally:
         stopped.set()
         documents.wake()
-        thread.join(10)
+        documents.callbacks.wake()
+        for thread in threads:
+            thread.join(10)
 
 
 def checked_name(name: str) -> str:
@@ -547,6 +572,7 @@ def _job(upload: Upload, file: Any, by: str) -> NewJob:
         "metadata": dict(upload.metadata),
         "access": access,
     }
+    said |= {CALLBACK: upload.callback} if upload.callback else {}
     return NewJob("add", said, _key(by, upload.key), upload.name, by)
 
 

@@ -85,8 +85,9 @@ FORGET = """DELETE FROM jobs WHERE state IN ('done', 'failed', 'cancelled') AND 
     AND (state <> 'done' OR subject = '' OR EXISTS (SELECT 1 FROM jobs newer WHERE newer.subject = jobs.subject
         AND newer.subject <> '' AND newer.state = 'done' AND newer.id > jobs.id)) RETURNING id"""
 LAST = 2**62
-WORK, SERVICE, WORKER = "work", "service", "worker"
-"""Queues: what workers do for services, and rows that say that a service or a worker is there."""
+WORK, SERVICE, WORKER, CALLBACK = "work", "service", "worker", "callback"
+"""Queues: what workers do for services, rows that say that a service or a worker is there, and whom to tell that a job
+has ended, if its payload has a `callback`."""
 MOST_LOG_BYTES = 64 << 20
 """Of SQLite's log, between transactions."""
 
@@ -248,7 +249,9 @@ class JobQueue:
     def claim(self, worker: str, limit: int = 1, lease_s: float = LEASE_S, queue: str = "") -> list[Claim]:
         """Take jobs, oldest first; one that was claimed `MOST_CLAIMS` times is parked instead."""
         how: dict[str, Any] = {"worker": worker, "limit": limit, "lease_s": lease_s, "queue": queue}
-        found = sorted(self._asked(CLAIM, [{**how, "most": MOST_CLAIMS, "killed": KILLED}]))
+        with self.table.transaction():
+            found = sorted(self._ask(CLAIM, [{**how, "most": MOST_CLAIMS, "killed": KILLED}]))
+            self._call_back(id for id, *_, state in found if state == "failed")
         return [
             Claim(id, kind, json.loads(said), token) for id, kind, said, token, state in found if state == "working"
         ]
@@ -306,7 +309,22 @@ class JobQueue:
         return self._told(RETRY, claims, reason=reason, after_s=after_s, most=MOST_CLAIMS)
 
     def _told(self, statement: str, claims: Sequence[Claim], **how: Any) -> list[int]:
-        return [id for (id,) in self._asked(statement, [{"id": one.id, "token": one.token, **how} for one in claims])]
+        rows = [{"id": one.id, "token": one.token, **how} for one in claims]
+        with self.table.transaction():
+            held = [id for (id,) in self._ask(statement, rows)]
+            if waited := {one.id for one in claims if CALLBACK in one.payload}:
+                self._call_back(id for id in held if id in waited)
+            return held
+
+    def _call_back(self, ids: Iterable[int]) -> None:
+        """Put a job for each of these that has ended and has a callback: one job, also if it is told twice."""
+        ended = [_job(row) for row in self._ask(ENDED, [{"id": id} for id in ids])]
+        called = [
+            NewJob(CALLBACK, {"task": job.id}, f"%callback|{job.id}", owner=job.owner, queue=CALLBACK)
+            for job in ended
+            if CALLBACK in job.payload
+        ]
+        self._ask(PUT, [{**vars(job), "payload": json.dumps(job.payload)} for job in called])
 
     def outdated(self, claims: Sequence[Claim]) -> list[int]:
         """The ids of the jobs whose subject a newer job has changed meanwhile."""
@@ -314,7 +332,10 @@ class JobQueue:
 
     def cancel(self, id: int) -> bool:
         """Cancel a job that no worker has taken; whether it was one."""
-        return bool(self._asked(CANCEL, [{"id": id}]))
+        with self.table.transaction():
+            cancelled = self._ask(CANCEL, [{"id": id}])
+            self._call_back(id for (id,) in cancelled)
+            return bool(cancelled)
 
     def job(self, id: int) -> Job | None:
         return next(iter(self.look([id])), None)

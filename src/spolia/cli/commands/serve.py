@@ -74,6 +74,10 @@ def serve(
     folder: Annotated[
         list[str] | None, option("--folder DIR", "A folder whose files users may add by their path; repeatable.")
     ] = None,
+    callback_host: Annotated[
+        list[str] | None,
+        option("--callback-host NAME", "A host for callbacks beside those at public https addresses; repeatable."),
+    ] = None,
     workers: Annotated[
         int | None,
         option(
@@ -171,7 +175,8 @@ def serve(
         )  # fmt: skip
         known = [one for one in (*parts.known, parts.embedder) if one is not None]
         how: dict[str, Any] = {"known": known, "readers": readers_of(given.known, given.redact)}
-        taking = partial(Documents, corpus, folders=folder or (), keeps_originals=redactor is None, **how)
+        how |= {"folders": folder or (), "callback_hosts": callback_host or (), "keeps_originals": redactor is None}
+        taking = partial(Documents, corpus, **how)
         sent = taking() if documents else None
         hosts = tuple(allow_host or ())
         try:

@@ -1,0 +1,172 @@
+"""Tell an address that a task has ended: signed, and again if it is not taken, in the form of Standard Webhooks.
+
+The callback of a task is a job of its own, made in the transaction that ends the task: one for each task, also if the
+service is killed. Its id is the same at each attempt, so that a receiver knows a repeated one.
+
+Source: https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import os
+import secrets
+import threading
+from base64 import b64decode, b64encode
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from random import uniform
+from time import time
+from typing import Any
+from urllib.parse import urlsplit
+
+from spolia.egress.download import post
+from spolia.errors import EgressFailed, EgressRefused, QueryError
+from spolia.services.jobs import CALLBACK, Claim, Job, JobQueue
+
+PREFIX, FILE, VARIABLE = "whsec_", "callback.secret", "SPOLIA_CALLBACK_SECRET"
+FIRST_S, LONGEST_S = 5.0, 300.0
+"""Seconds until the second attempt, and at most between two; each wait is twice the one before, give or take 20 %."""
+TOGETHER = 8
+LONGEST_URL = 2_000
+
+
+class Callbacks:
+    """Tells addresses what became of tasks.
+
+    Args:
+        queue: the jobs. One that has ended and has a `callback` in its payload is told.
+        folder: has the secret that signs, made at first use, unless `SPOLIA_CALLBACK_SECRET` is set.
+        hosts: whose addresses need not be public, and that need no https: `hooks.internal`, `localhost:8000`.
+    """
+
+    def __init__(self, queue: JobQueue, folder: Path, hosts: Collection[str] = ()) -> None:
+        self.queue, self.folder, self.hosts = queue, folder, frozenset(hosts)
+        self._came = threading.Event()
+
+    @property
+    def secret(self) -> str:
+        """What receivers check signatures with.
+
+        Raises:
+            QueryError: it is not one.
+        """
+        if not (found := os.environ.get(VARIABLE, "")):
+            file = self.folder / FILE
+            if not file.exists():
+                new = PREFIX + b64encode(secrets.token_bytes(32)).decode()
+                with _new(file) as out:
+                    out.write(new)
+            found = file.read_text("ascii").strip()
+        if not found.startswith(PREFIX):
+            raise QueryError(f"{VARIABLE} does not begin with {PREFIX}. Write {PREFIX} and 32 random bytes in base64.")
+        return found
+
+    def checked(self, url: str) -> str:
+        """An address, if it may be told of a task.
+
+        Raises:
+            QueryError: it is not one.
+        """
+        try:
+            parts = urlsplit(url)
+            at = f"{parts.hostname}:{parts.port}"
+        except ValueError:
+            parts, at = urlsplit(""), ""
+        is_own = {parts.hostname, at} & self.hosts
+        if (
+            len(url) > LONGEST_URL
+            or "@" in parts.netloc
+            or not parts.hostname
+            or not (is_own or parts.scheme == "https")
+        ):
+            raise QueryError(f"{url!r:.200} is no address for a callback. Write https://HOST/PATH.")
+        return url
+
+    def deliver(self) -> int:
+        """Tell what waits; how many attempts."""
+        claims = self.queue.claim(f"callbacks {os.getpid()}", TOGETHER, queue=CALLBACK)
+        if claims:
+            with ThreadPoolExecutor(len(claims)) as pool:
+                list(pool.map(self._tell, claims))
+        return len(claims)
+
+    def run(self, stopped: threading.Event, poll_s: float = 1.0) -> None:
+        """Tell what comes until it is stopped."""
+        while not stopped.is_set():
+            self._came.clear()
+            try:
+                if self.deliver():
+                    continue
+            except Exception as error:  # the queue cannot be read or written now; its leases end
+                logging.getLogger(__name__).warning("Callbacks wait: %s: %s", type(error).__name__, error)
+            self._came.wait(poll_s)
+
+    def wake(self) -> None:
+        self._came.set()
+
+    def _tell(self, claim: Claim) -> None:
+        job = self.queue.job(claim.payload["task"])
+        if job is None:  # forgotten meanwhile
+            self.queue.end([claim], "failed", "The task is not kept any more.")
+            return
+        id, body = f"task_{job.id}", json.dumps(told(job)).encode()
+        headers = {"Content-Type": "application/json", **signed(self.secret, id, int(time()), body)}
+        try:
+            post(str(job.payload[CALLBACK]), body, allow=self.hosts, headers=headers)
+        except EgressFailed as error:
+            wait = min(LONGEST_S, FIRST_S * 2 ** (claim.token - 1)) * uniform(0.8, 1.2)
+            self.queue.retry([claim], str(error), max(wait, min(error.after_s, LONGEST_S)))
+        except EgressRefused as error:
+            logging.getLogger(__name__).warning("The callback of task %d was not taken: %s", job.id, error)
+            self.queue.end([claim], "failed", str(error))
+        else:
+            self.queue.end([claim])
+
+
+def task_data(job: Job) -> dict[str, Any]:
+    """A task as plain data."""
+    return {
+        "task": job.id, "change": job.kind, "document": job.payload["name"], "state": job.state, "reason": job.reason,
+        "made": job.made, "ended": job.ended,
+    }  # fmt: skip
+
+
+def told(job: Job) -> dict[str, Any]:
+    """The body of a callback."""
+    return {
+        "type": f"task.{job.state}", "timestamp": datetime.fromtimestamp(job.ended, UTC).isoformat(),
+        "data": task_data(job),
+    }  # fmt: skip
+
+
+def signed(secret: str, id: str, at: int, body: bytes) -> Mapping[str, str]:
+    """The headers of a callback.
+
+    >>> signed("whsec_c2VjcmV0", "task_1", 0, b"{}")["webhook-signature"]
+    'v1,JxuCPNVhuthR0rHwN7s05nVP0QemomrOHcxv7XuWaV8='
+    """
+    digest = hmac.digest(b64decode(secret.removeprefix(PREFIX)), f"{id}.{at}.".encode() + body, "sha256")
+    return {
+        "webhook-id": id, "webhook-timestamp": str(at), "webhook-signature": f"v1,{b64encode(digest).decode()}",
+    }  # fmt: skip
+
+
+@contextmanager
+def _new(file: Path) -> Iterator[Any]:
+    """A file that only the user can read; it is there as soon as it is whole."""
+    file.parent.mkdir(0o700, parents=True, exist_ok=True)
+    part = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as out:
+        yield out
+    try:
+        os.link(part, file)  # another process may have made it meanwhile: then that one holds
+    except FileExistsError:
+        pass
+    finally:
+        part.unlink()
