@@ -1,4 +1,4 @@
-"""Addresses that are told that a task has ended: once, signed, and none that users must not reach from here."""
+"""Callbacks of tasks: posted once, signed, and to no address inside."""
 
 from __future__ import annotations
 

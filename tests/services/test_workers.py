@@ -25,8 +25,7 @@ from spolia.indexing.readers.reader import Blob
 from spolia.indexing.readers.registry import redacting
 from spolia.services.documents import Documents
 from spolia.services.jobs import JobQueue, SqliteTable
-from spolia.services.launcher import LaunchCommand
-from spolia.services.workers import SharedWorkers, work
+from spolia.services.workers import LaunchCommand, SharedWorkers, work
 from tests.server.conftest import until
 from tests.stores.servers import Server
 

@@ -29,7 +29,7 @@ Key = Annotated[
     str, Header(alias="Idempotency-Key", max_length=200, description="A repeated key gives the first task.")
 ]
 Callback = Annotated[
-    str, Query(max_length=2_000, description="An https:// address that is told, signed, when the task has ended.")
+    str, Query(max_length=2_000, description="An https:// address to which the server posts the ended task, signed.")
 ]
 Access = Annotated[list[str], Query(description="Who may read it: `*` for everybody; by default the key's user.")]
 Paths = Annotated[list[str], Form(description="Paths of files and folders on the server.")]

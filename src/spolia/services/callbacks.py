@@ -1,4 +1,4 @@
-"""Tell an address that a task has ended: signed, and again if it is not taken, in the form of Standard Webhooks.
+"""Post ended tasks to addresses that users name: signed, and again while a receiver is away, as Standard Webhooks.
 
 The callback of a task is a job of its own, made in the transaction that ends the task: one for each task, also if the
 service is killed. Its id is the same at each attempt, so that a receiver knows a repeated one.
@@ -37,10 +37,10 @@ LONGEST_URL = 2_000
 
 
 class Callbacks:
-    """Tells addresses what became of tasks.
+    """Posts ended tasks to their addresses.
 
     Args:
-        queue: the jobs. One that has ended and has a `callback` in its payload is told.
+        queue: the jobs. Those with a `callback` in their payload are posted when they have ended.
         folder: has the secret that signs, made at first use, unless `SPOLIA_CALLBACK_SECRET` is set.
         hosts: whose addresses need not be public, and that need no https: `hooks.internal`, `localhost:8000`.
     """
@@ -68,7 +68,7 @@ class Callbacks:
         return found
 
     def checked(self, url: str) -> str:
-        """An address, if it may be told of a task.
+        """An address, if tasks may be posted there.
 
         Raises:
             QueryError: it is not one.
@@ -85,11 +85,11 @@ class Callbacks:
             or not parts.hostname
             or not (is_own or parts.scheme == "https")
         ):
-            raise QueryError(f"{url!r:.200} is no address for a callback. Write https://HOST/PATH.")
+            raise QueryError(f"{url!r:.200} is not an address for callbacks. Write https://HOST/PATH.")
         return url
 
     def deliver(self) -> int:
-        """Tell what waits; how many attempts."""
+        """Post what waits; how many attempts."""
         claims = self.queue.claim(f"callbacks {os.getpid()}", TOGETHER, queue=CALLBACK)
         if claims:
             with ThreadPoolExecutor(len(claims)) as pool:
@@ -97,7 +97,7 @@ class Callbacks:
         return len(claims)
 
     def run(self, stopped: threading.Event, poll_s: float = 1.0) -> None:
-        """Tell what comes until it is stopped."""
+        """Post what comes until it is stopped."""
         while not stopped.is_set():
             self._came.clear()
             try:

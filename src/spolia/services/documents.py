@@ -102,7 +102,7 @@ class Upload:
         metadata: fields to filter by.
         access: who may read it; nobody named for everybody.
         key: the same request again with this key is the first task.
-        callback: the address that is told when the task has ended.
+        callback: the address to which the ended task is posted.
     """
 
     name: str

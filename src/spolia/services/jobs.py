@@ -317,7 +317,7 @@ class JobQueue:
             return held
 
     def _call_back(self, ids: Iterable[int]) -> None:
-        """Put a job for each of these that has ended and has a callback: one job, also if it is told twice."""
+        """Put a job for each of these that has ended and has a callback: one for each, also after a second end."""
         ended = [_job(row) for row in self._ask(ENDED, [{"id": id} for id in ids])]
         called = [
             NewJob(CALLBACK, {"task": job.id}, f"%callback|{job.id}", owner=job.owner, queue=CALLBACK)

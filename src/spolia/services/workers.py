@@ -1,4 +1,4 @@
-"""Workers of a service: processes, here or on other machines, that read, split and embed.
+"""Workers of a service: processes, here or on other machines, that read, split and embed; and what starts them.
 
 The service hands calls of an `Executor` over as jobs of the store's table, with their bytes. A worker needs only the
 address of that table: it reads jobs as plain data, and never opens the store.
@@ -8,24 +8,28 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from io import BytesIO
 from os import getpid
 from secrets import token_hex
 from socket import gethostname
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from spolia.core.codec import decode, encode
 from spolia.core.environment import refuse_env
 from spolia.core.operator import Operator
 from spolia.core.registry import Catalogue
-from spolia.errors import CodecError, DocumentError, ReaderDied, SpoliaError, WorkersFailed
+from spolia.errors import CodecError, DocumentError, QueryError, ReaderDied, SpoliaError, WorkersFailed
 from spolia.indexing.readers.reader import Blob, Container, FileReader, reader_of, versioned
 from spolia.indexing.readers.registry import READERS, Readers, by_suffix
 from spolia.indexing.workers.pool import WorkerProcesses
@@ -33,6 +37,7 @@ from spolia.indexing.workers.prepare import NOTHING, Executor, Prepared, SplitPl
 from spolia.indexing.workers.protocol import embedded, plain_prepared, prepared_of, vectors_of
 from spolia.services.jobs import SERVICE, WORK, WORKER, Claim, JobQueue, NewJob
 from spolia.stores.groups.nodes import GroupBuild
+from spolia.types import Value
 from spolia.worker_process import Died, WireFrame, failure, raise_said, receive, send
 
 if TYPE_CHECKING:
@@ -48,6 +53,10 @@ ALONE_S = 10.0
 RETRY_S = 0.5
 LARGEST_SENT = 64 << 20
 """Bytes of a file; a larger one is read by the service."""
+WATCH_S = 0.5
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 60.0
+"""Before a worker that has ended is started again; twice as long each time that it ends soon."""
+END_S = 10.0
 
 
 class Unfit(Exception):
@@ -345,3 +354,99 @@ def _logged(what: str) -> Iterator[None]:
     except Exception as error:
         logging.getLogger(__name__).warning("%s: %s: %s", what, type(error).__name__, error)
         time.sleep(RETRY_S)
+
+
+class Launcher(Protocol):
+    """Starts workers."""
+
+    def start(self, number: int, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+        """A process that lasts as long as the worker.
+
+        Args:
+            number: of the worker, from 1.
+            arguments: of `spolia`.
+        """
+
+
+@dataclass(frozen=True)
+class LocalProcesses(Value):
+    """Processes on this machine."""
+
+    def start(self, number: int, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+        return _started([sys.executable, "-m", "spolia", *arguments])
+
+
+@dataclass(frozen=True)
+class LaunchCommand(Value):
+    """A command that starts a worker and ends with it.
+
+    Args:
+        template: with `{arguments}` in the place of the arguments of `spolia`, and perhaps `{number}`, from 1. Inside
+            quotes the arguments are quoted for another shell, as ssh needs it.
+
+    >>> LaunchCommand("srun -n1 spolia {arguments}").words(1, ["worker", "--jobs", "my notes"])
+    ['srun', '-n1', 'spolia', 'worker', '--jobs', 'my notes']
+    >>> LaunchCommand("ssh node{number} 'spolia {arguments}'").words(2, ["worker", "--jobs", "my notes"])
+    ['ssh', 'node2', "spolia worker --jobs 'my notes'"]
+    """
+
+    template: str
+
+    def __post_init__(self) -> None:
+        if "{arguments}" not in self.template:
+            raise QueryError(f"--launch {self.template!r} lacks {{arguments}}. Write: srun spolia {{arguments}}")
+
+    def words(self, number: int, arguments: Sequence[str]) -> list[str]:
+        found: list[str] = []
+        for word in shlex.split(self.template):
+            word = word.replace("{number}", str(number))
+            found += arguments if word == "{arguments}" else [word.replace("{arguments}", shlex.join(arguments))]
+        return found
+
+    def start(self, number: int, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+        try:
+            return _started(self.words(number, arguments))
+        except OSError as error:
+            raise QueryError(f"--launch {self.template!r} cannot be run: {error}. Correct the command.") from error
+
+
+def _started(words: Sequence[str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=sys.stderr)
+
+
+@contextmanager
+def watched(launcher: Launcher, count: int, arguments: Sequence[str]) -> Iterator[None]:
+    """While inside, as many workers run; one that ends is started again."""
+    ended = threading.Event()
+    running = [launcher.start(number, arguments) for number in range(1, count + 1)]
+
+    def watch(at: int) -> None:
+        wait_s, began = FIRST_WAIT_S, time.monotonic()
+        while not ended.wait(WATCH_S):
+            if (code := running[at].poll()) is None:
+                continue
+            wait_s = FIRST_WAIT_S if time.monotonic() - began > LONGEST_WAIT_S else min(2 * wait_s, LONGEST_WAIT_S)
+            log.warning("Worker %d ended with code %d; it is started again in %g s.", at + 1, code, wait_s)
+            if ended.wait(wait_s):
+                return
+            began = time.monotonic()
+            with suppress(QueryError):  # as at the start; it is tried again
+                running[at] = launcher.start(at + 1, arguments)
+
+    log = logging.getLogger(__name__)
+    threads = [threading.Thread(target=watch, args=(at,), daemon=True, name="spolia-watch") for at in range(count)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+        for process in running:
+            process.terminate()
+        for process in running:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(END_S)
+                continue
+            process.kill()

@@ -200,8 +200,7 @@ def serve(
 @contextmanager
 def _workers(documents: "Documents", count: int, launch: str, given: ServeOptions) -> Iterator[None]:
     """While inside, workers read and embed the documents."""
-    from spolia.services.launcher import LaunchCommand, LocalProcesses, watched
-    from spolia.services.workers import SharedWorkers
+    from spolia.services.workers import LaunchCommand, LocalProcesses, SharedWorkers, watched
 
     at = given.store if "://" in given.store else str(Path(given.store).absolute())
     arguments = ["worker", "--jobs", at, "--wait", "0"]
