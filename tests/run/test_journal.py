@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from spolia.core.combinators import Identity
 from spolia.core.operator import Operator
 from spolia.errors import NotAStore, StoreBusy
 from spolia.journal import Runs
@@ -30,7 +31,7 @@ def fresh() -> None:
     COUNTER.reset()
 
 
-ROW = (0, 0, 0, "Step", 0.0, 0.0, False, 0, 0, 0, 0, 0.0, "", "", None)
+ROW = (0, 0, 0, Identity(), 0.0, 0.0, False, 0, 0, 0, 0, 0.0, "", "", None)
 
 
 def all_at_once(*calls: Any) -> None:

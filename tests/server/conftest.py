@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import httpx
 import pytest
@@ -45,15 +48,44 @@ class Scripted(OpenAIServer):
         return ServedReply("The moon causes it [1].")
 
 
+class Collector:
+    """A collector of OpenTelemetry: keeps the requests that it gets."""
+
+    def __init__(self) -> None:
+        received = self.received = list[tuple[str, bytes]]()
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                received.append((self.path, gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body))
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *said: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
 @dataclass(frozen=True)
 class Served:
-    """A running server: its address, a key for each user, the model that it asks, what it logs."""
+    """A running server: its address, a key for each user, the model that it asks, what it logs, where spans go."""
 
     url: str
     keys: dict[str, str]
     model: OpenAIServer
     log: Path
     store: Path
+    collector: Collector
 
     def client(self, user: str) -> httpx.Client:
         return httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {self.keys[user]}"}, timeout=30)
@@ -61,7 +93,7 @@ class Served:
 
 @pytest.fixture(scope="session")
 def served() -> Iterator[Served]:
-    with tempfile.TemporaryDirectory(prefix="spolia-") as at, Scripted() as model:
+    with tempfile.TemporaryDirectory(prefix="spolia-") as at, Scripted() as model, Collector() as collector:
         folder = Path(at)
         (folder / "notes").mkdir()
         (folder / "notes" / "tides.md").write_text("The tide is caused by the pull of the moon.")
@@ -82,7 +114,7 @@ def served() -> Iterator[Served]:
             sys.executable, "-m", "spolia", "serve", "naive", "grounded.yaml", "--store", "n.spolia", "--keys",
             "keys.toml", "--port", "0", "--max-concurrent", str(SLOTS), "--json", "--embedder", model.url,
             "--embed-model", "vectors", "--reranker", model.url, "--rerank-model", "scores",
-            "--documents", "--folder", "notes", "--shadow", "1",
+            "--documents", "--folder", "notes", "--shadow", "1", "--otel", collector.url,
         ]  # fmt: skip
         log = folder / "log"
         with log.open("w") as err, subprocess.Popen(
@@ -91,7 +123,7 @@ def served() -> Iterator[Served]:
             assert process.stdout is not None
             first = json.loads(process.stdout.readline() or log.read_text())
             assert first["token"] is None
-            found = Served(first["url"], keys, model, log, folder / "n.spolia")
+            found = Served(first["url"], keys, model, log, folder / "n.spolia", collector)
             until(lambda: httpx.get(f"{found.url}/ready").status_code == 200)
             yield found
             process.terminate()

@@ -16,13 +16,14 @@ pytest.importorskip("openai", reason="the client whose requests are sent is not 
 import httpx2
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from pydantic import TypeAdapter
 
 from spolia.evaluation import DataSet
 from spolia.server.chat import ChatReply
 from spolia.server.replies import AnswerReply, SearchReply
 from tests.cli.conftest import Spolia, spolia  # noqa: F401
-from tests.server.conftest import SECRET, Served, sync_notes
+from tests.server.conftest import SECRET, Served, sync_notes, until
 from tests.server.test_documents import OF_A_DOCUMENT
 
 pytestmark = pytest.mark.slow
@@ -189,3 +190,23 @@ def test_conditions_and_counts_narrow_a_search(served: Served) -> None:
         refused = ann.post("/v1/search", json={"question": "tide", "where": ["colour=red"]})
     assert "Send the header Content-Type: application/json." in form.json()["error"]["message"]
     assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_filter")
+
+
+def test_a_collector_gets_a_span_of_each_step_without_texts(served: Served) -> None:
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    with served.client("ann") as ann:
+        headers = {"traceparent": f"00-{trace}-b7ad6b7169203331-01"}
+        asked = {"question": QUESTION, "flow": "grounded"}
+        assert ann.post("/v1/answer", json=asked, headers=headers).status_code == 200
+    sent = served.collector.received
+    until(lambda: any(bytes.fromhex(trace) in body for _, body in sent))
+    request = ExportTraceServiceRequest()
+    for path, body in list(sent):
+        assert path == "/v1/traces"
+        request.MergeFromString(body)
+    every = [one for of in request.resource_spans for scope in of.scope_spans for one in scope.spans]
+    spans = {one.name: one for one in every if one.trace_id.hex() == trace}
+    assert {"Then", "BM25", "chat scripted"} <= spans.keys()
+    assert spans["Then"].parent_span_id.hex() == "b7ad6b7169203331"
+    assert spans["BM25"].parent_span_id == spans["Then"].span_id
+    assert not any(SECRET.encode() in body or QUESTION.encode() in body for _, body in sent)

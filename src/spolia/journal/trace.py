@@ -8,13 +8,14 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import count, islice
 from json.encoder import encode_basestring_ascii as quoted
 from math import inf
 from pathlib import Path
 from typing import Any, Self
 
+from spolia.core.operator import Operator
 from spolia.errors import StoreError
 from spolia.journal.cache import Cache
 from spolia.journal.database import VALUES, JournalFile, statements
@@ -124,7 +125,8 @@ class Journal:
         self._dropped = 0
 
     def record(self, row: tuple[Any, ...], detail: Detail | None = None) -> None:
-        """Keep a span; its last field is the result itself, summarised by the writer thread."""
+        """Keep a span: its fields in the order of `COLUMNS`. The step is the operator itself, and the result the value;
+        the writer thread names the one and summarises the other."""
         self._rows.append((row, detail))
         if len(self._rows) >= self.buffer:
             self.hand_over()
@@ -314,14 +316,25 @@ def _values(rows: Sequence[tuple[Any, ...]], redact: Redaction | None = None) ->
 
 def _columns(redact: Redaction | None, hits: dict[int, str], *row: Any) -> tuple[Any, ...]:
     """A span as it is written. One that cannot be described must not take the others with it."""
-    *rest, error, notes, out = row
+    run, span, parent, lane, op, *rest, error, notes, out = row
     try:
         said = summary(out, hits)
     except Exception as problem:
         said = json.dumps(f"{type(out).__name__}, which cannot be shown: {type(problem).__name__}")
     if redact is not None:
         error, notes, said = redact(error), redact(notes), redact(said)
-    return (*rest, error and error.encode("utf-8", "replace").decode(), notes, said)
+    said_error = error and error.encode("utf-8", "replace").decode()
+    return (run, span, parent, lane, step_name(op), *rest, said_error, notes, said)
+
+
+def step_name(op: Operator[Any, Any]) -> str:
+    """What a step is called in spans: the id of its operator."""
+    return _type_id(type(op))
+
+
+@cache
+def _type_id(cls: type[Operator[Any, Any]]) -> str:
+    return cls.type_id()
 
 
 def _new_run_ids() -> None:

@@ -6,7 +6,6 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
-from functools import cache
 from time import perf_counter
 from time import time as now
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -194,7 +193,7 @@ class Frame:
         keeps = self.run.keeps_values
         out = unshared(out) if keeps else out
         row = (
-            self.run.id, self.span, 0 if parent is None else parent.span, self.lane.span, _type_id(type(op)),
+            self.run.id, self.span, 0 if parent is None else parent.span, self.lane.span, op,
             now() - seconds, seconds, self.from_cache, used.calls, used.input_tokens, used.output_tokens, used.embedded,
             used.cost_usd, self.error, notes, out,
         )  # fmt: skip
@@ -544,11 +543,6 @@ class Outside(Frame):
 
     def narrowing(self) -> Filter | None:
         return None
-
-
-@cache
-def _type_id(cls: type[Operator[Any, Any]]) -> str:
-    return cls.type_id()
 
 
 def _abandon(futures: Sequence[Future[Any]], scope: Scope) -> None:

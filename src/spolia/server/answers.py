@@ -17,7 +17,7 @@ from spolia.core.operator import Operator, inside
 from spolia.core.run_context import Done, Emitted, Event, Retracted
 from spolia.errors import Cancelled
 from spolia.filters.text import condition_of
-from spolia.journal.trace import Journal
+from spolia.journal.trace import Journal, step_name
 from spolia.run import Run
 from spolia.run.lane import Lane
 from spolia.server.error_replies import error_object, refusal, told
@@ -188,7 +188,7 @@ def add_answer_routes(app: FastAPI, service: Service) -> None:
         """Find passages. It goes on without a language model."""
         flow = service.flow(asked.flow) if asked.flow else service.searching
         request.scope["flow"] = flow.name
-        stages = Stages(service.journal) if asked.stages else None
+        stages = Stages(service.request_journal()) if asked.stages else None
         with service.run(request.scope["holder"], stages) as run:
             reply = await service.called(run, partial(searched, service, run, flow, asked), request.receive)
         return JSONResponse(reply if stages is None else reply | {"stages": stages.found})
@@ -215,7 +215,7 @@ class Stages(Journal):
     def record(self, row: tuple[Any, ...], detail: Any = None) -> None:
         if isinstance(found := row[-1], Ranking):
             hits = [(hit.node.id, float(hit.score)) for hit in found.hits]
-            self.found.append({"step": row[4], "seconds": row[6], "hits": hits})
+            self.found.append({"step": step_name(row[4]), "seconds": row[6], "hits": hits})
         if self.journal is not None:
             self.journal.record(row, detail)
 

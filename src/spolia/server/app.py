@@ -63,6 +63,8 @@ def application(
     )  # fmt: skip
     app.add_middleware(RequestChecks, keys=keys, hosts=hosts, ledger=service.ledger)
     app.add_middleware(RequestMetrics, metrics=service.metrics, audit=audit)
+    if service.telemetry is not None:
+        app.add_middleware(service.telemetry.within)
     app.router.route_class = JsonRoute
     add_answer_routes(app, service)
     add_chat_routes(app, service)

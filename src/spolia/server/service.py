@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 from time import perf_counter, time
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.types import Receive
 
@@ -37,6 +37,9 @@ from spolia.services.aliases import ALIASES, CANDIDATE, PRODUCTION, Aliases, Pro
 from spolia.services.traffic import TrafficLog, answers, served_answer
 from spolia.stores.corpus import Corpus
 from spolia.types import Answer, Query
+
+if TYPE_CHECKING:
+    from spolia.services.telemetry import Telemetry
 
 T = TypeVar("T")
 RETRY_S = 1.0
@@ -157,6 +160,7 @@ class Service:
         load: makes the flow of an alias; without it the aliases of the store are not served.
         shadow: asks the candidate what production was asked.
         ledger: counts what keys use in a day, for their quotas.
+        telemetry: exports the steps of each request.
     """
 
     def __init__(
@@ -174,6 +178,7 @@ class Service:
         load: Callable[[str, Promotion], ServedFlow] | None = None,
         shadow: Shadow | None = None,
         ledger: UsageLedger | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         self.corpus, self.searching, self.max_concurrent, self.threads = corpus, search, max_concurrent, threads
         self.flows = {one.name: one for one in flows}
@@ -182,6 +187,7 @@ class Service:
         self.cache = None if runs is None else runs.cache
         self.embedder, self.scorer, self.metrics = embedder, scorer, Metrics()
         self.feedback, self.load, self.shadow, self.ledger = feedback, load, shadow, ledger
+        self.telemetry = telemetry
         self._began: dict[str, float] = {}
         self.aliases: dict[str, ServedFlow] = {}
         self.unready = "It is warming up."
@@ -219,7 +225,7 @@ class Service:
         self._active += 1
         who: dict[str, Any] = {"principal": holder.principal, "groups": holder.groups, "threads": self.threads}
         budget = None if self.ledger is None else self.ledger.budget(holder.name, holder.daily)
-        run = Run(**who, journal=journal or self.journal, cache=self.cache, budget=budget)
+        run = Run(**who, journal=journal or self.request_journal(), cache=self.cache, budget=budget)
         self._began[run.id] = perf_counter()
         try:
             yield run
@@ -229,6 +235,10 @@ class Service:
             if self.ledger is not None and holder.daily.is_limited:
                 self.ledger.add(holder.name, run.spent)
             run.close()
+
+    def request_journal(self) -> Journal | None:
+        """Where the spans of one request go."""
+        return self.journal if self.telemetry is None else self.telemetry.journal(self.journal)
 
     async def called(self, run: Run, work: Callable[[], T], receive: Receive) -> T:
         """What `work` gives in a thread; a client that leaves stops it.

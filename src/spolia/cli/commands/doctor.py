@@ -56,6 +56,7 @@ EXTRAS = {
         "flows over HTTP",
         ("fastapi", "uvicorn", "uvloop", "httptools", "mcp", "pyjwt", "prometheus-client", "python-multipart"),
     ),
+    "otel": ("spans for OpenTelemetry", ("opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http")),
 }
 
 

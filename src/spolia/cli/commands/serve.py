@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from spolia.cli.flow_parts import Parts
     from spolia.server.service import ServedFlow
     from spolia.services.documents import Documents
+    from spolia.services.telemetry import Telemetry
 
 KEYS = "TOML file with the keys of users; `spolia keys` makes it."
 KeysFile = Annotated[Path | None, option("--keys FILE", KEYS)]
@@ -102,6 +103,12 @@ def serve(
             help="Share of the questions to production that the alias candidate is also asked, after the answer.",
         ),
     ] = 0.0,
+    otel: Annotated[
+        str, option("--otel URL", "OpenTelemetry collector that gets a span of each step, as http://localhost:4318.")
+    ] = "",
+    otel_content: Annotated[
+        bool, option("--otel-content", "Also export texts: questions, prompts, passages, answers. Needs --keep-values.")
+    ] = False,
     shadow_calls: Annotated[
         int, typer.Option("--shadow-calls", min=0, help="Limit on the candidate's calls to language models in a day.")
     ] = 1_000,
@@ -134,6 +141,10 @@ def serve(
         raise QueryError("--folder is for documents of users. Write --documents, too.")
     if workers is not None and not documents:
         raise QueryError("--workers read what users send. Add --documents.")
+    if otel_content and not (otel and given.keep_values):
+        raise QueryError(
+            "--otel-content exports texts that the journal keeps. Write --otel URL and --keep-values, too."
+        )
     screen, access = Screen(json=given.json), tuple(given.access or ())
     llm = model_at(given.llm, given.model, profile_of(given.profile_file))
     parts = parts_of(given.store, given, llm, given.group, given.known, given.prompts)
@@ -166,12 +177,16 @@ def serve(
 
     redactor = redactor_of(given.redact)
     hidden = None if redactor is None else hiding(redactor)
-    with Runs(corpus.backend.folder / RUNS, values=given.keep_values, redact=hidden) as runs:
+    if otel:
+        screen.say(f"Spans go to {otel}, {'with' if otel_content else 'without'} texts.")
+    kept = Runs(corpus.backend.folder / RUNS, values=given.keep_values, redact=hidden)
+    with kept as runs, _telemetry(otel, otel_content) as telemetry:
         service = Service(
             corpus, flows, _served("default", parts, screen), runs=runs, max_concurrent=max_concurrent, threads=THREADS,
             embedder=parts.embedder, scorer=parts.scorer, feedback=FeedbackQueue(corpus.backend.folder / FEEDBACK),
             load=load, ledger=UsageLedger(corpus.backend.folder / "usage.db"),
             shadow=Shadow(runs.journal, shadow, shadow_calls) if shadow else None,
+            telemetry=telemetry,
         )  # fmt: skip
         known = [one for one in (*parts.known, parts.embedder) if one is not None]
         how: dict[str, Any] = {"known": known, "readers": readers_of(given.known, given.redact)}
@@ -195,6 +210,18 @@ def serve(
         except KeyboardInterrupt:  # or SIGTERM: the usual end of a server
             screen.say("The server has stopped.")
     return Exit.DONE
+
+
+@contextmanager
+def _telemetry(url: str, content: bool) -> "Iterator[Telemetry | None]":
+    """Export spans while inside; gives None without a collector."""
+    if not url:
+        yield None
+        return
+    with installed("otel", "opentelemetry-sdk or its OTLP exporter", "`spolia serve --otel`"):
+        from spolia.services.telemetry import Telemetry, exporting
+    with exporting(url) as processor:
+        yield Telemetry(processor, content)
 
 
 @contextmanager
