@@ -31,7 +31,7 @@ def fresh() -> None:
     COUNTER.reset()
 
 
-ROW = (0, 0, 0, Identity(), 0.0, 0.0, False, 0, 0, 0, 0, 0.0, "", "", None)
+ROW: tuple[Any, ...] = (0, 0, 0, Identity(), 0.0, 0.0, False, 0, 0, 0, 0, 0.0, "", "", None)
 
 
 def all_at_once(*calls: Any) -> None:
