@@ -9,7 +9,7 @@ import pytest
 from spolia.errors import DegradedWarning
 from spolia.indexing.sync.sync import sync
 from spolia.models.http.reranking import RerankModel
-from spolia.post_retrieval.picture_reranker import PictureReranker
+from spolia.post_retrieval.rerankers import PictureReranker
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
 from spolia.types import Hit, Node, Query, Ranking

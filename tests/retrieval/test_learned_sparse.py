@@ -15,8 +15,7 @@ from spolia.indexing.splitters.text_units import Sentences
 from spolia.indexing.sync.sync import sync
 from spolia.models.protocols import Kind, SparseEmbedder
 from spolia.models.vectors import SparseRows
-from spolia.retrieval.dense import Dense
-from spolia.retrieval.learned_sparse import LearnedSparse
+from spolia.retrieval.dense import Dense, LearnedSparse
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import Definition, Embedding
 from spolia.testing.hash_embedder import HashingEmbedder

@@ -11,8 +11,7 @@ from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.orchestration.rank_fusion import ReciprocalRankFusion
 from spolia.post_retrieval.selection import Cut
 from spolia.retrieval.bm25 import BM25
-from spolia.retrieval.dense import Dense
-from spolia.retrieval.learned_sparse import LearnedSparse
+from spolia.retrieval.dense import Dense, LearnedSparse
 from spolia.stores.corpus import Corpus, NodeGroup, refuse_no_group
 from spolia.types import Filter, Query, Ranking
 

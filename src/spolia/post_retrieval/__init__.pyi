@@ -11,7 +11,6 @@ from spolia.post_retrieval.context_window import Neighbours as Neighbours
 from spolia.post_retrieval.context_window import SentenceWindow as SentenceWindow
 from spolia.post_retrieval.context_window import WindowReplacement as WindowReplacement
 from spolia.post_retrieval.mmr import MMR as MMR
-from spolia.post_retrieval.picture_reranker import PictureReranker as PictureReranker
 from spolia.post_retrieval.presentation import AsDicts as AsDicts
 from spolia.post_retrieval.presentation import AsNodes as AsNodes
 from spolia.post_retrieval.presentation import AsText as AsText
@@ -21,6 +20,7 @@ from spolia.post_retrieval.rerankers import ColBERT as ColBERT
 from spolia.post_retrieval.rerankers import Critique as Critique
 from spolia.post_retrieval.rerankers import CrossEncoder as CrossEncoder
 from spolia.post_retrieval.rerankers import MonoT5 as MonoT5
+from spolia.post_retrieval.rerankers import PictureReranker as PictureReranker
 from spolia.post_retrieval.rerankers import RankGPT as RankGPT
 from spolia.post_retrieval.rerankers import TART as TART
 from spolia.post_retrieval.rerankers import UPR as UPR

@@ -3,6 +3,7 @@ from spolia.retrieval.bm25 import Phrase as Phrase
 from spolia.retrieval.bm25_variants import BM25Variant as BM25Variant
 from spolia.retrieval.bm25_variants import FieldedBM25 as FieldedBM25
 from spolia.retrieval.dense import Dense as Dense
+from spolia.retrieval.dense import LearnedSparse as LearnedSparse
 from spolia.retrieval.graph.edges import Belonging as Belonging
 from spolia.retrieval.graph.edges import InOrder as InOrder
 from spolia.retrieval.graph.edges import SharedEntities as SharedEntities
@@ -12,7 +13,7 @@ from spolia.retrieval.graph.walk import Hops as Hops
 from spolia.retrieval.graph.walk import PersonalisedPageRank as PersonalisedPageRank
 from spolia.retrieval.late_interaction import LateInteraction as LateInteraction
 from spolia.retrieval.learned.ranker import LearnedRanker as LearnedRanker
-from spolia.retrieval.learned_sparse import LearnedSparse as LearnedSparse
+from spolia.retrieval.learned.term_weights import WeightedTerms as WeightedTerms
 from spolia.retrieval.multi_head import MultiHead as MultiHead
 from spolia.retrieval.multi_source import MultiSource as MultiSource
 from spolia.retrieval.similarity_search import BySimilarity as BySimilarity

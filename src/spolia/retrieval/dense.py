@@ -1,4 +1,4 @@
-"""Search by meaning."""
+"""Search by vectors: by meaning, or by the weights that a model gives to terms."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spolia.models.protocols import Embedder, refuse_no_embedder
-from spolia.retrieval.vector_search import VectorSearch, read, vectors_of
+from spolia.models.protocols import Embedder, SparseEmbedder, refuse_no_embedder
+from spolia.retrieval.group_search import searched
+from spolia.retrieval.vector_search import VectorSearch, read, sparse_vectors_of, vectors_of
 from spolia.stores.corpus import NodeGroup
 from spolia.types import Filter, Query
 
 if TYPE_CHECKING:
+    from spolia.models.vectors import SparseRows
     from spolia.retrieval.vector_search import Found
     from spolia.stores.snapshot.snapshot import Snapshot
     from spolia.types.arrays import Vectors
@@ -65,3 +67,49 @@ class Dense(VectorSearch["Vectors"]):
         self, snapshot: Snapshot, vectors: Vectors, rows: list[int], who: frozenset[str], wanted: Filter | None, /
     ) -> Found:
         return snapshot.nearest_batch(self.group.name, self.embedder.name, vectors[rows], self.top_k, who, wanted)
+
+
+@dataclass(frozen=True)
+class LearnedSparse(VectorSearch["SparseRows"]):
+    """The nodes whose sparse vectors have the largest product with the query's; exact.
+
+    score(q, d) = Σ over terms t of w_q(t) · w_d(t), with the weights that a model gives to the terms of a vocabulary. A
+    node that shares no term with the query is not found.
+
+    Args:
+        embedder: one that the group was built with.
+        group, top_k, source, filter: as for every `GroupSearch`, which names the errors too.
+
+    Raises:
+        ManifestMismatch: when the group was built with another embedder, or none.
+        WiringError: what stands for the embedder is none, and what it lacks.
+
+    Source: Formal et al., "SPLADE: Sparse lexical and expansion model for first stage ranking", 2021.
+
+    >>> from spolia.models.local.embedders import LocalSparseEmbedder
+    >>> from spolia.stores.corpus import Corpus
+    >>> LearnedSparse(Corpus("notes.spolia").group(), LocalSparseEmbedder("splade"), top_k=5).short
+    "LearnedSparse(top_k=5, source='sparse')"
+    """
+
+    group: NodeGroup
+    embedder: SparseEmbedder
+    top_k: int = 10
+    source: str = "sparse"
+    filter: Filter | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_no_embedder(self.embedder, "LearnedSparse", SparseEmbedder)
+
+    def read(self, query: Query, row: int | None, /) -> str:
+        return searched(query, row=row)
+
+    def vectors(self, queries: Sequence[Query], texts: Sequence[str | None], /) -> SparseRows:
+        return sparse_vectors_of(texts, self.embedder)
+
+    def nearest(
+        self, snapshot: Snapshot, vectors: SparseRows, rows: list[int], who: frozenset[str], wanted: Filter | None, /
+    ) -> Found:
+        asked = type(vectors).together(vectors.only(row) for row in rows)
+        return snapshot.sparse(self.group.name, self.embedder.name, asked, self.top_k, who, wanted)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from spolia.core.operator import Operator, Retriever
 from spolia.errors import DataError
+from spolia.generation.reader import Reader
 from spolia.models.protocols import Embedder, LanguageModel, ScoresContinuations
 from spolia.models.trained_weights import TrainedWeights
 from spolia.stores.corpus import NodeGroup
@@ -16,6 +17,7 @@ from spolia.training.flow_classifiers import EvaluatorTrainer, PairTrainer, Rout
 from spolia.training.query_adapter import AdapterTrainer
 from spolia.training.ranker import RankerTrainer
 from spolia.training.sufficiency import SufficiencyTrainer
+from spolia.training.term_weights import TermWeightsTrainer
 from spolia.types import Item, Value
 
 if TYPE_CHECKING:
@@ -163,6 +165,10 @@ def _adapter(context: TrainingContext) -> Trainer:
     return AdapterTrainer(context.group, context.embedder, llm)
 
 
+def _rewriter(context: TrainingContext) -> Trainer:
+    return TermWeightsTrainer(context.group, None if context.llm is None else Reader(context.llm))
+
+
 PARTS: Mapping[str, Callable[[TrainingContext], Trainer]] = {
     "ranker": _ranker,
     "reader": _reader,
@@ -172,6 +178,7 @@ PARTS: Mapping[str, Callable[[TrainingContext], Trainer]] = {
     "pairs": _pairs,
     "verifier": _verifier,
     "adapter": _adapter,
+    "rewriter": _rewriter,
 }
 
 

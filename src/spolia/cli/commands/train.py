@@ -55,7 +55,8 @@ def train(
         str,
         argument(
             "PART",
-            "The part: ranker, reader, adapter; with --llm sufficiency, router, evaluator, pairs, verifier; or lm.",
+            "The part: ranker, reader, adapter, rewriter; with --llm sufficiency, router, evaluator, pairs, verifier; "
+            "or lm.",
         ),
     ],
     out: Annotated[
