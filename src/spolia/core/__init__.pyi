@@ -1,4 +1,5 @@
 from spolia.core.combinators.best import Best as Best
+from spolia.core.combinators.best import Samples as Samples
 from spolia.core.combinators.branch import Branch as Branch
 from spolia.core.combinators.choice import Choice as Choice
 from spolia.core.combinators.each import Each as Each
@@ -9,7 +10,6 @@ from spolia.core.combinators.identity import Identity as Identity
 from spolia.core.combinators.loop import Loop as Loop
 from spolia.core.combinators.loop import Stopped as Stopped
 from spolia.core.combinators.route import Route as Route
-from spolia.core.combinators.samples import Samples as Samples
 from spolia.core.combinators.space import Space as Space
 from spolia.core.combinators.space import decide as decide
 from spolia.core.combinators.space import places as places

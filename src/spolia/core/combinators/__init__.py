@@ -1,6 +1,6 @@
 """Operators made of operators, one file each: how steps are put together, not what they do."""
 
-from spolia.core.combinators.best import Best
+from spolia.core.combinators.best import Best, Samples
 from spolia.core.combinators.branch import Branch
 from spolia.core.combinators.choice import Choice
 from spolia.core.combinators.each import Each
@@ -10,7 +10,6 @@ from spolia.core.combinators.guard import Guard
 from spolia.core.combinators.identity import Identity
 from spolia.core.combinators.loop import Loop, Stopped
 from spolia.core.combinators.route import Route
-from spolia.core.combinators.samples import Samples
 from spolia.core.combinators.space import OpenPlace, Point, Space, decide, places, settle
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The best of several values."""
+"""Several random draws of one value, and the best of several values."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,9 +13,46 @@ from spolia.core.run_context import degrade
 from spolia.core.type_compatibility import fits, name_of
 from spolia.errors import BudgetSpent, StepFailed, WiringError
 from spolia.ranking.fusion import falling
-from spolia.types import Failure
+from spolia.types import Failure, Value
 
 T = TypeVar("T")
+V = TypeVar("V", bound=Value)
+
+
+@dataclass(frozen=True)
+class Samples(Operator[V, tuple[V, ...]]):
+    """Give `n` copies of a value that differ in `sample`, so that a model draws again for each and each is cached
+    apart.
+
+    The idiom for best-of-n is `Samples(n) >> Each(path) >> Best(score)`. The path needs a step with a temperature above
+    0, or your own step that reads `sample`; `check` reports a path that has neither.
+
+    >>> from spolia.types import Query
+    >>> [query.sample for query in Samples[Query](3)(Query("why?"))]
+    [0, 1, 2]
+    """
+
+    n: int
+    composes: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise WiringError(f"n is {self.n}; Samples needs at least 1.")
+
+    def apply(self, value: V, /) -> tuple[V, ...]:
+        first = getattr(value, "sample", 0) * self.n  # samples of samples differ from each other too
+        return tuple(value.but(sample=first + draw) for draw in range(self.n))
+
+    def gives(self, taken: Any, /) -> Any:
+        known = getattr(taken, "__dataclass_fields__", None)
+        if known is not None and "sample" not in known:
+            raise WiringError(
+                f"Samples takes a value with a field `sample` (Query, Prompt, a State), not {name_of(taken)}"
+            )
+        return tuple[taken, ...]
+
+    def fanout(self, rows: int | None = None, /) -> int | None:
+        return self.n
 
 
 @dataclass(frozen=True)
