@@ -33,7 +33,7 @@ from spolia.flow_files.built_in_flows import hybrid  # noqa: E402
 from spolia.generation.extract import Extract  # noqa: E402
 from spolia.generation.span_reader import SpanReader  # noqa: E402
 from spolia.models.onnx.minilm import MiniLM  # noqa: E402
-from spolia.models.onnx.minilm_spans import MiniLMSpans  # noqa: E402
+from spolia.models.onnx.tuned_minilm import MiniLMSpans  # noqa: E402
 from spolia.training.span_reader import SpanReaderTrainer  # noqa: E402
 from spolia.training.training import train  # noqa: E402
 from spolia.types import Hit, Item, Node, Query, Ranking  # noqa: E402

@@ -42,9 +42,16 @@ from spolia.models.onnx.minilm import MiniLM  # noqa: E402
 from spolia.models.protocols import Embedder, Kind  # noqa: E402
 from spolia.models.text_classifier import TextClassifier  # noqa: E402
 from spolia.pre_retrieval.query_llm import alike  # noqa: E402
-from spolia.training.chain_samples import SampledChain, sample_chains, sufficiency_rows  # noqa: E402
 from spolia.training.classifier import folds  # noqa: E402
-from spolia.training.sufficiency import SufficiencyTrainer, beginnings, stopped, stops  # noqa: E402
+from spolia.training.sufficiency import (  # noqa: E402  # noqa: E402
+    SampledChain,
+    SufficiencyTrainer,
+    beginnings,
+    sample_chains,
+    stopped,
+    stops,
+    sufficiency_rows,
+)
 from spolia.types import Chain, Item, Prompt, Query  # noqa: E402
 
 SETS = {"musique": 4, "2wikimultihopqa": 2}

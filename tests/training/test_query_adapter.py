@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,9 +20,9 @@ from spolia.models.trained_weights import TrainedWeights, hash_of
 from spolia.stores.corpus import NodeGroup
 from spolia.testing import HashingEmbedder
 from spolia.training.parts import TrainingContext, trainer_of
-from spolia.training.query_adapter import AdapterRows, AdapterTrainer, divergence, spread
+from spolia.training.query_adapter import AdapterRows, AdapterTrainer, Teacher, divergence, reinforce, spread
 from spolia.training.training import train
-from spolia.types import Item
+from spolia.types import Generation, Item, Prompt
 from tests.post_retrieval.compression.scorer import Scorer
 
 EMBEDDER = HashingEmbedder(64)
@@ -38,7 +40,7 @@ def items(world: DataSet) -> list[Item]:
 
 @pytest.mark.slow
 def test_the_gradient_is_that_of_the_loss(group: NodeGroup) -> None:
-    random, trainer = np.random.default_rng(0), AdapterTrainer(group, EMBEDDER, rank=3)
+    random, trainer = np.random.default_rng(0), AdapterTrainer(Teacher(group, EMBEDDER), rank=3)
     questions, candidates, scores = (random.normal(size=size) for size in ((4, 6), (4, 5, 6), (4, 5)))
     rows = AdapterRows(questions, candidates, spread(scores, 1))
     rows.candidates[1, 3:], rows.target[1] = 0.0, [1, 0, 0, 0, 0]  # fewer candidates, and one positive
@@ -68,7 +70,7 @@ def test_trained_on_gold_it_finds_more_and_untrained_it_changes_nothing(
     group: NodeGroup, items: list[Item], tmp_path: Path
 ) -> None:
     items = [item.but(gold=item.gold[2:]) for item in items]  # the river alone, which words and letters hardly tell
-    trainer = AdapterTrainer(group, EMBEDDER)
+    trainer = AdapterTrainer(Teacher(group, EMBEDDER))
     found = train(trainer, items, tmp_path / "adapter", kept_apart=(), steps=50)
     assert found.card["curve"][-1]["loss"] < found.card["curve"][0]["loss"]
     flows = {"untrained": trainer.untrained(), "trained": found.flow}
@@ -95,16 +97,16 @@ def test_trained_on_gold_it_finds_more_and_untrained_it_changes_nothing(
     with pytest.raises(WeightsError, match="no adapter"):
         AdaptedEmbedder(EMBEDDER, TrainedWeights(str(tmp_path / "none"))).embed(asked, kind="query")
     with pytest.raises(DataError, match="Nothing can be learned from 60 questions"):
-        AdapterTrainer(group, EMBEDDER).prepare([item.but(gold=()) for item in items], (), 0)
+        AdapterTrainer(Teacher(group, EMBEDDER)).prepare([item.but(gold=()) for item in items], (), 0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("hint", ["painter", "market"])
+@pytest.mark.parametrize("hint", ["painter", "lowlands"])
 def test_a_question_moves_to_the_passages_from_which_a_model_foretells_the_answer(
     group: NodeGroup, items: list[Item], hint: str
 ) -> None:
     """The model of these numbers is scripted: it foretells `miles` after a passage with one word."""
-    made = AdapterTrainer(group, EMBEDDER, Scorer(hints=(("miles", hint),)), temperature=0.1)
+    made = AdapterTrainer(Teacher(group, EMBEDDER, Scorer(hints=(("miles", hint),)), "lsr"), temperature=0.1)
     snapshot = group.snapshot()
     vectors = np.array(snapshot.open.stored(group.name, EMBEDDER.name).at(np.arange(9)))
     made.prepare(items[:12], (), 0)
@@ -121,4 +123,53 @@ def test_a_model_that_scores_texts_teaches_the_adapter_and_one_that_only_chats_d
     for llm in (Scorer(), ScriptedModel(("",))):
         made = trainer_of("adapter", TrainingContext(group, EMBEDDER, llm))
         assert isinstance(made, AdapterTrainer)
-        assert made.llm is (llm if isinstance(llm, Scorer) else None)
+        assert made.teacher.method == ("lsr" if isinstance(llm, Scorer) else "gold")
+    with pytest.raises(DataError, match="lsr needs a language model that scores texts"):
+        Teacher(group, EMBEDDER, ScriptedModel(("",)), "lsr")
+    with pytest.raises(DataError, match="no method 'best'"):
+        Teacher(group, EMBEDDER, method="best")
+
+
+def test_what_is_drawn_and_rewarded_becomes_likelier_and_finds_the_best_arm() -> None:
+    """A bandit of four arms; the mean of the drawn gradients is that of the expected reward."""
+    scores, rewards = np.array([[0.3, 0.1, 0.0, 0.2]]), np.array([[0.0, 1.0, 0.2, 0.5]])
+    draws = [reinforce(scores, rewards, 0.5, np.random.default_rng(at))[1] for at in range(4000)]
+    for at in range(4):
+        moved = np.eye(4)[[at]] * 1e-5
+        ends = [reinforce(scores + sign * moved, rewards, 0.5, np.random.default_rng(0))[0] for sign in (1, -1)]
+        assert np.mean(draws, axis=0)[0, at] == pytest.approx((ends[0] - ends[1]) / 2e-5, abs=0.02)
+    for at in range(300):
+        scores = scores - 0.3 * reinforce(scores, rewards, 0.5, np.random.default_rng(at))[1]
+    assert spread(scores, 0.5)[0, 1] > 0.9
+
+
+@pytest.mark.slow
+def test_the_passages_from_which_a_model_foretells_best_are_positive_beside_gold(
+    group: NodeGroup, items: list[Item]
+) -> None:
+    made = AdapterTrainer(Teacher(group, EMBEDDER, Scorer(hints=(("miles", "painter"),)), "aar"))
+    made.prepare(items[:6], (), 0)
+    assert 6 * 3 < len(made.rows.questions) <= 6 * (3 + 2)
+    assert set(made.rows.target.sum(axis=1)) == {1.0}
+
+
+class ReadsMiles(ScriptedModel):
+    """Answers with the length that stands in its prompt."""
+
+    def generate(self, prompt: Prompt, **how: Any) -> Generation:
+        found = re.search(r"(\d+ miles) long", prompt.text)
+        return ScriptedModel((found[1] if found else "Nobody knows",)).generate(prompt, **how)
+
+
+@pytest.mark.slow
+def test_a_question_moves_to_the_passages_from_which_a_model_answers_rightly(
+    group: NodeGroup, items: list[Item]
+) -> None:
+    made = AdapterTrainer(Teacher(group, EMBEDDER, ReadsMiles(()), "reward"), temperature=0.1, rate=0.02)
+    made.prepare(items[:12], (), 0)
+    before = -made.gradient(made.rows)[0]
+    while made.done < 60:
+        made.step(made.done / 60)
+    assert -made.gradient(made.rows)[0] > before + 0.02  # the expected reward
+    with pytest.raises(DataError, match="none prefers one passage to another"):
+        AdapterTrainer(Teacher(group, EMBEDDER, ScriptedModel(("7",)), "reward")).prepare(items[:2], (), 0)

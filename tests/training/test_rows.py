@@ -19,7 +19,6 @@ from spolia.flows.corag import corag
 from spolia.flows.prefrag import prefrag
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.run import Run
-from spolia.training.chain_samples import sample_chains
 from spolia.training.preferences import DRAWS, prefrag_rows
 from spolia.training.rows import (
     corag_rows,
@@ -33,6 +32,7 @@ from spolia.training.rows import (
     reward_rows,
     self_rag_rows,
 )
+from spolia.training.sufficiency import sample_chains
 from spolia.types import Generation, Hit, Item, Message, Node, Prompt, Query, Ranking
 from tests.post_retrieval.compression.scorer import Scorer
 

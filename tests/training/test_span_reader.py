@@ -14,7 +14,7 @@ from spolia.core.codec import decode, encode
 from spolia.errors import DataError, ModelError, WeightsError
 from spolia.generation.span_reader import SpanReader
 from spolia.models.onnx import safetensors, weights
-from spolia.models.onnx.minilm_spans import MiniLMSpans, best_span, windows
+from spolia.models.onnx.tuned_minilm import MiniLMSpans, best_span, windows
 from spolia.models.trained_weights import TrainedWeights, hash_of
 from spolia.stores.corpus import Corpus
 from spolia.types import Answer, Hit, Item, Node, Query, Ranking, Span

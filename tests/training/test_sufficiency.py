@@ -22,9 +22,15 @@ from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
 from spolia.testing import HashingEmbedder
-from spolia.training.chain_samples import SampledChain, sample_chains, sufficiency_rows
 from spolia.training.classifier import NEVER
-from spolia.training.sufficiency import SufficiencyTrainer, best_threshold, stopped
+from spolia.training.sufficiency import (
+    SampledChain,
+    SufficiencyTrainer,
+    best_threshold,
+    sample_chains,
+    stopped,
+    sufficiency_rows,
+)
 from spolia.training.training import train
 from spolia.types import Answer, Chain, Item, Query
 

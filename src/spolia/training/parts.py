@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from spolia.core.operator import Operator, Retriever
 from spolia.errors import DataError
 from spolia.generation.reader import Reader
+from spolia.models.onnx.minilm import MiniLM
 from spolia.models.protocols import Embedder, LanguageModel, ScoresContinuations
 from spolia.models.trained_weights import TrainedWeights
 from spolia.stores.corpus import NodeGroup
 from spolia.training.flow_classifiers import EvaluatorTrainer, PairTrainer, RouterTrainer, VerifierTrainer
-from spolia.training.query_adapter import AdapterTrainer
+from spolia.training.query_adapter import AdapterTrainer, Teacher
 from spolia.training.ranker import RankerTrainer
 from spolia.training.sufficiency import SufficiencyTrainer
 from spolia.training.term_weights import TermWeightsTrainer
@@ -104,6 +105,9 @@ class TrainingContext(Value):
         llm: the language model of the flow.
         search: its retriever, for a number of passages.
         web: its second source.
+        base: what a classifier of sufficiency is made of: empty for features, `vectors`, `minilm`, or the folder of a
+            checkpoint.
+        method: how a retriever is taught (`Teacher`); empty for `lsr` with a model that scores texts, else `gold`.
     """
 
     group: NodeGroup
@@ -111,6 +115,8 @@ class TrainingContext(Value):
     llm: LanguageModel | None = None
     search: Callable[[int], Retriever] | None = None
     web: Retriever | None = None
+    base: str = ""
+    method: str = ""
 
     def asked(self, part: str) -> tuple[LanguageModel, Callable[[int], Retriever]]:
         """The language model and the retriever of a flow that is trained with its own answers."""
@@ -133,7 +139,16 @@ def _reader(context: TrainingContext) -> Trainer:
 
 def _sufficiency(context: TrainingContext) -> Trainer:
     llm, search = context.asked("sufficiency")
-    return SufficiencyTrainer(llm, search(5))
+    if not context.base:
+        return SufficiencyTrainer(llm, search(5))
+    if context.base == "vectors":
+        if context.embedder is None:
+            raise DataError("--base vectors needs an embedder. Name a store with vectors.")
+        return SufficiencyTrainer(llm, search(5), context.embedder)
+    from spolia.training.fine_tuning import CheckpointSufficiency, MiniLMSufficiency  # needs torch
+
+    chains = SufficiencyTrainer(llm, search(5))
+    return MiniLMSufficiency(chains) if context.base == "minilm" else CheckpointSufficiency(chains, context.base)
 
 
 def _router(context: TrainingContext) -> Trainer:
@@ -158,11 +173,29 @@ def _verifier(context: TrainingContext) -> Trainer:
     return VerifierTrainer(llm, search(5), context.embedder)
 
 
-def _adapter(context: TrainingContext) -> Trainer:
+def _teacher(context: TrainingContext, part: str) -> Teacher:
     if context.embedder is None:
-        raise DataError("An adapter moves the questions of an embedder. Name a store with vectors.")
-    llm = context.llm if isinstance(context.llm, ScoresContinuations) else None  # RA-DIT's second half
-    return AdapterTrainer(context.group, context.embedder, llm)
+        raise DataError(f"An {part} moves the questions of an embedder. Name a store with vectors.")
+    scores = isinstance(context.llm, ScoresContinuations)  # RA-DIT's second half
+    return Teacher(context.group, context.embedder, context.llm, context.method or ("lsr" if scores else "gold"))
+
+
+def _adapter(context: TrainingContext) -> Trainer:
+    return AdapterTrainer(_teacher(context, "adapter"))
+
+
+def _embedder(context: TrainingContext) -> Trainer:
+    from spolia.training.fine_tuning import EmbedderTrainer  # needs torch
+
+    if not isinstance(context.embedder, MiniLM):
+        raise DataError("The part embedder trains MiniLM. Name a store with its vectors; `adapter` moves any embedder.")
+    return EmbedderTrainer(_teacher(context, "embedder"))
+
+
+def _reranker(context: TrainingContext) -> Trainer:
+    from spolia.training.fine_tuning import RerankerTrainer  # needs torch
+
+    return RerankerTrainer(context.group, context.embedder)
 
 
 def _rewriter(context: TrainingContext) -> Trainer:
@@ -172,6 +205,8 @@ def _rewriter(context: TrainingContext) -> Trainer:
 PARTS: Mapping[str, Callable[[TrainingContext], Trainer]] = {
     "ranker": _ranker,
     "reader": _reader,
+    "reranker": _reranker,
+    "embedder": _embedder,
     "sufficiency": _sufficiency,
     "router": _router,
     "evaluator": _evaluator,

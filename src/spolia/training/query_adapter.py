@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import fsum
 from typing import Any, ClassVar, NamedTuple
 
@@ -14,15 +15,19 @@ from spolia.core.plurals import several
 from spolia.core.run_context import access, check_cancelled
 from spolia.errors import DataError
 from spolia.evaluation.experiment.gold_locations import gold_locations
+from spolia.evaluation.measures.answers.string_match import F1
+from spolia.generation.reader import Reader
 from spolia.models.adapted_embedder import DOWN, PART, UP, AdaptedEmbedder
 from spolia.models.prompting.likelihood import Continuation, Likelihood
-from spolia.models.protocols import Embedder, ScoresContinuations
+from spolia.models.protocols import Embedder, LanguageModel, ScoresContinuations
 from spolia.models.trained_weights import TrainedWeights
 from spolia.retrieval.dense import Dense
+from spolia.run import Run
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.snapshot.snapshot import Snapshot
 from spolia.stores.vectors.search import unit
-from spolia.types import Item, Node, Query, Ranking
+from spolia.training.flow_classifiers import answered
+from spolia.types import Hit, Item, Node, Query, Ranking, Value
 
 Floats = npt.NDArray[np.float64]
 DEPTH = 20
@@ -34,13 +39,20 @@ class AdapterRows(NamedTuple):
 
     Fields:
         questions: float64[n, d].
-        candidates: float64[n, c, d].
-        target: float64[n, c]; each row adds up to 1.
+        candidates: float64[n, c, d]; zeros where a question has fewer.
+        target: float64[n, c]; each row adds up to 1, or holds rewards.
+        texts: of the questions.
     """
 
     questions: Floats
     candidates: Floats
     target: Floats
+    texts: Sequence[str] = ()
+
+    @property
+    def real(self) -> npt.NDArray[np.bool_]:
+        """Where there is a candidate."""
+        return np.asarray(self.candidates.any(axis=2))
 
 
 def spread(scores: Floats, temperature: float) -> Floats:
@@ -68,87 +80,86 @@ def divergence(scores: Floats, target: Floats, temperature: float) -> tuple[floa
     return loss, (found - target) / (temperature * len(scores))
 
 
-class AdapterTrainer:
-    """Trains an `AdaptedEmbedder`, whose passages stay where they are.
+@dataclass(frozen=True)
+class Teacher(Value):
+    """Which passages a question is moved to, of the best `DEPTH` of an embedder.
 
-    Without a language model, each gold passage is ranked above the nearest others (InfoNCE with mined negatives).
-    With one, the probability of a passage moves to how well the model foretells the answer from it: P_LSR of a passage
-    is the softmax of ln P(answer | passage, question) / β over the best passages of the question.
+    - `gold`: each gold passage, above the nearest others (InfoNCE with mined negatives).
+    - `lsr`: all, in proportion to how well a language model foretells the answer from each:
+      P_LSR ∝ exp(ln P(answer | passage, question) / β).
+    - `aar`: each gold passage, and the `preferred` ones from which the model foretells the answer best.
+    - `reward`: passages are drawn, and those become likelier from which the model answers better than from a mean one:
+      REINFORCE, with F1 of its answer as the reward and the mean reward of the question as the baseline.
 
     Args:
         group: with the vectors of the embedder.
-        llm: scores given texts; None to learn from gold passages.
-        rank: of the adapter.
-        temperature: τ of InfoNCE, or γ of LSR.
-        beta: β of LSR.
-        rate: of Adam.
-        decay: λ of λ/2 · |weights|².
+        llm: the model that the passages are for; `gold` needs none.
+        method: one of these four.
+        beta: β of `lsr`.
+        preferred: passages, with `aar`.
 
-    Source: Shi et al., "REPLUG", NAACL 2024 (LSR); Lin et al., "RA-DIT", ICLR 2024 (the query encoder alone learns).
+    Source: Karpukhin et al., "Dense passage retrieval", EMNLP 2020 (gold); Shi et al., "REPLUG", NAACL 2024, and Lin et
+    al., "RA-DIT", ICLR 2024 (lsr); Yu et al., "Augmentation-adapted retriever", ACL 2023 (aar; its model, an
+    encoder-decoder, prefers by cross-attention); Williams, "Simple statistical gradient-following algorithms", 1992.
     """
 
-    part, version, steps, measure = PART, 1, 100, "R@5"
-    converged: ClassVar[bool] = False
+    group: NodeGroup
+    embedder: Embedder
+    llm: LanguageModel | None = None
+    method: str = "gold"
+    beta: float = 0.1
+    preferred: int = 2
 
-    def __init__(
-        self,
-        group: NodeGroup,
-        embedder: Embedder,
-        llm: ScoresContinuations | None = None,
-        *,
-        rank: int = 16,
-        temperature: float = 0.05,
-        beta: float = 0.1,
-        rate: float = 0.003,
-        decay: float = 0.001,
-    ) -> None:
-        self.group, self.embedder, self.llm, self.rank = group, embedder, llm, rank
-        self.temperature, self.beta, self.rate, self.decay = temperature, beta, rate, decay
-        self.notes: list[str] = []
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise DataError(f"There is no method {self.method!r}. Write one of: {', '.join(METHODS)}.")
+        needed = METHODS[self.method]
+        if needed is not None and not isinstance(self.llm, needed):
+            what = "a language model that scores texts" if needed is ScoresContinuations else "a language model"
+            raise DataError(f"{self.method} needs {what}. Name it: --llm URL --model NAME; {self.method} asks it.")
 
     def settings(self) -> dict[str, Any]:
-        names = ("rank", "temperature", "beta", "rate", "decay")
-        named = {"embedder": self.embedder.name, "model": self.llm.name if self.llm else ""}
-        return {name: getattr(self, name) for name in names} | named
+        model = self.llm.name if self.llm is not None and METHODS[self.method] else ""
+        own = {"beta": self.beta} if self.method == "lsr" else {}
+        own |= {"preferred": self.preferred} if self.method == "aar" else {}
+        return {"method": self.method, "embedder": self.embedder.name, "model": model, **own}
 
-    def prepare(self, items: Sequence[Item], validation: Sequence[Item], seed: int) -> None:
-        found, self.validation = self._rows(items), self._rows(validation)
-        if found is None:
-            raise DataError(
-                f"Nothing can be learned from {several(len(items), 'question')}: none prefers one passage to another "
-                f"of its best {DEPTH}. Check that gold_ids name passages of this store, or give more questions."
-            )
-        self.rows = found
-        draw, width = np.random.default_rng(seed), self.embedder.dimension
-        self.values = {DOWN: draw.normal(0, width**-0.5, (self.rank, width)), UP: np.zeros((width, self.rank))}
-        self.moments = {f"{at}{name}": np.zeros_like(one) for at in (1, 2) for name, one in self.values.items()}
-        self.done = 0
-        self.notes = [f"{len(found.questions)} rows of {several(len(items), 'question')}."]
-
-    def _rows(self, items: Sequence[Item]) -> AdapterRows | None:
-        """A row for each gold passage; with a language model one for each question."""
+    def rows(self, items: Sequence[Item]) -> AdapterRows | None:
+        """A row for each passage to move to; one for each question with `lsr` and `reward`. None without any."""
         snapshot, who, name = Dense(self.group, self.embedder).snapshot(), access(), self.group.name
-        places = gold_locations(items, [self.untrained()]) if items else None
         search = Dense(self.group, self.embedder, top_k=DEPTH)
+        places = gold_locations(items, [search]) if items else None
         asked, every, targets = list[str](), list[Floats](), list[Floats]()
         for item in items:
             check_cancelled()
             assert places is not None
-            found = search(Query(item.question))
-            here = places.item(item)
+            found, here = search(Query(item.question)), places.item(item)
             gold = [node for one in sorted(here.documents) for node in snapshot.numbered(one, name, 0, 1 << 30, who)]
-            others = [hit.node for hit in found.hits if hit.node.document not in here.documents]
-            if self.llm is not None:
-                rows = [[hit.node for hit in found.hits]] if item.answers and len(found) > 1 else []
-                said = [self._foretold(item, row) for row in rows]
-            else:
-                rows = [[node, *others] for node in gold if others]
-                said = [np.eye(len(row))[0] for row in rows]
-            for row, target in zip(rows, said, strict=True):
+            for nodes, target in self._taught(item, found.nodes, gold):
                 asked.append(item.question)
-                every.append(self._stored(snapshot, row))
+                every.append(self._stored(snapshot, nodes))
                 targets.append(target)
-        return _padded(self.embedder.embed(asked, kind="query").astype(np.float64), every, targets) if asked else None
+        if not asked:
+            return None
+        return _padded(self.embedder.embed(asked, kind="query").astype(np.float64), every, targets, asked)
+
+    def _taught(
+        self, item: Item, found: Sequence[Node], gold: Sequence[Node]
+    ) -> Iterator[tuple[Sequence[Node], Floats]]:
+        """Candidates of a question, and the target of each."""
+        if self.method in ("lsr", "reward"):
+            if item.answers and len(found) > 1:
+                of = self._foretold if self.method == "lsr" else self._rewards
+                yield found, of(item, found)
+            return
+        wanted = list(gold)
+        if self.method == "aar" and item.answers and len(found) > 1:
+            order = np.argsort(-self._foretold(item, found), kind="stable")[: self.preferred]
+            wanted += [found[at] for at in order if found[at].document not in {node.document for node in gold}]
+        ids = {node.document for node in wanted}
+        others = [node for node in found if node.document not in ids]
+        for node in wanted if others else ():
+            yield [node, *others], np.eye(1 + len(others))[0]
 
     def _stored(self, snapshot: Snapshot, nodes: Sequence[Node]) -> Floats:
         """The vectors of nodes, as the store has them."""
@@ -160,13 +171,103 @@ class AdapterTrainer:
 
     def _foretold(self, item: Item, nodes: Sequence[Node]) -> Floats:
         """P_LSR: how well the model foretells the answer from each passage, in proportion."""
-        assert self.llm is not None
+        assert isinstance(self.llm, ScoresContinuations)
         likelihood = Likelihood(self.llm)
         sums = [
             fsum(token.logprob for token in likelihood(Continuation.of(item.answers[0], node.text, item.question)))
             for node in nodes
         ]
         return np.asarray(spread(np.array([sums]), self.beta)[0], np.float64)
+
+    def _rewards(self, item: Item, nodes: Sequence[Node]) -> Floats:
+        """F1 of what the model answers from each passage alone."""
+        assert self.llm is not None
+        read, query = Reader(self.llm, max_passages=1), Query(item.question)
+        with Run.current() or Run(share=True):
+            answers = [answered(read, Ranking(query, (Hit(node, 1.0),))) for node in nodes]
+        return np.array([(F1().score(one, item) or 0.0) if one else 0.0 for one in answers])
+
+    def loss(
+        self, scores: Floats, target: Floats, temperature: float, draw: np.random.Generator
+    ) -> tuple[float, Floats]:
+        """How far the scores of candidates are from what is taught, and the gradient by the scores."""
+        if self.method == "reward":
+            return reinforce(scores, target, temperature, draw)
+        return divergence(scores, target, temperature)
+
+
+METHODS: Mapping[str, type | None] = {
+    "gold": None,
+    "lsr": ScoresContinuations,
+    "aar": ScoresContinuations,
+    "reward": LanguageModel,
+}
+"""How a retriever is taught, and what it takes of a language model."""
+
+
+def reinforce(scores: Floats, rewards: Floats, temperature: float, draw: np.random.Generator) -> tuple[float, Floats]:
+    """Minus the expected reward of a passage drawn by softmax(scores / temperature), and a draw of its gradient.
+
+    The gradient of a row is -(r(d) - b) · ∂ ln p(d) / ∂ scores: d is drawn, and the baseline b = Σ p · r changes only
+    how much the draws differ.
+
+    Source: Williams, "Simple statistical gradient-following algorithms for connectionist reinforcement learning", 1992.
+
+    >>> both = np.array([[0.1, 0.1]]), np.array([[1.0, 0.0]])
+    >>> loss, gradient = reinforce(*both, 0.5, np.random.default_rng(0))
+    >>> loss, gradient.tolist()  # whichever is drawn, the first becomes likelier
+    (-0.5, [[-0.5, 0.5]])
+    """
+    chance = spread(scores, temperature)
+    expected = (chance * rewards).sum(axis=1)
+    taken = (chance.cumsum(axis=1) < draw.random((len(chance), 1))).sum(axis=1).clip(max=chance.shape[1] - 1)
+    rows = np.arange(len(chance))
+    one = np.zeros_like(chance)
+    one[rows, taken] = 1.0
+    gain = (rewards[rows, taken] - expected)[:, None]
+    return float(-expected.mean()), -gain * (one - chance) / (temperature * len(chance))
+
+
+class AdapterTrainer:
+    """Trains an `AdaptedEmbedder`: a low-rank change of the vectors of questions, whose passages stay where they are.
+
+    Args:
+        teacher: which passages questions are moved to.
+        rank: of the adapter.
+        temperature: τ of InfoNCE, or γ of LSR.
+        rate: of Adam.
+        decay: λ of λ/2 · |weights|².
+
+    Source: query-side adaptation as in Gao et al., "Modular RAG", 2024; see `Teacher`.
+    """
+
+    part, version, steps, measure = PART, 2, 100, "R@5"
+    converged: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        teacher: Teacher,
+        *,
+        rank: int = 16,
+        temperature: float = 0.05,
+        rate: float = 0.003,
+        decay: float = 0.001,
+    ) -> None:
+        self.teacher, self.group, self.embedder, self.seed, self.done = teacher, teacher.group, teacher.embedder, 0, 0
+        self.rank, self.temperature, self.rate, self.decay = rank, temperature, rate, decay
+        self.notes: list[str] = []
+
+    def settings(self) -> dict[str, Any]:
+        names = ("rank", "temperature", "rate", "decay")
+        return {name: getattr(self, name) for name in names} | self.teacher.settings()
+
+    def prepare(self, items: Sequence[Item], validation: Sequence[Item], seed: int) -> None:
+        self.rows, self.validation = taught(self.teacher, items), self.teacher.rows(validation)
+        draw, width = np.random.default_rng(seed), self.embedder.dimension
+        self.values = {DOWN: draw.normal(0, width**-0.5, (self.rank, width)), UP: np.zeros((width, self.rank))}
+        self.moments = {f"{at}{name}": np.zeros_like(one) for at in (1, 2) for name, one in self.values.items()}
+        self.done, self.seed = 0, seed
+        self.notes = [f"{len(self.rows.questions)} rows of {several(len(items), 'question')}."]
 
     def step(self, done: float) -> float:
         """One step of Adam."""
@@ -189,8 +290,9 @@ class AdapterTrainer:
         length = np.linalg.norm(moved, axis=1, keepdims=True)
         there = moved / length
         scores = np.einsum("ncd,nd->nc", rows.candidates, there)
-        scores = np.where(rows.candidates.any(axis=2), scores, -np.inf)
-        loss, pull = divergence(scores, rows.target, self.temperature)
+        scores = np.where(rows.real, scores, -np.inf)
+        draw = np.random.default_rng((self.seed, self.done))
+        loss, pull = self.teacher.loss(scores, rows.target, self.temperature, draw)
         by_vector = np.einsum("nc,ncd->nd", pull, rows.candidates)
         by_moved = (by_vector - (by_vector * there).sum(axis=1, keepdims=True) * there) / length
         return loss, {DOWN: (by_moved @ up).T @ rows.questions, UP: by_moved.T @ inner}
@@ -217,10 +319,21 @@ class AdapterTrainer:
         return Dense(self.group, AdaptedEmbedder(self.embedder, weights))
 
 
-def _padded(questions: Floats, every: Sequence[Floats], targets: Sequence[Floats]) -> AdapterRows:
+def taught(teacher: Teacher, items: Sequence[Item]) -> AdapterRows:
+    """The rows of questions; DataError where there are none, or none prefers one passage to another."""
+    found = teacher.rows(items)
+    if found is None or not any(len(set(row[real])) > 1 for row, real in zip(found.target, found.real, strict=True)):
+        raise DataError(
+            f"Nothing can be learned from {several(len(items), 'question')}: none prefers one passage to another "
+            f"of its best {DEPTH}. Check that gold_ids name passages of this store, or give more questions."
+        )
+    return found
+
+
+def _padded(questions: Floats, every: Sequence[Floats], targets: Sequence[Floats], texts: Sequence[str]) -> AdapterRows:
     """Rows of one width: vectors of zeros stand where a question has fewer candidates."""
     widest = max(map(len, every))
     candidates, target = np.zeros((len(every), widest, questions.shape[1])), np.zeros((len(every), widest))
     for at, (vectors, spread_over) in enumerate(zip(every, targets, strict=True)):
         candidates[at, : len(vectors)], target[at, : len(vectors)] = vectors, spread_over
-    return AdapterRows(questions, candidates, target)
+    return AdapterRows(questions, candidates, target, texts)

@@ -35,8 +35,8 @@ from spolia.models.protocols import LanguageModel, ScoresContinuations
 from spolia.models.text_classifier import is_said, words
 from spolia.orchestration.llm_router import ByNextToken
 from spolia.run import Run
-from spolia.training.chain_samples import SampledChain
 from spolia.training.flow_classifiers import answered, with_gold
+from spolia.training.sufficiency import SampledChain
 from spolia.training.training import KEPT_APART
 from spolia.types import Answer, Failure, Generation, Hit, Item, Node, Prompt, Query, Quote, Ranking
 

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import cache
-from importlib.metadata import version
+from dataclasses import dataclass
 from random import Random
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import access
@@ -19,30 +15,22 @@ from spolia.evaluation.experiment.gold_locations import gold_locations
 from spolia.flow_files.built_in_flows import bm25, hybrid
 from spolia.generation.extract import Extract
 from spolia.generation.span_reader import SpanReader
-from spolia.models.onnx import safetensors
-from spolia.models.onnx.minilm import MiniLM
-from spolia.models.onnx.minilm_spans import CLS, HEAD, PART, QUESTION_TOKENS, SEP, MiniLMSpans
-from spolia.models.onnx.tokenizer import Tokens, WordPiece
-from spolia.models.onnx.weights import SHA256, find
+from spolia.models.onnx.tokenizer import Tokens
+from spolia.models.onnx.tuned_minilm import CLS, HEAD, PART, QUESTION_TOKENS, SEP, MiniLMSpans
 from spolia.models.protocols import Embedder
 from spolia.models.trained_weights import TrainedWeights
 from spolia.stores.corpus import NodeGroup
-from spolia.types import Answer, Item, Query, Ranking, Value
+from spolia.training.fine_tuning import VALIDATED, MiniLMTrainer, Recipe, padded
+from spolia.types import Answer, Item, Query, Ranking
 
 with installed("local", "torch", "Training a reader"):
     import torch
     from torch import Tensor
     from torch.nn import functional
 
-WIDTH = MiniLM.dimension
-HEADS = 12
-EPSILON = 1e-12
-MOMENTS = ("exp_avg", "exp_avg_sq")
 POOL = 32
 """Batches whose examples are sorted by length together."""
 ALL = 1 << 30
-VALIDATED = 64
-"""Questions of the validation curve, at most."""
 
 
 class SpanExample(NamedTuple):
@@ -54,31 +42,16 @@ class SpanExample(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SpanRecipe(Value):
+class SpanRecipe(Recipe):
     """How a reader of spans is trained.
 
     Args:
-        window: tokens of question and text together.
-        batch: examples of a step.
-        rate: AdamW's for the encoder, whose embeddings stay as they are; it rises for `warm_up` steps and then falls to
-            0 on a line.
-        head_rate: that of the linear layer.
-        warm_up: steps.
         foreign: share of the answered questions that get another question's passage, and so no answer.
         unanswered: questions without answer in an epoch, as a share of those with one.
-        clip: largest norm of a step's gradient.
-        low_precision: matrix products in bfloat16, about 1.5 times as fast where the processor has it.
     """
 
-    window: int = 128
-    batch: int = 16
-    rate: float = 1e-4
-    head_rate: float = 1e-3
-    warm_up: int = 60
     foreign: float = 0.12
     unanswered: float = 1 / 6
-    clip: float = 1.0
-    low_precision: bool = True
 
 
 class Row(NamedTuple):
@@ -90,7 +63,7 @@ class Row(NamedTuple):
     end: int
 
 
-class SpanReaderTrainer:
+class SpanReaderTrainer(MiniLMTrainer[list[Row]]):
     """Trains the reader of `SpanReader` from questions whose answers are in passages; questions without answer help.
 
     A question's passages are those of its gold, or of the document `meta.passage_id`; the answer stands where
@@ -106,7 +79,8 @@ class SpanReaderTrainer:
     """
 
     part, version, steps, measure = PART, 1, 1_200, "F1"
-    converged = False
+    head, outputs = HEAD, 2
+    recipe: SpanRecipe
 
     def __init__(
         self,
@@ -116,12 +90,8 @@ class SpanReaderTrainer:
         recipe: SpanRecipe = SpanRecipe(),
         base: str = "",
     ) -> None:
-        self.group, self.embedder, self.texts, self.recipe, self.base = group, embedder, texts, recipe, base
-        self.notes: list[str] = []
-        self._read = cache(WordPiece(base).read)
-
-    def settings(self) -> dict[str, Any]:
-        return {**asdict(self.recipe), "base": SHA256, "torch": version("torch")}
+        super().__init__(recipe, base)
+        self.group, self.embedder, self.texts = group, embedder, texts
 
     def prepare(self, items: Sequence[Item], validation: Sequence[Item], seed: int) -> None:
         found = self._examples(items)
@@ -134,17 +104,7 @@ class SpanReaderTrainer:
                 f"{self.recipe.batch} are needed at least. Give more questions, with `answers` and `gold_ids`."
             )
         self.notes = [f"Trained on {len(self.answered)} questions with an answer, {len(self.unanswered)} without."]
-        self.seed, self.done = seed, 0
-        self.weights_by_name = trainable(safetensors.read(find(self.base).tensors))
-        draw = torch.Generator().manual_seed(seed)
-        self.weights_by_name[f"{HEAD}.weight"] = (torch.randn(2, WIDTH, generator=draw) * 0.02).requires_grad_()
-        self.weights_by_name[f"{HEAD}.bias"] = torch.zeros(2, requires_grad=True)
-        self.learned = {name: one for name, one in self.weights_by_name.items() if one.requires_grad}
-        groups = [
-            {"params": [one for name, one in self.learned.items() if name.startswith(HEAD) is is_head], "lr": 0.0}
-            for is_head in (True, False)
-        ]
-        self.optimizer = torch.optim.AdamW(groups, weight_decay=0.01)
+        self.begin(seed)
         self._epoch: tuple[int, list[list[Row]]] = (-1, [])
 
     def _examples(self, items: Sequence[Item]) -> list[SpanExample]:
@@ -157,47 +117,9 @@ class SpanReaderTrainer:
             texts = {one: [node.text for node in snapshot.numbered(one, name, 0, ALL, who)] for one in sorted(wanted)}
         return [example for item in items if (example := example_of(item, texts))]
 
-    def step(self, done: float) -> float:
-        torch.set_num_threads(1)  # the order of additions, and so the weights, do not depend on the machine's cores
-        factor = min(1.0, (self.done + 1) / self.recipe.warm_up) * (1 - done)
-        for group, rate in zip(self.optimizer.param_groups, (self.recipe.head_rate, self.recipe.rate), strict=True):
-            group["lr"] = rate * factor
-        loss = self.loss(self._batch())
-        self.optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.learned.values(), self.recipe.clip)
-        self.optimizer.step()
-        self.done += 1
-        return float(loss.detach())
-
-    def validate(self) -> float | None:
+    def held_out(self) -> list[list[Row]]:
         rows = sorted((self._row(one, Random(0)) for one in self.validation), key=lambda row: len(row.ids))
-        batches = [rows[at : at + self.recipe.batch] for at in range(0, len(rows), self.recipe.batch)]
-        with torch.no_grad():
-            total = sum(float(self.loss(batch)) * len(batch) for batch in batches)
-        return total / len(rows) if rows else None
-
-    def state(self) -> dict[str, Any]:
-        """The learned tensors with the two moments that AdamW keeps of each."""
-        found: dict[str, Any] = {"done": np.array(self.done)}
-        for name, tensor in self.learned.items():
-            kept = self.optimizer.state.get(tensor, {})
-            parts = {"": tensor, **{f"{one}/": kept[one] for one in MOMENTS if one in kept}}
-            found.update({f"{one}{name}": each.detach().numpy() for one, each in parts.items()})
-        return found
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        self.done = int(state["done"])
-        self.optimizer.state.clear()
-        for name, tensor in self.learned.items():
-            with torch.no_grad():
-                tensor.copy_(torch.tensor(state[name]))
-            if f"{MOMENTS[0]}/{name}" in state:
-                kept = {one: torch.tensor(state[f"{one}/{name}"]) for one in MOMENTS}
-                self.optimizer.state[tensor] = {"step": torch.tensor(float(self.done)), **kept}
-
-    def weights(self) -> dict[str, Any]:
-        return {name: tensor.detach().numpy() for name, tensor in self.learned.items()}
+        return [rows[at : at + self.recipe.batch] for at in range(0, len(rows), self.recipe.batch)]
 
     def untrained(self) -> Operator[Query, Answer]:
         """Whole sentences, by the words that they share with the question."""
@@ -224,12 +146,7 @@ class SpanReaderTrainer:
             logits[..., 1], ends[:, 1]
         )
 
-    def logits(self, ids: Tensor, real: Tensor) -> Tensor:
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.recipe.low_precision):
-            tokens = token_vectors(self.weights_by_name, ids, real)
-        return linear(self.weights_by_name, HEAD, tokens.float())
-
-    def _batch(self) -> list[Row]:
+    def batch(self) -> list[Row]:
         """The examples of this step: each epoch has an order of its own."""
         few = min(len(self.unanswered), int(len(self.answered) * self.recipe.unanswered))
         epoch, at = divmod(self.done, (len(self.answered) + few) // self.recipe.batch)
@@ -256,7 +173,7 @@ class SpanReaderTrainer:
 
     def _row(self, one: SpanExample, draw: Random) -> Row:
         """A window over the passage in which one of its answers is, anywhere."""
-        asked, text = self._read(one.question).ids[:QUESTION_TOKENS], self._read(one.text)
+        asked, text = self.read(one.question).ids[:QUESTION_TOKENS], self.read(one.text)
         first = len(asked) + 2
         room = self.recipe.window - first - 1
         low, high, answer = 0, max(0, len(text.ids) - room), None
@@ -275,13 +192,6 @@ def token_span(text: Tokens, start: int, end: int) -> tuple[int, int] | None:
     """The first and last token of a stretch of characters; None if none is in it."""
     inside = [number for number, (begins, ends) in enumerate(text.ends) if begins < end and ends > start]
     return (inside[0], inside[-1]) if inside else None
-
-
-def padded(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """Token numbers, and where they are real."""
-    longest = max(map(len, rows))
-    ids = torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows])
-    return ids, torch.tensor([[True] * len(row) + [False] * (longest - len(row)) for row in rows])
 
 
 def documents_of(item: Item) -> list[str]:
@@ -305,52 +215,3 @@ def example_of(item: Item, texts: Mapping[str, Sequence[str]]) -> SpanExample | 
         if spans := tuple(places):
             return SpanExample(item.question, text, spans)
     return SpanExample(item.question, passages[0]) if passages and not (item.answers or item.gold) else None
-
-
-# MiniLM in torch: the same weights by the same names as its graph for onnxruntime.
-
-
-def token_vectors(weights: Mapping[str, Tensor], ids: Tensor, mask: Tensor) -> Tensor:
-    """One vector for each token: (batch, tokens, width). `mask` is True for tokens and False for padding.
-
-    x_0 = LayerNorm(word[t] + position + type[0]); a = LayerNorm(x + Attention(x)); x' = LayerNorm(a + W_2 GELU(W_1 a)).
-
-    Source: Devlin et al., "BERT", NAACL 2019.
-    """
-    rows = weights["embeddings.position_embeddings.weight"][: ids.shape[1]]
-    kind = weights["embeddings.token_type_embeddings.weight"][0]
-    x = normal(weights, "embeddings.LayerNorm", weights["embeddings.word_embeddings.weight"][ids] + rows + kind)
-    number = 0
-    while f"encoder.layer.{number}.output.dense.weight" in weights:
-        x = _layer(weights, f"encoder.layer.{number}", x, mask[:, None, None, :])
-        number += 1
-    return x
-
-
-def linear(weights: Mapping[str, Tensor], name: str, x: Tensor) -> Tensor:
-    return functional.linear(x, weights[f"{name}.weight"], weights[f"{name}.bias"])
-
-
-def normal(weights: Mapping[str, Tensor], name: str, x: Tensor) -> Tensor:
-    return functional.layer_norm(x, x.shape[-1:], weights[f"{name}.weight"], weights[f"{name}.bias"], EPSILON)
-
-
-def _layer(weights: Mapping[str, Tensor], name: str, x: Tensor, mask: Tensor) -> Tensor:
-    q, k, v = (
-        linear(weights, f"{name}.attention.self.{part}", x).unflatten(-1, (HEADS, -1)).transpose(1, 2)
-        for part in ("query", "key", "value")
-    )
-    mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).flatten(2)
-    a = normal(
-        weights, f"{name}.attention.output.LayerNorm", x + linear(weights, f"{name}.attention.output.dense", mixed)
-    )
-    wide = functional.gelu(linear(weights, f"{name}.intermediate.dense", a))
-    return normal(weights, f"{name}.output.LayerNorm", a + linear(weights, f"{name}.output.dense", wide))
-
-
-def trainable(tensors: Mapping[str, object]) -> dict[str, Tensor]:
-    """Copies of the tensors, of which those of the encoder's layers learn; the embeddings are frozen."""
-    weights = {name: torch.tensor(array) for name, array in tensors.items() if not name.startswith("pooler.")}
-    for name, tensor in weights.items():
-        tensor.requires_grad_(not name.startswith("embeddings."))
-    return weights

@@ -2,21 +2,146 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
+from random import Random
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from spolia.core.operator import Operator, Retriever
-from spolia.flows.corag import corag
+from spolia.core.run_context import check_cancelled
+from spolia.evaluation.measures.answers.string_match import F1, ExactMatch
+from spolia.flows.corag import Searched, begin, corag, final, hops
+from spolia.flows.corag_best_of_n import promise
 from spolia.flows.corag_classifier import corag_classifier
-from spolia.models.protocols import Embedder, LanguageModel
+from spolia.models.prompting.likelihood import Likelihood
+from spolia.models.protocols import Embedder, LanguageModel, ScoresContinuations
 from spolia.models.text_classifier import Part, TrainedClassifier
 from spolia.models.trained_weights import TrainedWeights
-from spolia.training.chain_samples import CHARACTERS, SampledChain, sample_chains, sufficiency_rows
+from spolia.run import Run
 from spolia.training.classifier import FOLDS, NEVER, ClassifierTrainer, LabelledText, lower_bound
-from spolia.types import Answer, Item, Query
+from spolia.types import Answer, Chain, Item, Query, Value
+
+CHARACTERS = 2_000
+"""A question and its chain that a classifier reads, as `Classified` shows them."""
+
+
+@dataclass(frozen=True)
+class SampledChain(Value):
+    """A chain that went on to its end, and the answer after each of its pairs.
+
+    Args:
+        item: the question's id.
+        chain: the question and all pairs.
+        exact: EM of the answer after the first pair, the first two, …
+        f1: its F1.
+        tokens: what the model has read and written until then, the answer counted in.
+        promise: how much the model makes of the chain; the higher the better. 0 where it cannot score.
+    """
+
+    item: str
+    chain: Chain
+    exact: tuple[float, ...]
+    f1: tuple[float, ...]
+    tokens: tuple[int, ...]
+    promise: float = 0.0
+
+    @property
+    def enough(self) -> int:
+        """How many pairs suffice; 0 where none do."""
+        return next((number for number, score in enumerate(self.exact, 1) if score == 1), 0)
+
+    def prefix(self, pairs: int) -> Chain:
+        return self.chain.but(pairs=self.chain.pairs[:pairs])
+
+
+class SufficiencyRow(NamedTuple):
+    """A question with a beginning of a chain, and whether that suffices."""
+
+    item: str
+    question: str
+    written: str
+    sufficient: bool
+
+
+def sample_chains(
+    llm: LanguageModel, search: Retriever, items: Sequence[Item], *, steps: int = 6, n: int = 4
+) -> Iterator[SampledChain]:
+    """`n` chains of each question that has accepted answers, of at most `steps` pairs, each with an answer after
+    every pair.
+
+    The first chain of a question is greedy, the others are drawn. A chain ends before `steps` where the model only
+    repeats itself. With the cache of the run a second call asks the model nothing again.
+    """
+    grow, end = hops(llm, search, steps), final(llm, search)
+    hope = promise.but(likelihood=Likelihood(llm)) if isinstance(llm, ScoresContinuations) else None
+    for item in filter(ExactMatch().applies, items):
+        check_cancelled()
+        with Run.current() or Run(share=True) as run:
+            every = [
+                _grown(run, begin(Query(item.question, sample=sample)), grow, end, item, steps) for sample in range(n)
+            ]
+            found = [one for one in every if one.chain.pairs]
+            hopes = [hope(Searched(one.chain.query, one.chain.pairs)) if hope else 0.0 for one in found]
+        yield from (one.but(promise=score) for one, score in zip(found, hopes, strict=True))
+
+
+def _grown(
+    run: Run,
+    chain: Searched,
+    grow: Operator[Searched, Searched],
+    end: Operator[Searched, Answer],
+    item: Item,
+    steps: int,
+) -> SampledChain:
+    exact, f1, tokens = list[float](), list[float](), list[int]()
+    spent = 0
+    for _ in range(steps):
+        with run.lane() as lane:
+            chain = grow(chain)
+        if chain.stop:
+            break
+        spent += lane.usage.input_tokens + lane.usage.output_tokens
+        with run.lane() as lane:
+            answer = end(chain)
+        tokens.append(spent + lane.usage.input_tokens + lane.usage.output_tokens)
+        exact.append(ExactMatch().score(answer, item) or 0.0)
+        f1.append(F1().score(answer, item) or 0.0)
+    return SampledChain(item.id, Chain(chain.query, chain.pairs), tuple(exact), tuple(f1), tuple(tokens))
+
+
+def sufficiency_rows(
+    chains: Sequence[SampledChain], *, whole: bool = False, best_only: bool = False, singles: float = 1.0, seed: int = 0
+) -> list[SufficiencyRow]:
+    """Each beginning of each chain as a row, up to the first that suffices.
+
+    Args:
+        whole: also those after it, as a chain has them that was not ended there.
+        best_only: of the chains of a question, only the one with the highest `promise`: rejection sampling.
+        singles: of the chains that end after one pair, at most this many times those that end after two; the others
+            are left out by lot. The paper keeps 4,077 beside 2,325: 1.75.
+        seed: of the lot.
+
+    Source: Yeom et al., "Chain of retrieval with an external sufficiency classifier", 2025.
+    """
+    if best_only:
+        best: dict[str, SampledChain] = {}
+        for one in chains:
+            if one.item not in best or one.promise > best[one.item].promise:
+                best[one.item] = one
+        chains = list(best.values())
+    short = [one for one in chains if one.enough == 1]
+    most = max(1, round(singles * sum(one.enough == 2 for one in chains)))
+    kept = {id(one) for one in (Random(seed).sample(short, most) if len(short) > most else short)}
+    return [
+        SufficiencyRow(one.item, one.chain.query.question, one.prefix(pairs).written(CHARACTERS), score == 1)
+        for one in chains
+        if one.enough != 1 or id(one) in kept
+        for pairs, score in enumerate(one.exact if whole or not one.enough else one.exact[: one.enough], 1)
+    ]
+
 
 FEWEST = 30
 """Questions below which no threshold is certain enough: the chain never ends early."""
@@ -36,6 +161,19 @@ class StoppingResult(NamedTuple):
     change: float
     lower: float
     saved: float
+
+    def said(self, most_lost: float) -> str:
+        """As a card has it."""
+        if self.threshold >= NEVER:
+            return (
+                "No chain ends early: no threshold is shown to save tokens and lose at most "
+                f"{100 * most_lost:g} points of EM. It takes at least {FEWEST} questions with chains to choose one."
+            )
+        return (
+            f"Threshold {self.threshold:.3f}: on questions that the classifier had not seen, {self.saved:.1%} of the "
+            f"tokens are saved and EM changes by {100 * self.change:+.1f} points (at least {100 * self.lower:+.1f} "
+            "with 95 % confidence)."
+        )
 
 
 def stops(chain: SampledChain, scores: Sequence[float], threshold: float) -> int:
@@ -78,7 +216,7 @@ class SufficiencyTrainer(ClassifierTrainer):
     """Trains a classifier of chains for `corag_classifier`, on chains that the flow's own model makes.
 
     Of each question `n` chains are sampled to their end, with an answer after each pair; that with the gold answer is
-    sufficient (`spolia.training.chain_samples`). The threshold is the one that saves most tokens while EM loses at most
+    sufficient (`sample_chains`). The threshold is the one that saves most tokens while EM loses at most
     `most_lost` with 95 % confidence, on chains of which the classifier has not seen the questions.
 
     Args:
@@ -123,23 +261,25 @@ class SufficiencyTrainer(ClassifierTrainer):
         self.llm, self.search, self.chain_steps, self.n, self.whole = llm, search, chain_steps, n, whole
         self.best_only, self.singles, self.most_lost = best_only, singles, most_lost
         self.sampled = None if chains is None else list(chains)
+        self.chains: list[SampledChain] = []
 
     def settings(self) -> dict[str, Any]:
         names = ("chain_steps", "n", "whole", "best_only", "singles", "most_lost")
         return {name: getattr(self, name) for name in names} | super().settings() | {"model": self.llm.name}
 
     def prepare(self, items: Sequence[Item], validation: Sequence[Item], seed: int) -> None:
-        self.chains: list[SampledChain] = []
+        self.chains = []
         super().prepare(items, validation, seed)
         self.notes.append(f"{len(self.chains)} chains; answered by {self.llm.name}.")
 
     def labelled(self, items: Sequence[Item], seed: int) -> list[LabelledText]:
-        chains = self._chains(items)
+        chains = self.sampled_chains(items)
         self.chains = self.chains or chains  # the questions to train on come first
         rows = sufficiency_rows(chains, whole=self.whole, best_only=self.best_only, singles=self.singles, seed=seed)
         return [LabelledText(row.item, row.question, row.written, int(row.sufficient)) for row in rows]
 
-    def _chains(self, items: Sequence[Item]) -> list[SampledChain]:
+    def sampled_chains(self, items: Sequence[Item]) -> list[SampledChain]:
+        """Chains of the questions: new ones, or those that were given."""
         if self.sampled is None:
             return list(sample_chains(self.llm, self.search, items, steps=self.chain_steps, n=self.n))
         wanted = {item.id for item in items}
@@ -159,14 +299,7 @@ class SufficiencyTrainer(ClassifierTrainer):
     def weights(self) -> dict[str, Any]:
         found = super().weights()
         chosen = best_threshold(self.chains, self.unseen_scores(), self.most_lost)
-        self.notes.append(
-            f"Threshold {chosen.threshold:.3f}: on questions that the classifier had not seen, {chosen.saved:.1%} of "
-            f"the tokens are saved and EM changes by {100 * chosen.change:+.1f} points (at least "
-            f"{100 * chosen.lower:+.1f} with 95 % confidence)."
-            if chosen.threshold < NEVER
-            else f"No chain ends early: no threshold is shown to save tokens and lose at most "
-            f"{100 * self.most_lost:g} points of EM. It takes at least {FEWEST} questions with chains to choose one."
-        )
+        self.notes.append(chosen.said(self.most_lost))
         return found | {"threshold": chosen.threshold}
 
     def untrained(self) -> Operator[Query, Answer]:

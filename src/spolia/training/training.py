@@ -209,7 +209,7 @@ class _Training:
         data: str,
     ) -> None:
         self.part, self.split, self.folder, self.seed, self.data = part, split, folder, seed, data
-        self.steps, self.budget_s = steps or part.steps, budget_s
+        self.most, self.steps, self.budget_s = steps, steps or part.steps, budget_s
         self.pilot: dict[str, Any] | None = None
         self.done, self.curve = 0, list[tuple[int, float, float | None]]()
         self.cpu_s = self.prepare_cpu_s = 0.0
@@ -234,6 +234,7 @@ class _Training:
         began = time.process_time()
         self.part.prepare(self.split.train, self.split.validation, self.seed)
         self.prepare_cpu_s = time.process_time() - began
+        self.steps = self.most or self.part.steps  # some know it by the rows that they have prepared
         self._resume()
         if self.budget_s is not None and self.pilot is None:
             self._plan(self.budget_s)
@@ -315,6 +316,8 @@ class _Training:
                 path.write_text(as_json(weights) + "\n", "utf-8")
             else:
                 safetensors.write(path, weights)
+        if (beside := getattr(self.part, "write_beside", None)) is not None:
+            beside(self.folder, self.folder / file)
         card = self._card(file)
         self._write(CARD, as_json(card))  # the scored flow reads it; without an identity the training has not ended
         found = self._result(card)

@@ -113,8 +113,8 @@ WHY = {
 
 def _searched(kind: str, parts: "Parts", items: "Sequence[Item]", chains: int) -> "Iterable[Row]":
     """Rows that are made of what a retriever finds; some also of what a model answers."""
-    from spolia.training.chain_samples import sample_chains
     from spolia.training.rows import corag_rows, ra_dit_rows, reward_rows, self_rag_rows
+    from spolia.training.sufficiency import sample_chains
 
     if kind in ("corag", "self-rag"):
         if parts.llm is None:

@@ -31,10 +31,17 @@ class TrainOptions(QuestionOptions):
 
     rows: Annotated[Path | None, option("--rows FILE", "lm: the training rows, written by `spolia rows`.")] = None
     base: Annotated[
-        str, option("--base DIR", "lm: the folder of the model to tune; with --revision a repository of the hub.")
+        str,
+        option(
+            "--base DIR",
+            "lm: the folder of the model to tune; with --revision a repository of the hub. sufficiency: vectors, "
+            "minilm, or the folder of a checkpoint, such as FLAN-T5; by default features.",
+        ),
     ] = ""
     revision: Annotated[str, option("--revision COMMIT", "lm: the commit in that repository.")] = ""
-    method: Annotated[str, option("--method NAME", "lm: sft, dpo or grpo.")] = "sft"
+    method: Annotated[
+        str, option("--method NAME", "lm: sft, dpo or grpo. adapter, embedder: gold, lsr, aar or reward.")
+    ] = ""
     reward: Annotated[str, option("--reward MEASURE", "lm: the measure that grpo raises: EM, F1, CiteP, CiteR.")] = ""
     rank: Annotated[
         int, typer.Option("--rank", metavar="NUMBER", min=0, help="lm: rank of LoRA; 0 tunes all weights.")
@@ -55,8 +62,8 @@ def train(
         str,
         argument(
             "PART",
-            "The part: ranker, reader, adapter, rewriter; with --llm sufficiency, router, evaluator, pairs, verifier; "
-            "or lm.",
+            "The part: ranker, reader, reranker, embedder, adapter, rewriter; with --llm sufficiency, router, "
+            "evaluator, pairs, verifier; or lm.",
         ),
     ],
     out: Annotated[
@@ -102,7 +109,7 @@ def train(
     parts = parts_for(given, source, [*items, *(apart or ())], screen, web)
     runs.refuse_unpriced(given.budget_usd, [parts.llm])
     limit = runs.budget_of(given.budget_calls, given.budget_tokens, given.budget_usd)
-    trainer = trainer_of(part, _context(parts, screen))
+    trainer = trainer_of(part, _context(parts, screen, given))
     asking = runs.recorded(parts.chunks.corpus.path, screen, budget=limit, share=True)
     with screen.progress(f"training: {part}") as progress, asking as run:
         found = trained(
@@ -134,7 +141,7 @@ def _language_model(given: TrainOptions, out: Path, steps: int | None) -> Exit:
     from spolia.training.rows import answer_measure
 
     screen = Screen(json=given.json)
-    tuning = Tuning(given.method, given.rank, given.rate, given.batch, given.accumulate)
+    tuning = Tuning(given.method or "sft", given.rank, given.rate, given.batch, given.accumulate)
     measure = answer_measure(parse_measure(given.reward)) if given.reward else None
     with screen.progress(f"training: {LM}") as progress:
         found = tune(
@@ -145,7 +152,7 @@ def _language_model(given: TrainOptions, out: Path, steps: int | None) -> Exit:
     screen.give(sha256=card["sha256"], card=card, model=str(out))
     last = ", ".join(f"{name} {value:.4g}" for name, value in card["curve"][-1].items() if name != "step")
     screen.show(
-        f"Trained: {LM} by {given.method}, on {card['data']['rows']} rows in {card['steps']['made']} steps; {last}."
+        f"Trained: {LM} by {tuning.method}, on {card['data']['rows']} rows in {card['steps']['made']} steps; {last}."
     )
     for note in card["notes"]:
         screen.say(note)
@@ -175,7 +182,7 @@ def parts_for(
     return with_sources(parts.but(retriever=given.retriever or DEFAULT), web)
 
 
-def _context(parts: "Parts", screen: Screen) -> "TrainingContext":
+def _context(parts: "Parts", screen: Screen, given: TrainOptions) -> "TrainingContext":
     """The context of the training; without an embedder, and with a message, where its vectors are missing."""
     from spolia.filters import Not
     from spolia.flow_files.built_in_flows import found_by, within
@@ -192,7 +199,7 @@ def _context(parts: "Parts", screen: Screen) -> "TrainingContext":
         found = found_by(parts.retriever, group, embedder, top_k, parts.scorer, parts.ranker)
         return found if parts.second is None else within(found, Not(parts.second))
 
-    return TrainingContext(group, embedder, parts.llm, search, parts.web)
+    return TrainingContext(group, embedder, parts.llm, search, parts.web, given.base, given.method)
 
 
 def _others(data: Path | None, store: str | None) -> "list[Item] | None":

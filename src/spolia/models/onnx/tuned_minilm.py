@@ -1,9 +1,10 @@
-"""A reader of spans: MiniLM and a linear layer over its tokens, on onnxruntime."""
+"""MiniLM with trained weights, on onnxruntime: as a reader of spans, a scorer of texts, or an embedder."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import exp
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from spolia.core.run_context import charge, check_cancelled, reach
@@ -12,7 +13,7 @@ from spolia.models.onnx import safetensors, weights
 from spolia.models.onnx.minilm import MiniLM, batches, opened
 from spolia.models.onnx.tokenizer import Tokens, WordPiece
 from spolia.models.open_sessions import OpenSessions
-from spolia.models.protocols import FoundSpan
+from spolia.models.protocols import FoundSpan, Kind
 from spolia.models.trained_weights import TrainedWeights
 from spolia.types import Usage, Value
 
@@ -20,11 +21,16 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from spolia.types.arrays import Vectors
+
     Floats = npt.NDArray[np.float32]
 
 CLS, SEP = 101, 102
 PART, HEAD = "reader", "spans"
 """The linear layer's tensors are `spans.weight` (2, 384) and `spans.bias` (2): begins here, ends here."""
+RERANKER, SUFFICIENCY, EMBEDDER = "reranker", "sufficiency", "embedder"
+HEAD_OF_SCORE, THRESHOLD = "score", "threshold"
+"""The linear layer of a score; and a tensor with the score from which on a chain suffices."""
 QUESTION_TOKENS, POSITIONS = 64, 512
 
 
@@ -163,22 +169,136 @@ class MiniLMSpans(Value):
         return find_spans(read[0], read[1:], logits, self.window, self.overlap, self.longest)
 
     def _opened(self) -> _Opened:
-        return _sessions.get((self.weights, self.base, self.threads), self._open)
+        return opened_with(self.weights, PART, self.base, self.threads, HEAD, 2)
 
-    def _open(self) -> _Opened:
-        import numpy as np
 
-        trained = dict(self.weights.tensors(PART))
-        head = [trained.pop(f"{HEAD}.{part}", None) for part in ("weight", "bias")]
-        base = safetensors.read(weights.find(self.base).tensors)
-        if [None if one is None else one.shape for one in head] != [(2, MiniLM.dimension), (2,)]:
-            raise WeightsError(f"{self.weights.place} has no {HEAD}.weight (2, 384) and {HEAD}.bias (2).")
-        for name, tensor in trained.items():
-            if name not in base or tensor.shape != base[name].shape or not np.isfinite(tensor).all():
-                raise WeightsError(
-                    f"{self.weights.place}: MiniLM has no finite tensor {name} of this shape. Train it again."
-                )
-        return _Opened(opened({**base, **trained}, self.threads), *head)
+@dataclass(frozen=True)
+class MiniLMScorer(Value):
+    """The address of MiniLM with a score of a question and a text, trained by `spolia train`; a `Scorer`.
+
+        p = 1 / (1 + exp(-w · x - b)), x the vector of [CLS] in: [CLS] question [SEP] text [SEP]
+
+    It runs on onnxruntime, without torch. A score does not depend on the texts beside it.
+
+    Args:
+        weights: those that `spolia train reranker` wrote, or `spolia train sufficiency --base minilm`.
+        part: which of these two.
+        base: folder with the weights of `MiniLM`; empty to look them up.
+        window: tokens of question and text together; the rest of the text is not read.
+        threads: CPU threads for one call.
+        batch_tokens: most tokens of pairs of one length that run together, which changes no score.
+
+    Raises:
+        WeightsError: on first use, when there are no weights, or those of another part.
+        MissingExtra: on first use, when onnxruntime or tokenizers is not installed.
+
+    Source: Nogueira and Cho, "Passage re-ranking with BERT", 2019.
+
+    >>> MiniLMScorer(TrainedWeights("trained/reranker")).window
+    256
+    """
+
+    weights: TrainedWeights
+    part: str = RERANKER
+    base: str = ""
+    window: int = 256
+    threads: int = 1
+    batch_tokens: int = 512
+
+    waits: ClassVar[bool] = False
+    scoped: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not QUESTION_TOKENS + 4 <= self.window <= POSITIONS:
+            raise ModelError(
+                f"MiniLMScorer got window={self.window}. Write a number from {QUESTION_TOKENS + 4} to {POSITIONS}."
+            )
+
+    @property
+    def name(self) -> str:
+        return f"{self.part}@{(self.weights.fingerprint() or 'none')[:8]}"
+
+    def fingerprint(self) -> str | None:
+        """Of its weights and window; None where there are no weights."""
+        known = self.weights.fingerprint()
+        return known and f"{known}|{self.window}"
+
+    def scores(self, query: str, texts: Sequence[str]) -> tuple[float, ...]:
+        """For each text the probability that it is what was asked for."""
+        if not len(texts):
+            return ()
+        reach(self)
+        words = WordPiece(self.base)
+        asked = words.read(query).ids
+        rows = [pair(asked, words.read(text).ids, self.window) for text in texts]
+        model = opened_with(self.weights, self.part, self.base, self.threads, HEAD_OF_SCORE, 1)
+        found = model.logits(rows, self.batch_tokens)
+        return tuple(1 / (1 + exp(-min(max(float(each[0, 0]), -500.0), 500.0))) for each in found)
+
+
+def pair(question: Sequence[int], text: Sequence[int], window: int) -> list[int]:
+    """A question and a text as the model reads them: [CLS] question [SEP] text [SEP].
+
+    >>> pair([7], [1, 2, 3, 4], 6)
+    [101, 7, 102, 1, 2, 102]
+    """
+    return next(windows(question, text, window, 0)).ids
+
+
+@dataclass(frozen=True)
+class TunedMiniLM(MiniLM):
+    """The address of MiniLM as an embedder whose questions are read by layers that `spolia train embedder` trained.
+
+    Passages have the vectors of `MiniLM` itself, so a store needs no new ones.
+
+    Args:
+        weights, threads, batch_tokens: as for `MiniLM`.
+        tuned: those that were trained.
+
+    Raises:
+        WeightsError: on first use, when there are no weights, or those of another part.
+
+    Source: Karpukhin et al., "Dense passage retrieval for open-domain question answering", EMNLP 2020; the query
+    encoder alone learns as in Lin et al., "RA-DIT", ICLR 2024.
+
+    >>> TunedMiniLM(tuned=TrainedWeights("trained/embedder")).dimension
+    384
+    """
+
+    tuned: TrainedWeights = field(kw_only=True)
+
+    def fingerprint(self) -> str:
+        return f"{self.name}|{self.tuned.fingerprint() or 'none'}"
+
+    def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
+        """One vector of length 1 for each text: float32, shape (texts, 384)."""
+        plain = MiniLM(self.weights, self.threads, self.batch_tokens)
+        return super().embed(texts, kind=kind) if kind == "query" else plain.embed(texts, kind=kind)
+
+    def _opened(self) -> tuple[Any, list[Any]]:
+        return opened_with(self.tuned, EMBEDDER, self.weights, self.threads).session
+
+
+def opened_with(
+    trained: TrainedWeights, part: str, base: str, threads: int, head: str = "", outputs: int = 0
+) -> _Opened:
+    """MiniLM with the trained tensors of a part in place of its own, once per process; the linear layer `head` too."""
+    return _sessions.get((trained, part, base, threads), lambda: _open(trained, part, base, threads, head, outputs))
+
+
+def _open(trained: TrainedWeights, part: str, base: str, threads: int, head: str, outputs: int) -> _Opened:
+    import numpy as np
+
+    own, known = dict(trained.tensors(part)), safetensors.read(weights.find(base).tensors)
+    own.pop(THRESHOLD, None)
+    layer = [own.pop(f"{head}.{name}", None) for name in ("weight", "bias")]
+    wanted = [(outputs, MiniLM.dimension), (outputs,)] if head else [None, None]
+    if [None if one is None else one.shape for one in layer] != wanted:
+        raise WeightsError(f"{trained.place} has no {head}.weight ({outputs}, 384) and {head}.bias ({outputs}).")
+    for name, tensor in own.items():
+        if name not in known or tensor.shape != known[name].shape or not np.isfinite(tensor).all():
+            raise WeightsError(f"{trained.place}: MiniLM has no finite tensor {name} of this shape. Train it again.")
+    return _Opened(opened({**known, **own}, threads), *layer)
 
 
 class _Opened(NamedTuple):
@@ -189,7 +309,7 @@ class _Opened(NamedTuple):
     bias: Any
 
     def logits(self, rows: list[list[int]], batch_tokens: int) -> list[Floats]:
-        """One (tokens, 2) for each window: how likely its answer begins, and ends, at each token."""
+        """What the head gives for each token of each row: (tokens, outputs)."""
         import numpy as np
 
         found: dict[int, Floats] = {}

@@ -1,0 +1,626 @@
+"""Fine-tuning in torch: the steps, a state that can be kept, MiniLM's layers, and what is trained with them."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache, cached_property
+from importlib.metadata import version
+from pathlib import Path
+from random import Random
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from spolia.core.operator import Operator, Retriever
+from spolia.core.plurals import several
+from spolia.core.run_context import access
+from spolia.errors import DataError, WeightsError, installed
+from spolia.flow_files.built_in_flows import bm25, hybrid
+from spolia.flows.corag_classifier import corag_classifier
+from spolia.models.local.address import content_of, folder_of, load_tokenizer, transformers, unicode
+from spolia.models.local.embedders import LocalCrossEncoder
+from spolia.models.onnx import safetensors
+from spolia.models.onnx.minilm import MiniLM
+from spolia.models.onnx.tokenizer import WordPiece
+from spolia.models.onnx.tuned_minilm import (
+    EMBEDDER,
+    HEAD_OF_SCORE,
+    RERANKER,
+    SUFFICIENCY,
+    THRESHOLD,
+    MiniLMScorer,
+    TunedMiniLM,
+    pair,
+)
+from spolia.models.onnx.weights import SHA256, find
+from spolia.models.protocols import Embedder, Scorer
+from spolia.models.trained_weights import TrainedWeights
+from spolia.post_retrieval.rerankers import CrossEncoder
+from spolia.retrieval.dense import Dense
+from spolia.stores.corpus import NodeGroup
+from spolia.training.classifier import LabelledText
+from spolia.training.flow_classifiers import with_gold
+from spolia.training.query_adapter import AdapterRows, Teacher, taught
+from spolia.training.sufficiency import SufficiencyTrainer, beginnings, best_threshold
+from spolia.types import Answer, Item, Node, Query, Ranking, Value
+
+with installed("local", "torch", "Fine-tuning"):
+    import torch
+    from torch import Tensor
+    from torch.nn import functional
+
+WIDTH = MiniLM.dimension
+HEADS = 12
+EPSILON = 1e-12
+MOMENTS = ("exp_avg", "exp_avg_sq")
+VALIDATED = 64
+"""Examples of the validation curve, at most."""
+B = TypeVar("B")
+
+
+@dataclass(frozen=True)
+class Recipe(Value):
+    """How a model is fine-tuned.
+
+    Args:
+        window: tokens that it reads together.
+        batch: examples of a step.
+        rate: AdamW's, which rises for `warm_up` steps and then falls to 0: on a line, or along a `cosine`.
+        head_rate: that of the new last layer.
+        warm_up: steps; below 1, a share of all steps.
+        clip: largest norm of a step's gradient.
+        cosine: how the rate falls.
+        low_precision: matrix products in bfloat16, about 1.5 times as fast where the processor has it.
+    """
+
+    window: int = 128
+    batch: int = 16
+    rate: float = 1e-4
+    head_rate: float = 1e-3
+    warm_up: float = 60
+    clip: float = 1.0
+    cosine: bool = False
+    low_precision: bool = True
+
+
+class FineTuning(ABC, Generic[B]):
+    """Base of trainers whose step is one of AdamW on a loss of torch.
+
+    A subclass prepares its examples, calls `start` with the tensors, and writes `batch` and `loss`.
+    """
+
+    converged: ClassVar[bool] = False
+    steps: int
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
+        self.notes: list[str] = []
+
+    def start(self, learned: Mapping[str, Tensor], head: str, seed: int) -> None:
+        """Begin with these tensors; those of the new layer, whose names begin with `head`, learn faster."""
+        self.learned, self.seed, self.done = dict(learned), seed, 0
+        groups = [
+            {"params": [one for name, one in self.learned.items() if self._is_new(name, head) is new], "lr": 0.0}
+            for new in (True, False)
+        ]
+        self.optimizer = torch.optim.AdamW([one for one in groups if one["params"]], weight_decay=0.01)
+        self.rates = [
+            rate for rate, one in zip((self.recipe.head_rate, self.recipe.rate), groups, strict=True) if one["params"]
+        ]
+
+    @staticmethod
+    def _is_new(name: str, head: str) -> bool:
+        return bool(head) and name.startswith(head)
+
+    @abstractmethod
+    def batch(self) -> B:
+        """The examples of the step number `done`."""
+
+    @abstractmethod
+    def loss(self, batch: B) -> Tensor:
+        """The mean over a batch."""
+
+    def held_out(self) -> Sequence[B]:
+        """Batches of validation questions."""
+        return ()
+
+    def step(self, done: float) -> float:
+        torch.set_num_threads(1)  # the order of additions, and so the weights, do not depend on the machine's cores
+        torch.manual_seed(self.seed * 1_000_003 + self.done)  # dropout, the same after a kill
+        recipe = self.recipe
+        rising = recipe.warm_up if recipe.warm_up >= 1 else recipe.warm_up * self.steps
+        falling = (1 + math.cos(math.pi * done)) / 2 if recipe.cosine else 1 - done
+        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
+            group["lr"] = rate * min(1.0, (self.done + 1) / max(1.0, rising)) * falling
+        loss = self.loss(self.batch())
+        self.optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.learned.values(), recipe.clip)
+        self.optimizer.step()
+        self.done += 1
+        return float(loss.detach())
+
+    def validate(self) -> float | None:
+        batches = self.held_out()
+        with torch.no_grad():
+            total = sum(float(self.loss(batch)) * len(batch) for batch in batches)  # type: ignore[arg-type]
+        return total / sum(map(len, batches)) if batches else None  # type: ignore[arg-type]
+
+    def state(self) -> dict[str, Any]:
+        """The learned tensors with the two moments that AdamW keeps of each."""
+        found: dict[str, Any] = {"done": np.array(self.done)}
+        for name, tensor in self.learned.items():
+            kept = self.optimizer.state.get(tensor, {})
+            parts = {"": tensor, **{f"{one}/": kept[one] for one in MOMENTS if one in kept}}
+            found.update({f"{one}{name}": each.detach().numpy() for one, each in parts.items()})
+        return found
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.done = int(state["done"])
+        self.optimizer.state.clear()
+        for name, tensor in self.learned.items():
+            with torch.no_grad():
+                tensor.copy_(torch.tensor(state[name]))
+            if f"{MOMENTS[0]}/{name}" in state:
+                kept = {one: torch.tensor(state[f"{one}/{name}"]) for one in MOMENTS}
+                self.optimizer.state[tensor] = {"step": torch.tensor(float(self.done)), **kept}
+
+    def weights(self) -> dict[str, Any]:
+        return {name: tensor.detach().numpy() for name, tensor in self.learned.items()}
+
+
+class MiniLMTrainer(FineTuning[B]):
+    """Base of trainers of MiniLM's layers, with a linear layer `head` on top; the embeddings of words stay."""
+
+    head: ClassVar[str] = ""
+    outputs: ClassVar[int] = 0
+
+    def __init__(self, recipe: Recipe, base: str = "") -> None:
+        super().__init__(recipe)
+        self.base = base
+
+    def settings(self) -> dict[str, Any]:
+        return {**asdict(self.recipe), "base": SHA256, "torch": version("torch")}
+
+    @cached_property
+    def read(self) -> Any:
+        return cache(WordPiece(self.base).read)
+
+    def begin(self, seed: int) -> None:
+        self.weights_by_name = trainable(safetensors.read(find(self.base).tensors))
+        if self.head:
+            draw = torch.Generator().manual_seed(seed)
+            first = (torch.randn(self.outputs, WIDTH, generator=draw) * 0.02).requires_grad_()
+            self.weights_by_name[f"{self.head}.weight"] = first
+            self.weights_by_name[f"{self.head}.bias"] = torch.zeros(self.outputs, requires_grad=True)
+        learned = {name: one for name, one in self.weights_by_name.items() if one.requires_grad}
+        self.start(learned, self.head, seed)
+
+    def vectors(self, ids: Tensor, real: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.recipe.low_precision):
+            tokens = token_vectors(self.weights_by_name, ids, real)
+        return tokens.float()
+
+    def logits(self, ids: Tensor, real: Tensor) -> Tensor:
+        """What the linear layer gives for each token."""
+        return linear(self.weights_by_name, self.head, self.vectors(ids, real))
+
+
+def shuffled(count: int, size: int, done: int, seed: int) -> list[int]:
+    """The numbers below `count` that step number `done` learns of: each epoch has an order of its own.
+
+    >>> sorted(shuffled(5, 2, 0, 7) + shuffled(5, 2, 1, 7) + shuffled(5, 2, 2, 7))
+    [0, 1, 2, 3, 4]
+    """
+    epoch, at = divmod(done, max(1, math.ceil(count / size)))
+    order = list(range(count))
+    Random(f"{seed}/{epoch}").shuffle(order)
+    return order[at * size : (at + 1) * size]
+
+
+def padded(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    """Token numbers, and where they are real."""
+    longest = max(map(len, rows))
+    ids = torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows])
+    return ids, torch.tensor([[True] * len(row) + [False] * (longest - len(row)) for row in rows])
+
+
+# MiniLM in torch: the same weights by the same names as its graph for onnxruntime.
+
+
+def token_vectors(weights: Mapping[str, Tensor], ids: Tensor, mask: Tensor) -> Tensor:
+    """One vector for each token: (batch, tokens, width). `mask` is True for tokens and False for padding.
+
+    x_0 = LayerNorm(word[t] + position + type[0]); a = LayerNorm(x + Attention(x)); x' = LayerNorm(a + W_2 GELU(W_1 a)).
+
+    Source: Devlin et al., "BERT", NAACL 2019.
+    """
+    rows = weights["embeddings.position_embeddings.weight"][: ids.shape[1]]
+    kind = weights["embeddings.token_type_embeddings.weight"][0]
+    x = normal(weights, "embeddings.LayerNorm", weights["embeddings.word_embeddings.weight"][ids] + rows + kind)
+    number = 0
+    while f"encoder.layer.{number}.output.dense.weight" in weights:
+        x = _layer(weights, f"encoder.layer.{number}", x, mask[:, None, None, :])
+        number += 1
+    return x
+
+
+def linear(weights: Mapping[str, Tensor], name: str, x: Tensor) -> Tensor:
+    return functional.linear(x, weights[f"{name}.weight"], weights[f"{name}.bias"])
+
+
+def normal(weights: Mapping[str, Tensor], name: str, x: Tensor) -> Tensor:
+    return functional.layer_norm(x, x.shape[-1:], weights[f"{name}.weight"], weights[f"{name}.bias"], EPSILON)
+
+
+def _layer(weights: Mapping[str, Tensor], name: str, x: Tensor, mask: Tensor) -> Tensor:
+    q, k, v = (
+        linear(weights, f"{name}.attention.self.{part}", x).unflatten(-1, (HEADS, -1)).transpose(1, 2)
+        for part in ("query", "key", "value")
+    )
+    mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).flatten(2)
+    a = normal(
+        weights, f"{name}.attention.output.LayerNorm", x + linear(weights, f"{name}.attention.output.dense", mixed)
+    )
+    wide = functional.gelu(linear(weights, f"{name}.intermediate.dense", a))
+    return normal(weights, f"{name}.output.LayerNorm", a + linear(weights, f"{name}.output.dense", wide))
+
+
+def trainable(tensors: Mapping[str, object]) -> dict[str, Tensor]:
+    """Copies of the tensors, of which those of the encoder's layers learn; the embeddings are frozen."""
+    weights = {name: torch.tensor(array) for name, array in tensors.items() if not name.startswith("pooler.")}
+    for name, tensor in weights.items():
+        tensor.requires_grad_(not name.startswith("embeddings."))
+    return weights
+
+
+# What is trained with them.
+
+
+def gold_nodes(group: NodeGroup, item: Item) -> list[Node]:
+    """The nodes of the gold documents of a question, whose places are known (`gold_locations`)."""
+    snapshot, who = group.snapshot(), access()
+    return [node for one in sorted(item.documents) for node in snapshot.numbered(one, group.name, 0, 1 << 30, who)]
+
+
+class EmbedderTrainer(MiniLMTrainer[list[int]]):
+    """Trains the layers by which `TunedMiniLM` reads questions; the vectors of passages stay as they are.
+
+        loss = -ln(e^(s+/τ) / (e^(s+/τ) + Σ e^(s-/τ)))
+
+    With `gold` and `aar`, the passages of the other questions of a batch are negatives too.
+
+    Args:
+        teacher: which passages questions are moved to; its embedder is `MiniLM`.
+        temperature: τ.
+        recipe: how to train.
+
+    Source: Karpukhin et al., "Dense passage retrieval for open-domain question answering", EMNLP 2020; see `Teacher`.
+    """
+
+    part, version, steps, measure = EMBEDDER, 1, 200, "R@5"
+
+    def __init__(
+        self,
+        teacher: Teacher,
+        *,
+        temperature: float = 0.05,
+        recipe: Recipe = Recipe(window=64, rate=2e-5, warm_up=0.1),
+        base: str = "",
+    ) -> None:
+        super().__init__(recipe, base)
+        self.teacher, self.temperature = teacher, temperature
+
+    def settings(self) -> dict[str, Any]:
+        return super().settings() | {"temperature": self.temperature} | self.teacher.settings()
+
+    def prepare(self, items: Sequence[Item], validation: Sequence[Item], seed: int) -> None:
+        self.rows, self.others = taught(self.teacher, items), self.teacher.rows(validation)
+        self.notes = [f"{len(self.rows.texts)} rows of {several(len(items), 'question')}."]
+        self.begin(seed)
+
+    def batch(self) -> list[int]:
+        return shuffled(len(self.rows.texts), self.recipe.batch, self.done, self.seed)
+
+    def loss(self, batch: Sequence[int]) -> Tensor:
+        return self._loss(self.rows, batch)
+
+    def validate(self) -> float | None:
+        if self.others is None:
+            return None
+        with torch.no_grad():
+            return float(self._loss(self.others, range(min(VALIDATED, len(self.others.texts)))))
+
+    def _loss(self, rows: AdapterRows, batch: Sequence[int]) -> Tensor:
+        at, texts = list(batch), [rows.texts[number] for number in batch]
+        candidates, target = (torch.tensor(one[at], dtype=torch.float32) for one in (rows.candidates, rows.target))
+        there = self.embedded(texts)
+        scores = torch.einsum("ncd,nd->nc", candidates, there).masked_fill(~torch.tensor(rows.real[at]), -torch.inf)
+        if self.teacher.method in ("gold", "aar"):
+            same = torch.tensor([[one == other for other in texts] for one in texts])
+            scores = torch.cat([scores, (there @ candidates[:, 0].T).masked_fill(same, -torch.inf)], dim=1)
+            target = torch.cat([target, torch.zeros(len(at), len(at))], dim=1)
+        found = functional.log_softmax(scores / self.temperature, dim=1)
+        if self.teacher.method != "reward":
+            return functional.kl_div(found.clamp(min=-1e30), target, reduction="batchmean")
+        chance = found.detach().exp()
+        expected = (chance * target).sum(dim=1, keepdim=True)
+        taken = torch.multinomial(chance, 1)
+        drawn = -((target.gather(1, taken) - expected) * found.gather(1, taken)).mean()
+        return drawn - drawn.detach() - expected.mean()  # the value of the expected reward, the gradient of the draw
+
+    def embedded(self, texts: Sequence[str]) -> Tensor:
+        """The mean over the tokens of each text, of length 1: as `MiniLM` gives it."""
+        words = WordPiece(self.base)
+        ids, real = padded([words.ids(text, self.recipe.window) for text in texts])
+        mean = (self.vectors(ids, real) * real[:, :, None]).sum(dim=1) / real.sum(dim=1, keepdim=True)
+        return functional.normalize(mean, dim=1)
+
+    def untrained(self) -> Operator[Query, Ranking]:
+        return Dense(self.teacher.group, self.teacher.embedder)
+
+    def trained(self, weights: TrainedWeights) -> Operator[Query, Ranking]:
+        return Dense(self.teacher.group, TunedMiniLM(self.base, tuned=weights))
+
+
+class Contrast(NamedTuple):
+    """A question, a passage that answers it, and found ones that do not."""
+
+    question: str
+    positive: str
+    negatives: tuple[str, ...]
+
+
+class RerankerTrainer(MiniLMTrainer[list[Contrast]]):
+    """Trains the cross-encoder `MiniLMScorer`: gold above what a search finds beside it.
+
+        loss = -ln(e^(f+) / (e^(f+) + Σ e^(f-)))     over a passage and `negatives` others, drawn from the best `depth`
+
+    Args:
+        group: with the passages.
+        embedder: one that the group was built with; None to search by words alone.
+        negatives: passages beside each positive one.
+        depth: best passages of a question that are reranked, and that negatives are drawn from.
+        recipe: how to train; a batch counts passages.
+        base: folder with the weights of `MiniLM`; empty to look them up.
+
+    Source: Nogueira and Cho, "Passage re-ranking with BERT", 2019; Gao et al., "Rethink training of BERT rerankers in
+    multi-stage retrieval pipeline", ECIR 2021 (localised contrastive estimation).
+    """
+
+    part, version, steps, measure = RERANKER, 1, 300, "R@5"
+    head, outputs = HEAD_OF_SCORE, 1
+
+    def __init__(
+        self,
+        group: NodeGroup,
+        embedder: Embedder | None = None,
+        *,
+        negatives: int = 3,
+        depth: int = 20,
+        recipe: Recipe = Recipe(window=192, rate=5e-5, warm_up=0.1),
+        base: str = "",
+    ) -> None:
+        super().__init__(recipe, base)
+        self.group, self.embedder, self.negatives, self.depth = group, embedder, negatives, depth
+
+    def settings(self) -> dict[str, Any]:
+        own = {"negatives": self.negatives, "depth": self.depth}
+        return super().settings() | own | {"embedder": self.embedder.name if self.embedder else ""}
+
+    def prepare(self, items: Sequence[Item], validation: Sequence[Item], seed: int) -> None:
+        self.rows, self.others = self._contrasts(items), self._contrasts(validation)[:VALIDATED]
+        if not self.rows:
+            raise DataError(
+                f"Nothing can be learned from {several(len(items), 'question')}: none has gold and other passages "
+                "beside it. Check that gold_ids name passages of this store, or give more questions."
+            )
+        self.notes = [f"{several(len(self.rows), 'positive passage')} of {several(len(items), 'question')}."]
+        self.begin(seed)
+
+    def _contrasts(self, items: Sequence[Item]) -> list[Contrast]:
+        found = []
+        for item, ranking, is_gold in with_gold(items, self._search):
+            others = [text for text, one in zip(ranking.texts, is_gold, strict=True) if not one]
+            good = dict.fromkeys(node.text for node in gold_nodes(self.group, item))
+            found += [Contrast(item.question, text, tuple(others)) for text in good if others]
+        return found
+
+    def batch(self) -> list[Contrast]:
+        draw = Random(f"{self.seed}/{self.done}")
+        few = max(1, self.recipe.batch // (1 + self.negatives))
+        rows = [self.rows[at] for at in shuffled(len(self.rows), few, self.done, self.seed)]
+        return [one._replace(negatives=tuple(self._some(one, draw))) for one in rows]
+
+    def _some(self, one: Contrast, draw: Random) -> list[str]:
+        return draw.sample(one.negatives, min(self.negatives, len(one.negatives)))
+
+    def held_out(self) -> list[list[Contrast]]:
+        return [[one._replace(negatives=one.negatives[: self.negatives])] for one in self.others]
+
+    def loss(self, batch: Sequence[Contrast]) -> Tensor:
+        rows = [(one.question, text) for one in batch for text in (one.positive, *one.negatives)]
+        sizes = [1 + len(one.negatives) for one in batch]
+        parts = self.scores(rows).split(sizes)
+        return -torch.stack([functional.log_softmax(part, dim=0)[0] for part in parts]).mean()
+
+    def scores(self, rows: Sequence[tuple[str, str]]) -> Tensor:
+        """The logit of each question and text."""
+        ids = [pair(self.read(question).ids, self.read(text).ids, self.recipe.window) for question, text in rows]
+        return self.logits(*padded(ids))[:, 0, 0]
+
+    def untrained(self) -> Operator[Query, Ranking]:
+        return self._search
+
+    def trained(self, weights: TrainedWeights) -> Operator[Query, Ranking]:
+        return self._search >> CrossEncoder(MiniLMScorer(weights, RERANKER, self.base, self.recipe.window), top_k=10)
+
+    @property
+    def _search(self) -> Retriever:
+        if self.embedder is None:
+            return bm25(self.group, top_k=self.depth)
+        return hybrid(self.group, self.embedder, top_k=self.depth)
+
+
+PAPER = Recipe(window=512, batch=8, rate=5e-5, head_rate=5e-5, warm_up=0.05, cosine=True, low_precision=False)
+"""That of the CoRAG classifier: AdamW at 5e-5 along a cosine, warm-up 0.05, batches of 8, 512 tokens."""
+
+
+class SufficiencyTuning(FineTuning[list[LabelledText]]):
+    """Base of trainers that fine-tune a model on the rows of `SufficiencyTrainer`: question, chain so far, label.
+
+    The threshold is chosen on the chains of the validation questions, which the model does not learn from.
+
+    Args:
+        chains: makes the chains and their rows.
+        epochs: how often each row is learned from.
+        recipe: how to train.
+
+    Source: Yeom et al., "Chain of retrieval with an external sufficiency classifier", 2025: FLAN-T5-large, three epochs
+    of 10,000 rows.
+    """
+
+    part, version, measure, steps = SUFFICIENCY, 3, "EM", 1
+
+    def __init__(self, chains: SufficiencyTrainer, *, epochs: int = 3, recipe: Recipe = PAPER, **more: Any) -> None:
+        super().__init__(recipe, **more)
+        self.chains, self.epochs = chains, epochs
+
+    def settings(self) -> dict[str, Any]:
+        own = ("hidden", "penalty", "rate", "embedder")
+        sampled = {name: one for name, one in self.chains.settings().items() if name not in own}
+        return {**asdict(self.recipe), **sampled, "epochs": self.epochs, "torch": version("torch")}
+
+    @abstractmethod
+    def begin(self, seed: int) -> None:
+        """Start with the tensors of the model."""
+
+    @abstractmethod
+    def scores(self, rows: Sequence[tuple[str, str]]) -> Tensor:
+        """The logit of "sufficient" for each question and beginning of a chain."""
+
+    def prepare(self, items: Sequence[Item], validation: Sequence[Item], seed: int) -> None:
+        self.rows, self.others = self.chains.labelled(items, seed), self.chains.labelled(validation, seed)
+        self.tried = self.chains.sampled_chains(validation)
+        if len({row.label for row in self.rows}) < 2:
+            raise DataError(
+                f"{several(len(self.rows), 'row')} of {several(len(items), 'question')} are not of both labels, so "
+                "nothing can be learned. Give more questions with accepted answers."
+            )
+        self.steps = math.ceil(self.epochs * len(self.rows) / self.recipe.batch)
+        sufficient = sum(row.label for row in self.rows)
+        self.notes = [f"{several(len(self.rows), 'row')}, {sufficient} of them sufficient."]
+        self.begin(seed)
+
+    def batch(self) -> list[LabelledText]:
+        return [self.rows[at] for at in shuffled(len(self.rows), self.recipe.batch, self.done, self.seed)]
+
+    def held_out(self) -> list[list[LabelledText]]:
+        return [self.others[at : at + self.recipe.batch] for at in range(0, len(self.others), self.recipe.batch)]
+
+    def loss(self, batch: Sequence[LabelledText]) -> Tensor:
+        found = self.scores([(row.question, row.text) for row in batch])
+        truth = torch.tensor([float(row.label) for row in batch])
+        return functional.binary_cross_entropy_with_logits(found, truth)
+
+    def probabilities(self, rows: Sequence[tuple[str, str]]) -> list[float]:
+        """That the chain suffices, by the model as it is now."""
+        with torch.no_grad():
+            found = [self.scores(rows[at : at + self.recipe.batch]) for at in range(0, len(rows), self.recipe.batch)]
+        return torch.cat(found).double().sigmoid().tolist() if found else []
+
+    def weights(self) -> dict[str, Any]:
+        tried = [self.probabilities(beginnings(chain)) for chain in self.tried]
+        chosen = best_threshold(self.tried, tried, self.chains.most_lost)
+        self.notes.append(chosen.said(self.chains.most_lost))
+        return super().weights() | {THRESHOLD: np.array([chosen.threshold], np.float32)}
+
+    def untrained(self) -> Operator[Query, Answer]:
+        return self.chains.untrained()
+
+    def _ended(self, scorer: Scorer, threshold: float) -> Operator[Query, Answer]:
+        of = self.chains
+        return corag_classifier(of.llm, of.search, scorer, steps=of.chain_steps, threshold=threshold)
+
+
+class MiniLMSufficiency(SufficiencyTuning, MiniLMTrainer[list[LabelledText]]):
+    """Fine-tunes MiniLM as the classifier that ends chains: `MiniLMScorer`."""
+
+    head, outputs = HEAD_OF_SCORE, 1
+
+    def settings(self) -> dict[str, Any]:
+        return SufficiencyTuning.settings(self) | {"base": SHA256}
+
+    def begin(self, seed: int) -> None:
+        MiniLMTrainer.begin(self, seed)
+
+    def scores(self, rows: Sequence[tuple[str, str]]) -> Tensor:
+        ids = [pair(self.read(question).ids, self.read(text).ids, self.recipe.window) for question, text in rows]
+        return self.logits(*padded(ids))[:, 0, 0]
+
+    def trained(self, weights: TrainedWeights) -> Operator[Query, Answer]:
+        threshold = float(weights.tensors(self.part)[THRESHOLD][0])
+        return self._ended(MiniLMScorer(weights, self.part, self.base, self.recipe.window), threshold)
+
+
+class CheckpointSufficiency(SufficiencyTuning):
+    """Fine-tunes a checkpoint of transformers, an encoder or a T5, as the classifier that ends chains.
+
+    It has two classes. The folder opens as `LocalCrossEncoder`, whose score is ln p(sufficient).
+
+    Args:
+        model: folder of the checkpoint, such as FLAN-T5-large.
+    """
+
+    def __init__(self, chains: SufficiencyTrainer, model: str, **more: Any) -> None:
+        super().__init__(chains, **more)
+        self.model = model
+
+    def settings(self) -> dict[str, Any]:
+        return super().settings() | {"base": content_of(self.model, "") or ""}
+
+    def begin(self, seed: int) -> None:
+        torch.manual_seed(seed)  # the weights of the new layer
+        folder = folder_of(self.model, "")
+        try:
+            self.network = transformers().AutoModelForSequenceClassification.from_pretrained(
+                folder, num_labels=2, use_safetensors=True, trust_remote_code=False, local_files_only=True,
+                dtype=torch.float32,
+            )  # fmt: skip
+        except Exception as error:  # it raises its own, torch's, safetensors' and the system's
+            raise WeightsError(
+                f"{folder} cannot be opened as a model of sequences ({str(error).strip().splitlines()[0]:.200}). Write "
+                "a folder with config.json and *.safetensors of an encoder or a T5."
+            ) from error
+        self.network.train()
+        self.tokenizer = load_tokenizer(folder)
+        self.start({name: one for name, one in self.network.named_parameters() if one.requires_grad}, "", seed)
+
+    def scores(self, rows: Sequence[tuple[str, str]]) -> Tensor:
+        self.network.train(torch.is_grad_enabled())
+        questions, texts = ([unicode(text) for text in column] for column in zip(*rows, strict=True))
+        given = self.tokenizer(
+            questions, texts, truncation="longest_first", max_length=self.recipe.window, padding=True,
+            split_special_tokens=True, return_tensors="pt",
+        )  # fmt: skip
+        found: Tensor = self.network(**given).logits
+        return found[:, 1] - found[:, 0]
+
+    def write_beside(self, folder: Path, weights: Path) -> None:
+        """All that transformers needs to open the folder."""
+        self.network.config.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+        own = folder / "model.safetensors"
+        own.unlink(missing_ok=True)
+        try:
+            own.hardlink_to(weights)
+        except OSError:  # a file system without links
+            shutil.copyfile(weights, own)
+
+    def trained(self, weights: TrainedWeights) -> Operator[Query, Answer]:
+        threshold = float(weights.tensors(self.part)[THRESHOLD][0])
+        return self._ended(LocalCrossEncoder(str(weights.place), window=self.recipe.window), math.log(threshold))
