@@ -90,7 +90,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[object, Path]:
 def test_onnxruntime_gives_what_torch_gives(trained: tuple[object, Path]) -> None:
     import torch
 
-    from spolia.training.span_reader import SpanReaderTrainer, padded
+    from spolia.training.fine_tuning import padded
+    from spolia.training.span_reader import SpanReaderTrainer
 
     trainer, folder = trained
     assert isinstance(trainer, SpanReaderTrainer)

@@ -21,8 +21,10 @@ from spolia.models.local.language_model import LocalModel as LocalModel
 from spolia.models.local.language_model import LocalSeq2Seq as LocalSeq2Seq
 from spolia.models.onnx.cross_encoder import OnnxCrossEncoder as OnnxCrossEncoder
 from spolia.models.onnx.minilm import MiniLM as MiniLM
-from spolia.models.onnx.minilm_spans import MiniLMSpans as MiniLMSpans
 from spolia.models.onnx.tokenizer import WordPiece as WordPiece
+from spolia.models.onnx.tuned_minilm import MiniLMScorer as MiniLMScorer
+from spolia.models.onnx.tuned_minilm import MiniLMSpans as MiniLMSpans
+from spolia.models.onnx.tuned_minilm import TunedMiniLM as TunedMiniLM
 from spolia.models.parsers.json_object import JsonObject as JsonObject
 from spolia.models.parsers.lines import Headed as Headed
 from spolia.models.parsers.lines import Lines as Lines

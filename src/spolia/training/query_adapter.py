@@ -320,7 +320,7 @@ class AdapterTrainer:
 
 
 def taught(teacher: Teacher, items: Sequence[Item]) -> AdapterRows:
-    """The rows of questions; DataError where there are none, or none prefers one passage to another."""
+    """The rows of questions; DataError if no row prefers one passage to another."""
     found = teacher.rows(items)
     if found is None or not any(len(set(row[real])) > 1 for row, real in zip(found.target, found.real, strict=True)):
         raise DataError(

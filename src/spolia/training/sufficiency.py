@@ -279,7 +279,7 @@ class SufficiencyTrainer(ClassifierTrainer):
         return [LabelledText(row.item, row.question, row.written, int(row.sufficient)) for row in rows]
 
     def sampled_chains(self, items: Sequence[Item]) -> list[SampledChain]:
-        """Chains of the questions: new ones, or those that were given."""
+        """Chains of the questions: newly sampled, or `chains`."""
         if self.sampled is None:
             return list(sample_chains(self.llm, self.search, items, steps=self.chain_steps, n=self.n))
         wanted = {item.id for item in items}

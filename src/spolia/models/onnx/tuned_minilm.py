@@ -224,7 +224,7 @@ class MiniLMScorer(Value):
         return known and f"{known}|{self.window}"
 
     def scores(self, query: str, texts: Sequence[str]) -> tuple[float, ...]:
-        """For each text the probability that it is what was asked for."""
+        """For each text the probability that it answers the question, or that the chain suffices."""
         if not len(texts):
             return ()
         reach(self)
@@ -253,7 +253,7 @@ class TunedMiniLM(MiniLM):
 
     Args:
         weights, threads, batch_tokens: as for `MiniLM`.
-        tuned: those that were trained.
+        tuned: the trained weights.
 
     Raises:
         WeightsError: on first use, when there are no weights, or those of another part.
