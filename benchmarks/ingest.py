@@ -3,7 +3,10 @@
     python benchmarks/ingest.py [--files 10000] [--rounds 3] [--out FILE]
 
 Passages of MuSiQue and 2WikiMultihopQA, one `.txt` file each, no embedder. Every batch of 1,000 is durable (fsync) and
-can be searched before the next one begins; that is checked in a run of its own. A run is a process of its own, and what
+can be searched before the next one begins; that is checked in a run of its own. `floor` is a script without Spolia: it
+walks, reads and hashes the same files, and writes a document, a source and a node of each, with digests, to SQLite and
+tantivy, durable in the same batches. It splits nothing, checks nothing, and knows neither formats, groups, access
+lists nor other writers. A run is a process of its own, and what
 counts is the CPU time of that process with all its threads and children, from start to end, imports included; modules
 are compiled before, as those of an installed package are. The median of the rounds counts. Data: `SPOLIA_DATASETS`,
 else `../shared/datasets` beside the checkout.
@@ -16,6 +19,7 @@ import json
 import os
 import platform
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -42,6 +46,84 @@ report = sync(sys.argv[1], Corpus(sys.argv[2]))
 print(json.dumps([report.added, report.unchanged, report.chunks, report.embedded, report.generation, report.seconds]))
 """
 
+FLOOR = r"""
+import json, os, sqlite3, sys
+from hashlib import blake2b
+import tantivy
+
+folder, store, batch = sys.argv[1], sys.argv[2], 1_000
+os.makedirs(lexical := os.path.join(store, "lexical"))
+database = sqlite3.connect(os.path.join(store, "corpus.db"), isolation_level=None)
+tables = {
+    "documents": "key INTEGER PRIMARY KEY, id TEXT UNIQUE, text, title, birth, digest",
+    "sources": "uri TEXT PRIMARY KEY, document, size, mtime_ns, hash, birth, digest",
+    "nodes": "key INTEGER PRIMARY KEY, id TEXT UNIQUE, document, text, start, stop, line, last_line, parent, birth, "
+    "digest",
+    "generations": "generation INTEGER PRIMARY KEY",
+}
+for statement in ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL"):
+    database.execute(statement)
+for table, columns in tables.items():
+    database.execute(f"CREATE TABLE {table} ({columns})")
+for table, column in (("sources", "document"), ("nodes", "document"), ("nodes", "parent")):
+    database.execute(f"CREATE INDEX {table}_{column} ON {table} ({column})")
+builder = tantivy.SchemaBuilder()
+builder.add_unsigned_field("key", indexed=True, fast=True)
+builder.add_text_field("body", tokenizer_name="terms", index_option="freq")
+index, analyzer = tantivy.Index(builder.build(), lexical), tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
+for each in (tantivy.Filter.remove_long(256), tantivy.Filter.lowercase(), tantivy.Filter.stemmer("english")):
+    analyzer = analyzer.filter(each)
+index.register_tokenizer("terms", analyzer.build())
+writer, known = index.writer(heap_size=50_000_000, num_threads=1), {}
+
+def guarded(*row):
+    return (*row, blake2b("\0".join(map(str, row)).encode(), digest_size=8).digest())
+
+def publish(files, generation, first):
+    rows = {"documents": [], "sources": [], "nodes": []}
+    for key, (uri, text, size, mtime_ns, hash) in enumerate(files, first):
+        holder = known.setdefault(hash, key)
+        rows["sources"].append(guarded(uri, holder, size, mtime_ns, hash, generation))
+        if holder == key:
+            rows["documents"].append(guarded(key, hash, text, uri, generation))
+            lines = text.count("\n") + 1
+            rows["nodes"].append(guarded(key, f"{hash}:1", key, text, 0, len(text), 1, lines, hash, generation))
+            document = tantivy.Document()
+            document.add_unsigned("key", key)
+            document.add_text("body", text)
+            writer.add_document(document)
+    database.execute("BEGIN IMMEDIATE")
+    for table, some in rows.items():
+        database.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(some[0]))})", some)
+    writer.commit()
+    for name in os.listdir(lexical):
+        if not name.startswith(".tmp"):
+            descriptor = os.open(os.path.join(lexical, name), os.O_RDONLY)
+            os.fsync(descriptor)
+            os.close(descriptor)
+    database.execute("INSERT INTO generations VALUES (?)", (generation,))
+    database.execute("COMMIT")
+
+files, first, generation = [], 1, 0
+with os.scandir(folder) as entries:
+    names = sorted(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
+for number, name in enumerate(names, 1):
+    descriptor = os.open(os.path.join(folder, name), os.O_RDONLY | os.O_NOFOLLOW)
+    before = os.fstat(descriptor)
+    content = os.read(descriptor, before.st_size + 1)
+    after = os.fstat(descriptor)
+    os.close(descriptor)
+    assert (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
+    hash = blake2b(content, digest_size=16).hexdigest()
+    files.append((name, content.decode(), len(content), after.st_mtime_ns, hash))
+    if len(files) == batch or number == len(names):
+        generation += 1
+        publish(files, generation, first)
+        first, files = first + len(files), []
+writer.wait_merging_threads()
+print(json.dumps([first - 1, 0, first - 1, 0, generation, 0]))
+"""
+
 
 def write_files(folder: Path, count: int) -> int:
     """One file for each passage; returns the bytes."""
@@ -52,11 +134,11 @@ def write_files(folder: Path, count: int) -> int:
     return total
 
 
-def measured(folder: Path, store: Path) -> dict[str, Any]:
+def measured(folder: Path, store: Path, code: str = ONE_RUN) -> dict[str, Any]:
     """One run in a process of its own."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    command = [sys.executable, "-c", ONE_RUN, str(folder), str(store)]
+    command = [sys.executable, "-c", code, str(folder), str(store)]
     ran = subprocess.run(command, check=True, capture_output=True, env=environment)
     after, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter() - started
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -89,7 +171,11 @@ def main() -> None:
         folder.mkdir()
         size = write_files(folder, options.files)
         stores = [Path(temporary, f"{number}.spolia") for number in range(options.rounds)]
-        first = sorted((measured(folder, store) for store in stores), key=lambda run: run["cpu_s"])[len(stores) // 2]
+        pairs = [
+            (measured(folder, store), measured(folder, store.with_suffix(".floor"), FLOOR)["cpu_s"]) for store in stores
+        ]
+        first = sorted((run for run, _ in pairs), key=lambda run: run["cpu_s"])[len(stores) // 2]
+        floor = statistics.median(cpu_s for _, cpu_s in pairs)
         repeated = sorted((measured(folder, store) for store in stores), key=lambda run: run["sync_wall_s"])
         again = repeated[len(stores) // 2]
         searchable = searchable_after_each_batch(folder, Path(temporary, "looked-at.spolia"))
@@ -100,6 +186,7 @@ def main() -> None:
         "batch": BATCH,
         "first": first,
         "files_per_cpu_s": round(rate),
+        "floor": {"cpu_s": floor, "files_per_cpu_s": round(options.files / floor)},
         "again": again,
         "searchable_after_each_batch": searchable,
         "peers_measured_apart_files_per_cpu_s": PEERS,

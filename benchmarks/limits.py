@@ -63,6 +63,7 @@ def _bm25(result: Result) -> Judged:
 def _ingest(result: Result) -> Judged:
     return {
         "files_per_cpu_s": (result["files_per_cpu_s"], least(4_000)),
+        "times the CPU-s of a bare script": (result["first"]["cpu_s"] / result["floor"]["cpu_s"], None),
         "unchanged, wall_s": (result["again"]["sync_wall_s"], most(1.0)),
         "unchanged, embedded": (result["again"]["embedded"], most(0)),
         "searchable_after_each_batch": (result["searchable_after_each_batch"], least(1)),

@@ -19,6 +19,7 @@ from spolia.models.protocols import Embedder, SparseEmbedder, refuse_no_embedder
 from spolia.stores.indexes import DEFAULT_INDEX, Exact, IndexSettings
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Document, Failure, Meta, Node, Region, Span, Value
+from spolia.types.value import maker
 
 DOCUMENT = "document"
 """The root of all groups: each document is one node, whose id is the document's."""
@@ -34,17 +35,14 @@ def whole(document: Document) -> Node:
     >>> whole(Document("d", "Stones.")).span
     Span(start=0, end=7, pages=None, lines=None, seconds=None, page_starts=())
     """
-    return Node(
-        id=document.id,
-        text=document.text,
-        document=document.id,
-        group=DOCUMENT,
-        span=Span(0, len(document.text)),
-        uri=document.uri,
-        meta=document.meta,
-        readers=document.readers,
-        number=1,
-    )
+    span = _span(0, len(document.text), None, None, None, ())
+    return _node(
+        document.id, document.text, document.id, DOCUMENT, span, "", document.uri, "",
+        document.meta, document.readers, 1, "",
+    )  # fmt: skip
+
+
+_node, _span = maker(Node), maker(Span)
 
 
 CONTEXT_CHARACTERS = 200

@@ -5,7 +5,7 @@ What another writer has changed since a run looked at it stays as that writer ha
 
 import pickle
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -519,8 +519,10 @@ class Staging(Draft):
         self.refuse(writer)
         changes = self._unchanged(writer)
         with writer.all_or_nothing():
+            seen = set[str]()
             for change in changes:
-                self._apply(writer, change)
+                self._apply(writer, change, seen)
+                seen.update(change.uris, (change.document,))
         self._give_vectors(writer)
         if self._staged.defined:
             complete(writer)
@@ -573,13 +575,17 @@ class Staging(Draft):
         within = tuple(f"{uri}/" for uri in change.uris)
         return any(uri in change.uris or uri.startswith(within) for uri in self.conflicts)
 
-    def _apply(self, writer: Writer, change: _Change) -> None:
+    def _apply(self, writer: Writer, change: _Change, seen: Set[str]) -> None:
+        """Make a change; `seen` are the sources and documents of those before it."""
         if change.apply is Writer.put:
             document, _, source, _ = change.given
             if not change.is_new and not writer.holds(document):  # it went with another source, in this very commit
                 self.conflicts.add(source.uri)
                 return
-            writer.put(*change.given)
+            births, keys = self._births, self._staged.keys
+            was_there = births.get(source.uri) is not None or keys.get(document.id) is not None
+            is_first = change.is_new and not was_there and seen.isdisjoint((source.uri, document.id))
+            writer.put(*change.given, is_first=is_first)
             if more := {group: NOT_YET for group in writer.manifests if group not in self.manifests and change.is_new}:
                 writer.note_unmade(document.id, more)
         elif change.apply is Writer.add_nodes:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from spolia.stores.vectors.segments import VectorWriter
 
 
-_NOTHING_PUT = "", 0
+_NOTHING_PUT = "", 0, False
 
 
 class Writer(Draft):
@@ -41,7 +41,7 @@ class Writer(Draft):
         self.store = store
         self.mended: list[str] = []
         self._embedded: VectorWriter | None = None
-        self._last_put = _NOTHING_PUT  # id and key of a live document
+        self._last_put = _NOTHING_PUT  # id and key of a live document, and whether it is new and nothing is noted of it
         self.embedded_to: dict[tuple[str, str], int] = {}
         self._writing: WriteSession = store.writing(timeout_s)
         try:
@@ -149,7 +149,13 @@ class Writer(Draft):
                 self.declared = schema
 
     def put(
-        self, document: Document, nodes: Iterable[Node], source: SourceRow, images: Mapping[str, bytes] = NONE
+        self,
+        document: Document,
+        nodes: Iterable[Node],
+        source: SourceRow,
+        images: Mapping[str, bytes] = NONE,
+        *,
+        is_first: bool = False,
     ) -> bool:
         """Put a document with its nodes in the place of what its source held before; the nodes are streamed.
 
@@ -158,6 +164,7 @@ class Writer(Draft):
 
         Args:
             images: the pictures that regions of the document name, by their hash.
+            is_first: the store is known to have neither the document nor the source, and is not asked.
 
         Returns:
             Whether its nodes were asked for.
@@ -165,7 +172,7 @@ class Writer(Draft):
         with self._transaction.change():
             self._audiences.begin()
             row = self._row(document)
-            there = self._live(document.id)
+            there = None if is_first else self._live(document.id)
             is_there = there is not None and there[1] == row[1]
             if there is not None and not is_there and there[2] == self._next:
                 raise StoreError(
@@ -176,8 +183,11 @@ class Writer(Draft):
             old: int | None = there[0] if there else None
             key: int = there[0] if is_there else self._replace(old, document, row, nodes, images)
             fail_point("put.source")
-            self._point(source, key)
-        self._last_put = document.id, key
+            if is_first:
+                self._connection.execute(sql.ADD_SOURCE, source_row(source, self._next, key))
+            else:
+                self._point(source, key)
+        self._last_put = document.id, key, not is_there
         return not is_there
 
     def _row(self, document: Document) -> Row:
@@ -277,12 +287,12 @@ class Writer(Draft):
     def add_nodes(self, document: Document, nodes: Iterable[Node]) -> None:
         """Add nodes of other groups to a document that is there, as `documents()` gives it; they are streamed."""
         with self._transaction.change():
-            id, last = self._last_put
+            id, last, is_new = self._last_put
             key, groups = last if id == document.id else self._known_key(document.id), set[str]()
             self._audiences.begin()
             fail_point("add.nodes")
             self._connection.executemany(sql.ADD_NODE, self._node_rows(document, key, nodes, groups))
-            for group in groups:
+            for group in groups if not is_new or id != document.id else ():
                 self._connection.execute(sql.DROP_UNMADE, (key, group))
 
     def note_unmade(self, document: str, reasons: Mapping[str, str]) -> None:
@@ -297,6 +307,7 @@ class Writer(Draft):
                     self._connection.execute(sql.DROP_UNMADE, (key, group))
 
     def _note(self, key: int, group: str, reason: str) -> None:
+        self._last_put = _NOTHING_PUT
         self._connection.execute(sql.ADD_UNMADE, {"key": key, **unmade_row(group, reason)})
 
     def set_readers(self, document: Document, readers: Sequence[str]) -> None:

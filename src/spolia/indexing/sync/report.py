@@ -61,8 +61,8 @@ class DocumentReport(Value):
     @property
     def json(self) -> str:
         """As text for the store; what is not said has its default."""
-        said = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
-        return json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+        said = {name: value for name, default in _DEFAULTS.items() if (value := getattr(self, name)) != default}
+        return _written(said)
 
     @classmethod
     def of(cls, text: str) -> DocumentReport:
@@ -78,6 +78,10 @@ class DocumentReport(Value):
                 f"A document's report in the store cannot be understood: {text!r} ({error}). Index the folder again "
                 "with rebuild=True."
             ) from error
+
+
+_DEFAULTS = {f.name: f.default for f in fields(DocumentReport)}
+_written = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def container_of(row: SourceRow) -> str:

@@ -390,7 +390,8 @@ class SyncRun:
             item.beside = self.linked_images.seen_by(reading)
             item.pieces = {}  # they may see the pictures
             reading = self.linked_images.on(reading)
-        item.reading = reading.but(document=self.metadata_diff.on(reading.document, before))
+        document = self.metadata_diff.on(reading.document, before)
+        item.reading = reading if document is reading.document else reading.but(document=document)
         self.metadata_diff.add(item.reading.document)
         self.pending_batch.add(item)
 

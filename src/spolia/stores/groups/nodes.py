@@ -26,7 +26,9 @@ from spolia.stores.definition import (
     whole,
 )
 from spolia.types import Document, Failure, Heading, Node, Region, Span
+from spolia.types.value import maker
 
+_node = maker(Node)
 _HALF = re.compile("[\ud800-\udfff]")
 
 
@@ -45,20 +47,11 @@ class NodeFactory:
             self._refuse_unwritable(part, piece)
             span = self._span(part, piece, offset)
             above = self._outline.above(span.start if span else offset or 0)
-            yield Node(
-                id=f"{self.document.id}:{self.group}:{number}",
-                text=piece.text,
-                document=self.document.id,
-                group=self.group,
-                span=span,
-                context="\n".join(filter(None, (above, piece.context))),
-                uri=self.document.uri,
-                parent=part.node.id,
-                meta=self.document.meta + own + piece.meta,
-                readers=part.node.readers,
-                number=number,
-                search_text=piece.search_text,
-            )
+            yield _node(
+                f"{self.document.id}:{self.group}:{number}", piece.text, self.document.id, self.group, span,
+                "\n".join(filter(None, (above, piece.context))), self.document.uri, part.node.id,
+                self.document.meta + own + piece.meta, part.node.readers, number, piece.search_text,
+            )  # fmt: skip
 
     def _refuse_unwritable(self, part: Part, piece: Piece) -> None:
         said = (piece.text, piece.context, piece.search_text, *(str(item) for pair in piece.meta for item in pair))

@@ -67,6 +67,7 @@ STEMMERS = (
     "norwegian", "portuguese", "romanian", "russian", "spanish", "swedish", "tamil", "turkish",
 )  # fmt: skip
 VERSION = 1
+_STEMS_KEPT = 50_000
 LONGEST_TERM_BYTES = 255  # longer "words" are encoded data; nobody searches for them
 
 # Scripts with a stemmer of their own, and the characters by which they are recognised (after NFKC).
@@ -82,6 +83,7 @@ _IDEOGRAPHIC = (
 _SYLLABIC = "\u0e01-\u0e3a\u0e40-\u0e4e\u0e50-\u0e59\u0e81-\u0eff\u1000-\u1049\u1050-\u109f\u1780-\u17d3\u17dc-\u17f9"
 _RUN = pattern(f"([{_IDEOGRAPHIC}]+|[{_SYLLABIC}]+)")
 _NOT_LATIN = pattern(f"[{''.join(_STEMMED.values())}{_IDEOGRAPHIC}{_SYLLABIC}]")
+_BEYOND_LATIN = pattern("[^\x00-\u02ff\u2000-\u20cf]")  # with punctuation and currencies, before the first marks
 _SCRIPTS = tuple((name, pattern(f"[{characters}]")) for name, characters in _STEMMED.items())
 _THAI_LIKE = pattern(f"[{_SYLLABIC}]")
 
@@ -166,8 +168,10 @@ class Analyzer(Value):
             words = _words("", self.fold, "", longest=0)(_plain(text, self.fold))
             return [gram for word in words if _is_read(word) for gram in _grams(word, self.ngram)]
         if text.isascii():
-            return _ascii_words(self.stem, self.stop_words)(text)
+            return _latin_words(self.stem, False, self.stop_words)(text)
         text = _plain(text, self.fold)
+        if _BEYOND_LATIN.search(text) is None:
+            return _latin_words(self.stem, self.fold, self.stop_words)(text)
         if _NOT_LATIN.search(text) is None:
             return _words(self.stem, self.fold, self.stop_words)(text)
         return self._mixed(text)
@@ -224,11 +228,12 @@ def _grams(run: str, n: int) -> list[str]:
 
 
 @lru_cache(maxsize=64)
-def _ascii_words(stem: str, stop_words: str) -> Callable[[str], list[str]]:
-    """ASCII text needs neither Unicode classes nor folding: half the time, the same terms."""
+def _latin_words(stem: str, fold: bool, stop_words: str) -> Callable[[str], list[str]]:
+    """Where there are no marks, Latin text needs no Unicode classes, and ASCII no folding: half the time, the same
+    terms."""
     from tantivy import Tokenizer
 
-    return _built(Tokenizer.simple(), False, (stem,), stop_words)
+    return _built(Tokenizer.simple(), fold, (stem,), stop_words)
 
 
 @lru_cache(maxsize=64)
@@ -245,18 +250,41 @@ def _words(
 def _built(
     tokenizer: Any, fold: bool, stems: tuple[str, ...], stop_words: str, longest: int = LONGEST_TERM_BYTES
 ) -> Callable[[str], list[str]]:
-    from tantivy import Filter, TextAnalyzerBuilder
+    from tantivy import Filter, Tokenizer
 
     filters = [Filter.remove_long(longest + 1)] if longest else []  # it removes what is as long, too
     filters += [Filter.ascii_fold()] if fold else []  # before lower-casing: İ has no lower case in one character
     filters += [Filter.lowercase()]
     filters += [Filter.stopword(stop_words)] if stop_words else []
-    filters += [Filter.stemmer(stem) for stem in stems if stem]
+    plain = _analyzer(tokenizer, filters)
+    if not (languages := [stem for stem in stems if stem]):
+        return plain
+    stemmed = _Stems(_analyzer(Tokenizer.raw(), [Filter.stemmer(language) for language in languages])).__getitem__
+    return lambda text: list(map(stemmed, plain(text)))
+
+
+def _analyzer(tokenizer: Any, filters: Iterable[Any]) -> Callable[[str], list[str]]:
+    from tantivy import TextAnalyzerBuilder
+
     builder = TextAnalyzerBuilder(tokenizer)
     for each in filters:
         builder = builder.filter(each)
     analyze: Callable[[str], list[str]] = builder.build().analyze
     return analyze
+
+
+class _Stems(dict[str, str]):
+    """The stems of words. Stemming takes two thirds of an analysis, and a language has few words that occur often."""
+
+    def __init__(self, stem: Callable[[str], list[str]]) -> None:
+        super().__init__()
+        self._stem = stem
+
+    def __missing__(self, word: str) -> str:
+        if len(self) >= _STEMS_KEPT:
+            self.clear()
+        found = self[word] = "".join(self._stem(word))
+        return found
 
 
 @lru_cache(maxsize=8)
