@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spolia.errors import GroupError, NotAStore, StoreBusy, StoreError
 from spolia.filters import Field, Schema
@@ -172,7 +172,7 @@ class Writer(Draft):
         with self._transaction.change():
             self._audiences.begin()
             row = self._row(document)
-            there = None if is_first else self._live(document.id)
+            there: Any = None if is_first else self._live(document.id)
             is_there = there is not None and there[1] == row[1]
             if there is not None and not is_there and there[2] == self._next:
                 raise StoreError(
