@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -25,6 +26,7 @@ from spolia.models.protocols import Kind
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
 from spolia.run import Run
+from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition, Embedding, Part, Piece, Splitter
 from spolia.stores.groups.materialise import materialise
@@ -32,7 +34,7 @@ from spolia.stores.indexes import HNSW
 from spolia.stores.staging import Staging
 from spolia.stores.vectors.dense import Vectors
 from spolia.testing.hash_embedder import HashingEmbedder
-from spolia.types import Query
+from spolia.types import Document, Node, Query
 
 pytestmark = pytest.mark.slow
 
@@ -538,3 +540,23 @@ def test_a_part_of_an_archive_that_another_sync_has_removed_meanwhile_is_gone_fo
     sync(folder, corpus, readers=[*READERS, Slow()], workers=0, batch=1, progress=other)
     assert others[0].removed == 2
     assert {uri for uri in corpus.snapshot().sources() if ".zip/" in uri} == {"seals.zip/a.note"}
+
+
+@pytest.mark.parametrize("moved_to", ["old.note", "new.note"])
+def test_a_document_that_is_put_removed_and_put_again_in_one_commit_is_there_once(
+    folder: Path, corpus: Corpus, moved_to: str
+) -> None:
+    sync(folder, corpus, readers=[Slow()], workers=0)
+    document = Document("d.slow", "Whales sing.", uri="old.note")
+    with closing(Staging(corpus.backend, WAIT_S)) as staging:
+        for uri in ("old.note", moved_to):
+            node = Node("d.slow:chunk:1", "Whales sing.", "d.slow", uri=uri)
+            staging.put(document.but(uri=uri), [node], SourceRow(uri, document="d.slow"))
+            if uri == "old.note" != moved_to:
+                staging.remove(uri)
+        staging.publish()
+        assert not staging.conflicts
+    snapshot = corpus.latest()
+    assert [(found.id, found.uri) for found in snapshot.documents() if found.id == "d.slow"] == [("d.slow", moved_to)]
+    assert [node.id for node in snapshot.all_nodes("chunk") if node.document == "d.slow"] == ["d.slow:chunk:1"]
+    assert BM25(corpus.group())(Query("sing")).ids == ("d.slow:chunk:1",)

@@ -116,3 +116,17 @@ def test_the_tokens_of_a_tokenizer_file(tmp_path: Path) -> None:
         Analyzer(tokenizer=str(tmp_path / "." / "tokenizer.json"), tokenizer_hash="0" * 32).terms("x")
     with pytest.raises(SpoliaError, match="No tokenizer could be read"):
         Analyzer.subword(str(tmp_path / "nosuch.json"))
+
+
+@pytest.mark.parametrize("fold", [True, False])
+def test_latin_text_has_the_terms_that_the_classes_of_unicode_give(fold: bool) -> None:
+    analyzer = Analyzer(fold=fold)
+    for code in (*range(0x300), *range(0x2000, 0x20D0)):
+        text = f"Running a{chr(code)}b {chr(code)} 1{chr(code)}2"
+        assert analyzer.terms(text) == analyzer.terms(f"{text} \u2e2e")  # which is beyond them, and no word
+
+
+def test_a_word_has_the_same_stem_however_many_were_seen() -> None:
+    words = [f"stones{number}ly" for number in range(60_000)]
+    assert plain.terms("Running runners " + " ".join(words))[:2] == ["run", "runner"]
+    assert plain.terms("runners, running") == ["runner", "run"]
