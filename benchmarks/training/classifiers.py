@@ -232,10 +232,15 @@ def told(found: Folded, labels: Sequence[str]) -> dict[str, Any]:
     for row, is_right in zip(found.rows, chances.argmax(axis=1) == truth.argmax(axis=1), strict=True):
         right.setdefault(row.item, []).append(bool(is_right))
     by_question = interval([fmean(each) for each in right.values()])
+    frequent, usual = int(truth.sum(axis=0).argmax()), dict[str, list[bool]]()
+    for row in found.rows:
+        usual.setdefault(row.item, []).append(row.label == frequent)
+    over = difference(*([fmean(each) for each in every.values()] for every in (right, usual)), range=(0, 1))
     return {
         "rows": len(found.rows),
         "labels": {label: int(truth[:, at].sum()) for at, label in enumerate(labels)},
         "accuracy": [round(100 * one, 1) for one in (by_question.mean, by_question.low, by_question.high)],
+        "over_most_frequent_label": [round(100 * one, 2) for one in (over.mean, over.low, over.high)],
         "most_frequent_label": round(100 * float(truth.mean(axis=0).max()), 1),
         "calibration_error": round(100 * calibration_error(chances, truth), 1),
         "training_cpu_s": found.training_cpu_s,

@@ -42,7 +42,7 @@ from spolia.flow_files.built_in_flows import SHIPPED, hybrid
 from spolia.models.onnx.minilm import MiniLM
 from spolia.models.trained_weights import SHIPPED as SHIPPED_IN
 from spolia.retrieval.learned.features import FEATURES, QuestionInGroup
-from spolia.retrieval.learned.linear import LinearScore, ranked
+from spolia.retrieval.learned.scores import LinearScore, ranked
 from spolia.retrieval.term_counts import texts_of
 from spolia.stores.corpus import NodeGroup
 from spolia.training.ranker import Example, PassFit, RankerTrainer, cross_fitted, seeds_of

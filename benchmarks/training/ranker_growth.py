@@ -29,8 +29,8 @@ from spolia.evaluation.data.passage_store import indexed
 from spolia.evaluation.simulation.world import FictionalWorld
 from spolia.flow_files.built_in_flows import SHIPPED, hybrid
 from spolia.models.trained_weights import TrainedWeights
-from spolia.retrieval.learned.linear import ranked
 from spolia.retrieval.learned.ranker import read_passes, searched_in, snapshot_of
+from spolia.retrieval.learned.scores import ranked
 from spolia.run import Run
 from spolia.testing import HashingEmbedder
 from spolia.types import Query

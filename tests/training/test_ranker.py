@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +21,13 @@ from spolia.retrieval.array_files import write_arrays
 from spolia.retrieval.learned.features import FEATURES, CandidateRows
 from spolia.retrieval.learned.links import MADE, node_links, title_keys
 from spolia.retrieval.learned.ranker import LearnedRanker
+from spolia.retrieval.learned.scores import TreeScore, score_of
 from spolia.run import Run
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.files import links_folder
 from spolia.testing import HashingEmbedder
-from spolia.training.ranker import LBFGS, Example, ListwiseLoss, PassFit, RankerTrainer
-from spolia.training.training import Trained, train
+from spolia.training.ranker import LBFGS, Example, ListwiseLoss, PassFit, RankerTrainer, TreeFit
+from spolia.training.training import QuestionSplit, Trained, train
 from spolia.types import Item, Query, digest_of
 
 
@@ -245,3 +248,87 @@ def test_the_flow_multi_hop_takes_the_ranker_that_fits_and_may_be_an_option_of_a
     decided = [flow(query) for flow in (decide(space, {"search": 0}), decide(space, {"search": 1}))]
     assert [len({"town0", "river0"} & {hit.node.document for hit in found.hits}) for found in decided][1] == 2
     assert load(dump(own, {"chunks": passages}), {"chunks": passages}) == own
+
+
+def grown(count: int, draw: int = 0) -> list[Example]:
+    """Questions whose gold has a high first feature where the second one is low, and a low one where it is high."""
+    made, random = [], np.random.default_rng(draw)
+    for _ in range(count):
+        rows = random.random((12, 3))
+        rows[:, 2] = 0.5
+        worth = np.where(rows[:, 1] < 0.5, rows[:, 0], 1 - rows[:, 0])
+        made.append(example(rows.tolist(), (worth >= np.sort(worth)[-2]).tolist()))
+    return made
+
+
+@pytest.mark.slow
+def test_trees_rank_what_no_line_does_and_their_contributions_add_up_to_the_score_of_lightgbm() -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+    fit, held_out = TreeFit(grown(60)), grown(30, 1)
+    losses = [fit.step() for _ in range(60)]
+    assert losses[-1] < 0.5 * losses[1]
+    linear = PassFit.of(grown(60))
+    linear.finished(45)
+    assert fit.loss_of(held_out) < 0.5
+    rows = held_out[0].candidates.features
+    found = fit.score.contributions(rows)
+    expected = lightgbm.Booster(model_str=fit.booster.model_to_string()).predict(rows)
+    assert np.ptp(expected - found.sum(axis=1)) < 1e-6
+    assert not found[:, 2:].any()  # what is constant splits nothing
+    by_line = [linear.score.contributions(one.candidates.features).sum(axis=1) for one in held_out]
+    best = [np.mean([one.gold[scores.argmax()] for one, scores in zip(held_out, of, strict=True)]) for of in (
+        by_line, [fit.score.contributions(one.candidates.features).sum(axis=1) for one in held_out]
+    )]  # fmt: skip
+    assert best[1] > best[0] + 0.2
+
+
+@pytest.mark.slow
+def test_trees_are_the_same_twice_and_after_a_kill_and_rank_without_lightgbm(
+    world: DataSet, passages: NodeGroup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("lightgbm")
+    items = list(world.items())
+    made = [RankerTrainer(passages, passes=2, trees=True) for _ in range(3)]
+    found = train(made[0], items, tmp_path / "one", steps=160)
+    assert found.card["score"]["trained"]["mean"] > 0.9
+    assert found.card["steps"]["made"] == 160
+    for trainer in made[1:]:
+        trainer.prepare(*_train_and_validation(items), 0)
+    for _ in range(155):
+        made[1].step(0.0)
+    made[2].restore(made[1].state())
+    for trainer in made[1:]:
+        while trainer._made < 10:
+            trainer.step(0.0)
+        assert json.loads(json.dumps(trainer.weights())) == json.loads((tmp_path / "one" / "weights.json").read_text())
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
+    (hit, *_) = found.flow(Query(items[0].question)).hits
+    assert hit.score == pytest.approx(sum(dict(hit.parts).values()), rel=0.5)
+
+
+def _train_and_validation(items: list[Item]) -> tuple[Sequence[Item], Sequence[Item]]:
+    split = QuestionSplit.of(items)
+    return split.train, split.validation
+
+
+LEAF = {"feature": [0], "threshold": [0.0], "left": [0], "right": [0], "value": [1.0]}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"left": [1]},
+        {"right": [-1]},
+        {"feature": [99]},
+        {"value": [float("nan")]},
+        {"value": []},
+        {"threshold": ["x"]},
+        {"left": [10**400]},
+    ],
+)
+def test_poisoned_trees_are_refused(change: dict[str, Any]) -> None:
+    assert TreeScore.of({"features": list(FEATURES), "trees": [LEAF]}).contributions(np.zeros((2, 21))).shape == (2, 21)
+    with pytest.raises(WeightsError, match="not weights of a ranker"):
+        score_of({"features": list(FEATURES), "trees": [LEAF | change]})
+    with pytest.raises(WeightsError, match="not weights of a ranker"):
+        score_of({"features": ["x"], "trees": [LEAF]})

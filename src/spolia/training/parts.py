@@ -105,8 +105,8 @@ class TrainingContext(Value):
         llm: the language model of the flow.
         search: its retriever, for a number of passages.
         web: its second source.
-        base: what a classifier of sufficiency is made of: empty for features, `vectors`, `minilm`, or the folder of a
-            checkpoint.
+        base: what the part is made of. A ranker: linear weights, or `trees`. A classifier of sufficiency: features, or
+            `vectors`, `minilm`, or the folder of a checkpoint.
         method: how a retriever is taught (`Teacher`); empty for `lsr` with a model that scores texts, else `gold`.
     """
 
@@ -128,7 +128,7 @@ class TrainingContext(Value):
 
 
 def _ranker(context: TrainingContext) -> Trainer:
-    return RankerTrainer(context.group, context.embedder)
+    return RankerTrainer(context.group, context.embedder, trees=context.base == "trees")
 
 
 def _reader(context: TrainingContext) -> Trainer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
@@ -10,14 +11,14 @@ import numpy as np
 
 from spolia.core.plurals import several
 from spolia.core.run_context import access, check_cancelled
-from spolia.errors import DataError
+from spolia.errors import DataError, installed
 from spolia.evaluation.experiment.gold_locations import gold_locations, is_gold
 from spolia.flow_files.built_in_flows import bm25, hybrid
 from spolia.models.protocols import Embedder
 from spolia.models.trained_weights import TrainedWeights
 from spolia.retrieval.learned.features import DENSE, FEATURES, CandidateRows, QuestionInGroup, Seeds
-from spolia.retrieval.learned.linear import FLOOR, LinearScore, next_seeds
 from spolia.retrieval.learned.ranker import RANKER, LearnedRanker, groups_of, searched_in, snapshot_of
+from spolia.retrieval.learned.scores import FLOOR, TREE, LinearScore, Score, TreeScore, next_seeds, score_of
 from spolia.types import Item, Query, Quote
 
 if TYPE_CHECKING:
@@ -179,15 +180,123 @@ class PassFit:
         return cls(mean, deviation, used, ListwiseLoss(examples, mean, deviation, used), LBFGS(np.zeros(len(FEATURES))))
 
     @property
-    def linear(self) -> LinearScore:
+    def converged(self) -> bool:
+        return self.search.converged
+
+    @property
+    def score(self) -> LinearScore:
         return LinearScore.fitted(self.mean, self.deviation, np.where(self.used, self.search.at, 0.0))
+
+    def step(self) -> float:
+        return self.search.step(self.loss)
+
+    def loss_of(self, others: Sequence[Example]) -> float:
+        return ListwiseLoss(others, self.mean, self.deviation, self.used)(self.search.at, 0.0)[0]
 
     def finished(self, steps: int) -> LinearScore:
         """The weights after some steps."""
-        while steps and not self.search.converged:
-            self.search.step(self.loss)
+        while steps and not self.converged:
+            self.step()
             steps -= 1
-        return self.linear
+        return self.score
+
+    def idle(self) -> list[str]:
+        """Features that hardly varied."""
+        return [name for name, varied in zip(FEATURES, self.used, strict=True) if not varied]
+
+    def state(self) -> dict[str, Any]:
+        memory = {f"step{at}": one for at, one in enumerate(self.search.steps)}
+        memory |= {f"change{at}": one for at, one in enumerate(self.search.changes)}
+        return {**memory, "at": self.search.at, "converged": np.array(self.search.converged)}
+
+    def restore(self, state: Arrays, made: int) -> None:
+        count = sum(name.startswith("step") for name in state)
+        steps, changes = ([np.asarray(state[f"{name}{at}"], np.float64) for at in range(count)] for name in _MEMORY)
+        self.search = LBFGS(np.asarray(state["at"], np.float64), steps, changes, bool(state["converged"]))
+
+
+class TreeFit:
+    """The boosted trees of one pass, while they are grown: LambdaMART by LightGBM, one tree a step.
+
+    Source: Burges, "From RankNet to LambdaRank to LambdaMART", 2010; Ke et al., "LightGBM", NeurIPS 2017.
+    """
+
+    converged = False
+
+    def __init__(self, examples: Sequence[Example], seed: int = 0) -> None:
+        with installed("trees", "lightgbm", "Boosted trees"):
+            import lightgbm
+        taught = [one for one in examples if one.teaches]
+        PassFit.of(examples)  # refuses what cannot be learned
+        rows = np.concatenate([one.candidates.features for one in taught])
+        given = lightgbm.Dataset(
+            rows,
+            np.concatenate([one.gold for one in taught]).astype(np.int32),
+            group=[len(one.gold) for one in taught],
+            params={"verbose": -1},
+        )
+        self.varied = rows.std(axis=0) > 0
+        self.booster = lightgbm.Booster(TREES | {"seed": seed}, given)
+
+    @property
+    def score(self) -> TreeScore:
+        return TreeScore([_columns(tree["tree_structure"]) for tree in self.booster.dump_model()["tree_info"]])
+
+    def step(self) -> float:
+        """Grow a tree; 1 - nDCG@5 on what is trained on, before it."""
+        before = self.booster.eval_train()[0][2] if self.booster.current_iteration() else 0.0
+        self.booster.update()
+        return 1 - float(before)
+
+    def loss_of(self, others: Sequence[Example]) -> float:
+        """1 - nDCG@5."""
+        score, found = self.score, list[float]()
+        for one in others:
+            order = np.argsort(-score.contributions(one.candidates.features).sum(axis=1), kind="stable")
+            gains = 1 / np.log2(np.arange(2, 7))
+            reached = gains[: len(order[:5])] @ one.gold[order[:5]]
+            found.append(float(reached / gains[: int(one.gold.sum())].sum()))
+        return 1 - float(np.mean(found))
+
+    def finished(self, steps: int) -> TreeScore:
+        """The trees after some steps."""
+        for _ in range(steps):
+            self.booster.update()
+        return self.score
+
+    def idle(self) -> list[str]:
+        return [name for name, varied in zip(FEATURES, self.varied, strict=True) if not varied]
+
+    def state(self) -> dict[str, Any]:
+        """Nothing: the same trees are grown again."""
+        return {}
+
+    def restore(self, state: Arrays, made: int) -> None:
+        self.finished(made)
+
+
+TREES = {
+    "objective": "lambdarank", "metric": "ndcg", "eval_at": [5], "num_leaves": 7, "learning_rate": 0.06,
+    "bagging_fraction": 0.8, "bagging_freq": 1, "feature_fraction": 0.6, "min_data_in_leaf": 5, "num_threads": 1,
+    "deterministic": True, "force_row_wise": True, "verbose": -1,
+}  # fmt: skip
+
+
+def _columns(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """The nodes of a tree as `TreeScore` has them, each before those below it."""
+    rows: list[list[float]] = []
+
+    def add(node: Mapping[str, Any]) -> int:
+        at = len(rows)
+        if "leaf_value" in node:
+            rows.append([0, 0.0, at, at, node["leaf_value"]])
+        else:
+            rows.append([node["split_feature"], node["threshold"], 0, 0, node["internal_value"]])
+            rows[at][2:4] = add(node["left_child"]), add(node["right_child"])
+        return at
+
+    add(tree)
+    return {name: np.array(column, TREE[name]) for name, column in zip(TREE, zip(*rows, strict=True), strict=True)}
 
 
 class RankerTrainer:
@@ -199,6 +308,7 @@ class RankerTrainer:
         names: the group with the names of the nodes; empty for none.
         passes: 1, or 2 to begin a second pass where the first has led to.
         any_group: the weights may be used on groups that were made in another way.
+        trees: boosted trees in place of linear weights (`pip install 'spolia[trees]'`); the flow does without.
 
     >>> from spolia import Corpus
     >>> RankerTrainer(Corpus("notes.spolia").group()).part
@@ -216,12 +326,16 @@ class RankerTrainer:
         names: str = "entity",
         passes: int = 2,
         any_group: bool = False,
+        trees: bool = False,
     ) -> None:
         self.group, self.embedder, self.names, self.passes, self.any_group = group, embedder, names, passes, any_group
-        self.each = 45
+        self.trees, self.each = trees, 150 if trees else 45
         self.steps = self.each * passes
-        self.fitted: list[LinearScore] = []
+        self.fitted: list[Score] = []
         self._made = 0
+
+    def fit_of(self, examples: Sequence[Example]) -> PassFit | TreeFit:
+        return TreeFit(examples) if self.trees else PassFit.of(examples)
 
     # What is learned from.
 
@@ -231,11 +345,11 @@ class RankerTrainer:
         return {
             "groups": here | ({"group": None, "names": None} if self.any_group else {}),
             "passes": self.passes,
-            "decay": DECAY,
             "features": list(FEATURES),
-        }
+        } | ({"trees": TREES} if self.trees else {"decay": DECAY})
 
     def prepare(self, items: Sequence[Item], validation: Sequence[Item], seed: int) -> None:
+        self.fitted, self._idle = [], list[list[str]]()
         self._training, self._validation = self.questions(items), self.questions(validation)
         self._begin(self.examples(self._training), self.examples(self._validation))
 
@@ -270,50 +384,48 @@ class RankerTrainer:
 
     def _begin(self, training: list[Example], validation: list[Example]) -> None:
         self.training, self.validation = training, validation
-        self.fit, self._made = PassFit.of(training), 0
+        self.fit, self._made = self.fit_of(training), 0
 
     @property
     def converged(self) -> bool:
-        return len(self.fitted) >= self.passes - 1 and (self.fit.search.converged or self._made >= self.each)
+        return len(self.fitted) >= self.passes - 1 and (self.fit.converged or self._made >= self.each)
 
     def step(self, done: float) -> float:
-        if self.fit.search.converged or self._made >= self.each:
-            self._begin_pass(self.fit.linear)
+        if self.fit.converged or self._made >= self.each:
+            self._begin_pass(self.fit.score)
         self._made += 1
-        return self.fit.search.step(self.fit.loss)
+        return self.fit.step()
 
-    def _begin_pass(self, linear: LinearScore) -> None:
+    def _begin_pass(self, score: Score) -> None:
         """Begin the next pass where a fitted one leads to."""
-        seeds = cross_fitted(self.training, linear, self.each)
-        self.fitted.append(linear)
+        seeds = cross_fitted(self.training, score, self.each, self.fit_of)
+        self.fitted.append(score)
+        self._idle.append(self.fit.idle())
         self._begin(
             self.examples(self._training, seeds),
-            self.examples(self._validation, [seeds_of(one, linear) for one in self.validation]),
+            self.examples(self._validation, [seeds_of(one, score) for one in self.validation]),
         )
 
     def validate(self) -> float | None:
         taught = [one for one in self.validation if one.teaches]
         if not taught:
             return None
-        return ListwiseLoss(taught, self.fit.mean, self.fit.deviation, self.fit.used)(self.fit.search.at, 0.0)[0]
+        return self.fit.loss_of(taught)
 
     def state(self) -> Arrays:
         """The fitted passes and the search of the present one; examples are computed again."""
-        search = self.fit.search
-        memory = {f"step{at}": one for at, one in enumerate(search.steps)}
-        memory |= {f"change{at}": one for at, one in enumerate(search.changes)}
-        passes = {f"pass{at}": np.array(list(one.plain().values())) for at, one in enumerate(self.fitted)}
-        return {**passes, **memory, "at": search.at, "made": np.array([self._made, int(search.converged)])}
+        passes = {
+            f"pass{at}": np.frombuffer(json.dumps(one.plain()).encode(), np.uint8) for at, one in enumerate(self.fitted)
+        }
+        return {**passes, **self.fit.state(), "made": np.array(self._made)}
 
     def restore(self, state: Arrays) -> None:
-        passes = sorted(name for name in state if name.startswith("pass"))
-        while len(self.fitted) < len(passes):
-            self._begin_pass(LinearScore(*np.asarray(state[passes[len(self.fitted)]], np.float64).T))
-        made, converged = (int(one) for one in state["made"])
-        count = sum(name.startswith("step") for name in state)
-        steps, changes = ([np.asarray(state[f"{name}{at}"], np.float64) for at in range(count)] for name in _MEMORY)
-        self.fit.search = LBFGS(np.asarray(state["at"], np.float64), steps, changes, bool(converged))
-        self._made = made
+        count = sum(name.startswith("pass") for name in state)
+        while len(self.fitted) < count:
+            written = np.asarray(state[f"pass{len(self.fitted)}"], np.uint8).tobytes()
+            self._begin_pass(score_of(json.loads(written)))
+        self._made = int(state["made"])
+        self.fit.restore(state, self._made)
 
     # What comes of it.
 
@@ -322,8 +434,8 @@ class RankerTrainer:
         absent = DENSE if self.embedder is None else frozenset[str]()
         constant = [
             f"Pass {at}: {', '.join(idle)} hardly varied in training and have weight 0."
-            for at, linear in enumerate([*self.fitted, self.fit.linear], start=1)
-            if (idle := [name for name, told in linear.plain().items() if told[1] < FLOOR and name not in absent])
+            for at, every in enumerate([*self._idle, self.fit.idle()], start=1)
+            if (idle := [name for name in every if name not in absent])
         ]
         reached = sum(int(one.gold.sum()) for one in self.training)
         total = sum(len(gold) for _, gold in self._training)
@@ -331,7 +443,7 @@ class RankerTrainer:
         return [*few, *constant, f"{reached} of {total} gold nodes were among the candidates."]
 
     def weights(self) -> Mapping[str, Any]:
-        passes = [*self.fitted, self.fit.linear]
+        passes = [*self.fitted, self.fit.score]
         return {"groups": self.settings()["groups"], "passes": [one.plain() for one in passes]}
 
     def untrained(self) -> Operator[Query, Ranking]:
@@ -344,18 +456,23 @@ class RankerTrainer:
 _MEMORY = ("step", "change")
 
 
-def seeds_of(example: Example, linear: LinearScore) -> Seeds:
+def seeds_of(example: Example, score: Score) -> Seeds:
     """Where the next pass begins for a question."""
-    scores = linear.contributions(example.candidates.features).sum(axis=1)
+    scores = score.contributions(example.candidates.features).sum(axis=1)
     return next_seeds(example.candidates.positions, scores)
 
 
-def cross_fitted(examples: Sequence[Example], linear: LinearScore, steps: int) -> list[Seeds]:
+def cross_fitted(
+    examples: Sequence[Example],
+    score: Score,
+    steps: int,
+    fit_of: Callable[[Sequence[Example]], PassFit | TreeFit] = PassFit.of,
+) -> list[Seeds]:
     """Where the next pass begins for each training question, by weights that were not fitted to it where possible."""
     found = dict[int, Seeds]()
     for fold in range(FOLDS):
         others = [one for at, one in enumerate(examples) if at % FOLDS != fold]
-        fitted = PassFit.of(others).finished(steps) if any(one.teaches for one in others) else linear
+        fitted = fit_of(others).finished(steps) if any(one.teaches for one in others) else score
         found |= {at: seeds_of(one, fitted) for at, one in enumerate(examples) if at % FOLDS == fold}
     return [found[at] for at in range(len(examples))]
 

@@ -35,7 +35,7 @@ class TrainOptions(QuestionOptions):
         option(
             "--base DIR",
             "lm: the folder of the model to tune; with --revision a repository of the hub. sufficiency: vectors, "
-            "minilm, or the folder of a checkpoint, such as FLAN-T5; by default features.",
+            "minilm, or the folder of a checkpoint, such as FLAN-T5; by default features. ranker: trees.",
         ),
     ] = ""
     revision: Annotated[str, option("--revision COMMIT", "lm: the commit in that repository.")] = ""

@@ -18,7 +18,7 @@ from spolia.types import Filter, Hit, Query
 
 if TYPE_CHECKING:
     from spolia.retrieval.learned.features import QuestionInGroup
-    from spolia.retrieval.learned.linear import LinearScore
+    from spolia.retrieval.learned.scores import Score
     from spolia.stores.snapshot.snapshot import Snapshot
 
 RANKER = "ranker"
@@ -32,11 +32,12 @@ class LearnedRanker(GroupSearch):
 
     Candidates are the best nodes by words and by meaning; nodes whose titles the question names; nodes that these are
     linked with, because the title of one occurs in the text of the other; nodes that share a rare name with the best
-    ones; and the nearest to the sum of the question and one of the best. Each is scored by 21 features, all linear:
+    ones; and the nearest to the sum of the question and one of the best. Each is scored by 21 features:
 
         score = Σ weight · (feature - mean) / deviation
 
-    A second pass begins where the first has led to. Each hit has its largest contributions in `Hit.parts`.
+    or by boosted trees over them, if the weights have such. A second pass begins where the first has led to. Each hit
+    has its largest contributions in `Hit.parts`.
 
     It gains most where a question needs several passages. Titles link in every language that puts blanks between words.
     Names need capitals, or quotation marks. A group with neither titles nor names gains little over hybrid search,
@@ -69,7 +70,7 @@ class LearnedRanker(GroupSearch):
     source: str = "learned"
     filter: Filter | None = None
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -88,7 +89,7 @@ class LearnedRanker(GroupSearch):
 
     def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
         from spolia.retrieval.learned.features import FEATURES
-        from spolia.retrieval.learned.linear import ranked
+        from spolia.retrieval.learned.scores import ranked
 
         reach(self.weights)
         passes = self._passes(snapshot)
@@ -106,7 +107,7 @@ class LearnedRanker(GroupSearch):
         }
         return tuple(hit.but(parts=parts[hit.node.id]) for hit in snapshot.hits(best, who))
 
-    def _passes(self, snapshot: Snapshot) -> tuple[LinearScore, ...]:
+    def _passes(self, snapshot: Snapshot) -> tuple[Score, ...]:
         plain = self.weights.plain(RANKER)
         trained, here = plain.get("groups"), groups_of(snapshot, self.group, self.names, self.embedder)
         if not isinstance(trained, dict):
@@ -125,14 +126,14 @@ class LearnedRanker(GroupSearch):
 
 
 @lru_cache(maxsize=16)
-def read_passes(sha256: str, weights: TrainedWeights) -> tuple[LinearScore, ...]:
+def read_passes(sha256: str, weights: TrainedWeights) -> tuple[Score, ...]:
     """The scores of all passes; read once for each state of the file."""
-    from spolia.retrieval.learned.linear import LinearScore
+    from spolia.retrieval.learned.scores import score_of
 
     passes = weights.plain(RANKER).get("passes")
     if not isinstance(passes, list) or not passes:
         raise WeightsError(f"{weights.place} holds no passes of a ranker. Train it again.")
-    return tuple(map(LinearScore.of, passes))
+    return tuple(map(score_of, passes))
 
 
 def snapshot_of(group: NodeGroup, names: str, embedder: Embedder | None) -> Snapshot:

@@ -1,10 +1,10 @@
-"""A linear score of features, pass after pass: what training fits and ranking computes."""
+"""Scores of features, linear or by boosted trees, pass after pass: what training fits and ranking computes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -62,6 +62,83 @@ class LinearScore:
         return cls(*rows.T)
 
 
+TREE = {"feature": np.int64, "threshold": np.float64, "left": np.int64, "right": np.int64, "value": np.float64}
+"""The columns of a tree's nodes: a leaf has itself to its left and right."""
+
+
+@dataclass(frozen=True, eq=False)
+class TreeScore:
+    """score(x) = Σ over the trees of the value of the leaf to which x leads: to the left where x[feature] ≤ threshold.
+
+    A feature contributes the change of the value at each node that splits by it. The contributions add up to the score
+    but for the values of the roots, which all candidates share.
+
+    Args:
+        trees: of each node the columns of `TREE`; node 0 is the root, and the value of an inner node is the mean of
+            those below it.
+
+    Source: Burges, "From RankNet to LambdaRank to LambdaMART", 2010; contributions as in Saabas, "Interpreting random
+    forests", 2014.
+    """
+
+    trees: Sequence[Mapping[str, Any]]
+
+    def contributions(self, features: Numbers) -> Numbers:
+        """float64[n, features]: what each feature adds to each score."""
+        found, rows = np.zeros((len(features), len(FEATURES))), np.arange(len(features))
+        for tree in self.trees:
+            at = np.zeros(len(features), np.int64)
+            while True:
+                by = tree["feature"][at]
+                is_left = features[rows, by] <= tree["threshold"][at]
+                below = np.where(is_left, tree["left"][at], tree["right"][at])
+                if (below == at).all():
+                    break
+                np.add.at(found, (rows, by), tree["value"][below] - tree["value"][at])
+                at = below
+        return found
+
+    def plain(self) -> dict[str, Any]:
+        return {
+            "features": list(FEATURES),
+            "trees": [{name: tree[name].tolist() for name in TREE} for tree in self.trees],
+        }
+
+    @classmethod
+    def of(cls, plain: Any) -> TreeScore:
+        """From plain data. WeightsError for other features, a tree with a circle, or what is no finite number."""
+        try:
+            if list(plain["features"]) != list(FEATURES):
+                raise ValueError(f"this version has the features {', '.join(FEATURES)}")
+            trees = [{name: np.array(tree[name], kind) for name, kind in TREE.items()} for tree in plain["trees"]]
+            if not trees or not all(map(_is_tree, trees)):
+                raise ValueError("a tree's node leads to later ones, by a feature and finite numbers")
+        except (TypeError, ValueError, LookupError, OverflowError) as error:
+            raise WeightsError(f"These are not weights of a ranker: {error}. Train it again.") from error
+        return cls(trees)
+
+
+def _is_tree(tree: Mapping[str, Any]) -> bool:
+    at = np.arange(len(tree["feature"]))
+    sides = [tree["left"], tree["right"]]
+    is_leaf = sides[0] == at
+    return bool(
+        all(one.shape == at.shape for one in tree.values()) and len(at)
+        and np.isfinite(tree["threshold"]).all() and np.isfinite(tree["value"]).all()
+        and ((tree["feature"] >= 0) & (tree["feature"] < len(FEATURES))).all()
+        and (is_leaf == (sides[1] == at)).all()
+        and all((is_leaf | ((one > at) & (one < len(at)))).all() for one in sides)
+    )  # fmt: skip
+
+
+Score: TypeAlias = LinearScore | TreeScore
+
+
+def score_of(plain: Any) -> Score:
+    """What `plain()` of a score has written."""
+    return TreeScore.of(plain) if isinstance(plain, Mapping) and "trees" in plain else LinearScore.of(plain)
+
+
 @dataclass(frozen=True, eq=False)
 class RankedNodes:
     """Candidates of a question with their scores, in no order; `contributions` of the last pass add up to them."""
@@ -71,12 +148,12 @@ class RankedNodes:
     contributions: Numbers
 
 
-def ranked(searched: QuestionInGroup, passes: Sequence[LinearScore]) -> RankedNodes:
+def ranked(searched: QuestionInGroup, passes: Sequence[Score]) -> RankedNodes:
     """The candidates of a question, ranked pass after pass: each begins where the one before has led to."""
     seeds = searched.first_seeds
-    for at, linear in enumerate(passes, start=1):
+    for at, score in enumerate(passes, start=1):
         found = searched.candidates(seeds)
-        contributions = linear.contributions(found.features)
+        contributions = score.contributions(found.features)
         scores = contributions.sum(axis=1)
         if at < len(passes):
             seeds = next_seeds(found.positions, scores)
