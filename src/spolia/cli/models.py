@@ -12,7 +12,9 @@ from spolia.core.registry import Catalogue
 from spolia.errors import ManifestMismatch, QueryError, SpoliaError, WiringError
 from spolia.models.http.embeddings import EmbeddingModel
 from spolia.models.onnx.minilm import MiniLM
+from spolia.models.onnx.tuned_minilm import BI_ENCODER, RERANKER, MiniLMScorer, TunedMiniLM
 from spolia.models.protocols import Embedder, LanguageModel, Scorer
+from spolia.models.trained_weights import CARD, TrainedWeights
 from spolia.stores.corpus import Corpus
 from spolia.stores.manifest import GroupEmbedding, embedder_of, refuse_other_embedder
 
@@ -93,6 +95,8 @@ def _named(given: ModelOptions, built: GroupEmbedding | None, measures: bool) ->
     if ".py:" in given.embedder:
         return own_embedder(given.embedder)
     if "://" not in given.embedder:
+        if trained_part(given.embedder) == BI_ENCODER:
+            return TunedMiniLM(given.weights, tuned=TrainedWeights(given.embedder), part=BI_ENCODER)
         if has_gguf(given.embedder):
             from spolia.models.local.gguf import GgufEmbedder
 
@@ -126,6 +130,8 @@ def scorer_for(given: RerankOptions) -> Scorer | None:
     if not given.reranker:
         return None
     if "://" not in given.reranker:
+        if trained_part(given.reranker) == RERANKER:
+            return MiniLMScorer(TrainedWeights(given.reranker))
         from spolia.models.local.colbert import is_colbert
         from spolia.models.onnx.cross_encoder import OnnxCrossEncoder
 
@@ -138,6 +144,14 @@ def scorer_for(given: RerankOptions) -> Scorer | None:
     more = {"form": form} if given.rerank_form or "form" not in profile.tables.get("reranker", {}) else {}
     found: Scorer = profile.model("reranker", given.reranker, given.rerank_model, **more)
     return found
+
+
+def trained_part(folder: str) -> str:
+    """What `spolia train` wrote into a folder; empty for another folder."""
+    try:
+        return str(json.loads((Path(folder).expanduser() / CARD).read_bytes())["part"])
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return ""
 
 
 def _local_scorer(model: str, revision: str) -> Scorer:

@@ -6,15 +6,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 from spolia.core.call_bounds import unknown
 from spolia.core.operator import Operator
 from spolia.core.run_context import gather
 from spolia.core.sentences import sentences
 from spolia.core.type_compatibility import refuse_counts, refuse_numbers
+from spolia.errors import WiringError
 from spolia.models.prompting.likelihood import Continuation, Surprise, surprises
-from spolia.models.protocols import Embedder, ScoresContinuations, embedded
+from spolia.models.protocols import Embedder, Scorer, ScoresContinuations, embedded
 from spolia.post_retrieval.context_window import is_cut, showing
 from spolia.post_retrieval.selection import ALMOST, best_share, reaching
 from spolia.stores.lexical.analysis import Analyzer
@@ -243,22 +244,24 @@ def shares(lengths: Sequence[int], target: int, spread: float) -> list[int]:
 class Extractive(Operator[Ranking, Ranking]):
     """Keep the sentences of the hits that are alike enough, sim(q, s) ≥ at_least, and of them the `most` nearest ones.
 
-    sim is the cosine of the vectors; without an embedder, the share of the question's terms that a sentence holds.
+    sim is the cosine of the vectors, or what a scorer says, such as one that `spolia train context` trained; without
+    either, the share of the question's terms that a sentence holds.
     Sentences stay in their order; of equal ones the first are kept, of some hits at least one sentence. A hit of which
     none is kept goes. Citations point to the stretches that are left, with their places in the document.
 
     Args:
-        embedder: gives the vectors; each sentence costs one text. None compares terms.
+        embedder: gives the vectors; each sentence costs one text.
         at_least: the least likeness, from -1 to 1.
         most: sentences of all hits together; None for all that are alike enough.
-        analyzer: cuts into terms, where there is no embedder.
+        analyzer: cuts into terms, where there is neither embedder nor scorer.
+        scorer: judges the sentences in place of an embedder, from 0 to 1.
 
     Raises:
-        WiringError: a bound that is not from -1 to 1.
+        WiringError: a bound that is not from -1 to 1; an embedder and a scorer.
         ModelError: the embedder does not give vectors.
 
     Source: extractive compression in Xu, Shi, Choi, "RECOMP: Improving retrieval-augmented LMs with compression and
-    selective augmentation", ICLR 2024.
+    selective augmentation", ICLR 2024; with a trained scorer Yang et al., "PRCA", EMNLP 2023.
 
     >>> from spolia.types import Query, Span
     >>> text = "Ships wait for the tide. The tide is caused by the moon. Salt is dug."
@@ -272,34 +275,59 @@ class Extractive(Operator[Ranking, Ranking]):
     at_least: float = 0.1
     most: int | None = None
     analyzer: Analyzer = field(default_factory=Analyzer)
+    scorer: Scorer | None = None
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         refuse_counts(self, "most", optional=True)
         refuse_numbers(self, "a number from -1 to 1", "at_least")
+        if self.embedder is not None and self.scorer is not None:
+            raise WiringError(f"{self.short}: sentences are judged by an embedder or by a scorer. Leave one out.")
 
     def apply(self, value: Ranking, /) -> Ranking:
-        spans = [(at, *span) for at, hit in enumerate(value.hits) for span in sentences(hit.node.text)]
+        spans = sentence_spans(value)
         if not spans:
             return value
-        scores = self._likeness(value.query.question, [value.hits[at].node.text[start:end] for at, start, end in spans])
+        scores = self._likeness(value.query.question, [one.of(value) for one in spans])
         kept = reaching(scores, self.at_least)
         if self.most is not None and len(kept) > self.most:
             kept = [kept[at] for at in best_share([scores[at] for at in kept], self.most / len(kept))]
-        left = [spans[at] for at in kept]
-        hits = [
-            _left(value.hits[at], [(start, end) for _, start, end in own]) for at, own in groupby(left, lambda p: p[0])
-        ]
-        return value.but(hits=tuple(hits))
+        return extract(value, [spans[at] for at in kept])
 
-    def _likeness(self, question: str, texts: Sequence[str]) -> list[float]:
+    def _likeness(self, question: str, texts: Sequence[str]) -> Sequence[float]:
+        if self.scorer is not None:
+            return self.scorer.scores(question, texts)
         if self.embedder is not None:
             (asked,) = embedded(self.embedder, [question], "query")
             return [float(vector @ asked) for vector in embedded(self.embedder, texts, "passage")]
         terms = frozenset(self.analyzer.terms(question))
         return [len(terms.intersection(self.analyzer.terms(text))) / (len(terms) or 1) for text in texts]
+
+
+class SentenceSpan(NamedTuple):
+    """A sentence of a hit: which hit, and where in its text."""
+
+    hit: int
+    start: int
+    end: int
+
+    def of(self, ranking: Ranking) -> str:
+        return ranking.hits[self.hit].node.text[self.start : self.end]
+
+
+def sentence_spans(ranking: Ranking) -> list[SentenceSpan]:
+    """The sentences of all hits, in their order."""
+    return [SentenceSpan(at, *span) for at, hit in enumerate(ranking.hits) for span in sentences(hit.node.text)]
+
+
+def extract(ranking: Ranking, kept: Sequence[SentenceSpan]) -> Ranking:
+    """The hits with these sentences of theirs alone; those without any go."""
+    of_hit = groupby(kept, lambda span: span.hit)
+    return ranking.but(
+        hits=tuple(_left(ranking.hits[at], [(span.start, span.end) for span in own]) for at, own in of_hit)
+    )
 
 
 def _left(hit: Hit, spans: Sequence[tuple[int, int]]) -> Hit:

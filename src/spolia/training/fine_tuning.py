@@ -44,7 +44,7 @@ from spolia.retrieval.dense import Dense
 from spolia.stores.corpus import NodeGroup
 from spolia.training.classifier import LabelledText
 from spolia.training.flow_classifiers import with_gold
-from spolia.training.query_adapter import AdapterRows, Teacher, taught
+from spolia.training.query_adapter import AdapterRows, Teacher, may_answer, taught
 from spolia.training.sufficiency import SufficiencyTrainer, beginnings, best_threshold
 from spolia.types import Answer, Item, Node, Query, Ranking, Value
 
@@ -209,6 +209,13 @@ class MiniLMTrainer(FineTuning[B]):
         """What the linear layer gives for each token."""
         return linear(self.weights_by_name, self.head, self.vectors(ids, real))
 
+    def embedded(self, texts: Sequence[str]) -> Tensor:
+        """The mean over the tokens of each text, of length 1: as `MiniLM` gives it."""
+        words = WordPiece(self.base)
+        ids, real = padded([words.ids(text, self.recipe.window) for text in texts])
+        mean = (self.vectors(ids, real) * real[:, :, None]).sum(dim=1) / real.sum(dim=1, keepdim=True)
+        return functional.normalize(mean, dim=1)
+
 
 def shuffled(count: int, size: int, done: int, seed: int) -> list[int]:
     """The numbers below `count` that step number `done` learns of: each epoch has an order of its own.
@@ -353,13 +360,6 @@ class EmbedderTrainer(MiniLMTrainer[list[int]]):
         drawn = -((target.gather(1, taken) - expected) * found.gather(1, taken)).mean()
         return drawn - drawn.detach() - expected.mean()  # the value of the expected reward, the gradient of the draw
 
-    def embedded(self, texts: Sequence[str]) -> Tensor:
-        """The mean over the tokens of each text, of length 1: as `MiniLM` gives it."""
-        words = WordPiece(self.base)
-        ids, real = padded([words.ids(text, self.recipe.window) for text in texts])
-        mean = (self.vectors(ids, real) * real[:, :, None]).sum(dim=1) / real.sum(dim=1, keepdim=True)
-        return functional.normalize(mean, dim=1)
-
     def untrained(self) -> Operator[Query, Ranking]:
         return Dense(self.teacher.group, self.teacher.embedder)
 
@@ -368,11 +368,12 @@ class EmbedderTrainer(MiniLMTrainer[list[int]]):
 
 
 class Contrast(NamedTuple):
-    """A question, a passage that answers it, and found ones that do not."""
+    """A question, a passage that answers it, found ones that do not, and all that do."""
 
     question: str
     positive: str
     negatives: tuple[str, ...]
+    gold: frozenset[str]
 
 
 class RerankerTrainer(MiniLMTrainer[list[Contrast]]):
@@ -387,6 +388,8 @@ class RerankerTrainer(MiniLMTrainer[list[Contrast]]):
         depth: best passages of a question that are reranked, and that negatives are drawn from.
         recipe: how to train; a batch counts passages.
         base: folder with the weights of `MiniLM`; empty to look them up.
+
+    A found passage that holds an accepted answer is no negative.
 
     Source: Nogueira and Cho, "Passage re-ranking with BERT", 2019; Gao et al., "Rethink training of BERT rerankers in
     multi-stage retrieval pipeline", ECIR 2021 (localised contrastive estimation).
@@ -425,9 +428,13 @@ class RerankerTrainer(MiniLMTrainer[list[Contrast]]):
     def _contrasts(self, items: Sequence[Item]) -> list[Contrast]:
         found = []
         for item, ranking, is_gold in with_gold(items, self._search):
-            others = [text for text, one in zip(ranking.texts, is_gold, strict=True) if not one]
-            good = dict.fromkeys(node.text for node in gold_nodes(self.group, item))
-            found += [Contrast(item.question, text, tuple(others)) for text in good if others]
+            good = dict.fromkeys(node.shown_text for node in gold_nodes(self.group, item))
+            others = tuple(
+                text
+                for text, one in zip(ranking.texts, is_gold, strict=True)
+                if not one and text not in good and not may_answer(item, text)
+            )
+            found += [Contrast(item.question, text, others, frozenset(good)) for text in good if others]
         return found
 
     def batch(self) -> list[Contrast]:

@@ -121,9 +121,7 @@ class TrainingContext(Value):
     def asked(self, part: str) -> tuple[LanguageModel, Callable[[int], Retriever]]:
         """The language model and the retriever of a flow that is trained with its own answers."""
         if self.llm is None or self.search is None:
-            raise DataError(
-                f"A {part} classifier needs the language model of its flow. Name it: --llm URL --model NAME."
-            )
+            raise DataError(f"The part {part} needs the language model of its flow. Name it: --llm URL --model NAME.")
         return self.llm, self.search
 
 
@@ -198,6 +196,21 @@ def _reranker(context: TrainingContext) -> Trainer:
     return RerankerTrainer(context.group, context.embedder)
 
 
+def _bi_encoder(context: TrainingContext) -> Trainer:
+    from spolia.training.encoders import BiEncoderTrainer  # needs torch
+
+    if not isinstance(context.embedder, MiniLM):
+        raise DataError("The part bi-encoder trains MiniLM. Name a store with its vectors.")
+    return BiEncoderTrainer(context.group, context.embedder)
+
+
+def _sentences(context: TrainingContext) -> Trainer:
+    from spolia.training.encoders import ContextTrainer  # needs torch
+
+    llm, search = context.asked("context")
+    return ContextTrainer(llm, search(5))
+
+
 def _rewriter(context: TrainingContext) -> Trainer:
     return TermWeightsTrainer(context.group, None if context.llm is None else Reader(context.llm))
 
@@ -207,6 +220,8 @@ PARTS: Mapping[str, Callable[[TrainingContext], Trainer]] = {
     "reader": _reader,
     "reranker": _reranker,
     "embedder": _embedder,
+    "bi-encoder": _bi_encoder,
+    "context": _sentences,
     "sufficiency": _sufficiency,
     "router": _router,
     "evaluator": _evaluator,

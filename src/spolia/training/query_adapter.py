@@ -20,6 +20,7 @@ from spolia.generation.reader import Reader
 from spolia.models.adapted_embedder import DOWN, PART, UP, AdaptedEmbedder
 from spolia.models.prompting.likelihood import Continuation, Likelihood
 from spolia.models.protocols import Embedder, LanguageModel, ScoresContinuations
+from spolia.models.text_classifier import is_said
 from spolia.models.trained_weights import TrainedWeights
 from spolia.retrieval.dense import Dense
 from spolia.run import Run
@@ -30,6 +31,8 @@ from spolia.training.flow_classifiers import answered
 from spolia.types import Hit, Item, Node, Query, Ranking, Value
 
 Floats = npt.NDArray[np.float64]
+SHORT = 3
+"""Characters of an answer that occurs anywhere, as `yes`."""
 DEPTH = 20
 """Passages of a question that are compared: D_q."""
 
@@ -156,8 +159,12 @@ class Teacher(Value):
         if self.method == "aar" and item.answers and len(found) > 1:
             order = np.argsort(-self._foretold(item, found), kind="stable")[: self.preferred]
             wanted += [found[at] for at in order if found[at].document not in {node.document for node in gold}]
-        ids = {node.document for node in wanted}
-        others = [node for node in found if node.document not in ids]
+        ids, texts = {node.document for node in wanted}, {node.text for node in wanted}
+        others = [
+            node
+            for node in found
+            if node.document not in ids and node.text not in texts and not may_answer(item, node.text)
+        ]
         for node in wanted if others else ():
             yield [node, *others], np.eye(1 + len(others))[0]
 
@@ -194,6 +201,18 @@ class Teacher(Value):
         if self.method == "reward":
             return reinforce(scores, target, temperature, draw)
         return divergence(scores, target, temperature)
+
+
+def may_answer(item: Item, text: str) -> bool:
+    """Whether an accepted answer of more than three characters occurs in a text, which is then no negative.
+
+    Source: Karpukhin et al., "Dense passage retrieval", EMNLP 2020: negatives lack the answer.
+
+    >>> item = Item("q", "Who employed Olsen?", ("Nokia", "no"))
+    >>> may_answer(item, "Olsen left Nokia."), may_answer(item, "There is no such person.")
+    (True, False)
+    """
+    return any(len(answer) > SHORT and is_said(answer, text) for answer in item.answers)
 
 
 METHODS: Mapping[str, type | None] = {

@@ -62,8 +62,8 @@ def train(
         str,
         argument(
             "PART",
-            "The part: ranker, reader, reranker, embedder, adapter, rewriter; with --llm sufficiency, router, "
-            "evaluator, pairs, verifier; or lm.",
+            "The part: ranker, reader, reranker, embedder, bi-encoder, adapter, rewriter; with --llm context, "
+            "sufficiency, router, evaluator, pairs, verifier; or lm.",
         ),
     ],
     out: Annotated[

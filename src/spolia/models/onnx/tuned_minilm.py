@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 CLS, SEP = 101, 102
 PART, HEAD = "reader", "spans"
 """The linear layer's tensors are `spans.weight` (2, 384) and `spans.bias` (2): begins here, ends here."""
-RERANKER, SUFFICIENCY, EMBEDDER = "reranker", "sufficiency", "embedder"
+RERANKER, SUFFICIENCY, EMBEDDER, BI_ENCODER, CONTEXT = "reranker", "sufficiency", "embedder", "bi-encoder", "context"
 HEAD_OF_SCORE, THRESHOLD = "score", "threshold"
 """The linear layer of a score; and a tensor with the score from which on a chain suffices."""
 QUESTION_TOKENS, POSITIONS = 64, 512
@@ -181,8 +181,8 @@ class MiniLMScorer(Value):
     It runs on onnxruntime, without torch. A score does not depend on the texts beside it.
 
     Args:
-        weights: those that `spolia train reranker` wrote, or `spolia train sufficiency --base minilm`.
-        part: which of these two.
+        weights: those that `spolia train reranker` wrote, or `context`, or `sufficiency --base minilm`.
+        part: which of these three.
         base: folder with the weights of `MiniLM`; empty to look them up.
         window: tokens of question and text together; the rest of the text is not read.
         threads: CPU threads for one call.
@@ -247,15 +247,19 @@ def pair(question: Sequence[int], text: Sequence[int], window: int) -> list[int]
 
 @dataclass(frozen=True)
 class TunedMiniLM(MiniLM):
-    """The address of MiniLM as an embedder whose questions are read by layers that `spolia train embedder` trained.
+    """The address of MiniLM as an embedder, with the layers that `spolia train` has trained.
 
-    Passages have the vectors of `MiniLM` itself, so a store needs no new ones.
+    With those of `spolia train embedder`, questions alone are read by them: passages have the vectors of `MiniLM`, so a
+    store needs no new ones. With those of `spolia train bi-encoder`, passages are too: it has another name, and a group
+    vectors of its own (`spolia index --embedder DIR`).
 
     Args:
         weights, threads, batch_tokens: as for `MiniLM`.
         tuned: the trained weights.
+        part: `embedder` or `bi-encoder`.
 
     Raises:
+        ModelError: for another part.
         WeightsError: on first use, when there are no weights, or those of another part.
 
     Source: Karpukhin et al., "Dense passage retrieval for open-domain question answering", EMNLP 2020; the query
@@ -266,17 +270,30 @@ class TunedMiniLM(MiniLM):
     """
 
     tuned: TrainedWeights = field(kw_only=True)
+    part: str = field(default=EMBEDDER, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.part not in (EMBEDDER, BI_ENCODER):
+            raise ModelError(f"TunedMiniLM got part={self.part!r}. Write {EMBEDDER!r} or {BI_ENCODER!r}.")
+
+    @property
+    def name(self) -> str:
+        """That of `MiniLM`, where passages have its vectors."""
+        known = (self.tuned.fingerprint() or "none")[:8]
+        return super().name if self.part == EMBEDDER else f"{super().name}+{known}"
 
     def fingerprint(self) -> str:
         return f"{self.name}|{self.tuned.fingerprint() or 'none'}"
 
     def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
         """One vector of length 1 for each text: float32, shape (texts, 384)."""
-        plain = MiniLM(self.weights, self.threads, self.batch_tokens)
-        return super().embed(texts, kind=kind) if kind == "query" else plain.embed(texts, kind=kind)
+        if kind == "passage" and self.part == EMBEDDER:
+            return MiniLM(self.weights, self.threads, self.batch_tokens).embed(texts, kind=kind)
+        return super().embed(texts, kind=kind)
 
     def _opened(self) -> tuple[Any, list[Any]]:
-        return opened_with(self.tuned, EMBEDDER, self.weights, self.threads).session
+        return opened_with(self.tuned, self.part, self.weights, self.threads).session
 
 
 def opened_with(

@@ -1,0 +1,206 @@
+"""MiniLM as a bi-encoder with vectors of its own, and as the judge of sentences: losses, draws, equal without torch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spolia.cli.models import embedder_for, scorer_for
+from spolia.cli.options import ModelOptions, RerankOptions
+from spolia.core.codec import decode, encode
+from spolia.errors import DataError, ModelError, WeightsError
+from spolia.evaluation.data.dataset import DataSet
+from spolia.evaluation.data.passage_store import indexed
+from spolia.models.onnx import weights
+from spolia.models.onnx.minilm import MiniLM
+from spolia.models.onnx.tuned_minilm import BI_ENCODER, CONTEXT, MiniLMScorer, TunedMiniLM
+from spolia.models.protocols import Embedder
+from spolia.post_retrieval.compression import Extractive
+from spolia.retrieval.bm25 import BM25
+from spolia.retrieval.dense import Dense
+from spolia.stores.corpus import NodeGroup
+from spolia.training.training import Trained, train
+from spolia.types import Item, Query
+from tests.training.conftest import write_world
+from tests.training.test_query_adapter import ReadsMiles
+
+pytestmark = pytest.mark.slow
+pytest.importorskip("torch")
+try:
+    weights.find(hub=False)
+except WeightsError as error:
+    pytest.skip(f"needs the weights: {error}", allow_module_level=True)
+
+import torch  # noqa: E402
+
+from spolia.training.encoders import BiEncoderTrainer, ContextTrainer  # noqa: E402
+from spolia.training.fine_tuning import Contrast, Recipe  # noqa: E402
+
+RECIPE = Recipe(window=64, batch=8, rate=1e-4, warm_up=2, low_precision=False)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> DataSet:
+    return DataSet(str(write_world(tmp_path_factory.mktemp("small") / "towns", 12)))
+
+
+@pytest.fixture(scope="module")
+def group(small: DataSet, tmp_path_factory: pytest.TempPathFactory) -> NodeGroup:
+    return indexed(small, MiniLM(), folder=tmp_path_factory.mktemp("vectors"))
+
+
+@pytest.fixture(scope="module")
+def items(small: DataSet) -> list[Item]:
+    return list(small.items())
+
+
+@pytest.fixture(scope="module")
+def bi_encoder(
+    group: NodeGroup, items: list[Item], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[BiEncoderTrainer, Trained]:
+    made = BiEncoderTrainer(group, MiniLM(), depth=8, recipe=RECIPE)
+    return made, train(made, items[:9], tmp_path_factory.mktemp("trained") / "out", kept_apart=items[9:], steps=6)
+
+
+def test_onnxruntime_embeds_questions_and_passages_as_torch_does(
+    bi_encoder: tuple[BiEncoderTrainer, Trained], items: list[Item]
+) -> None:
+    made, found = bi_encoder
+    embedder = TunedMiniLM(tuned=found.weights, part=BI_ENCODER)
+    texts = [items[0].question, "A market town with an old bridge.", ""]
+    with torch.no_grad():
+        expected = made.embedded(texts).numpy()
+    for kind in ("query", "passage"):
+        assert np.abs(embedder.embed(texts, kind=kind) - expected).max() < 1e-6
+        assert np.abs(embedder.embed(texts, kind=kind) - MiniLM().embed(texts, kind=kind)).max() > 1e-3
+
+
+def test_a_group_gets_its_vectors_beside_those_that_it_has(
+    bi_encoder: tuple[BiEncoderTrainer, Trained], group: NodeGroup, items: list[Item]
+) -> None:
+    _, found = bi_encoder
+    embedder = TunedMiniLM(tuned=found.weights, part=BI_ENCODER)
+    manifest = group.corpus.latest().manifest(group.name)
+    assert [how.embedder for how in manifest.embeddings] == [MiniLM().name, embedder.name]
+    assert embedder.name.startswith(f"{MiniLM().name}+{found.sha256[:8]}")
+    assert decode(encode(embedder), Embedder) == embedder
+    assert found.flow == Dense(group, embedder)
+    assert len(found.flow(Query(items[0].question))) == len(Dense(group, MiniLM())(Query(items[0].question))) == 10
+    assert found.card["score"]["n"] == 3
+    losses = [point["loss"] for point in found.card["curve"]]
+    assert min(losses[-2:]) < losses[0]
+
+
+def test_options_name_what_was_trained(bi_encoder: tuple[BiEncoderTrainer, Trained], tmp_path: Path) -> None:
+    folder = bi_encoder[1].weights.folder
+    assert embedder_for(ModelOptions(embedder=folder), None, "chunk") == TunedMiniLM(
+        tuned=bi_encoder[1].weights.but(sha256=""), part=BI_ENCODER
+    )
+    (tmp_path / "card.json").write_text(json.dumps({"part": "reranker", "sha256": ""}))
+    assert isinstance(scorer_for(RerankOptions(reranker=str(tmp_path))), MiniLMScorer)
+    with pytest.raises(ModelError, match="Write 'embedder' or 'bi-encoder'"):
+        TunedMiniLM(tuned=bi_encoder[1].weights, part="reader")
+
+
+def test_passages_of_other_questions_are_negatives_unless_they_are_gold(
+    bi_encoder: tuple[BiEncoderTrainer, Trained],
+) -> None:
+    made, _ = bi_encoder
+    rows = [
+        Contrast("Who?", "Ann did.", ("A town.",), frozenset(("Ann did.", "Bob helped."))),
+        Contrast("Who else?", "Bob helped.", ("A river.",), frozenset(("Bob helped.",))),
+    ]
+    with torch.no_grad():
+        asked, texts = made.embedded(["Who?", "Who else?"]), ["Ann did.", "A town.", "Bob helped.", "A river."]
+        scores = (asked @ made.embedded(texts).T).double().numpy() / made.temperature
+        loss = float(made.loss(rows))
+    first = np.exp(scores[0, [0, 1, 3]])  # Bob's passage is gold for the first question too
+    second = np.exp(scores[1])
+    expected = -(np.log(first[0] / first.sum()) + np.log(second[2] / second.sum())) / 2
+    assert loss == pytest.approx(expected, abs=1e-5)
+
+
+def test_what_holds_an_accepted_answer_is_no_negative(group: NodeGroup, items: list[Item]) -> None:
+    made = BiEncoderTrainer(group, MiniLM(), depth=12, recipe=RECIPE)
+    partly = items[0].but(gold=items[0].gold[:1])  # the river's passage holds the answer, and is not gold
+    made.prepare([partly], (), 0)
+    found = {text for row in made.rows for text in row.negatives}
+    assert found
+    assert not any("3 miles long" in text for text in found)
+    assert not found & made.rows[0].gold
+
+
+def context(group: NodeGroup, **settings: object) -> ContextTrainer:
+    settings = {"most": 1, "recipe": RECIPE, **settings}
+    return ContextTrainer(ReadsMiles(()), BM25(group, top_k=4), **settings)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def asked(items: list[Item], group: NodeGroup) -> list[Item]:
+    """Questions whose river is named, so that BM25 finds it."""
+    return [item.but(question=f"{item.question} {item.answers[0]}") for item in items]
+
+
+def test_a_context_adapter_chooses_the_sentences_that_the_reader_answers_from(
+    group: NodeGroup, asked: list[Item], tmp_path: Path
+) -> None:
+    made = context(group, first=0.6)
+    found = train(made, asked[:8], tmp_path / "out", kept_apart=asked[8:], steps=10, seed=1)
+    assert found.card["score"]["trained"]["mean"] == 1.0
+    assert found.card["curve"][-1]["loss"] < -0.8  # minus the reward of the draws
+    row = made.rows[0]
+    with torch.no_grad():
+        scores = made.scores([row])[0]
+    scorer = MiniLMScorer(found.weights, CONTEXT, window=RECIPE.window)
+    expected = scores.double().sigmoid().numpy()
+    texts = [span.of(row.found) for span in row.spans]
+    assert np.abs(np.array(scorer.scores(row.item.question, texts)) - expected).max() < 1e-6
+    kept = Extractive(at_least=-1.0, most=1, scorer=scorer)(row.found)
+    assert [node.text for node in kept.nodes] == [texts[made.best(scores)[0]]]
+    again = train(context(group, first=0.6), asked[:8], tmp_path / "b", kept_apart=asked[8:], steps=10, seed=1)
+    assert again.sha256 == found.sha256
+
+
+def test_the_reward_makes_what_is_better_than_the_best_likelier(group: NodeGroup, asked: list[Item]) -> None:
+    made = context(group)
+    made.prepare(asked[:2], (), 0)
+    row = made.rows[0]
+    (right,) = row.holding
+    assert [made.reward(row, [at]) for at in (right, 1 - min(right, 1))] == [1.0, 0.0]
+    wrong = next(at for at in range(len(row.spans)) if at != right)
+    start = torch.zeros(len(row.spans))
+    start[wrong] = 0.1  # what would be kept is wrong
+    total = torch.zeros_like(start)
+    torch.manual_seed(0)
+    for _ in range(300):
+        scores = start.clone().requires_grad_()
+        loss = made._rewarded(row, scores)
+        loss.backward()
+        assert scores.grad is not None
+        total += scores.grad
+    chance = start.softmax(0)
+    expected = -chance[right] * (torch.eye(len(start))[right] - chance)  # reward 1 for one of them, and baseline 0
+    assert total / 300 == pytest.approx(expected, abs=0.05)
+    assert made._held(row, start).item() == pytest.approx(-float(chance[right].log()))
+
+
+def test_a_killed_training_of_sentences_ends_with_the_same_weights(group: NodeGroup, asked: list[Item]) -> None:
+    whole, begun, resumed = (context(group, first=0.3) for _ in range(3))
+    for one in (whole, begun, resumed):
+        one.prepare(asked[:4], asked[4:6], 0)
+    for number in range(3):
+        whole.step(number / 3)
+    begun.step(0.0)
+    resumed.restore({name: np.copy(array) for name, array in begun.state().items()})
+    for number in (1, 2):
+        resumed.step(number / 3)
+    assert all(np.array_equal(array, resumed.weights()[name]) for name, array in whole.weights().items())
+    assert whole.validate() == resumed.validate()
+
+
+def test_passages_without_an_answer_teach_no_choice(group: NodeGroup, items: list[Item]) -> None:
+    with pytest.raises(DataError, match="no passage found holds an accepted answer"):
+        context(group).prepare([items[0].but(answers=("a yard",))], (), 0)
