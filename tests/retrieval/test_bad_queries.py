@@ -23,11 +23,10 @@ from spolia.models.trained_weights import TrainedWeights
 from spolia.models.vectors import SparseRows
 from spolia.orchestration.knowledge_plan import KnowledgeGuided
 from spolia.retrieval.bm25 import BM25
-from spolia.retrieval.dense import Dense, LearnedSparse
+from spolia.retrieval.dense import Dense, LateInteraction, LearnedSparse
 from spolia.retrieval.graph.edges import InOrder
 from spolia.retrieval.graph.node_graph import NodeGraph
 from spolia.retrieval.graph.walk import Hops
-from spolia.retrieval.late_interaction import LateInteraction
 from spolia.retrieval.learned.ranker import LearnedRanker
 from spolia.retrieval.similarity_search import BySimilarity, similarity
 from spolia.retrieval.tree import Descend

@@ -18,7 +18,7 @@ from spolia.models.protocols import TokenEmbedder
 from spolia.models.vectors import TokenVectors
 from spolia.post_retrieval.rerankers import ColBERT
 from spolia.retrieval.bm25 import BM25
-from spolia.retrieval.late_interaction import LateInteraction
+from spolia.retrieval.dense import LateInteraction
 from spolia.retrieval.multi_head import MultiHead
 from spolia.run import Run
 from spolia.stores.corpus import Corpus, NodeGroup

@@ -134,7 +134,7 @@ def test_what_holds_an_accepted_answer_is_no_negative(group: NodeGroup, items: l
 
 
 def context(group: NodeGroup, **settings: object) -> ContextTrainer:
-    settings = {"most": 1, "recipe": RECIPE, **settings}
+    settings = {"most": 1, "recipe": RECIPE.but(window=72, batch=4), **settings}
     return ContextTrainer(ReadsMiles(()), BM25(group, top_k=4), **settings)  # type: ignore[arg-type]
 
 
@@ -149,12 +149,13 @@ def test_a_context_adapter_chooses_the_sentences_that_the_reader_answers_from(
 ) -> None:
     made = context(group, first=0.6)
     found = train(made, asked[:8], tmp_path / "out", kept_apart=asked[8:], steps=10, seed=1)
-    assert found.card["score"]["trained"]["mean"] == 1.0
-    assert found.card["curve"][-1]["loss"] < -0.8  # minus the reward of the draws
+    score = found.card["score"]
+    assert (score["untrained"]["mean"], score["trained"]["mean"]) == (0.0, 1.0)
+    assert found.card["curve"][-1]["loss"] < -0.5  # minus the reward of the draws
     row = made.rows[0]
     with torch.no_grad():
         scores = made.scores([row])[0]
-    scorer = MiniLMScorer(found.weights, CONTEXT, window=RECIPE.window)
+    scorer = MiniLMScorer(found.weights, CONTEXT, window=made.recipe.window)
     expected = scores.double().sigmoid().numpy()
     texts = [span.of(row.found) for span in row.spans]
     assert np.abs(np.array(scorer.scores(row.item.question, texts)) - expected).max() < 1e-6
@@ -188,7 +189,8 @@ def test_the_reward_makes_what_is_better_than_the_best_likelier(group: NodeGroup
 
 
 def test_a_killed_training_of_sentences_ends_with_the_same_weights(group: NodeGroup, asked: list[Item]) -> None:
-    whole, begun, resumed = (context(group, first=0.3) for _ in range(3))
+    recipe = RECIPE.but(window=72, batch=2)
+    whole, begun, resumed = (context(group, first=0.3, recipe=recipe) for _ in range(3))
     for one in (whole, begun, resumed):
         one.prepare(asked[:4], asked[4:6], 0)
     for number in range(3):

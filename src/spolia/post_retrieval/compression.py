@@ -323,7 +323,7 @@ def sentence_spans(ranking: Ranking) -> list[SentenceSpan]:
 
 
 def extract(ranking: Ranking, kept: Sequence[SentenceSpan]) -> Ranking:
-    """The hits with these sentences of theirs alone; those without any go."""
+    """The hits, each with its kept sentences alone; a hit without any goes."""
     of_hit = groupby(kept, lambda span: span.hit)
     return ranking.but(
         hits=tuple(_left(ranking.hits[at], [(span.start, span.end) for span in own]) for at, own in of_hit)

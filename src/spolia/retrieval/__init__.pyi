@@ -3,6 +3,7 @@ from spolia.retrieval.bm25 import Phrase as Phrase
 from spolia.retrieval.bm25_variants import BM25Variant as BM25Variant
 from spolia.retrieval.bm25_variants import FieldedBM25 as FieldedBM25
 from spolia.retrieval.dense import Dense as Dense
+from spolia.retrieval.dense import LateInteraction as LateInteraction
 from spolia.retrieval.dense import LearnedSparse as LearnedSparse
 from spolia.retrieval.graph.edges import Belonging as Belonging
 from spolia.retrieval.graph.edges import InOrder as InOrder
@@ -11,7 +12,6 @@ from spolia.retrieval.graph.edges import Similar as Similar
 from spolia.retrieval.graph.node_graph import NodeGraph as NodeGraph
 from spolia.retrieval.graph.walk import Hops as Hops
 from spolia.retrieval.graph.walk import PersonalisedPageRank as PersonalisedPageRank
-from spolia.retrieval.late_interaction import LateInteraction as LateInteraction
 from spolia.retrieval.learned.ranker import LearnedRanker as LearnedRanker
 from spolia.retrieval.learned.term_weights import WeightedTerms as WeightedTerms
 from spolia.retrieval.multi_head import MultiHead as MultiHead

@@ -43,9 +43,9 @@ class BiEncoderTrainer(RerankerTrainer):
 
         loss = -ln(e^(q·p+/τ) / Σ e^(q·p/τ))     over all passages of the batch
 
-    Hard negatives are mined with hybrid search. A passage that is gold for a question, has the text of one that is, or
-    holds an accepted answer, is no negative of it. To score the weights, the group is embedded with them; the vectors
-    that it has stay.
+    Hard negatives are mined with hybrid search. A passage does not count against a question if it is gold, has the text
+    of one that is, or holds an accepted answer. To score the weights, the group is embedded with them; the vectors that
+    it has stay.
 
     Args:
         group: with the vectors of MiniLM.
@@ -205,7 +205,8 @@ class ContextTrainer(MiniLMTrainer[list[ReadPassages]]):
 
     def best(self, scores: Tensor) -> list[int]:
         """The sentences that `Extractive` keeps."""
-        return sorted(range(len(scores)), key=lambda at: -float(scores[at]))[: self.most]
+        known = scores.tolist()
+        return sorted(range(len(known)), key=lambda at: -known[at])[: self.most]
 
     def reward(self, one: ReadPassages, kept: Sequence[int]) -> float:
         """F1 of the reader's answer from these sentences; asked once for each choice."""
