@@ -31,7 +31,7 @@ from spolia.post_retrieval.compression import (
 from spolia.post_retrieval.summary import Refine, TreeSummarise
 from spolia.run import Run
 from spolia.testing import OpenAIServer, ServedReply
-from spolia.types import Hit, Node, Prompt, Query, Ranking, Span, Token
+from spolia.types import Hit, Node, Prompt, Query, Ranking, Span, Token, Value
 from tests.degradation import degraded
 from tests.post_retrieval.compression.scorer import Scorer
 from tests.post_retrieval.selection.test_selection import Angles
@@ -235,6 +235,25 @@ def test_the_cosine_of_a_sentence_with_the_question() -> None:
     assert texts(Extractive(Angles(), at_least=0.49)(asked)) == ["60", "30"]
     assert texts(Extractive(Angles(), at_least=0.51)(asked)) == ["30"]
     assert texts(Extractive(Angles(), at_least=-1, most=2)(asked)) == ["60", "30"]
+
+
+class Longest(Value):
+    """A scorer by length."""
+
+    name, waits, scoped = "longest", False, False
+
+    def fingerprint(self) -> str:
+        return self.name
+
+    def scores(self, query: str, texts: Sequence[str]) -> tuple[float, ...]:
+        return tuple(len(text) / 100 for text in texts)
+
+
+def test_a_scorer_judges_the_sentences_in_place_of_an_embedder() -> None:
+    asked = found("Ships wait. The tide is caused by the moon. Salt.", question="Salt?")
+    assert texts(Extractive(at_least=0.11, scorer=Longest())(asked)) == ["Ships wait. The tide is caused by the moon."]
+    with pytest.raises(WiringError, match="by an embedder or by a scorer"):
+        Extractive(Angles(), scorer=Longest())
 
 
 def test_a_reader_cites_the_sentences_that_are_left() -> None:
