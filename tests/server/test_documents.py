@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from spolia.server.app import application
 from spolia.server.keys import ApiKeys
 from spolia.server.service import ServedFlow, Service
 from spolia.services.documents import Documents
+from tests.indexing.sample_documents import pdf_of
 from tests.server.conftest import Served, until
 
 pytestmark = pytest.mark.slow
@@ -62,13 +64,14 @@ def test_a_document_is_found_by_those_who_may_read_it_until_it_is_deleted(served
         assert not finds(ann)
 
 
-FILE = {"files": [("files", ("notes/tides.md", TEXT))]}
+FILE = {"files": [("files", ("notes/tides.pdf", pdf_of([["Zebras sleep."]])))]}
 OF_A_DOCUMENT: dict[tuple[str, str], tuple[int, int, dict[str, Any]]] = {
     ("post", "/v1/documents"): (403, 202, FILE),
-    ("put", "/v1/documents/{name}"): (403, 202, {"content": TEXT}),
+    ("put", "/v1/documents/{name}"): (403, 202, {"content": pdf_of([["Zebras sleep."]])}),
     ("get", "/v1/documents/{name}"): (404, 200, {}),
     ("get", "/v1/documents/{name}/nodes"): (404, 200, {}),
     ("get", "/v1/documents/{name}/original"): (404, 200, {}),
+    ("get", "/v1/documents/{name}/pages/{page}"): (404, 200, {}),
     ("patch", "/v1/documents/{name}"): (403, 202, {}),
     ("post", "/v1/documents/reparse"): (403, 202, {}),
     ("get", "/v1/tasks/{task}"): (404, 200, {}),
@@ -82,18 +85,24 @@ the API's description."""
 def test_routes_of_a_document_are_for_those_who_may_read_it(served: Served) -> None:
     with served.client("ann") as ann, served.client("bob") as bob:
         schemas = ann.get("/openapi.json").json()
-        task = ann.put("/v1/documents/notes/tides.md", content=TEXT).json()
+        task = ann.put("/v1/documents/notes/tides.pdf", content=pdf_of([[TEXT.decode()]])).json()
         done(ann, task)
         for (method, path), (others, owners, sent) in OF_A_DOCUMENT.items():
-            at = path.replace("{name}", "notes/tides.md").replace("{task}", str(task["task"]))
-            sent = sent or {"json": example(schemas, method, path)}
+            at = path.replace("{name}", "notes/tides.pdf").replace("{task}", str(task["task"])).replace("{page}", "1")
+            body = json.dumps(example(schemas, method, path)).replace("notes/tides.md", "notes/tides.pdf")
+            sent = sent or {"json": json.loads(body)}
             refused = httpx.request(method, served.url + at, **sent)
             assert (refused.status_code, refused.json()["error"]["code"]) == (401, "invalid_api_key")
             assert bob.request(method, at, **sent).status_code == others, (method, path)
             found = ann.request(method, at, **sent)
             assert found.status_code == owners, (method, path, found.text)
-            for one in found.json().get("tasks", [found.json()]) if owners == 202 else ():
+            for one in tasks_in(found.json()) if owners == 202 else ():
                 assert done(ann, one)["state"] == "done", (method, path, one)
+
+
+def tasks_in(reply: Any) -> list[Any]:
+    found: list[Any] = reply.get("tasks", [reply])
+    return found
 
 
 def example(api: dict[str, Any], method: str, path: str) -> Any:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import time
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from spolia import BM25, Corpus, Definition, Query, Run, sync
-from spolia.errors import KeyReused, QueryError
+from spolia.errors import KeyReused, NotFound, QueryError
 from spolia.indexing import transform
 from spolia.services.documents import Documents
 from spolia.services.postgres_jobs import PostgresTable
@@ -191,6 +194,28 @@ def test_a_document_is_made_again_or_stays_as_it_was(
     documents.publish()
     assert (states(documents, again), documents.status("mines.md").groups[-1].state) == ([("done", "")], "done")
     assert documents.corpus.latest().check(deep=True) == []
+
+
+def test_a_page_is_drawn_where_its_boxes_are(documents: Documents) -> None:
+    documents.add("a.pdf", pdf_of([["First page."], ["The moon causes the tides."]]), access=["ann"])
+    documents.add("b.md", b"No pages.")
+    documents.publish()
+    (node,) = documents.nodes("a.pdf", access=frozenset({"ann"}), page=2)
+    assert node.span is not None
+    for dpi in (72, 144):
+        data = documents.page_image("a.pdf", 2, frozenset({"ann"}), dpi=dpi)
+        with Image.open(BytesIO(data)) as image:
+            dark = np.argwhere(np.asarray(image.convert("L")) < 128) * 72 / dpi
+        boxes = documents.corpus.snapshot().boxes(node.document, node.span, frozenset({"ann"}))
+        boxes = tuple(one for one in boxes if one.page == 2)
+        inside = [any(one.top <= y <= one.bottom and one.left <= x <= one.right for one in boxes) for y, x in dark]
+        assert len(dark) > 100
+        assert np.mean(inside) > 0.95
+    readers, others = frozenset({"ann"}), frozenset({"bob"})
+    for name, page, who in (("a.pdf", 3, readers), ("a.pdf", 0, readers), ("a.pdf", 1, others), ("b.md", 1, readers)):
+        with pytest.raises(NotFound):
+            documents.page_image(name, page, who)
+    documents.close()
 
 
 def test_nodes_of_a_page(documents: Documents) -> None:

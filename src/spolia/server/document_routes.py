@@ -34,6 +34,7 @@ Callback = Annotated[
 Access = Annotated[list[str], Query(description="Who may read it: `*` for everybody; by default the key's user.")]
 Paths = Annotated[list[str], Form(description="Paths of files and folders on the server.")]
 PageNumber = Annotated[int, Query(ge=0, le=2**31, description="A page of the document, from 1; 0 for all.")]
+Dpi = Annotated[int, Query(ge=10, le=300, description="Dots per inch.")]
 AfterNumber = Annotated[int, Query(ge=0, le=2**31)]
 DOWNLOAD = {"Content-Disposition": "attachment", "X-Content-Type-Options": "nosniff"}
 """Browsers save what users have sent, and do not show it as a page of this server."""
@@ -237,6 +238,13 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
         """The bytes of a document as they were sent."""
         data = await run_in_threadpool(documents.original, name, request.scope["holder"].principals)
         return Response(data, headers=DOWNLOAD, media_type="application/octet-stream")
+
+    @app.get("/v1/documents/{name:path}/pages/{page}", response_class=Response)
+    async def page_image(request: Request, name: str, page: int, dpi: Dpi = 100) -> Response:
+        """A page of a PDF as PNG; a point of a citation's box is dpi / 72 pixels."""
+        who = request.scope["holder"].principals
+        image = await run_in_threadpool(lambda: documents.page_image(name, page, who, dpi=dpi))
+        return Response(image, headers={"X-Content-Type-Options": "nosniff"}, media_type="image/png")
 
     @app.get("/v1/documents/{name:path}", response_model=DocumentStatusReply)
     async def status(request: Request, name: str) -> Response:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias, get_args
 from urllib.parse import quote
 
 from spolia.errors import DocumentError, KeyReused, NotFound, QueryError, SpoliaError, StoreError
+from spolia.indexing.readers.pdf.reader import PageImage, PdfReader
 from spolia.indexing.readers.reader import Blob, reader_of
 from spolia.indexing.readers.registry import READERS, Readers, by_suffix
 from spolia.indexing.sources.source import Items, changed_at
@@ -31,6 +32,7 @@ from spolia.indexing.sync.groups import RequestedGroups, main_definition
 from spolia.indexing.sync.metadata import DocumentLabels
 from spolia.indexing.sync.sync import keep
 from spolia.indexing.sync.sync_run import SyncOptions
+from spolia.indexing.workers.pool import WorkerProcesses
 from spolia.indexing.workers.prepare import Executor
 from spolia.services.callbacks import Callbacks
 from spolia.services.jobs import CALLBACK, LEASE_S, Claim, Job, JobQueue, JobTable, NewJob, SqliteTable
@@ -154,6 +156,7 @@ class Documents:
         self.queue = queue or JobQueue(table_of(corpus))
         self.folders = ServerFolders(folders)
         self.callbacks = Callbacks(self.queue, corpus.backend.folder, callback_hosts)
+        self._artist, self._drawing = WorkerProcesses(1), threading.Lock()
         self._came, self._is_loose, self._forget_at = threading.Event(), True, 0.0
 
     def add(self, name: str, data: bytes | BinaryIO, *, by: str = "", **how: Any) -> int:
@@ -302,6 +305,31 @@ class Documents:
         if data is None or Blob(row.uri, data).content_hash != row.content_hash:  # what is published is for its readers
             raise NotFound(f"The bytes of {name!r:.80} are not kept, or are being replaced.")
         return data
+
+    def page_image(self, name: str, page: int, access: frozenset[str] = frozenset(), *, dpi: float = 100.0) -> bytes:
+        """A page of a PDF as PNG, drawn in a process of its own, since the file is a user's.
+
+        Args:
+            page: from 1.
+            dpi: dots per inch; boxes of citations are in points, 72 per inch.
+
+        Raises:
+            NotFound: it has no such page, as `original`.
+        """
+        data, reader = self.original(name, access), reader_of(name, self.readers)
+        if not isinstance(reader, PdfReader):
+            raise NotFound(f"{name!r:.80} is not a PDF, so it has no pages to draw. `/original` gives its bytes.")
+        drawn = PageImage(reader.passwords, page, dpi)
+        with self._drawing:  # one process draws one page after the other
+            try:
+                (image,) = self._artist.parts(drawn, Blob(PREFIX + name, data))
+            except DocumentError as error:
+                raise NotFound(str(error)) from error
+        return image.data
+
+    def close(self) -> None:
+        """End the processes of this service."""
+        self._artist.end()
 
     def _readable(self, name: str, access: frozenset[str]) -> tuple[Snapshot, SourceRow, Document]:
         snapshot, uri = self.corpus.snapshot(), PREFIX + checked_name(name)
@@ -513,6 +541,7 @@ def publishing(documents: Documents | None) -> Iterator[None]:
         documents.callbacks.wake()
         for thread in threads:
             thread.join(10)
+        documents.close()
 
 
 def checked_name(name: str) -> str:

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import accumulate
 from pathlib import Path
+from struct import pack
 from typing import TYPE_CHECKING, Any
+from zlib import compress, crc32
 
 import numpy as np
 from pypdfium2 import PdfDocument, PdfiumError, raw
@@ -318,13 +320,43 @@ def recognised(pdf: Any, number: int, page: PdfPage, ocr: Ocr | None, noticed: N
     return replace(page, lines=found.lines)
 
 
-def _drawn(pdf: Any, number: int, dpi: float) -> tuple[Any, float]:
-    """A page in grey and its dots per inch, which are fewer for a page of absurd size."""
+def page_image(blob: Blob, passwords: tuple[tuple[str, str], ...], number: int, dpi: float) -> bytes:
+    """A page as PNG; number: from 1.
+
+    Raises:
+        DocumentError: there are fewer pages.
+    """
+    with opened(blob, passwords) as file:
+        with ONE_AT_A_TIME:
+            count = len(file.pdf)
+        if not 0 < number <= count:
+            raise DocumentError(f"{blob.uri} has {count} pages. Write one of 1 to {count}.")
+        return _png(_drawn(file.pdf, number - 1, dpi, in_colour=True)[0])
+
+
+def _png(pixels: Any) -> bytes:
+    """Rows of red, green and blue as a file."""
+    height, width, _ = pixels.shape
+    rows = np.zeros((height, 1 + 3 * width), np.uint8)  # each begins with its filter: none
+    rows[:, 1:] = pixels.reshape(height, -1)
+
+    def part(kind: bytes, data: bytes) -> bytes:
+        return pack(">I", len(data)) + kind + data + pack(">I", crc32(kind + data))
+
+    head = pack(">2I5B", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + part(b"IHDR", head) + part(b"IDAT", compress(rows.tobytes(), 6)) + part(b"IEND", b"")
+
+
+def _drawn(pdf: Any, number: int, dpi: float, *, in_colour: bool = False) -> tuple[Any, float]:
+    """A page, in grey or as red, green and blue, and its dots per inch, which are fewer for a page of absurd size."""
     with ONE_AT_A_TIME, closing(pdf[number]) as page:
         width, height = (min(max(side, 1.0), 1e6) for side in page.get_size())
         dpi = min(dpi, _POINTS * (_MOST_PIXELS / (width * height)) ** 0.5)
-        with closing(page.render(scale=dpi / _POINTS, grayscale=True)) as bitmap:
+        how = {"rev_byteorder": True, "prefer_bgrx": False} if in_colour else {"grayscale": True}
+        with closing(page.render(scale=dpi / _POINTS, **how)) as bitmap:
             pixels = bitmap.to_numpy()
+            if in_colour:
+                return pixels[:, :, :3].copy(), dpi
             return (pixels[:, :, 0] if pixels.ndim == 3 else pixels).copy(), dpi
 
 

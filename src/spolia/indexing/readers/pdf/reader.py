@@ -51,6 +51,27 @@ class PdfReader(Value):
         yield from _machinery(blob).attached_to(blob, self.passwords)
 
 
+@dataclass(frozen=True)
+class PageImage(Value):
+    """Draws a page of a PDF: its one part is a PNG. So a worker can do it that opens what others have sent.
+
+    Args:
+        page: from 1.
+        dpi: dots per inch; boxes of citations are in points, 72 per inch.
+    """
+
+    passwords: tuple[tuple[str, str], ...]
+    page: int
+    dpi: float
+
+    name = "pages"
+    suffixes = (".pdf",)
+
+    def parts(self, blob: Blob, /) -> Iterator[Blob]:
+        image = _machinery(blob).page_image(blob, self.passwords, self.page, self.dpi)
+        yield Blob(f"{blob.uri}/page-{self.page}.png", image)
+
+
 def _machinery(blob: Blob) -> ModuleType:
     with installed("pdf", "pypdfium2", f"Reading {blob.uri}"):
         from spolia.indexing.readers.pdf import document
