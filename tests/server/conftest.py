@@ -102,11 +102,20 @@ def served() -> Iterator[Served]:
         llm = ChatModel("scripted", model.url, api_key_env="", retries=0)
         (folder / "grounded.yaml").write_text(dump(BM25(corpus.group(), top_k=5) >> Reader(llm)))
         daily = {"poor": DailyQuota(tokens=1), "rare": DailyQuota(requests=2)}
-        users = {"ann": (("staff",), 0), "bob": ((), 0), "hasty": ((), 2), "poor": ((), 0), "rare": ((), 0)}
+        users = {
+            "ann": (("staff",), 0),
+            "bob": ((), 0),
+            "hasty": ((), 2),
+            "poor": ((), 0),
+            "rare": ((), 0),
+            "eve": ((), 0),
+        }
         keys = {
             name: add_key(
                 folder / "keys.toml",
-                KeyHolder(name, name, groups, Quota(quota), daily.get(name, DailyQuota()), writes=name == "ann"),
+                KeyHolder(
+                    name, name, groups, Quota(quota), daily.get(name, DailyQuota()), writes=name in ("ann", "eve")
+                ),
             )
             for name, (groups, quota) in users.items()
         }

@@ -74,9 +74,12 @@ OF_A_DOCUMENT: dict[tuple[str, str], tuple[int, int, dict[str, Any]]] = {
     ("get", "/v1/documents/{name}/pages/{page}"): (404, 200, {}),
     ("patch", "/v1/documents/{name}"): (403, 202, {}),
     ("post", "/v1/documents/reparse"): (403, 202, {}),
+    ("put", "/v1/bases/{base}"): (403, 200, {}),
+    ("post", "/v1/documents/transfer"): (403, 202, {}),
     ("get", "/v1/tasks/{task}"): (404, 200, {}),
     ("post", "/v1/tasks/{task}/cancel"): (404, 200, {}),
     ("delete", "/v1/documents/{name}"): (403, 202, {}),
+    ("delete", "/v1/bases/{base}"): (403, 202, {}),
 }
 """By route: what a user gets who may not read the document, what its owner gets, and what is sent; else the example of
 the API's description."""
@@ -88,7 +91,12 @@ def test_routes_of_a_document_are_for_those_who_may_read_it(served: Served) -> N
         task = ann.put("/v1/documents/notes/tides.pdf", content=pdf_of([[TEXT.decode()]])).json()
         done(ann, task)
         for (method, path), (others, owners, sent) in OF_A_DOCUMENT.items():
-            at = path.replace("{name}", "notes/tides.pdf").replace("{task}", str(task["task"])).replace("{page}", "1")
+            at = (
+                path.replace("{name}", "notes/tides.pdf")
+                .replace("{task}", str(task["task"]))
+                .replace("{page}", "1")
+                .replace("{base}", "notes")
+            )
             body = json.dumps(example(schemas, method, path)).replace("notes/tides.md", "notes/tides.pdf")
             sent = sent or {"json": json.loads(body)}
             refused = httpx.request(method, served.url + at, **sent)
@@ -98,6 +106,7 @@ def test_routes_of_a_document_are_for_those_who_may_read_it(served: Served) -> N
             assert found.status_code == owners, (method, path, found.text)
             for one in tasks_in(found.json()) if owners == 202 else ():
                 assert done(ann, one)["state"] == "done", (method, path, one)
+        done(ann, ann.delete("/v1/documents/archive/tides.pdf").json())
 
 
 def tasks_in(reply: Any) -> list[Any]:
@@ -134,6 +143,50 @@ def test_a_document_is_changed_and_looked_at(served: Served) -> None:
             assert ann.post("/v1/documents/reparse", json=body).status_code in (400, 404)
         done(ann, ann.delete(name).json())
         assert ann.get(name).status_code == 404
+
+
+def test_a_knowledge_base_is_for_its_members_and_goes_with_its_documents(served: Served) -> None:
+    with served.client("ann") as ann, served.client("bob") as bob, served.client("eve") as eve:
+
+        def finds(client: httpx.Client, *where: str) -> list[str]:
+            found = client.post("/v1/search", json={"question": "okapis", "where": where}).json()
+            return [hit["uri"] for hit in found.get("hits", ()) if hit["uri"].startswith("doc://")]
+
+        def names(client: httpx.Client) -> dict[str, Any]:
+            return {one["name"]: one for one in client.get("/v1/bases").json()["bases"]}
+
+        body = {"description": "Animals", "access": ["staff"]}
+        made = ann.put("/v1/bases/zoo", json=body).json()
+        assert made == {"name": "zoo", **body, "is_own": True, "documents": 0}
+        at = "/v1/documents/zoo/zebra.md"
+        assert [eve.put(at, content=b"Okapis hide.").status_code, eve.put("/v1/bases/zoo", json=body).status_code] == [
+            403,
+            403,
+        ]
+        assert (
+            done(ann, ann.put(at, content=b"Okapis hide.", params={"metadata": '{"legs": 4}'}).json())["state"]
+            == "done"
+        )
+        moved = {"names": ["zoo/zebra.md"], "to": "park", "how": "copy"}
+        assert [eve.post("/v1/documents/transfer", json=moved | {"to": to}).status_code for to in ("park", "zoo")] == [
+            403,
+            400,
+        ]
+        for one in ann.post("/v1/documents/transfer", json=moved).json()["tasks"]:
+            assert done(ann, one)["state"] == "done"
+        assert set(finds(ann)) == {"doc://zoo/zebra.md", "doc://park/zebra.md"}
+        assert finds(ann, "base=zoo", "legs>3") == ["doc://zoo/zebra.md"]
+        assert [finds(ann, "base=zoo", "legs>4"), finds(bob), finds(eve, "base=zoo")] == [[], [], []]
+        assert (names(ann)["zoo"]["documents"], names(ann)["park"]["is_own"]) == (1, False)
+        assert [names(bob).keys() & {"zoo", "park"}, names(eve).keys() & {"zoo", "park"}] == [set(), set()]
+        assert [eve.delete("/v1/bases/zoo").status_code, ann.delete("/v1/bases/park").status_code] == [403, 403]
+        for one in ann.delete("/v1/bases/zoo").json()["tasks"]:
+            assert done(ann, one)["state"] == "done"
+        assert finds(ann) == ["doc://park/zebra.md"]
+        assert "zoo" not in names(ann)
+        done(ann, ann.delete("/v1/documents/park/zebra.md").json())
+        for name in ("a%2Fb", "..", "a%00"):
+            assert ann.put(f"/v1/bases/{name}", json=body).status_code in (400, 404, 405)
 
 
 def test_files_of_the_server_are_added_from_its_folder_alone(served: Served) -> None:

@@ -43,6 +43,7 @@ ROWS: dict[tuple[str, str], tuple[Any, bool]] = {
     ("get", "/v1/runs"): (None, False),
     ("get", "/v1/documents"): (None, False),
     ("get", "/v1/tasks"): (None, False),
+    ("get", "/v1/bases"): (None, False),
 }
 """By route: a body, and whether it gives what only some may read."""
 OF_A_RUN = {("get", "/v1/runs/{name}"), ("post", "/v1/feedback")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,18 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from spolia import BM25, Corpus, Definition, Query, Run, sync
+from spolia import BM25, Corpus, Definition, Query, Run, sync, where
 from spolia.errors import KeyReused, NotFound, QueryError
 from spolia.indexing import transform
-from spolia.services.documents import Documents
+from spolia.indexing.splitters.text_units import Sentences
+from spolia.models.protocols import Kind
+from spolia.services.documents import Documents, Transfer, publishing
+from spolia.services.knowledge_bases import KnowledgeBase
 from spolia.services.postgres_jobs import PostgresTable
-from spolia.stores import materialise
+from spolia.stores import Embedding, materialise
+from spolia.testing import HashingEmbedder
 from tests.indexing.sample_documents import pdf_of
+from tests.server.conftest import until
 from tests.stores.servers import Server
 
 pytestmark = pytest.mark.slow
@@ -222,3 +228,101 @@ def test_nodes_of_a_page(documents: Documents) -> None:
     documents.add("slides.pdf", pdf_of([["The moon."], ["The tides."]]))
     documents.publish()
     assert [len(documents.nodes("slides.pdf", page=page)) for page in (0, 1, 2, 3)] == [1, 1, 1, 0]
+
+
+@pytest.mark.parametrize("how", ["copy", "move"])
+def test_documents_are_transferred_without_embedding_again(
+    fast_folder: Path, monkeypatch: pytest.MonkeyPatch, how: Transfer
+) -> None:
+    embedded, embed = list[str](), HashingEmbedder.embed
+
+    def counted(self: HashingEmbedder, texts: Sequence[str], *, kind: Kind) -> Any:
+        embedded.extend(texts)
+        return embed(self, texts, kind=kind)
+
+    monkeypatch.setattr(HashingEmbedder, "embed", counted)
+    definition = Definition(Sentences(), embeddings=(Embedding(HashingEmbedder()),))
+    documents = Documents(Corpus(str(fast_folder / "n.spolia")), definition=definition, known=[HashingEmbedder()])
+    documents.add("notes/a/tides.md", b"The moon. It pulls.", metadata={"year": 2026}, access=["ann"])
+    documents.publish()
+    before = list(embedded)
+    tasks = documents.transfer(["notes/a/tides.md"], "archive", how, key="k", by="ann")
+    assert documents.transfer(["notes/a/tides.md"], "archive", how, key="k", by="ann") == tasks
+    with pytest.raises(KeyReused):
+        documents.transfer(["notes/a/tides.md"], "other", how, key="k", by="ann")
+    assert documents.publish() == len(tasks) == (2 if how == "move" else 1)
+    assert states(documents, *tasks) == [("done", "")] * len(tasks)
+    assert embedded == before != []
+    ann = frozenset({"ann"})
+    kept = ["archive/a/tides.md"] + (["notes/a/tides.md"] if how == "copy" else [])
+    assert [one.name for one in documents.found(ann)] == kept
+    assert documents.found() == []
+    fields = dict(documents.found(ann)[0].meta)
+    assert (fields["year"], fields["base"]) == (2026, "archive")
+    assert documents.original("archive/a/tides.md", ann) == b"The moon. It pulls."
+    with Run(groups=["ann"]):
+        in_base = where(base="archive")
+        hits = BM25(documents.corpus.group(), top_k=9)(Query("moon", filter=in_base)).hits
+    assert {hit.node.uri for hit in hits} == {"doc://archive/a/tides.md"}
+
+
+def test_what_cannot_be_transferred_stays(documents: Documents) -> None:
+    documents.add("notes/a.md", b"The moon.")
+    documents.publish()
+    for names, to, error in (
+        (["notes/none.md"], "b", NotFound), (["notes/a.md"], "notes", QueryError), (["notes/a.md"], "", QueryError),
+        (["notes/a.md"], "a/b", QueryError), (["notes/a.md"], "..", QueryError),
+        (["notes/a.md", "notes/none.md"], "b", NotFound),
+    ):  # fmt: skip
+        with pytest.raises(error):
+            documents.transfer(names, to)
+    assert documents.queue.counts() == {"done": 1}
+    documents.add("notes/b.md", b"The sun.")
+    with pytest.raises(QueryError, match="Ask again when it has ended"):
+        documents.transfer(["notes/b.md"], "b")
+    task, after = documents.transfer(["notes/a.md"], "b", "move")
+    documents.cancel(task)
+    documents.publish()
+    assert states(documents, task, after)[1] == ("failed", f"Task {task} was not done, so this document stays.")
+    assert [one.name for one in documents.found()] == ["notes/a.md", "notes/b.md"]
+    with pytest.raises(QueryError, match="first folder in its name"):
+        documents.add("a.md", b"x", metadata={"base": "other"})
+
+
+def test_a_scan_follows_the_files_of_a_folder_and_leaves_what_users_did(fast_folder: Path) -> None:
+    folder = fast_folder / "files"
+    folder.mkdir()
+
+    def service() -> Documents:
+        return Documents(Corpus(str(fast_folder / "n.spolia")), folders=[folder], scan_s=0.01)
+
+    documents = service()
+
+    def names() -> list[str]:
+        return [one.name.removeprefix("files/") for one in documents.found(frozenset({"staff"}))]
+
+    documents.bases.put(KnowledgeBase("files", access=("staff",)))
+    for name, data in (("a.md", b"Ants."), ("b.md", b"Bees."), ("bad.pdf", b"No PDF."), ("c.md", b"Cats.")):
+        (folder / name).write_bytes(data)
+    documents.add("files/sent.md", b"By a user.", access=["staff"])
+    assert len(documents.scan()) == 4
+    documents.publish()
+    assert (names(), documents.found()) == (["a.md", "b.md", "c.md", "sent.md"], [])
+    for _ in range(2):  # nothing has changed, also for the next process; the bad file is not tried again
+        assert documents.scan() == []
+        documents = service()
+    (folder / "a.md").write_bytes(b"Apes.")
+    (folder / "b.md").unlink()
+    documents.delete("files/c.md")
+    documents.publish()
+    assert len(documents.scan()) == 2
+    documents.publish()
+    assert (names(), found(documents, "apes ants", "staff")) == (["a.md", "sent.md"], ["doc://files/a.md"])
+    documents = service()
+    assert documents.scan() == []  # the user who deleted c.md meant it
+    for one in folder.iterdir():
+        one.unlink()
+    assert documents.scan() == []
+    with publishing(documents):
+        (folder / "new.md").write_bytes(b"Newts.")
+        until(lambda: names() == ["new.md", "sent.md"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable
 from tempfile import SpooledTemporaryFile
 from typing import Annotated, Any, BinaryIO, cast
@@ -17,8 +18,9 @@ from spolia.errors import NotAllowed, NotFound, QueryError
 from spolia.server.keys import KeyHolder
 from spolia.server.replies import SpanReply, TypedDict
 from spolia.services.callbacks import task_data
-from spolia.services.documents import Documents, Reparse, StoredDocument, Upload
+from spolia.services.documents import Documents, Reparse, StoredDocument, Transfer, Upload, in_base, readers_in
 from spolia.services.jobs import Job
+from spolia.services.knowledge_bases import KnowledgeBase, base_of
 from spolia.types import Node, Scalar
 
 EVERYBODY = "*"
@@ -127,6 +129,47 @@ class ReparseRequest(BaseModel):
     how: Reparse = "rebuild"
 
 
+class TransferRequest(BaseModel):
+    """Documents to copy or move to another knowledge base, with their fields and readers; nothing is embedded again."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"names": ["notes/tides.md"], "to": "archive", "how": "copy"}]}
+    )
+
+    names: list[str] = Field(max_length=1_000)
+    to: str
+    how: Transfer = "copy"
+
+
+class BaseRequest(BaseModel):
+    """A knowledge base. `access`: who may add documents to it, and reads them unless an upload names others; empty for
+    everybody."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"description": "Minutes of meetings", "access": ["staff"]}]}
+    )
+
+    description: str = Field(default="", max_length=2_000)
+    access: list[str] = Field(default=[], max_length=1_000)
+
+
+class BaseReply(TypedDict):
+    """A knowledge base, and how many of its documents the key's user may read. Search it with the condition
+    `base=NAME`."""
+
+    name: str
+    description: str
+    access: list[str]
+    is_own: bool
+    documents: int
+
+
+class BaseList(TypedDict):
+    """Knowledge bases by name."""
+
+    bases: list[BaseReply]
+
+
 class DocumentList(TypedDict):
     """Documents by name."""
 
@@ -149,16 +192,23 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
             raise QueryError("Send a form with fields `files`, or with fields `paths`.")
 
         def work() -> TaskList:
-            readers = readers_of(holder, access)
             if paths:
                 added = documents.folders.files(paths, documents.readers)
                 refuse_change(documents, holder, *added)
-                how: dict[str, Any] = {"metadata": fields, "access": readers, "callback": callback}
-                return _tasks(documents, documents.add_paths(added, by=holder.name, key=key, **how))
+                how: dict[str, Any] = {"metadata": fields, "callback": callback, "by": holder.name, "key": key}
+                found = {base: readers_of(documents, holder, access, f"{base}/") for base in map(base_of, added)}
+                return _tasks(documents, documents.add_paths(added, access=lambda name: found[base_of(name)], **how))
             names = [one.filename or "" for one in files]
             refuse_change(documents, holder, *names)
             uploads = [
-                Upload(name, one.file, fields, readers, key and f"{key}|{name}", callback)
+                Upload(
+                    name,
+                    one.file,
+                    fields,
+                    readers_of(documents, holder, access, name),
+                    key and f"{key}|{name}",
+                    callback,
+                )
                 for name, one in zip(names, files, strict=True)
             ]
             return _tasks(documents, documents.add_all(uploads, by=holder.name))
@@ -178,7 +228,8 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
         """Add a document, or put it in the place of the one with its name. The body is the file."""
         holder, fields = request.scope["holder"], _fields(metadata)
         await run_in_threadpool(refuse_change, documents, holder, name)
-        how: dict[str, Any] = {"metadata": fields, "access": readers_of(holder, access)}
+        readers = await run_in_threadpool(readers_of, documents, holder, access, name)
+        how: dict[str, Any] = {"metadata": fields, "access": readers}
         how |= {"by": holder.name, "key": key, "callback": callback}
         with SpooledTemporaryFile(MOST_IN_MEMORY) as file:
             upload = UploadFile(cast(BinaryIO, file))  # writes in a thread what is no longer in memory
@@ -196,6 +247,51 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
             refuse_change(documents, holder, *asked.names)
             how: dict[str, Any] = {"by": holder.name, "key": key, "callback": callback}
             return _tasks(documents, documents.reparse(asked.names, asked.how, **how))
+
+        return JSONResponse(await run_in_threadpool(work), 202)
+
+    @app.post("/v1/documents/transfer", response_model=TaskList, status_code=202)
+    async def transfer(request: Request, asked: TransferRequest, key: Key = "", callback: Callback = "") -> Response:
+        """Copy or move documents to another knowledge base. A move is two tasks: the old document goes when the new one
+        is there."""
+
+        def work() -> TaskList:
+            holder = request.scope["holder"]
+            refuse_change(documents, holder, *asked.names, *(in_base(name, asked.to) for name in asked.names))
+            how: dict[str, Any] = {"by": holder.name, "key": key, "callback": callback}
+            return _tasks(documents, documents.transfer(asked.names, asked.to, asked.how, **how))
+
+        return JSONResponse(await run_in_threadpool(work), 202)
+
+    @app.get("/v1/bases", response_model=BaseList)
+    async def bases(request: Request) -> Response:
+        """Knowledge bases that the key's user may add to, or has documents to read in."""
+        return JSONResponse({"bases": await run_in_threadpool(base_list, documents, request.scope["holder"])})
+
+    @app.put("/v1/bases/{base}", response_model=BaseReply)
+    async def put_base(request: Request, base: str, asked: BaseRequest) -> Response:
+        """Make a knowledge base, or change your own."""
+
+        def work() -> BaseReply:
+            holder = request.scope["holder"]
+            _refuse_writing(holder)
+            in_base("a document", base)
+            readers = tuple(readers_in(base, asked.access))
+            documents.bases.put(KnowledgeBase(base, asked.description, owner_of(holder), readers))
+            return next(one for one in base_list(documents, holder) if one["name"] == base)
+
+        return JSONResponse(await run_in_threadpool(work))
+
+    @app.delete("/v1/bases/{base}", response_model=TaskList, status_code=202)
+    async def delete_base(request: Request, base: str, callback: Callback = "") -> Response:
+        """Delete a knowledge base of your own with all its documents, if you may read all of them."""
+
+        def work() -> TaskList:
+            holder = request.scope["holder"]
+            names = documents.in_base(base)
+            refuse_change(documents, holder, *names)
+            documents.bases.remove(base, owner_of(holder))
+            return _tasks(documents, documents.delete_all(names, by=holder.name, callback=callback))
 
         return JSONResponse(await run_in_threadpool(work), 202)
 
@@ -285,6 +381,25 @@ def listing(documents: Documents, holder: KeyHolder, after: str = "", limit: int
     return {"documents": [_document(one) for one in documents.found(holder.principals, after, limit)]}
 
 
+def base_list(documents: Documents, holder: KeyHolder) -> list[BaseReply]:
+    """Those that the holder may add to, or has documents to read in."""
+    counts = Counter(base_of(one.name) for one in documents.found(holder.principals, limit=sys.maxsize))
+    who = holder.principals | {owner_of(holder)}
+    own = {name: one for name, one in documents.bases.all().items() if one.admits(who) or counts[name]}
+    found: list[BaseReply] = []
+    for name in sorted(own.keys() | counts.keys() - {""}):
+        base = own.get(name, KnowledgeBase(name))
+        is_own = base.owner == owner_of(holder)
+        readers = list(base.access) if is_own else []
+        said = {"description": base.description, "access": readers, "is_own": is_own, "documents": counts[name]}
+        found.append(cast(BaseReply, {"name": name, **said}))
+    return found
+
+
+def owner_of(holder: KeyHolder) -> str:
+    return holder.principal or holder.name
+
+
 def status_reply(documents: Documents, holder: KeyHolder, name: str) -> DocumentStatusReply:
     found = documents.status(name, holder.principals)
     groups: list[GroupReply] = [{"group": one.group, "state": one.state, "reason": one.reason} for one in found.groups]
@@ -304,17 +419,30 @@ def _node(node: Node) -> NodeReply:
 
 
 def refuse_change(documents: Documents, holder: KeyHolder, *names: str) -> None:
-    """Refuse a change by a key that may not make any, or of a document that its user may not read."""
-    if not holder.writes:
-        raise NotAllowed("This key may not change documents. Make one that may: spolia keys NAME --write.")
+    """Refuse a change by a key that may not make any, of a document that its user may not read, or in a knowledge base
+    that does not admit that user."""
+    _refuse_writing(holder)
+    bases = documents.bases.all()
+    for name in names:
+        if (base := bases.get(base_of(name))) is not None and not base.admits(holder.principals | {owner_of(holder)}):
+            raise NotAllowed(f"The knowledge base {base.name!r:.80} is not yours. Write another name.")
     for name in documents.closed(names, holder.principals):
         raise NotAllowed(f"The document {name!r:.80} is not yours. Write another name.")
 
 
-def readers_of(holder: KeyHolder, said: list[str]) -> list[str]:
-    """Who may read a new document: the key's user, or everybody where the key has none."""
+def _refuse_writing(holder: KeyHolder) -> None:
+    if not holder.writes:
+        raise NotAllowed("This key may not change documents. Make one that may: spolia keys NAME --write.")
+
+
+def readers_of(documents: Documents, holder: KeyHolder, said: list[str], name: str) -> list[str]:
+    """Who may read a new document: who is named; else whom its knowledge base names; else the key's user, or everybody
+    where the key has none."""
     if EVERYBODY in said:
         return []
+    base = documents.bases.all().get(base_of(name)) if not said else None
+    if base is not None and base.access:
+        return list(base.access)
     return said or ([holder.principal] if holder.principal else list(holder.groups))
 
 

@@ -87,7 +87,7 @@ def _add_document_tools(server: MCPServer, documents: Documents) -> None:
         def work() -> TaskReply:
             user = holder(context)
             refuse_change(documents, user, name)
-            task = documents.add(name, text.encode(), access=readers_of(user, []), by=user.name)
+            task = documents.add(name, text.encode(), access=readers_of(documents, user, [], name), by=user.name)
             return task_reply(documents, task)
 
         return await worked(work)

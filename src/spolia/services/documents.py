@@ -10,19 +10,20 @@ import os
 import re
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from hashlib import file_digest
+from hashlib import file_digest, sha256
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from tempfile import mkstemp
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias, cast, get_args
 from urllib.parse import quote
 
 from spolia.errors import DocumentError, KeyReused, NotFound, QueryError, SpoliaError, StoreError
+from spolia.filters.fields import KINDS, Field, Schema
 from spolia.indexing.readers.pdf.reader import PageImage, PdfReader
 from spolia.indexing.readers.reader import Blob, reader_of
 from spolia.indexing.readers.registry import READERS, Readers, by_suffix
@@ -36,7 +37,7 @@ from spolia.indexing.workers.pool import WorkerProcesses
 from spolia.indexing.workers.prepare import Executor
 from spolia.services.callbacks import Callbacks
 from spolia.services.jobs import CALLBACK, LEASE_S, Claim, Job, JobQueue, JobTable, NewJob, SqliteTable
-from spolia.services.server_folders import ServerFolders
+from spolia.services.knowledge_bases import BASE, KnowledgeBases, ServerFolders, base_of
 from spolia.stores.backends.postgres.address import address_of
 from spolia.stores.backends.rows import NOT_YET, SourceRow, in_batches
 from spolia.stores.corpus import POSTGRES, Corpus
@@ -57,9 +58,14 @@ PATHS_AT_ONCE = 100
 """Files that are added by their path in one transaction."""
 LAST_NUMBER = 2**31
 Reparse: TypeAlias = Literal["rebuild", "missing"]
+Transfer: TypeAlias = Literal["copy", "move"]
+SCAN = "folder scan"
+"""Who asks for changes that follow from files; no key has this name."""
+AFTER = "after"
+"""In the payload of a job that waits for another one to be done."""
 KEPT_S, FORGET_S = 30 * 86_400.0, 3_600.0
 """How long tasks are kept after their end, and how often others are looked for, in seconds."""
-LONGEST_NAME = 500
+LONGEST_NAME, MOST_FIELDS = 500, 200
 _ODD = re.compile(r"[\x00-\x1f\x7f-\x9f\\\ud800-\udfff]|^/|/$|//|(?:^|/)\.{1,2}(?:/|$)|://")
 REPLACED = "replaced"
 """Reason of a change that a newer one of the document has overtaken."""
@@ -128,6 +134,7 @@ class Documents:
         folders: of this machine, whose files may be added by their path.
         workers: who reads and embeds, as for `sync`.
         callback_hosts: hosts for callbacks beside those at public addresses.
+        scan_s: seconds between two comparisons with the files of `folders`; 0 for none.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -149,12 +156,14 @@ class Documents:
         folders: Iterable[str | Path] = (),
         workers: Executor | None = None,
         callback_hosts: Collection[str] = (),
+        scan_s: float = 0.0,
     ) -> None:
         corpus.create()
         self.corpus, self.keeps_originals, self.workers = corpus, keeps_originals, workers
         self.definition, self.readers, self.known = definition, by_suffix(readers), tuple(known)
         self.queue = queue or JobQueue(table_of(corpus))
-        self.folders = ServerFolders(folders)
+        self.folders, self.bases = ServerFolders(folders), KnowledgeBases(self.queue.table)
+        self.scan_s, self._seen = scan_s, dict[str, object]()
         self.callbacks = Callbacks(self.queue, corpus.backend.folder, callback_hosts)
         self._artist, self._drawing = WorkerProcesses(1), threading.Lock()
         self._came, self._is_loose, self._forget_at = threading.Event(), True, 0.0
@@ -183,9 +192,21 @@ class Documents:
         files = [BytesIO(one.data) if isinstance(one.data, bytes) else one.data for one in uploads]
         return self._put([_job(one, file, by) for one, file in zip(uploads, files, strict=True)], files)
 
-    def add_paths(self, paths: Iterable[str], *, by: str = "", key: str = "", **how: Any) -> list[int]:
+    def add_paths(
+        self,
+        paths: Iterable[str],
+        *,
+        access: Callable[[str], Sequence[str]] = lambda name: (),
+        by: str = "",
+        key: str = "",
+        **how: Any,
+    ) -> list[int]:
         """Add files of `folders`, and all that is in folders of these, as documents with the name of the folder before
         their path in it. They become durable a hundred at a time.
+
+        Args:
+            access: who may read a document, by its name.
+            how: further fields of an `Upload`.
 
         Raises:
             NotAllowed: a path is in none of the folders, or leads over a link.
@@ -196,9 +217,56 @@ class Documents:
             task
             for some in in_batches(iter(names), PATHS_AT_ONCE)
             for task in self.add_all(
-                [Upload(name, self.folders.read(name), key=key and f"{key}|{name}", **how) for name in some], by=by
+                [
+                    Upload(name, self.folders.read(name), access=access(name), key=key and f"{key}|{name}", **how)
+                    for name in some
+                ],
+                by=by,
             )
         ]
+
+    def scan(self) -> list[int]:
+        """Bring documents in step with the files of `folders`: add new and changed ones, delete those that this has
+        added and that are gone. The tasks. Readers are those of the knowledge base with the folder's name.
+
+        A file that cannot be read is tried again when it has changed. What users have sent or deleted stays so. If a
+        folder has no files at all, it may not be mounted: then its documents stay.
+        """
+        bases, tasks = self.bases.all(), list[int]()
+        for folder in self.folders.names:
+            try:
+                names = self.folders.files([folder], self.readers)
+            except (SpoliaError, OSError) as error:
+                logging.getLogger(__name__).warning("The folder %s is left as it is: %s", folder, error)
+                continue
+            access = bases[folder].access if folder in bases else ()
+            for some in in_batches(iter(names), PATHS_AT_ONCE):
+                found = [Upload(name, data, access=access) for name in some for data in self._changed(name)]
+                tasks += self.add_all(found, by=SCAN)
+            gone = [one for one in self.queue.subjects(f"{folder}/", SCAN) if one not in set(names)]
+            gone = [one for one in gone if (last := self.queue.last(one)) and last.owner == SCAN and is_there(last)]
+            if gone and not names:
+                logging.getLogger(__name__).warning("The folder %s is empty: its documents stay.", folder)
+                continue
+            tasks += self.delete_all(gone, by=SCAN)
+        return tasks
+
+    def _changed(self, name: str) -> Iterator[bytes]:
+        """The bytes of a file, if they are to be added."""
+        try:
+            state = self.folders.state(name)
+            if self._seen.get(name) == state:
+                return
+            data = self.folders.read(name)
+        except (SpoliaError, OSError):  # it is gone, or written now: the next scan looks again
+            return
+        last = self.queue.last(name)
+        self._seen[name] = state
+        if last is None or not is_there(last):
+            if last is None or last.owner == SCAN or state[0] > last.made * 1e9:
+                yield data
+        elif last.payload["original"] != sha256(data).hexdigest():
+            yield data
 
     def patch(
         self,
@@ -213,8 +281,8 @@ class Documents:
         """Change fields of a document, those with None go, or its readers; nothing is embedded again. The number of the
         task."""
         given = {
-            "metadata": metadata,
-            "access": None if access is None else _readers(name, access),
+            "metadata": None if metadata is None else _fields(name, metadata),
+            "access": None if access is None else readers_in(name, access),
         }
         return self._follow(
             [name], "patch", {what: value for what, value in given.items() if value is not None}, by, key, callback
@@ -230,6 +298,54 @@ class Documents:
                 be made, all stays as it was. `missing` makes only what could not be made.
         """
         return self._follow(names, how, {}, by, key, callback)
+
+    def transfer(
+        self,
+        names: Iterable[str],
+        to: str,
+        how: Transfer = "copy",
+        *,
+        by: str = "",
+        key: str = "",
+        callback: str = "",
+    ) -> list[int]:
+        """Copy or move documents to another knowledge base, with their fields and readers; no text is embedded again.
+        The numbers of the tasks: of a move two for each document, since the old one goes when the new one is there.
+
+        Raises:
+            NotFound: one was not sent.
+            QueryError: it is there already, or a change of it has not ended.
+        """
+
+        def added(name: str, last: Job | None) -> NewJob:
+            if last is None or last.kind == "delete":
+                raise NotFound(f"There is no document {name!r:.80} that was sent. `GET /v1/documents` lists them.")
+            if last.state != "done":
+                raise QueryError(f"Task {last.id} changes {name!r:.80}. Ask again when it has ended.")
+            said = {what: value for what, value in last.payload.items() if what != CALLBACK}
+            said |= {"asked": {"to": to, "how": how}, "name": in_base(name, to)} | called
+            return NewJob("transfer", said, keyed(name), said["name"], by)
+
+        def deleted(name: str, task: int) -> NewJob:
+            return NewJob("delete", {"name": name, AFTER: task} | called, keyed(name, "|moved"), name, by)
+
+        def keyed(name: str, what: str = "") -> str | None:
+            return _key(by, key and f"{key}|{name}{what}")
+
+        if not self.keeps_originals:
+            raise QueryError("The bytes of documents are not kept here. Send the document again.")
+        called, names = self._called(callback), list(map(checked_name, names))
+        for name in names:
+            in_base(name, to)
+        known = self.queue.named(keyed(one, at) for one in names for at in ("", "|moved")) if key else []
+        for job in self.queue.look(known):
+            if job.kind != "delete":
+                self._refuse_other(job, "transfer", job.payload.get("asked") == {"to": to, "how": how}, key)
+        if known:
+            return known
+        tasks = self.queue.follow(names, added, deleted if how == "move" else None)
+        self.wake()
+        return tasks
 
     def _called(self, callback: str) -> dict[str, str]:
         """What the payload of a job says of its callback."""
@@ -341,8 +457,19 @@ class Documents:
 
     def delete(self, name: str, *, by: str = "", key: str = "", callback: str = "") -> int:
         """Delete a document; the number of the task."""
-        said = {"name": checked_name(name), **self._called(callback)}
-        return self._put([NewJob("delete", said, _key(by, key), name, by)])[0]
+        return self.delete_all([name], by=by, key=key, callback=callback)[0]
+
+    def in_base(self, base: str) -> list[str]:
+        """The documents of a knowledge base, and those that wait."""
+        names = self.queue.subjects(f"{base}/")
+        return [name for name in names if (last := self.queue.last(name)) is not None and is_there(last)]
+
+    def delete_all(self, names: Iterable[str], *, by: str = "", key: str = "", callback: str = "") -> list[int]:
+        """As `delete`, for many documents."""
+        called = self._called(callback)
+        return self._put(
+            [NewJob("delete", {"name": checked_name(name), **called}, _key(by, key), name, by) for name in names]
+        )
 
     def found(self, access: frozenset[str] = frozenset(), after: str = "", limit: int = 100) -> list[StoredDocument]:
         """Documents that these principals may read, by name."""
@@ -357,12 +484,28 @@ class Documents:
         with self._renewed(claims):
             late = set(self.queue.outdated(claims))
             self.queue.end([one for one in claims if one.id in late], reason=REPLACED)
-            for some in _rounds([one for one in claims if one.id not in late]):
+            now = [one for one in claims if one.id not in late]
+            for some in _rounds([one for one in now if AFTER not in one.payload]):
                 self._publish(some)
+            self._publish(self._whose_turn_it_is([one for one in now if AFTER in one.payload]))
             self.queue.detach({one.payload["name"] for one in claims}, self.keeps_originals)
         if claims:
             self.callbacks.wake()
         return len(claims)
+
+    def _whose_turn_it_is(self, claims: Sequence[Claim]) -> list[Claim]:
+        """Those whose job before is done. Where it failed, they fail too; where it has not ended, they wait."""
+        before = {job.id: job for job in self.queue.look({one.payload[AFTER] for one in claims})} if claims else {}
+        found = list[Claim]()
+        for one in claims:
+            job = before.get(one.payload[AFTER])
+            if job is None or job.state in ("failed", "cancelled"):
+                self.queue.end([one], "failed", f"Task {one.payload[AFTER]} was not done, so this document stays.")
+            elif job.state == "done":
+                found.append(one)
+            else:
+                self.queue.retry([one], f"Task {job.id} is not done yet.", RETRY_S)
+        return found
 
     def run(self, stopped: threading.Event, poll_s: float = 1.0) -> None:
         """Publish what comes until it is stopped; other processes may put jobs in the queue too."""
@@ -379,6 +522,15 @@ class Documents:
                     self.tidy()
             except Exception as error:  # the queue cannot be read or written now; its leases end
                 logging.getLogger(__name__).warning("Documents wait: %s: %s", type(error).__name__, error)
+
+    def run_scans(self, stopped: threading.Event) -> None:
+        """Scan until it is stopped."""
+        while not stopped.is_set():
+            try:
+                self.scan()
+            except Exception as error:  # the queue cannot be written now
+                logging.getLogger(__name__).warning("A scan failed: %s: %s", type(error).__name__, error)
+            stopped.wait(self.scan_s)
 
     def tidy(self) -> None:
         """Join what many commits have left in small pieces; forget tasks that ended `KEPT_S` ago."""
@@ -467,12 +619,15 @@ class Documents:
             items.list(uri, said["size"], at, reader, partial(self._loaded, last[uri].id, at))
         gone = frozenset(last.keys() - added.keys())
         labels = DocumentLabels(
-            lambda uri: added.get(uri, {}).get("metadata", {}), lambda uri: added.get(uri, {}).get("access", ())
+            lambda uri: {**added.get(uri, {}).get("metadata", {}), **_in_its_base(uri)},
+            lambda uri: added.get(uri, {}).get("access", ()),
         )
         again = frozenset(uri for uri, one in last.items() if one.kind == "rebuild")
         changes = SourceChanges(items, source=PREFIX, gone=gone, again=again)
         self._is_loose = True
-        how = SyncOptions(self._groups(), reread=bool(again), workers=self.workers, compacts=False)
+        metas = [one["metadata"] for one in added.values()] + list(map(_in_its_base, added))
+        fields = _declared(self.corpus.snapshot().schema, metas)
+        how = SyncOptions(self._groups(), fields, reread=bool(again), workers=self.workers, compacts=False)
         report = keep(self.corpus, changes, labels, how)
         lacking = {one.uri: f"Group {one.group!r}: {one.reason}" for one in report.unmade}
         made_up = {uri for uri, one in last.items() if one.kind == "missing"}
@@ -529,7 +684,8 @@ def publishing(documents: Documents | None) -> Iterator[None]:
     if documents is None:
         yield
         return
-    stopped, works = threading.Event(), (documents.run, documents.callbacks.run)
+    stopped = threading.Event()
+    works = (documents.run, documents.callbacks.run, *([documents.run_scans] if documents.scan_s else []))
     threads = [threading.Thread(target=one, args=(stopped,), daemon=True, name="spolia-publisher") for one in works]
     for thread in threads:
         thread.start()
@@ -542,6 +698,47 @@ def publishing(documents: Documents | None) -> Iterator[None]:
         for thread in threads:
             thread.join(10)
         documents.close()
+
+
+def in_base(name: str, base: str) -> str:
+    """The name of a document in another knowledge base.
+
+    >>> in_base("notes/2026/tides.md", "archive")
+    'archive/2026/tides.md'
+
+    Raises:
+        QueryError: it is there, or the base has no name.
+    """
+    if not base or "/" in checked_name(base):
+        raise QueryError(f"{base!r:.80} is not a name of a knowledge base. Write a name without '/'.")
+    before = base_of(name)
+    if before == base:
+        raise QueryError(f"{name!r:.80} is in {base!r} already. Write another knowledge base.")
+    return checked_name(f"{base}/{name.removeprefix(f'{before}/') if before else name}")
+
+
+def _in_its_base(uri: str) -> dict[str, Scalar]:
+    base = base_of(uri.removeprefix(PREFIX))
+    return {BASE: base} if base else {}
+
+
+def _declared(schema: Schema, metas: Iterable[Mapping[str, Scalar]]) -> tuple[Field, ...] | None:
+    """The fields of a store with those that documents have and nobody has declared, so that they can be filtered by;
+    None if there are no new ones. The first value says what kind they are."""
+    found: dict[str, Field] = {}
+    for name, value in (pair for meta in metas for pair in meta.items()):
+        if name and name not in schema.by_name and type(value).__name__ in KINDS:
+            kind = "float" if name in found and {found[name].kind, type(value).__name__} == {"int", "float"} else ""
+            if name not in found or kind:
+                found[name] = Field(name, cast(Any, kind or type(value).__name__))
+    new = list(found.values())[: max(0, MOST_FIELDS - len(schema))]
+    return (*schema, *new) if new else None
+
+
+def _fields(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    if BASE in fields:
+        raise QueryError(f"The field {BASE!r} of {name!r:.80} is the first folder in its name. Leave it out.")
+    return dict(fields)
 
 
 def checked_name(name: str) -> str:
@@ -585,6 +782,11 @@ def _rounds(claims: Sequence[Claim]) -> Iterator[list[Claim]]:
         claims = later
 
 
+def is_there(job: Job) -> bool:
+    """Whether a change leaves a document."""
+    return job.kind != "delete"
+
+
 def _last(claims: Sequence[Claim]) -> dict[str, Claim]:
     """The last change of each document, by uri."""
     return {PREFIX + one.payload["name"]: one for one in claims}
@@ -593,19 +795,19 @@ def _last(claims: Sequence[Claim]) -> dict[str, Claim]:
 def _job(upload: Upload, file: Any, by: str) -> NewJob:
     original, size = file_digest(file, "sha256").hexdigest(), file.seek(0, os.SEEK_END)
     file.seek(0)
-    access = _readers(upload.name, upload.access)
+    access = readers_in(upload.name, upload.access)
     said = {
         "name": upload.name,
         "original": original,
         "size": size,
-        "metadata": dict(upload.metadata),
+        "metadata": _fields(upload.name, upload.metadata),
         "access": access,
     }
     said |= {CALLBACK: upload.callback} if upload.callback else {}
     return NewJob("add", said, _key(by, upload.key), upload.name, by)
 
 
-def _readers(name: str, access: Sequence[str]) -> list[str]:
+def readers_in(name: str, access: Sequence[str]) -> list[str]:
     try:
         return list(principals(access, f"The readers of {name!r:.80} are"))
     except StoreError as error:

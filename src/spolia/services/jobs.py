@@ -35,6 +35,8 @@ MORE = (
     "CREATE TABLE IF NOT EXISTS attachments (job BIGINT PRIMARY KEY, data {bytes} NOT NULL)",
     "CREATE INDEX IF NOT EXISTS jobs_due ON jobs (queue, due, id) WHERE state IN ('waiting', 'working')",
     "CREATE INDEX IF NOT EXISTS jobs_subject ON jobs (subject, id) WHERE subject <> ''",
+    "CREATE TABLE IF NOT EXISTS bases (name TEXT PRIMARY KEY, description TEXT NOT NULL, owner TEXT NOT NULL, "
+    "access TEXT NOT NULL, made DOUBLE PRECISION NOT NULL)",
 )
 PUT = """INSERT INTO jobs (kind, payload, name, subject, owner, queue, due, made)
     VALUES (:kind, :payload, :name, :subject, :owner, :queue, {now}, {now})
@@ -62,7 +64,8 @@ ATTACH = """INSERT INTO attachments (job, data) SELECT id, :data FROM jobs WHERE
 RESULT = """INSERT INTO attachments (job, data) VALUES (:id, :data)
     ON CONFLICT (job) DO UPDATE SET data = excluded.data RETURNING job"""
 ATTACHED = "SELECT data FROM attachments WHERE job = :id"
-COPY = "INSERT INTO attachments (job, data) SELECT :id, data FROM attachments WHERE job = :of RETURNING job"
+COPY = """INSERT INTO attachments (job, data) SELECT :id, data FROM attachments WHERE job = :of
+    ON CONFLICT (job) DO NOTHING RETURNING job"""
 DETACH = """DELETE FROM attachments WHERE job IN (
     SELECT id FROM jobs WHERE subject = :subject AND subject <> '' AND state IN ('done', 'failed', 'cancelled')
     AND NOT (:keeps AND id = (
@@ -74,6 +77,11 @@ LIST = f"""SELECT {COLUMNS} FROM jobs WHERE queue = '' AND (:state = '' OR state
     AND (:owner = '' OR owner = :owner) AND id < :before ORDER BY id DESC LIMIT :limit"""
 LATEST = f"""SELECT {COLUMNS} FROM jobs WHERE subject = :subject AND subject <> ''
     AND (state = 'done' OR :also AND state IN ('waiting', 'working')) ORDER BY id DESC LIMIT 1"""
+LAST = f"""SELECT {COLUMNS} FROM jobs WHERE subject = :subject AND subject <> '' AND state <> 'cancelled'
+    ORDER BY id DESC LIMIT 1"""
+NAMED = "SELECT id FROM jobs WHERE name = :name"
+SUBJECTS = """SELECT DISTINCT subject FROM jobs WHERE subject LIKE :like ESCAPE '!' AND (:owner = '' OR owner = :owner)
+    AND state IN ('waiting', 'working', 'done')"""
 OPEN = f"SELECT {COLUMNS} FROM jobs WHERE subject = :subject AND subject <> '' AND state IN ('waiting', 'working')"
 ENDED = f"SELECT {COLUMNS} FROM jobs WHERE id = :id AND state IN ('done', 'failed', 'cancelled')"
 REMOVE = "DELETE FROM jobs WHERE id = :id RETURNING id", "DELETE FROM attachments WHERE job = :id RETURNING job"
@@ -84,7 +92,7 @@ COUNT = "SELECT state, count(*) FROM jobs WHERE queue = '' GROUP BY state"
 FORGET = """DELETE FROM jobs WHERE state IN ('done', 'failed', 'cancelled') AND ended < {now} - :age_s
     AND (state <> 'done' OR subject = '' OR EXISTS (SELECT 1 FROM jobs newer WHERE newer.subject = jobs.subject
         AND newer.subject <> '' AND newer.state = 'done' AND newer.id > jobs.id)) RETURNING id"""
-LAST = 2**62
+NEWEST = 2**62
 WORK, SERVICE, WORKER, CALLBACK = "work", "service", "worker", "callback"
 """Queues: what workers do for services, rows that say that a service or a worker is there, and whom to tell that a job
 has ended, if its payload has a `callback`."""
@@ -220,11 +228,22 @@ class JobQueue:
             self._ask(ATTACH, ({"job": id, "data": file.read()} for id, file in zip(ids, attachments, strict=False)))
             return ids
 
-    def follow(self, subjects: Iterable[str], change: Callable[[str, Job | None], NewJob]) -> list[int]:
-        """Add a job on each of these subjects, all or none; their ids. `change` makes it from the last job on the
-        subject that has not failed, whose bytes the new one gets."""
+    def follow(
+        self,
+        subjects: Iterable[str],
+        change: Callable[[str, Job | None], NewJob],
+        then: Callable[[str, int], NewJob] | None = None,
+    ) -> list[int]:
+        """Add a job for each of these subjects, all or none; their ids. `change` makes it from the last job on the
+        subject that has not failed, whose bytes the new one gets; `then` makes a further one from its id."""
+        found: list[int] = []
         with self.table.transaction():
-            return [self._follow(subject, change) for subject in subjects]
+            for subject in subjects:
+                found.append(self._follow(subject, change))
+                if then is not None:
+                    job = then(subject, found[-1])
+                    found += (id for (id,) in self._ask(PUT, [{**vars(job), "payload": json.dumps(job.payload)}]))
+        return found
 
     def _follow(self, subject: str, change: Callable[[str, Job | None], NewJob]) -> int:
         last = next(map(_job, self._ask(LATEST, [{"subject": subject, "also": True}])), None)
@@ -233,6 +252,20 @@ class JobQueue:
         if last is not None and id > last.id:
             self._ask(COPY, [{"id": id, "of": last.id}])
         return int(id)
+
+    def named(self, names: Iterable[str | None]) -> list[int]:
+        """The ids of the jobs with these names, as far as there are any."""
+        return [id for (id,) in self._asked(NAMED, [{"name": one} for one in names])]
+
+    def last(self, subject: str) -> Job | None:
+        """The last job on a subject that was not cancelled."""
+        return next(map(_job, self._asked(LAST, [{"subject": subject}])), None)
+
+    def subjects(self, prefix: str = "", owner: str = "") -> list[str]:
+        """What jobs change whose subject begins so, of an owner or of all, unless they have failed."""
+        escaped = prefix.replace("!", "!!").replace("%", "!%").replace("_", "!_")
+        found = self._asked(SUBJECTS, [{"like": f"{escaped}%", "owner": owner}])
+        return sorted(subject for (subject,) in found if subject and subject.startswith(prefix))
 
     def last_done(self, subject: str) -> Job | None:
         return next(map(_job, self._asked(LATEST, [{"subject": subject, "also": False}])), None)
@@ -344,7 +377,7 @@ class JobQueue:
         """These jobs, as far as they are known."""
         return [_job(row) for row in self._asked(LOOK, [{"id": id} for id in ids])]
 
-    def jobs(self, state: str = "", owner: str = "", *, limit: int = 100, before: int = LAST) -> list[Job]:
+    def jobs(self, state: str = "", owner: str = "", *, limit: int = 100, before: int = NEWEST) -> list[Job]:
         """The newest jobs, of a state and an owner or of all."""
         how = {"state": state, "owner": owner, "limit": limit, "before": before}
         return [_job(row) for row in self._asked(LIST, [how])]

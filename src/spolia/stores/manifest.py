@@ -377,8 +377,10 @@ def asked_by(manifest: Manifest, passed: Iterable[Operator[Any, Any] | type] = (
 
 
 def definition_by_now(manifest: Manifest, passed: Iterable[Operator[Any, Any] | type] = ()) -> Definition:
+    passed = tuple(passed)
+    embedders = [one for one in passed if isinstance(one, (Embedder, SparseEmbedder)) and not isinstance(one, type)]
     embeddings = (
-        Embedding(embedder_of(how, manifest.group), *(() if how.is_sparse else (index_of(how), how.metric)))
+        Embedding(embedder_of(how, manifest.group, embedders), *(() if how.is_sparse else (index_of(how), how.metric)))
         for how in manifest.embeddings
     )
     made = transform_of(manifest, passed)

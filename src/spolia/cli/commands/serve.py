@@ -75,6 +75,9 @@ def serve(
     folder: Annotated[
         list[str] | None, option("--folder DIR", "A folder whose files users may add by their path; repeatable.")
     ] = None,
+    scan: Annotated[
+        float, option("--scan SECONDS", "Compare these folders with the documents so often; 0 for never.", min=0)
+    ] = 0.0,
     callback_host: Annotated[
         list[str] | None,
         option("--callback-host NAME", "A host for callbacks beside those at public https addresses; repeatable."),
@@ -139,6 +142,8 @@ def serve(
         raise QueryError("Tokens of a provider need both: --oidc-issuer URL and --oidc-audience NAME.")
     if folder and not documents:
         raise QueryError("--folder is for documents of users. Write --documents, too.")
+    if scan and not folder:
+        raise QueryError("--scan compares folders with documents. Write --folder DIR, too.")
     if workers is not None and not documents:
         raise QueryError("--workers read what users send. Add --documents.")
     if otel_content and not (otel and given.keep_values):
@@ -190,8 +195,8 @@ def serve(
         )  # fmt: skip
         known = [one for one in (*parts.known, parts.embedder) if one is not None]
         how: dict[str, Any] = {"known": known, "readers": readers_of(given.known, given.redact)}
-        how |= {"folders": folder or (), "callback_hosts": callback_host or (), "keeps_originals": redactor is None}
-        taking = partial(Documents, corpus, **how)
+        how |= {"folders": folder or (), "scan_s": scan, "callback_hosts": callback_host or ()}
+        taking = partial(Documents, corpus, keeps_originals=redactor is None, **how)
         sent = taking() if documents else None
         hosts = tuple(allow_host or ())
         try:

@@ -1,22 +1,113 @@
-"""Folders of the server whose files may be added by their path."""
+"""Knowledge bases of a service, and folders of the server whose files may be added to them."""
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from time import time
 
 from spolia.errors import DocumentError, NotAllowed, NotFound, QueryError
 from spolia.indexing.readers.reader import FileReader, reader_of
 from spolia.indexing.sync.files import STORE_SUFFIX
+from spolia.services.jobs import JobTable
+from spolia.types import Value
 
 LARGEST_BYTES = 100 << 20
 """Of a file that is sent or added by its path."""
 MOST_FILES = 10_000
 """In one folder that is added."""
+BASE = "base"
+"""The field of a document with its knowledge base; users search one by `where: ["base=notes"]`."""
+LIST_BASES = "SELECT name, description, owner, access, made FROM bases ORDER BY name"
+PUT_BASE = """INSERT INTO bases (name, description, owner, access, made)
+    VALUES (:name, :description, :owner, :access, :made)
+    ON CONFLICT (name) DO UPDATE SET description = excluded.description, access = excluded.access
+    WHERE bases.owner = excluded.owner RETURNING name"""
+REMOVE_BASE = "DELETE FROM bases WHERE name = :name AND owner = :owner RETURNING name"
 _FILE = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+def base_of(name: str) -> str:
+    """The knowledge base of a document: the first folder in its name.
+
+    >>> base_of("notes/2026/tides.md"), base_of("tides.md")
+    ('notes', '')
+    """
+    return name.partition("/")[0] if "/" in name else ""
+
+
+@dataclass(frozen=True)
+class KnowledgeBase(Value):
+    """A name for documents that belong together.
+
+    Args:
+        name: the first folder in the names of its documents.
+        owner: who may change and delete it.
+        access: who may add documents, and reads them unless an upload names others; nobody named for everybody.
+        made: seconds since the epoch.
+    """
+
+    name: str
+    description: str = ""
+    owner: str = ""
+    access: tuple[str, ...] = ()
+    made: float = 0.0
+
+    def admits(self, who: frozenset[str]) -> bool:
+        """Whether these principals may add documents."""
+        return not self.access or not who.isdisjoint({*self.access, self.owner})
+
+
+class KnowledgeBases:
+    """The knowledge bases of a store that have a description or readers of their own, beside its table of jobs.
+
+    >>> import tempfile
+    >>> from spolia.services.jobs import SqliteTable
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     bases = KnowledgeBases(SqliteTable(Path(folder) / "jobs.db"))
+    ...     bases.put(KnowledgeBase("notes", "Minutes of meetings", "ann", ("staff",)))
+    ...     bases.all()["notes"].access
+    ('staff',)
+    """
+
+    def __init__(self, table: JobTable) -> None:
+        self.table = table
+
+    def all(self) -> dict[str, KnowledgeBase]:
+        """By name."""
+        with self.table.transaction():
+            rows = self.table.ask(LIST_BASES, [{}])
+        return {
+            name: KnowledgeBase(name, description, owner, tuple(json.loads(access)), made)
+            for name, description, owner, access, made in rows
+        }
+
+    def put(self, base: KnowledgeBase) -> None:
+        """Make a knowledge base, or change the description and readers of one.
+
+        Raises:
+            NotAllowed: it has another owner.
+        """
+        row = {**vars(base), "access": json.dumps(base.access), "made": base.made or time()}
+        self._change(PUT_BASE, row, base.name)
+
+    def remove(self, name: str, owner: str) -> None:
+        """Forget a knowledge base; its documents stay.
+
+        Raises:
+            NotAllowed: it has another owner, or does not exist.
+        """
+        self._change(REMOVE_BASE, {"name": name, "owner": owner}, name)
+
+    def _change(self, statement: str, row: dict[str, object], name: str) -> None:
+        with self.table.transaction():
+            if not self.table.ask(statement, [row]):
+                raise NotAllowed(f"The knowledge base {name!r:.80} is not yours. Write another name.")
 
 
 class ServerFolders:
@@ -71,6 +162,16 @@ class ServerFolders:
                 if len(found) > MOST_FILES:
                     raise QueryError(f"{path!r:.200} holds more than {MOST_FILES:,} files. Add the folders in it.")
             return found
+
+    def state(self, name: str) -> tuple[int, int, int]:
+        """Differs after a change of a file; its time of change first, in nanoseconds."""
+        with self._opened(name) as descriptor:
+            found = os.fstat(descriptor)
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._folders)
 
     def read(self, name: str) -> bytes:
         """The bytes of a file, which does not change meanwhile."""
