@@ -430,7 +430,7 @@ class Documents:
             dpi: dots per inch; boxes of citations are in points, 72 per inch.
 
         Raises:
-            NotFound: it has no such page, as `original`.
+            NotFound: the page is missing, or as for `original`.
         """
         data, reader = self.original(name, access), reader_of(name, self.readers)
         if not isinstance(reader, PdfReader):
