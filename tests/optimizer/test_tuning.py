@@ -140,6 +140,27 @@ def test_of_flows_on_fresh_questions_the_report_says_which_are_tied() -> None:
     assert "No finalist is better by more than 2.0" in page
 
 
+def test_the_report_plots_finalists_by_their_price_where_they_cost_something() -> None:
+    found = tune(SPACE, questions(60), "MRR", budget="50%")
+    assert "a question</h3>" not in html(found)
+    score, even = Interval(0.5, 0.4, 0.6, 60), Interval(0.0, 0.0, 0.0, 60)
+    chosen, dear = (found.finalists[0].but(score=score, ahead=even, usd=usd) for usd in (0.001, 0.002))
+    page = html(found.but(finalists=(chosen, dear)))
+    assert "MRR by USD a question" in page
+    plot = page.split("MRR by USD a question</h3>")[1].split("</svg>")[0]
+    assert [colour == "#9a9a94" for colour in re.findall(r'<circle[^>]*fill="([^"]*)"', plot)] == [True, False]
+    assert "MRR by calls a question" in html(found.but(finalists=(chosen.but(usd=0.0, calls=1.0), dear.but(usd=0.0))))
+
+
+def test_the_curve_of_a_report_takes_the_room_that_its_numbers_need() -> None:
+    found = tune(SPACE, questions(60), "MRR", budget="50%")
+    page = html(found.but(curve=((100, 0.0, 0.002), (200, 0.0, 0.0))))
+    plot = page.split("Behind in MRR, by scores asked for</h3>")[1].split("</svg>")[0]
+    line = re.search(r'<polyline points="[\d.]+,([\d.]+) [\d.]+,([\d.]+)', plot)
+    assert line is not None
+    assert float(line[2]) - float(line[1]) > 60  # of 240
+
+
 def test_a_sweep_scores_as_an_experiment_does() -> None:
     candidates, items = Candidates(Space(SPACE)), questions(12)
     with ScoreStore() as store:

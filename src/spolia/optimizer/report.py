@@ -22,6 +22,7 @@ LOOK = (
     "details.question { content-visibility: visible; }"
 )
 FRONT = "The large point is the chosen flow; grey: another finalist is better in one measure and as good in the others."
+PRICE = "The large point is the chosen flow; grey: another finalist is as good for less, or better for the same."
 EFFECTS = (
     "By how much a candidate is better than the mean candidate of its place, over all flows that were asked, on the "
     "questions that chose. It describes these flows, without an interval, and leaves out what candidates do only "
@@ -35,12 +36,15 @@ CURVE = (
 def html(found: TunedFlow) -> str:
     """The page: finalists with their ties, effects of the candidates, and how the leader came closer as it was asked
     more."""
-    title = f"{found.objective}: {', '.join('='.join(one) for one in found.finalists[0].choices)}"
+    title = f"The best flow by {found.objective}"
+    choices = "".join(
+        f"<span>{escape(place)}: <b>{escape(one)}</b></span>" for place, one in found.finalists[0].choices
+    )
     about = f"{found.flows:,} flows, {found.asked:,} of them asked. {found.strategy}"
-    notes = [*found.notes, *(f"Left out: {choices}, since {why}" for choices, why in found.excluded)]
+    notes = [*found.notes, *(f"Left out: {one}, since {why}" for one, why in found.excluded)]
     return page(
         title,
-        f"<style>{LOOK}</style><h1>{escape(title)}</h1><p>{escape(about)}</p>",
+        f'<style>{LOOK}</style><h1>{escape(title)}</h1><p class="outcome">{choices}</p><p>{escape(about)}</p>',
         *(f'<div class="warning">{escape(note)}</div>' for note in notes),
         f'<div class="facts">{table(_parts(found))}</div>',
         section("Finalists", _leaderboard(found), *_under(found), _ahead(found), _front(found)),
@@ -126,9 +130,9 @@ def _ahead(found: TunedFlow) -> str:
 
 
 def _front(found: TunedFlow) -> str:
-    """A plot for each other measure: finalists by that and the first one."""
+    """A plot for each other measure: finalists by that and the first one; of one measure, by what a question costs."""
     if not found.has_means:
-        return ""
+        return _price(found)
     (first, _), *others = found.finalists[0].means
     made = []
     for at, (measure, _) in enumerate(others, 1):
@@ -140,6 +144,29 @@ def _front(found: TunedFlow) -> str:
         if dots:
             made.append((f"{first} by {measure}", dots_plot(f"{first} by {measure}", dots, measure)))
     return f"{plots(made)}<p>{FRONT}</p>"
+
+
+def _price(found: TunedFlow) -> str:
+    """Finalists by their score and what a question costs: in USD, or in calls if no price is known."""
+    unit, name = ("usd", "USD") if any(one.usd for one in found.finalists) else ("calls", "calls")
+    points = [
+        (one, getattr(one, unit), one.ahead.mean, one.score.mean)
+        for one in found.finalists
+        if one.score is not None and one.ahead is not None
+    ]
+    if len({cost for _, cost, *_ in points}) < 2:
+        return ""
+    dots = [
+        Dot(
+            cost,
+            score * (100 if found.is_share else 1),
+            ", ".join(map("=".join, one.choices)),
+            any(c <= cost and a >= ahead and (c, a) != (cost, ahead) for _, c, a, _ in points),
+        )
+        for one, cost, ahead, score in points
+    ]
+    title = f"{found.objective} by {name} a question"
+    return f"{plots([(title, dots_plot(title, dots, f'{name} a question'))])}<p>{PRICE}</p>"
 
 
 def _effects(found: TunedFlow) -> list[tuple[str, str]]:

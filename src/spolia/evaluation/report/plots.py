@@ -7,7 +7,7 @@ from math import floor, isfinite, log10
 
 from spolia.types import Value
 
-WIDTH, LABEL, RIGHT, LINE, TOP = 520, 160, 130, 22, 8
+WIDTH, LABEL, RIGHT, LINE, TOP = 560, 200, 130, 22, 8
 ROOM = 24
 """Characters of a label that have room."""
 COLOURS = ("#2f6690", "#c2571a", "#4a7c59", "#8a4f9e", "#a8892c", "#b03a48", "#3a8f97", "#6b6b6b")
@@ -97,9 +97,9 @@ def curves_plot(
         below: what the horizontal axis is.
         told: the label of the last point of a curve, with places for both of its numbers times 100.
     """
-    top = max(height for points in curves.values() for _, height in points)
+    top = max(height for points in curves.values() for _, height in points) or 0.05
     scale = next(
-        one for power in range(16) for one in (0.01 * 10**power * times for times in (5, 10, 20)) if top <= one
+        one for power in range(-2, 16) for one in (0.01 * 10**power * times for times in (5, 10, 20)) if top <= one
     )
     width, height = LEFT + SIDE + CURVE_RIGHT, CURVE_TOP + SIDE + BOTTOM
     parts = [f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title)}">']
