@@ -374,8 +374,16 @@ def _strategies(result: Result) -> Judged:
                 found["share of the grid's reader calls at 2%"] = (one["calls"], most(0.1))
         rivals = cold["spend for equal regret"]["0.6"]
         best = min(rivals.values(), key=lambda one: one["rival"] or float("inf"))
-        if best["ratio"] is not None:
-            found["spend at a regret of 0.6, times the best rival's"] = (best["ratio"], most(0.65))
+        for name, one in (("the best rival's", best), ("that of halving a random third", rivals["third"])):
+            if one["ratio"] is not None:
+                found[f"spend at a regret of 0.6, times {name}"] = (one["ratio"], most(0.65))
+                if one["high"] is not None:
+                    found[f"spend at a regret of 0.6, times {name}, upper end"] = (one["high"], most(1.0))
+    if answers := result.get("answers"):
+        found["simulated answers, floor of the regret"] = (answers["floor"], None)
+        for row in answers["curves"]["neighbours"]:
+            if row["budget"] in (0.02, 0.05):
+                found[f"simulated answers, regret at {row['budget']:.0%} of the rows"] = (row["regret"], None)
     for name, one in result.get("warm", {}).items():
         ratio = one["warm against the best cold rival"]["ratio"]
         found[f"warm, {name}, spend at a regret of 1, times the best cold rival's"] = (ratio or 0.0, most(0.5))

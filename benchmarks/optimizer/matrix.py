@@ -9,8 +9,8 @@ without an index. `--sets` takes other data sets, such as musique, and `--world 
 which a simulated reader answers as well: it knows the gold, says what its prompt states, and errs as often as the
 profile `noisy` has it. No language model is asked. The file is written after every hundred questions; with one that is
 there the same command goes on with the questions that it lacks. Kept are benchmarks/results/optimizer/real.npz,
-world.npz, aragog.npz and musique.npz, from `--out` alone, with `--world 3000`, `--sets aragog` and `--sets musique`, as
-far as they were computed.
+world.npz, aragog.npz, musique.npz, hotpotqa.npz and 2wikimultihopqa.npz, from `--out` alone, with `--world 3000`, and
+with `--sets NAME --questions 500`.
 
 The file (`ScoreMatrix.load`) holds, by array:
 
@@ -52,7 +52,7 @@ from spolia.core.combinators.space import Space
 from spolia.core.operator import Operator, Then
 from spolia.core.run_context import attempt
 from spolia.core.sweepable import Swept
-from spolia.evaluation.data.dataset import DataSet
+from spolia.evaluation.data.dataset import DataSet, drawn
 from spolia.evaluation.experiment.flows import written
 from spolia.evaluation.experiment.score_store import ScoreStore
 from spolia.evaluation.measures.measure import Case, SetMeasure
@@ -174,9 +174,12 @@ def indexed(folder: Path, sets: Sequence[DataSet]) -> Corpus:
 
 
 def questions_of(sets: Sequence[DataSet], each: Sequence[int]) -> list[Item]:
-    """As many questions of each set, drawn by a seed, mixed; those without gold are left out."""
-    drawn = [(data.name, item) for data, count in zip(sets, each, strict=True) for item in data.sample(count)]
-    found = [in_files(item, name) for name, item in drawn if item.gold]
+    """As many questions with gold of each set, drawn by a seed, mixed."""
+    found = [
+        in_files(item, data.name)
+        for data, count in zip(sets, each, strict=True)
+        for item in drawn([one for one in data.items() if one.gold], count, 0)
+    ]
     random.Random(0).shuffle(found)
     return found
 

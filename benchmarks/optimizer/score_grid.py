@@ -48,6 +48,7 @@ class ScoreGrid:
         steps: by flow the numbers of the steps that it takes, -1 after the last; flows share those of equal number.
         step_us: what each step takes for a question.
         contexts: by flow and question the number of what a reader is shown: equal numbers are one call.
+        answers: by flow and question the F1 of what a simulated reader answers.
     """
 
     candidates: Candidates
@@ -57,6 +58,7 @@ class ScoreGrid:
     steps: Ints
     step_us: Floats
     contexts: Ints | None = None
+    answers: Floats | None = None
 
     @cached_property
     def truth(self) -> Floats:
@@ -92,8 +94,8 @@ class ScoreGrid:
     def of_sets(self, *names: str) -> Self:
         """The questions of some data sets."""
         some = np.isin(self.sets, names)
-        contexts = None if self.contexts is None else self.contexts[:, some]
-        return replace(self, scores=self.scores[:, some], sets=self.sets[some], contexts=contexts)
+        contexts, answers = (None if one is None else one[:, some] for one in (self.contexts, self.answers))
+        return replace(self, scores=self.scores[:, some], sets=self.sets[some], contexts=contexts, answers=answers)
 
     def with_pair(self, gain: float = 0.04) -> tuple[Self, Ints]:
         """Two candidates, the worst pair that so many flows have, none of them the default's, are the best together, by
@@ -148,4 +150,5 @@ class ScoreGrid:
         names = found.places.tolist()
         if points.tolist() != [[point.get(name, -1) for name in names] for point in candidates.points]:
             raise ValueError(f"{path} is of another space. Make it anew with matrix.py.")
-        return cls(candidates, points, found.scores, found.sets, found.steps, found.step_us, found.contexts)
+        answers = found.simulated_f1.astype(np.float64) if found.simulated_f1.size else None
+        return cls(candidates, points, found.scores, found.sets, found.steps, found.step_us, found.contexts, answers)

@@ -2,6 +2,8 @@
 
     python benchmarks/optimizer/strategies.py [MATRIX.npz] [--seeds N] [--only PART ...] [--out FILE]
 
+Kept are strategies.* from real.npz, and strategies_world.* from world.npz.
+
 Everything is played by the classes that `spolia tune` runs. A seed draws the tuning questions, with replacement from
 those of the grid, and what strategies draw. Regret is the true mean of the best flow minus that of the choice, in
 points; true means are those over all questions of the grid. The floor is the regret of the flow that is best on all
@@ -17,7 +19,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -46,11 +48,15 @@ EARLY = (0.0005, 0.001)
 OURS, RIVALS = "neighbours", ("third", "halving", "greedy", "random", "grid", "tpe", "bandit")
 COLD = ("third", "halving", "greedy", "random")
 """Rivals of a warm start."""
+SMALL, SMALL_SHARES = ("musique", "hotpotqa", "2wikimultihopqa", "aragog"), (0.02, 0.05, 0.1)
+"""Sets that are reported beside: each has fewer questions than are drawn to tune."""
 SLOW, SLOW_SHARE = ("tpe", "bandit"), 0.05
 """Strategies that take long: with fewer seeds, and up to this budget."""
 SLOW_SEEDS = 20
 CALLED = 10
 """Seeds of which calls are counted."""
+ANSWERED = (0.01, 0.02, 0.03, 0.05, 0.1)
+KEPT = Path(__file__).parents[1] / "results" / "optimizer"
 Json: TypeAlias = dict[str, Any]
 
 
@@ -80,9 +86,11 @@ def board_of(grid: ScoreGrid, share: float, asked: Ints, seed: int, prior: Seque
     return Board(grid.candidates, len(asked), int(share * len(grid.points) * len(asked)), seed, prior, OBJECTIVE)
 
 
-def play(grid: ScoreGrid, name: str, share: float, seed: int, prior: Sequence[int] = ()) -> Played | None:
+def play(
+    grid: ScoreGrid, name: str, share: float, seed: int, prior: Sequence[int] = (), questions: int = QUESTIONS
+) -> Played | None:
     """None where the budget is too small for the strategy."""
-    asked, strategy = drawn(grid, seed, QUESTIONS), STRATEGIES[name]
+    asked, strategy = drawn(grid, seed, questions), STRATEGIES[name]
     if strategy.least(board := board_of(grid, share, asked, seed)) > board.left:
         return None
     board, chosen = studied(grid, strategy, share, asked, seed, prior)
@@ -149,10 +157,19 @@ def shown(spend: float) -> float | None:
     return share(spend) if np.isfinite(spend) else None
 
 
-def curve(grid: ScoreGrid, name: str, seeds: int, prior: Sequence[int] = (), shares: Sequence[float] = SHARES) -> Curve:
+def curve(
+    grid: ScoreGrid,
+    name: str,
+    seeds: int,
+    prior: Sequence[int] = (),
+    shares: Sequence[float] = SHARES,
+    questions: int = QUESTIONS,
+) -> Curve:
     if name in SLOW:
         seeds, shares = min(seeds, SLOW_SEEDS), [one for one in shares if one <= SLOW_SHARE]
-    found = {one: spread(partial(play, grid, name, one, prior=prior), range(seeds)) for one in shares}
+    found = {
+        one: spread(partial(play, grid, name, one, prior=prior, questions=questions), range(seeds)) for one in shares
+    }
     found = {one: row for one, row in found.items() if None not in row}
     return Curve.of([*found], [*found.values()])
 
@@ -173,17 +190,52 @@ def ratio(ours: Curve, rival: Curve, regret: float) -> Json:
 
 def cold(grid: ScoreGrid, seeds: int, without: Sequence[str] = ()) -> Json:
     curves = {name: curve(grid, name, seeds) for name in (OURS, *RIVALS) if name not in without}
-    size = grid.scores.shape[1]
-    times = np.array([np.bincount(drawn(grid, seed, QUESTIONS), minlength=size) for seed in range(seeds)])
-    floors = 100 * (grid.truth.max() - grid.truth[(grid.scores @ times.T).argmax(axis=0)])
     return {
-        "floor": round(float(np.mean(floors)), 3),
+        "floor": floor(grid, seeds),
         "seeds": {name: one.regret.shape[1] for name, one in curves.items() if one.regret.size},
         "curves": {name: one.json() for name, one in curves.items()},
         "spend for equal regret": {
             f"{regret:g}": {name: ratio(curves[OURS], one, regret) for name, one in curves.items() if name != OURS}
             for regret in (1.0, 0.8, 0.7, 0.6)
         },
+    }
+
+
+def floor(grid: ScoreGrid, seeds: int, questions: int = QUESTIONS) -> float:
+    """The mean regret of the flow that is best on all tuning questions."""
+    size = grid.scores.shape[1]
+    times = np.array([np.bincount(drawn(grid, seed, questions), minlength=size) for seed in range(seeds)])
+    return round(float(np.mean(100 * (grid.truth.max() - grid.truth[(grid.scores @ times.T).argmax(axis=0)]))), 3)
+
+
+def small(grid: ScoreGrid, seeds: int) -> Json:
+    """Small sets, of each of which as many tuning questions are drawn as it has."""
+    found: Json = {}
+    for name in SMALL:
+        own = ScoreGrid.load(KEPT / f"{name}.npz")
+        size = own.scores.shape[1]
+        curves = {one: curve(own, one, seeds, (), SMALL_SHARES, size) for one in (OURS, *COLD)}
+        found[name] = {
+            "questions": size,
+            "mean of the best": share(own.truth.max()),
+            "regret of the default": round(100 * (own.truth.max() - own.truth[0]), 3),
+            "floor": floor(own, seeds, size),
+            "curves": {one: of.json() for one, of in curves.items()},
+        }
+    return found
+
+
+def answers(grid: ScoreGrid, seeds: int) -> Json:
+    """F1 of the answers of a simulated reader instead of nDCG@10."""
+    if grid.answers is None:
+        raise SystemExit("This matrix has no answers. Name world.npz.")
+    own = replace(grid, scores=grid.answers)
+    curves = {one: curve(own, one, seeds, (), ANSWERED) for one in (OURS, *COLD)}
+    return {
+        "mean of the best": share(own.truth.max()),
+        "regret of the default": round(100 * (own.truth.max() - own.truth[0]), 3),
+        "floor": floor(own, seeds),
+        "curves": {one: of.json() for one, of in curves.items()},
     }
 
 
@@ -294,7 +346,7 @@ def _worked(number: int) -> Any:
 
 _WORK: Callable[[int], Any] = int
 PARTS: Mapping[str, Callable[[ScoreGrid, int], Json]] = {
-    "cold": cold, "warm": warm, "pair": lambda grid, seeds: pair(grid),
+    "cold": cold, "warm": warm, "small": small, "answers": answers, "pair": lambda grid, seeds: pair(grid),
     "prove": lambda grid, seeds: prove(grid, 10 * seeds), "intervals": lambda grid, seeds: intervals(grid, 3 * seeds),
 }  # fmt: skip
 
@@ -303,7 +355,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("matrix", nargs="?", type=Path)
     parser.add_argument("--seeds", type=int, default=100)
-    parser.add_argument("--only", nargs="*", choices=[*PARTS], default=[*PARTS])
+    parser.add_argument("--only", nargs="*", choices=[*PARTS], help="by default all that the matrix has")
     parser.add_argument("--without", nargs="*", default=(), help="rivals to leave out of the cold curves")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
@@ -311,7 +363,7 @@ def main() -> None:
     before = json.loads(given.out.read_text("utf-8")) if given.out and given.out.exists() else {}
     found = kept(before, about(grid, given.matrix.name if given.matrix else "simulated"))
     found["regret of the default"] = round(100 * (grid.truth.max() - grid.truth[0]), 3)
-    for part in given.only:
+    for part in given.only or parts_of(grid):
         found[part] = (partial(cold, without=given.without) if part == "cold" else PARTS[part])(grid, given.seeds)
         found["seeds"][part] = given.seeds
         publish("strategies", found, given.out)
@@ -320,6 +372,13 @@ def main() -> None:
             given.out.with_suffix(".md").write_text(page(found, curves.name), encoding="utf-8")
             if "cold" in found:
                 curves.write_text(plot(found["cold"]), encoding="utf-8")
+
+
+def parts_of(grid: ScoreGrid) -> Sequence[str]:
+    """The parts that can be played over a grid: answers where there are some, else a warm start from its other sets and
+    what is kept of small sets."""
+    without = ("warm", "small") if grid.answers is not None else ("answers",)
+    return [part for part in PARTS if part not in without]
 
 
 def about(grid: ScoreGrid, scores: str) -> Json:

@@ -17,6 +17,11 @@ the chosen one, in points of nDCG@10 (0 to 100); ± is a standard error. Budgets
 rows of the grid (flows × questions). Spend is a share of what the grid costs by measured CPU time, where a step that
 flows share is taken once a question, whatever the strategy. Calls are those that a reader of the five best passages
 would be asked, a context that was read never again, as a share of those of the grid.
+
+No flow searches by vectors. Strategies see places and scores, not what a search is made of, and embedding both cuts of
+the pooled passages would take some 300 CPU-s (1.5 million tokens, [5,000 a CPU-s](../embedding.json)), where the whole
+grid takes 76. Spaces with `Dense` are tuned by [AutoRAG's
+trial](../autorag_trial.json) and [ARAGOG's study](../aragog.json).
 """
 WIDTH, HEIGHT, LEFT, BELOW, NAMES = 620, 330, 44, 40, 130
 AXES = "share of what the grid costs; regret in points"
@@ -34,6 +39,10 @@ def page(result: Mapping[str, Any], plot: str) -> str:
     if warm := result.get("warm"):
         seeds = result["seeds"]["warm"]
         lines += ["", "## Warm: the 16 best flows of the other sets come first", "", *_warm(warm, seeds)]
+    if answers := result.get("answers"):
+        lines += ["", "## Simulated answers", "", *_answers(answers, result["seeds"]["answers"])]
+    if small := result.get("small"):
+        lines += ["", "## Small sets", "", *_small(small, result["seeds"]["small"])]
     if pair := result.get("pair"):
         lines += ["", "## A planted pair", "", *_pair(pair)]
     if prove := result.get("prove"):
@@ -102,6 +111,30 @@ def _warm(warm: Mapping[str, Any], seeds: int) -> Iterable[str]:
         yield ""
         budgets = [row["budget"] for row in one["curves"]["warm"]]
         yield from _by_budget(one["curves"], budgets, "{regret:.2f} ± {standard error:.2f}")
+
+
+def _answers(answers: Mapping[str, Any], seeds: int) -> Iterable[str]:
+    yield f"The same with F1 of a simulated reader, which knows the gold and errs: {seeds} seeds. The floor is"
+    yield f"{answers['floor']:.2f}, the regret of the default {answers['regret of the default']:.2f}. In brackets the"
+    yield "share of the grid's reader calls:"
+    yield ""
+    budgets = [row["budget"] for row in answers["curves"]["neighbours"]]
+    yield from _by_budget(answers["curves"], budgets, "{regret:.2f} ± {standard error:.2f} ({calls:.1%})")
+
+
+def _small(small: Mapping[str, Any], seeds: int) -> Iterable[str]:
+    yield f"Of each set alone as many tuning questions are drawn as it has: {seeds} seeds. They are reported, without a"
+    yield "limit. ARAGOG has papers as gold."
+    yield ""
+    shares = [row["budget"] for row in next(iter(small.values()))["curves"]["neighbours"]]
+    rows = []
+    for name, one in small.items():
+        about = [name, str(one["questions"]), f"{one['regret of the default']:.2f}", f"{one['floor']:.2f}"]
+        for strategy, curve in one["curves"].items():
+            at = {row["budget"]: "{regret:.2f} ± {standard error:.2f}".format(**row) for row in curve}
+            rows.append([*about, strategy, *(at.get(share, "") for share in shares)])
+            about = [""] * len(about)
+    yield from _table(["set", "questions", "default", "floor", "strategy", *(f"{one:.0%}" for one in shares)], rows)
 
 
 def _pair(pair: Mapping[str, Any]) -> Iterable[str]:

@@ -118,6 +118,19 @@ def test_what_readers_are_shown_tells_the_scores_of_questions_that_were_not_aske
     assert off(Board(candidates, len(items), 1000, contexts=contexts)) < 0.01 < off(Board(candidates, 40, 10**4))
 
 
+def test_a_search_begins_with_flows_whose_contexts_hold_the_gold_and_others_as_they_are_drawn() -> None:
+    items, candidates = questions(40), Candidates(Space(space(MODEL)))
+    contexts = Contexts(candidates, lambda flow: items, len(items), Run(share=True))
+    flows = list(candidates.every)
+    quality = contexts.quality(flows).mean(axis=1)
+    best = Board(candidates, 40, 1000, contexts=contexts).draw(5)
+    assert sorted(quality[best], reverse=True) == sorted(quality, reverse=True)[:5]
+    assert sorted(Board(candidates, 40, 1000).draw(5)) != sorted(best)
+    contexts._quality[contexts._known(flows[::2])] = np.nan  # flows of another kind
+    drawn, mixed = Board(candidates, 40, 1000).draw(6), Board(candidates, 40, 1000, contexts=contexts).draw(6)
+    assert [flow for flow in mixed if flow in flows[::2]] == [flow for flow in drawn if flow in flows[::2]]
+
+
 @pytest.mark.slow
 def test_a_study_ends_the_same_with_any_number_of_workers_and_after_it_broke_off(tmp_path: Path) -> None:
     def study(workers: int, name: str, most: float = float("inf")) -> TunedFlow:

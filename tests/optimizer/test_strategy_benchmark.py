@@ -71,3 +71,13 @@ def test_parts_that_were_played_before_stay_with_their_seeds_if_the_grid_is_the_
     before = now | {"seeds": {"cold": 100, "pair": 20}, "cold": {"floor": 0.2}, "pair": {"neighbours": 19}}
     assert played.kept(before, now) == before
     assert played.kept(before, now | {"flows": 13}) == now | {"flows": 13, "seeds": {}}
+
+
+def test_answers_are_played_over_a_grid_that_has_them_and_other_sets_over_the_measured_one(played: Any) -> None:
+    grid = played.ScoreGrid.simulated(0, (3, 4), questions=60)
+    assert {"cold", "warm", "small"} <= set(played.parts_of(grid))
+    assert set(played.PARTS) - set(played.parts_of(grid)) == {"answers"}
+    answered = replace(grid, answers=1 - grid.scores)
+    assert set(played.PARTS) - set(played.parts_of(answered)) == {"warm", "small"}
+    first = answered.of_sets("first")
+    assert (first.answers == 1 - first.scores).all()

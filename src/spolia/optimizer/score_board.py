@@ -94,6 +94,20 @@ class Board:
         """By flow and question, of the first measure; what was not asked is NaN."""
         return self._scores[:, :, 0]
 
+    def draw(self, most: int) -> list[int]:
+        """At most `most` flows to begin with: at random, or, of those whose contexts are known, the ones that show
+        their readers all the gold of the most questions. That is free, and such flows share contexts."""
+        drawn = self.candidates.draw(most, self.random)
+        if self.contexts is None:
+            return drawn
+        every = list(self.candidates.every)
+        quality = self.contexts.quality(every)
+        known = ~np.isnan(quality)
+        means = np.where(known, quality, 0.0).sum(axis=1) / np.maximum(1, known.sum(axis=1))
+        shown = {flow for row, flow in enumerate(every) if known[row].any()}
+        best = iter([every[row] for row in np.argsort(-means, kind="stable").tolist() if every[row] in shown])
+        return [next(best) if flow in shown else flow for flow in drawn]
+
     def cost(self, flows: Sequence[int], upto: int) -> int:
         """How many counted scores are missing for some flows on the first questions."""
         self._grow()

@@ -155,9 +155,9 @@ class Halving(Strategy):
 
 @dataclass(frozen=True)
 class HalvingWithNeighbours(Strategy):
-    """The default flow, the best of earlier studies and a random draw are halved until few are left. The winner then
-    competes with its neighbours: the flows that need no search beyond its own, and so cost little more, or else the
-    flows that differ in one place. The flows asked most take the rest of the budget.
+    """The default flow, the best of earlier studies and a draw (`Board.draw`) are halved until few are left. The winner
+    then competes with its neighbours: the flows that need no search beyond its own, and so cost little more, or else
+    the flows that differ in one place. The flows asked most take the rest of the budget.
 
     Args:
         local: share of the budget for neighbours.
@@ -188,7 +188,7 @@ class HalvingWithNeighbours(Strategy):
         while 2 * size * _rounds(2 * size, LAST) <= each:
             size *= 2
         size = max(size, int(each / _rounds(2 * size, LAST)))
-        return list(dict.fromkeys([*warm, *board.candidates.draw(size, board.random)]))[:size]
+        return list(dict.fromkeys([*warm, *board.draw(size)]))[:size]
 
     def least(self, board: Board) -> int:
         return LAST * FIRST
