@@ -12,7 +12,7 @@ seed draws the tuning questions, half of all, and what the strategy draws.
 - `quality`: the same, and whether all gold is in a context, which is free, decides which flows to begin with and is a
   control variate: as `tune` does.
 
-A question has some 15 contexts here: a tenth of the calls are 1.5 a question. The limit on the regret at 2 % of the rows
+A question has some 15 contexts here: a tenth of the calls are 1.5 a question. The limit on regret at 2 % of the rows
 and a tenth of the calls is that of `strategies.py`, whose 672 flows have more than 110 contexts a question.
 
 Regret is the true mean F1 of the best flow minus that of the choice, in points, over all questions; the floor is that
