@@ -89,10 +89,12 @@ def test_an_interrupted_training_gives_the_same_weights(group: NodeGroup) -> Non
 def test_a_reader_rewards_the_words_whose_passages_it_answers_from(group: NodeGroup) -> None:
     made = trainer_of("rewriter", TrainingContext(group, llm=ScriptedModel(("3",))))
     assert isinstance(made, TermWeightsTrainer)
-    assert isinstance(made.read, Reader)
     made.prepare(ITEMS, (), 0)
     assert [made.reward(one, np.zeros(len(one.words))) for one in made.questions[2:5]] == [0.0, 1.0, 0.0]
-    assert made.measure == "F1"
+    assert (made.measure, made.settings()["model"]) == ("F1", made.llm.name if made.llm else "")
+    assert made.untrained().steps[1] == Reader(ScriptedModel(("3",)))  # type: ignore[attr-defined]
+    made.weights()
+    assert made.notes[-1] == "No rewriting changed the reward, so that all words count the same."
 
 
 def test_untrained_weights_leave_the_ranking_as_it_is(group: NodeGroup, tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def _named(given: ModelOptions, built: GroupEmbedding | None, measures: bool) ->
         return own_embedder(given.embedder)
     if "://" not in given.embedder:
         if trained_part(given.embedder) == BI_ENCODER:
-            return TunedMiniLM(given.weights, tuned=TrainedWeights(given.embedder), part=BI_ENCODER)
+            return TunedMiniLM(given.weights, tuned=_trained(given.embedder), part=BI_ENCODER)
         if has_gguf(given.embedder):
             from spolia.models.local.gguf import GgufEmbedder
 
@@ -131,7 +131,7 @@ def scorer_for(given: RerankOptions) -> Scorer | None:
         return None
     if "://" not in given.reranker:
         if trained_part(given.reranker) == RERANKER:
-            return MiniLMScorer(TrainedWeights(given.reranker))
+            return MiniLMScorer(_trained(given.reranker))
         from spolia.models.local.colbert import is_colbert
         from spolia.models.onnx.cross_encoder import OnnxCrossEncoder
 
@@ -152,6 +152,11 @@ def trained_part(folder: str) -> str:
         return str(json.loads((Path(folder).expanduser() / CARD).read_bytes())["part"])
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return ""
+
+
+def _trained(folder: str) -> TrainedWeights:
+    """By its whole path, since the store writes down its embedder."""
+    return TrainedWeights(str(Path(folder).expanduser().resolve()))
 
 
 def _local_scorer(model: str, revision: str) -> Scorer:

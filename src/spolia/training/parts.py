@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from spolia.core.operator import Operator, Retriever
 from spolia.errors import DataError
-from spolia.generation.reader import Reader
 from spolia.models.onnx.minilm import MiniLM
 from spolia.models.protocols import Embedder, LanguageModel, ScoresContinuations
 from spolia.models.trained_weights import TrainedWeights
@@ -212,7 +211,7 @@ def _sentences(context: TrainingContext) -> Trainer:
 
 
 def _rewriter(context: TrainingContext) -> Trainer:
-    return TermWeightsTrainer(context.group, None if context.llm is None else Reader(context.llm))
+    return TermWeightsTrainer(context.group, context.llm)
 
 
 PARTS: Mapping[str, Callable[[TrainingContext], Trainer]] = {

@@ -17,12 +17,14 @@ from spolia.errors import DataError, EmptyReply
 from spolia.evaluation.experiment.gold_locations import gold_locations
 from spolia.evaluation.measures.measure import Measure
 from spolia.evaluation.measures.registry import parse_measure
+from spolia.generation.reader import Reader
+from spolia.models.protocols import LanguageModel
 from spolia.models.trained_weights import TrainedWeights
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.learned.term_weights import FEATURES, PART, WeightedTerms, features_of, rewritten
 from spolia.run import Run
 from spolia.stores.corpus import NodeGroup
-from spolia.types import Answer, Item, Query, Ranking, Value
+from spolia.types import Item, Query, Value
 
 Floats = npt.NDArray[np.float64]
 VALIDATED = 64
@@ -50,7 +52,7 @@ class TermWeightsTrainer:
 
     Args:
         group: the nodes that are searched by words.
-        read: what answers from the passages found, as `Reader(llm)`; None to reward gold passages.
+        llm: answers from the passages found; None to reward gold passages.
         top_k: passages that are found.
         spread: σ.
         batch: questions of a step; the flow runs twice for each.
@@ -67,7 +69,7 @@ class TermWeightsTrainer:
     def __init__(
         self,
         group: NodeGroup,
-        read: Operator[Ranking, Answer] | None = None,
+        llm: LanguageModel | None = None,
         *,
         top_k: int = 10,
         spread: float = 0.5,
@@ -75,20 +77,20 @@ class TermWeightsTrainer:
         rate: float = 0.05,
         decay: float = 0.005,
     ) -> None:
-        self.group, self.read, self.top_k = group, read, top_k
+        self.group, self.llm, self.top_k = group, llm, top_k
         self.spread, self.batch, self.rate, self.decay = spread, batch, rate, decay
-        self.measure = "F1" if read else "nDCG@10"
+        self.measure = "F1" if llm else "nDCG@10"
         self.notes: list[str] = []
         self._rewards: dict[tuple[str, str], float] = {}
 
     def settings(self) -> dict[str, Any]:
         names = ("top_k", "spread", "batch", "rate", "decay", "measure")
-        return {name: getattr(self, name) for name in names} | {"reader": self.read.short if self.read else ""}
+        return {name: getattr(self, name) for name in names} | {"model": self.llm.name if self.llm else ""}
 
     def prepare(self, items: Sequence[Item], validation: Sequence[Item], seed: int) -> None:
         self.questions, self.others = self._read(items), self._read(validation)[:VALIDATED]
         if not self.questions:
-            needs = "accepted answers" if self.read else "gold passages"
+            needs = "accepted answers" if self.llm else "gold passages"
             raise DataError(
                 f"Nothing can be learned from {several(len(items), 'question')}: none has {needs} and two words. "
                 "Give other questions."
@@ -168,11 +170,13 @@ class TermWeightsTrainer:
         self.theta, self.moments = (np.array(state[name], np.float64) for name in ("theta", "moments"))
 
     def weights(self) -> dict[str, Any]:
+        if not self.theta.any():
+            self.notes.append("No rewriting changed the reward, so that all words count the same.")
         return {"weights": {name: float(f"{one:.6g}") for name, one in zip(FEATURES, self.theta, strict=True)}}
 
     def untrained(self) -> Operator[Query, Any]:
         search = BM25(self.group, self.top_k)
-        return search if self.read is None else search >> self.read
+        return search if self.llm is None else search >> Reader(self.llm)
 
     def trained(self, weights: TrainedWeights) -> Operator[Query, Any]:
         return WeightedTerms(self.group, weights) >> self.untrained()
