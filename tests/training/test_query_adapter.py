@@ -17,13 +17,23 @@ from spolia.models.adapted_embedder import DOWN, UP, AdaptedEmbedder
 from spolia.models.onnx import safetensors
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.models.trained_weights import TrainedWeights, hash_of
+from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import NodeGroup
 from spolia.testing import HashingEmbedder
 from spolia.training.parts import TrainingContext, trainer_of
-from spolia.training.query_adapter import AdapterRows, AdapterTrainer, Teacher, divergence, reinforce, spread
+from spolia.training.query_adapter import (
+    AdapterRows,
+    AdapterTrainer,
+    Teacher,
+    divergence,
+    gold_nodes,
+    reinforce,
+    spread,
+)
 from spolia.training.training import train
-from spolia.types import Generation, Item, Prompt
+from spolia.types import Document, Generation, Item, Node, Prompt, Quote, Span
 from tests.post_retrieval.compression.scorer import Scorer
+from tests.retrieval.conftest import store
 
 EMBEDDER = HashingEmbedder(64)
 
@@ -173,3 +183,20 @@ def test_a_question_moves_to_the_passages_from_which_a_model_answers_rightly(
     assert -made.gradient(made.rows)[0] > before + 0.02  # the expected reward
     with pytest.raises(DataError, match="none prefers one passage to another"):
         AdapterTrainer(Teacher(group, EMBEDDER, ScriptedModel(("7",)), "reward")).prepare(items[:2], (), 0)
+
+
+def test_of_a_gold_document_the_nodes_with_an_answer_are_positives(tmp_path: Path) -> None:
+    texts = ("The mill is old.", "Ann built it.", "It burnt.")
+    starts = (0, 17, 31)
+    nodes = [
+        Node(f"d:{at}", text, "d", span=Span(start, start + len(text)), number=at)
+        for at, (text, start) in enumerate(zip(texts, starts, strict=True))
+    ]
+    group = store(tmp_path / "s.spolia", {"other": "A church."})
+    with group.corpus.writer() as writer:
+        writer.put(Document("d", " ".join(texts), uri="d.txt"), nodes, SourceRow("d.txt", content_hash="d"))
+    item = Item("q", "Who built it?", ("Ann B", "Annie"), (("d",),))
+    assert [node.id for node in gold_nodes(group, item)] == ["d:0", "d:1", "d:2"]
+    assert [node.id for node in gold_nodes(group, item.but(answers=("Ann built",)))] == ["d:1"]
+    quoted = item.but(gold=((Quote("d", 31, "It burnt."),),))
+    assert [node.id for node in gold_nodes(group, quoted)] == ["d:2"]

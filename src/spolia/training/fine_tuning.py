@@ -17,7 +17,6 @@ import numpy as np
 
 from spolia.core.operator import Operator, Retriever
 from spolia.core.plurals import several
-from spolia.core.run_context import access
 from spolia.errors import DataError, WeightsError, installed
 from spolia.flow_files.built_in_flows import bm25, hybrid
 from spolia.flows.corag_classifier import corag_classifier
@@ -44,9 +43,9 @@ from spolia.retrieval.dense import Dense
 from spolia.stores.corpus import NodeGroup
 from spolia.training.classifier import LabelledText
 from spolia.training.flow_classifiers import with_gold
-from spolia.training.query_adapter import AdapterRows, Teacher, may_answer, taught
+from spolia.training.query_adapter import AdapterRows, Teacher, gold_nodes, may_answer, taught
 from spolia.training.sufficiency import SufficiencyTrainer, beginnings, best_threshold
-from spolia.types import Answer, Item, Node, Query, Ranking, Value
+from spolia.types import Answer, Item, Query, Ranking, Value
 
 with installed("local", "torch", "Fine-tuning"):
     import torch
@@ -286,12 +285,6 @@ def trainable(tensors: Mapping[str, object]) -> dict[str, Tensor]:
 
 
 # What is trained with them.
-
-
-def gold_nodes(group: NodeGroup, item: Item) -> list[Node]:
-    """The nodes of the gold documents of a question, whose places are known (`gold_locations`)."""
-    snapshot, who = group.snapshot(), access()
-    return [node for one in sorted(item.documents) for node in snapshot.numbered(one, group.name, 0, 1 << 30, who)]
 
 
 class EmbedderTrainer(MiniLMTrainer[list[int]]):

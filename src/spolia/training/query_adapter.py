@@ -14,7 +14,7 @@ from spolia.core.operator import Operator
 from spolia.core.plurals import several
 from spolia.core.run_context import access, check_cancelled
 from spolia.errors import DataError
-from spolia.evaluation.experiment.gold_locations import gold_locations
+from spolia.evaluation.experiment.gold_locations import gold_locations, is_gold
 from spolia.evaluation.measures.answers.string_match import F1
 from spolia.generation.reader import Reader
 from spolia.models.adapted_embedder import DOWN, PART, UP, AdaptedEmbedder
@@ -129,7 +129,7 @@ class Teacher(Value):
 
     def rows(self, items: Sequence[Item]) -> AdapterRows | None:
         """A row for each passage to move to; one for each question with `lsr` and `reward`. None without any."""
-        snapshot, who, name = Dense(self.group, self.embedder).snapshot(), access(), self.group.name
+        snapshot = Dense(self.group, self.embedder).snapshot()
         search = Dense(self.group, self.embedder, top_k=DEPTH)
         places = gold_locations(items, [search]) if items else None
         asked, every, targets = list[str](), list[Floats](), list[Floats]()
@@ -137,7 +137,7 @@ class Teacher(Value):
             check_cancelled()
             assert places is not None
             found, here = search(Query(item.question)), places.item(item)
-            gold = [node for one in sorted(here.documents) for node in snapshot.numbered(one, name, 0, 1 << 30, who)]
+            gold = gold_nodes(self.group, here)
             for nodes, target in self._taught(item, found.nodes, gold):
                 asked.append(item.question)
                 every.append(self._stored(snapshot, nodes))
@@ -201,6 +201,20 @@ class Teacher(Value):
         if self.method == "reward":
             return reinforce(scores, target, temperature, draw)
         return divergence(scores, target, temperature)
+
+
+def gold_nodes(group: NodeGroup, item: Item) -> list[Node]:
+    """The gold nodes of a question whose places are known (`gold_locations`).
+
+    Of a document that is gold as a whole, those with an accepted answer; all of them if none has one.
+    """
+    snapshot, who, found = group.snapshot(), access(), list[Node]()
+    every = [one for places in item.gold for one in places]
+    for document in sorted(item.documents):
+        nodes = snapshot.numbered(document, group.name, 0, 1 << 30, who)
+        gold = [node for node in nodes if any(is_gold(node, one) for one in every)]
+        found += [node for node in gold if may_answer(item, node.text)] or gold
+    return found
 
 
 def may_answer(item: Item, text: str) -> bool:
