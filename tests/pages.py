@@ -15,7 +15,7 @@ from typing import Any
 import typer
 
 from spolia.cli.app import app
-from tests import catalogue_pages
+from tests import catalogue_pages, training_pages
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
@@ -31,13 +31,15 @@ def filled(text: str) -> str:
 
 
 def made(name: str) -> str:
-    """The part of a name: a command, `exit codes`, `operators`, `addresses` or `measured`."""
+    """The part of a name: a command, `exit codes`, `operators`, `addresses`, `measured` …"""
     makers = {
         "exit codes": exit_codes,
         "options": options,
         "operators": catalogue_pages.operators,
         "addresses": catalogue_pages.addresses,
         "measured": measured,
+        "rankers": training_pages.rankers,
+        "classifiers": training_pages.classifiers,
     }
     lines = makers[name]() if name in makers else command(name)
     return "\n".join(lines) + "\n"

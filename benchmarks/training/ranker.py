@@ -41,11 +41,14 @@ from spolia.evaluation.statistics.sample import Sample
 from spolia.flow_files.built_in_flows import SHIPPED, hybrid
 from spolia.models.onnx.minilm import MiniLM
 from spolia.models.trained_weights import SHIPPED as SHIPPED_IN
+from spolia.retrieval.graph.edges import SharedEntities
+from spolia.retrieval.graph.node_graph import NodeGraph
+from spolia.retrieval.graph.walk import PersonalisedPageRank
 from spolia.retrieval.learned.features import FEATURES, QuestionInGroup
-from spolia.retrieval.learned.scores import LinearScore, ranked
+from spolia.retrieval.learned.scores import LinearScore, Score, ranked
 from spolia.retrieval.term_counts import texts_of
 from spolia.stores.corpus import NodeGroup
-from spolia.training.ranker import Example, PassFit, RankerTrainer, cross_fitted, seeds_of
+from spolia.training.ranker import Example, PassFit, RankerTrainer, TreeFit, cross_fitted, seeds_of
 from spolia.training.training import FLOW, marks, train
 from spolia.types import Item, Query
 
@@ -53,7 +56,7 @@ HERE = Path(__file__).resolve().parent
 DATA = Path(os.environ.get("SPOLIA_DATASETS") or HERE.parents[2] / "shared" / "datasets")
 SETS = ("musique", "hotpotqa", "2wikimultihopqa")
 MERGED, SINGLE = "merged", "xquad_en"
-FOLDS, STEPS, SEED = 5, 45, 0
+FOLDS, STEPS, TREES, SEED = 5, 45, 150, 0
 EACH = 180
 """Questions of each other set that weights are trained on, as many as the smallest set has."""
 FEW, DRAWS = 10, 10
@@ -120,6 +123,7 @@ class Pool:
     questions: list[tuple[QuestionInGroup, frozenset[int]]]
     examples: list[Example]
     cpu_ms: float
+    group: Any = None
 
     @classmethod
     def of(cls, group: NodeGroup, items: Sequence[Item]) -> Pool:
@@ -129,7 +133,7 @@ class Pool:
             assert asked.ranks  # which hybrid search has anyway
         began = time.process_time()
         examples = RankerTrainer.examples(questions)
-        return cls(list(items), questions, examples, 1000 * (time.process_time() - began) / len(items))
+        return cls(list(items), questions, examples, 1000 * (time.process_time() - began) / len(items), group)
 
     def some(self, at: Sequence[int]) -> Pool:
         return Pool(
@@ -170,16 +174,19 @@ class Pool:
         return fold
 
 
-def fitted(pool: Pool, passes: int) -> list[LinearScore]:
+def fitted(pool: Pool, passes: int, trees: bool = False) -> list[Score]:
     """Weights, pass after pass, as `spolia train ranker` fits them."""
-    examples, found = pool.examples, [PassFit.of(pool.examples).finished(STEPS)]
+    if trees:
+        return [TreeFit(pool.examples).finished(TREES)]
+    examples = pool.examples
+    found: list[Score] = [PassFit.of(examples).finished(STEPS)]
     while len(found) < passes:
         examples = RankerTrainer.examples(pool.questions, cross_fitted(examples, found[-1], STEPS))
         found.append(PassFit.of(examples).finished(STEPS))
     return found
 
 
-def rank(pool: Pool, passes: Sequence[LinearScore]) -> list[Ranked]:
+def rank(pool: Pool, passes: Sequence[Score]) -> list[Ranked]:
     """The positions of the candidates of each question, best first."""
     found = []
     for (asked, _), first in zip(pool.questions, pool.examples, strict=True):
@@ -193,12 +200,12 @@ def rank(pool: Pool, passes: Sequence[LinearScore]) -> list[Ranked]:
     return found
 
 
-def cross_validated(pool: Pool, passes: int) -> list[Ranked]:
+def cross_validated(pool: Pool, passes: int, trees: bool = False) -> list[Ranked]:
     found: list[Ranked] = [[] for _ in pool.items]
     for fold in range(FOLDS):
         inside = [at for at, one in enumerate(pool.folds) if one == fold]
         outside = [at for at, one in enumerate(pool.folds) if one != fold]
-        weights = fitted(pool.some(outside), passes)
+        weights = fitted(pool.some(outside), passes, trees)
         for at, ranking in zip(inside, rank(pool.some(inside), weights), strict=True):
             found[at] = ranking
     return found
@@ -213,6 +220,22 @@ def random_gold(pool: Pool) -> list[Ranked]:
         gold[drawn.sample(range(len(gold)), max(1, int(one.gold.sum())))] = True
         examples.append(Example(one.candidates, gold))
     return cross_validated(replace(pool, examples=examples), 1)
+
+
+def by_graph(pool: Pool) -> list[Ranked]:
+    """PageRank from the hits of hybrid search, over the names that passages share."""
+    asked, _ = pool.questions[0]
+    group = pool.group
+    flow = hybrid(group, EMBEDDER, top_k=20) >> PersonalisedPageRank(
+        NodeGraph(group, (SharedEntities("entity"),)), top_k=10
+    )
+    keys = asked.snapshot.open.records(group.name).keys
+    found = []
+    for item in pool.items:
+        ids = [node.id for node in flow(Query(item.question)).nodes]
+        of = asked.snapshot.keys_of(ids)
+        found.append(np.searchsorted(keys, [of[one] for one in ids]).tolist())
+    return found
 
 
 def by_hand(pool: Pool) -> list[Ranked]:
@@ -332,6 +355,8 @@ def rows_of(pools: Pools, name: str) -> dict[str, Row]:
         "random gold": lambda: random_gold(pool()),
         "own questions, one pass": lambda: cross_validated(pool(), 1),
         "own questions": lambda: cross_validated(pool(), 2),
+        "boosted trees": lambda: cross_validated(pool(), 1, trees=True),
+        "graph": lambda: by_graph(pool()),
         "other sets": lambda: rank(pool(), fitted(others(), 2)),
     }
     found |= {way: kept(f"{name}/{way}", lambda do=do: learned_by(do)) for way, do in ways.items()}

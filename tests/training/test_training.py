@@ -15,12 +15,13 @@ from spolia.errors import DataError, WeightsError
 from spolia.evaluation.data.dataset import DataSet
 from spolia.evaluation.data.usage_log import UsageLog, marks_of
 from spolia.evaluation.experiment.experiment import Experiment
+from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.models.trained_weights import TrainedWeights
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.learned.ranker import LearnedRanker
 from spolia.stores.corpus import NodeGroup
 from spolia.training import training
-from spolia.training.parts import Arrays
+from spolia.training.parts import Arrays, TrainingContext, trainer_of
 from spolia.training.training import QuestionSplit, Trained, marks, train
 from spolia.types import Item, Query, Ranking
 
@@ -180,6 +181,24 @@ def test_other_weights_than_the_card_describes_are_refused(done: Trained, tmp_pa
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("part", "given", "said"),
+    [
+        ("verifier", {"base": "vectors"}, "takes no --base; ranker and sufficiency do"),
+        ("ranker", {"base": "vectors"}, "Write --base trees"),
+        ("ranker", {"method": "lsr"}, "takes no --method; adapter"),
+        ("sufficiency", {"base": "vectors"}, "needs an embedder"),
+        ("embedders", {}, "Did you mean embedder"),
+    ],
+)
+def test_an_option_that_a_part_does_not_take_is_refused(
+    passages: NodeGroup, part: str, given: dict[str, Any], said: str
+) -> None:
+    llm = ScriptedModel(("",))
+    with pytest.raises(DataError, match=said):
+        trainer_of(part, TrainingContext(passages, None, llm, lambda top_k: BM25(passages, top_k), **given))
+
+
 def test_two_trainings_into_one_folder_are_refused(passages: NodeGroup, items: list[Item], tmp_path: Path) -> None:
     class Nested(Line):
         def step(self, done: float) -> float:

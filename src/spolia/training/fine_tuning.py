@@ -578,6 +578,7 @@ class CheckpointSufficiency(SufficiencyTuning):
 
     def __init__(self, chains: SufficiencyTrainer, model: str, **more: Any) -> None:
         super().__init__(chains, **more)
+        folder_of(model, "")  # before a model is asked for chains
         self.model = model
 
     def settings(self) -> dict[str, Any]:

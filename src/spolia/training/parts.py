@@ -125,7 +125,9 @@ class TrainingContext(Value):
 
 
 def _ranker(context: TrainingContext) -> Trainer:
-    return RankerTrainer(context.group, context.embedder, trees=context.base == "trees")
+    if context.base not in ("", "trees"):
+        raise DataError(f"A ranker has linear weights, or trees, not {context.base!r}. Write --base trees.")
+    return RankerTrainer(context.group, context.embedder, trees=bool(context.base))
 
 
 def _reader(context: TrainingContext) -> Trainer:
@@ -231,6 +233,10 @@ PARTS: Mapping[str, Callable[[TrainingContext], Trainer]] = {
 }
 
 
+TAKEN = {"base": ("ranker", "sufficiency"), "method": ("adapter", "embedder")}
+"""The parts that take an option which the others do not."""
+
+
 def trainer_of(name: str, context: TrainingContext) -> Trainer:
     """The part of this name; DataError for an unknown name, or where something is missing that it needs.
 
@@ -242,4 +248,7 @@ def trainer_of(name: str, context: TrainingContext) -> Trainer:
         near = get_close_matches(name, PARTS, 1)
         nearest = f" Did you mean {near[0]}?" if near else ""
         raise DataError(f"There is no part {name!r} to train.{nearest} Write one of: {', '.join(PARTS)}.")
+    for option, parts in TAKEN.items():
+        if getattr(context, option) and name not in parts:
+            raise DataError(f"The part {name} takes no --{option}; {' and '.join(parts)} do. Leave it out.")
     return PARTS[name](context)
