@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -23,6 +24,7 @@ from spolia.flow_files import dump
 from spolia.models import ChatModel
 from spolia.server.keys import DailyQuota, KeyHolder, Quota, add_key
 from spolia.testing.server import OpenAIServer, Received, ServedReply
+from tests.stores.servers import Server
 
 SECRET = "Ann earns the most of all captains."
 STANDALONE = "Who earns the most of all captains?"
@@ -93,34 +95,50 @@ class Served:
 
 @pytest.fixture(scope="session")
 def served() -> Iterator[Served]:
+    with serving("n.spolia") as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def served_in_postgres(server: Server) -> Iterator[Served]:
+    """The same server over a store in PostgreSQL."""
+    with serving(server.address()) as found:
+        yield found
+
+
+@pytest.fixture(scope="session", params=["served", "served_in_postgres"])
+def any_served(request: pytest.FixtureRequest) -> Served:
+    """The server of each kind of store."""
+    found: Served = request.getfixturevalue(request.param)
+    return found
+
+
+USERS = {"ann": ("staff",), "bob": (), "hasty": (), "poor": (), "rare": (), "eve": ()}
+WRITERS = ("ann", "eve")
+DAILY = {"poor": DailyQuota(tokens=1), "rare": DailyQuota(requests=2)}
+
+
+@contextmanager
+def serving(store: str) -> Iterator[Served]:
+    """A server over notes in this store."""
     with tempfile.TemporaryDirectory(prefix="spolia-") as at, Scripted() as model, Collector() as collector:
         folder = Path(at)
         (folder / "notes").mkdir()
         (folder / "notes" / "tides.md").write_text("The tide is caused by the pull of the moon.")
         (folder / "notes" / "salaries.md").write_text(SECRET)
-        corpus = sync_notes(folder / "n.spolia", ["staff"])
+        address = store if "://" in store else str(folder / store)
+        corpus = sync_notes(folder / "n.spolia", ["staff"], address)
         llm = ChatModel("scripted", model.url, api_key_env="", retries=0)
         (folder / "grounded.yaml").write_text(dump(BM25(corpus.group(), top_k=5) >> Reader(llm)))
-        daily = {"poor": DailyQuota(tokens=1), "rare": DailyQuota(requests=2)}
-        users = {
-            "ann": (("staff",), 0),
-            "bob": ((), 0),
-            "hasty": ((), 2),
-            "poor": ((), 0),
-            "rare": ((), 0),
-            "eve": ((), 0),
-        }
-        keys = {
-            name: add_key(
-                folder / "keys.toml",
-                KeyHolder(
-                    name, name, groups, Quota(quota), daily.get(name, DailyQuota()), writes=name in ("ann", "eve")
-                ),
-            )
-            for name, (groups, quota) in users.items()
-        }
+
+        def key(name: str) -> str:
+            quota, daily = Quota(2 if name == "hasty" else 0), DAILY.get(name, DailyQuota())
+            holder = KeyHolder(name, name, USERS[name], quota, daily, writes=name in WRITERS)
+            return add_key(folder / "keys.toml", holder)
+
+        keys = {name: key(name) for name in USERS}
         command = [
-            sys.executable, "-m", "spolia", "serve", "naive", "grounded.yaml", "--store", "n.spolia", "--keys",
+            sys.executable, "-m", "spolia", "serve", "naive", "grounded.yaml", "--store", store, "--keys",
             "keys.toml", "--port", "0", "--max-concurrent", str(SLOTS), "--json", "--embedder", model.url,
             "--embed-model", "vectors", "--reranker", model.url, "--rerank-model", "scores",
             "--documents", "--folder", "notes", "--shadow", "1", "--otel", collector.url,
@@ -139,9 +157,9 @@ def served() -> Iterator[Served]:
             assert process.wait(30) == 0
 
 
-def sync_notes(store: Path, readers: list[str]) -> Corpus:
+def sync_notes(store: Path, readers: list[str], address: str = "") -> Corpus:
     """Bring the store up to date; salaries are for these readers only."""
-    corpus = Corpus(str(store))
+    corpus = Corpus(address or str(store))
     sync(str(store.parent / "notes"), corpus, access=lambda uri: readers if uri == "salaries.md" else [])
     return corpus
 

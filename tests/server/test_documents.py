@@ -85,8 +85,8 @@ OF_A_DOCUMENT: dict[tuple[str, str], tuple[int, int, dict[str, Any]]] = {
 the API's description."""
 
 
-def test_routes_of_a_document_are_for_those_who_may_read_it(served: Served) -> None:
-    with served.client("ann") as ann, served.client("bob") as bob:
+def test_routes_of_a_document_are_for_those_who_may_read_it(any_served: Served) -> None:
+    with any_served.client("ann") as ann, any_served.client("bob") as bob:
         schemas = ann.get("/openapi.json").json()
         task = ann.put("/v1/documents/notes/tides.pdf", content=pdf_of([[TEXT.decode()]])).json()
         done(ann, task)
@@ -99,7 +99,7 @@ def test_routes_of_a_document_are_for_those_who_may_read_it(served: Served) -> N
             )
             body = json.dumps(example(schemas, method, path)).replace("notes/tides.md", "notes/tides.pdf")
             sent = sent or {"json": json.loads(body)}
-            refused = httpx.request(method, served.url + at, **sent)
+            refused = httpx.request(method, any_served.url + at, **sent)
             assert (refused.status_code, refused.json()["error"]["code"]) == (401, "invalid_api_key")
             assert bob.request(method, at, **sent).status_code == others, (method, path)
             found = ann.request(method, at, **sent)
@@ -145,8 +145,8 @@ def test_a_document_is_changed_and_looked_at(served: Served) -> None:
         assert ann.get(name).status_code == 404
 
 
-def test_a_knowledge_base_is_for_its_members_and_goes_with_its_documents(served: Served) -> None:
-    with served.client("ann") as ann, served.client("bob") as bob, served.client("eve") as eve:
+def test_a_knowledge_base_is_for_its_members_and_goes_with_its_documents(any_served: Served) -> None:
+    with any_served.client("ann") as ann, any_served.client("bob") as bob, any_served.client("eve") as eve:
 
         def finds(client: httpx.Client, *where: str) -> list[str]:
             found = client.post("/v1/search", json={"question": "okapis", "where": where}).json()
@@ -207,12 +207,12 @@ def test_files_of_the_server_are_added_from_its_folder_alone(served: Served) -> 
     (served.store.parent / "notes" / "away").unlink()
 
 
-def test_a_form_adds_many_documents(served: Served) -> None:
+def test_a_form_adds_many_documents(any_served: Served) -> None:
     def form(*texts: tuple[str, bytes]) -> list[Any]:
         return [("files", one) for one in texts]
 
     both = form(("herds/gnu.md", b"Gnus walk far."), ("herds/emu.md", b"Emus run. " * 200_000))  # one is in a file
-    with served.client("ann") as ann, served.client("bob") as bob:
+    with any_served.client("ann") as ann, any_served.client("bob") as bob:
         again: dict[str, Any] = {"headers": {"Idempotency-Key": "herd"}, "params": {"access": "*"}}
         tasks = ann.post("/v1/documents", files=both, **again).json()["tasks"]
         assert [one["document"] for one in tasks] == ["herds/gnu.md", "herds/emu.md"]

@@ -63,17 +63,17 @@ def test_every_route_has_a_row(api: Any) -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[1])
-def test_a_route_gives_each_user_what_he_may_read(served: Served, row: tuple[str, str]) -> None:
+def test_a_route_gives_each_user_what_he_may_read(any_served: Served, row: tuple[str, str]) -> None:
     (method, path), (body, finds) = row, ROWS[row]
-    at = served.url + path.replace("{name}", "naive")
+    at = any_served.url + path.replace("{name}", "naive")
     bodies = [body, body | {"stream": True}] if finds and path != "/v1/search" else [body]
     for one in bodies:
-        for wrong in ("", "Bearer", "Bearer sk-spolia-forged", f"Basic {served.keys['ann']}"):
+        for wrong in ("", "Bearer", "Bearer sk-spolia-forged", f"Basic {any_served.keys['ann']}"):
             refused = httpx.request(method, at, json=one, headers={"Authorization": wrong} if wrong else {})
             assert (refused.status_code, refused.json()["error"]["code"]) == (401, "invalid_api_key")
             assert "forged" not in refused.text
         for user in ("ann", "bob", "ann", "bob"):  # the second time from the cache
-            with served.client(user) as client:
+            with any_served.client(user) as client:
                 found = client.request(method, at, json=one)
             assert found.status_code == 200, found.text
             assert (SECRET in found.text) == (finds and user == "ann")
@@ -115,11 +115,11 @@ DOCUMENT_TOOLS = {"list_documents", "add_document"}
 
 
 @pytest.mark.parametrize("user", ["ann", "bob"])
-def test_a_tool_gives_each_agent_what_its_user_may_read(served: Served, user: str) -> None:
+def test_a_tool_gives_each_agent_what_its_user_may_read(any_served: Served, user: str) -> None:
     async def called() -> None:
         async with (
-            httpx2.AsyncClient(headers={"Authorization": f"Bearer {served.keys[user]}"}) as http,
-            Client(streamable_http_client(f"{served.url}/mcp", http_client=http)) as client,
+            httpx2.AsyncClient(headers={"Authorization": f"Bearer {any_served.keys[user]}"}) as http,
+            Client(streamable_http_client(f"{any_served.url}/mcp", http_client=http)) as client,
         ):
             assert {tool.name for tool in (await client.list_tools()).tools} == TOOLS.keys() | DOCUMENT_TOOLS
             for name, finds in TOOLS.items():

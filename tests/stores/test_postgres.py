@@ -20,7 +20,7 @@ from spolia.errors import MissingExtra, NotAStore, StoreBusy, StoreError, StoreT
 from spolia.filters import Field, where
 from spolia.models.vectors import SparseRows
 from spolia.stores import open_store
-from spolia.stores.backends import publication
+from spolia.stores.backends import publication, sql
 from spolia.stores.backends.postgres import dialect, session, vectors
 from spolia.stores.backends.postgres.address import address_of
 from spolia.stores.backends.postgres.vectors import DatabaseSearch, index_name
@@ -574,3 +574,8 @@ def test_killed_anywhere_nothing_is_lost_and_repeating_gives_the_same(
     assert end["wrong"] == []
     assert wrong_after(killed) == {}
     assert {result["at"] for result in killed if result["killed"]} >= set(points)
+
+
+def test_no_statement_keeps_functions_that_sqlite_alone_has() -> None:
+    statements = {name: said for name, said in vars(sql).items() if name.isupper() and isinstance(said, str)}
+    assert [name for name, said in statements.items() if "json_each(" in dialect.translated(said)] == []

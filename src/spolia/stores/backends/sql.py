@@ -162,10 +162,10 @@ _INSIDE = "json_each(:uris) wanted CROSS JOIN sources s ON s.uri > wanted.value 
 """The sources inside the requested ones."""
 SOURCES_OF_URIS = f"""SELECT {SOURCE_COLUMNS} FROM {_WANTED} LEFT JOIN documents d ON d.key = s.document
     WHERE s.birth <= :at AND s.death > :at ORDER BY s.uri"""
-NAMED = """SELECT wanted.value, d.id, 0 AS is_id FROM json_each(:names) wanted
+NAMED = """SELECT wanted.value, d.id, 0 AS is_id FROM json_each(:ids) wanted
     CROSS JOIN sources s ON s.uri = wanted.value JOIN documents d ON d.key = s.document
     WHERE s.birth <= :at AND s.death > :at
-    UNION SELECT wanted.value, d.id, 1 AS is_id FROM json_each(:names) wanted
+    UNION SELECT wanted.value, d.id, 1 AS is_id FROM json_each(:ids) wanted
     CROSS JOIN documents d ON d.id = wanted.value WHERE d.birth <= :at AND d.death > :at ORDER BY is_id"""
 BIRTHS = f"SELECT uri, birth FROM sources WHERE death = {ALIVE}"
 BIRTHS_OF_URIS = f"SELECT s.uri, s.birth FROM {_WANTED} WHERE s.death = {ALIVE}"

@@ -210,7 +210,7 @@ class Snapshot:
 
     def named(self, names: Iterable[str]) -> dict[str, str]:
         """Ids of documents by id or by the uri of a source, regardless of access. Unknown names are left out."""
-        rows = self.opened.rows(sql.NAMED, {"names": json.dumps(list(names)), "at": self.generation})
+        rows = self.opened.rows(sql.NAMED, {"ids": json.dumps(list(names)), "at": self.generation})
         return {name: id for name, id, _ in rows}
 
     def unmade(self) -> tuple[Unmade, ...]:
