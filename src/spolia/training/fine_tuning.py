@@ -155,7 +155,7 @@ class FineTuning(ABC, Generic[B]):
         for name, tensor in self.learned.items():
             kept = self.optimizer.state.get(tensor, {})
             parts = {"": tensor, **{f"{one}/": kept[one] for one in MOMENTS if one in kept}}
-            found.update({f"{one}{name}": each.detach().numpy() for one, each in parts.items()})
+            found.update({f"{one}{name}": each.detach().cpu().numpy() for one, each in parts.items()})
         return found
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -165,11 +165,11 @@ class FineTuning(ABC, Generic[B]):
             with torch.no_grad():
                 tensor.copy_(torch.tensor(state[name]))
             if f"{MOMENTS[0]}/{name}" in state:
-                kept = {one: torch.tensor(state[f"{one}/{name}"]) for one in MOMENTS}
+                kept = {one: torch.tensor(state[f"{one}/{name}"], device=tensor.device) for one in MOMENTS}
                 self.optimizer.state[tensor] = {"step": torch.tensor(float(self.done)), **kept}
 
     def weights(self) -> dict[str, Any]:
-        return {name: tensor.detach().numpy() for name, tensor in self.learned.items()}
+        return {name: tensor.detach().cpu().numpy() for name, tensor in self.learned.items()}
 
 
 class MiniLMTrainer(FineTuning[B]):
@@ -570,7 +570,8 @@ class MiniLMSufficiency(SufficiencyTuning, MiniLMTrainer[list[LabelledText]]):
 class CheckpointSufficiency(SufficiencyTuning):
     """Fine-tunes a checkpoint of transformers, an encoder or a T5, as the classifier that ends chains.
 
-    It has two classes. The folder opens as `LocalCrossEncoder`, whose score is ln p(sufficient).
+    A graphics card is used if torch finds one. The model has two classes. The folder opens as `LocalCrossEncoder`,
+    whose score is ln p(sufficient).
 
     Args:
         model: folder of the checkpoint, such as FLAN-T5-large.
@@ -597,7 +598,7 @@ class CheckpointSufficiency(SufficiencyTuning):
                 f"{folder} cannot be opened as a model of sequences ({str(error).strip().splitlines()[0]:.200}). Write "
                 "a folder with config.json and *.safetensors of an encoder or a T5."
             ) from error
-        self.network.train()
+        self.network.to("cuda" if torch.cuda.is_available() else "cpu")
         self.tokenizer = load_tokenizer(folder)
         self.start({name: one for name, one in self.network.named_parameters() if one.requires_grad}, "", seed)
 
@@ -608,8 +609,8 @@ class CheckpointSufficiency(SufficiencyTuning):
             questions, texts, truncation="longest_first", max_length=self.recipe.window, padding=True,
             split_special_tokens=True, return_tensors="pt",
         )  # fmt: skip
-        found: Tensor = self.network(**given).logits
-        return found[:, 1] - found[:, 0]
+        found: Tensor = self.network(**given.to(self.network.device)).logits
+        return (found[:, 1] - found[:, 0]).cpu()
 
     def write_beside(self, folder: Path, weights: Path) -> None:
         """All that transformers needs to open the folder."""

@@ -168,8 +168,8 @@ class PassFit:
         """A fit from zero, of the features that vary; DataError where nothing can be learned."""
         if not any(one.teaches for one in examples):
             raise DataError(
-                f"Nothing can be learned from {several(len(examples), 'question')}: of none of them some candidates "
-                "are gold and others not. Check that gold_ids name passages of this store, or give more questions."
+                f"Nothing can be learned from {several(len(examples), 'question')}: none has both gold and other "
+                "candidates. Check that gold_ids name passages of this store, or give more questions."
             )
         rows = np.concatenate([one.candidates.features for one in examples if one.teaches])
         if not np.isfinite(rows).all():

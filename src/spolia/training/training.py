@@ -109,7 +109,7 @@ def _refuse_shared(items: Sequence[Item], kept_apart: Sequence[Item]) -> None:
     shared = [(item.id, trained[mark], mark) for item in kept_apart for mark in marks(item) if mark in trained]
     if shared:
         asked, learned, (kind, value) = shared[0]
-        count = several(len({one for one, _, _ in shared}), "question")
+        count = len({one for one, _, _ in shared})
         raise DataError(
             f"{count} of the held-out questions cannot be reported on, the first {asked!r}: it shares the {kind} "
             f"{value[:80]!r} with {learned!r}, which is trained on. Keep other questions apart, or leave these out of "

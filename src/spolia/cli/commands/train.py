@@ -11,6 +11,7 @@ from spolia.cli.commands.eval import DATA
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import QuestionOptions, Web, argument, option
 from spolia.cli.screen import Screen
+from spolia.core.plurals import several
 from spolia.errors import DataError
 
 if TYPE_CHECKING:
@@ -226,7 +227,8 @@ def _curve(loss: float, validation: float | None) -> str:
 def _show(screen: Screen, card: Any, out: Path) -> None:
     asked = card["questions"]
     screen.show(
-        f"Trained: {card['part']}, on {asked['train']} questions in {card['steps']['made']} steps, "
+        f"Trained: {card['part']}, on {several(asked['train'], 'question')} in "
+        f"{several(card['steps']['made'], 'step')}, "
         f"{card['cost']['prepare_cpu_s'] + card['cost']['steps_cpu_s']:.1f} CPU-s."
     )
     if (score := card["score"]) is not None:
