@@ -4,7 +4,7 @@ A text is read as a model may read it: without invisible characters, combining m
 like a mark gets another character at its beginning, so that nothing is lost and nothing is longer: `‹` for `<`, `⟦` for
 `[`, `∶` for the colon after a speaker.
 
-Sources: the chat templates of ChatML, Llama, Mistral, Gemma, DeepSeek and Phi; "Human:" of Anthropic's first API; the
+Sources: the chat templates of ChatML, Llama, Mistral, Gemma, DeepSeek, Phi, Qwen, Kimi, MiniMax and Seed; "Human:" of Anthropic's first API; the
 reflection tokens of Self-RAG (Asai et al., ICLR 2024).
 """
 
@@ -15,23 +15,28 @@ from functools import lru_cache
 
 from spolia.core.patterns import pattern
 
-THOUGHTS = ("think", "thinking", "thought", "reasoning")
+THOUGHTS = ("think", "thinking", "thought", "reasoning", "seed:think")
 """Tags between which models think."""
+OPENS, CLOSES = "[<◁]", "[>▷]"
+"""Patterns of the brackets of such a tag."""
 _TOOLS = (
     "tool_call", "tool_calls", "tool_response", "tool_result", "tool_results", "tools", "function_call",
-    "function_calls", "function_results", "invoke",
+    "function_calls", "function_results", "invoke", "arg_key", "arg_value",
 )  # fmt: skip
 _TOKENS = (
     "s", "bos", "eos", "pad", "unk", "sop", "eop", "bos_token", "eos_token", "start_of_turn", "end_of_turn",
     "start_header_id", "end_header_id", "eot_id", "endoftext",
 )  # fmt: skip
-_BRACKETED = ("inst", "system_prompt", "available_tools", "tool_calls", "tool_results", "think", "gmask")
+_BRACKETED = (
+    "inst", "system_prompt", "available_tools", "tool_calls", "tool_results", "tool_content", "args", "call_id",
+    "think", "gmask",
+)  # fmt: skip
 _REFLECTION = (
     "retrieval", "no retrieval", "continue to use evidence", "relevant", "irrelevant", "fully supported",
     "partially supported", "no support / contradictory", "no support", "utility:\\s?[1-5]", "isrel", "issup", "isuse",
 )  # fmt: skip
 _SPEAKERS = ("human", "assistant", "system", "user")
-_SHUT = {"<": "‹", "[": "⟦", "]": "⟧", "【": "⟦", "】": "⟧", ":": "∶"}
+_SHUT = {"<": "‹", "◁": "‹", "[": "⟦", "]": "⟧", "【": "⟦", "】": "⟧", ":": "∶"}
 
 
 def spelt(names: tuple[str, ...]) -> str:
@@ -51,7 +56,7 @@ class _Folds(dict[int, str]):
 
 
 _FOLDS = _Folds()
-_OPENING = pattern(r"[<＜﹤\[［【:：﹕]")
+_OPENING = pattern(r"[<＜﹤◁\[［【:：﹕]")
 
 
 def _read(text: str) -> str:
@@ -76,7 +81,8 @@ def _marks(tags: frozenset[str]) -> re.Pattern[str]:
     names = sorted({tag.translate(_FOLDS) for tag in tags} | {*THOUGHTS, *_TOOLS, *_TOKENS}, key=len)
     written = spelt(tuple(map(re.escape, reversed(names))))
     return re.compile(
-        rf"[<\[](?:(?<=<)(?=\s*+[/∕⁄\\]?\s*+(?:{written})(?!\w)|\|[^<>|\n]{{1,40}}\|>|</?sys>>)"
+        rf"[<◁\[](?:(?<=[<◁])(?=\s*+[/∕⁄\\]?\s*+(?:(?:[a-z][\w-]{{0,20}}:)?(?:{written})(?!\w)|"
+        rf"(?:function|parameter)\s?=|unused\d|reserved_\d)|\|[^<>|\n]{{1,40}}\|>|</?sys>>)"
         rf"|(?<=\[)(?=/?(?:{spelt(_BRACKETED)})\]|(?:{spelt(_REFLECTION)})\]))"
     )
 

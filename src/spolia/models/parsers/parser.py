@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
-from spolia.models.marks import THOUGHTS, spelt
+from spolia.models.marks import CLOSES, OPENS, THOUGHTS, spelt
 from spolia.types import Value
 
 Out = TypeVar("Out", covariant=True)
@@ -45,8 +45,8 @@ class Parser(ABC, Value, Generic[Out]):
 def _thoughts(names: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
     """A thought between tags of these names, and the end of one."""
     written = spelt(names)
-    whole = re.compile(rf"<({written})>.*?(?:</\1\s*>|\Z)", re.IGNORECASE | re.DOTALL)
-    return whole, re.compile(rf"</(?:{written})\s*>", re.IGNORECASE)
+    whole = re.compile(rf"{OPENS}({written}){CLOSES}.*?(?:{OPENS}/\1\s*{CLOSES}|\Z)", re.IGNORECASE | re.DOTALL)
+    return whole, re.compile(rf"{OPENS}/(?:{written})\s*{CLOSES}", re.IGNORECASE)
 
 
 def spoken(reply: str, asked_for: tuple[str, ...] = ()) -> str:
@@ -57,6 +57,8 @@ def spoken(reply: str, asked_for: tuple[str, ...] = ()) -> str:
 
     >>> spoken("<think>yes? no</think> No.<|im_end|>")
     'No.'
+    >>> spoken("◁think▷yes? no◁/think▷ No."), spoken("<seed:think>yes?</seed:think> No.")
+    ('No.', 'No.')
     >>> spoken("<think>yes?</think><thought>No.</thought>", ("thought",))
     '<thought>No.</thought>'
     """
