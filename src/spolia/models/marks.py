@@ -4,8 +4,8 @@ A text is read as a model may read it: without invisible characters, combining m
 like a mark gets another character at its beginning, so that nothing is lost and nothing is longer: `‹` for `<`, `⟦` for
 `[`, `∶` for the colon after a speaker.
 
-Sources: the chat templates of ChatML, Llama, Mistral, Gemma, DeepSeek, Phi, Qwen, Kimi, MiniMax and Seed; "Human:" of Anthropic's first API; the
-reflection tokens of Self-RAG (Asai et al., ICLR 2024).
+Sources: the chat templates of ChatML, Llama, Mistral, Gemma, DeepSeek, Phi, Qwen, Kimi, MiniMax and Seed; "Human:" of
+Anthropic's first API; the reflection tokens of Self-RAG (Asai et al., ICLR 2024).
 """
 
 import re
