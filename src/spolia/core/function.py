@@ -182,6 +182,7 @@ def step(
     """
 
     def made(function: Callable[[Any], Any]) -> Operator[Any, Any]:
+        refuse_no_function(function, "step")
         try:
             hints = get_type_hints(function)
         except (NameError, TypeError):  # a name for the type checker alone; a partial
@@ -201,6 +202,11 @@ def step(
         return Function.of(function, types, **attributes, **said)
 
     return made if function is None else made(function)
+
+
+def refuse_no_function(given: object, decorator: str) -> None:
+    if not callable(given):
+        raise WiringError(f"{given!r:.80} is no function. Write @{decorator} above the definition of one.")
 
 
 def _bound(calls: int | Mapping[str, int]) -> Callable[..., Bound]:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, partial, wraps
-from typing import Any, ClassVar, Generic, Never, NoReturn, Self, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, NoReturn, Self, TypeAlias, TypeVar, final
 
 from spolia.core.call_bounds import most, total
 from spolia.core.fingerprint.digest import code_digest
@@ -217,6 +217,12 @@ class Operator(ABC, Generic[In, Out]):
     def __rshift__(self, then: Operator[Out, B], /) -> Operator[In, B]:
         """`self`, then the other one."""
         return Then(self, checked_operator(then, f"the step after {self.short}"))
+
+    if not TYPE_CHECKING:  # a checker refuses it
+
+        def __rrshift__(self, before, /):
+            """Say what to write for what is no operator: a class, a function, a value."""
+            return checked_operator(before, f"the step before {self.short}") >> self
 
     def inner(self) -> tuple[tuple[str, Operator[Any, Any]], ...]:
         """Operators among the fields, with their places: `arms.0`, `body`."""

@@ -9,7 +9,7 @@ Without a run a flow is a chain of plain calls: no trace, no cache, no threads, 
 import itertools
 import threading
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import partial
@@ -97,7 +97,7 @@ class Run:
                 f"principal={principal!r:.80} is not a text. Write one principal, and others as groups: "
                 "Run(principal='ann', groups=['staff'])."
             )
-        if groups and not all(isinstance(name, str) for name in groups):
+        if not isinstance(groups, Collection) or not all(isinstance(name, str) for name in groups):
             raise WiringError(f"groups={groups!r:.80} are not principals. Write a list of texts: groups=['staff'].")
         for name, limit in (("budget", budget), ("per_question", per_question)):
             if limit is not None and not isinstance(limit, Budget):

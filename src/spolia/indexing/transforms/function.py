@@ -8,7 +8,7 @@ from datetime import date
 from numbers import Number
 from typing import Any, ClassVar, get_type_hints, overload
 
-from spolia.core.function import LAMBDA, Function
+from spolia.core.function import LAMBDA, Function, refuse_no_function
 from spolia.core.operator import Operator
 from spolia.errors import DocumentError, GroupError, SpoliaError, WiringError
 from spolia.stores.definition import Part, Piece, Pieces
@@ -227,6 +227,7 @@ def transform(
     """
 
     def made(function: Callable[..., object]) -> Operator[Part, Pieces]:
+        refuse_no_function(function, "transform")
         given, refs = _parameters(function)
         wants = refs is not None and inspect.signature(function).parameters[REFS].default is inspect.Parameter.empty
         own = {"given": given, "refs": refs, "wants_refs": wants}
