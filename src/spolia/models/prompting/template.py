@@ -222,6 +222,7 @@ def _read(path: Path, mtime_ns: int, size: int) -> Template:
     return Template.of(path.read_text(encoding="utf-8"))
 
 
+@lru_cache(maxsize=256)
 def _path(place: str) -> Path:
     package, colon, inside = place.partition(":")
     if not colon or not package.isidentifier() or len(package) == 1:  # one letter before a colon is a drive
