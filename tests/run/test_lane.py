@@ -233,7 +233,7 @@ def test_a_flow_is_walked_through_once_and_forgotten_with_it(monkeypatch: pytest
         return inside(flow)
 
     monkeypatch.setattr(lane_module, "inside", noted)
-    flow, before = calls_local.but() >> read, len(lane_module._WRITTEN)
+    flow, before = calls_local.but() >> read, len(lane_module._NAMES)
     with Run() as run, run.lane() as lane:
         flow(Query("q"))
         flow(Query("another"))
@@ -242,7 +242,7 @@ def test_a_flow_is_walked_through_once_and_forgotten_with_it(monkeypatch: pytest
     assert walked == [id(flow)]
     del flow, run, lane
     gc.collect()
-    assert len(lane_module._WRITTEN) <= before
+    assert len(lane_module._NAMES) <= before
 
 
 def test_a_copy_of_a_flow_has_steps_of_its_own() -> None:

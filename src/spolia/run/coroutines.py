@@ -22,28 +22,35 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 UNREAD = 256
 """Events, at most; then the flow waits for its reader."""
-PULSE_S = 0.005
-"""Between what happens and its reader, where many streams share one waking."""
+PULSE_S = 0.01
+"""Between two wakings of a loop in which many streams share one."""
 Wake: TypeAlias = "Callable[[asyncio.Future[None]], None]"
 
 
 class Pulse:
     """Wakes those that wait in a loop together, not each by itself: waking the loop costs more than what it then does.
 
-    Threads call it with the future that somebody awaits.
+    Threads call it with the future that somebody awaits. The first one wakes the loop; as long as others follow, it
+    then wakes by itself after each `PULSE_S`.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop, self._waiting, self._is_due = loop, deque[asyncio.Future[None]](), False
+        self.loop, self._waiting = loop, deque[asyncio.Future[None]]()
+        self._next: asyncio.TimerHandle | None = None
 
     def __call__(self, arrived: asyncio.Future[None]) -> None:
         self._waiting.append(arrived)
-        if not self._is_due:
-            self._is_due = True
-            self.loop.call_soon_threadsafe(self.loop.call_later, PULSE_S, self._wake)
+        if self._next is None:
+            self.loop.call_soon_threadsafe(self._start)
+
+    def _start(self) -> None:
+        if self._next is None:
+            self._wake()
 
     def _wake(self) -> None:
-        self._is_due = False  # first: who comes from now on asks for the next one
+        self._next = None  # first: who comes from now on starts it again, or is woken now
+        if self._waiting:
+            self._next = self.loop.call_later(PULSE_S, self._wake)
         while self._waiting:
             _arrive(self._waiting.popleft())
 
@@ -121,11 +128,13 @@ async def lots(
             scope.cancel()
 
     start(run)
-    has_waited = True
+    arrived, has_waited = loop.create_future(), True
+    sink.wake = partial(woken, arrived)
     try:
         while True:
-            arrived = loop.create_future()
-            sink.wake = partial(woken, arrived)
+            if arrived.done():
+                arrived = loop.create_future()
+                sink.wake = partial(woken, arrived)  # while the reader is busy, too: it tells whether the loop is there
             if not (ready := sink.ready()):
                 await arrived
                 has_waited = True

@@ -1,7 +1,7 @@
 """What one question took and found: the account of everything that is called while a lane is open."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -92,7 +92,7 @@ class Lane:
             above = above.parent
         if not around:
             return None
-        written = _written(around[-1].op)
+        written = step_names(around[-1].op)
         return next(one for one in around if id(one.op) in written)
 
     def steps(self, flow: Operator[Any, Any]) -> tuple[StepCalls, ...]:
@@ -118,21 +118,20 @@ class Lane:
         )
 
 
-_WRITTEN: dict[int, tuple[ref[Any], frozenset[int]]] = {}
-"""By the `id` of each flow that lives."""
+_NAMES: dict[int, tuple[ref[Any], Mapping[int, str]]] = {}
+"""By the `id` of each flow that lives, which is walked through once, not for each question."""
 
 
-def _written(flow: Any) -> frozenset[int]:
-    """The `id` of each operator that is written in a flow, which is walked through once, not for each question."""
-    kept, steps = _WRITTEN.get(id(flow), (None, frozenset[int]()))
-    if kept is None or kept() is not flow:
-        at, steps = id(flow), frozenset(id(one) for one in inside(flow) if isinstance(one, Operator))
-        _WRITTEN[at] = ref(flow, lambda _: _WRITTEN.pop(at, None)), steps
-    return steps
-
-
-def step_names(flow: Operator[Any, Any]) -> dict[int, str]:
+def step_names(flow: Any) -> Mapping[int, str]:
     """The steps of a flow by `id`: the class of each, with a number where several are of one class."""
+    kept, names = _NAMES.get(id(flow), (None, {}))
+    if kept is None or kept() is not flow:
+        at, names = id(flow), _named(flow)
+        _NAMES[at] = ref(flow, lambda _: _NAMES.pop(at, None)), names
+    return names
+
+
+def _named(flow: Any) -> dict[int, str]:
     steps = {id(one): type(one).__name__ for one in inside(flow) if isinstance(one, Operator)}
     times, numbers = Counter(steps.values()), Counter[str]()
     for at, name in steps.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextvars import Context
 from functools import partial
@@ -84,24 +85,25 @@ def _close(close: Callable[[], None]) -> None:
 class Sink:
     """A bounded queue of events, so that a slow reader slows the flow. `wake` is called once, after the next event."""
 
-    __slots__ = ("_queue", "closed", "wake")
+    __slots__ = ("_queue", "closed", "size", "wake")
 
     def __init__(self, size: int = 256) -> None:
-        self._queue: queue.Queue[Any] = queue.Queue(size)
-        self.closed = False
+        self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.size, self.closed = size, False
         self.wake: Callable[[], None] | None = None
 
     def put(self, event: Any) -> None:
         """Wait for room; give up when nobody reads any more."""
-        while not self.closed:
-            try:
-                self._queue.put(event, timeout=0.1)
-            except queue.Full:
-                continue
-            wake, self.wake = self.wake, None
-            if wake is not None:
-                wake()
+        wait_s = 0.001
+        while self._queue.qsize() >= self.size and not self.closed:
+            time.sleep(wait_s)
+            wait_s = min(2 * wait_s, 0.1)
+        if self.closed:
             return
+        self._queue.put(event)
+        wake, self.wake = self.wake, None
+        if wake is not None:
+            wake()
 
     def get(self) -> Any:
         """The next event."""
@@ -109,11 +111,7 @@ class Sink:
 
     def ready(self) -> list[Any]:
         """The events that are there."""
-        with self._queue.mutex:
-            found = list(self._queue.queue)
-            self._queue.queue.clear()
-            self._queue.not_full.notify_all()
-        return found
+        return [self._queue.get() for _ in range(self._queue.qsize())]
 
     def close(self) -> None:
         """Nobody reads any more: a waiting writer goes on."""

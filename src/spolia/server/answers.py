@@ -66,7 +66,7 @@ class EventStream(Response):
             try:
                 async with aclosing(self.service.events(self.flow, self.query)) as lots:
                     async for lot in lots:
-                        if part := b"".join(written(one, form, run, lane) for one in lot):
+                        if part := b"".join([written(one, form, run, lane) for one in lot]):
                             if not has_begun:
                                 await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
                             has_begun = True
@@ -86,18 +86,17 @@ class EventStream(Response):
 
 def written(one: Event, form: EventForm, run: Run, lane: Lane) -> bytes:
     """Final text, and what ends the answer."""
-    match one:
-        case Emitted(text, final=True) if text:
-            return form.text(text)
-        case Retracted(characters):
-            return form.retracted(characters)
-        case Done(answer):
-            return form.done(answer, run, lane)
-    return b""
+    if isinstance(one, Emitted):
+        return form.text(one.text) if one.final and one.text else b""
+    if isinstance(one, Retracted):
+        return form.retracted(one.characters)
+    return form.done(one.value, run, lane) if isinstance(one, Done) else b""
 
 
 QUESTION: Any = Field(min_length=1, max_length=32_000)
-WHERE: Any = Field(default=[], max_length=100, description="Conditions: year>=2020, 'tag in a,b', kind!=draft.")
+WHERE: Any = Field(
+    default_factory=list, max_length=100, description="Conditions: year>=2020, 'tag in a,b', kind!=draft."
+)
 
 
 class Turn(BaseModel):
@@ -117,7 +116,7 @@ class AnswerRequest(BaseModel):
     question: str = QUESTION
     flow: str = ""
     where: list[str] = WHERE
-    history: list[Turn] = Field(default=[], max_length=1_000)
+    history: list[Turn] = Field(default_factory=list, max_length=1_000)
     stream: bool = Field(default=False, description="Send events: text, retracted, done.")
 
 
