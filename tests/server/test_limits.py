@@ -331,6 +331,26 @@ def test_a_slow_body_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asyncio.run(sent()).status_code == 408
 
 
+def test_a_fault_of_a_route_is_logged_and_counted_and_tells_the_client_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(self: Service, name: str) -> ServedFlow:
+        raise ZeroDivisionError("secret")
+
+    monkeypatch.setattr(Service, "flow", broken)
+
+    async def sent() -> list[httpx.Response]:
+        async with served_here(Hasty()) as client:
+            return [await client.post("/v1/answer", json=QUESTION), await client.get("/metrics")]
+
+    answer, metrics = asyncio.run(sent())
+    assert answer.status_code == 500
+    assert answer.json()["error"]["code"] == "internal_error"
+    assert "secret" not in answer.text
+    assert "ZeroDivisionError: secret" in caplog.text
+    assert 'spolia_requests_total{route="/v1/answer",status="500"} 1.0' in metrics.text
+
+
 def test_a_server_whose_flow_always_fails_lives_and_is_not_ready() -> None:
     def failing(query: Query) -> Answer:
         raise ValueError("/home/secret")

@@ -11,23 +11,34 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from spolia.server.answers import add_answer_routes
 from spolia.server.audit import AuditLog
 from spolia.server.chat import add_chat_routes
 from spolia.server.document_routes import add_document_routes
-from spolia.server.error_replies import HANDLERS, error_response
+from spolia.server.error_replies import error_response
 from spolia.server.keys import ApiKeys
 from spolia.server.mcp_tools import mcp_application, mcp_server
-from spolia.server.metrics import RequestMetrics
 from spolia.server.model_routes import add_model_routes
 from spolia.server.replies import ErrorReply
-from spolia.server.request_checks import OPEN, JsonRoute, RequestChecks
+from spolia.server.request_checks import OPEN, JsonRoute, RequestChecks, RequestMetrics
 from spolia.server.run_routes import add_run_routes
 from spolia.server.service import Service
 from spolia.services.documents import Documents, publishing
 
 DESCRIPTION = "Answers with citations from your documents. Errors have OpenAI's form."
+
+
+class Application(FastAPI):
+    """FastAPI's routes and description. `entry` takes each request, instead of FastAPI's middleware (telemetry, body
+    limit, error handlers, exit stack), which takes an eighth of the CPU time of a request."""
+
+    entry: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["app"] = self
+        await self.entry(scope, receive, send)
 
 
 def application(
@@ -57,14 +68,14 @@ def application(
                 yield
         warming.cancel()
 
-    app = FastAPI(
+    app = Application(
         title="Spolia", version=version("spolia"), description=DESCRIPTION, lifespan=lifespan, docs_url=None,
-        redoc_url=None, exception_handlers=HANDLERS, responses={"4XX": {"model": ErrorReply}},
+        redoc_url=None, responses={"4XX": {"model": ErrorReply}},
     )  # fmt: skip
-    app.add_middleware(RequestChecks, keys=keys, hosts=hosts, ledger=service.ledger)
-    app.add_middleware(RequestMetrics, metrics=service.metrics, audit=audit)
+    checked = RequestChecks(app.router, keys=keys, hosts=hosts, ledger=service.ledger)
+    app.entry = RequestMetrics(checked, metrics=service.metrics, audit=audit)
     if service.telemetry is not None:
-        app.add_middleware(service.telemetry.within)
+        app.entry = service.telemetry.within(app.entry)
     app.router.route_class = JsonRoute
     add_answer_routes(app, service)
     add_chat_routes(app, service)

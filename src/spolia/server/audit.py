@@ -79,8 +79,10 @@ class AuditLog:
         with open(descriptor, "r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             last = self._last if file.seek(0, os.SEEK_END) == self._end else _last(file)
-            lines = [_line(row, last := _hash(row, last)) + b"\n" for row in rows]
-            file.write(b"".join(lines))
+            for row in rows:
+                text = json.dumps(row, sort_keys=True)  # what `_hash` and `_line` make of it when it is read again
+                last = sha256((last + text).encode()).hexdigest()
+                file.write(f'{text[:-1]}, "hash": "{last}"}}\n'.encode())
             file.flush()
             os.fsync(descriptor)
             self._end, self._last = file.tell(), last

@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
+from starlette.types import Scope
 
 from spolia import errors
 from spolia.errors import SpoliaError
@@ -123,6 +124,7 @@ async def refused_route(request: Request, error: Exception) -> Response:
 
 
 async def failed(request: Request, error: Exception) -> Response:
+    logging.getLogger("spolia.server").error("%s %s", request.method, request.url.path, exc_info=error)
     return error_response(500, "A fault of the server. See its log.")
 
 
@@ -130,7 +132,7 @@ async def left(request: Request, error: Exception) -> Response:
     return Response(status_code=499)
 
 
-HANDLERS: dict[int | type[Exception], Any] = {
+HANDLERS: dict[type, Any] = {
     SpoliaError: refused_flow,
     RequestValidationError: refused_request,
     HTTPException: refused_route,
@@ -138,3 +140,10 @@ HANDLERS: dict[int | type[Exception], Any] = {
     ClientDisconnect: left,
     Exception: failed,
 }
+
+
+async def reply_to(scope: Scope, error: Exception) -> Response:
+    """The response to what a request raised."""
+    handler = next(HANDLERS[kind] for kind in type(error).__mro__ if kind in HANDLERS)
+    response: Response = await handler(Request(scope), error)
+    return response

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from time import perf_counter
+from functools import lru_cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from spolia.run.lane import Lane
-from spolia.server.audit import AuditLog
 from spolia.types import Answer
 
-UNAUDITED = ("/live", "/ready", "/metrics")
 SECONDS = (0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
 
 
@@ -32,6 +29,8 @@ class Metrics:
         self.degraded = Counter("spolia_degraded_answers", "Answers with a step out of order", ("flow",), registry=to)
         self.tokens = Counter("spolia_tokens", "Tokens sent to and written by models", ("flow", "kind"), registry=to)
         self.cost = Counter("spolia_cost_usd", "Spent on models", ("flow",), registry=to)
+        for one in (self.requests, self.seconds, self.answers):  # `labels` locks and checks each time
+            one.labels = lru_cache(1024)(one.labels)  # type: ignore[method-assign, assignment]
 
     def answered(self, flow: str, answer: Answer, lane: Lane) -> None:
         self.answers.labels(flow, answer.stop_reason, str(answer.abstained).lower()).inc()
@@ -42,33 +41,3 @@ class Metrics:
             self.tokens.labels(flow, "input").inc(spent.input_tokens)
             self.tokens.labels(flow, "output").inc(spent.output_tokens)
             self.cost.labels(flow).inc(spent.cost_usd)
-
-
-class RequestMetrics:
-    """ASGI middleware: counts requests by route and status, and writes them to the audit log."""
-
-    def __init__(self, app: ASGIApp, metrics: Metrics, audit: AuditLog | None = None) -> None:
-        self.app, self.metrics, self.audit = app, metrics, audit
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        began, status = perf_counter(), 500
-
-        async def noted(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        try:
-            await self.app(scope, receive, noted)
-        finally:
-            route = getattr(scope.get("route"), "path", "mcp" if status < 400 else "none")
-            self.metrics.requests.labels(route, status).inc()
-            self.metrics.seconds.labels(route).observe(perf_counter() - began)
-            if self.audit is not None and route not in UNAUDITED:
-                holder, flow = scope.get("holder"), scope.get("flow", "")
-                name = "" if holder is None else holder.name
-                self.audit.add(key=name, method=scope["method"], route=route, flow=flow, status=status)

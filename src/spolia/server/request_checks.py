@@ -1,16 +1,17 @@
-"""What a request must pass before a route sees it: the name of this server, a key, its quota, the size and form of the
-body."""
+"""What a request must pass before a route sees it (the name of this server, a key, its quota, the size and form of the
+body), and what is counted and logged of it."""
 
 from __future__ import annotations
 
 import asyncio
 from functools import lru_cache
 from ipaddress import ip_address
-from time import monotonic
+from time import monotonic, perf_counter
 from typing import Any
 from urllib.parse import urlsplit
 
 from fastapi.exceptions import RequestValidationError
+from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from starlette.datastructures import Headers
@@ -19,12 +20,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from spolia.server.error_replies import error_response
+from spolia.server.audit import AuditLog
+from spolia.server.error_replies import error_response, reply_to
 from spolia.server.keys import ApiKeys, UsageLedger, until_tomorrow
+from spolia.server.metrics import Metrics
 from spolia.server.service import ClientLeft
 
 OPEN = ("/live", "/ready")
 """Paths without a key."""
+UNAUDITED = (*OPEN, "/metrics")
 MOST_BYTES = 1 << 20
 BODY_S = 10.0
 """Seconds for the whole body; of an upload for each piece."""
@@ -130,6 +134,42 @@ class RequestChecks:
         return None
 
 
+class RequestMetrics:
+    """ASGI middleware: replies to what a request raised, counts requests by route and status, and writes them to the
+    audit log."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, audit: AuditLog | None = None) -> None:
+        self.app, self.metrics, self.audit = app, metrics, audit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began, status = perf_counter(), 0
+
+        async def noted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, noted)
+        except Exception as error:
+            if status:  # a reply has begun: the server closes the connection
+                raise
+            await (await reply_to(scope, error))(scope, receive, noted)
+        finally:
+            status = status or 500
+            route = getattr(scope.get("route"), "path", "mcp" if status < 400 else "none")
+            self.metrics.requests.labels(route, status).inc()
+            self.metrics.seconds.labels(route).observe(perf_counter() - began)
+            if self.audit is not None and route not in UNAUDITED:
+                holder, flow = scope.get("holder"), scope.get("flow", "")
+                name = "" if holder is None else holder.name
+                self.audit.add(key=name, method=scope["method"], route=route, flow=flow, status=status)
+
+
 class JsonRoute(APIRoute):
     """A route. One whose parameters are the request and a body checks that by its model alone, which takes a third of
     the time that FastAPI takes for parameters of any kind."""
@@ -141,6 +181,8 @@ class JsonRoute(APIRoute):
         bodies = [one.field_info.annotation for one in needs.body_params]
         if not any(others) and len(bodies) == 1 and isinstance(bodies[0], type) and issubclass(bodies[0], BaseModel):
             self.app = _direct(endpoint, bodies[0])
+        else:
+            self.app = AsyncExitStackMiddleware(self.app)
 
 
 def _direct(endpoint: Any, model: type[BaseModel]) -> ASGIApp:

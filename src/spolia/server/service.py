@@ -46,6 +46,8 @@ RETRY_S = 1.0
 """Seconds between two attempts to warm up."""
 FOLLOW_S = 0.5
 """Seconds between two looks at the aliases."""
+LISTEN_S = 0.02
+"""Seconds after which the server looks whether a client has left; most replies without a language model come sooner."""
 
 
 class ClientLeft(Exception):
@@ -264,22 +266,29 @@ class Service:
 
     @contextmanager
     def stopped_when_left(self, run: Run, receive: Receive) -> Iterator[None]:
-        """While inside, a client that leaves stops the run."""
+        """While inside, a client that leaves stops the run, from `LISTEN_S` on."""
+        listening: asyncio.Future[None] | None = None
 
         def stop(done: asyncio.Future[None]) -> None:
             if not done.cancelled():
                 self.metrics.left.inc()
                 run.cancel()
 
-        listening = asyncio.ensure_future(_left(receive))
-        listening.add_done_callback(stop)
+        def listen() -> None:
+            nonlocal listening
+            listening = asyncio.ensure_future(_left(receive))
+            listening.add_done_callback(stop)
+
+        timer = asyncio.get_running_loop().call_later(LISTEN_S, listen)
         try:
             yield
         except BaseException:
             run.cancel()
             raise
         finally:
-            listening.cancel()
+            timer.cancel()
+            if listening is not None:
+                listening.cancel()
 
     def reply(self, flow: ServedFlow, run: Run, lane: Lane, query: Query, answer: Answer) -> AnswerReply:
         """An answer as plain data; it is counted, and the candidate may be asked too."""
