@@ -140,8 +140,9 @@ def test_signals_stop_a_command_in_order(number: int, code: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
-    command = f"{sys.executable} -m spolia show hybrid --json; echo $? > {tmp_path}/code"
+@pytest.mark.parametrize("words", ["show hybrid --json", "--help", "ask --help"])
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path, words: str) -> None:
+    command = f"{sys.executable} -m spolia {words}; echo $? > {tmp_path}/code"
     read, write = os.pipe()
     os.close(read)
     ran = subprocess.run(["sh", "-c", command], stdout=write, stderr=subprocess.PIPE, timeout=60)

@@ -1,5 +1,6 @@
 """The commands, gathered."""
 
+import signal
 import sys
 from typing import Annotated, Any
 
@@ -42,6 +43,7 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+HELP = ("-h", "--help")
 IN_QUOTES = 'Write the question in quotes: spolia {} "What is it about?"'
 
 COMMANDS: dict[str, Any] = {
@@ -85,7 +87,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": [*HELP]},
 )
 
 
@@ -106,6 +108,8 @@ app.command("fail-points", hidden=True)(guarded(fail_points))
 
 
 def run() -> None:
+    if sys.argv[-1] in HELP and hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `spolia --help | head` ends quietly
     try:
         app()
     except KeyboardInterrupt:
