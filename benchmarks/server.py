@@ -122,22 +122,23 @@ def serving(kind: str, url: str, folder: Path) -> None:
     serve(service, lambda at, token: print(json.dumps({"url": at, "token": token}), flush=True))
 
 
-def without_server(url: str) -> None:
-    """The same streams without a server: CPU-ms of each."""
+def without_server(url: str, folder: Path) -> None:
+    """The same streams without a server, with the same journal, cache and account: CPU-ms of each."""
     from concurrent.futures import ThreadPoolExecutor
 
-    flow = reading(url)
+    flow, runs = reading(url), Runs(folder / "alone.db")
 
     def one(number: int) -> None:
         time.sleep(number / STARTS_PER_S)
-        for _ in Run().stream(flow, Query(f"Question {number}.")):
-            pass
+        with Run(journal=runs.journal, cache=runs.cache) as run, run.lane():
+            for _ in flow.stream(Query(f"Question {number}.")):
+                pass
 
     with ThreadPoolExecutor(STREAMS) as pool:
         list(pool.map(one, range(1)))
         began = time.process_time()
-        list(pool.map(one, range(STREAMS // 2)))
-    print(json.dumps({"cpu_ms": (time.process_time() - began) / (STREAMS // 2) * 1e3}), flush=True)
+        list(pool.map(one, range(1, STREAMS + 1)))
+    print(json.dumps({"cpu_ms": (time.process_time() - began) / STREAMS * 1e3}), flush=True)
 
 
 # What is measured.
@@ -268,7 +269,7 @@ def streaming(folder: Path) -> dict[str, Any]:
         connection = http.client.HTTPConnection(place.hostname or "", place.port)
         connection.request("GET", "/")
         stopped = json.loads(connection.getresponse().read())[-LEAVERS:]
-        with started("--without-server", llm["url"]) as (_, alone):
+        with started("--without-server", llm["url"], folder) as (_, alone):
             flow = float(alone["cpu_ms"])
     return {
         "streams": STREAMS, "lost or mixed up": sum(not whole for whole, _ in answers),
@@ -286,14 +287,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--model", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--serve", nargs=3, help=argparse.SUPPRESS)
-    parser.add_argument("--without-server", help=argparse.SUPPRESS)
+    parser.add_argument("--without-server", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.model:
         asyncio.run(model())
     elif options.serve:
         serving(options.serve[0], options.serve[1], Path(options.serve[2]))
     elif options.without_server:
-        without_server(options.without_server)
+        without_server(options.without_server[0], Path(options.without_server[1]))
     else:
         with tempfile.TemporaryDirectory() as folder:
             found = {"cpu_ms of a request": requests(Path(folder), options.peers), **streaming(Path(folder))}
