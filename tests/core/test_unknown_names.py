@@ -77,8 +77,8 @@ MISSING: list[tuple[Callable[[], Any], str]] = [
     (lambda: odd.BM25 >> odd.Cut(5), "BM25 is a class, not an operator, as the step before Cut"),
     (lambda: 5 >> odd.Cut(5), "5 is not an operator, as the step before Cut"),
     (lambda: len >> odd.Cut(5), "len is a plain function, not an operator, as the step before Cut"),
-    (lambda: odd.step(5), "5 is no function. Write @step above the definition of one."),
-    (lambda: odd.indexing.transform(5), "5 is no function. Write @transform above the definition of one."),
+    (lambda: odd.step(5), "5 is not a function. Write @step above the definition of one."),
+    (lambda: odd.indexing.transform(5), "5 is not a function. Write @transform above the definition of one."),
     (lambda: odd.Query("q", filter=5), "Query has filter=5 (int). Write a condition: where(year=2020)"),
 ]
 

@@ -206,7 +206,7 @@ def step(
 
 def refuse_no_function(given: object, decorator: str) -> None:
     if not callable(given):
-        raise WiringError(f"{given!r:.80} is no function. Write @{decorator} above the definition of one.")
+        raise WiringError(f"{given!r:.80} is not a function. Write @{decorator} above the definition of one.")
 
 
 def _bound(calls: int | Mapping[str, int]) -> Callable[..., Bound]:
