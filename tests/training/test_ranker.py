@@ -13,10 +13,11 @@ import pytest
 
 from spolia import Choice, decide, dump, load
 from spolia.errors import DataError, ManifestMismatch, WeightsError
-from spolia.evaluation.data.dataset import DataSet
+from spolia.evaluation.data.dataset import DataSet, part_of
 from spolia.evaluation.data.passage_store import indexed
 from spolia.flow_files.built_in_flows import bm25, multi_hop
 from spolia.models.trained_weights import TrainedWeights
+from spolia.optimizer import tune
 from spolia.retrieval.array_files import write_arrays
 from spolia.retrieval.learned.features import FEATURES, CandidateRows
 from spolia.retrieval.learned.links import MADE, node_links, title_keys
@@ -248,6 +249,21 @@ def test_the_flow_multi_hop_takes_the_ranker_that_fits_and_may_be_an_option_of_a
     decided = [flow(query) for flow in (decide(space, {"search": 0}), decide(space, {"search": 1}))]
     assert [len({"town0", "river0"} & {hit.node.document for hit in found.hits}) for found in decided][1] == 2
     assert load(dump(own, {"chunks": passages}), {"chunks": passages}) == own
+
+
+@pytest.mark.slow
+def test_no_candidate_is_chosen_by_questions_that_its_weights_were_trained_on(
+    ranker: Trained, world: DataSet, passages: NodeGroup, tmp_path: Path
+) -> None:
+    items = list(world.items())
+    own = multi_hop(passages, top_k=5, ranker=str(ranker.weights.place))
+    space = Choice(bm25(passages, top_k=5), own, name="search")
+    found = tune(space, items, "R@5", path=tmp_path / "scores")
+    learned = sum(ranker.card["questions"][part] for part in ("train", "validation"))
+    assert any(f"{learned} questions were left out" in note for note in found.notes)
+    assert found.score.n == len(items) - learned
+    with pytest.raises(DataError, match="trained on all"):
+        tune(space, [item for item in items if part_of(item.id) == "tune"], "R@5", path=tmp_path / "none")
 
 
 def grown(count: int, draw: int = 0) -> list[Example]:

@@ -60,6 +60,7 @@ class TuningPlan:
         seed: of all that is drawn.
         budget: None for all scores.
         given: the strategy that was named; None for the default one.
+        trained: how many questions are left out, because a part of a candidate was trained on them.
     """
 
     candidates: Candidates
@@ -71,6 +72,7 @@ class TuningPlan:
     seed: int
     budget: TuningBudget | None = None
     given: Strategy | None = None
+    trained: int = 0
 
     @classmethod
     def of(
@@ -88,10 +90,17 @@ class TuningPlan:
         """The plan for these arguments of `tune`, which names the errors."""
         objectives = Objectives.of(objective, under, combine)
         measures = objectives.measures
-        every = Experiment(flow, items, measures).asked  # which refuses what cannot be measured
-        asked = [item for item in every if all(measure.applies(item) for measure in measures)]
+        experiment = Experiment(flow, items, measures)  # which refuses what cannot be measured
+        asked = [item for item in experiment.asked if all(measure.applies(item) for measure in measures)]
         if not asked:
             raise DataError(f"No question has gold for all of {', '.join(map(str, measures))}. Name fewer measures.")
+        trained = frozenset(experiment.trained_on)
+        asked = [item for item in asked if item.id not in trained]
+        if not asked:
+            raise DataError(
+                f"A part of a candidate was trained on all {several(len(trained), 'question')}, so their scores would "
+                "choose it. Give other questions."
+            )
         candidates = Candidates(Space(flow), seed)
         choosing, fresh = _parts(asked, seed, FEW if len(objectives.best) == 1 else 0)
         if len(objectives.best) > 1 and not fresh:
@@ -105,7 +114,7 @@ class TuningPlan:
             strategy = strategy_named(strategy)
         if strategy and not (strategy.takes_several or objectives.is_single):
             raise DataError(f"{strategy!r} takes one objective without limits. Name another strategy.")
-        found = cls(candidates, objectives, choosing, fresh, GridSearch(), 0, seed, budget, strategy)
+        found = cls(candidates, objectives, choosing, fresh, GridSearch(), 0, seed, budget, strategy, len(trained))
         return found.but(rows=found.grid) if budget and budget.is_cost else found.within(RowCost())
 
     def within(self, each: RowCost, held: RowCost | None = None) -> Self:

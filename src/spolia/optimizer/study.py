@@ -11,7 +11,7 @@ import numpy as np
 
 from spolia.core.combinators.space import Point
 from spolia.core.operator import Operator
-from spolia.core.plurals import several
+from spolia.core.plurals import several, were
 from spolia.errors import BudgetSpent, DataError, SpoliaError, StoreTooNew, pip_install
 from spolia.evaluation.data.dataset import part_of
 from spolia.evaluation.data.usage_log import REPORT, TUNED, UsageLog
@@ -74,7 +74,10 @@ class Study:
         if run.replies is None and not plan.objectives.are_timed:
             run.replies = Cache(entries=REPLIES) if run.cache is None else run.cache
         self.contexts: Contexts | None = None
-        self.notes: list[str] = []
+        self.notes = list[str]()
+        if left_out := plan.trained:
+            some = f"{several(left_out, 'question')} {were(left_out)} left out"
+            self.notes.append(f"{some}: a part of a candidate was trained on them.")
         self.is_cut_short = False
 
     def tuned(self, prior: Sequence[Point], log: UsageLog, earlier: EarlierStudies | None) -> TunedFlow:

@@ -168,7 +168,8 @@ class Experiment(Value):
         ids = [item.id for item in self.asked]
         return tuple(id for id in ids if part_of(id) in parts or any(entry.chose_by(id) for entry in entries))
 
-    def _trained_on(self) -> tuple[str, ...]:
+    @property
+    def trained_on(self) -> tuple[str, ...]:
         """Ids of the questions that a part of a flow was trained on, as its card says."""
         every = {one for _, flow in self.flows for one in inside(flow) if isinstance(one, TrainedWeights)}
         ids = tuple(item.id for item in self.asked if any(one.was_trained_on(item.question) for one in every))
@@ -233,7 +234,7 @@ class Experiment(Value):
         chosen = usage_log.chosen_on(entry)
         tuned = self._among(self.tuned_on, chosen)
         self._refuse(tuned, usage_log, entry)
-        used = {*tuned, *self._trained_on()}
+        used = {*tuned, *self.trained_on}
         how: dict[str, Any] = {"run": run, "path": path, "data": self.data or "questions", "again": again, "told": told}
         how |= {"degraded": self.degraded}
         table = ask(dict(self.flows), self.asked, self.measures, **how)
