@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -286,3 +288,31 @@ def test_a_document_that_does_not_end_leaves_nothing(
 
     assert reply(documents, "PUT", "/v1/documents/a.md", content=pieces()).status_code == status
     assert documents.queue.counts() == {}
+
+
+@contextmanager
+def full_disk(left: int) -> Iterator[None]:
+    """While inside, no file may become longer, as on a disk that is full then."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (left, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize(
+    "left", [1 << 20, 3 << 20]
+)  # the spool is full; what is received whole is more than the queue holds
+def test_a_disk_that_is_full_in_mid_upload_is_503_and_leaves_nothing(fast_folder: Path, left: int) -> None:
+    documents = Documents(Corpus(str(fast_folder / "n.spolia")))
+    documents.add("kept.md", b"Kept.")
+    with full_disk(left):
+        found = reply(documents, "PUT", "/v1/documents/a.md", content=b"x" * 3_140_000)
+        form = reply(documents, "POST", "/v1/documents", files=[("files", ("a.md", b"x" * 3_140_000))])
+    for one in (found, form):
+        assert (one.status_code, one.headers["Retry-After"].isdecimal()) == (503, True), one.text
+    assert documents.queue.counts() == {"waiting": 1}
+    assert reply(documents, "PUT", "/v1/documents/a.md", content=b"x" * 3_140_000).status_code == 202
+    documents.publish()
+    assert [one.name for one in documents.found()] == ["a.md", "kept.md"]

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from pathlib import Path
+from time import monotonic, time
 from typing import Any
 
 import pytest
 
+from spolia.services import jobs
 from spolia.services.jobs import MOST_CLAIMS, Claim, JobQueue, JobTable, NewJob, SqliteTable
 
 SOON = -1.0
@@ -131,3 +133,39 @@ def test_a_job_that_a_newer_one_has_overtaken_is_known(queue: JobQueue) -> None:
     assert queue.outdated(claims) == []
     queue.end([one for one in claims if one.id in (new, other)])
     assert queue.outdated(claims) == [old]
+
+
+class Clock:
+    """The wall clock of a machine, which somebody sets."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def time(self) -> float:
+        return time() + self.ahead
+
+    def monotonic(self) -> float:
+        return monotonic()
+
+
+def test_a_clock_that_is_set_back_delays_no_job_and_no_lease_that_goes_on_is_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, queue = Clock(), JobQueue(SqliteTable(tmp_path / "jobs.db"))
+    monkeypatch.setattr(jobs, "time", clock)
+    put(queue, 3)
+    (slow,) = queue.claim("slow")
+    (again,) = queue.claim("again")
+    queue.retry([again], "later", 5.0)
+    clock.ahead = 86_400.0  # leases end early: another worker gets the job, and the first one's word is refused
+    claims = queue.claim("w", 3)
+    assert sorted(one.id for one in claims) == [1, 2, 3]
+    assert (queue.end([slow]), len(queue.end(claims[:1]))) == ([], 1)
+    queue.attend("gone", "service", 5.0)
+    clock.ahead = -86_400.0  # what was put and claimed yesterday seems to be of tomorrow
+    monkeypatch.setattr(jobs, "LOOK_S", 0.0)
+    queue.claim("w", 3)
+    assert queue.present("service") == []
+    assert sorted(one.id for one in queue.claim("w", 3)) == [2, 3]
+    put(queue, 1)
+    assert len(queue.claim("w")) == 1

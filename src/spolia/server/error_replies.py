@@ -14,8 +14,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Scope
 
 from spolia import errors
-from spolia.errors import SpoliaError
+from spolia.errors import SpoliaError, StoreUnavailable
 from spolia.server.service import ClientLeft
+from spolia.stores.backends.sqlite.connection import is_full
 
 CODES = {
     400: "invalid_request", 401: "invalid_api_key", 403: "forbidden", 404: "not_found", 405: "method_not_allowed",
@@ -118,6 +119,8 @@ async def refused_request(request: Request, error: Exception) -> Response:
 
 async def refused_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if is_full(error.__cause__):  # of a form that is written down as it comes
+        return refusal(StoreUnavailable("The disk is full."))
     return error_response(
         error.status_code, f"{request.method} {request.url.path}: {error.detail}.", headers=error.headers
     )
@@ -126,6 +129,12 @@ async def refused_route(request: Request, error: Exception) -> Response:
 async def failed(request: Request, error: Exception) -> Response:
     logging.getLogger("spolia.server").error("%s %s", request.method, request.url.path, exc_info=error)
     return error_response(500, "A fault of the server. See its log.")
+
+
+async def unwritten(request: Request, error: Exception) -> Response:
+    if is_full(error):
+        return refusal(StoreUnavailable("The disk is full."))
+    raise error
 
 
 async def left(request: Request, error: Exception) -> Response:
@@ -138,6 +147,7 @@ HANDLERS: dict[type, Any] = {
     HTTPException: refused_route,
     ClientLeft: left,
     ClientDisconnect: left,
+    OSError: unwritten,
     Exception: failed,
 }
 

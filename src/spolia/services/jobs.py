@@ -17,10 +17,13 @@ from threading import Lock
 from typing import Any, BinaryIO, Literal, Protocol, TypeAlias
 
 from spolia.errors import StoreUnavailable
+from spolia.stores.backends.sqlite.connection import is_full
 from spolia.types import Value
 
 JobState: TypeAlias = Literal["waiting", "working", "done", "failed", "cancelled"]
 LEASE_S = 60.0
+LONGEST_S, LOOK_S = 600.0, 10.0
+"""Longer than any lease or wait: what is due later was put before a clock was set back. Seconds between two looks."""
 MOST_CLAIMS = 5
 """Then a job that is not done is parked: it is `failed`, with its reason."""
 KILLED = "its last worker ended without a word"
@@ -48,6 +51,9 @@ CLAIM = """WITH open AS MATERIALIZED (
         token = token + 1, due = {now} + :lease_s, reason = CASE WHEN token < :most THEN '' ELSE :killed END,
         ended = CASE WHEN token < :most THEN 0 ELSE {now} END
     WHERE id IN (SELECT id FROM open) RETURNING id, kind, payload, token, state"""
+SET_BACK = (
+    """UPDATE jobs SET due = {now} WHERE state IN ('waiting', 'working') AND due > {now} + :longest RETURNING id"""
+)
 RENEW = (
     """UPDATE jobs SET due = {now} + :lease_s WHERE id = :id AND token = :token AND state = 'working' RETURNING id"""
 )
@@ -182,7 +188,7 @@ class SqliteTable:
             except BaseException as error:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
-                if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL:
+                if is_full(error):
                     raise StoreUnavailable("The disk is full.") from error
                 raise
 
@@ -207,7 +213,7 @@ class JobQueue:
     """
 
     def __init__(self, table: JobTable) -> None:
-        self.table = table
+        self.table, self._looked = table, time.monotonic()
 
     def _asked(self, statement: str, rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
         with self.table.transaction():
@@ -285,6 +291,9 @@ class JobQueue:
         with self.table.transaction():
             found = sorted(self._ask(CLAIM, [{**how, "most": MOST_CLAIMS, "killed": KILLED}]))
             self._call_back(id for id, *_, state in found if state == "failed")
+            if not found and time.monotonic() - self._looked >= LOOK_S:
+                self._looked = time.monotonic()
+                self._ask(SET_BACK, [{"longest": LONGEST_S}])
         return [
             Claim(id, kind, json.loads(said), token) for id, kind, said, token, state in found if state == "working"
         ]

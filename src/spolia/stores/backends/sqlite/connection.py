@@ -34,6 +34,13 @@ _UNWRITTEN = (
 )
 
 
+def is_full(error: BaseException | None) -> bool:
+    """Whether something could not be written because the disk is full, or a quota or limit is reached."""
+    code = getattr(error, "sqlite_errorcode", None) or 0
+    is_in_database = code & 0xFF == sqlite3.SQLITE_FULL or code in _UNWRITTEN
+    return is_in_database or (isinstance(error, OSError) and error.errno in _FULL)
+
+
 def connect(store: Path, *, writing: bool) -> "SqliteSession":
     with translated(store, "opened"):
         refuse_other_things(store)
@@ -269,7 +276,7 @@ def problem_with(store: Path, doing: str, error: Exception) -> StoreError:
         return no_text(what, error)
     code = getattr(error, "sqlite_errorcode", None) or 0
     number = getattr(error, "errno", None)
-    if code & 0xFF == sqlite3.SQLITE_FULL or code in _UNWRITTEN or number in _FULL or _says(text, *_FULL):
+    if is_full(error) or _says(text, *_FULL):
         return StoreError(
             f"{what}: the disk is full, or a quota or limit is reached ({text}). Published data is complete. "
             "Free some space and repeat."
