@@ -16,6 +16,7 @@ from spolia.core.operator import Operator
 from spolia.errors import WiringError
 from spolia.evaluation import Experiment
 from spolia.filters import Field
+from spolia.indexing import transform
 from spolia.models.local.embedders import LocalEmbedder
 from spolia.retrieval import NodeGraph, SharedEntities
 from spolia.stores import HNSW, Embedding
@@ -26,6 +27,7 @@ from spolia.types import Hit, Node, Plan, Ranking, Value
 CHUNKS = Corpus("notes.spolia").group()
 odd: Any = spolia
 types: Any = spolia.types
+as_any: Any = 5
 """What no type checker looks at."""
 
 
@@ -78,7 +80,7 @@ MISSING: list[tuple[Callable[[], Any], str]] = [
     (lambda: 5 >> odd.Cut(5), "5 is not an operator, as the step before Cut"),
     (lambda: len >> odd.Cut(5), "len is a plain function, not an operator, as the step before Cut"),
     (lambda: odd.step(5), "5 is not a function. Write @step above the definition of one."),
-    (lambda: odd.indexing.transform(5), "5 is not a function. Write @transform above the definition of one."),
+    (lambda: transform(as_any), "5 is not a function. Write @transform above the definition of one."),
     (lambda: odd.Query("q", filter=5), "Query has filter=5 (int). Write a condition: where(year=2020)"),
 ]
 
