@@ -512,9 +512,19 @@ def _ranker_growth(result: Result) -> Judged:
     }
 
 
+def _term_weights(result: Result) -> Judged:
+    found: dict[str, tuple[float, Limit | None]] = {}
+    for one in result["sets"]:
+        found[f"{one['data']}: nDCG@10 over BM25, points"] = (100 * one["nDCG@10"]["difference"]["mean"], least(0.0))
+        found[f"{one['data']}: R@5 over BM25, points"] = (100 * one["R@5"]["difference"]["mean"], None)
+        found[f"{one['data']}: CPU-s of a training"] = (one["cpu_s"], None)
+    return found
+
+
 JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "ranker": _ranker,
     "ranker_growth": _ranker_growth,
+    "term_weights": _term_weights,
     "shape": _shape,
     "steps": _steps,
     "imports": _imports,

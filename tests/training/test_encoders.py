@@ -22,6 +22,7 @@ from spolia.post_retrieval.compression import Extractive
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
 from spolia.stores.corpus import NodeGroup
+from spolia.training.parts import TrainingContext, trainer_of
 from spolia.training.training import Trained, train
 from spolia.types import Item, Query
 from tests.training.conftest import write_world
@@ -206,3 +207,9 @@ def test_a_killed_training_of_sentences_ends_with_the_same_weights(group: NodeGr
 def test_passages_without_an_answer_teach_no_choice(group: NodeGroup, items: list[Item]) -> None:
     with pytest.raises(DataError, match="no passage found holds an accepted answer"):
         context(group).prepare([items[0].but(answers=("a yard",))], (), 0)
+
+
+@pytest.mark.parametrize(("part", "said"), [("bi-encoder", "trains MiniLM"), ("context", "needs the language model")])
+def test_a_part_names_what_it_lacks(group: NodeGroup, part: str, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        trainer_of(part, TrainingContext(group))

@@ -43,8 +43,9 @@ class WeightedTerms(Operator[Query, Query]):
         times(t) = round(4 · exp(θ · (x(t) - mean of x)))
 
     x(t) are the features of a word: how rare it and its neighbours are in the group, whether it has a capital or a
-    digit, its place and its length. The reader still answers the original question. Where all words count the same,
-    where there are more than 64, or in a script without blanks, the query goes on as it is.
+    digit, its place and its length. The group's terms are counted once for each generation, and kept in memory. The
+    reader still answers the original question. The query goes on as it is where all words count the same, where there
+    are more than 64, and in a script without blanks.
 
     Args:
         group: the nodes that are searched next; rarity is counted over those that the asker may read.
