@@ -8,20 +8,22 @@ from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from spolia import BM25, Corpus, Definition, Query, Run, sync, where
-from spolia.errors import KeyReused, NotFound, QueryError
+from spolia.errors import KeyReused, NotFound, QueryError, StoreCorrupt
 from spolia.indexing import transform
 from spolia.indexing.splitters.text_units import Sentences
 from spolia.models.protocols import Kind
-from spolia.services.documents import Documents, Transfer, publishing
+from spolia.services.documents import Documents, Transfer, export_originals, import_originals, publishing
 from spolia.services.knowledge_bases import KnowledgeBase
 from spolia.services.postgres_jobs import PostgresTable
 from spolia.stores import Embedding, materialise
+from spolia.stores.portable import export_store, import_store
 from spolia.testing import HashingEmbedder
 from tests.indexing.sample_documents import pdf_of
 from tests.server.conftest import until
@@ -326,3 +328,37 @@ def test_a_scan_follows_the_files_of_a_folder_and_leaves_what_users_did(fast_fol
     with publishing(documents):
         (folder / "new.md").write_bytes(b"Newts.")
         until(lambda: names() == ["new.md", "sent.md"])
+
+
+@pytest.mark.parametrize("address", ["folder", "postgres"], indirect=True)
+def test_originals_go_with_a_store_to_another_place(documents: Documents, address: str, tmp_path: Path) -> None:
+    documents.add("notes/tides.md", b"The moon causes the tides.", metadata={"year": 2026}, access=["ann"])
+    documents.add("notes/gone.md", b"Deleted.")
+    documents.bases.put(KnowledgeBase("notes", "Notes", "ann", ("ann",)))
+    documents.publish()
+    documents.delete("notes/gone.md")
+    documents.publish()
+    files = tmp_path / "store", tmp_path / "originals.zip"
+    export_store(documents.corpus, files[0])
+    assert export_originals(documents.corpus, files[1]) == 1
+    assert files[1].stat().st_mode & 0o077 == 0
+    corpus = Corpus(address if "://" in address else str(tmp_path / "there.spolia"))
+    import_store(files[0], corpus)
+    assert [import_originals(corpus, files[1]) for _ in range(2)] == [1, 0]
+    there, ann = Documents(corpus), frozenset({"ann"})
+    assert there.original("notes/tides.md", ann) == b"The moon causes the tides."
+    with pytest.raises(NotFound):
+        there.original("notes/tides.md")
+    tasks = [*there.reparse(["notes/tides.md"]), there.patch("notes/tides.md", {"year": 2027})]
+    there.publish()
+    assert states(there, *tasks) == [("done", "")] * 2
+    assert ([one.name for one in there.found(ann)], there.found()) == (["notes/tides.md"], [])
+    assert there.bases.all()["notes"].access == ("ann",)
+    with ZipFile(files[1]) as members:
+        said, data = members.read("originals.json"), members.read(members.namelist()[0])
+    for name, changed in (("originals.json", b"[" * 100_000), (members.namelist()[0], data + b"!")):
+        with ZipFile(tmp_path / "changed.zip", "w") as bad:
+            bad.writestr("originals.json", said if name != "originals.json" else changed)
+            bad.writestr(members.namelist()[0], changed)
+        with pytest.raises(StoreCorrupt):
+            import_originals(corpus, tmp_path / "changed.zip")

@@ -5,6 +5,7 @@ The bytes of an upload are in the table of jobs, until another change of the doc
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -21,8 +22,9 @@ from pathlib import Path
 from tempfile import mkstemp
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias, cast, get_args
 from urllib.parse import quote
+from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
 
-from spolia.errors import DocumentError, KeyReused, NotFound, QueryError, SpoliaError, StoreError
+from spolia.errors import DocumentError, KeyReused, NotFound, QueryError, SpoliaError, StoreCorrupt, StoreError
 from spolia.filters.fields import KINDS, Field, Schema
 from spolia.indexing.readers.pdf.reader import PageImage, PdfReader
 from spolia.indexing.readers.reader import Blob, reader_of
@@ -37,7 +39,7 @@ from spolia.indexing.workers.pool import WorkerProcesses
 from spolia.indexing.workers.prepare import Executor
 from spolia.services.callbacks import Callbacks
 from spolia.services.jobs import CALLBACK, LEASE_S, Claim, Job, JobQueue, JobTable, NewJob, SqliteTable
-from spolia.services.knowledge_bases import BASE, KnowledgeBases, ServerFolders, base_of
+from spolia.services.knowledge_bases import BASE, LARGEST_BYTES, KnowledgeBase, KnowledgeBases, ServerFolders, base_of
 from spolia.stores.backends.postgres.address import address_of
 from spolia.stores.backends.rows import NOT_YET, SourceRow, in_batches
 from spolia.stores.corpus import POSTGRES, Corpus
@@ -61,6 +63,7 @@ Reparse: TypeAlias = Literal["rebuild", "missing"]
 Transfer: TypeAlias = Literal["copy", "move"]
 SCAN = "folder scan"
 """Who asks for changes that follow from files; no key has this name."""
+INDEX = "originals.json"
 AFTER = "after"
 """In the payload of a job that waits for another one to be done."""
 KEPT_S, FORGET_S = 30 * 86_400.0, 3_600.0
@@ -667,6 +670,66 @@ class Documents:
             yield
         finally:
             done.set()
+
+
+def export_originals(corpus: Corpus, file: Path) -> int:
+    """Write the bytes of documents as they were sent into a ZIP file, with their names, fields and readers; how many.
+    It holds what only some may read, as `export_store` does."""
+    queue, snapshot, index = JobQueue(table_of(corpus)), corpus.snapshot(), list[dict[str, Any]]()
+    with ZipFile(file, "x", ZIP_DEFLATED) as members:
+        os.chmod(file, 0o600)
+        for name in queue.subjects():
+            last = queue.last_done(name)
+            data = queue.attachment(last.id) if last is not None and is_there(last) else None
+            if last is None or data is None or not snapshot.sources([PREFIX + name]):
+                continue
+            said = {what: last.payload[what] for what in ("name", "original", "size", "metadata", "access")}
+            index.append({**said, "owner": last.owner})
+            members.writestr(said["original"], data)
+        members.writestr(INDEX, json.dumps({"originals": index, "bases": [vars(one) for one in _bases(queue)]}))
+    return len(index)
+
+
+def import_originals(corpus: Corpus, file: Path) -> int:
+    """Keep what `export_originals` has written, for documents that an imported store has with the same content; how
+    many.
+
+    Raises:
+        StoreCorrupt: the file is damaged, or is another one.
+    """
+    documents = Documents(corpus)
+    queue, snapshot, count = documents.queue, corpus.snapshot(), 0
+    try:
+        with ZipFile(file) as members:
+            index = json.loads(_member(members, INDEX))
+            for said in index["originals"]:
+                data, name = _member(members, said["original"]), checked_name(said["name"])
+                if sha256(data).hexdigest() != said["original"]:
+                    raise StoreCorrupt(f"{file}: the bytes of {name!r:.80} were changed. Export the originals again.")
+                row = snapshot.sources([PREFIX + name]).get(PREFIX + name)
+                if row is None or row.content_hash != Blob(row.uri, data).content_hash:
+                    continue
+                upload = Upload(name, data, said["metadata"], said["access"])
+                count += len(queue.restore([_job(upload, BytesIO(data), said["owner"])], [BytesIO(data)]))
+            for one in index["bases"]:
+                documents.bases.put(KnowledgeBase(**one | {"access": tuple(one["access"])}))
+    except (BadZipFile, LookupError, TypeError, ValueError, OSError, RecursionError) as error:
+        raise StoreCorrupt(
+            f"{file} is not a file of originals ({error}). Write one with: spolia export STORE FILE --originals FILE"
+        ) from error
+    finally:
+        documents.close()
+    return count
+
+
+def _member(members: ZipFile, name: str) -> bytes:
+    if (size := members.getinfo(name).file_size) > LARGEST_BYTES:
+        raise ValueError(f"{name:.80} would have {size:,} bytes")
+    return members.read(name)
+
+
+def _bases(queue: JobQueue) -> Iterable[KnowledgeBase]:
+    return KnowledgeBases(queue.table).all().values()
 
 
 def table_of(corpus: Corpus) -> JobTable:

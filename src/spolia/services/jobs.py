@@ -85,6 +85,7 @@ LATEST = f"""SELECT {COLUMNS} FROM jobs WHERE subject = :subject AND subject <> 
     AND (state = 'done' OR :also AND state IN ('waiting', 'working')) ORDER BY id DESC LIMIT 1"""
 LAST = f"""SELECT {COLUMNS} FROM jobs WHERE subject = :subject AND subject <> '' AND state <> 'cancelled'
     ORDER BY id DESC LIMIT 1"""
+RESTORED = "UPDATE jobs SET state = 'done', ended = {now} WHERE id = :id RETURNING id"
 NAMED = "SELECT id FROM jobs WHERE name = :name"
 SUBJECTS = """SELECT DISTINCT subject FROM jobs WHERE subject LIKE :like ESCAPE '!' AND (:owner = '' OR owner = :owner)
     AND state IN ('waiting', 'working', 'done')"""
@@ -232,6 +233,18 @@ class JobQueue:
         with self.table.transaction():
             ids = [id for (id,) in self._ask(PUT, rows)]
             self._ask(ATTACH, ({"job": id, "data": file.read()} for id, file in zip(ids, attachments, strict=False)))
+            return ids
+
+    def restore(self, jobs: Sequence[NewJob], attachments: Sequence[BinaryIO]) -> list[int]:
+        """Add jobs with their bytes as done, unless a newer one is known of their subject; the ids of those added."""
+        with self.table.transaction():
+            missing = [at for at, job in enumerate(jobs) if not self._ask(LAST, [{"subject": job.subject}])]
+            rows = [{**vars(jobs[at]), "payload": json.dumps(jobs[at].payload)} for at in missing]
+            ids = [id for (id,) in self._ask(PUT, rows)]
+            self._ask(
+                ATTACH, ({"job": id, "data": attachments[at].read()} for id, at in zip(ids, missing, strict=True))
+            )
+            self._ask(RESTORED, [{"id": id} for id in ids])
             return ids
 
     def follow(

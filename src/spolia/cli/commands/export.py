@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import AsJson, argument
+from spolia.cli.options import AsJson, argument, option
 from spolia.cli.screen import Screen
 from spolia.core.plurals import several
 
@@ -21,7 +21,13 @@ NewFile = Annotated[Path, typer.Argument(metavar="FILE", help="The file to write
 OldFile = Annotated[Path, typer.Argument(metavar="FILE", help="A file that `spolia export` has written.")]
 
 
-def export(store: From, file: NewFile, json: AsJson = False) -> Exit:
+Originals = Annotated[
+    Path | None,
+    option("--originals FILE", "Also the bytes of documents that users have sent, in a ZIP file of their own."),
+]
+
+
+def export(store: From, file: NewFile, originals: Originals = None, json: AsJson = False) -> Exit:
     """Write a store into one portable file: documents, nodes of all groups, vectors, reader lists, with checksums.
 
     The file holds all texts, also those that only some may read: keep it as you keep the store.
@@ -32,13 +38,19 @@ def export(store: From, file: NewFile, json: AsJson = False) -> Exit:
     screen = Screen(json=json)
     with screen.progress("writing") as told:
         found = export_store(Corpus(store), file, lambda member, rows: told(rows, None, member))
+    kept = {}
+    if originals is not None:
+        from spolia.services.documents import export_originals
+
+        kept = {"originals": export_originals(Corpus(store), originals)}
+        screen.show(f"{originals}: {several(kept['originals'], 'original')}")
     size = file.stat().st_size
-    screen.give(store=store, file=str(file), bytes=size, **contents_data(found))
+    screen.give(store=store, file=str(file), bytes=size, **contents_data(found), **kept)
     screen.show(f"{file}: {_said(found)}; {size / 1e6:.1f} MB")
     return Exit.DONE
 
 
-def import_(file: OldFile, store: To, json: AsJson = False) -> Exit:
+def import_(file: OldFile, store: To, originals: Originals = None, json: AsJson = False) -> Exit:
     """Make a store from an exported file. Compares every checksum first, then publishes everything in one step."""
     from spolia.stores.corpus import Corpus
     from spolia.stores.portable import import_store
@@ -46,9 +58,15 @@ def import_(file: OldFile, store: To, json: AsJson = False) -> Exit:
     screen = Screen(json=json)
     with screen.progress("checking") as told:
         found = import_store(file, Corpus(store), lambda member, rows: told(rows, None, member))
+    kept = {}
+    if originals is not None:
+        from spolia.services.documents import import_originals
+
+        kept = {"originals": import_originals(Corpus(store), originals)}
+        screen.show(f"{originals}: {several(kept['originals'], 'original')}")
     for said in servers_of(found):
         screen.say(said, "yellow")
-    screen.give(store=store, file=str(file), **contents_data(found))
+    screen.give(store=store, file=str(file), **contents_data(found), **kept)
     screen.show(f"{store}: {_said(found)}")
     return Exit.DONE
 
