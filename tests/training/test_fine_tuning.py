@@ -158,12 +158,13 @@ def tiny_t5(folder: Path) -> None:
 @pytest.mark.parametrize("kind", ["bert", "t5"])
 def test_a_checkpoint_becomes_a_classifier_that_ends_chains(tmp_path: Path, kind: str) -> None:
     (bert if kind == "bert" else tiny_t5)(tmp_path / "base")
-    recipe = replace(PAPER, rate=5e-3, window=64)
+    recipe = replace(PAPER, rate=2e-2, window=64)
     found, trainer = learned_by_heart(
         tmp_path, lambda chains: CheckpointSufficiency(chains, str(tmp_path / "base"), epochs=20, recipe=recipe)
     )
     assert (found.card["steps"]["made"], found.card["file"]) == (40, "weights.safetensors")  # 16 rows, 8 a step
-    assert found.card["curve"][-1]["loss"] < found.card["curve"][0]["loss"]
+    first, last = ([point["loss"] for point in found.card["curve"]][at] for at in (slice(5), slice(-5, None)))
+    assert np.mean(last) < 0.9 * np.mean(first)
     assert "No chain ends early" in found.card["notes"][-1]
     scorer = LocalCrossEncoder(str(tmp_path / "out"), window=64)
     rows = beginnings(trainer.chains.sampled[0])

@@ -140,7 +140,7 @@ def test_what_was_trained_on_is_not_reported_on(passages: NodeGroup, items: list
     assert not any(weights.was_trained_on(item.question) for item in split.kept_apart)
     with pytest.raises(DataError, match="were used to train a part of a flow"):
         Experiment(LearnedRanker(passages, weights), many, "R@5").run()
-    assert Experiment(LearnedRanker(passages, weights), split.train[:9], "R@5", overlap=True)._trained_on()
+    assert Experiment(LearnedRanker(passages, weights), split.train[:9], "R@5", overlap=True).trained_on
 
 
 def test_no_two_parts_of_a_split_share_an_id_a_text_or_a_passage() -> None:
