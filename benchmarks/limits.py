@@ -419,6 +419,9 @@ def _server(result: Result) -> Judged:
     }
     if peer := costs.get("Hayhooks"):
         found["a request, times Hayhooks' empty wrapper"] = (costs["bare"] / peer, most(0.5))
+    if long := result.get("long row"):
+        found["lost or mixed up of 10,000 streams"] = (long["lost or mixed up"], most(0))
+        found["MB that 9,000 more streams add"] = (long["MB late"] - long["MB early"], most(10))
     return found
 
 

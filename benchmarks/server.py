@@ -1,11 +1,14 @@
 """What serving costs beside the flow: CPU time of a request, streams at the same time, a client that leaves.
 
-    python benchmarks/server.py [--peers] [--out FILE]
+    python benchmarks/server.py [--peers] [--long] [--out FILE]
 
 Every server is a process of its own; CPU time is that process's, all threads together. The empty flow answers at once.
 Streams ask a simulated model: first word after 200 ms, then 24 words in 5 s; each fifth request fails with status 503
 before. The model writes question and time into its first word, which tells answers apart and how late they come.
-With `--peers`, Hayhooks serves an empty wrapper in turn (installed into a temporary environment, network).
+"Flow alone" is a process without a server that runs the same flow as often, as many at the same time, with a journal, a
+cache and an account as the server has them, and reads its events with `Operator.stream`. Both take turns.
+With `--peers`, Hayhooks serves an empty wrapper in turn (installed into a temporary environment, network). With
+`--long`, a server gives 10,000 streams, to see whether its memory grows.
 """
 
 from __future__ import annotations
@@ -36,7 +39,8 @@ from spolia.journal import Runs
 from spolia.models import ChatModel
 
 FIRST_S, WORDS, EACH_S, FAULTY = 0.2, 24, 0.2, 5
-STREAMS, STARTS_PER_S = 400, 40
+STREAMS, STARTS_PER_S, TURNS = 400, 40, 3
+LONG, EARLY = 10_000, 1_000
 REQUESTS, ROUNDS, LEAVERS = 500, 7, 20
 TICKS = os.sysconf("SC_CLK_TCK")
 WRAPPER = """from hayhooks import BasePipelineWrapper
@@ -122,22 +126,22 @@ def serving(kind: str, url: str, folder: Path) -> None:
     serve(service, lambda at, token: print(json.dumps({"url": at, "token": token}), flush=True))
 
 
-def without_server(url: str, folder: Path) -> None:
-    """The same streams without a server, with the same journal, cache and account: CPU-ms of each."""
+def without_server(url: str, folder: Path, first: int) -> None:
+    """The same streams without a server: CPU-ms of each."""
     from concurrent.futures import ThreadPoolExecutor
 
     flow, runs = reading(url), Runs(folder / "alone.db")
 
     def one(number: int) -> None:
-        time.sleep(number / STARTS_PER_S)
+        time.sleep((number - first) / STARTS_PER_S)
         with Run(journal=runs.journal, cache=runs.cache) as run, run.lane():
             for _ in flow.stream(Query(f"Question {number}.")):
                 pass
 
     with ThreadPoolExecutor(STREAMS) as pool:
-        list(pool.map(one, range(1)))
+        list(pool.map(one, [first]))
         began = time.process_time()
-        list(pool.map(one, range(1, STREAMS + 1)))
+        list(pool.map(one, range(first + 1, first + 1 + STREAMS)))
     print(json.dumps({"cpu_ms": (time.process_time() - began) / STREAMS * 1e3}), flush=True)
 
 
@@ -248,56 +252,75 @@ async def stream(at: dict[str, str], number: int, leaves: bool = False) -> tuple
     return is_own and b"[DONE]" in seen and f" w{WORDS - 1}".encode() in seen, late
 
 
-async def streams(at: dict[str, str]) -> list[tuple[bool, float]]:
+async def streams(at: dict[str, str], first: int, count: int = STREAMS) -> list[tuple[bool, float]]:
     async def one(number: int) -> tuple[bool, float]:
         await asyncio.sleep(number / STARTS_PER_S)
-        return await stream(at, number)
+        return await stream(at, first + number)
 
-    return await asyncio.gather(*map(one, range(STREAMS)))
+    return await asyncio.gather(*map(one, range(count)))
 
 
 def streaming(folder: Path) -> dict[str, Any]:
+    served, alone, answers = list[float](), list[float](), list[tuple[bool, float]]()
     with started("--model") as (_, llm), started("--serve", "streams", llm["url"], folder) as (pid, at):
-        asyncio.run(stream(at, 1))
-        idle, before = megabytes(pid, "VmRSS"), cpu_s(pid)
-        answers = asyncio.run(streams(at))
-        spent, most = (cpu_s(pid) - before) / STREAMS * 1e3, megabytes(pid, "VmHWM")
+        asyncio.run(stream(at, 0))
+        idle = megabytes(pid, "VmRSS")
+        for first in range(1, 1 + TURNS * STREAMS, STREAMS):
+            before = cpu_s(pid)
+            answers += asyncio.run(streams(at, first))
+            served.append((cpu_s(pid) - before) / STREAMS * 1e3)
+            with started("--without-server", llm["url"], folder, first) as (_, found):
+                alone.append(float(found["cpu_ms"]))
+        most = megabytes(pid, "VmHWM")
         late = sorted(one for whole, one in answers if whole)
-        left = [asyncio.run(stream(at, 1_000 + number, leaves=True))[1] for number in range(LEAVERS)]
+        left = [asyncio.run(stream(at, 1_000_000 + number, leaves=True))[1] for number in range(LEAVERS)]
         time.sleep(0.5)
         place = urlsplit(llm["url"])
         connection = http.client.HTTPConnection(place.hostname or "", place.port)
         connection.request("GET", "/")
         stopped = json.loads(connection.getresponse().read())[-LEAVERS:]
-        with started("--without-server", llm["url"], folder) as (_, alone):
-            flow = float(alone["cpu_ms"])
+    beyond = median(one - other for one, other in zip(served, alone, strict=True))
     return {
-        "streams": STREAMS, "lost or mixed up": sum(not whole for whole, _ in answers),
+        "streams": len(answers), "lost or mixed up": sum(not whole for whole, _ in answers),
         "first word after the model's, ms": {f"p{at}": late[len(late) * at // 100] * 1e3 for at in (50, 95)},
-        "cpu_ms of a stream": {"served": spent, "flow alone": flow, "beyond the flow": spent - flow},
+        "cpu_ms of a stream": {"served": median(served), "flow alone": median(alone), "beyond the flow": beyond},
         "megabytes": {"warm idle": idle, "most": most},
         "stopped after the client left": len(stopped),
         "work stopped after, ms": max(end - begin for begin, end in zip(left, stopped, strict=True)) * 1e3,
     }  # fmt: skip
 
 
+def many(folder: Path) -> dict[str, float]:
+    """Memory of a server early and late in a long row of streams."""
+    (folder / "many").mkdir()
+    with started("--model") as (_, llm), started("--serve", "streams", llm["url"], folder / "many") as (pid, at):
+        lost = sum(not whole for whole, _ in asyncio.run(streams(at, 0, EARLY)))
+        early = megabytes(pid, "VmRSS")
+        lost += sum(not whole for whole, _ in asyncio.run(streams(at, EARLY, LONG - EARLY)))
+        return {"streams": LONG, "lost or mixed up": lost, "MB early": early, "MB late": megabytes(pid, "VmRSS")}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peers", action="store_true")
+    parser.add_argument("--long", action="store_true")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--model", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--serve", nargs=3, help=argparse.SUPPRESS)
-    parser.add_argument("--without-server", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--without-server", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.model:
         asyncio.run(model())
     elif options.serve:
         serving(options.serve[0], options.serve[1], Path(options.serve[2]))
     elif options.without_server:
-        without_server(options.without_server[0], Path(options.without_server[1]))
+        url, folder, first = options.without_server
+        without_server(url, Path(folder), int(first))
     else:
         with tempfile.TemporaryDirectory() as folder:
             found = {"cpu_ms of a request": requests(Path(folder), options.peers), **streaming(Path(folder))}
+            if options.long:
+                found["long row"] = many(Path(folder))
         publish("server", found, options.out)
 
 
