@@ -1,14 +1,14 @@
 """What serving costs beside the flow: CPU time of a request, streams at the same time, a client that leaves.
 
-    python benchmarks/server.py [--peers] [--long] [--out FILE]
+    python benchmarks/server.py [--peers VENV] [--long] [--out FILE]
 
 Every server is a process of its own; CPU time is that process's, all threads together. The empty flow answers at once.
 Streams ask a simulated model: first word after 200 ms, then 24 words in 5 s; each fifth request fails with status 503
 before. The model writes question and time into its first word, which tells answers apart and how late they come.
 "Flow alone" is a process without a server that runs the same flow as often, as many at the same time, with a journal, a
 cache and an account as the server has them, and reads its events with `Operator.stream`. Both take turns.
-With `--peers`, Hayhooks serves an empty wrapper in turn (installed into a temporary environment, network). With
-`--long`, a server gives 10,000 streams, to see whether its memory grows.
+With `--peers`, Hayhooks serves an empty wrapper in turn; it is installed into that environment if it is not there
+(network). With `--long`, a server gives 10,000 streams, to see whether its memory grows.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def asked(url: str, path: str, body: Any, token: str, times: int) -> None:
     connection.close()
 
 
-def requests(folder: Path, peers: bool) -> dict[str, float]:
+def requests(folder: Path, peers: Path | None) -> dict[str, float]:
     """CPU-ms of a request for an empty answer, servers in turn; the median of the rounds."""
     with ExitStack() as opened:
         places = []
@@ -191,7 +191,7 @@ def requests(folder: Path, peers: bool) -> dict[str, float]:
             pid, at = opened.enter_context(started("--serve", kind, "", folder))
             places.append((kind, pid, at["url"], "/v1/answer", at["token"]))
         if peers:
-            pid, url = opened.enter_context(hayhooks(folder))
+            pid, url = opened.enter_context(hayhooks(folder, peers))
             places.append(("Hayhooks", pid, url, "/nothing/run", ""))
         found: dict[str, list[float]] = {name: [] for name, *_ in places}
         for number in range(ROUNDS + 1):
@@ -204,11 +204,12 @@ def requests(folder: Path, peers: bool) -> dict[str, float]:
 
 
 @contextmanager
-def hayhooks(folder: Path) -> Iterator[tuple[int, str]]:
+def hayhooks(folder: Path, peers: Path) -> Iterator[tuple[int, str]]:
     """The peer with an empty wrapper."""
-    venv.create(folder / "peer", with_pip=True, symlinks=True)
-    binaries = folder / "peer" / "bin"
-    subprocess.run([binaries / "python", "-m", "pip", "install", "-qq", "hayhooks"], check=True)
+    binaries = peers / "bin"
+    if not (binaries / "hayhooks").exists():
+        venv.create(peers, with_pip=True, symlinks=True)
+        subprocess.run([binaries / "python", "-m", "pip", "install", "-qq", "hayhooks"], check=True)
     (folder / "wrappers" / "nothing").mkdir(parents=True)
     (folder / "wrappers" / "nothing" / "pipeline_wrapper.py").write_text(WRAPPER)
     port = 40_000 + os.getpid() % 20_000
@@ -302,7 +303,7 @@ def many(folder: Path) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--peers", action="store_true")
+    parser.add_argument("--peers", type=Path, metavar="VENV")
     parser.add_argument("--long", action="store_true")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--model", action="store_true", help=argparse.SUPPRESS)
