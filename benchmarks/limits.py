@@ -492,6 +492,7 @@ def _classifiers(result: Result) -> Judged:
     for name, one in result["parts"].items():
         for size, told in one["sizes"].items():
             over = told["accuracy"][1] - told["most_frequent_label"]
+            over = told.get("over_most_frequent_label", [0, over])[1]  # question by question, where it was measured
             found[f"{name}, {size}: accuracy, at least, over the most frequent label"] = (over, least(0.0))
             found[f"{name}, {size}: change of EM"] = (one["flow"][f"trained, {size}"]["EM_change"][0], None)
             found[f"{name}, {size}: tokens"] = (one["flow"][f"trained, {size}"]["tokens"], None)
