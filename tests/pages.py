@@ -40,6 +40,7 @@ def made(name: str) -> str:
         "measured": measured,
         "rankers": training_pages.rankers,
         "classifiers": training_pages.classifiers,
+        "span reader": training_pages.span_reader,
     }
     lines = makers[name]() if name in makers else command(name)
     return "\n".join(lines) + "\n"

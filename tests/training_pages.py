@@ -103,3 +103,22 @@ def _by_length(found: Any) -> Iterator[str]:
     for name, lengths in every:
         cells = (f"{one['EM']} / {one['F1']} / {one['ATC']:,}" for one in lengths.values())
         yield f"| {name} | {' | '.join(cells)} |"
+
+
+def span_reader() -> Iterator[str]:
+    """What `SpanReader` answers of xquad_en."""
+    if (found := read("training/reader")) is None:
+        return
+    data, scores = found["data"], found["scores"]
+    minutes = found["training"]["cost"]["steps_cpu_s"] / 60
+    yield "\n## Span reader\n"
+    yield (
+        f"{data['questions']} questions of xquad_en over all of its {data['paragraphs']} paragraphs; trained on other "
+        f"articles, {found['training']['steps']['made']:,} steps in {minutes:.1f} CPU-minutes. A question takes "
+        f"{found['cpu_ms_a_question']:.0f} CPU-ms.\n"
+    )
+    yield "| | EM | F1 |"
+    yield "|---|---|---|"
+    for name, one in scores.items():
+        cells = (interval({part: 100 * value for part, value in one[of].items() if part != "n"}) for of in ("EM", "F1"))
+        yield f"| {name} | {' | '.join(cells)} |"
