@@ -199,6 +199,28 @@ def test_an_option_that_a_part_does_not_take_is_refused(
         trainer_of(part, TrainingContext(passages, None, llm, lambda top_k: BM25(passages, top_k), **given))
 
 
+def test_a_full_disk_ends_the_training_with_what_to_do_and_the_last_checkpoint_stays(
+    passages: NodeGroup, items: list[Item], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = training.write_arrays
+    calls = list[Path]()
+
+    def full(path: Path, arrays: Mapping[str, Any]) -> None:
+        calls.append(path)
+        if len(calls) > 2:
+            raise OSError(28, "No space left on device")
+        written(path, arrays)
+
+    monkeypatch.setattr(training, "write_arrays", full)
+    monkeypatch.setattr(training, "KEPT_EVERY_S", 0.0)
+    monkeypatch.setattr(training, "KEPT_AT_MOST", 0)
+    with pytest.raises(DataError, match=r"No space left on device.*run the same command again"):
+        train(Line(passages), items, tmp_path / "line", steps=9)
+    assert calls[0].exists()
+    monkeypatch.setattr(training, "write_arrays", written)
+    assert train(Line(passages), items, tmp_path / "line", steps=9).card["steps"]["made"] == 9
+
+
 def test_two_trainings_into_one_folder_are_refused(passages: NodeGroup, items: list[Item], tmp_path: Path) -> None:
     class Nested(Line):
         def step(self, done: float) -> float:

@@ -286,7 +286,13 @@ class _Training:
         said = {"training": self.identity, "steps": self.steps, "pilot": self.pilot, "done": self.done}
         said |= {"curve": self.curve, "cpu_s": self.cpu_s}
         arrays = {f"state.{name}": array for name, array in self.part.state().items()}
-        write_arrays(self.folder / CHECKPOINT, {"said": np.frombuffer(as_json(said).encode(), np.uint8), **arrays})
+        try:
+            write_arrays(self.folder / CHECKPOINT, {"said": np.frombuffer(as_json(said).encode(), np.uint8), **arrays})
+        except OSError as error:
+            raise DataError(
+                f"{self.folder / CHECKPOINT} cannot be written: {error.strerror or error}. Free some space, or check "
+                "the permissions, and run the same command again: it goes on from the last checkpoint."
+            ) from error
 
     def _resume(self) -> None:
         """Go on from what was written down; from the beginning where nothing was, or the file is damaged."""
