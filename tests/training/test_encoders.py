@@ -1,4 +1,4 @@
-"""MiniLM as a bi-encoder with vectors of its own, and as the judge of sentences: losses, draws, equal without torch."""
+"""MiniLM as a bi-encoder, and as the judge of sentences: losses, draws, equal without torch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from spolia.cli.models import embedder_for, scorer_for
 from spolia.cli.options import ModelOptions, RerankOptions
 from spolia.core.codec import decode, encode
-from spolia.errors import DataError, ModelError, WeightsError
+from spolia.errors import DataError, ManifestMismatch, ModelError, WeightsError
 from spolia.evaluation.data.dataset import DataSet
 from spolia.evaluation.data.passage_store import indexed
 from spolia.models.onnx import weights
@@ -79,17 +79,22 @@ def test_onnxruntime_embeds_questions_and_passages_as_torch_does(
         assert np.abs(embedder.embed(texts, kind=kind) - MiniLM().embed(texts, kind=kind)).max() > 1e-3
 
 
-def test_a_group_gets_its_vectors_beside_those_that_it_has(
-    bi_encoder: tuple[BiEncoderTrainer, Trained], group: NodeGroup, items: list[Item]
+def test_the_score_is_that_of_a_store_indexed_with_it_and_the_store_of_the_training_stays(
+    bi_encoder: tuple[BiEncoderTrainer, Trained], group: NodeGroup, small: DataSet, items: list[Item], tmp_path: Path
 ) -> None:
-    _, found = bi_encoder
+    made, found = bi_encoder
     embedder = TunedMiniLM(tuned=found.weights, part=BI_ENCODER)
-    manifest = group.corpus.latest().manifest(group.name)
-    assert [how.embedder for how in manifest.embeddings] == [MiniLM().name, embedder.name]
+    assert [how.embedder for how in group.snapshot().manifest(group.name).embeddings] == [MiniLM().name]
     assert embedder.name.startswith(f"{MiniLM().name}+{found.sha256[:8]}")
     assert decode(encode(embedder), Embedder) == embedder
     assert found.flow == Dense(group, embedder)
-    assert len(found.flow(Query(items[0].question))) == len(Dense(group, MiniLM())(Query(items[0].question))) == 10
+    with pytest.raises(ManifestMismatch):
+        found.flow(Query(items[0].question))
+    scored, whole = made.scored(found.weights), Dense(indexed(small, embedder, folder=tmp_path), embedder)
+    for item in items:
+        here, there = scored(Query(item.question)), whole(Query(item.question))
+        assert [hit.node.id for hit in here] == [hit.node.id for hit in there]
+        assert [hit.score for hit in here] == pytest.approx([hit.score for hit in there], abs=1e-6)
     assert found.card["score"]["n"] == 3
     losses = [point["loss"] for point in found.card["curve"]]
     assert min(losses[-2:]) < losses[0]

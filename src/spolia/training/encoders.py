@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from spolia.core.operator import Operator, Retriever
 from spolia.core.plurals import several
@@ -13,17 +16,21 @@ from spolia.evaluation.measures.answers.string_match import F1
 from spolia.generation.reader import Reader
 from spolia.models.onnx.minilm import MiniLM
 from spolia.models.onnx.tuned_minilm import BI_ENCODER, CONTEXT, HEAD_OF_SCORE, MiniLMScorer, TunedMiniLM, pair
-from spolia.models.protocols import LanguageModel
+from spolia.models.protocols import Embedder, LanguageModel, embedded
 from spolia.models.text_classifier import is_said
 from spolia.models.trained_weights import TrainedWeights
 from spolia.post_retrieval.compression import Extractive, SentenceSpan, extract, sentence_spans
 from spolia.retrieval.dense import Dense
+from spolia.retrieval.group_search import GroupSearch, searched
+from spolia.retrieval.term_counts import derived, texts_of
 from spolia.run import Run
 from spolia.stores.corpus import NodeGroup
-from spolia.stores.groups.materialise import add_vectors
+from spolia.stores.snapshot.snapshot import Snapshot
+from spolia.stores.vectors.search import ordered_scores
 from spolia.training.fine_tuning import Contrast, MiniLMTrainer, Recipe, RerankerTrainer, padded, shuffled
 from spolia.training.flow_classifiers import answered
-from spolia.types import Answer, Item, Query, Ranking
+from spolia.types import Answer, Filter, Hit, Item, Query, Ranking
+from spolia.types.arrays import Vectors
 
 with installed("local", "torch", "Fine-tuning"):
     import torch
@@ -38,14 +45,42 @@ OF_PASSAGES = Recipe(window=128, batch=32, rate=2e-5, warm_up=0.1)
 OF_SENTENCES = Recipe(window=128, batch=4, rate=5e-5, warm_up=0.1)
 
 
+@dataclass(frozen=True)
+class DenseInMemory(GroupSearch):
+    """As `Dense`, by vectors that are computed once for each generation, and kept in memory.
+
+    Args:
+        embedder: gives the vectors; the group needs none by it.
+        group, top_k, source, filter: as for every `GroupSearch`, which names the errors too.
+    """
+
+    group: NodeGroup
+    embedder: Embedder
+    top_k: int = 10
+    source: str = "dense"
+    filter: Filter | None = None
+
+    def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
+        def embed() -> Vectors:
+            keys = snapshot.open.records(self.group.name).keys
+            return embedded(self.embedder, list(texts_of(snapshot, keys)), "passage")
+
+        vectors = derived(snapshot.derived, (self.group.name, self.embedder.fingerprint()), embed)
+        (asked,) = embedded(self.embedder, [searched(query)], "query")
+        allowed = snapshot.allowed(self.group.name, who, wanted)
+        positions = allowed.positions()
+        scores = (vectors[positions] @ asked).astype(np.float64)
+        return snapshot.hits(ordered_scores(allowed.keys[positions], scores, self.top_k, snapshot.ids), who)
+
+
 class BiEncoderTrainer(RerankerTrainer):
     """Trains the layers by which `TunedMiniLM` reads questions and passages, which then have vectors of their own.
 
         loss = -ln(e^(q·p+/τ) / Σ e^(q·p/τ))     over all passages of the batch
 
     Hard negatives are mined with hybrid search. A passage does not count against a question if it is gold, has the text
-    of one that is, or holds an accepted answer. To score the weights, the group is embedded with them; the vectors that
-    it has stay.
+    of one that is, or holds an accepted answer. The store stays as it is: for the score, its passages are embedded in
+    memory. To use the weights, index with them.
 
     Args:
         group: with the vectors of MiniLM.
@@ -75,6 +110,12 @@ class BiEncoderTrainer(RerankerTrainer):
     def settings(self) -> dict[str, Any]:
         return super().settings() | {"temperature": self.temperature}
 
+    def prepare(self, items: Sequence[Item], validation: Sequence[Item], seed: int) -> None:
+        super().prepare(items, validation, seed)
+        self.notes.append(
+            "Index a store with it before you use its flow: spolia index FOLDER --embedder, and its folder."
+        )
+
     def loss(self, batch: Sequence[Contrast]) -> Tensor:
         texts = list(dict.fromkeys(text for one in batch for text in (one.positive, *one.negatives)))
         scores = self.embedded([one.question for one in batch]) @ self.embedded(texts).T
@@ -86,9 +127,11 @@ class BiEncoderTrainer(RerankerTrainer):
         return Dense(self.group, MiniLM(self.base))
 
     def trained(self, weights: TrainedWeights) -> Operator[Query, Ranking]:
-        embedder = TunedMiniLM(self.base, tuned=weights, part=BI_ENCODER)
-        add_vectors(self.group, embedder)
-        return Dense(self.group, embedder)
+        return Dense(self.group, TunedMiniLM(self.base, tuned=weights, part=BI_ENCODER))
+
+    def scored(self, weights: TrainedWeights) -> Operator[Query, Ranking]:
+        """As `trained`, for a group without such vectors."""
+        return DenseInMemory(self.group, TunedMiniLM(self.base, tuned=weights, part=BI_ENCODER))
 
 
 class ReadPassages(NamedTuple):

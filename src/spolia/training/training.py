@@ -327,7 +327,7 @@ class _Training:
         card = self._card(file)
         self._write(CARD, as_json(card))  # the scored flow reads it; without an identity the training has not ended
         found = self._result(card)
-        card["score"] = self._score(found.flow, run)
+        card["score"] = self._score(self._scored(found), run)
         self._write(FLOW, dump(found.flow, given))
         lines = (f" {as_json(name)}: {as_json(value)}" for name, value in {**card, "training": self.identity}.items())
         self._write(CARD, "{\n" + ",\n".join(lines) + "\n}\n")
@@ -342,6 +342,11 @@ class _Training:
     def _result(self, card: Mapping[str, Any]) -> Trained:
         weights = TrainedWeights(str(self.folder), str(card["sha256"]))
         return Trained(weights, card, self.part.trained(weights))
+
+    def _scored(self, found: Trained) -> Operator[Any, Any]:
+        """The flow, in a form that needs nothing new of the store where the part has one."""
+        scored: Callable[[TrainedWeights], Operator[Any, Any]] | None = getattr(self.part, "scored", None)
+        return found.flow if scored is None else scored(found.weights)
 
     def _score(self, flow: Operator[Any, Any], run: Run) -> dict[str, Any] | None:
         """What the part adds on the questions that were kept apart; None without any."""

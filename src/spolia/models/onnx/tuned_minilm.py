@@ -250,8 +250,8 @@ class TunedMiniLM(MiniLM):
     """The address of MiniLM as an embedder, with the layers that `spolia train` has trained.
 
     With those of `spolia train embedder`, questions alone are read by them: passages have the vectors of `MiniLM`, so a
-    store needs no new ones. With those of `spolia train bi-encoder`, passages are too: it has another name, and a group
-    vectors of its own (`spolia index --embedder DIR`).
+    store needs no new ones. With those of `spolia train bi-encoder`, passages are too: it has another name, and a store
+    is indexed with it (`spolia index FOLDER --embedder DIR`).
 
     Args:
         weights, threads, batch_tokens: as for `MiniLM`.

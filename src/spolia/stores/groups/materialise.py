@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from spolia.core.operator import Operator
-from spolia.core.run_context import check_cancelled, note, pin
+from spolia.core.run_context import check_cancelled, note
 from spolia.errors import GroupError, ModelError, StoreBusy
 from spolia.filters import Schema
 from spolia.stores.backends import sql
@@ -26,17 +26,15 @@ from spolia.stores.groups.definitions import (
 )
 from spolia.stores.groups.group_build import (
     DOCUMENTS_AT_ONCE,
-    EMBEDDED_AT_ONCE,
     STAGED_AT_ONCE,
     complete,
     embed,
-    in_turn,
     make_up,
     refuse_away,
     store,
 )
 from spolia.stores.groups.nodes import GroupBuild, GroupNodes, grow
-from spolia.stores.manifest import Manifest, built_in, embedded, in_order, signature
+from spolia.stores.manifest import Manifest, built_in, in_order, signature
 from spolia.stores.staging import AnyWriter, Staging
 from spolia.stores.writer import compact
 from spolia.types import Document, Failure, Node
@@ -341,31 +339,6 @@ def with_vectors(group: NodeGroup, embedder: "Embedder | SparseEmbedder") -> Nod
     if there and (there.embedded(embedder.name) is not None or there.signature != signature(definition, manifests)):
         return group
     return group.but(definition=definition.but(embeddings=(Embedding(embedder),)))
-
-
-def add_vectors(group: NodeGroup, embedder: "Embedder") -> None:
-    """Embed the nodes of a built group by one more embedder; its other vectors stay.
-
-    The run goes on with the generation that has them. Nothing happens where the group has them.
-    """
-
-    def has_them(snapshot: "Snapshot") -> bool:
-        return snapshot.manifest(group.name).embedded(embedder.name) is not None
-
-    def fill(writer: AnyWriter) -> None:
-        texts_left = in_batches(writer.unembedded(group.name, embedder.name), EMBEDDED_AT_ONCE)
-        for texts, vectors in in_turn(embedder, texts_left):
-            writer.add_vectors(embedder.name, [content for content, _ in texts], vectors)
-
-    corpus = group.corpus
-    if not has_them(corpus.latest()):
-        with builder(corpus, corpus.wait_s) as staging:
-            there = staging.manifests[group.name]
-            more = there.but(embeddings=(*there.embeddings, embedded(Embedding(embedder))))
-            staging.redefine(group.name, more, keep_nodes=True)
-            fill(staging)
-            staging.publish(fill)
-    pin(corpus.pinned_under, corpus.latest, has_them)
 
 
 def _build(group: NodeGroup, wait_s: float) -> None:
