@@ -17,6 +17,7 @@ from spolia.evaluation.data.usage_log import UsageLog, marks_of
 from spolia.evaluation.experiment.experiment import Experiment
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.models.trained_weights import TrainedWeights
+from spolia.retrieval import array_files
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.learned.ranker import LearnedRanker
 from spolia.stores.corpus import NodeGroup
@@ -202,7 +203,7 @@ def test_an_option_that_a_part_does_not_take_is_refused(
 def test_a_full_disk_ends_the_training_with_what_to_do_and_the_last_checkpoint_stays(
     passages: NodeGroup, items: list[Item], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written = training.write_arrays
+    written = array_files.write_arrays
     calls = list[Path]()
 
     def full(path: Path, arrays: Mapping[str, Any]) -> None:
