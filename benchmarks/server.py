@@ -37,6 +37,7 @@ from results import publish
 from spolia import Answer, Corpus, Hit, Node, Query, Ranking, Reader, Run, step
 from spolia.journal import Runs
 from spolia.models import ChatModel
+from spolia.server.service import HELD
 
 FIRST_S, WORDS, EACH_S, FAULTY = 0.2, 24, 0.2, 5
 STREAMS, STARTS_PER_S, TURNS = 400, 40, 3
@@ -121,7 +122,7 @@ def serving(kind: str, url: str, folder: Path) -> None:
     from spolia.server.service import ServedFlow, Service
 
     flow = reading(url) if kind == "streams" else nothing
-    served, runs = ServedFlow("flow", flow, flow), None if kind == "bare" else Runs(folder / f"{kind}.db")
+    served, runs = ServedFlow("flow", flow, flow), None if kind == "bare" else Runs(folder / f"{kind}.db", entries=HELD)
     service = Service(Corpus(str(folder / f"{kind}.spolia")), [served], served, runs=runs, max_concurrent=512)
     serve(service, lambda at, token: print(json.dumps({"url": at, "token": token}), flush=True))
 
@@ -130,7 +131,7 @@ def without_server(url: str, folder: Path, first: int) -> None:
     """The same streams without a server: CPU-ms of each."""
     from concurrent.futures import ThreadPoolExecutor
 
-    flow, runs = reading(url), Runs(folder / "alone.db")
+    flow, runs = reading(url), Runs(folder / "alone.db", entries=HELD)
 
     def one(number: int) -> None:
         time.sleep((number - first) / STARTS_PER_S)

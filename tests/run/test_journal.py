@@ -61,6 +61,17 @@ def test_no_span_is_lost_between_threads(tmp_path: Path) -> None:
         assert len(runs.journal.spans("run")) + runs.database.dropped == 12_000
 
 
+def test_a_result_that_left_memory_is_found_in_the_file(tmp_path: Path) -> None:
+    with Runs(tmp_path / "runs.db", entries=1) as runs:
+        for key in (b"first", b"second"):
+            runs.cache.put(key, key.decode(), Usage())
+        assert runs.database.flush()
+        assert list(runs.cache._kept) == [b"second"]
+        found = runs.cache.get(b"first")
+    assert found is not None
+    assert found.value == "first"
+
+
 def test_flushing_waits_for_everything_that_was_queued(tmp_path: Path) -> None:
     database = JournalFile(tmp_path / "runs.db")
     database.write("CREATE TABLE seen (n)", lambda: [()])

@@ -412,6 +412,7 @@ class Runs:
         path: the file; made when it is not there.
         max_bytes: when more is in the file on closing, the older half of the cache's room and all but 1000 runs go.
         values: keep what steps took and gave too; see `Journal`, as for `redact`.
+        entries: cached results that are held in memory too.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, Runs(Path(folder) / "runs.db") as runs:
@@ -426,11 +427,12 @@ class Runs:
         max_bytes: int = 1 << 30,
         values: bool = False,
         redact: Redaction | None = None,
+        entries: int = 10_000,
     ) -> None:
         self.database, self.max_bytes = JournalFile(Path(path)), max_bytes
         most = min(MOST_BYTES, max_bytes // 4)
         self.journal = Journal(self.database, values=values, redact=redact, max_bytes=most)
-        self.cache = Cache(self.database)
+        self.cache = Cache(self.database, entries=entries)
 
     def __enter__(self) -> Self:
         return self

@@ -46,6 +46,8 @@ RETRY_S = 1.0
 """Seconds between two attempts to warm up."""
 FOLLOW_S = 0.5
 """Seconds between two looks at the aliases."""
+HELD = 1_000
+"""Cached results in memory, beside those in the file, so that a server does not grow with the questions."""
 LISTEN_S = 0.02
 """Seconds after which the server looks whether a client has left; most replies without a language model come sooner."""
 

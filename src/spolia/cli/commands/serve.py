@@ -133,7 +133,7 @@ def serve(
     with installed("server", "fastapi, uvicorn, uvloop, httptools, pyjwt or prometheus-client", "`spolia serve`"):
         from spolia.server.keys import ApiKeys, DailyQuota, UsageLedger
         from spolia.server.process import serve as serve_flows
-        from spolia.server.service import Service, Shadow
+        from spolia.server.service import HELD, Service, Shadow
         from spolia.server.tokens import IssuedTokens
     from spolia.services.aliases import ALIASES, Promotion
     from spolia.services.documents import Documents
@@ -184,7 +184,7 @@ def serve(
     hidden = None if redactor is None else hiding(redactor)
     if otel:
         screen.say(f"Spans go to {otel}, {'with' if otel_content else 'without'} texts.")
-    kept = Runs(corpus.backend.folder / RUNS, values=given.keep_values, redact=hidden)
+    kept = Runs(corpus.backend.folder / RUNS, values=given.keep_values, redact=hidden, entries=HELD)
     with kept as runs, _telemetry(otel, otel_content) as telemetry:
         service = Service(
             corpus, flows, _served("default", parts, screen), runs=runs, max_concurrent=max_concurrent, threads=THREADS,
