@@ -163,11 +163,14 @@ class HalvingWithNeighbours(Strategy):
         local: share of the budget for neighbours.
         first: questions that the budget allows each flow of the draw in the first round.
         first_warm: the same with flows of earlier studies: fewer flows are drawn beside them.
+        share: of the flows that are drawn at most, if there are more than 32: a larger budget then asks more questions,
+            where all flows on few questions would lose good ones by chance.
     """
 
     local: float = 0.4
     first: int = 2
     first_warm: int = 60
+    share: float = 0.5
 
     begins_with_prior: ClassVar[bool] = True
 
@@ -188,6 +191,7 @@ class HalvingWithNeighbours(Strategy):
         while 2 * size * _rounds(2 * size, LAST) <= each:
             size *= 2
         size = max(size, int(each / _rounds(2 * size, LAST)))
+        size = min(size, max(4 * LAST, ceil(self.share * board.candidates.size)))
         return list(dict.fromkeys([*warm, *board.draw(size)]))[:size]
 
     def least(self, board: Board) -> int:
