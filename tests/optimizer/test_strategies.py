@@ -100,6 +100,15 @@ def test_what_neighbours_leave_of_the_budget_goes_to_the_flows_that_were_asked_m
         assert board.left < len(last) or board.asked[last].min() == QUESTIONS
 
 
+def test_a_larger_budget_asks_more_questions_of_no_more_than_half_of_the_flows_to_begin_with() -> None:
+    strategy = HalvingWithNeighbours()
+    board, _ = study(strategy, 0, 0.5)
+    begun = [len(strategy.drawn(board, share * board.rows)) for share in (0.02, 0.05, 0.2, 1.0)]
+    assert begun == sorted(begun)
+    assert begun[0] < begun[-1] == 320 == len(board.candidates.every) // 2
+    assert len(HalvingWithNeighbours(share=0.01).drawn(board, board.rows)) == 32
+
+
 def test_flows_reach_as_many_questions_as_the_rows_allow() -> None:
     board, flow = study(Halving(1 / 8), 3, 0.02)
     some = [flow, *range(40)]
