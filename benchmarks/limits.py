@@ -567,6 +567,7 @@ JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "corag": _corag,
     "world": _world,
     "strategies": _strategies,
+    "strategies_world": _strategies,
     "grid": _grid,
     "server": _server,
     "documents_http": _documents_http,
