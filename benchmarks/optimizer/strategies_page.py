@@ -20,12 +20,12 @@ would be asked, a context that was read never again, as a share of those of the 
 
 No flow searches by vectors. Strategies see places and scores, not what a search is made of, and embedding both cuts of
 the pooled passages would take some 300 CPU-s (1.5 million tokens, [5,000 a CPU-s](../embedding.json)), where the whole
-grid takes 76. Spaces with `Dense` are tuned by [AutoRAG's
+grid takes [72](../grid.json). Spaces with `Dense` are tuned by [AutoRAG's
 trial](../autorag_trial.json) and [ARAGOG's study](../aragog.json).
 """
-TRIED = """Tried, on 20 to 60 seeds of both matrices, and left out, as they spend as much for the same regret or more: more
-questions in the first round (4, 6), other shares for neighbours (0.2, 0.6), neighbours of two or three leaders, 4 or 16
-flows left by the first halving, finalists that share the leader's searches, and rounds that keep what a Gaussian
+TRIED = """Tried, on 20 to 60 seeds of both matrices, and left out, as they spend as much for the same regret or more:
+more questions in the first round (4, 6), other shares for neighbours (0.2, 0.6), neighbours of two or three leaders, 4
+or 16 flows left by the first halving, finalists that share the leader's searches, and rounds that keep what a Gaussian
 process over places and pairs of places expects to be best. The last loses less below 2 % of the rows of the invented
 world, and more above 2 % of the real ones: what is left there is chance of the questions, which all flows share."""
 WIDTH, HEIGHT, LEFT, BELOW, NAMES = 620, 330, 44, 40, 130
