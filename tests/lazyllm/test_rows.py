@@ -129,7 +129,12 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "M1": ("indexing/test_texts.py::test_two_temporary_corpora_at_the_same_time_are_two",),
     "M2": (f"{CONTRACT}/publication.py::test_a_reader_elsewhere_sees_whole_generations_while_they_are_written",),
     "M3": ("services/test_workers.py::test_a_service_starts_its_workers_again_and_they_end_with_it",),
-    "M4": ("server/test_documents.py::test_a_document_is_found_by_those_who_may_read_it_until_it_is_deleted",),
+    "M4": (
+        "server/test_documents.py::test_a_document_is_found_by_those_who_may_read_it_until_it_is_deleted",
+        "services/test_documents.py::test_documents_are_transferred_without_embedding_again",
+        "services/test_documents.py::test_a_scan_follows_the_files_of_a_folder_and_leaves_what_users_did",
+        "services/test_callbacks.py::test_a_receiver_is_told_once_what_became_of_each_task",
+    ),
 }
 """Tests of rows that are elsewhere; those of the other rows are below, under the row's number."""
 

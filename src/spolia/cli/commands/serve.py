@@ -1,7 +1,7 @@
 """`spolia serve`: flows over HTTP."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -265,7 +265,7 @@ def worker(
     corpus = Corpus(jobs)
     if not corpus.exists():
         raise QueryError(f"Store not found: {jobs}. Start `spolia serve --documents --workers 0` first.")
-    with WorkerProcesses(1) as processes:
+    with WorkerProcesses(1) as processes, suppress(KeyboardInterrupt):  # or SIGTERM: the usual end of a worker
         queue = JobQueue(table_of(corpus))
         work(queue, processes, readers=readers_of(known, redact), known=own(known).operators, wait_s=wait)
     return Exit.DONE
