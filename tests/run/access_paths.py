@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import json
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache, partial
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 import pytest
@@ -30,9 +33,10 @@ from spolia.models.protocols import (
     SparseEmbedder,
     TokenEmbedder,
 )
-from spolia.models.trained_weights import TrainedWeights
+from spolia.models.trained_weights import TrainedWeights, hash_of
 from spolia.retrieval.graph.edges import Belonging, InOrder, SharedEntities, Similar
 from spolia.retrieval.graph.node_graph import NodeGraph
+from spolia.retrieval.learned.term_weights import FEATURES as TERM_FEATURES
 from spolia.retrieval.similarity_search import Similarity, similarity
 from spolia.stores.access.allowed_nodes import Allowed
 from spolia.stores.backends import sql
@@ -167,6 +171,16 @@ def is_filter(hint: Any) -> bool:
     return any(isinstance(option, type) and issubclass(option, Filter) for option in options)
 
 
+@cache
+def rewriter() -> TrainedWeights:
+    """Weights of words that differ, in a folder of their own."""
+    folder = Path(mkdtemp())
+    weights = folder / "weights.json"
+    weights.write_text(json.dumps({"weights": dict.fromkeys(TERM_FEATURES, 1.0)}))
+    (folder / "card.json").write_text(json.dumps({"part": "rewriter", "sha256": hash_of(weights)}))
+    return TrainedWeights(str(folder))
+
+
 def _choices(cls: type, name: str, hint: Any, corpus: Corpus, field: Any) -> Sequence[Any]:
     if name in COUNTS:
         return (COUNTS[name],)
@@ -183,7 +197,7 @@ def _choices(cls: type, name: str, hint: Any, corpus: Corpus, field: Any) -> Seq
         LanguageModel: [ScriptedModel(("{}",))],
         Similarity: [length, product],
         SpanModel: [WholeText()],
-        TrainedWeights: [TrainedWeights("multi-hop"), TrainedWeights("multi-hop-words")],
+        TrainedWeights: [TrainedWeights("multi-hop"), TrainedWeights("multi-hop-words"), rewriter()],
         tuple[NodeGroup, ...]: [tuple(groups[:2]), tuple(groups[:1])],
     }
     options = list(get_args(hint)) if get_origin(hint) in (Union, types.UnionType) else [hint]
