@@ -278,11 +278,12 @@ class EgressError(SpoliaError):
     Args:
         status: what the server answered; 0 where it gave no answer.
         after_s: seconds that it asks to wait before another attempt; 0 when it does not say.
+        was_sent: whether the server may have had the request.
     """
 
-    def __init__(self, said: str, status: int = 0, after_s: float = 0.0) -> None:
+    def __init__(self, said: str, status: int = 0, after_s: float = 0.0, was_sent: bool = True) -> None:
         super().__init__(said)
-        self.status, self.after_s = status, after_s
+        self.status, self.after_s, self.was_sent = status, after_s, was_sent
 
 
 class EgressFailed(EgressError):

@@ -101,16 +101,16 @@ def _raise_if_cut(line: RequestSocket, error: Exception | None) -> None:
 
 def _translated(error: HTTPError, limits: RequestLimits) -> EgressFailed | EgressRefused:
     if isinstance(error, SSLError):
-        return EgressRefused(
-            f"its certificate or TLS is not accepted ({error}). Write the https address that it is for."
-        )
+        said = f"its certificate or TLS is not accepted ({error}). Write the https address that it is for."
+        return EgressRefused(said, was_sent=False)
     if isinstance(error, NameResolutionError):
-        return EgressFailed("its host name is not known. Check the address.")
+        return EgressFailed("its host name is not known. Check the address.", was_sent=False)
     if isinstance(error, ConnectTimeoutError) and not isinstance(error, NewConnectionError):
-        return EgressFailed(f"it took no connection within {limits.connect_s:g} s. Is the server running there?")
+        said = f"it took no connection within {limits.connect_s:g} s. Is the server running there?"
+        return EgressFailed(said, was_sent=False)
     if isinstance(error, NewConnectionError):
         why = str(error).rpartition(": ")[2]
-        return EgressFailed(f"no connection ({why}). Start the server, or check the address.")
+        return EgressFailed(f"no connection ({why}). Start the server, or check the address.", was_sent=False)
     if isinstance(error, ReadTimeoutError):
         return EgressFailed(f"it sent nothing for {limits.read_s:g} s. Write a larger timeout_s if it is only slow.")
     return EgressFailed(f"the connection broke before the reply was complete ({type(error).__name__}).")

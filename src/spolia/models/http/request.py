@@ -86,6 +86,9 @@ class ChatCall(Attempts[Generation]):
             self._hand_out(reply.end())
         return reply.generation(self.logprobs)
 
+    def is_stated(self) -> bool:
+        return self._reply.usage is not None
+
     def spent(self) -> Usage:
         """What the server states, else an estimate where it has written anything."""
         found, text = self._reply.usage or Usage(calls=1), self._reply.text

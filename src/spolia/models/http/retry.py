@@ -167,12 +167,14 @@ class Attempts(Generic[Out]):
         bound: what an attempt may cost, with its price.
         largest: bytes that a reply may have.
         handed_out: whether something of the reply was given away, so that there is no other attempt.
+        is_working: whether the server has the request, and has neither refused it nor replied in full.
     """
 
     model: "Remote | Transcriber"
     bound: Usage
     largest: int = MAX_REPLY_BYTES
     handed_out = False
+    is_working = False
 
     def exchange(self, limits: RequestLimits) -> Out:
         """What the server replies; ModelUnavailable if another attempt may succeed, ModelRejected if none will."""
@@ -182,16 +184,25 @@ class Attempts(Generic[Out]):
         """What the last exchange has cost, with its price."""
         raise NotImplementedError
 
+    def is_stated(self) -> bool:
+        """Whether the server has said what the last exchange has cost."""
+        return False
+
     def once(self, limits: RequestLimits) -> Out:
-        """One attempt."""
+        """One attempt. If it breaks after the request was sent, the server may bill all that it was asked for, so that
+        counts, unless it has said what it bills."""
         model = self.model
         with reserve(self.bound) as held, turn(f"{model.model} at {model.base_url}", model.max_concurrent, limits):
             if isinstance(model, Remote):
                 paced(model, self.bound, limits)
+            self.is_working, broke = False, False
             try:
                 return self.exchange(limits)
+            except ModelError as error:
+                broke = self.is_working and getattr(error.__cause__, "was_sent", True)
+                raise
             finally:
-                held.settle(self.spent())
+                held.settle(self.bound if broke and not self.is_stated() else self.spent())
 
     def persist(self) -> Out:
         """Try until it succeeds, cannot, or has been tried often and long enough."""
@@ -236,10 +247,13 @@ class Attempts(Generic[Out]):
         model, key = self.model, key_in(self.model.api_key_env)
         keyed = {"api-key": key} if "?" in model.base_url else {"Authorization": f"Bearer {key}"}
         headers = {"Content-Type": kind} | (keyed if key else {})
+        self.is_working = True
         with posted(joined(model.base_url, path), body, headers, limits, model.max_concurrent) as response:
             if response.status != 200:
+                self.is_working = False
                 raise self.refused(response, key)
             yield response, key
+        self.is_working = False
 
     @contextmanager
     def told(self, path: str, body: Mapping[str, Any], limits: RequestLimits) -> Iterator[tuple[Response, str]]:
