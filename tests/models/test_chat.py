@@ -392,6 +392,24 @@ def test_a_budget_of_two_calls_sends_two_attempts() -> None:
     assert len(server.requests) == 2
 
 
+@pytest.mark.parametrize(
+    ("served", "billed"),
+    [
+        (ServedReply("x" * 99, fault="truncate", usage=None), True),
+        (ServedReply(fault="reset"), True),
+        (ServedReply(status=500), False),
+        (None, False),
+    ],
+    ids=["in the middle", "before the reply", "an error", "no connection"],
+)
+def test_a_call_that_breaks_after_it_was_sent_counts_at_its_bound(served: ServedReply | None, billed: bool) -> None:
+    with OpenAIServer(served or ServedReply()) as server, Run() as run:
+        url = server.url if served else "http://127.0.0.1:9/v1"
+        with pytest.raises(ModelUnavailable):
+            model(url).generate(Prompt((Message("user", "How high is the tide?"),)), max_tokens=100)
+    assert (run.spent.calls, run.spent.output_tokens) == (1, 100 if billed else 0)
+
+
 @pytest.mark.slow
 def test_requests_at_a_time_are_limited_for_each_server() -> None:
     with OpenAIServer(ServedReply("a b c", fault="torn chunks")) as server, Run(threads=8):

@@ -66,6 +66,14 @@ def test_the_best_flow_is_chosen_and_reported_on_questions_that_did_not_choose()
 
 
 @pytest.mark.slow
+def test_copies_of_a_question_are_no_fresh_questions() -> None:
+    copies = [item.but(id=f"{item.id}-{n}", question=item.question.upper()) for item in questions(90) for n in range(3)]
+    found = tune(SPACE, copies, "MRR")
+    assert (found.questions, found.fresh) == (90, 0)
+    assert "180 questions were left out: they have the text of another question." in found.notes
+
+
+@pytest.mark.slow
 def test_few_questions_all_choose_and_the_score_is_corrected_for_that() -> None:
     found = tune(SPACE, questions(60), "MRR")
     own = ask(found.flow, questions(60), "MRR").scores.mean()

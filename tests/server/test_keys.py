@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from spolia.errors import QueryError
-from spolia.server.keys import ApiKeys, DailyQuota, KeyHolder, KeysInFile, Quota, add_key, token_in
+from spolia.errors import BudgetSpent, QueryError
+from spolia.models import ScriptedModel
+from spolia.run import Run
+from spolia.server.keys import (
+    ApiKeys,
+    DailyQuota,
+    KeyHolder,
+    KeysInFile,
+    Quota,
+    UsageLedger,
+    add_key,
+    token_in,
+)
+from spolia.types import Message, Prompt, Usage
 from tests.cli.conftest import Spolia, spolia  # noqa: F401
 
 EARLIER = datetime(2026, 1, 1, tzinfo=UTC)
@@ -88,3 +102,38 @@ def test_only_loopback_does_without_keys_and_a_taken_port_is_told(tmp_path: Path
         refused = spolia("serve", "--store", store, "--port", taken.getsockname()[1], "--json")
     assert (refused.code, "another --port" in refused.json["error"]["message"]) == (2, True)
     assert spolia("serve", "naive", "naive", "--store", store).code == 2
+
+
+def test_calls_at_the_same_time_keep_within_the_day_of_a_key_in_all_servers_of_a_store(tmp_path: Path) -> None:
+    """Thirty runs, over two servers, of calls that may each take a quarter of what the key may spend."""
+    ledgers, quota = [UsageLedger(tmp_path / "usage.db") for _ in range(2)], DailyQuota(tokens=400)
+    model, together, ended = ScriptedModel(("one two three",)), threading.Barrier(30), list[str]()
+
+    def ask(number: int) -> None:
+        with Run(budget=ledgers[number % 2].limiter("ann", quota)):
+            together.wait()
+            try:
+                model.generate(Prompt((Message("user", "Why?"),)), max_tokens=99)
+            except BudgetSpent as error:
+                ended.append(str(error))
+            else:
+                ended.append("answered")
+
+    with ThreadPoolExecutor(30) as pool:
+        list(pool.map(ask, range(30)))
+    _, tokens, _ = ledgers[0].used("ann")
+    assert len(ended) == 30
+    assert all(one == "answered" or "the key 'ann' for today" in one for one in ended)
+    assert "answered" in ended
+    assert tokens == 4 * ended.count("answered") <= quota.tokens
+
+
+def test_a_server_that_was_killed_in_a_call_leaves_it_counted_at_its_bound(tmp_path: Path) -> None:
+    ledger, quota = UsageLedger(tmp_path / "usage.db"), DailyQuota(tokens=400)
+    limiter = ledger.limiter("ann", quota)
+    assert limiter is not None
+    assert limiter.reserve(Usage(output_tokens=300), optional=False) == ""
+    later = UsageLedger(tmp_path / "usage.db").limiter("ann", quota)
+    assert later is not None
+    assert "300 of 400 tokens are spent" in later.reserve(Usage(output_tokens=101), optional=False)
+    assert later.reserve(Usage(output_tokens=100), optional=False) == ""

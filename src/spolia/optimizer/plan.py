@@ -61,6 +61,8 @@ class TuningPlan:
         budget: None for all scores.
         given: the strategy that was named; None for the default one.
         trained: how many questions are left out, because a part of a candidate was trained on them.
+        copies: how many are left out, because they have the text of another one: neither a fresh question nor another
+            sample.
     """
 
     candidates: Candidates
@@ -73,6 +75,7 @@ class TuningPlan:
     budget: TuningBudget | None = None
     given: Strategy | None = None
     trained: int = 0
+    copies: int = 0
 
     @classmethod
     def of(
@@ -101,6 +104,8 @@ class TuningPlan:
                 f"A part of a candidate was trained on all {several(len(trained), 'question')}, so their scores would "
                 "choose it. Give other questions."
             )
+        different = list({" ".join(item.question.casefold().split()): item for item in reversed(asked)}.values())[::-1]
+        copies, asked = len(asked) - len(different), different
         candidates = Candidates(Space(flow), seed)
         choosing, fresh = _parts(asked, seed, FEW if len(objectives.best) == 1 else 0)
         if len(objectives.best) > 1 and not fresh:
@@ -114,7 +119,8 @@ class TuningPlan:
             strategy = strategy_named(strategy)
         if strategy and not (strategy.takes_several or objectives.is_single):
             raise DataError(f"{strategy!r} takes one objective without limits. Name another strategy.")
-        found = cls(candidates, objectives, choosing, fresh, GridSearch(), 0, seed, budget, strategy, len(trained))
+        left_out = {"trained": len(trained), "copies": copies}
+        found = cls(candidates, objectives, choosing, fresh, GridSearch(), 0, seed, budget, strategy, **left_out)
         return found.but(rows=found.grid) if budget and budget.is_cost else found.within(RowCost())
 
     def within(self, each: RowCost, held: RowCost | None = None) -> Self:

@@ -75,9 +75,12 @@ class Study:
             run.replies = Cache(entries=REPLIES) if run.cache is None else run.cache
         self.contexts: Contexts | None = None
         self.notes = list[str]()
-        if left_out := plan.trained:
-            some = f"{several(left_out, 'question')} {were(left_out)} left out"
-            self.notes.append(f"{some}: a part of a candidate was trained on them.")
+        for left_out, why in (
+            (plan.trained, "a part of a candidate was trained on them"),
+            (plan.copies, "they have the text of another question"),
+        ):
+            if left_out:
+                self.notes.append(f"{several(left_out, 'question')} {were(left_out)} left out: {why}.")
         self.is_cut_short = False
 
     def tuned(self, prior: Sequence[Point], log: UsageLog, earlier: EarlierStudies | None) -> TunedFlow:

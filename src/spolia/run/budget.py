@@ -57,7 +57,7 @@ class Budget(Value):
 
 class Limiter:
     """A budget and what has been spent and reserved of it; `peak` is the most that was to be reserved at a time.
-    The caller holds the lock of the run."""
+    The caller holds the lock of the run; a subclass that several runs share has one of its own."""
 
     __slots__ = ("budget", "held", "peak", "refused", "spent", "where")
 
@@ -66,13 +66,27 @@ class Limiter:
         self.spent = self.held = self.peak = Usage()
         self.refused = ""
 
-    def refuses(self, wanted: Usage, *, optional: bool) -> str:
-        """Why there is no room; empty when there is."""
-        why = self.budget.refuses(self.spent + self.held, wanted, optional=optional)
+    def reserve(self, wanted: Usage, *, optional: bool) -> str:
+        """Keep room for a call; why there is none, empty if there is."""
+        why = self.take(wanted, optional=optional)
         self.refused = self.refused or why
-        if (held := self.held + wanted).output_tokens > self.peak.output_tokens:
-            self.peak = held
+        if not why:
+            self.held += wanted
+        if (most := self.held if not why else self.held + wanted).output_tokens > self.peak.output_tokens:
+            self.peak = most
         return f"The budget of {self.where} allows no further call: {why}. Raise it, or ask for less." if why else ""
+
+    def take(self, wanted: Usage, *, optional: bool) -> str:
+        """Why there is no room; empty if there is."""
+        return self.budget.refuses(self.spent + self.held, wanted, optional=optional)
+
+    def release(self, held: Usage) -> None:
+        """Give back what was reserved."""
+        self.held -= held
+
+    def charge(self, spent: Usage) -> None:
+        """Bear a cost."""
+        self.spent += spent
 
 
 def split(usage: Usage, n: int) -> list[Usage]:

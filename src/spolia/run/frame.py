@@ -421,20 +421,20 @@ class Frame:
             self._undeclare("a language model", lambda op: not all(one.scoped for one in op.resources))
         frame = self._of(row)
         with self.run.lock:
-            shares = frame.shares(usage)
-            for limiter, share in shares.items():
-                if why := limiter.refuses(share, optional=self.optional):
+            shares = list(frame.shares(usage).items())
+            for number, (limiter, share) in enumerate(shares):
+                if why := limiter.reserve(share, optional=self.optional):
+                    for other, part in shares[:number]:
+                        other.release(part)
                     raise BudgetSpent(why)
-            for limiter, share in shares.items():
-                limiter.held += share
         held = Reservation(usage)
         try:
             yield held
         finally:
             with self.run.lock:  # in one go, or another call finds the room that this one has used
-                for limiter, share in shares.items():
-                    limiter.held -= share
                 frame.charge(held.spent, None)
+                for limiter, share in shares:
+                    limiter.release(share)
 
     def charge(self, usage: Usage, row: int | None) -> None:
         if usage.embedded and not _opening.get():  # likewise; a store may embed what it is asked
@@ -442,7 +442,7 @@ class Frame:
         frame = self._of(row)
         with self.run.lock:
             for limiter, share in frame.shares(usage).items():
-                limiter.spent += share
+                limiter.charge(share)
             frame.add(usage, usage)
 
     def shares(self, usage: Usage) -> dict[Limiter, Usage]:

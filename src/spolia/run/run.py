@@ -49,7 +49,7 @@ class Run:
         principal: who asks; without one only what everybody may see is found.
         groups: principals that the asker also acts for.
         filter: what may be found at all, whatever the questions ask for.
-        budget: limit of the whole run.
+        budget: limit of the whole run; a `Limiter` if several runs share it.
         per_question: limit of each question, that is of each call or row at the top.
         journal: where spans go; without one nothing is traced.
         cache: where costly results are kept; without one nothing is.
@@ -81,7 +81,7 @@ class Run:
         principal: str = "",
         groups: Sequence[str] = (),
         filter: Filter | None = None,
-        budget: Budget | None = None,
+        budget: Budget | Limiter | None = None,
         per_question: Budget | None = None,
         journal: Journal | None = None,
         cache: Cache | None = None,
@@ -100,7 +100,7 @@ class Run:
         if not isinstance(groups, Collection) or not all(isinstance(name, str) for name in groups):
             raise WiringError(f"groups={groups!r:.80} are not principals. Write a list of texts: groups=['staff'].")
         for name, limit in (("budget", budget), ("per_question", per_question)):
-            if limit is not None and not isinstance(limit, Budget):
+            if limit is not None and not isinstance(limit, (Budget, Limiter)):
                 raise WiringError(f"{name}={limit!r:.80} is no Budget. Write {name}=Budget(calls=100).")
         for name, kept in (("journal", journal), ("cache", cache), ("replies", replies)):
             if isinstance(kept, str | Path):
@@ -137,7 +137,7 @@ class Run:
         self._doors: list[Frame] = []
         self.root = Frame(self, None, None)
         if budget is not None:
-            self.root.limiters = (Limiter(budget, "this run"),)
+            self.root.limiters = (budget if isinstance(budget, Limiter) else Limiter(budget, "this run"),)
 
     @staticmethod
     def current() -> "Run | None":

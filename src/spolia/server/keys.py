@@ -9,17 +9,19 @@ import re
 import secrets
 import sqlite3
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from time import monotonic, time
 from typing import Any, Self
 
 from spolia.errors import QueryError
 from spolia.run import Budget
+from spolia.run.budget import Limiter
 from spolia.types import Usage, Value
 
 PREFIX = "sk-spolia-"
@@ -96,15 +98,15 @@ class UsageLedger:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     ledger, quota = UsageLedger(Path(folder) / "usage.db"), DailyQuota(tokens=100)
     ...     ledger.add("ann", Usage(input_tokens=60))
-    ...     ledger.budget("ann", quota).tokens, ledger.refusal("ann", quota)
-    ...     ledger.add("ann", Usage(output_tokens=40))
+    ...     first, second = ledger.limiter("ann", quota), ledger.limiter("ann", quota)
+    ...     first.reserve(Usage(output_tokens=40), optional=False), second.take(Usage(output_tokens=1), optional=False)
     ...     UsageLedger(Path(folder) / "usage.db").refusal("ann", quota)
-    (40, '')
+    ('', '100 of 100 tokens are spent, the call may take up to 1')
     '100 tokens'
     """
 
     def __init__(self, file: Path) -> None:
-        self._lock = Lock()
+        self._lock = RLock()
         self._connection = sqlite3.connect(file, timeout=10, isolation_level=None, check_same_thread=False)
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = OFF")  # a killed process loses nothing; a power cut may
@@ -113,9 +115,13 @@ class UsageLedger:
             "PRIMARY KEY (key, day)) WITHOUT ROWID"
         )
 
-    def add(self, key: str, spent: Usage, requests: int = 0) -> None:
-        """Count what a request has used."""
-        row = (key, time() // DAY_S, requests, spent.input_tokens + spent.output_tokens, spent.cost_usd)
+    def add(self, key: str, spent: Usage, requests: int = 0, day: float = 0) -> None:
+        """Count what a request has used.
+
+        Args:
+            day: since the epoch; 0 for today.
+        """
+        row = (key, day or time() // DAY_S, requests, spent.input_tokens + spent.output_tokens, spent.cost_usd)
         with self._lock:
             self._connection.execute(
                 "INSERT INTO usage VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET requests = requests + "
@@ -123,31 +129,61 @@ class UsageLedger:
                 row,
             )
 
-    def today(self, key: str) -> tuple[int, int, float]:
-        """Requests, tokens and US dollars."""
+    def used(self, key: str, day: float = 0) -> tuple[int, int, float]:
+        """Requests, tokens and US dollars; what calls in progress may take counts, too."""
         with self._lock:
             rows = self._connection.execute(
-                "SELECT requests, tokens, usd FROM usage WHERE key = ? AND day = ?", (key, time() // DAY_S)
+                "SELECT requests, tokens, usd FROM usage WHERE key = ? AND day = ?", (key, day or time() // DAY_S)
             )
             return next(rows, (0, 0, 0.0))
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """While inside, no other server of the store counts."""
+        with self._lock:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            finally:
+                self._connection.execute("COMMIT")
 
     def refusal(self, key: str, quota: DailyQuota) -> str:
         """Which limit a key has reached; empty if it may go on, and then the request counts."""
         if not quota.is_limited:
             return ""
-        if not (said := quota.spent(*self.today(key))):
+        if not (said := quota.spent(*self.used(key))):
             self.add(key, Usage(), 1)
         return said
 
-    def budget(self, key: str, quota: DailyQuota) -> Budget | None:
-        """What is left for one run; None for no limit."""
-        if not (quota.tokens or quota.usd):
-            return None
-        _, tokens, usd = self.today(key)
-        return Budget(
-            tokens=max(0, quota.tokens - tokens) if quota.tokens else None,
-            cost_usd=max(0.0, quota.usd - usd) if quota.usd else None,
-        )
+    def limiter(self, key: str, quota: DailyQuota) -> Limiter | None:
+        """What one run of the key may spend; None for no limit."""
+        return DailyLimiter(self, key, quota) if quota.tokens or quota.usd else None
+
+
+class DailyLimiter(Limiter):
+    """What is left of the day of a key, for all its runs together, in all servers of a store. A call in progress
+    counts at its bound; of a killed server it stays counted so."""
+
+    def __init__(self, ledger: UsageLedger, key: str, quota: DailyQuota) -> None:
+        budget = Budget(tokens=quota.tokens or None, cost_usd=quota.usd or None)
+        super().__init__(budget, f"the key {key!r} for today")
+        self.ledger, self.key, self.day = ledger, key, time() // DAY_S
+
+    def take(self, wanted: Usage, *, optional: bool) -> str:
+        with self.ledger.alone():
+            _, tokens, usd = self.ledger.used(self.key, self.day)
+            spent = Usage(input_tokens=tokens, cost_usd=usd)
+            if not (why := self.budget.refuses(spent, wanted, optional=optional)):
+                self.ledger.add(self.key, wanted, day=self.day)
+            return why
+
+    def release(self, held: Usage) -> None:
+        super().release(held)
+        self.ledger.add(self.key, Usage() - held, day=self.day)
+
+    def charge(self, spent: Usage) -> None:
+        super().charge(spent)
+        self.ledger.add(self.key, spent, day=self.day)
 
 
 def until_tomorrow() -> float:

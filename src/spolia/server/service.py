@@ -228,7 +228,7 @@ class Service:
             raise ServerBusy(f"{self._active} requests are worked on, which is the limit. Ask again.")
         self._active += 1
         who: dict[str, Any] = {"principal": holder.principal, "groups": holder.groups, "threads": self.threads}
-        budget = None if self.ledger is None else self.ledger.budget(holder.name, holder.daily)
+        budget = None if self.ledger is None else self.ledger.limiter(holder.name, holder.daily)
         run = Run(**who, journal=journal or self.request_journal(), cache=self.cache, budget=budget)
         self._began[run.id] = perf_counter()
         try:
@@ -236,8 +236,6 @@ class Service:
         finally:
             self._active -= 1
             del self._began[run.id]
-            if self.ledger is not None and holder.daily.is_limited:
-                self.ledger.add(holder.name, run.spent)
             run.close()
 
     def request_journal(self) -> Journal | None:
