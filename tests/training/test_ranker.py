@@ -92,6 +92,7 @@ def test_a_store_whose_groups_differ_is_refused_with_both_named(
         ({"passes": []}, "holds no passes"),
         ({"passes": [{"words": [0, 1, 1]}]}, "its features are words; this version has"),
         ({"passes": [{name: [0, 1] for name in FEATURES}]}, "three finite numbers"),
+        ({"passes": [{name: [0, 1, 1e308] for name in FEATURES}]}, "three finite numbers"),
         (
             {"passes": [{name: [0, 0.001, 1] for name in FEATURES}]},
             "that deviated by less than 0.02 in training has weight",
@@ -337,6 +338,7 @@ LEAF = {"feature": [0], "threshold": [0.0], "left": [0], "right": [0], "value": 
         {"right": [-1]},
         {"feature": [99]},
         {"value": [float("nan")]},
+        {"value": [1e308]},
         {"value": []},
         {"threshold": ["x"]},
         {"left": [10**400]},

@@ -55,8 +55,9 @@ class TuningRun(EvaluationRun):
         given = self.given
         asks = flow.calls() != 0 and given.llm != SIMULATED
         if asks and not any((how["budget"], given.budget_calls, given.budget_tokens, given.budget_usd)):
+            asking = "ask" if flow.calls() else "may ask"  # None: a step does not tell
             raise DataError(
-                "Flows of this space ask language models. Write how much they may ask: --budget 5%, '500 calls', "
+                f"Flows of this space {asking} language models. Write how much they may ask: --budget 5%, '500 calls', "
                 "'200k tokens', '2 USD' or 10m; --budget 100% asks everything."
             )
         objectives = Objectives.of(ready.measures, under)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 FLOOR = 0.02
 """Standard deviation of a feature in training, at least, for it to count: of one that hardly varied nothing was
 learned, and elsewhere it may be far from its mean."""
+LARGEST = 1e9
+"""A number of weights beyond this is none that training gives, and could make a score infinite."""
 DIGITS = 6
 """Significant digits of weights: the same questions give the same ones, whatever order numbers are added in."""
 
@@ -53,7 +55,7 @@ class LinearScore:
             if set(plain) != set(FEATURES):
                 raise ValueError(f"its features are {', '.join(plain)}; this version has {', '.join(FEATURES)}")
             rows = np.array([plain[name] for name in FEATURES], dtype=np.float64)
-            if rows.shape != (len(FEATURES), 3) or not np.isfinite(rows).all() or (rows[:, 1] < 0).any():
+            if rows.shape != (len(FEATURES), 3) or not _are_sane(rows) or (rows[:, 1] < 0).any():
                 raise ValueError("a feature has three finite numbers: mean, deviation, weight")
             if ((rows[:, 1] < FLOOR) & (rows[:, 2] != 0)).any():
                 raise ValueError(f"a feature that deviated by less than {FLOOR} in training has weight 0")
@@ -118,13 +120,17 @@ class TreeScore:
         return cls(trees)
 
 
+def _are_sane(numbers: Numbers) -> bool:
+    return bool((np.abs(numbers) <= LARGEST).all())  # not of NaN either
+
+
 def _is_tree(tree: Mapping[str, Any]) -> bool:
     at = np.arange(len(tree["feature"]))
     sides = [tree["left"], tree["right"]]
     is_leaf = sides[0] == at
     return bool(
         all(one.shape == at.shape for one in tree.values()) and len(at)
-        and np.isfinite(tree["threshold"]).all() and np.isfinite(tree["value"]).all()
+        and _are_sane(tree["threshold"]) and _are_sane(tree["value"])
         and ((tree["feature"] >= 0) & (tree["feature"] < len(FEATURES))).all()
         and (is_leaf == (sides[1] == at)).all()
         and all((is_leaf | ((one > at) & (one < len(at)))).all() for one in sides)
