@@ -308,6 +308,29 @@ class Journal:
             ) from error
 
 
+class ForwardingJournal(Journal):
+    """Base of journals that do something with spans and hand them on.
+
+    Args:
+        journal: the next one; None for none.
+    """
+
+    def __init__(self, journal: Journal | None) -> None:
+        self.journal, self.values = journal, journal is not None and journal.values
+
+    def record(self, row: tuple[Any, ...], detail: Detail | None = None) -> None:
+        if self.journal is not None:
+            self.journal.record(row, detail)
+
+    def asked_by(self, run: str, principals: frozenset[str]) -> None:
+        if self.journal is not None:
+            self.journal.asked_by(run, principals)
+
+    def end_run(self) -> None:
+        if self.journal is not None:
+            self.journal.end_run()
+
+
 def _values(rows: Sequence[tuple[Any, ...]], redact: Redaction | None = None) -> list[list[Any]]:
     """The values of all rows in a row: one statement for all lets other threads go on once, not once a row."""
     hits: dict[int, str] = {}

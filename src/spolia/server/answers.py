@@ -17,7 +17,7 @@ from spolia.core.operator import Operator, inside
 from spolia.core.run_context import Done, Emitted, Event, Retracted
 from spolia.errors import Cancelled
 from spolia.filters.text import condition_of
-from spolia.journal.trace import Journal, step_name
+from spolia.journal.trace import ForwardingJournal, Journal, step_name
 from spolia.run import Run
 from spolia.run.lane import Lane
 from spolia.server.error_replies import error_object, refusal, told
@@ -204,27 +204,18 @@ def _described(flow: ServedFlow) -> FlowReply:
     return found if flow.promotion is None else found | {"alias": alias_reply(flow.promotion)}
 
 
-class Stages(Journal):
-    """A journal that notes which passages each step found, and hands all spans on to another one."""
+class Stages(ForwardingJournal):
+    """Notes which passages each step found."""
 
     def __init__(self, journal: Journal | None) -> None:
-        self.journal, self.values = journal, journal is not None and journal.values
+        super().__init__(journal)
         self.found: list[StageReply] = []
 
     def record(self, row: tuple[Any, ...], detail: Any = None) -> None:
         if isinstance(found := row[-1], Ranking):
             hits = [(hit.node.id, float(hit.score)) for hit in found.hits]
             self.found.append({"step": step_name(row[4]), "seconds": row[6], "hits": hits})
-        if self.journal is not None:
-            self.journal.record(row, detail)
-
-    def asked_by(self, run: str, principals: frozenset[str]) -> None:
-        if self.journal is not None:
-            self.journal.asked_by(run, principals)
-
-    def end_run(self) -> None:
-        if self.journal is not None:
-            self.journal.end_run()
+        super().record(row, detail)
 
 
 class AnswerEvents:

@@ -26,7 +26,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from spolia.core.operator import Operator
 from spolia.errors import QueryError
-from spolia.journal.trace import Journal, step_name, summary
+from spolia.journal.trace import ForwardingJournal, Journal, step_name, summary
 from spolia.journal.values import Detail, Exchange
 from spolia.models.protocols import LanguageModel, Scorer
 from spolia.types import Answer, Generation, Query, Ranking
@@ -38,7 +38,7 @@ DESCRIBED = 10_000
 """Steps whose attributes are kept."""
 
 
-class OpenTelemetryJournal(Journal):
+class OpenTelemetryJournal(ForwardingJournal):
     """A journal that also exports each step as a span.
 
     A span has its step, times, model, tokens, cost, and passages by id and score. If it is made inside a span of your
@@ -66,24 +66,15 @@ class OpenTelemetryJournal(Journal):
     def __init__(self, journal: Journal | None, processor: SpanProcessor, *, content: bool = False) -> None:
         if content and (journal is None or not journal.values):
             raise QueryError("Only a journal that keeps values has texts to export. Write Runs(PATH, values=True).")
-        self.journal, self.processor, self.content = journal, processor, content
-        self.values = journal is not None and journal.values
+        super().__init__(journal)
+        self.processor, self.content = processor, content
         self.redact = None if journal is None or not content else journal.redaction()
         self.parent = get_current_span().get_span_context()
         self.resource = _resource()
 
     def record(self, row: tuple[Any, ...], detail: Detail | None = None) -> None:
         self.processor.on_end(self._span(row, detail if self.content else None))
-        if self.journal is not None:
-            self.journal.record(row, detail)
-
-    def asked_by(self, run: str, principals: frozenset[str]) -> None:
-        if self.journal is not None:
-            self.journal.asked_by(run, principals)
-
-    def end_run(self) -> None:
-        if self.journal is not None:
-            self.journal.end_run()
+        super().record(row, detail)
 
     def _span(self, row: tuple[Any, ...], detail: Detail | None) -> ReadableSpan:
         run, number, above, _, op, started, seconds, cached, calls, sent, generated, _, usd, error, notes, out = row
