@@ -38,9 +38,9 @@ except WeightsError as error:
 import torch  # noqa: E402
 
 from spolia.training.encoders import BiEncoderTrainer, ContextTrainer  # noqa: E402
-from spolia.training.fine_tuning import Contrast, Recipe  # noqa: E402
+from spolia.training.fine_tuning import Contrast, TorchRecipe  # noqa: E402
 
-RECIPE = Recipe(window=64, batch=8, rate=1e-4, warm_up=2, low_precision=False)
+RECIPE = TorchRecipe(window=64, batch=8, rate=1e-4, warm_up=2, low_precision=False)
 
 
 @pytest.fixture(scope="module")

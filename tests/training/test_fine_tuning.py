@@ -44,13 +44,13 @@ from spolia.training.fine_tuning import (  # noqa: E402
     EmbedderTrainer,
     FineTuning,
     MiniLMSufficiency,
-    Recipe,
     RerankerTrainer,
+    TorchRecipe,
     shuffled,
 )
 from spolia.training.query_adapter import Teacher  # noqa: E402
 
-RECIPE = Recipe(window=96, batch=8, rate=1e-4, warm_up=2, low_precision=False)
+RECIPE = TorchRecipe(window=96, batch=8, rate=1e-4, warm_up=2, low_precision=False)
 
 
 @pytest.fixture(scope="module")

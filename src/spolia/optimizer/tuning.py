@@ -83,7 +83,7 @@ def tune(
     >>> @step
     ... def first_of(query: Query, *, passages: str = "pq") -> Ranking:
     ...     return Ranking(query, tuple(Hit(Node(one, one), 1.0) for one in passages))
-    >>> questions = [Item(f"q{number}", "?", gold=(("q",),)) for number in range(40)]
+    >>> questions = [Item(f"q{number}", f"{number}?", gold=(("q",),)) for number in range(40)]
     >>> found = tune(first_of.vary("order", passages=["pq", "qp", "p"]), questions, "MRR")
     >>> found.point, found.score.mean, found.rows
     ({'order': 1}, 1.0, 120)

@@ -3,6 +3,7 @@ from spolia.retrieval.bm25 import Phrase as Phrase
 from spolia.retrieval.bm25_variants import BM25Variant as BM25Variant
 from spolia.retrieval.bm25_variants import FieldedBM25 as FieldedBM25
 from spolia.retrieval.dense import Dense as Dense
+from spolia.retrieval.dense import DenseInMemory as DenseInMemory
 from spolia.retrieval.dense import LateInteraction as LateInteraction
 from spolia.retrieval.dense import LearnedSparse as LearnedSparse
 from spolia.retrieval.graph.edges import Belonging as Belonging

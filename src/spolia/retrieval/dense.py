@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from spolia.models.protocols import Embedder, SparseEmbedder, TokenEmbedder, refuse_no_embedder
+from spolia.models.protocols import Embedder, SparseEmbedder, TokenEmbedder, embedded, refuse_no_embedder
 from spolia.retrieval.group_search import GroupSearch, searched
+from spolia.retrieval.term_counts import derived, texts_of
 from spolia.retrieval.vector_search import VectorSearch, read, sparse_vectors_of, vectors_of
 from spolia.stores.corpus import NodeGroup
+from spolia.stores.vectors.search import ordered_scores
 from spolia.types import Filter, Hit, Query
 
 if TYPE_CHECKING:
@@ -166,4 +168,48 @@ class LateInteraction(GroupSearch):
             return ()
         positions = allowed.positions()
         scores = index.scores(asked, positions)
+        return snapshot.hits(ordered_scores(allowed.keys[positions], scores, self.top_k, snapshot.ids), who)
+
+
+@dataclass(frozen=True)
+class DenseInMemory(GroupSearch):
+    """The nodes nearest to the query by cosine, with an embedder that the group was not built with.
+
+    The first query of each generation embeds all nodes, and their vectors stay in memory. Use it to try an embedder on
+    a small group; `Dense` searches stored vectors.
+
+    Args:
+        embedder: any one.
+        group, top_k, source, filter: as for every `GroupSearch`, which names the errors too.
+
+    Raises:
+        WiringError: what stands for the embedder is none, and what it lacks.
+
+    Source: as of `Dense`.
+
+    >>> from spolia import Corpus, MiniLM
+    >>> DenseInMemory(Corpus("notes.spolia").group(), MiniLM(), top_k=5).short
+    "DenseInMemory(top_k=5, source='dense')"
+    """
+
+    group: NodeGroup
+    embedder: Embedder
+    top_k: int = 10
+    source: str = "dense"
+    filter: Filter | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_no_embedder(self.embedder, "DenseInMemory", Embedder)
+
+    def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
+        def embed() -> Vectors:
+            keys = snapshot.open.records(self.group.name).keys
+            return embedded(self.embedder, list(texts_of(snapshot, keys)), "passage")
+
+        vectors = derived(snapshot.derived, (self.group.name, self.embedder.fingerprint()), embed)
+        (asked,) = embedded(self.embedder, [searched(query)], "query")
+        allowed = snapshot.allowed(self.group.name, who, wanted)
+        positions = allowed.positions()
+        scores = (vectors[positions] @ asked).astype("float64")
         return snapshot.hits(ordered_scores(allowed.keys[positions], scores, self.top_k, snapshot.ids), who)

@@ -67,7 +67,7 @@ class Limiter:
         self.refused = ""
 
     def reserve(self, wanted: Usage, *, optional: bool) -> str:
-        """Keep room for a call; why there is none, empty if there is."""
+        """Keep room for a call. Returns why it has none; empty if it has."""
         why = self.take(wanted, optional=optional)
         self.refused = self.refused or why
         if not why:
@@ -77,7 +77,7 @@ class Limiter:
         return f"The budget of {self.where} allows no further call: {why}. Raise it, or ask for less." if why else ""
 
     def take(self, wanted: Usage, *, optional: bool) -> str:
-        """Why there is no room; empty if there is."""
+        """Returns why the call has no room; empty if it has."""
         return self.budget.refuses(self.spent + self.held, wanted, optional=optional)
 
     def release(self, held: Usage) -> None:

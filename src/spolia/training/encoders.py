@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from spolia.core.operator import Operator, Retriever
 from spolia.core.plurals import several
@@ -16,21 +13,16 @@ from spolia.evaluation.measures.answers.string_match import F1
 from spolia.generation.reader import Reader
 from spolia.models.onnx.minilm import MiniLM
 from spolia.models.onnx.tuned_minilm import BI_ENCODER, CONTEXT, HEAD_OF_SCORE, MiniLMScorer, TunedMiniLM, pair
-from spolia.models.protocols import Embedder, LanguageModel, embedded
+from spolia.models.protocols import LanguageModel
 from spolia.models.text_classifier import is_said
 from spolia.models.trained_weights import TrainedWeights
 from spolia.post_retrieval.compression import Extractive, SentenceSpan, extract, sentence_spans
-from spolia.retrieval.dense import Dense
-from spolia.retrieval.group_search import GroupSearch, searched
-from spolia.retrieval.term_counts import derived, texts_of
+from spolia.retrieval.dense import Dense, DenseInMemory
 from spolia.run import Run
 from spolia.stores.corpus import NodeGroup
-from spolia.stores.snapshot.snapshot import Snapshot
-from spolia.stores.vectors.search import ordered_scores
-from spolia.training.fine_tuning import Contrast, MiniLMTrainer, Recipe, RerankerTrainer, padded, shuffled
+from spolia.training.fine_tuning import Contrast, MiniLMTrainer, RerankerTrainer, TorchRecipe, padded, shuffled
 from spolia.training.flow_classifiers import answered
-from spolia.types import Answer, Filter, Hit, Item, Query, Ranking
-from spolia.types.arrays import Vectors
+from spolia.types import Answer, Item, Query, Ranking
 
 with installed("local", "torch", "Fine-tuning"):
     import torch
@@ -41,36 +33,8 @@ SENTENCES = 32
 """Sentences of a question that are judged, the first ones of the best passages."""
 VALIDATED = 16
 """Questions of the validation curve, at most."""
-OF_PASSAGES = Recipe(window=128, batch=32, rate=2e-5, warm_up=0.1)
-OF_SENTENCES = Recipe(window=128, batch=4, rate=5e-5, warm_up=0.1)
-
-
-@dataclass(frozen=True)
-class DenseInMemory(GroupSearch):
-    """As `Dense`, by vectors that are computed once for each generation, and kept in memory.
-
-    Args:
-        embedder: gives the vectors; the group needs none by it.
-        group, top_k, source, filter: as for every `GroupSearch`, which names the errors too.
-    """
-
-    group: NodeGroup
-    embedder: Embedder
-    top_k: int = 10
-    source: str = "dense"
-    filter: Filter | None = None
-
-    def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
-        def embed() -> Vectors:
-            keys = snapshot.open.records(self.group.name).keys
-            return embedded(self.embedder, list(texts_of(snapshot, keys)), "passage")
-
-        vectors = derived(snapshot.derived, (self.group.name, self.embedder.fingerprint()), embed)
-        (asked,) = embedded(self.embedder, [searched(query)], "query")
-        allowed = snapshot.allowed(self.group.name, who, wanted)
-        positions = allowed.positions()
-        scores = (vectors[positions] @ asked).astype(np.float64)
-        return snapshot.hits(ordered_scores(allowed.keys[positions], scores, self.top_k, snapshot.ids), who)
+OF_PASSAGES = TorchRecipe(window=128, batch=32, rate=2e-5, warm_up=0.1)
+OF_SENTENCES = TorchRecipe(window=128, batch=4, rate=5e-5, warm_up=0.1)
 
 
 class BiEncoderTrainer(RerankerTrainer):
@@ -102,7 +66,7 @@ class BiEncoderTrainer(RerankerTrainer):
         temperature: float = 0.05,
         negatives: int = 3,
         depth: int = 20,
-        recipe: Recipe = OF_PASSAGES,
+        recipe: TorchRecipe = OF_PASSAGES,
     ) -> None:
         super().__init__(group, embedder, negatives=negatives, depth=depth, recipe=recipe, base=embedder.weights)
         self.temperature = temperature
@@ -176,7 +140,7 @@ class ContextTrainer(MiniLMTrainer[list[ReadPassages]]):
         *,
         most: int = 3,
         first: float = 0.5,
-        recipe: Recipe = OF_SENTENCES,
+        recipe: TorchRecipe = OF_SENTENCES,
         base: str = "",
     ) -> None:
         super().__init__(recipe, base)

@@ -62,7 +62,7 @@ B = TypeVar("B")
 
 
 @dataclass(frozen=True)
-class Recipe(Value):
+class TorchRecipe(Value):
     """How a model is fine-tuned.
 
     Args:
@@ -95,7 +95,7 @@ class FineTuning(ABC, Generic[B]):
     converged: ClassVar[bool] = False
     steps: int
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: TorchRecipe) -> None:
         self.recipe = recipe
         self.notes: list[str] = []
 
@@ -178,7 +178,7 @@ class MiniLMTrainer(FineTuning[B]):
     head: ClassVar[str] = ""
     outputs: ClassVar[int] = 0
 
-    def __init__(self, recipe: Recipe, base: str = "") -> None:
+    def __init__(self, recipe: TorchRecipe, base: str = "") -> None:
         super().__init__(recipe)
         self.base = base
 
@@ -309,7 +309,7 @@ class EmbedderTrainer(MiniLMTrainer[list[int]]):
         teacher: Teacher,
         *,
         temperature: float = 0.05,
-        recipe: Recipe = Recipe(window=64, rate=2e-5, warm_up=0.1),
+        recipe: TorchRecipe = TorchRecipe(window=64, rate=2e-5, warm_up=0.1),
         base: str = "",
     ) -> None:
         super().__init__(recipe, base)
@@ -398,7 +398,7 @@ class RerankerTrainer(MiniLMTrainer[list[Contrast]]):
         *,
         negatives: int = 3,
         depth: int = 20,
-        recipe: Recipe = Recipe(window=192, rate=5e-5, warm_up=0.1),
+        recipe: TorchRecipe = TorchRecipe(window=192, rate=5e-5, warm_up=0.1),
         base: str = "",
     ) -> None:
         super().__init__(recipe, base)
@@ -466,7 +466,7 @@ class RerankerTrainer(MiniLMTrainer[list[Contrast]]):
         return hybrid(self.group, self.embedder, top_k=self.depth)
 
 
-PAPER = Recipe(window=512, batch=8, rate=5e-5, head_rate=5e-5, warm_up=0.05, cosine=True, low_precision=False)
+PAPER = TorchRecipe(window=512, batch=8, rate=5e-5, head_rate=5e-5, warm_up=0.05, cosine=True, low_precision=False)
 """That of the CoRAG classifier: AdamW at 5e-5 along a cosine, warm-up 0.05, batches of 8, 512 tokens."""
 
 
@@ -486,7 +486,9 @@ class SufficiencyTuning(FineTuning[list[LabelledText]]):
 
     part, version, measure, steps = SUFFICIENCY, 3, "EM", 1
 
-    def __init__(self, chains: SufficiencyTrainer, *, epochs: int = 3, recipe: Recipe = PAPER, **more: Any) -> None:
+    def __init__(
+        self, chains: SufficiencyTrainer, *, epochs: int = 3, recipe: TorchRecipe = PAPER, **more: Any
+    ) -> None:
         super().__init__(recipe, **more)
         self.chains, self.epochs = chains, epochs
 

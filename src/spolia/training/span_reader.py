@@ -20,7 +20,7 @@ from spolia.models.onnx.tuned_minilm import CLS, HEAD, PART, QUESTION_TOKENS, SE
 from spolia.models.protocols import Embedder
 from spolia.models.trained_weights import TrainedWeights
 from spolia.stores.corpus import NodeGroup
-from spolia.training.fine_tuning import VALIDATED, MiniLMTrainer, Recipe, padded
+from spolia.training.fine_tuning import VALIDATED, MiniLMTrainer, TorchRecipe, padded
 from spolia.types import Answer, Item, Query, Ranking
 
 with installed("local", "torch", "Training a reader"):
@@ -42,7 +42,7 @@ class SpanExample(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SpanRecipe(Recipe):
+class SpanRecipe(TorchRecipe):
     """How a reader of spans is trained.
 
     Args:

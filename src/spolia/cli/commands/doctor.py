@@ -52,6 +52,7 @@ EXTRAS = {
     "qdrant": ("vectors in Qdrant", ("qdrant-client",)),
     "opensearch": ("vectors in OpenSearch", ("opensearch-py",)),
     "tpe": ("the strategy tpe of tuning", ("optuna",)),
+    "trees": ("boosted trees as a ranker", ("lightgbm",)),
     "server": (
         "flows over HTTP",
         ("fastapi", "uvicorn", "uvloop", "httptools", "mcp", "pyjwt", "prometheus-client", "python-multipart"),
