@@ -570,8 +570,8 @@ class Staging(Draft):
         return kept
 
     def _is_lost(self, change: _Change, lost: set[str]) -> bool:
-        if change.document in lost:
-            return True
+        if change.document in lost or not self.conflicts:
+            return change.document in lost
         within = tuple(f"{uri}/" for uri in change.uris)
         return any(uri in change.uris or uri.startswith(within) for uri in self.conflicts)
 

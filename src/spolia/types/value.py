@@ -105,11 +105,11 @@ def _encoded(value: object) -> bytes:
         return b"(%s)" % b"".join(map(_encoded, value))
     if isinstance(value, frozenset):
         return b"<%s>" % b"".join(sorted(map(_encoded, value)))
-    if isinstance(value, Mapping):
-        return b"{%s}" % b"".join(_encoded(key) + _encoded(value[key]) for key in sorted(value))
     digest = getattr(value, "digest", None)
     if isinstance(digest, bytes):
         return b"v" + digest
+    if isinstance(value, Mapping):  # last: it takes longest to tell
+        return b"{%s}" % b"".join(_encoded(key) + _encoded(value[key]) for key in sorted(value))
     raise TypeError(
         f"{value!r} of type {kind.__name__} has no content hash. "
         "Use scalars, tuples, mappings, values, operators and addresses."

@@ -40,6 +40,7 @@ _SIGNATURES = (
     Signature(b"\x7fELF", "a program", ""),
     Signature(b"SQLite format 3\0", "an SQLite database", ".sqlite"),
 )
+_BEGINNINGS = tuple(signature.begins for signature in _SIGNATURES)
 _PAGE = re.compile(r"\s*(?:<\?xml[^>]{0,200}>\s*)?<(?:!doctype\s+html|html)[\s>]", re.IGNORECASE)
 
 
@@ -49,7 +50,9 @@ def signature_of(head: bytes) -> Signature | None:
     >>> signature_of(b"%PDF-1.7 ...").what
     'a PDF'
     """
-    return next((found for found in _SIGNATURES if head.startswith(found.begins)), None)
+    if not head.startswith(_BEGINNINGS):
+        return None
+    return next(found for found in _SIGNATURES if head.startswith(found.begins))
 
 
 def is_page(text: str) -> bool:
@@ -97,6 +100,8 @@ class Blob(Value):
     @kept
     def content_hash(self) -> str:
         """32 hexadecimal digits of the bytes' BLAKE2b."""
+        if isinstance(self.content, bytes):
+            return blake2b(self.content, digest_size=16).hexdigest()
         found = blake2b(digest_size=16)
         with self.open() as file:
             while piece := file.read(_PIECE):
@@ -214,7 +219,8 @@ class Equipped(Protocol):
 class Container(Protocol):
     """Gives the parts of a blob as blobs of their own: the members of an archive, the attachments of a mail.
 
-    A reader may be a container as well: a mail is a document, and has attachments.
+    A reader may be a container as well: a mail is a document, and has attachments. A blob of at most `undivided` bytes,
+    if the reader says so, is not asked for parts.
     """
 
     @property

@@ -310,6 +310,11 @@ class TextReader(Value):
     def read(self, blob: Blob, /) -> Reading:
         return source_text(blob, "lines").reading(self, blob)
 
+    @property
+    def undivided(self) -> int:
+        """Bytes of a file at most that is one document, without parts."""
+        return LARGEST
+
     def parts(self, blob: Blob, /) -> Iterator[Blob]:
         """The lines of a file that is too large for one document; none for others."""
         return parts(blob, "lines")

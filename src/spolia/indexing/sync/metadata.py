@@ -104,6 +104,8 @@ class DocumentLabels:
                 f"file, not who may read it. Write sync(..., access=lambda uri: {list(document.readers)!r:.80})."
             )
         meta, readers = self.meta(document.uri), self.readers(document.uri)
+        if not (meta or readers) and is_free(document):
+            return document
         named = {name for name, _ in meta}
         kept = tuple(pair for pair in document.meta if pair[0] not in named)
         labelled = document.but(meta=meta + kept, readers=readers) if meta or readers else document

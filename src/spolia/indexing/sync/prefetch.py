@@ -27,6 +27,7 @@ from spolia.stores.backends.rows import SourceRow, in_batches
 from spolia.stores.files import claimed
 from spolia.stores.groups.group_build import EMBEDDED_AT_ONCE, Texts, in_turn
 from spolia.stores.groups.nodes import GroupBuild
+from spolia.types import kept
 from spolia.worker_process import pickled
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class FetchItem:
     fetch: Callable[[], FetchedSource]
     begun: Future[FetchedSource] | None = None
 
-    @cached_property
+    @kept
     def found(self) -> FetchedSource:
         """Its bytes; raises `Unreadable` if they cannot be had."""
         if self.begun is None:

@@ -323,9 +323,10 @@ class SyncRun:
             self._leave(self.diff.within(taken.uri), contents)
             return NOT_OPENED
         parts, problem = 0, None
+        is_whole = taken.found.is_empty or row.size <= getattr(taken.reader, "undivided", -1)
         items = contents.items(taken.reader, taken.found, depth, self.found.files.readers, self.prefetch)
         try:
-            for part in self.prefetch.ahead(() if taken.found.is_empty else items, self._is_read):
+            for part in () if is_whole else self.prefetch.ahead(items, self._is_read):
                 parts += 1
                 self.tally.total += 1
                 self._take(part, taken.uri, contents, depth)

@@ -5,7 +5,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import chain, count, islice, repeat
 from types import MappingProxyType
 from typing import TypeAlias
@@ -26,7 +25,7 @@ from spolia.stores.definition import (
     whole,
 )
 from spolia.types import Document, Failure, Heading, Node, Region, Span
-from spolia.types.value import maker
+from spolia.types.value import kept, maker
 
 _node = maker(Node)
 _HALF = re.compile("[\ud800-\udfff]")
@@ -92,12 +91,12 @@ class NodeFactory:
         times = [time for segment in self._segments[first:last] if (time := segment.seconds)]
         return (min(start for start, _ in times), max(end for _, end in times)) if times else None
 
-    @cached_property
+    @kept
     def _segments(self) -> list[Region]:
         """In the order of the text, without any within another one."""
         return [region for region in self.document.regions if region.seconds]
 
-    @cached_property
+    @kept
     def _line_ends(self) -> list[int]:
         text = self.document.text
         return [found.end() for found in re.finditer("\n" if "\n" in text or "\r" not in text else "\r", text)]
