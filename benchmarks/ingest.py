@@ -48,6 +48,7 @@ print(json.dumps([report.added, report.unchanged, report.chunks, report.embedded
 
 FLOOR = r"""
 import json, os, sqlite3, sys
+from contextlib import suppress
 from hashlib import blake2b
 import tantivy
 
@@ -98,9 +99,10 @@ def publish(files, generation, first):
     writer.commit()
     for name in os.listdir(lexical):
         if not name.startswith(".tmp"):
-            descriptor = os.open(os.path.join(lexical, name), os.O_RDONLY)
-            os.fsync(descriptor)
-            os.close(descriptor)
+            with suppress(FileNotFoundError):  # merged away meanwhile
+                descriptor = os.open(os.path.join(lexical, name), os.O_RDONLY)
+                os.fsync(descriptor)
+                os.close(descriptor)
     database.execute("INSERT INTO generations VALUES (?)", (generation,))
     database.execute("COMMIT")
 
