@@ -6,10 +6,11 @@ import asyncio
 import json
 import resource
 import socket
-from collections.abc import AsyncIterator, Iterator
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import pytest
@@ -20,11 +21,14 @@ pytest.importorskip("openai", reason="the client whose requests are sent is not 
 import httpx
 
 from spolia import BM25, Corpus, Operator, Query
+from spolia.errors import NotAllowed
 from spolia.server import request_checks
 from spolia.server.app import application
-from spolia.server.keys import ApiKeys
+from spolia.server.keys import ApiKeys, KeyHolder, hashed
 from spolia.server.service import ServedFlow, Service
 from spolia.services.documents import Documents
+from spolia.services.knowledge_bases import Asker
+from spolia.stores.snapshot.snapshot import Snapshot
 from tests.indexing.sample_documents import pdf_of
 from tests.server.conftest import Served, until
 
@@ -253,18 +257,186 @@ def test_a_document_of_10_gb_is_refused_before_it_comes(served: Served) -> None:
         assert connection.recv(1000).startswith(b"HTTP/1.1 413")
 
 
-def reply(documents: Documents, method: str, path: str, **sent: Any) -> httpx.Response:
-    """What a server answers whose only store is that of these documents."""
+def reply(documents: Documents, method: str, path: str, user: str = "ann", **sent: Any) -> httpx.Response:
+    """What a server answers a user, whose key is his name, and whose only store is that of these documents."""
 
     async def asked() -> httpx.Response:
         flow: Operator[Query, Any] = BM25(documents.corpus.group())
         one = ServedFlow("flow", flow, flow)
-        app = application(Service(documents.corpus, [one], one), ApiKeys.of_token("k"), documents=documents)
-        how: dict[str, Any] = {"base_url": "http://127.0.0.1", "headers": {"Authorization": "Bearer k"}}
+        keys = ApiKeys({hashed(user): KeyHolder(user, user, writes=True)})
+        app = application(Service(documents.corpus, [one], one), keys, documents=documents)
+        how: dict[str, Any] = {"base_url": "http://127.0.0.1", "headers": {"Authorization": f"Bearer {user}"}}
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), **how) as client:
             return await client.request(method, path, **sent)
 
     return asyncio.run(asked())
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def two(request: pytest.FixtureRequest, fast_folder: Path) -> Iterator[tuple[Documents, Documents]]:
+    """The documents of one store in two services."""
+    is_file = request.param == "sqlite"
+    address = str(fast_folder / "n.spolia") if is_file else request.getfixturevalue("server").address()
+    found = Documents(Corpus(address)), Documents(Corpus(address))
+    yield found
+    for one in found:
+        one.close()
+        cast(Any, one.queue.table).close()
+
+
+NAME = "notes/zebra.md"
+AT = f"/v1/documents/{NAME}"
+CHANGES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "patch": ("PATCH", AT, {"json": {"access": ["*"]}}),
+    "put": ("PUT", AT, {"content": b"Ann has it.", "params": {"access": "*"}}),
+    "form": ("POST", "/v1/documents", {"files": [("files", (NAME, b"Ann has it."))], "params": {"access": "*"}}),
+    "delete": ("DELETE", AT, {}),
+    "reparse": ("POST", "/v1/documents/reparse", {"json": {"names": [NAME]}}),
+    "copy": ("POST", "/v1/documents/transfer", {"json": {"names": [NAME], "to": "b"}}),
+    "move": ("POST", "/v1/documents/transfer", {"json": {"names": [NAME], "to": "b", "how": "move"}}),
+    "copy over": ("POST", "/v1/documents/transfer", {"json": {"names": ["own/zebra.md"], "to": "notes"}}),
+    "delete base": ("DELETE", "/v1/bases/notes", {}),
+}
+"""What ann may ask of a name."""
+
+
+def begun(two: tuple[Documents, Documents]) -> None:
+    """Ann has a document and a knowledge base."""
+    assert reply(two[0], "PUT", "/v1/documents/own/zebra.md", content=b"Ann has it.").status_code == 202
+    two[0].publish()
+    assert reply(two[0], "PUT", "/v1/bases/notes", json={}).status_code == 200
+
+
+def meanwhile(work: Callable[[], None]) -> threading.Thread:
+    """Another user's request: it ends now, or waits for a transaction that is open."""
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(0.2)
+    return thread
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_of_a_name_that_another_user_takes_meanwhile_does_not_touch_his_document(
+    two: tuple[Documents, Documents], monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    begun(two)
+    ann, bob = two
+    status, threads, look = list[int](), list[threading.Thread](), Snapshot.named
+
+    def put() -> None:
+        try:
+            bob.add(NAME, TEXT, access=["bob"], by=Asker("bob", frozenset({"bob"}), "bob"))
+            status.append(202)
+        except NotAllowed:
+            status.append(403)
+
+    def looked(snapshot: Snapshot, names: Iterable[str]) -> dict[str, str]:
+        if not threads:  # ann's request has looked at the jobs, and has put none yet
+            threads.append(threading.Thread())
+            threads.append(meanwhile(put))
+        return look(snapshot, names)
+
+    monkeypatch.setattr(Snapshot, "named", looked)
+    method, path, sent = CHANGES[change]
+    changed = reply(ann, method, path, **sent).status_code
+    threads[1].join()
+    monkeypatch.undo()
+    while ann.publish():
+        pass
+    if status == [202]:
+        assert reply(bob, "GET", f"{AT}/original", "bob").content == TEXT
+    else:
+        assert (status, changed) == ([403], 202)
+    assert [reply(ann, "GET", f"{AT}/original", user).content == TEXT for user in ("ann", "eve")] == [False, False]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_document_that_another_user_is_adding_cannot_be_changed(
+    two: tuple[Documents, Documents], monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    begun(two)
+    ann, bob = two
+    status, threads, ask = list[int](), list[threading.Thread](), bob.queue.table.ask
+    method, path, sent = CHANGES[change]
+
+    def asked(statement: str, rows: Any) -> list[tuple[Any, ...]]:
+        found = ask(statement, rows)
+        if statement.startswith("INSERT INTO jobs"):  # bob's transaction has put the job, and is open
+            threads.append(meanwhile(lambda: status.append(reply(ann, method, path, **sent).status_code)))
+        return found
+
+    monkeypatch.setattr(bob.queue.table, "ask", asked)
+    assert reply(bob, "PUT", AT, "bob", content=TEXT).status_code == 202
+    threads[0].join()
+    assert status == [403]
+    while ann.publish():
+        pass
+    assert reply(bob, "GET", f"{AT}/original", "bob").content == TEXT
+    assert reply(ann, "GET", f"{AT}/original", "eve").status_code == 404
+
+
+@pytest.mark.parametrize("change", ["patch", "reparse", "copy", "move"])
+def test_a_document_that_the_administrator_has_removed_does_not_come_back(
+    two: tuple[Documents, Documents], change: str
+) -> None:
+    ann, bob = two
+    assert reply(bob, "PUT", AT, "bob", content=TEXT).status_code == 202
+    bob.publish()
+    with bob.corpus.writer() as writer:  # as `spolia docs remove`
+        writer.remove(f"doc://{NAME}")
+    method, path, sent = CHANGES[change]
+    assert [reply(ann, method, path, user, **sent).status_code for user in ("ann", "bob")] == [404, 404]
+    assert reply(ann, "PUT", AT, content=b"Ann has it.").status_code == 202  # the name is free
+    assert reply(bob, "PUT", AT, "bob", content=TEXT).status_code == 403
+    ann.publish()
+    assert reply(ann, "GET", f"{AT}/original").content == b"Ann has it."
+
+
+def test_everybody_may_read_only_what_is_said_to_be_for_everybody(fast_folder: Path) -> None:
+    documents = Documents(Corpus(str(fast_folder / "n.spolia")))
+    reply(documents, "PUT", AT, content=TEXT)
+    documents.publish()
+    for method, path, sent in (
+        ("PATCH", AT, {"json": {"access": []}}), ("PUT", "/v1/bases/notes", {"json": {"access": []}}),
+        ("PUT", f"{AT}?access=", {"content": TEXT}),
+        ("POST", "/v1/documents", CHANGES["form"][2] | {"params": {"access": ""}}),
+    ):  # fmt: skip
+        refused = reply(documents, method, path, **cast(Any, sent))
+        assert refused.status_code == 400, (method, path)
+        assert "access" in refused.text or "readers" in refused.text
+    assert "for everybody" in reply(documents, "PATCH", AT, json={"access": []}).text
+    assert documents.queue.counts() == {"done": 1}
+    assert reply(documents, "GET", AT, "eve").status_code == 404
+    base = reply(documents, "PUT", "/v1/bases/notes", json={"access": ["*"]}).json()
+    assert base["access"] == ["*"]
+    assert reply(documents, "PUT", "/v1/documents/notes/b.md", "eve", content=TEXT).status_code == 202
+    assert reply(documents, "PATCH", AT, json={"access": ["*"]}).status_code == 202
+    documents.publish()
+    assert reply(documents, "GET", AT, "eve").status_code == 200
+
+
+@pytest.mark.parametrize("number", [10**22, -(10**22), 2**63, 2**62 + 1])
+def test_a_number_that_no_database_holds_is_no_fault_of_the_server(
+    two: tuple[Documents, Documents], number: int
+) -> None:
+    documents = two[0]
+    reply(documents, "PUT", AT, content=TEXT)
+    documents.publish()
+    expected = {
+        ("GET", f"/v1/tasks/{number}"): (404,), ("POST", f"/v1/tasks/{number}/cancel"): (404,),
+        ("GET", f"/v1/tasks?limit={number}"): (400,), ("GET", f"/v1/documents?limit={number}"): (400,),
+        ("GET", f"{AT}/pages/{number}"): (400, 404), ("GET", f"{AT}/nodes?page={number}"): (400,),
+        ("GET", f"{AT}/nodes?after={number}"): (400,), ("GET", f"{AT}/nodes?limit={number}"): (400,),
+        ("GET", f"{AT}/pages/1?dpi={number}"): (400,),
+    }  # fmt: skip
+    for (method, path), status in expected.items():
+        assert reply(documents, method, path).status_code in status, (method, path)
+    if abs(number) >= 2**63:
+        fields: dict[str, Any] = {"params": {"metadata": json.dumps({"year": number})}, "content": TEXT}
+        assert reply(documents, "PUT", AT, **fields).status_code == 400
+        assert reply(documents, "PATCH", AT, json={"metadata": {"year": number}}).status_code == 400
+    asked = {"question": "zebras", "where": [f"year>={number}"]}
+    assert reply(documents, "POST", "/v1/search", json=asked).status_code in (200, 400)
 
 
 def test_a_search_before_the_first_document_is_to_be_asked_again(fast_folder: Path) -> None:

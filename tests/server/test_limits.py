@@ -89,6 +89,23 @@ def test_headers_that_do_not_end_are_refused(served: Served) -> None:
         assert connection.recv(1000).startswith(b"HTTP/1.1 400")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "more",
+    [
+        b"X-More: " + b"x" * 100_000 + b"\r\n",
+        b"".join(b"X-%d: %s\r\n" % (at, b"x" * 1000) for at in range(70)),
+        b"Host: evil.example\r\n",
+        b"Host: localhost\r\n",
+    ],
+)
+def test_headers_that_are_too_long_or_name_two_hosts_are_refused_also_in_one_piece(served: Served, more: bytes) -> None:
+    at = urlsplit(served.url)
+    with socket.create_connection((at.hostname, at.port)) as connection:
+        connection.sendall(b"GET /live HTTP/1.1\r\nHost: localhost\r\n" + more + b"\r\n")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 400")
+
+
 def test_headers_that_do_not_come_end_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "HEAD_S", 0.02)
 

@@ -80,7 +80,7 @@ def documents(request: pytest.FixtureRequest, fast_folder: Path, receiver: Recei
 
 def test_a_receiver_is_told_once_what_became_of_each_task(documents: Documents, receiver: Receiver) -> None:
     webhooks = pytest.importorskip("standardwebhooks", reason="the library of receivers is not installed")
-    at = {"callback": f"http://{receiver.host}/tasks"}
+    at: dict[str, Any] = {"callback": f"http://{receiver.host}/tasks"}
     kept = documents.add("a.md", b"The moon causes the tides.", **at)
     bad = documents.add("b.pdf", b"No PDF.", **at)
     gone = documents.add("c.md", b"Never published.", **at)

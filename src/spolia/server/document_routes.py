@@ -20,7 +20,7 @@ from spolia.server.replies import SpanReply, TypedDict
 from spolia.services.callbacks import task_data
 from spolia.services.documents import Documents, Reparse, StoredDocument, Transfer, Upload, in_base, readers_in
 from spolia.services.jobs import Job
-from spolia.services.knowledge_bases import KnowledgeBase, base_of
+from spolia.services.knowledge_bases import Asker, KnowledgeBase, base_of
 from spolia.types import Node, Scalar
 
 EVERYBODY = "*"
@@ -142,15 +142,15 @@ class TransferRequest(BaseModel):
 
 
 class BaseRequest(BaseModel):
-    """A knowledge base. `access`: who may add documents to it, and reads them unless an upload names others; empty for
-    everybody."""
+    """A knowledge base. `access`: who may add documents to it, and reads them unless an upload names others; `*` for
+    everybody, and then a document is for the user of its key."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"description": "Minutes of meetings", "access": ["staff"]}]}
     )
 
     description: str = Field(default="", max_length=2_000)
-    access: list[str] = Field(default=[], max_length=1_000)
+    access: list[str] = Field(default=[EVERYBODY], max_length=1_000)
 
 
 class BaseReply(TypedDict):
@@ -188,18 +188,18 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
         """Add documents, or replace those with their names: a form, with a field `files` for each of up to 1,000, or a
         field `paths` for files and folders of the server, which are named as the folder that it takes files from."""
         holder, fields = request.scope["holder"], _fields(metadata)
+        by = writer_of(holder)
         if bool(files) == bool(paths):
             raise QueryError("Send a form with fields `files`, or with fields `paths`.")
 
         def work() -> TaskList:
             if paths:
                 added = documents.folders.files(paths, documents.readers)
-                refuse_change(documents, holder, *added)
-                how: dict[str, Any] = {"metadata": fields, "callback": callback, "by": holder.name, "key": key}
+                documents.refuse_change(added, by)  # they are added a hundred at a time
+                how: dict[str, Any] = {"metadata": fields, "callback": callback, "by": by, "key": key}
                 found = {base: readers_of(documents, holder, access, f"{base}/") for base in map(base_of, added)}
                 return _tasks(documents, documents.add_paths(added, access=lambda name: found[base_of(name)], **how))
             names = [one.filename or "" for one in files]
-            refuse_change(documents, holder, *names)
             uploads = [
                 Upload(
                     name,
@@ -211,7 +211,7 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
                 )
                 for name, one in zip(names, files, strict=True)
             ]
-            return _tasks(documents, documents.add_all(uploads, by=holder.name))
+            return _tasks(documents, documents.add_all(uploads, by=by))
 
         return JSONResponse(await run_in_threadpool(work), 202)
 
@@ -227,10 +227,11 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
     ) -> Response:  # fmt: skip
         """Add a document, or put it in the place of the one with its name. The body is the file."""
         holder, fields = request.scope["holder"], _fields(metadata)
-        await run_in_threadpool(refuse_change, documents, holder, name)
+        by = writer_of(holder)
+        await run_in_threadpool(documents.refuse_change, [name], by)  # before the body is read
         readers = await run_in_threadpool(readers_of, documents, holder, access, name)
         how: dict[str, Any] = {"metadata": fields, "access": readers}
-        how |= {"by": holder.name, "key": key, "callback": callback}
+        how |= {"by": by, "key": key, "callback": callback}
         with SpooledTemporaryFile(MOST_IN_MEMORY) as file:
             upload = UploadFile(cast(BinaryIO, file))  # writes in a thread what is no longer in memory
             async for piece in request.stream():
@@ -243,9 +244,7 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
         """Make documents again of the bytes that were sent."""
 
         def work() -> TaskList:
-            holder = request.scope["holder"]
-            refuse_change(documents, holder, *asked.names)
-            how: dict[str, Any] = {"by": holder.name, "key": key, "callback": callback}
+            how: dict[str, Any] = {"by": writer_of(request.scope["holder"]), "key": key, "callback": callback}
             return _tasks(documents, documents.reparse(asked.names, asked.how, **how))
 
         return JSONResponse(await run_in_threadpool(work), 202)
@@ -256,9 +255,7 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
         is there."""
 
         def work() -> TaskList:
-            holder = request.scope["holder"]
-            refuse_change(documents, holder, *asked.names, *(in_base(name, asked.to) for name in asked.names))
-            how: dict[str, Any] = {"by": holder.name, "key": key, "callback": callback}
+            how: dict[str, Any] = {"by": writer_of(request.scope["holder"]), "key": key, "callback": callback}
             return _tasks(documents, documents.transfer(asked.names, asked.to, asked.how, **how))
 
         return JSONResponse(await run_in_threadpool(work), 202)
@@ -274,10 +271,10 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
 
         def work() -> BaseReply:
             holder = request.scope["holder"]
-            _refuse_writing(holder)
+            owner = writer_of(holder).owner
             in_base("a document", base)
-            readers = tuple(readers_in(base, asked.access))
-            documents.bases.put(KnowledgeBase(base, asked.description, owner_of(holder), readers))
+            readers = tuple(readers_in(base, _named(asked.access)))
+            documents.bases.put(KnowledgeBase(base, asked.description, owner, readers))
             return next(one for one in base_list(documents, holder) if one["name"] == base)
 
         return JSONResponse(await run_in_threadpool(work))
@@ -287,11 +284,8 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
         """Delete a knowledge base of your own with all its documents, if you may read all of them."""
 
         def work() -> TaskList:
-            holder = request.scope["holder"]
-            names = documents.in_base(base)
-            refuse_change(documents, holder, *names)
-            documents.bases.remove(base, owner_of(holder))
-            return _tasks(documents, documents.delete_all(names, by=holder.name, callback=callback))
+            by = writer_of(request.scope["holder"])
+            return _tasks(documents, documents.delete_base(base, by=by, callback=callback))
 
         return JSONResponse(await run_in_threadpool(work), 202)
 
@@ -300,14 +294,13 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
         request: Request, name: str, asked: PatchRequest, key: Key = "", callback: Callback = ""
     ) -> Response:
         """Change fields and readers of a document; nothing is embedded again."""
-        holder = request.scope["holder"]
-        await run_in_threadpool(refuse_change, documents, holder, name)
+        by = writer_of(request.scope["holder"])
         if not all(one is None or _is_scalar(one) for one in asked.metadata.values()):
             raise QueryError(
                 'metadata: Write texts and finite numbers, such as {"year": 2026}; null takes a field away.'
             )
-        readers = None if asked.access is None else [] if EVERYBODY in asked.access else asked.access
-        how: dict[str, Any] = {"by": holder.name, "key": key, "callback": callback}
+        readers = None if asked.access is None else _named(asked.access)
+        how: dict[str, Any] = {"by": by, "key": key, "callback": callback}
         return await accepted(lambda: documents.patch(name, asked.metadata, readers, **how))
 
     @app.get("/v1/documents/{name:path}/nodes", response_model=NodeList)
@@ -350,9 +343,8 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
     @app.delete("/v1/documents/{name:path}", response_model=TaskReply, status_code=202)
     async def delete(request: Request, name: str, key: Key = "", callback: Callback = "") -> Response:
         """Delete a document that the key's user may read."""
-        holder = request.scope["holder"]
-        await run_in_threadpool(refuse_change, documents, holder, name)
-        return await accepted(lambda: documents.delete(name, by=holder.name, key=key, callback=callback))
+        by = writer_of(request.scope["holder"])
+        return await accepted(lambda: documents.delete(name, by=by, key=key, callback=callback))
 
     @app.get("/v1/tasks", response_model=TaskList)
     async def tasks(request: Request, state: str = "", limit: PageLimit = 100) -> Response:
@@ -384,20 +376,31 @@ def listing(documents: Documents, holder: KeyHolder, after: str = "", limit: int
 def base_list(documents: Documents, holder: KeyHolder) -> list[BaseReply]:
     """Those that the holder may add to, or has documents to read in."""
     counts = Counter(base_of(one.name) for one in documents.found(holder.principals, limit=sys.maxsize))
-    who = holder.principals | {owner_of(holder)}
-    own = {name: one for name, one in documents.bases.all().items() if one.admits(who) or counts[name]}
+    asker = asker_of(holder)
+    own = {name: one for name, one in documents.bases.all().items() if one.admits(asker) or counts[name]}
     found: list[BaseReply] = []
     for name in sorted(own.keys() | counts.keys() - {""}):
         base = own.get(name, KnowledgeBase(name))
-        is_own = base.owner == owner_of(holder)
-        readers = list(base.access) if is_own else []
+        is_own = base.owner == asker.owner
+        readers = (list(base.access) or [EVERYBODY]) if is_own else []
         said = {"description": base.description, "access": readers, "is_own": is_own, "documents": counts[name]}
         found.append(cast(BaseReply, {"name": name, **said}))
     return found
 
 
-def owner_of(holder: KeyHolder) -> str:
-    return holder.principal or holder.name
+def asker_of(holder: KeyHolder) -> Asker:
+    return Asker(holder.name, holder.principals, holder.principal or holder.name)
+
+
+def writer_of(holder: KeyHolder) -> Asker:
+    """Who asks for a change.
+
+    Raises:
+        NotAllowed: the key may not make any.
+    """
+    if not holder.writes:
+        raise NotAllowed("This key may not change documents. Make one that may: spolia keys NAME --write.")
+    return asker_of(holder)
 
 
 def status_reply(documents: Documents, holder: KeyHolder, name: str) -> DocumentStatusReply:
@@ -418,32 +421,22 @@ def _node(node: Node) -> NodeReply:
     }  # fmt: skip
 
 
-def refuse_change(documents: Documents, holder: KeyHolder, *names: str) -> None:
-    """Refuse a change by a key that may not make any, of a document that its user may not read, or in a knowledge base
-    that does not admit that user."""
-    _refuse_writing(holder)
-    bases = documents.bases.all()
-    for name in names:
-        if (base := bases.get(base_of(name))) is not None and not base.admits(holder.principals | {owner_of(holder)}):
-            raise NotAllowed(f"The knowledge base {base.name!r:.80} is not yours. Write another name.")
-    for name in documents.closed(names, holder.principals):
-        raise NotAllowed(f"The document {name!r:.80} is not yours. Write another name.")
-
-
-def _refuse_writing(holder: KeyHolder) -> None:
-    if not holder.writes:
-        raise NotAllowed("This key may not change documents. Make one that may: spolia keys NAME --write.")
+def _named(readers: list[str]) -> list[str]:
+    """The readers that a request names, as the store lists them: nobody for everybody."""
+    if not readers:
+        raise QueryError(f'access: Name who may read it, or write ["{EVERYBODY}"] for everybody.')
+    return [] if EVERYBODY in readers else readers
 
 
 def readers_of(documents: Documents, holder: KeyHolder, said: list[str], name: str) -> list[str]:
     """Who may read a new document: who is named; else whom its knowledge base names; else the key's user, or everybody
     where the key has none."""
-    if EVERYBODY in said:
-        return []
-    base = documents.bases.all().get(base_of(name)) if not said else None
+    if said:
+        return _named(said)
+    base = documents.bases.all().get(base_of(name))
     if base is not None and base.access:
         return list(base.access)
-    return said or ([holder.principal] if holder.principal else list(holder.groups))
+    return [holder.principal] if holder.principal else list(holder.groups)
 
 
 def task_reply(documents: Documents, task: int) -> TaskReply:
@@ -473,8 +466,10 @@ def _fields(text: str) -> dict[str, Scalar]:
 
 
 def _is_scalar(value: object) -> bool:
-    """Whether JSON has it as a text or a number; Python also reads `NaN`, and 1e999 as infinite."""
-    return isinstance(value, str) or (isinstance(value, (int, float)) and abs(value) <= sys.float_info.max)
+    """Whether the store has it as a text or a number; Python also reads `NaN`, and 1e999 as infinite."""
+    if isinstance(value, int):
+        return abs(value) < 2**63
+    return isinstance(value, str) or (isinstance(value, float) and abs(value) <= sys.float_info.max)
 
 
 def _task(job: Job) -> TaskReply:

@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 from spolia.errors import SpoliaError
 from spolia.run import Run
 from spolia.server.answers import AnswerRequest, SearchRequest, answered, searched
-from spolia.server.document_routes import DocumentList, TaskReply, listing, readers_of, refuse_change, task_reply
+from spolia.server.document_routes import DocumentList, TaskReply, listing, readers_of, task_reply, writer_of
 from spolia.server.error_replies import told
 from spolia.server.keys import KeyHolder
 from spolia.server.replies import AnswerReply, SearchReply
@@ -86,8 +86,8 @@ def _add_document_tools(server: MCPServer, documents: Documents) -> None:
 
         def work() -> TaskReply:
             user = holder(context)
-            refuse_change(documents, user, name)
-            task = documents.add(name, text.encode(), access=readers_of(documents, user, [], name), by=user.name)
+            readers = readers_of(documents, user, [], name)
+            task = documents.add(name, text.encode(), access=readers, by=writer_of(user))
             return task_reply(documents, task)
 
         return await worked(work)

@@ -37,7 +37,7 @@ class TimedConnection(HttpToolsProtocol):
 
     _timer: asyncio.TimerHandle | None = None
     _reading: asyncio.TimerHandle | None = None
-    _head_bytes = 0
+    _head_bytes = _size = 0
 
     def __init__(self, *given: Any, unread: Callable[[], None] = lambda: None, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -71,8 +71,15 @@ class TimedConnection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self._size = 0
         if self._timer is None:
             self._expect()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._size += len(name) + len(value)
+        if self._size > MOST_HEAD_BYTES:  # of headers that came in one piece
+            raise ValueError("The headers are too long.")
+        super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._expect_nothing()

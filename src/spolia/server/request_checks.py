@@ -65,6 +65,8 @@ class RequestChecks:
             await refusal(scope, receive, send)
 
     async def _refused(self, scope: Scope, headers: Headers) -> Response | None:
+        if len(headers.getlist("host")) > 1:
+            return error_response(400, "Send one Host header.", headers=CLOSE)
         if not self._is_own(headers.get("host", "")):
             return error_response(421, "This server has another name. Start it with --allow-host NAME to add one.")
         if scope["path"] in OPEN:

@@ -12,7 +12,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import file_digest, sha256
@@ -24,7 +24,16 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias, cast, get_a
 from urllib.parse import quote
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
 
-from spolia.errors import DocumentError, KeyReused, NotFound, QueryError, SpoliaError, StoreCorrupt, StoreError
+from spolia.errors import (
+    DocumentError,
+    KeyReused,
+    NotAllowed,
+    NotFound,
+    QueryError,
+    SpoliaError,
+    StoreCorrupt,
+    StoreError,
+)
 from spolia.filters.fields import KINDS, Field, Schema
 from spolia.indexing.readers.pdf.reader import PageImage, PdfReader
 from spolia.indexing.readers.reader import Blob, reader_of
@@ -39,7 +48,15 @@ from spolia.indexing.workers.pool import WorkerProcesses
 from spolia.indexing.workers.prepare import Executor
 from spolia.services.callbacks import Callbacks
 from spolia.services.jobs import CALLBACK, LEASE_S, Claim, Job, JobQueue, JobTable, NewJob, SqliteTable
-from spolia.services.knowledge_bases import BASE, LARGEST_BYTES, KnowledgeBase, KnowledgeBases, ServerFolders, base_of
+from spolia.services.knowledge_bases import (
+    BASE,
+    LARGEST_BYTES,
+    Asker,
+    KnowledgeBase,
+    KnowledgeBases,
+    ServerFolders,
+    base_of,
+)
 from spolia.stores.backends.postgres.address import address_of
 from spolia.stores.backends.rows import NOT_YET, SourceRow, in_batches
 from spolia.stores.corpus import POSTGRES, Corpus
@@ -61,8 +78,9 @@ PATHS_AT_ONCE = 100
 LAST_NUMBER = 2**31
 Reparse: TypeAlias = Literal["rebuild", "missing"]
 Transfer: TypeAlias = Literal["copy", "move"]
-SCAN = "folder scan"
-"""Who asks for changes that follow from files; no key has this name."""
+ADMINISTRATOR = Asker()
+SCAN = Asker("folder scan")
+"""Asks for changes that follow from files; no key has this name."""
 INDEX = "originals.json"
 AFTER = "after"
 """In the payload of a job that waits for another one to be done."""
@@ -171,7 +189,7 @@ class Documents:
         self._artist, self._drawing = WorkerProcesses(1), threading.Lock()
         self._came, self._is_loose, self._forget_at = threading.Event(), True, 0.0
 
-    def add(self, name: str, data: bytes | BinaryIO, *, by: str = "", **how: Any) -> int:
+    def add(self, name: str, data: bytes | BinaryIO, *, by: Asker = ADMINISTRATOR, **how: Any) -> int:
         """Add a document, or put it in the place of the one with its name; the number of the task.
 
         Args:
@@ -179,12 +197,13 @@ class Documents:
             how: further fields of an `Upload`.
 
         Raises:
+            NotAllowed: somebody else's document or knowledge base has the name.
             KeyReused: another request had this key.
             QueryError: the name is not one, no reader knows its format, or `access` lists no names.
         """
         return self.add_all([Upload(name, data, **how)], by=by)[0]
 
-    def add_all(self, uploads: Sequence[Upload], *, by: str = "") -> list[int]:
+    def add_all(self, uploads: Sequence[Upload], *, by: Asker = ADMINISTRATOR) -> list[int]:
         """As `add`, for many documents, which become durable together. If a key was used, the others are accepted."""
         for one in uploads:
             if reader_of(checked_name(one.name), self.readers) is None:
@@ -193,14 +212,14 @@ class Documents:
                 )
             self._called(one.callback)
         files = [BytesIO(one.data) if isinstance(one.data, bytes) else one.data for one in uploads]
-        return self._put([_job(one, file, by) for one, file in zip(uploads, files, strict=True)], files)
+        return self._put([_job(one, file, by.name) for one, file in zip(uploads, files, strict=True)], by, files)
 
     def add_paths(
         self,
         paths: Iterable[str],
         *,
         access: Callable[[str], Sequence[str]] = lambda name: (),
-        by: str = "",
+        by: Asker = ADMINISTRATOR,
         key: str = "",
         **how: Any,
     ) -> list[int]:
@@ -246,8 +265,10 @@ class Documents:
             for some in in_batches(iter(names), PATHS_AT_ONCE):
                 found = [Upload(name, data, access=access) for name in some for data in self._changed(name)]
                 tasks += self.add_all(found, by=SCAN)
-            gone = [one for one in self.queue.subjects(f"{folder}/", SCAN) if one not in set(names)]
-            gone = [one for one in gone if (last := self.queue.last(one)) and last.owner == SCAN and is_there(last)]
+            gone = [one for one in self.queue.subjects(f"{folder}/", SCAN.name) if one not in set(names)]
+            gone = [
+                one for one in gone if (last := self.queue.last(one)) and last.owner == SCAN.name and is_there(last)
+            ]
             if gone and not names:
                 logging.getLogger(__name__).warning("The folder %s is empty: its documents stay.", folder)
                 continue
@@ -266,7 +287,7 @@ class Documents:
         last = self.queue.last(name)
         self._seen[name] = state
         if last is None or not is_there(last):
-            if last is None or last.owner == SCAN or state[0] > last.made * 1e9:
+            if last is None or last.owner == SCAN.name or state[0] > last.made * 1e9:
                 yield data
         elif last.payload["original"] != sha256(data).hexdigest():
             yield data
@@ -277,7 +298,7 @@ class Documents:
         metadata: Mapping[str, Scalar | None] | None = None,
         access: Sequence[str] | None = None,
         *,
-        by: str = "",
+        by: Asker = ADMINISTRATOR,
         key: str = "",
         callback: str = "",
     ) -> int:
@@ -292,7 +313,13 @@ class Documents:
         )[0]
 
     def reparse(
-        self, names: Iterable[str], how: Reparse = "rebuild", *, by: str = "", key: str = "", callback: str = ""
+        self,
+        names: Iterable[str],
+        how: Reparse = "rebuild",
+        *,
+        by: Asker = ADMINISTRATOR,
+        key: str = "",
+        callback: str = "",
     ) -> list[int]:
         """Make documents again of the bytes that were kept; the numbers of the tasks.
 
@@ -308,7 +335,7 @@ class Documents:
         to: str,
         how: Transfer = "copy",
         *,
-        by: str = "",
+        by: Asker = ADMINISTRATOR,
         key: str = "",
         callback: str = "",
     ) -> list[int]:
@@ -320,33 +347,32 @@ class Documents:
             QueryError: it is there already, or a change of it has not ended.
         """
 
-        def added(name: str, last: Job | None) -> NewJob:
-            if last is None or last.kind == "delete":
-                raise NotFound(f"There is no document {name!r:.80} that was sent. `GET /v1/documents` lists them.")
+        def added(name: str, last: Job) -> NewJob:
             if last.state != "done":
                 raise QueryError(f"Task {last.id} changes {name!r:.80}. Ask again when it has ended.")
             said = {what: value for what, value in last.payload.items() if what != CALLBACK}
-            said |= {"asked": {"to": to, "how": how}, "name": in_base(name, to)} | called
-            return NewJob("transfer", said, keyed(name), said["name"], by)
+            said |= {"asked": {"to": to, "how": how}, "name": to_names[name]} | called
+            return NewJob("transfer", said, keyed(name), said["name"], by.name)
 
         def deleted(name: str, task: int) -> NewJob:
-            return NewJob("delete", {"name": name, AFTER: task} | called, keyed(name, "|moved"), name, by)
+            return NewJob("delete", {"name": name, AFTER: task} | called, keyed(name, "|moved"), name, by.name)
 
         def keyed(name: str, what: str = "") -> str | None:
-            return _key(by, key and f"{key}|{name}{what}")
+            return _key(by.name, key and f"{key}|{name}{what}")
 
-        if not self.keeps_originals:
-            raise QueryError("The bytes of documents are not kept here. Send the document again.")
-        called, names = self._called(callback), list(map(checked_name, names))
-        for name in names:
-            in_base(name, to)
-        known = self.queue.named(keyed(one, at) for one in names for at in ("", "|moved")) if key else []
+        called, to_names = self._called(callback), {name: in_base(name, to) for name in names}
+        known = self.queue.named(keyed(one, at) for one in to_names for at in ("", "|moved")) if key else []
         for job in self.queue.look(known):
             if job.kind != "delete":
                 self._refuse_other(job, "transfer", job.payload.get("asked") == {"to": to, "how": how}, key)
         if known:
             return known
-        tasks = self.queue.follow(names, added, deleted if how == "move" else None)
+        with self._change([*to_names, *to_names.values()], by) as newest:
+            last = self._followed(to_names, newest)
+            tasks = self.queue.put([added(name, last[name]) for name in to_names], of=[one.id for one in last.values()])
+            if how == "move":
+                gone = self.queue.put(list(map(deleted, to_names, tasks)))
+                tasks = [task for both in zip(tasks, gone, strict=True) for task in both]
         self.wake()
         return tasks
 
@@ -355,27 +381,34 @@ class Documents:
         return {CALLBACK: self.callbacks.checked(callback)} if callback else {}
 
     def _follow(
-        self, names: Iterable[str], kind: str, asked: Mapping[str, Any], by: str, key: str, callback: str
+        self, names: Iterable[str], kind: str, asked: Mapping[str, Any], by: Asker, key: str, callback: str
     ) -> list[int]:
         """Put a change of each document that begins where its last one ends."""
-        called = self._called(callback)
+        called, names = self._called(callback), list(names)
 
-        def change(name: str, last: Job | None) -> NewJob:
-            if last is None or last.kind == "delete":
-                raise NotFound(f"There is no document {name!r:.80} that was sent. `GET /v1/documents` lists them.")
+        def change(name: str, last: Job) -> NewJob:
             said = last.payload | {"asked": asked} | {what: value for what, value in asked.items() if what == "access"}
             said = {what: value for what, value in said.items() if what != CALLBACK} | called
             fields = said["metadata"] | asked.get("metadata", {})
             said["metadata"] = {what: value for what, value in fields.items() if value is not None}
-            return NewJob(kind, said, _key(by, key and f"{key}|{name}"), name, by)
+            return NewJob(kind, said, _key(by.name, key and f"{key}|{name}"), name, by.name)
 
-        if not self.keeps_originals:
-            raise QueryError("The bytes of documents are not kept here. Send the document again.")
-        tasks = self.queue.follow(map(checked_name, names), change)
+        with self._change(names, by) as newest:
+            last = self._followed(names, newest)
+            tasks = self.queue.put([change(*one) for one in last.items()], of=[one.id for one in last.values()])
         self.wake()
         for first in self.queue.look(tasks) if key else ():
             self._refuse_other(first, kind, first.payload.get("asked") == asked, key)
         return tasks
+
+    def _followed(self, names: Iterable[str], newest: Mapping[str, Job]) -> dict[str, Job]:
+        """The jobs whose bytes a change of these documents takes."""
+        if not self.keeps_originals:
+            raise QueryError("The bytes of documents are not kept here. Send the document again.")
+        for name in names:
+            if name not in newest or not is_there(newest[name]):
+                raise NotFound(f"There is no document {name!r:.80} that was sent. `GET /v1/documents` lists them.")
+        return {name: newest[name] for name in names}
 
     def status(self, name: str, access: frozenset[str] = frozenset()) -> DocumentStatus:
         """What a document is, and what became of it in each node group.
@@ -458,7 +491,7 @@ class Documents:
             raise NotFound(f"There is no document {name!r:.80} that you may read. `GET /v1/documents` lists them.")
         return snapshot, row, document
 
-    def delete(self, name: str, *, by: str = "", key: str = "", callback: str = "") -> int:
+    def delete(self, name: str, *, by: Asker = ADMINISTRATOR, key: str = "", callback: str = "") -> int:
         """Delete a document; the number of the task."""
         return self.delete_all([name], by=by, key=key, callback=callback)[0]
 
@@ -467,12 +500,25 @@ class Documents:
         names = self.queue.subjects(f"{base}/")
         return [name for name in names if (last := self.queue.last(name)) is not None and is_there(last)]
 
-    def delete_all(self, names: Iterable[str], *, by: str = "", key: str = "", callback: str = "") -> list[int]:
+    def delete_all(
+        self, names: Iterable[str], *, by: Asker = ADMINISTRATOR, key: str = "", callback: str = ""
+    ) -> list[int]:
         """As `delete`, for many documents."""
         called = self._called(callback)
-        return self._put(
-            [NewJob("delete", {"name": checked_name(name), **called}, _key(by, key), name, by) for name in names]
-        )
+        said = _key(by.name, key)
+        return self._put([NewJob("delete", {"name": name, **called}, said, name, by.name) for name in names], by)
+
+    def delete_base(self, base: str, *, by: Asker = ADMINISTRATOR, callback: str = "") -> list[int]:
+        """Delete a knowledge base with all its documents; the tasks.
+
+        Raises:
+            NotAllowed: it, or one of its documents, is somebody else's.
+        """
+        with self.queue.changes():
+            tasks = self.delete_all(self.in_base(base), by=by, callback=callback)
+            self.bases.remove(base, by.owner)
+        self.wake()
+        return tasks
 
     def found(self, access: frozenset[str] = frozenset(), after: str = "", limit: int = 100) -> list[StoredDocument]:
         """Documents that these principals may read, by name."""
@@ -547,24 +593,40 @@ class Documents:
     def wake(self) -> None:
         self._came.set()
 
-    def closed(self, names: Iterable[str], access: frozenset[str]) -> list[str]:
-        """Documents that these principals may not change: they are there or wait, and these may not read them."""
+    @contextmanager
+    def _change(self, names: Iterable[str], by: Asker) -> Iterator[dict[str, Job]]:
+        """A transaction in which nobody else changes documents: the last job of each of these, as far as it waits or
+        the store has what it made.
+
+        Raises:
+            NotAllowed: the knowledge base does not admit the asker, or he may not read what the last job made or will
+                make, or what the store has.
+        """
         names = list(map(checked_name, names))
-        readers = [(job.payload["name"], job.payload.get("access")) for job in self.queue.open(names)]
-        snapshot = self.corpus.snapshot()  # after the queue: what waits no longer is there
-        there = snapshot.named([PREFIX + name for name in names])
+        with self.queue.changes(names) as newest:
+            snapshot = self.corpus.snapshot()  # after the queue: what waits no longer is there
+            there = {uri.removeprefix(PREFIX): id for uri, id in snapshot.named(PREFIX + one for one in names).items()}
+            newest = {name: job for name, job in newest.items() if job.state != "done" or name in there}
+            if (who := by.principals) is not None:
+                bases = self.bases.all()
+                for name in names:
+                    if (base := bases.get(base_of(name))) is not None and not base.admits(by):
+                        raise NotAllowed(f"The knowledge base {base.name!r:.80} is not yours. Write another name.")
+                    readers = newest[name].payload.get("access") if name in newest else ()
+                    hidden = name in there and snapshot.find_document(there[name], who) is None
+                    if hidden or (readers and who.isdisjoint(readers)):
+                        raise NotAllowed(f"The document {name!r:.80} is not yours. Write another name.")
+            yield newest
 
-        def is_closed(id: str) -> bool:
-            with suppress(StoreError):
-                return not snapshot.document(id, access)
-            return True
+    def refuse_change(self, names: Iterable[str], by: Asker) -> None:
+        """Refuse early what a change of these documents would be refused for."""
+        with self._change(names, by):
+            pass
 
-        found = {uri.removeprefix(PREFIX) for uri, id in there.items() if is_closed(id)}
-        return sorted(found | {name for name, who in readers if who and access.isdisjoint(who)})
-
-    def _put(self, jobs: Sequence[NewJob], files: Sequence[BinaryIO] = ()) -> list[int]:
+    def _put(self, jobs: Sequence[NewJob], by: Asker, files: Sequence[BinaryIO] = ()) -> list[int]:
         """The tasks: of the first requests with their keys, which must have asked for the same."""
-        tasks = self.queue.put(jobs, files)
+        with self._change([one.subject for one in jobs], by):
+            tasks = self.queue.put(jobs, files)
         self.wake()
         keyed = [(job, task) for job, task in zip(jobs, tasks, strict=True) if job.name]
         for (job, _), first in zip(keyed, self.queue.look(task for _, task in keyed), strict=True):

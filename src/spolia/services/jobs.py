@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import Any, BinaryIO, Literal, Protocol, TypeAlias
 
 from spolia.errors import StoreUnavailable
@@ -81,7 +81,7 @@ COLUMNS = "id, kind, payload, owner, state, reason, made, ended"
 LOOK = f"SELECT {COLUMNS} FROM jobs WHERE id = :id"
 LIST = f"""SELECT {COLUMNS} FROM jobs WHERE queue = '' AND (:state = '' OR state = :state)
     AND (:owner = '' OR owner = :owner) AND id < :before ORDER BY id DESC LIMIT :limit"""
-LATEST = f"""SELECT {COLUMNS} FROM jobs WHERE subject = :subject AND subject <> ''
+LATEST = f"""SELECT subject, {COLUMNS} FROM jobs WHERE subject = :subject AND subject <> ''
     AND (state = 'done' OR :also AND state IN ('waiting', 'working')) ORDER BY id DESC LIMIT 1"""
 LAST = f"""SELECT {COLUMNS} FROM jobs WHERE subject = :subject AND subject <> '' AND state <> 'cancelled'
     ORDER BY id DESC LIMIT 1"""
@@ -157,9 +157,11 @@ class JobTable(Protocol):
     now: str
     """The time as an expression: that of the database where machines share it, so that their clocks do not matter."""
     skip: str
+    alone: str
+    """Waits in a transaction until no other one has asked for it; empty where one writes at a time."""
 
     def transaction(self) -> Any:
-        """A context in which `ask` may be called, all or nothing; one writer at a time."""
+        """A context in which `ask` may be called, all or nothing; one in another is a part of it."""
 
     def ask(self, statement: str, rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
         """What a statement returns for each row of values, in their order."""
@@ -168,10 +170,10 @@ class JobTable(Protocol):
 class SqliteTable:
     """The table in a file."""
 
-    now, skip = ":now", ""
+    now, skip, alone = ":now", "", ""
 
     def __init__(self, file: Path) -> None:
-        self._lock = Lock()
+        self._lock = RLock()
         self._connection = sqlite3.connect(file, timeout=60, isolation_level=None, check_same_thread=False)
         for setting in ("journal_mode = WAL", f"journal_size_limit = {MOST_LOG_BYTES}", "secure_delete = ON"):
             self._connection.execute(f"PRAGMA {setting}")
@@ -182,6 +184,9 @@ class SqliteTable:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         with self._lock:
+            if self._connection.in_transaction:
+                yield
+                return
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -223,17 +228,28 @@ class JobQueue:
     def _ask(self, statement: str, rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
         return self.table.ask(statement.format(now=self.table.now, skip=self.table.skip), rows)
 
-    def put(self, jobs: Sequence[NewJob], attachments: Sequence[BinaryIO] = ()) -> list[int]:
+    def put(self, jobs: Sequence[NewJob], attachments: Sequence[BinaryIO] = (), of: Sequence[int] = ()) -> list[int]:
         """Add jobs, all or none; their ids. A job whose name is taken is the one that has it.
 
         Args:
             attachments: files with the bytes of each job, if they have any.
+            of: the job whose bytes each one gets too, instead.
         """
         rows = [{**vars(job), "payload": json.dumps(job.payload)} for job in jobs]
         with self.table.transaction():
             ids = [id for (id,) in self._ask(PUT, rows)]
             self._ask(ATTACH, ({"job": id, "data": file.read()} for id, file in zip(ids, attachments, strict=False)))
+            self._ask(COPY, [{"id": id, "of": one} for id, one in zip(ids, of, strict=False) if id > one])
             return ids
+
+    @contextmanager
+    def changes(self, subjects: Iterable[str] = ()) -> Iterator[dict[str, Job]]:
+        """A transaction in which no other one changes subjects: the last job of each of these that waits or is done."""
+        with self.table.transaction():
+            if self.table.alone:
+                self._ask(self.table.alone, [{}])
+            found = self._ask(LATEST, [{"subject": one, "also": True} for one in subjects])
+            yield {subject: _job(row) for subject, *row in found}
 
     def restore(self, jobs: Sequence[NewJob], attachments: Sequence[BinaryIO]) -> list[int]:
         """Add jobs with their bytes as done, unless a newer one is known of their subject; the ids of those added."""
@@ -246,31 +262,6 @@ class JobQueue:
             )
             self._ask(RESTORED, [{"id": id} for id in ids])
             return ids
-
-    def follow(
-        self,
-        subjects: Iterable[str],
-        change: Callable[[str, Job | None], NewJob],
-        then: Callable[[str, int], NewJob] | None = None,
-    ) -> list[int]:
-        """Add a job for each of these subjects, all or none; their ids. `change` makes it from the last job on the
-        subject that has not failed, whose bytes the new one gets; `then` makes a further one from its id."""
-        found: list[int] = []
-        with self.table.transaction():
-            for subject in subjects:
-                found.append(self._follow(subject, change))
-                if then is not None:
-                    job = then(subject, found[-1])
-                    found += (id for (id,) in self._ask(PUT, [{**vars(job), "payload": json.dumps(job.payload)}]))
-        return found
-
-    def _follow(self, subject: str, change: Callable[[str, Job | None], NewJob]) -> int:
-        last = next(map(_job, self._ask(LATEST, [{"subject": subject, "also": True}])), None)
-        job = change(subject, last)
-        ((id,),) = self._ask(PUT, [{**vars(job), "payload": json.dumps(job.payload)}])
-        if last is not None and id > last.id:
-            self._ask(COPY, [{"id": id, "of": last.id}])
-        return int(id)
 
     def named(self, names: Iterable[str | None]) -> list[int]:
         """The ids of the jobs with these names, as far as there are any."""
@@ -287,7 +278,7 @@ class JobQueue:
         return sorted(subject for (subject,) in found if subject and subject.startswith(prefix))
 
     def last_done(self, subject: str) -> Job | None:
-        return next(map(_job, self._asked(LATEST, [{"subject": subject, "also": False}])), None)
+        return next((_job(row) for _, *row in self._asked(LATEST, [{"subject": subject, "also": False}])), None)
 
     def attachment(self, id: int) -> bytes | None:
         """The bytes of a job; None if it has none, or none any more."""
@@ -397,7 +388,7 @@ class JobQueue:
 
     def look(self, ids: Iterable[int]) -> list[Job]:
         """These jobs, as far as they are known."""
-        return [_job(row) for row in self._asked(LOOK, [{"id": id} for id in ids])]
+        return [_job(row) for row in self._asked(LOOK, [{"id": id} for id in ids if 0 < id <= NEWEST])]
 
     def jobs(self, state: str = "", owner: str = "", *, limit: int = 100, before: int = NEWEST) -> list[Job]:
         """The newest jobs, of a state and an owner or of all."""

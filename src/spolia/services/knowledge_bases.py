@@ -42,6 +42,21 @@ def base_of(name: str) -> str:
 
 
 @dataclass(frozen=True)
+class Asker(Value):
+    """Who asks for changes.
+
+    Args:
+        name: of the key; tasks belong to it.
+        principals: only what these may read may be changed; None for the administrator, who may change all.
+        owner: knowledge bases belong to this name.
+    """
+
+    name: str = ""
+    principals: frozenset[str] | None = None
+    owner: str = ""
+
+
+@dataclass(frozen=True)
 class KnowledgeBase(Value):
     """A name for documents that belong together.
 
@@ -58,9 +73,11 @@ class KnowledgeBase(Value):
     access: tuple[str, ...] = ()
     made: float = 0.0
 
-    def admits(self, who: frozenset[str]) -> bool:
-        """Whether these principals may add documents."""
-        return not self.access or not who.isdisjoint({*self.access, self.owner})
+    def admits(self, asker: Asker) -> bool:
+        """Whether a user may add documents."""
+        if not self.access or asker.principals is None:
+            return True
+        return asker.owner == self.owner or not asker.principals.isdisjoint(self.access)
 
 
 class KnowledgeBases:

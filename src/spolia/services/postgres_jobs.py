@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 from spolia.services.jobs import MORE, TABLE
@@ -19,9 +19,10 @@ class PostgresTable:
     """The table in a schema. Its connection is opened again after the server was away."""
 
     now, skip = "extract(epoch FROM clock_timestamp())::float8", "FOR UPDATE SKIP LOCKED"
+    alone = "SELECT pg_advisory_xact_lock(hashtextextended('spolia changes ' || current_schema(), 0))"
 
     def __init__(self, address: Address) -> None:
-        self.address, self._lock = address, Lock()
+        self.address, self._lock, self._depth = address, RLock(), 0
         self._connection = connected(address, WRITE_S, f"search_path={address.schema}")
         with self.transaction():
             self._connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('spolia jobs', 0))")
@@ -32,10 +33,14 @@ class PostgresTable:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         with self._lock:
-            if self._connection.closed:
+            if self._connection.closed and not self._depth:
                 self._connection = connected(self.address, WRITE_S, f"search_path={self.address.schema}")
-            with self._connection.transaction():
-                yield
+            self._depth += 1
+            try:
+                with self._connection.transaction():
+                    yield
+            finally:
+                self._depth -= 1
 
     def ask(self, statement: str, rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
         found: list[tuple[Any, ...]] = []
