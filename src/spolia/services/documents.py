@@ -619,7 +619,7 @@ class Documents:
             yield newest
 
     def refuse_change(self, names: Iterable[str], by: Asker) -> None:
-        """Refuse early what a change of these documents would be refused for."""
+        """Raise now what a change of these documents would raise."""
         with self._change(names, by):
             pass
 
