@@ -21,7 +21,9 @@ class Server:
         self._schemas = 0
         for setting in ("fsync = off", "full_page_writes = off"):
             self.told(f"ALTER SYSTEM SET {setting}")  # a killed process does not tell it from a disk
-        self.told("SELECT pg_reload_conf()")
+        self.told("ALTER SYSTEM SET max_connections = 400")  # stores of earlier tests may still have theirs
+        self.stop()
+        self.start()
 
     @property
     def uri(self) -> str:
