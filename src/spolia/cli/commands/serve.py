@@ -106,6 +106,14 @@ def serve(
             help="Share of the questions to production that the alias candidate is also asked, after the answer.",
         ),
     ] = 0.0,
+    originals: Annotated[
+        bool,
+        option(
+            "--originals/--no-originals",
+            "Keep the bytes of these documents, to make them again, for pictures of pages and exports. With --redact "
+            "they are never kept.",
+        ),
+    ] = True,
     otel: Annotated[
         str, option("--otel URL", "OpenTelemetry collector that gets a span of each step, as http://localhost:4318.")
     ] = "",
@@ -196,7 +204,7 @@ def serve(
         known = [one for one in (*parts.known, parts.embedder) if one is not None]
         how: dict[str, Any] = {"known": known, "readers": readers_of(given.known, given.redact)}
         how |= {"folders": folder or (), "scan_s": scan, "callback_hosts": callback_host or ()}
-        taking = partial(Documents, corpus, keeps_originals=redactor is None, **how)
+        taking = partial(Documents, corpus, keeps_originals=originals and redactor is None, **how)
         sent = taking() if documents else None
         hosts = tuple(allow_host or ())
         try:
