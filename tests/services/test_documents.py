@@ -367,3 +367,14 @@ def test_originals_go_with_a_store_to_another_place(documents: Documents, addres
             bad.writestr(members.namelist()[0], changed)
         with pytest.raises(StoreCorrupt):
             import_originals(corpus, tmp_path / "changed.zip")
+
+
+def test_bytes_that_are_not_kept_cannot_be_read_or_made_again(tmp_path: Path) -> None:
+    documents = Documents(Corpus(str(tmp_path / "notes.spolia")), keeps_originals=False)
+    task = documents.add("tides.md", b"The moon causes the tides.")
+    assert documents.publish() == 1
+    assert documents.queue.attachment(task) is None
+    with pytest.raises(NotFound, match="are not kept"):
+        documents.original("tides.md")
+    with pytest.raises(QueryError, match="are not kept here"):
+        documents.reparse(["tides.md"])
