@@ -163,6 +163,7 @@ def test_a_title_is_looked_for_without_its_parenthesis_and_up_to_its_first_comma
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("ranker")  # whose training builds the group of names
 @pytest.mark.parametrize("damage", [None, b"", b"PK poisoned", 60])
 def test_links_are_kept_in_a_file_and_read_again_where_it_is_damaged(
     passages: NodeGroup, damage: bytes | int | None
