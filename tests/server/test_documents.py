@@ -27,7 +27,7 @@ from spolia.server.app import application
 from spolia.server.keys import ApiKeys, KeyHolder, hashed
 from spolia.server.service import ServedFlow, Service
 from spolia.services.documents import Documents
-from spolia.services.knowledge_bases import Asker
+from spolia.services.knowledge_bases import Requester
 from spolia.stores.snapshot.snapshot import Snapshot
 from tests.indexing.sample_documents import pdf_of
 from tests.server.conftest import Served, until
@@ -325,7 +325,7 @@ def test_a_change_of_a_name_that_another_user_takes_meanwhile_does_not_touch_his
 
     def put() -> None:
         try:
-            bob.add(NAME, TEXT, access=["bob"], by=Asker("bob", frozenset({"bob"}), "bob"))
+            bob.add(NAME, TEXT, access=["bob"], by=Requester("bob", frozenset({"bob"}), "bob"))
             status.append(202)
         except NotAllowed:
             status.append(403)

@@ -20,7 +20,7 @@ from spolia.indexing import transform
 from spolia.indexing.splitters.text_units import Sentences
 from spolia.models.protocols import Kind
 from spolia.services.documents import Documents, Transfer, export_originals, import_originals, publishing
-from spolia.services.knowledge_bases import Asker, KnowledgeBase
+from spolia.services.knowledge_bases import KnowledgeBase, Requester
 from spolia.services.postgres_jobs import PostgresTable
 from spolia.stores import Embedding, materialise
 from spolia.stores.portable import export_store, import_store
@@ -64,10 +64,10 @@ def test_changes_are_published_together_and_the_last_one_of_a_document_holds(doc
     assert found(documents, "salt", "staff") == ["doc://mines.md"]
     (mines,) = documents.found(frozenset({"staff"}), after="a/tides.md")
     assert (mines.name, ("year", 2026) in mines.meta) == ("mines.md", True)
-    documents.refuse_change(["mines.md", "new.md"], Asker("ann", frozenset({"staff"})))
-    documents.refuse_change(["new.md"], Asker("bob", frozenset()))
+    documents.refuse_change(["mines.md", "new.md"], Requester("ann", frozenset({"staff"})))
+    documents.refuse_change(["new.md"], Requester("bob", frozenset()))
     with pytest.raises(NotAllowed):
-        documents.refuse_change(["mines.md", "new.md"], Asker("bob", frozenset()))
+        documents.refuse_change(["mines.md", "new.md"], Requester("bob", frozenset()))
     tasks.append(documents.add("mines.md", b"Never published."))
     documents.cancel(tasks[-1])
     documents.delete("mines.md")
@@ -115,9 +115,9 @@ def test_readers_are_a_list_of_names(documents: Documents, access: Any) -> None:
 
 def test_a_document_that_waits_is_changed_by_those_alone_who_may_read_it(documents: Documents) -> None:
     documents.add("new.md", b"Salt is dug in mines.", access=["ann"])
-    documents.refuse_change(["new.md"], Asker("ann", frozenset({"ann"})))
+    documents.refuse_change(["new.md"], Requester("ann", frozenset({"ann"})))
     with pytest.raises(NotAllowed):
-        documents.refuse_change(["new.md"], Asker("bob", frozenset({"bob"})))
+        documents.refuse_change(["new.md"], Requester("bob", frozenset({"bob"})))
 
 
 def test_other_documents_and_groups_of_the_store_stay(documents: Documents, fast_folder: Path) -> None:
@@ -151,12 +151,12 @@ def test_a_change_that_waited_does_not_undo_a_newer_one(documents: Documents) ->
 
 
 def test_a_repeated_key_is_one_task_and_odd_names_are_refused(documents: Documents) -> None:
-    first = documents.add("a.md", b"1", by=Asker("ann"), key="k")
-    assert documents.add("a.md", b"1", by=Asker("ann"), key="k") == first
+    first = documents.add("a.md", b"1", by=Requester("ann"), key="k")
+    assert documents.add("a.md", b"1", by=Requester("ann"), key="k") == first
     with pytest.raises(KeyReused):
-        documents.add("a.md", b"2", by=Asker("ann"), key="k")
-    assert documents.add("a.md", b"2", by=Asker("bob"), key="k") != first
-    both = (documents.add("c.md", b"3", by=Asker(by), key=key) for by, key in (("a|b", "c"), ("a", "b|c")))
+        documents.add("a.md", b"2", by=Requester("ann"), key="k")
+    assert documents.add("a.md", b"2", by=Requester("bob"), key="k") != first
+    both = (documents.add("c.md", b"3", by=Requester(by), key=key) for by, key in (("a|b", "c"), ("a", "b|c")))
     assert len(set(both)) == 2
     for name in ("", "../a.md", "/etc/passwd.md", "a//b.md", "a\\b.md", "a\0.md", "./a.md", "x" * 600 + ".md", "a.zzz"):
         with pytest.raises(QueryError):
@@ -253,10 +253,10 @@ def test_documents_are_transferred_without_embedding_again(
     documents.add("notes/a/tides.md", b"The moon. It pulls.", metadata={"year": 2026}, access=["ann"])
     documents.publish()
     before = list(embedded)
-    tasks = documents.transfer(["notes/a/tides.md"], "archive", how, key="k", by=Asker("ann"))
-    assert documents.transfer(["notes/a/tides.md"], "archive", how, key="k", by=Asker("ann")) == tasks
+    tasks = documents.transfer(["notes/a/tides.md"], "archive", how, key="k", by=Requester("ann"))
+    assert documents.transfer(["notes/a/tides.md"], "archive", how, key="k", by=Requester("ann")) == tasks
     with pytest.raises(KeyReused):
-        documents.transfer(["notes/a/tides.md"], "other", how, key="k", by=Asker("ann"))
+        documents.transfer(["notes/a/tides.md"], "other", how, key="k", by=Requester("ann"))
     assert documents.publish() == len(tasks) == (2 if how == "move" else 1)
     assert states(documents, *tasks) == [("done", "")] * len(tasks)
     assert embedded == before != []

@@ -20,7 +20,7 @@ from spolia.server.replies import SpanReply, TypedDict
 from spolia.services.callbacks import task_data
 from spolia.services.documents import Documents, Reparse, StoredDocument, Transfer, Upload, in_base, readers_in
 from spolia.services.jobs import Job
-from spolia.services.knowledge_bases import Asker, KnowledgeBase, base_of
+from spolia.services.knowledge_bases import KnowledgeBase, Requester, base_of
 from spolia.types import Node, Scalar
 
 EVERYBODY = "*"
@@ -388,11 +388,11 @@ def base_list(documents: Documents, holder: KeyHolder) -> list[BaseReply]:
     return found
 
 
-def asker_of(holder: KeyHolder) -> Asker:
-    return Asker(holder.name, holder.principals, holder.principal or holder.name)
+def asker_of(holder: KeyHolder) -> Requester:
+    return Requester(holder.name, holder.principals, holder.principal or holder.name)
 
 
-def writer_of(holder: KeyHolder) -> Asker:
+def writer_of(holder: KeyHolder) -> Requester:
     """Who asks for a change.
 
     Raises:

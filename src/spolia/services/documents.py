@@ -51,9 +51,9 @@ from spolia.services.jobs import CALLBACK, LEASE_S, Claim, Job, JobQueue, JobTab
 from spolia.services.knowledge_bases import (
     BASE,
     LARGEST_BYTES,
-    Asker,
     KnowledgeBase,
     KnowledgeBases,
+    Requester,
     ServerFolders,
     base_of,
 )
@@ -78,8 +78,8 @@ PATHS_AT_ONCE = 100
 LAST_NUMBER = 2**31
 Reparse: TypeAlias = Literal["rebuild", "missing"]
 Transfer: TypeAlias = Literal["copy", "move"]
-ADMINISTRATOR = Asker()
-SCAN = Asker("folder scan")
+ADMINISTRATOR = Requester()
+SCAN = Requester("folder scan")
 """Asks for changes that follow from files; no key has this name."""
 INDEX = "originals.json"
 AFTER = "after"
@@ -189,7 +189,7 @@ class Documents:
         self._artist, self._drawing = WorkerProcesses(1), threading.Lock()
         self._came, self._is_loose, self._forget_at = threading.Event(), True, 0.0
 
-    def add(self, name: str, data: bytes | BinaryIO, *, by: Asker = ADMINISTRATOR, **how: Any) -> int:
+    def add(self, name: str, data: bytes | BinaryIO, *, by: Requester = ADMINISTRATOR, **how: Any) -> int:
         """Add a document, or put it in the place of the one with its name; the number of the task.
 
         Args:
@@ -203,7 +203,7 @@ class Documents:
         """
         return self.add_all([Upload(name, data, **how)], by=by)[0]
 
-    def add_all(self, uploads: Sequence[Upload], *, by: Asker = ADMINISTRATOR) -> list[int]:
+    def add_all(self, uploads: Sequence[Upload], *, by: Requester = ADMINISTRATOR) -> list[int]:
         """As `add`, for many documents, which become durable together. If a key was used, the others are accepted."""
         for one in uploads:
             if reader_of(checked_name(one.name), self.readers) is None:
@@ -219,7 +219,7 @@ class Documents:
         paths: Iterable[str],
         *,
         access: Callable[[str], Sequence[str]] = lambda name: (),
-        by: Asker = ADMINISTRATOR,
+        by: Requester = ADMINISTRATOR,
         key: str = "",
         **how: Any,
     ) -> list[int]:
@@ -298,7 +298,7 @@ class Documents:
         metadata: Mapping[str, Scalar | None] | None = None,
         access: Sequence[str] | None = None,
         *,
-        by: Asker = ADMINISTRATOR,
+        by: Requester = ADMINISTRATOR,
         key: str = "",
         callback: str = "",
     ) -> int:
@@ -317,7 +317,7 @@ class Documents:
         names: Iterable[str],
         how: Reparse = "rebuild",
         *,
-        by: Asker = ADMINISTRATOR,
+        by: Requester = ADMINISTRATOR,
         key: str = "",
         callback: str = "",
     ) -> list[int]:
@@ -335,7 +335,7 @@ class Documents:
         to: str,
         how: Transfer = "copy",
         *,
-        by: Asker = ADMINISTRATOR,
+        by: Requester = ADMINISTRATOR,
         key: str = "",
         callback: str = "",
     ) -> list[int]:
@@ -381,7 +381,7 @@ class Documents:
         return {CALLBACK: self.callbacks.checked(callback)} if callback else {}
 
     def _follow(
-        self, names: Iterable[str], kind: str, asked: Mapping[str, Any], by: Asker, key: str, callback: str
+        self, names: Iterable[str], kind: str, asked: Mapping[str, Any], by: Requester, key: str, callback: str
     ) -> list[int]:
         """Put a change of each document that begins where its last one ends."""
         called, names = self._called(callback), list(names)
@@ -491,7 +491,7 @@ class Documents:
             raise NotFound(f"There is no document {name!r:.80} that you may read. `GET /v1/documents` lists them.")
         return snapshot, row, document
 
-    def delete(self, name: str, *, by: Asker = ADMINISTRATOR, key: str = "", callback: str = "") -> int:
+    def delete(self, name: str, *, by: Requester = ADMINISTRATOR, key: str = "", callback: str = "") -> int:
         """Delete a document; the number of the task."""
         return self.delete_all([name], by=by, key=key, callback=callback)[0]
 
@@ -501,14 +501,14 @@ class Documents:
         return [name for name in names if (last := self.queue.last(name)) is not None and is_there(last)]
 
     def delete_all(
-        self, names: Iterable[str], *, by: Asker = ADMINISTRATOR, key: str = "", callback: str = ""
+        self, names: Iterable[str], *, by: Requester = ADMINISTRATOR, key: str = "", callback: str = ""
     ) -> list[int]:
         """As `delete`, for many documents."""
         called = self._called(callback)
         said = _key(by.name, key)
         return self._put([NewJob("delete", {"name": name, **called}, said, name, by.name) for name in names], by)
 
-    def delete_base(self, base: str, *, by: Asker = ADMINISTRATOR, callback: str = "") -> list[int]:
+    def delete_base(self, base: str, *, by: Requester = ADMINISTRATOR, callback: str = "") -> list[int]:
         """Delete a knowledge base with all its documents; the tasks.
 
         Raises:
@@ -594,7 +594,7 @@ class Documents:
         self._came.set()
 
     @contextmanager
-    def _change(self, names: Iterable[str], by: Asker) -> Iterator[dict[str, Job]]:
+    def _change(self, names: Iterable[str], by: Requester) -> Iterator[dict[str, Job]]:
         """A transaction in which nobody else changes documents: the last job of each of these, as far as it waits or
         the store has what it made.
 
@@ -618,12 +618,12 @@ class Documents:
                         raise NotAllowed(f"The document {name!r:.80} is not yours. Write another name.")
             yield newest
 
-    def refuse_change(self, names: Iterable[str], by: Asker) -> None:
+    def refuse_change(self, names: Iterable[str], by: Requester) -> None:
         """Raise now what a change of these documents would raise."""
         with self._change(names, by):
             pass
 
-    def _put(self, jobs: Sequence[NewJob], by: Asker, files: Sequence[BinaryIO] = ()) -> list[int]:
+    def _put(self, jobs: Sequence[NewJob], by: Requester, files: Sequence[BinaryIO] = ()) -> list[int]:
         """The tasks: of the first requests with their keys, which must have asked for the same."""
         with self._change([one.subject for one in jobs], by):
             tasks = self.queue.put(jobs, files)

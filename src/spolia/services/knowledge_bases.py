@@ -42,7 +42,7 @@ def base_of(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Asker(Value):
+class Requester(Value):
     """Who asks for changes.
 
     Args:
@@ -73,7 +73,7 @@ class KnowledgeBase(Value):
     access: tuple[str, ...] = ()
     made: float = 0.0
 
-    def admits(self, asker: Asker) -> bool:
+    def admits(self, asker: Requester) -> bool:
         """Whether a user may add documents."""
         if not self.access or asker.principals is None:
             return True
