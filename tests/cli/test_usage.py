@@ -180,3 +180,4 @@ def test_output_that_cannot_be_written_is_an_error_in_one_line(
         run()
     assert ended.value.code == Exit.USAGE
     assert "No space left on device" in capfd.readouterr().err
+    assert signal.getsignal(signal.SIGPIPE) == signal.SIG_IGN, "the process belongs to the one that called"

@@ -2,6 +2,8 @@
 
 import gc
 import os
+import signal
+import sys
 
 GARBAGE = 50_000
 """Objects after which Python looks for cycles: frozen values have none, and looking takes a tenth of a study."""
@@ -12,6 +14,8 @@ def main() -> None:
     # numpy starts as many threads as there are cores and lets them spin; nothing here is worth that.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.set_threshold(GARBAGE)
-    from spolia.cli.app import run
+    from spolia.cli.app import HELP, run
 
+    if sys.argv[-1] in HELP and hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `spolia --help | head` ends quietly
     run()

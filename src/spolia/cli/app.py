@@ -1,6 +1,5 @@
 """The commands, gathered."""
 
-import signal
 import sys
 from typing import Annotated, Any
 
@@ -108,8 +107,6 @@ app.command("fail-points", hidden=True)(guarded(fail_points))
 
 
 def run() -> None:
-    if sys.argv[-1] in HELP and hasattr(signal, "SIGPIPE"):
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `spolia --help | head` ends quietly
     try:
         app()
     except KeyboardInterrupt:
