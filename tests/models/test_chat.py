@@ -147,6 +147,14 @@ def test_connections_are_kept_and_a_stale_one_is_replaced() -> None:
     assert first == second == third != fourth
 
 
+def test_the_connection_of_a_stream_is_kept_where_the_server_ends_it() -> None:
+    with OpenAIServer(ServedReply(), ServedReply(fault="endless"), ServedReply()) as server:
+        for _ in range(4):
+            assert model(server.url).generate(PROMPT, on_text=lambda text: None).text == "ok"
+        first, second, third, fourth = (request.port for request in server.requests)
+    assert first == second != third == fourth
+
+
 # -------------------------------------------------------------------------------------------------- failures that pass
 
 

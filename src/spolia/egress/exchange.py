@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 from urllib.parse import urlsplit
@@ -24,6 +24,7 @@ from spolia.errors import Cancelled, EgressFailed, EgressLate, EgressRefused
 
 Response: TypeAlias = BaseHTTPResponse
 _PIECE = 65_536
+RELEASE_S = 0.05
 LARGER = "Write a larger largest_bytes if it has an end."
 
 
@@ -90,6 +91,19 @@ def pieces(response: Response, largest: int, advice: str = LARGER) -> Iterator[b
         if size > largest:
             raise EgressRefused(f"the reply is longer than {largest} bytes. {advice}")
         yield found
+
+
+def release(response: Response, within_s: float = RELEASE_S) -> None:
+    """Read the end of a reply that has said all, so that its connection serves the next request.
+
+    A server that does not end it within `within_s` seconds loses the connection, and nobody waits longer.
+    """
+    until = time.monotonic() + within_s
+    if (socket := getattr(response.connection, "sock", None)) is not None:
+        socket.settimeout(within_s)  # each request sets its own
+    with suppress(HTTPError):
+        while response.read1(_PIECE) and time.monotonic() < until:
+            pass
 
 
 def _raise_if_cut(line: RequestSocket, error: Exception | None) -> None:

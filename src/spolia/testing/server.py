@@ -59,7 +59,7 @@ def _words(text: str) -> set[str]:
 
 
 Fault: TypeAlias = Literal[
-    "", "reset", "hang", "stall", "drip", "truncate", "torn events", "torn pairs", "torn chunks", "no choice"
+    "", "reset", "hang", "stall", "drip", "truncate", "torn events", "torn pairs", "torn chunks", "no choice", "endless"
 ]
 
 
@@ -79,7 +79,8 @@ class ServedReply:
         fault: `reset` closes the connection before a reply; `hang` sends nothing; `stall` stops in the middle of a
             stream and `truncate` closes there, or in the middle of a body; `drip` sends a byte at a time, slowly;
             `torn chunks` a byte at a time; `torn events` half of a character's bytes in each of two events, and
-            `torn pairs` half of a surrogate pair; `no choice` an empty list of choices.
+            `torn pairs` half of a surrogate pair; `no choice` an empty list of choices; `endless` a stream that
+            is not closed after its last event.
         dimension: of the vectors.
         wait_s: how long it thinks before it answers.
         refuses: settings of a chat that end in status 400, as of OpenAI's models that think.
@@ -252,6 +253,8 @@ class _Responder(BaseHTTPRequestHandler):
             for start in range(0, len(event), step):
                 part = event[start : start + step]
                 self._write(b"%x\r\n%s\r\n" % (len(part), part), served.fault)
+        if served.fault == "endless":
+            self.serving.stopping.wait(60)
         self.wfile.write(b"0\r\n\r\n")
 
     def _write(self, found: bytes, fault: str) -> None:

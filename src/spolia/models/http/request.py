@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from spolia.egress.exchange import RequestLimits, Response
+from spolia.egress.exchange import RequestLimits, Response, release
 from spolia.errors import ModelUnavailable
 from spolia.models.http.remote import Remote
 from spolia.models.http.replies import DONE, Reply, estimated_tokens, events, mapping, parsed
@@ -99,6 +99,7 @@ class ChatCall(Attempts[Generation]):
     def _streamed(self, reply: Reply, response: Response, key: str) -> None:
         for data in events(chunks(response, self.largest)):
             if data == DONE:
+                release(response)
                 return
             self._hand_out(reply.take(without(key, data), "delta"))
         if not reply.finish_reason:
