@@ -324,6 +324,10 @@ class ModelRejected(ModelError):
     setting: str = ""
 
 
+class OtherDimension(ModelRejected):
+    """The server gives vectors of another dimension than its address says."""
+
+
 class EmptyReply(ModelRejected):
     """The model's reply has no text."""
 

@@ -28,9 +28,12 @@ from spolia.server.keys import ApiKeys, KeyHolder, hashed
 from spolia.server.service import ServedFlow, Service
 from spolia.services.documents import Documents
 from spolia.services.knowledge_bases import Requester
+from spolia.stores import Exact
 from spolia.stores.snapshot.snapshot import Snapshot
+from spolia.testing.server import ServedReply
 from tests.indexing.sample_documents import pdf_of
 from tests.server.conftest import Served, until
+from tests.services.test_reembedding import Changing, definition, embedder, hits
 
 pytestmark = pytest.mark.slow
 TEXT = b"Zebras sleep standing."
@@ -292,6 +295,7 @@ CHANGES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "form": ("POST", "/v1/documents", {"files": [("files", (NAME, b"Ann has it."))], "params": {"access": "*"}}),
     "delete": ("DELETE", AT, {}),
     "reparse": ("POST", "/v1/documents/reparse", {"json": {"names": [NAME]}}),
+    "embed": ("POST", "/v1/documents/reparse", {"json": {"names": [NAME], "how": "embed"}}),
     "copy": ("POST", "/v1/documents/transfer", {"json": {"names": [NAME], "to": "b"}}),
     "move": ("POST", "/v1/documents/transfer", {"json": {"names": [NAME], "to": "b", "how": "move"}}),
     "copy over": ("POST", "/v1/documents/transfer", {"json": {"names": ["own/zebra.md"], "to": "notes"}}),
@@ -375,7 +379,7 @@ def test_a_document_that_another_user_is_adding_cannot_be_changed(
     assert reply(ann, "GET", f"{AT}/original", "eve").status_code == 404
 
 
-@pytest.mark.parametrize("change", ["patch", "reparse", "copy", "move"])
+@pytest.mark.parametrize("change", ["patch", "reparse", "embed", "copy", "move"])
 def test_a_document_that_the_administrator_has_removed_does_not_come_back(
     two: tuple[Documents, Documents], change: str
 ) -> None:
@@ -390,6 +394,27 @@ def test_a_document_that_the_administrator_has_removed_does_not_come_back(
     assert reply(bob, "PUT", AT, "bob", content=TEXT).status_code == 403
     ann.publish()
     assert reply(ann, "GET", f"{AT}/original").content == b"Ann has it."
+
+
+@pytest.mark.parametrize("store", ["folder", "postgres"])
+def test_a_request_embeds_documents_again(store: str, fast_folder: Path, request: pytest.FixtureRequest) -> None:
+    path = str(fast_folder / "n.spolia") if store == "folder" else request.getfixturevalue("server").address()
+    with Changing() as model:
+        documents = Documents(Corpus(path), definition=definition(model, Exact()), known=[embedder(model)])
+        for name, text in (("a.md", TEXT), ("b.md", TEXT + b" Okapis hide.")):
+            assert reply(documents, "PUT", f"/v1/documents/{name}", content=text, params={"access": "*"}).is_success
+        documents.publish()
+        model.embedded()
+        model.reply = ServedReply(weights="of another model ")
+        accepted = reply(documents, "POST", "/v1/documents/reparse", json={"names": ["a.md", "b.md"], "how": "embed"})
+        assert [(one["change"], one["state"]) for one in accepted.json()["tasks"]] == [("embed", "waiting")] * 2
+        documents.publish()
+        assert model.embedded() == ["Okapis hide.", TEXT.decode()]  # which both documents have
+        for one in accepted.json()["tasks"]:
+            assert reply(documents, "GET", f"/v1/tasks/{one['task']}").json()["state"] == "done"
+        found = hits(documents, model, TEXT.decode())
+        assert [found[f"{name} {TEXT.decode()}"] for name in ("a.md", "b.md")] == [1, 1]
+        cast(Any, documents.queue.table).close()
 
 
 def test_everybody_may_read_only_what_is_said_to_be_for_everybody(fast_folder: Path) -> None:

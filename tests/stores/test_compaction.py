@@ -16,7 +16,7 @@ from spolia.core.codec import encode
 from spolia.stores import files
 from spolia.stores.access.allowed_nodes import Allowed
 from spolia.stores.backends import sql
-from spolia.stores.backends.rows import SourceRow
+from spolia.stores.backends.rows import SourceRow, hash_of
 from spolia.stores.corpus import Corpus
 from spolia.stores.indexes import HNSW
 from spolia.stores.manifest import GroupEmbedding, Manifest
@@ -25,6 +25,7 @@ from spolia.stores.vectors import segments
 from spolia.stores.vectors.graphs import build_graph
 from spolia.stores.vectors.segment_search import GraphSearch, vector_search
 from spolia.stores.writer import Writer, compact
+from spolia.testing.stores.fixtures import ALL
 from spolia.types import Document, Node, Span
 from tests.stores.vector_fixtures import drawn
 
@@ -129,3 +130,20 @@ def test_killed_anywhere_every_vector_stays(loose: Corpus, point: str) -> None:
     assert found(loose) == after
     assert loose.latest().check() == []
     assert not list((Path(loose.path) / files.GRAPHS).glob("*/000000*"))
+
+
+def test_vectors_that_were_replaced_are_not_joined(loose: Corpus) -> None:
+    nodes = [node for node in loose.snapshot().all_nodes("line") if node.document == "d0"][:10]
+    vectors = drawn(10, DIMENSION, 99)
+    writer = Writer(loose.backend, 10)
+    writer.replace_vectors(EMBEDDER, [hash_of(node.text) for node in nodes], [vectors])
+    writer.publish()
+    writer.close()
+    assert counts(loose) == [*[40] * 5, 10]
+    compact(loose.backend, loose.latest().manifests, 10)
+    assert counts(loose) == [200]
+    search = vector_search(loose.latest(), "line", EMBEDDER, "cosine", WANTED)
+    near = [search.search(vector[None], 1, Allowed(search.placed.keys))[0][0] for vector in vectors]  # type: ignore[attr-defined]
+    assert [node.id for node in loose.latest().nodes([key for key, _ in near], ALL)] == [node.id for node in nodes]
+    assert [round(score, 5) for _, score in near] == [1.0] * 10
+    assert loose.latest().check(deep=True) == []

@@ -13,14 +13,18 @@ import pytest
 from spolia.indexing.splitters.text_units import Sentences
 from spolia.indexing.sync.sync import sync
 from spolia.retrieval.dense import Dense
+from spolia.stores.access.allowed_nodes import Allowed
 from spolia.stores.adapters.chroma import Chroma
 from spolia.stores.adapters.lancedb import LanceDB
 from spolia.stores.adapters.qdrant import Qdrant
+from spolia.stores.backends.rows import hash_of
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import Definition, Embedding
 from spolia.stores.groups.materialise import materialise
 from spolia.stores.indexes import HNSW, Database, Exact, IndexSettings
 from spolia.stores.vectors import external_index
+from spolia.stores.vectors.external_index import ExternalIndexes
+from spolia.stores.vectors.segment_search import ExactSearch, located
 from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Query
 from tests.stores.database_kills import differing
@@ -70,6 +74,31 @@ def test_a_database_answers_as_exact_search_does_and_follows(
     assert found(groups[0], "Something else about aqueducts.")[0][0] == "Something else about aqueducts."
     assert found(groups[0], "the wall 4") == found(groups[1], "the wall 4")
     assert corpus.snapshot().check() == []
+
+
+def test_a_database_gets_the_vectors_that_take_the_place_of_others(tmp_path: Path, settings: Database) -> None:
+    corpus, folder = Corpus(str(tmp_path / "notes.spolia")), tmp_path / "docs"
+    fill(folder, 5)
+    sync(folder, corpus, groups=[group_of(corpus, settings)])
+    texts = {node.text: node.number for node in corpus.snapshot().all_nodes("sentence") if node.uri == "3.txt"}
+    databases = ExternalIndexes(Path(corpus.path), corpus.backend.reading(), corpus.latest().manifests)
+    ((manifest, how, _),) = databases.kept
+    for other in ("Once ", "And again "):
+        vectors = EMBEDDER.embed([f"{other}{number}" for number in texts.values()], kind="passage")
+        with corpus.writer() as writer:
+            writer.replace_vectors(EMBEDDER.name, list(map(hash_of, texts)), [vectors])
+        keys = [key for key, _ in found_keys(corpus, vectors)]
+        with databases._opened(*databases.kept[0]) as index:
+            near = [row[0] for row in index.search(vectors, 1)]
+        assert ([key for key, _ in near], [round(score, 5) for _, score in near]) == (keys, [1.0] * len(keys))
+        databases._unsure(manifest, how).touch()  # the next writer compares all keys, as after a kill
+    assert corpus.snapshot().check() == []
+
+
+def found_keys(corpus: Corpus, vectors: Any) -> list[tuple[int, float]]:
+    """The nearest node of each vector, by comparing every one."""
+    placed, _ = located(corpus.latest(), "sentence", EMBEDDER.name)
+    return [row[0] for row in ExactSearch(placed).search(vectors, 1, Allowed(placed.keys))]
 
 
 def writers(work: str, corpus: Corpus, settings: Database, folder: Path, points: Sequence[str]) -> None:

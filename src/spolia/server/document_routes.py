@@ -118,11 +118,12 @@ class PatchRequest(BaseModel):
 
 
 class ReparseRequest(BaseModel):
-    """Documents to make again. `rebuild`: read and split again, ask models again; `missing`: only what could not be
-    made."""
+    """Documents to make again. `rebuild`: read and split again, ask models again; `embed`: embed all texts again, after
+    a server has changed its model under one name; `missing`: only what could not be made."""
 
     model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"names": ["notes/tides.md"], "how": "missing"}]}
+        extra="forbid",
+        json_schema_extra={"examples": [{"names": ["notes/tides.md"], "how": how} for how in ("embed", "missing")]},
     )
 
     names: list[str] = Field(max_length=1_000)
@@ -241,7 +242,7 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
 
     @app.post("/v1/documents/reparse", response_model=TaskList, status_code=202)
     async def reparse(request: Request, asked: ReparseRequest, key: Key = "", callback: Callback = "") -> Response:
-        """Make documents again of the bytes that were sent."""
+        """Make documents again of the bytes that were sent, or their vectors."""
 
         def work() -> TaskList:
             how: dict[str, Any] = {"by": writer_of(request.scope["holder"]), "key": key, "callback": callback}

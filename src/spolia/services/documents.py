@@ -42,7 +42,7 @@ from spolia.indexing.sources.source import Items, changed_at
 from spolia.indexing.sync.files import IN_MEMORY, Loaded, SourceChanges
 from spolia.indexing.sync.groups import RequestedGroups, main_definition
 from spolia.indexing.sync.metadata import DocumentLabels
-from spolia.indexing.sync.sync import keep
+from spolia.indexing.sync.sync import embed_again, keep
 from spolia.indexing.sync.sync_run import SyncOptions
 from spolia.indexing.workers.pool import WorkerProcesses
 from spolia.indexing.workers.prepare import Executor
@@ -76,7 +76,7 @@ RETRY_S = 5.0
 PATHS_AT_ONCE = 100
 """Files that are added by their path in one transaction."""
 LAST_NUMBER = 2**31
-Reparse: TypeAlias = Literal["rebuild", "missing"]
+Reparse: TypeAlias = Literal["rebuild", "embed", "missing"]
 Transfer: TypeAlias = Literal["copy", "move"]
 ADMINISTRATOR = Requester()
 SCAN = Requester("folder scan")
@@ -325,7 +325,9 @@ class Documents:
 
         Args:
             how: `rebuild` reads and splits again, asks models again, and embeds what has no vector. If a group cannot
-                be made, all stays as it was. `missing` makes only what could not be made.
+                be made, all stays as it was. `embed` embeds all texts again, for an embedder whose server has changed
+                its model under one name; a text that other documents have too gets its new vector there as well.
+                `missing` makes only what could not be made.
         """
         return self._follow(names, how, {}, by, key, callback)
 
@@ -394,16 +396,16 @@ class Documents:
             return NewJob(kind, said, _key(by.name, key and f"{key}|{name}"), name, by.name)
 
         with self._change(names, by) as newest:
-            last = self._followed(names, newest)
+            last = self._followed(names, newest, reads=kind != "embed")
             tasks = self.queue.put([change(*one) for one in last.items()], of=[one.id for one in last.values()])
         self.wake()
         for first in self.queue.look(tasks) if key else ():
             self._refuse_other(first, kind, first.payload.get("asked") == asked, key)
         return tasks
 
-    def _followed(self, names: Iterable[str], newest: Mapping[str, Job]) -> dict[str, Job]:
-        """The jobs whose bytes a change of these documents takes."""
-        if not self.keeps_originals:
+    def _followed(self, names: Iterable[str], newest: Mapping[str, Job], reads: bool = True) -> dict[str, Job]:
+        """The jobs whose bytes a change of these documents takes, if it `reads` them."""
+        if reads and not self.keeps_originals:
             raise QueryError("The bytes of documents are not kept here. Send the document again.")
         for name in names:
             if name not in newest or not is_there(newest[name]):
@@ -694,9 +696,18 @@ class Documents:
         fields = _declared(self.corpus.snapshot().schema, metas)
         how = SyncOptions(self._groups(), fields, reread=bool(again), workers=self.workers, compacts=False)
         report = keep(self.corpus, changes, labels, how)
+        failed = dict(report.failed)
+        renewed = [uri for uri, one in last.items() if one.kind == "embed" and uri not in failed]
+        try:
+            if renewed:
+                embed_again(self.corpus, renewed, how.wanted, self.workers)
+        except StoreError as error:
+            if error.transient:
+                raise
+            failed |= dict.fromkeys(renewed, str(error))  # which lies at none of them
         lacking = {one.uri: f"Group {one.group!r}: {one.reason}" for one in report.unmade}
         made_up = {uri for uri, one in last.items() if one.kind == "missing"}
-        return {uri: why for uri, why in lacking.items() if uri in made_up} | dict(report.failed)
+        return {uri: why for uri, why in lacking.items() if uri in made_up} | failed
 
     def _loaded(self, task: int, at: int, spool: Path | None) -> Loaded:
         if (data := self.queue.attachment(task)) is None:

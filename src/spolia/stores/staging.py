@@ -18,7 +18,16 @@ from spolia.filters import Field, Schema
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Backend
 from spolia.stores.backends.publication import NONE, Draft, Lacking
-from spolia.stores.backends.rows import NOT_YET, SourceRow, Stamp, Unmade, hash_of_picture, key_of, refuse_odd_node
+from spolia.stores.backends.rows import (
+    NOT_YET,
+    SourceRow,
+    Stamp,
+    Unmade,
+    hash_of_picture,
+    indexed_text,
+    key_of,
+    refuse_odd_node,
+)
 from spolia.stores.manifest import Manifest, refuse_odd_name, refuse_other
 from spolia.stores.writer import Writer, compact, compact_all
 from spolia.types import Document, Meta, Node, principals
@@ -620,6 +629,53 @@ class Staging(Draft):
                     self._keep_vectors()
         finally:
             self._connection.close()
+
+
+TEXTS_AT_ONCE = 4_000
+"""Whose vectors are in memory until they take the place of others, and those of one document more."""
+
+
+class Reembedding(Staging):
+    """Gives the texts of a lot of documents although they have vectors, and puts new ones in the place of these."""
+
+    def __init__(self, store: Backend, timeout_s: float) -> None:
+        super().__init__(store, timeout_s)
+        self._lot: list[str] = []
+        self._found: dict[str, list[tuple[Sequence[bytes], Any]]] = {}
+
+    def lots(self, uris: Iterable[str]) -> Iterator[list[str]]:
+        """The documents of sources, and of what is in these, some at a time: these are the ones to be embedded."""
+        texts = 0
+        for document in self.access_lists(uris):
+            with self._reading():
+                texts += self._one(sql.COUNT_NODES_OF, (document,))[0]
+            self._lot.append(document)
+            if texts >= TEXTS_AT_ONCE:
+                yield self._lot
+                self._lot, texts = [], 0
+        if self._lot:
+            yield self._lot
+
+    def _lacking(self, group: str, embedder: str) -> Iterator[Lacking]:
+        for document in self._lot:
+            with self._reading():
+                rows = self._connection.execute(sql.EMBEDDED, (document, group)).fetchall()
+            for found, id, *texts in rows:
+                if (embedder, found) not in self._pending:
+                    self._pending.add((embedder, found))
+                    yield Lacking(found, id, document, indexed_text(*texts))
+
+    def _collect(self, add: Callable[..., None], embedder: str, hashes: Sequence[bytes], vectors: Any) -> None:
+        self._found.setdefault(embedder, []).append((hashes, vectors))
+
+    def replace(self) -> None:
+        """Publish the new vectors together."""
+        with closing(Writer(self.store, self.timeout_s)) as writer:
+            for embedder, found in self._found.items():
+                hashes = [hash for some, _ in found for hash in some]
+                writer.replace_vectors(embedder, hashes, [rows for _, rows in found])
+            self.generation = writer.publish(embedded=False)
+        self._found.clear()
 
 
 AnyWriter: TypeAlias = Writer | Staging

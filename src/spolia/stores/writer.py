@@ -23,7 +23,7 @@ from spolia.stores.backends.rows import (
     unmade_row,
 )
 from spolia.stores.files import damaged, fail_point, is_scattered, shortened, translated
-from spolia.stores.manifest import Manifest, refuse_odd_name, refuse_other, written
+from spolia.stores.manifest import GroupEmbedding, Manifest, refuse_odd_name, refuse_other, written
 from spolia.types import Document, Meta, Node, principals
 
 if TYPE_CHECKING:
@@ -418,15 +418,23 @@ class Writer(Draft):
         Raises for the whole batch if a vector has another dimension, or has not length 1 and is compared by cosine.
         What is written stays even when the writer is killed before it publishes.
         """
-        used = [how for manifest in self.manifests.values() if (how := manifest.embedded(embedder))]
-        unit = all(how.metric == "cosine" for how in used)
+        used = self._embeddings(embedder)
         with self._embedding() as embedding:
             dimension = max((how.dimension for how in used), default=0)
-            embedding.add(embedder, hashes, vectors, unit=unit, dimension=dimension)
+            embedding.add(embedder, hashes, vectors, unit=_are_unit(used), dimension=dimension)
 
     def add_sparse(self, embedder: str, hashes: Sequence[bytes], rows: "SparseRows") -> None:
         with self._embedding() as embedding:
             embedding.add_sparse(embedder, hashes, rows)
+
+    def replace_vectors(self, embedder: str, hashes: Sequence[bytes], parts: "Sequence[Vectors | SparseRows]") -> None:
+        """Put vectors in the place of those that these texts have, in all documents, with the next publication."""
+        with self._embedding() as embedding:
+            unit = _are_unit(self._embeddings(embedder))
+            embedding.replace(embedder, hashes, parts, self._next, unit=unit)
+
+    def _embeddings(self, embedder: str) -> list[GroupEmbedding]:
+        return [how for manifest in self.manifests.values() if (how := manifest.embedded(embedder))]
 
     @contextmanager
     def _embedding(self) -> "Iterator[VectorWriter]":
@@ -542,6 +550,10 @@ class Writer(Draft):
                     self._embedded.keep()
         finally:
             self._writing.close()
+
+
+def _are_unit(embeddings: Iterable[GroupEmbedding]) -> bool:
+    return all(how.metric == "cosine" for how in embeddings)
 
 
 def compact(

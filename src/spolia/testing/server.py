@@ -12,10 +12,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal, Self, TypeAlias
 
 
-def embedded(asked: Mapping[str, Any], dimension: int) -> dict[str, Any]:
+def embedded(asked: Mapping[str, Any], dimension: int, weights: str = "") -> dict[str, Any]:
     """A vector for each text, by hash."""
     texts = [asked["input"]] if isinstance(asked["input"], str) else asked["input"]
-    rows = [{"index": at, "embedding": vector(text, dimension)} for at, text in enumerate(texts)]
+    rows = [{"index": at, "embedding": vector(weights + text, dimension)} for at, text in enumerate(texts)]
     count = sum(len(text.split()) for text in texts)
     return {"object": "list", "data": rows[::-1], "usage": {"prompt_tokens": count, "total_tokens": count}}
 
@@ -82,6 +82,7 @@ class ServedReply:
             `torn pairs` half of a surrogate pair; `no choice` an empty list of choices; `endless` a stream that
             is not closed after its last event.
         dimension: of the vectors.
+        weights: other ones give other vectors, as of a server that changes its model under one name.
         wait_s: how long it thinks before it answers.
         refuses: settings of a chat that end in status 400, as of OpenAI's models that think.
         thoughts: what it thinks, apart from the text.
@@ -97,6 +98,7 @@ class ServedReply:
     body: bytes | None = None
     fault: Fault = ""
     dimension: int = 8
+    weights: str = ""
     wait_s: float = 0.0
     refuses: tuple[str, ...] = ()
     thoughts: str = ""
@@ -218,7 +220,7 @@ class _Responder(BaseHTTPRequestHandler):
 
     def _said(self, served: ServedReply, asked: dict[str, Any]) -> dict[str, Any]:
         if self.path.endswith("/embeddings"):
-            return embedded(asked, served.dimension)
+            return embedded(asked, served.dimension, served.weights)
         if self.path.endswith("/rerank"):
             return reranked(asked)
         if self.path.endswith("/completions") and "prompt" in asked:

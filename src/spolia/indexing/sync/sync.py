@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spolia.errors import EgressError, FolderError, SourceError, StoreError
+from spolia.errors import DocumentError, EgressError, FolderError, GroupError, OtherDimension, SourceError, StoreError
 from spolia.filters import notes_on
 from spolia.indexing.readers.registry import READERS, Readers, by_suffix
 from spolia.stores.corpus import Corpus, refuse_no_corpus
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from spolia.filters import Field
     from spolia.indexing.sources.source import Source
     from spolia.indexing.sync.files import FileListing
+    from spolia.indexing.sync.groups import RequestedGroups
     from spolia.indexing.sync.metadata import DocumentLabels
     from spolia.indexing.sync.report import Progress, SyncReport
     from spolia.indexing.sync.sync_run import SyncOptions, SyncRun
@@ -216,6 +217,45 @@ def keep(corpus: Corpus, found: FileListing, labels: DocumentLabels, how: SyncOp
     unmade = tuple(dict.fromkeys((*lacking, *(lack for lack in run.unread if lack.document))))
     left = (*behind(run.builds), *makeshift(run.builds, run.unread))
     return report.but(unmade=unmade, behind=left, fields=notes)
+
+
+def embed_again(corpus: Corpus, uris: Iterable[str], wanted: RequestedGroups, workers: Executor | None = None) -> None:
+    """Embed the texts of sources again, although they have vectors, and put the new vectors in the place of these.
+
+    A text has one vector by an embedder: it is replaced in all documents that have the text. Some documents are
+    published together, and never a part of one.
+
+    Raises:
+        GroupError: an embedder of the store is not known here.
+        ModelError: an embedder failed. What was not published keeps its vectors.
+        StoreError: an embedder gives vectors of another dimension.
+        DocumentError: a picture cannot be embedded.
+    """
+    from spolia.indexing.sync.groups import behind
+    from spolia.indexing.sync.prefetch import open_prefetch
+    from spolia.stores.groups.group_build import embed
+    from spolia.stores.staging import Reembedding
+
+    with (
+        open_prefetch(corpus.backend.folder, workers) as prefetch,
+        closing(Reembedding(corpus.backend, corpus.wait_s)) as staging,
+    ):
+        builds = wanted.builds(staging.manifests)
+        for build in builds:
+            if len(build.embedders) < len(staging.manifests[build.group].embeddings):
+                raise GroupError(dict(behind(builds))[build.group])
+        for _ in staging.lots(uris):
+            try:
+                unread = embed(staging, builds, embedded=prefetch.embedded)
+            except OtherDimension as error:
+                raise StoreError(
+                    "The model gives vectors of another dimension than the store's, which could not be compared. None "
+                    "was replaced. Serve the former model again, or build the group with the new one: "
+                    "materialise([corpus.group(NAME, Definition(…, embeddings=(Embedding(…),)))], rebuild=True)."
+                ) from error
+            if unread:
+                raise DocumentError(unread[0].reason)
+            staging.replace()
 
 
 def refuse_swapped(sources: object, corpus: object) -> None:

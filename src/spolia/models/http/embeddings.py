@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from spolia.errors import ModelError, ModelRejected
+from spolia.errors import ModelError, ModelRejected, OtherDimension
 from spolia.models.http.remote import Remote
 from spolia.models.http.replies import estimated_tokens, mapping
 from spolia.models.protocols import Kind
@@ -164,7 +164,7 @@ def _vector(found: object, dimension: int) -> Vectors:
     except (ValueError, TypeError, binascii.Error, OverflowError) as error:
         raise ModelRejected(f"it gave a vector that is none ({error}). Check that model embeds.") from error
     if vector.shape != (dimension,):
-        raise ModelRejected(
+        raise OtherDimension(
             f"it gave vectors of shape {vector.shape}, not ({dimension},). Write dimension={vector.size}, or name the "
             "right model."
         )

@@ -207,13 +207,15 @@ READERS_AT = "SELECT DISTINCT reader FROM sources WHERE birth <= :at AND death >
 
 # How far sources were read. What is read later than a generation was published is not known to it.
 CURSORS = "SELECT item, cursor FROM cursors WHERE source = ? ORDER BY item"
-CURSOR = "SELECT cursor FROM cursors WHERE source = ? AND item = ?"
+CURSOR = "SELECT cursor, birth FROM cursors WHERE source = ? AND item = ?"
 ALL_CURSORS = "SELECT source, item, cursor FROM cursors ORDER BY source, item"
 CURSORS_AT = """SELECT source, item, cursor FROM cursors WHERE source NOT IN
     (SELECT source FROM cursors WHERE birth > :at) ORDER BY source, item"""
 SET_CURSOR = """INSERT INTO cursors VALUES (?, ?, ?, ?, ?) ON CONFLICT (source, item)
     DO UPDATE SET cursor = excluded.cursor, birth = excluded.birth, digest = excluded.digest"""
 DROP_CURSOR = "DELETE FROM cursors WHERE source = ? AND item = ?"
+REPLACED = "vectors"
+"""Not a source: the last replacement of vectors, by embedder, with the first segment that it wrote."""
 
 # The end of a document and its nodes: what was born in this generation is taken back, the rest dies.
 END_OF_DOCUMENT = (
@@ -336,6 +338,10 @@ UNEMBEDDED = f"""SELECT n.key, n.hash, n.id, d.id, n.context, n.text, n.search_t
     WHERE n.grp = :grp AND n.key > :key AND n.death = {ALIVE}
     AND NOT EXISTS (SELECT 1 FROM vectors v WHERE v.embedder = :embedder AND v.hash = n.hash)
     ORDER BY n.key LIMIT :limit"""
+EMBEDDED = f"""SELECT n.hash, n.id, n.context, n.text, n.search_text FROM documents d JOIN nodes n ON n.document = d.key
+    WHERE d.id = ? AND d.death = {ALIVE} AND n.grp = ? AND n.death = {ALIVE} ORDER BY n.key"""
+COUNT_NODES_OF = f"""SELECT count(*) FROM documents d JOIN nodes n ON n.document = d.key
+    WHERE d.id = ? AND d.death = {ALIVE} AND n.death = {ALIVE}"""
 LACKING = """SELECT count(*) FROM nodes n WHERE n.grp = :grp AND n.key > :key AND n.birth <= :at AND n.death > :at
     AND NOT EXISTS (SELECT 1 FROM vectors v WHERE v.embedder = :embedder AND v.hash = n.hash)"""
 PLACED = """SELECT n.key, v.segment, v.row FROM nodes n
@@ -354,6 +360,7 @@ SEGMENTS = "SELECT embedder, segment, dimension, count, bytes FROM segments ORDE
 SEGMENTS_OF = "SELECT segment, dimension, count, bytes FROM segments WHERE embedder = ? ORDER BY segment"
 ADD_SEGMENT = "INSERT INTO segments VALUES (?, ?, ?, ?, ?)"
 ADD_VECTOR = "INSERT OR IGNORE INTO vectors VALUES (?, ?, ?, ?)"
+REPLACE_VECTOR = ADD_VECTOR.replace("IGNORE", "REPLACE")
 HAS_VECTOR = "SELECT 1 FROM vectors WHERE embedder = ? AND hash = ?"
 MOVE_VECTOR = "UPDATE vectors SET segment = ?, row = ? WHERE embedder = ? AND hash = ? AND segment = ?"
 DROP_VECTORS = "DELETE FROM vectors WHERE embedder = ? AND segment = ?"

@@ -28,11 +28,10 @@ from spolia.stores.vectors.graphs import (
     unneeded,
 )
 from spolia.stores.vectors.segments import (
-    content_of,
+    current_rows,
     dimension_of,
     joined,
     next_number,
-    open_any,
     write_any,
 )
 
@@ -95,13 +94,12 @@ class Compaction:
 
     def _join(self, embedder: str, numbers: Sequence[int], graphs: Graphs) -> bool:
         fail_point("vectors.join")
-        paths = {number: segment_path(self.store, embedder, number) for number in numbers}
         try:
-            segments = {number: open_any(path) for number, path in paths.items()}
+            current = {number: current_rows(self.store, self.connection, embedder, number) for number in numbers}
         except (FileNotFoundError, StoreCorrupt):  # a commit has joined it meanwhile, or it is damaged, as searches say
             return False
-        hashes = [hash for segment in segments.values() for hash in segment.hashes]
-        folder, parts = graph_folder(self.store, embedder), [content_of(segment) for segment in segments.values()]
+        hashes = [hash for found, _ in current.values() for hash in found]
+        folder, parts = graph_folder(self.store, embedder), [rows for _, rows in current.values()]
         written = folder / segment_path(self.store, embedder, _UNDER_WAY).name
         size = write_any(written, embedder, hashes, parts)
         built = [(metric, settings) for metric, settings in graphs if len(hashes) >= settings.above]
@@ -121,9 +119,9 @@ class Compaction:
             session.connection.execute(sql.ADD_SEGMENT, (embedder, number, dimension_of(parts[0]), len(hashes), size))
             session.connection.execute(sql.COMMIT)
         start = 0
-        for old, segment in segments.items():
-            self._move(embedder, old, number, start, segment.hashes)
-            start += len(segment.hashes)
+        for old, (found, _) in current.items():
+            self._move(embedder, old, number, start, found)
+            start += len(found)
         return True
 
     def _move(self, embedder: str, old: int, number: int, start: int, hashes: Sequence[bytes]) -> None:

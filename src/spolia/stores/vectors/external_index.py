@@ -6,7 +6,8 @@ scores are computed from the store's own vectors. Where too little is allowed or
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -233,9 +234,7 @@ class ExternalIndexes:
         needed = {key for (key,) in self.connection.execute(sql.NEEDED_KEYS, at)}
         held = set(index.keys())
         # What a killed writer had given to nodes that were never published may have gone to others since.
-        vectors = self._vectors(embedder, {**at, "key": 0})
-        lacking = ((key, vector) for key, vector in vectors if key > at["key"] or key not in held)
-        follow(index, lacking, sorted(held - needed))
+        follow(index, self._vectors(embedder, at, held), sorted(held - needed))
 
     @contextmanager
     def _opened(self, manifest: Manifest, how: GroupEmbedding, settings: Database) -> Iterator[VectorIndex]:
@@ -247,9 +246,17 @@ class ExternalIndexes:
         finally:
             index.close()
 
-    def _vectors(self, embedder: str, at: Mapping[str, object]) -> Iterator[tuple[int, Vectors]]:
+    def _vectors(
+        self, embedder: str, at: Mapping[str, Any], held: Set[int] | None = None
+    ) -> Iterator[tuple[int, Vectors]]:
+        """Vectors of nodes that are new, or have other vectors now, or, where that is given, are not `held`."""
+        noted = self.connection.execute(sql.CURSOR, (sql.REPLACED, embedder)).fetchone()
+        replaced = int(noted[0]) if noted is not None and noted[1] > at["at"] else sys.maxsize
+        known = at["key"] if held is None and replaced == sys.maxsize else 0
         segments: dict[int, Vectors] = {}
-        for key, number, row in self.connection.each(sql.PLACED_AFTER, {**at, "embedder": embedder}):
+        for key, number, row in self.connection.each(sql.PLACED_AFTER, {**at, "embedder": embedder, "key": known}):
+            if key <= at["key"] and number < replaced and (held is None or key in held):
+                continue
             if number not in segments:
                 segments[number] = open_segment(segment_path(self.folder, embedder, number)).vectors
             yield key, segments[number][row]

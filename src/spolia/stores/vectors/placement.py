@@ -124,6 +124,17 @@ class VectorPlaces:
     segments: Mapping[int, bytes] = field(default_factory=dict)
 
     def at(self, generation: int) -> "VectorPlaces":
+        found = self._at(generation)
+        if len(self.rows) and self._were_replaced():  # asked last: then none of the rows is older than others
+            return VectorPlaces(self.opened, self.group, self.embedder).at(generation)
+        return found
+
+    def _were_replaced(self) -> bool:
+        """Whether texts have other vectors since this generation, although their nodes are the same."""
+        noted = self.opened.row(sql.CURSOR, (sql.REPLACED, self.embedder))
+        return noted is not None and noted[1] > self.generation
+
+    def _at(self, generation: int) -> "VectorPlaces":
         segments = dict(self._there())
         same = [number for number, checksum in segments.items() if self.segments.get(number) == checksum]
         since = {"grp": self.group, "since": self.generation, "at": generation}

@@ -11,6 +11,7 @@ from spolia.errors import StoreError
 from spolia.models.vectors import SparseRows
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Connection
+from spolia.stores.backends.rows import guarded
 from spolia.stores.files import fail_point, segment_path
 from spolia.stores.vectors import sparse
 from spolia.stores.vectors.dense import Vectors, VectorSegment, open_segment, write_segment
@@ -127,6 +128,21 @@ class VectorWriter(ABC):
         if len(pending) >= FLUSHED_ROWS:
             self._write(embedder)
 
+    def replace(
+        self, embedder: str, hashes: Sequence[bytes], parts: Sequence[AnyRows], generation: int, *, unit: bool = True
+    ) -> None:
+        """Put vectors, in several parts, in the place of those with these keys, with the writer's transaction.
+
+        Args:
+            generation: in which they are published.
+        """
+        known = self._dimension(embedder)
+        for part in parts:
+            refuse_other_kind(embedder, known, sparse=isinstance(part, SparseRows))
+            if not isinstance(part, SparseRows):
+                accepted(embedder, len(part), part, known, unit)
+        self._replace(embedder, hashes, parts, generation)
+
     def keep(self) -> None:
         """Write what was collected, before the writer ends without publishing."""
         for embedder in self._pending:
@@ -156,6 +172,9 @@ class VectorWriter(ABC):
     @abstractmethod
     def _store(self, embedder: str, pending: Mapping[bytes, AnyRows]) -> None: ...
 
+    @abstractmethod
+    def _replace(self, embedder: str, hashes: Sequence[bytes], parts: Sequence[AnyRows], generation: int) -> None: ...
+
 
 class SegmentWriter(VectorWriter):
     def __init__(self, store: Path, connection: Connection) -> None:
@@ -183,6 +202,16 @@ class SegmentWriter(VectorWriter):
         rows = ((embedder, hash, number, row) for row, hash in enumerate(pending))
         self.connection.executemany(sql.ADD_VECTOR, rows)
 
+    def _replace(self, embedder: str, hashes: Sequence[bytes], parts: Sequence[AnyRows], generation: int) -> None:
+        number = self._register(embedder, hashes, parts)
+        moved = ((embedder, hash, number, row) for row, hash in enumerate(hashes))
+        self.connection.executemany(sql.REPLACE_VECTOR, moved)
+        for old, *_ in self.connection.execute(sql.SEGMENTS_OF, (embedder,)).fetchall():
+            self.connection.execute(sql.DROP_EMPTY_SEGMENT, (embedder, old))
+        noted = self.connection.execute(sql.CURSOR, (sql.REPLACED, embedder)).fetchone()
+        if noted is None or noted[1] != generation:
+            self.connection.execute(sql.SET_CURSOR, guarded(sql.REPLACED, embedder, str(number), generation))
+
     def _register(self, embedder: str, hashes: Sequence[bytes], parts: Sequence[AnyRows]) -> int:
         number = next_number(self.store, embedder)
         size = write_any(segment_path(self.store, embedder, number), embedder, hashes, parts)
@@ -193,14 +222,26 @@ class SegmentWriter(VectorWriter):
 
     def _join(self, embedder: str, numbers: Sequence[int]) -> None:
         fail_point("vectors.merge")
-        segments = {number: open_any(segment_path(self.store, embedder, number)) for number in numbers}
-        hashes = [(number, hash) for number, segment in segments.items() for hash in segment.hashes]
-        parts = [content_of(segment) for segment in segments.values()]
+        current = {number: current_rows(self.store, self.connection, embedder, number) for number in numbers}
+        hashes = [(number, hash) for number, (found, _) in current.items() for hash in found]
+        parts = [rows for _, rows in current.values()]
         joined = self._register(embedder, [hash for _, hash in hashes], parts)
         moved = ((joined, row, embedder, hash, number) for row, (number, hash) in enumerate(hashes))
         self.connection.executemany(sql.MOVE_VECTOR, moved)
         for number in numbers:
             self.connection.execute(sql.DROP_SEGMENT, (embedder, number))
+
+
+def current_rows(store: Path, connection: Connection, embedder: str, number: int) -> tuple[Sequence[bytes], AnyRows]:
+    """Hashes and rows of a segment, without replaced ones."""
+    segment = open_any(segment_path(store, embedder, number))
+    kept = sorted(row for _, row in connection.execute(sql.VECTOR_ROWS, (embedder, number)))
+    content = content_of(segment)
+    if len(kept) == len(segment.hashes):
+        return segment.hashes, content
+    if isinstance(content, SparseRows):
+        return [segment.hashes[row] for row in kept], SparseRows.together(content.only(row) for row in kept)
+    return [segment.hashes[row] for row in kept], content[kept]
 
 
 def next_number(store: Path, embedder: str) -> int:

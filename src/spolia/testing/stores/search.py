@@ -10,7 +10,9 @@ import numpy as np
 
 from spolia.errors import FilterError, StoreError
 from spolia.filters import where
+from spolia.stores.backends.rows import hash_of
 from spolia.stores.corpus import Corpus
+from spolia.stores.open_store import forget
 from spolia.stores.snapshot.lineage import ancestors, children, descendants, parents
 from spolia.stores.snapshot.snapshot import Snapshot
 from spolia.testing.stores.fixtures import (
@@ -103,6 +105,41 @@ class Searching(Contract):
                     scores = [sum(weight * row.get(term, 0.0) for term, weight in query.items()) for row in rows]
                     held = [(key, score) for key, score in zip(keys, scores, strict=True) if score > 0]
                     _compare(snapshot, got, [key for key, _ in held], [score for _, score in held], 7)
+
+    def test_other_vectors_of_texts_hold_with_the_next_publication(self, tmp_path: Path) -> None:
+        changed = ["stone", "bridge"]
+        with self.store(tmp_path) as corpus:
+            before = fill(corpus, entries(), sparse=True).snapshot()
+            allowed = before.allowed("line", ALL, None)
+            keys = allowed.keys[allowed.positions()].tolist()
+            texts = [node.indexed_text for node in before.nodes(keys, ALL)]
+            some = [text for text in dict.fromkeys(texts) if any(word in text for word in changed)]
+            expected = ["other " + text if text in some else text for text in texts]
+            hashes, new = [hash_of(text) for text in some], ["other " + text for text in some]
+            half = len(some) // 2
+            parts = [DENSE.embed(part, kind="passage") for part in (new[:half], new[half:])]
+
+            def replace(*parts: Any) -> None:
+                with corpus.writer() as writer:
+                    writer.replace_vectors(SPARSE, hashes, [weighed(new)])
+                    writer.replace_vectors(DENSE.name, hashes, parts)
+
+            for wrong in (parts[0][:, 1:], 2 * parts[0]):
+                refused(StoreError, partial(replace, wrong, parts[1]))
+            assert corpus.latest().generation == before.generation
+            replace(*parts)
+            for round in ("inherited", "opened"):
+                snapshot = corpus.latest()
+                found = snapshot.vectors("line", DENSE.name, snapshot.allowed("line", ALL, None))
+                assert (found == DENSE.embed(expected, kind="passage")).all(), round
+                for row, text in zip(snapshot.sparse("line", SPARSE, weighed(changed), 500, ALL), changed, strict=True):
+                    scores = [
+                        sum(weight * _row(of).get(term, 0.0) for term, weight in _row(text).items()) for of in expected
+                    ]
+                    held = [(key, score) for key, score in zip(keys, scores, strict=True) if score > 0]
+                    _compare(snapshot, row, [key for key, _ in held], [score for _, score in held], 500)
+                assert snapshot.check(deep=True) == []
+                forget(corpus.backend)
 
     def test_nothing_is_handed_out_to_who_may_not_read_it(self, tmp_path: Path) -> None:
         shelf = entries()

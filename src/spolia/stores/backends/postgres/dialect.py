@@ -99,6 +99,8 @@ DIMENSION = "SELECT coalesce(vector_dims(embedding), 0) FROM vectors WHERE embed
 KNOWN = "SELECT hash FROM vectors WHERE embedder = %s AND hash = ANY(%s)"
 ADD_VECTOR = "INSERT INTO vectors (embedder, hash, embedding) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
 ADD_SPARSE = "INSERT INTO vectors (embedder, hash, entries) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
+REPLACE_VECTOR = """INSERT INTO vectors (embedder, hash, embedding, entries) VALUES (%s, %s, %s, %s)
+    ON CONFLICT (embedder, hash) DO UPDATE SET embedding = excluded.embedding, entries = excluded.entries"""
 LARGE = "SELECT count(*) >= %s FROM (SELECT 1 FROM vectors WHERE embedder = %s LIMIT %s) counted"
 INDEX = """CREATE INDEX IF NOT EXISTS {name} ON vectors USING hnsw ((embedding::halfvec({dimension})) {operators})
     WITH (m = {connectivity}, ef_construction = {expansion_add}) WHERE embedder = {embedder}"""

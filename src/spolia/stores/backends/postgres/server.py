@@ -141,7 +141,8 @@ class PostgresBackend(Backend):
     def embedding(self, connection: Connection) -> VectorWriter:
         from spolia.stores.backends.postgres.vectors import VectorTableWriter
 
-        return VectorTableWriter(self._opened(timeout_s=WRITE_S)[0])
+        assert isinstance(connection, PostgresSession)
+        return VectorTableWriter(self._opened(timeout_s=WRITE_S)[0], connection)
 
     def follow(self, connection: Connection, manifests: Manifests, known: Mapping[str, int], published: int) -> None:
         for group, manifest in manifests.items():

@@ -75,11 +75,11 @@ def with_vectors(raw: Connection[Any]) -> None:
 
 
 class VectorTableWriter(VectorWriter):
-    """Commits vectors in a session of its own, so that they outlive a killed writer; a text's vector never changes."""
+    """Commits vectors in a session of its own, so that they outlive a killed writer; replaces them in the writer's."""
 
-    def __init__(self, session: PostgresSession) -> None:
+    def __init__(self, session: PostgresSession, writer: PostgresSession) -> None:
         super().__init__()
-        self.session = session
+        self.session, self.writer = session, writer
         with_vectors(session.raw)
 
     def _known(self, embedder: str, hashes: Sequence[bytes]) -> set[bytes]:
@@ -95,6 +95,18 @@ class VectorTableWriter(VectorWriter):
             sparse = [(embedder, hash, packed(row)) for hash, row in pending.items() if isinstance(row, SparseRows)]
             cursor.executemany(dialect.ADD_SPARSE if sparse else dialect.ADD_VECTOR, sparse or dense)
         fail_point("postgres.vectors_written")
+
+    def _replace(self, embedder: str, hashes: Sequence[bytes], parts: Sequence[AnyRows], generation: int) -> None:
+        with_vectors(self.writer.raw)
+        columns = (
+            (None, packed(part.only(at))) if isinstance(part, SparseRows) else (part[at], None)
+            for part in parts
+            for at in range(len(part))
+        )
+        values = ((embedder, hash, *columns) for hash, columns in zip(hashes, columns, strict=True))
+        fail_point("postgres.vectors")
+        with self.writer.raw.cursor() as cursor:
+            cursor.executemany(dialect.REPLACE_VECTOR, values)
 
 
 def index_large(session: PostgresSession, manifests: Mapping[str, Manifest]) -> list[str]:

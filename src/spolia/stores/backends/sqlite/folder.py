@@ -315,11 +315,14 @@ def _sweep_segments(store: Path, connection: Connection) -> list[str]:
         if there.get(path) != size
     }
     said = forget(store, connection, lost) if lost else []
-    return said + adopt(connection, [path for path in there if path not in known])
+    return said + adopt(connection, [path for path in reversed(there) if path not in known])
 
 
 def adopt(connection: Connection, unknown: Iterable[Path]) -> list[str]:
-    """Take over what a killed writer had made durable, and remove what is of no use; what was damaged, in words."""
+    """Take over what a killed writer had made durable, and remove what is of no use; what was damaged, in words.
+
+    Of a text that is in several, the first counts: write the latest first.
+    """
     damaged = []
     connection.execute(sql.BEGIN)
     for path in unknown:
