@@ -9,7 +9,9 @@ import pytest
 
 from spolia.evaluation.data.dataset import DataSet
 from spolia.evaluation.data.passage_store import indexed
+from spolia.models.onnx.minilm import MiniLM
 from spolia.stores.corpus import NodeGroup
+from spolia.types import Item
 
 SOUNDS = ("Bal", "Cor", "Dun", "Fel", "Gar", "Hol", "Kel", "Lor", "Mar", "Nor")
 
@@ -44,3 +46,20 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> DataSet:
 @pytest.fixture(scope="session")
 def passages(world: DataSet, tmp_path_factory: pytest.TempPathFactory) -> NodeGroup:
     return indexed(world, folder=tmp_path_factory.mktemp("stores"))
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory) -> DataSet:
+    """A world small enough to fine-tune MiniLM on."""
+    return DataSet(str(write_world(tmp_path_factory.mktemp("small") / "towns", 12)))
+
+
+@pytest.fixture(scope="session")
+def group(small: DataSet, tmp_path_factory: pytest.TempPathFactory) -> NodeGroup:
+    """The passages of the small world, with vectors."""
+    return indexed(small, MiniLM(), folder=tmp_path_factory.mktemp("vectors"))
+
+
+@pytest.fixture(scope="session")
+def items(small: DataSet) -> list[Item]:
+    return list(small.items())

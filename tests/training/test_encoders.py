@@ -25,7 +25,6 @@ from spolia.stores.corpus import NodeGroup
 from spolia.training.parts import TrainingContext, trainer_of
 from spolia.training.training import Trained, train
 from spolia.types import Item, Query
-from tests.training.conftest import write_world
 from tests.training.test_query_adapter import ReadsMiles
 
 pytestmark = pytest.mark.slow
@@ -41,21 +40,6 @@ from spolia.training.encoders import BiEncoderTrainer, ContextTrainer  # noqa: E
 from spolia.training.fine_tuning import Contrast, TorchRecipe  # noqa: E402
 
 RECIPE = TorchRecipe(window=64, batch=8, rate=1e-4, warm_up=2, low_precision=False)
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> DataSet:
-    return DataSet(str(write_world(tmp_path_factory.mktemp("small") / "towns", 12)))
-
-
-@pytest.fixture(scope="module")
-def group(small: DataSet, tmp_path_factory: pytest.TempPathFactory) -> NodeGroup:
-    return indexed(small, MiniLM(), folder=tmp_path_factory.mktemp("vectors"))
-
-
-@pytest.fixture(scope="module")
-def items(small: DataSet) -> list[Item]:
-    return list(small.items())
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 
 from spolia.errors import DataError, WeightsError
-from spolia.evaluation.data.dataset import DataSet
-from spolia.evaluation.data.passage_store import indexed
 from spolia.models.local.embedders import LocalCrossEncoder
 from spolia.models.onnx import weights
 from spolia.models.onnx.minilm import MiniLM
@@ -26,7 +24,6 @@ from spolia.training.training import train
 from spolia.types import Chain, Item, Query
 from tests.models.local.tiny import bert, saved, word_pieces
 from tests.post_retrieval.compression.scorer import Scorer
-from tests.training.conftest import write_world
 from tests.training.test_query_adapter import ReadsMiles
 
 pytestmark = pytest.mark.slow
@@ -51,21 +48,6 @@ from spolia.training.fine_tuning import (  # noqa: E402
 from spolia.training.query_adapter import Teacher  # noqa: E402
 
 RECIPE = TorchRecipe(window=96, batch=8, rate=1e-4, warm_up=2, low_precision=False)
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> DataSet:
-    return DataSet(str(write_world(tmp_path_factory.mktemp("small") / "towns", 12)))
-
-
-@pytest.fixture(scope="module")
-def group(small: DataSet, tmp_path_factory: pytest.TempPathFactory) -> NodeGroup:
-    return indexed(small, MiniLM(), folder=tmp_path_factory.mktemp("vectors"))
-
-
-@pytest.fixture(scope="module")
-def items(small: DataSet) -> list[Item]:
-    return list(small.items())
 
 
 def refuse_other_gradient(made: FineTuning[Any], name: str, at: tuple[int, ...]) -> None:
@@ -172,6 +154,13 @@ def test_a_checkpoint_becomes_a_classifier_that_ends_chains(tmp_path: Path, kind
     assert np.exp(scores) == pytest.approx(trainer.probabilities(rows), abs=1e-4)
     assert scores[0] < scores[1]
     assert found.flow == trainer.trained(found.weights)
+    own = tmp_path / "out" / "model.safetensors"
+    poisoned = bytearray(own.read_bytes())
+    poisoned[-1] ^= 1
+    own.unlink()  # it may be a link to weights.safetensors
+    own.write_bytes(poisoned)
+    with pytest.raises(WeightsError, match=r"model.safetensors is not the file that its card describes"):
+        scorer.scores(rows[0][0], ["A town."])
 
 
 def test_minilm_becomes_a_classifier_that_ends_chains(tmp_path: Path) -> None:

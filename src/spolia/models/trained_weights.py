@@ -102,12 +102,8 @@ class TrainedWeights(Value):
         return safetensors.read(self._file(part, TENSORS))
 
     def _file(self, part: str, name: str) -> Path:
-        card, path = self.card(part), self.place / name
-        if not path.is_file():
-            raise WeightsError(f"{path} does not exist. {_AGAIN}")
-        if hash_of(path) != card["sha256"]:
-            raise WeightsError(f"{path} is not the file that its card describes: their hashes differ. {_AGAIN}")
-        return path
+        card = self.card(part)
+        return _compare(self.place / name, card)
 
 
 _AGAIN = "Train it again, or fetch the folder again."
@@ -131,6 +127,26 @@ def _marks(named: str) -> frozenset[bytes]:
     except ValueError:
         return frozenset()
     return frozenset(whole[at : at + MARK_BYTES] for at in range(0, len(whole), MARK_BYTES))
+
+
+def refuse_changed(path: Path) -> None:
+    """Raise WeightsError for a file of weights that is not the one which a card in its folder describes.
+
+    A folder without such a card passes: it holds a model that was not trained here.
+    """
+    try:
+        card = _card(path.parent)
+    except WeightsError:
+        return
+    _compare(path, card)
+
+
+def _compare(path: Path, card: Mapping[str, Any]) -> Path:
+    if not path.is_file():
+        raise WeightsError(f"{path} does not exist. {_AGAIN}")
+    if hash_of(path) != card["sha256"]:
+        raise WeightsError(f"{path} is not the file that its card describes: their hashes differ. {_AGAIN}")
+    return path
 
 
 def hash_of(path: Path) -> str:

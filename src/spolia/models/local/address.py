@@ -17,9 +17,12 @@ from spolia.core.run_context import check_cancelled, reach
 from spolia.errors import ModelError, WeightsError, installed
 from spolia.models.file_hash import hash_of, hub_cache
 from spolia.models.hub import download
+from spolia.models.trained_weights import refuse_changed
 from spolia.types import Value
 
 DTYPES = ("float32", "bfloat16", "float16")
+CHECKPOINT = "model.safetensors"
+"""The weights of a model in a folder that `spolia train` wrote."""
 
 
 @dataclass(frozen=True)
@@ -211,6 +214,7 @@ class ModelSession:
     def __init__(self, address: Local) -> None:
         self.folder = folder_of(address.model, address.revision)
         self.device, self.threads = address.device, address.threads
+        refuse_changed(self.folder / CHECKPOINT)
         self.model = load_model(self.folder, address)
         self.made_for = getattr(self.config.get_text_config(), "max_position_embeddings", None)
         self.tokenizer = load_tokenizer(self.folder)
