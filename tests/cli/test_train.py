@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from spolia.evaluation.data.dataset import part_of
 from spolia.evaluation.simulation.world import FictionalWorld
+from spolia.retrieval.array_files import read_arrays
 from tests.training.conftest import write_world
 
 from .conftest import Spolia, lights
@@ -121,3 +125,38 @@ def test_rows_are_of_questions_that_reports_do_not_have(spolia: Spolia, tmp_path
     assert 0 < spolia(*distilled).json["rows"] < spolia(*distilled, "--accept", "all").json["rows"]
     assert spolia("rows", "dual", *asked).code == 2
     assert "Write one of: ra-dit" in " ".join(spolia("rows", "radit", *asked).err.split())
+
+
+KEEPS_EACH_STEP = """
+import spolia.training.training as training
+training.KEPT_EVERY_S = training.KEPT_AT_MOST = 0
+from spolia.cli import main
+main()
+"""
+
+
+@pytest.mark.slow
+def test_a_training_that_is_killed_in_mid_epoch_goes_on_to_the_same_weights(spolia: Spolia, tmp_path: Path) -> None:
+    data = write_world(tmp_path / "towns", 60)
+    command = ("train", "rewriter", "--data", data, "--retriever", "bm25", "--steps", 60, "--json")
+    whole = spolia(*command, "-o", tmp_path / "whole").json
+    words = [sys.executable, "-c", KEEPS_EACH_STEP, *map(str, command), "-o", str(tmp_path / "killed")]
+    killed = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    done = 0
+    while done < 3 and killed.poll() is None:
+        done = steps_of(tmp_path / "killed" / "checkpoint.npz")
+    killed.kill()
+    assert killed.wait(60) == -signal.SIGKILL
+    done = steps_of(tmp_path / "killed" / "checkpoint.npz")
+    assert 3 <= done < 60
+    rest = spolia(*command, "-o", tmp_path / "killed").json
+    assert (rest["sha256"], rest["card"]["curve"]) == (whole["sha256"], whole["card"]["curve"])
+    assert not (tmp_path / "killed" / "checkpoint.npz").exists()
+
+
+def steps_of(checkpoint: Path) -> int:
+    """How many steps a training has kept; 0 before the first."""
+    if not checkpoint.exists():
+        return 0
+    with read_arrays(checkpoint) as found:
+        return int(json.loads(found["said"].tobytes())["done"])

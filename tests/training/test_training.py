@@ -83,7 +83,8 @@ def done(passages: NodeGroup, items: list[Item], tmp_path: Path) -> Trained:
 def test_the_card_says_what_was_trained_and_flow_and_weights_lie_beside_it(done: Trained, tmp_path: Path) -> None:
     card = json.loads((tmp_path / "line" / "card.json").read_text())
     assert card["sha256"] == done.sha256
-    assert card["notes"] == ["One weight."]
+    said = "Of 60 questions: 24 to train on, 13 for validation, 23 kept apart for the score."
+    assert card["notes"] == [said, "One weight."]
     assert card["steps"] == {"made": 20, "most": 20, "converged": False, "pilot": None}
     assert card["score"]["difference"]["mean"] == 0.0
     assert card["score"]["n"] == card["questions"]["kept_apart"]

@@ -58,6 +58,8 @@ class QuestionSplit(Value):
     >>> split = QuestionSplit.of(items)  # q1 is of the part report, q3 of tune, and both have p1
     >>> [item.id for item in split.kept_apart], [item.id for item in split.train], split.left_out
     (['q1'], [], 1)
+    >>> split.counts.partition(", 1 left out")[0]
+    'Of 2 questions: 0 to train on, 0 for validation, 1 kept apart for the score'
     """
 
     train: tuple[Item, ...]
@@ -83,6 +85,18 @@ class QuestionSplit(Value):
         train = _without(by_part[TRAIN], [*apart, *validation])
         left_out = len(items) - len(train) - len(validation) - len(apart)
         return cls(tuple(train), tuple(validation), tuple(apart), left_out)
+
+    @property
+    def counts(self) -> str:
+        """How many questions of each part there are, as a sentence."""
+        total = len(self.train) + len(self.validation) + len(self.kept_apart) + self.left_out
+        shared = (
+            f", {self.left_out} left out as they share a text or a gold passage with these" if self.left_out else ""
+        )
+        return (
+            f"Of {several(total, 'question')}: {len(self.train)} to train on, {len(self.validation)} for validation, "
+            f"{len(self.kept_apart)} kept apart for the score{shared}."
+        )
 
     @property
     def ids(self) -> dict[str, list[str]]:
@@ -379,7 +393,7 @@ class _Training:
             "cost": {"prepare_cpu_s": round(self.prepare_cpu_s, 3), "steps_cpu_s": round(self.cpu_s, 3)},
             "versions": {"part": self.part.version, "python": platform.python_version()}
             | {name: version(name) for name in ("spolia", "numpy")},
-            "notes": [*self._cut_short(), *self.part.notes],
+            "notes": [self.split.counts, *self._cut_short(), *self.part.notes],
         }
 
 
