@@ -36,15 +36,16 @@ class SpanReader(Operator[Ranking, Answer]):
 
     >>> from spolia.models import MiniLMSpans, TrainedWeights
     >>> SpanReader(MiniLMSpans(TrainedWeights("trained/reader"))).passages
-    5
+    3
     """
 
     model: SpanModel
-    passages: int = 5
+    passages: int = 3
     threshold: float = 0.0
     rank_weight: float = 1.0
     abstention: str = "No passage was found that answers this."
 
+    version: ClassVar[int] = 2
     cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

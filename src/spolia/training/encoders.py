@@ -55,7 +55,7 @@ class BiEncoderTrainer(RerankerTrainer):
     Source: Karpukhin et al., "Dense passage retrieval for open-domain question answering", EMNLP 2020.
     """
 
-    part, version, steps, measure = BI_ENCODER, 1, 200, "R@5"
+    part, version, steps, measure = BI_ENCODER, 2, 200, "R@5"
     head, outputs = "", 0
 
     def __init__(
@@ -130,7 +130,7 @@ class ContextTrainer(MiniLMTrainer[list[ReadPassages]]):
     baseline as in Rennie et al., "Self-critical sequence training", CVPR 2017.
     """
 
-    part, version, steps, measure = CONTEXT, 1, 200, "F1"
+    part, version, steps, measure = CONTEXT, 2, 200, "F1"
     head, outputs = HEAD_OF_SCORE, 1
 
     def __init__(

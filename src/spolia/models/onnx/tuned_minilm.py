@@ -109,7 +109,8 @@ class MiniLMSpans(Value):
     Args:
         weights: those of the trained reader; its embeddings of words are those of `MiniLM`.
         base: folder with the weights of `MiniLM`; empty to look them up.
-        window: tokens of question and text together; a longer text is read in several windows.
+        window: tokens of question and text together, as many as in the training: later positions have learned nothing.
+            A longer text is read in several windows.
         overlap: tokens that neighbouring windows share.
         longest: tokens of the longest span.
         threads: CPU threads for one call.
@@ -122,13 +123,13 @@ class MiniLMSpans(Value):
     Source: Devlin et al., "BERT", NAACL 2019, section 4.3.
 
     >>> MiniLMSpans(TrainedWeights("trained/reader")).window
-    256
+    128
     """
 
     weights: TrainedWeights
     base: str = ""
-    window: int = 256
-    overlap: int = 96
+    window: int = 128
+    overlap: int = 32
     longest: int = 16
     threads: int = 1
     batch_tokens: int = 512
