@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from spolia.errors import DataError
+from spolia.errors import DataError, WeightsError
 from spolia.evaluation.measures.measure import Measure
 from spolia.evaluation.measures.registry import parse_measure
 from spolia.models.local.language_model import LocalModel
@@ -88,6 +88,10 @@ def test_a_model_learns_the_replies_of_its_rows_and_a_killed_training_ends_alike
     assert not (tmp_path / "again" / "checkpoints").exists()
     with pytest.raises(DataError, match="holds another training: a lm, seed 3"):
         tune(*again, steps=12, seed=4)
+    own = tmp_path / "again" / "model.safetensors"
+    own.write_bytes(own.read_bytes()[:-1] + b"x")
+    with pytest.raises(WeightsError, match=r"model.safetensors is not the file that its card describes"):
+        chance(LocalModel(str(tmp_path / "again"), window=1000), "Nokia")
 
 
 @pytest.mark.parametrize("rank", [0, 4])

@@ -103,7 +103,7 @@ class TrainedWeights(Value):
 
     def _file(self, part: str, name: str) -> Path:
         card = self.card(part)
-        return _compare(self.place / name, card)
+        return _compare(self.place / name, card["sha256"])
 
 
 _AGAIN = "Train it again, or fetch the folder again."
@@ -129,22 +129,25 @@ def _marks(named: str) -> frozenset[bytes]:
     return frozenset(whole[at : at + MARK_BYTES] for at in range(0, len(whole), MARK_BYTES))
 
 
-def refuse_changed(path: Path) -> None:
-    """Raise WeightsError for a file of weights that is not the one which a card in its folder describes.
+def refuse_changed(folder: Path, name: str) -> None:
+    """Raise WeightsError where files of weights are not those that the card of a folder describes.
 
-    A folder without such a card passes: it holds a model that was not trained here.
+    The card of a language model has `files`; that of another part has the hash of one file, here of this name. A folder
+    without such a card passes: it holds a model that was not trained here.
     """
     try:
-        card = _card(path.parent)
+        card = _card(folder)
     except WeightsError:
         return
-    _compare(path, card)
+    files = card.get("files")
+    for file, known in (files if isinstance(files, dict) else {name: card["sha256"]}).items():
+        _compare(folder / file, known)
 
 
-def _compare(path: Path, card: Mapping[str, Any]) -> Path:
+def _compare(path: Path, known: str) -> Path:
     if not path.is_file():
         raise WeightsError(f"{path} does not exist. {_AGAIN}")
-    if hash_of(path) != card["sha256"]:
+    if hash_of(path) != known:
         raise WeightsError(f"{path} is not the file that its card describes: their hashes differ. {_AGAIN}")
     return path
 

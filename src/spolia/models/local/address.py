@@ -214,7 +214,7 @@ class ModelSession:
     def __init__(self, address: Local) -> None:
         self.folder = folder_of(address.model, address.revision)
         self.device, self.threads = address.device, address.threads
-        refuse_changed(self.folder / CHECKPOINT)
+        refuse_changed(self.folder, CHECKPOINT)
         self.model = load_model(self.folder, address)
         self.made_for = getattr(self.config.get_text_config(), "max_position_embeddings", None)
         self.tokenizer = load_tokenizer(self.folder)
