@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,9 @@ def test_the_whole_circle(served: Served, spolia: Spolia, tmp_path: Path) -> Non
             assert spolia(*write).code == 0
             tuned = ("tune", tmp_path / "space.yaml", "--data", folder, *store, "-o", better.parent, "--json")
             assert spolia(*tuned, "--objective", "nDCG@10").code == 0
-            first = spolia("promote", better, *gate, "--json").json["promoted"]
+            promoted = spolia("promote", better, *gate, "--json").json
+            first, verdict = promoted["promoted"], promoted["gate"]
+            assert (verdict["passed"], verdict["flow"], verdict["n"] > 0) == (True, str(better), True)
             until(lambda: alias_of(bob))
             assert alias_of(bob) == {name: first[name] for name in ("flow", "sha256", "promoted")}
             assert bob.get("/v1/models/production").json()["spolia"] == alias_of(bob)
@@ -87,9 +90,11 @@ def test_the_whole_circle(served: Served, spolia: Spolia, tmp_path: Path) -> Non
 
             assert spolia(*write[:1], better, *write[2:]).code == 0  # the better flow is the baseline now
             refused = spolia("promote", "candidate", *gate, "--json")
-            assert (refused.code, refused.json["promoted"]) == (1, None)
+            assert (refused.code, refused.json["promoted"], refused.json["gate"]["flow"]) == (1, None, "forgetful")
             assert alias_of(bob) == {name: first[name] for name in ("flow", "sha256", "promoted")}
-            assert spolia("promote", "bm25", *gate).code == 0
+            words = spolia("promote", "bm25", *gate).out
+            assert "bm25 passes on" in words
+            assert re.search(r"R@1 \d+\.\d → \d+\.\d, nDCG@10", words)
             until(lambda: alias_of(bob)["flow"] == "bm25")
             assert spolia("promote", "--back", *store).code == 0
             until(lambda: alias_of(bob)["flow"] == "best")

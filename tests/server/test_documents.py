@@ -6,6 +6,7 @@ import asyncio
 import json
 import resource
 import socket
+import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -311,12 +312,45 @@ def begun(two: tuple[Documents, Documents]) -> None:
     assert reply(two[0], "PUT", "/v1/bases/notes", json={}).status_code == 200
 
 
-def meanwhile(work: Callable[[], None]) -> threading.Thread:
-    """Another user's request: it ends now, or waits for a transaction that is open."""
+def meanwhile(work: Callable[[], None], documents: Documents) -> threading.Thread:
+    """Another user's request, by another service: when this returns, it has ended, or comes to a transaction that has
+    to wait for an open one."""
+    table, comes = cast(Any, documents.queue.table), threading.Event()
+    transaction, ask = table.transaction, table.ask
+
+    def begun() -> Any:
+        if not table.alone:
+            comes.set()
+        return transaction()
+
+    def asked(statement: str, rows: Any) -> list[tuple[Any, ...]]:
+        if statement == table.alone:
+            comes.set()
+        return cast(list[tuple[Any, ...]], ask(statement, rows))
+
+    if has_to_wait(table):
+        table.transaction, table.ask = begun, asked
     thread = threading.Thread(target=work)
     thread.start()
-    thread.join(0.2)
+    while thread.is_alive() and not comes.wait(0.01):
+        """It has not come so far."""
     return thread
+
+
+def has_to_wait(table: Any) -> bool:
+    """Whether a transaction in which no other one changes documents is open."""
+    if table.alone:
+        ((is_free,),) = table._connection.execute(table.alone.replace("pg_", "pg_try_")).fetchall()
+        return not is_free
+    table._connection.execute("PRAGMA busy_timeout = 0")
+    try:
+        table._connection.execute("BEGIN IMMEDIATE")
+        table._connection.execute("ROLLBACK")
+        return False
+    except sqlite3.OperationalError:
+        return True
+    finally:
+        table._connection.execute("PRAGMA busy_timeout = 60000")
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -337,7 +371,7 @@ def test_a_change_of_a_name_that_another_user_takes_meanwhile_does_not_touch_his
     def looked(snapshot: Snapshot, names: Iterable[str]) -> dict[str, str]:
         if not threads:  # ann's request has looked at the jobs, and has put none yet
             threads.append(threading.Thread())
-            threads.append(meanwhile(put))
+            threads.append(meanwhile(put, bob))
         return look(snapshot, names)
 
     monkeypatch.setattr(Snapshot, "named", looked)
@@ -366,7 +400,7 @@ def test_a_document_that_another_user_is_adding_cannot_be_changed(
     def asked(statement: str, rows: Any) -> list[tuple[Any, ...]]:
         found = ask(statement, rows)
         if statement.startswith("INSERT INTO jobs"):  # bob's transaction has put the job, and is open
-            threads.append(meanwhile(lambda: status.append(reply(ann, method, path, **sent).status_code)))
+            threads.append(meanwhile(lambda: status.append(reply(ann, method, path, **sent).status_code), ann))
         return found
 
     monkeypatch.setattr(bob.queue.table, "ask", asked)

@@ -92,7 +92,7 @@ def test_a_worse_ranker_is_told_by_the_same_nodes_in_another_order(before: Basel
     assert first.evidence[0].startswith("gold text:")
     assert "rank 1 then, " in first.evidence[0]
     assert first.evidence[1].startswith("found then: text:")
-    assert dict(found.changes)["flow"] == "nothing then, >> backwards now"
+    assert dict(found.changes)["flow"] == "backwards is new"
 
 
 def test_a_corpus_that_is_cut_otherwise_is_told_apart(chunks: NodeGroup, tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ def promote(
     First the node groups that the flow needs are built and the gate runs, on --store. Exit code 1 if it does not pass;
     the alias stays as it is then.
     """
-    from spolia.services.aliases import ALIASES, PRODUCTION, Aliases
+    from spolia.services.aliases import ALIASES, CANDIDATE, PRODUCTION, Aliases
     from spolia.stores.corpus import Corpus
 
     screen = Screen(json=given.json)
@@ -172,8 +172,10 @@ def promote(
         raise DataError("Write FLOW and --baseline FILE; `spolia gate FLOW --write` makes a baseline.")
     wanted = _copied(aliases, flow)
     _build_groups(screen, given, wanted.flow)
+    found = None
     if baseline is not None:
         found = gated(screen, given, baseline, wanted.checked(), data)
+        found = found.but(flow=wanted.name if flow == CANDIDATE else flow)  # not the copy's path
         if not found.passed:
             from spolia.cli import reports
 
@@ -182,7 +184,7 @@ def promote(
             return Exit.WORSE
         wanted = wanted.but(gate=found.sentence)
     aliases.promote(to, wanted)
-    return _switched(screen, to, aliases.current()[to])
+    return _switched(screen, to, aliases.current()[to], found)
 
 
 def _copied(aliases: "Aliases", flow: str) -> "Promotion":
@@ -215,8 +217,11 @@ def _build_groups(screen: Screen, given: MeasuringOptions, flow: str) -> None:
             screen.say(f"Not in {lack.group}: {lack.uri} {lack.reason}", "yellow")
 
 
-def _switched(screen: Screen, alias: str, now: "Promotion") -> Exit:
-    screen.give(alias=alias, promoted=asdict(now) | {"flow": now.name})
+def _switched(screen: Screen, alias: str, now: "Promotion", gate: "Gate | None" = None) -> Exit:
+    from spolia.evaluation.report.gate_report import summary
+
+    screen.give(alias=alias, promoted=asdict(now) | {"flow": now.name}, gate=gate and gate.json())
+    screen.show(*((gate.sentence, summary(gate)) if gate is not None else ("No gate ran.",)))
     screen.show(f"{alias}: {now.name}" + (f", sha256 {now.sha256}" if now.sha256 else ""))
     return Exit.DONE
 

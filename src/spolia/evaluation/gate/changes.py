@@ -1,8 +1,10 @@
 """What has changed since a baseline, and why a question scores otherwise: the first thing that is not the same."""
 
+import ast
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from itertools import takewhile
 from typing import Any, Literal, TypeAlias
 
@@ -56,6 +58,48 @@ def _short(text: str) -> str:
     if not text:
         return "nothing"
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+
+
+def operators_that_differ(before: str, now: str) -> list[str]:
+    """Which operators of a flow are gone, new, or have other fields.
+
+    >>> operators_that_differ("Branch(BM25(top_k=9), Dense(top_k=9)) >> RRF(k=60)", "BM25(top_k=3) >> Reorder()")
+    ['Branch is gone', 'BM25: top_k=9 then, top_k=3 now', 'Dense is gone', 'RRF is gone', 'Reorder is new']
+    """
+    try:
+        then, is_ = _operators(before), _operators(now)
+    except SyntaxError:  # it names a function that has no name
+        return [part_that_differs(before, now)]
+    found = list[str]()
+    old, new = ([name for name, _ in side] for side in (then, is_))
+    for kind, start, end, begin, stop in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if kind == "equal":
+            pairs = zip(then[start:end], is_[begin:stop], strict=True)
+            found += [part_that_differs(one, other) for (_, one), (_, other) in pairs if one != other]
+        else:
+            found += [f"{name} is gone" for name in old[start:end]] + [f"{name} is new" for name in new[begin:stop]]
+    return found or [part_that_differs(before, now)]  # the same operators, in other brackets
+
+
+def _operators(text: str) -> list[tuple[str, str]]:
+    """The operators in the order of a flow's text: each by name, and written without those within it."""
+    found = list[tuple[str, str]]()
+
+    def add(node: ast.expr) -> None:
+        if isinstance(node, ast.BinOp):
+            add(node.left)
+            add(node.right)
+        elif isinstance(node, ast.Call):
+            within = [one for one in node.args if isinstance(one, (ast.BinOp, ast.Call, ast.Name))]
+            values = [one for one in node.args if one not in within]
+            found.append((ast.unparse(node.func), ast.unparse(ast.Call(node.func, values, node.keywords))))
+            for one in within:
+                add(one)
+        else:
+            found.append((ast.unparse(node), ast.unparse(node)))
+
+    add(ast.parse(text, mode="eval").body)
+    return found
 
 
 NAMED = 10
@@ -149,7 +193,7 @@ def _fields(then: Side, now: Side) -> Iterator[str]:
 
 def _flow(then: Side, now: Side) -> Iterator[str]:
     if then.get("written") != now.get("written"):
-        yield part_that_differs(str(then.get("written", "")), str(now.get("written", "")))
+        yield from operators_that_differ(str(then.get("written", "")), str(now.get("written", "")))
     old, new = then.get("code", {}), now.get("code", {})
     if others := [name for name in old if new.get(name, old[name]) != old[name]]:
         yield f"the code of {', '.join(others)} is another"

@@ -21,6 +21,13 @@ def verdicts(gate: Gate) -> Table:
     return Table(head, tuple(_row(one) for one in gate.verdicts))
 
 
+def summary(gate: Gate) -> str:
+    """What each measure was and is, on one line."""
+    return ", ".join(
+        f"{one.measure} {_mean(one.before, one.unit)} → {_mean(one.now, one.unit)}" for one in gate.verdicts
+    )
+
+
 def _row(one: GateVerdict) -> tuple[str, ...]:
     mean_then, mean_now = (_mean(side, one.unit) for side in (one.before, one.now))
     change = "–" if one.change is None else amount(one.change, one.unit)
