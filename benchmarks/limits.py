@@ -470,6 +470,13 @@ def _reader(result: Result) -> Judged:
     }
 
 
+def _language_model(result: Result) -> Judged:
+    return {
+        f"{kind}: ln P of a token over the untuned": (one["gain"]["mean"], least(0.0))
+        for kind, one in result["kinds"].items()
+    }
+
+
 SAVED = {"musique": 28.0, "2wikimultihopqa": 18.0}
 """Percent of the tokens, where EM falls by one point at most."""
 
@@ -573,6 +580,7 @@ JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "documents_http": _documents_http,
     "job_queue": _job_queue,
     "reader": _reader,
+    "language_model": _language_model,
     "sufficiency": _sufficiency,
     "classifiers": _classifiers,
 }

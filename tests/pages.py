@@ -41,6 +41,7 @@ def made(name: str) -> str:
         "rankers": training_pages.rankers,
         "classifiers": training_pages.classifiers,
         "span reader": training_pages.span_reader,
+        "encoders": training_pages.encoders,
     }
     lines = makers[name]() if name in makers else command(name)
     return "\n".join(lines) + "\n"

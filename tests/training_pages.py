@@ -103,6 +103,8 @@ def _by_length(found: Any) -> Iterator[str]:
     for name, lengths in every:
         cells = (f"{one['EM']} / {one['F1']} / {one['ATC']:,}" for one in lengths.values())
         yield f"| {name} | {' | '.join(cells)} |"
+    if every:
+        yield "\nThe cap C of the published classifier counts the same pairs: its column is min(L, C)."
 
 
 def span_reader() -> Iterator[str]:
@@ -122,3 +124,34 @@ def span_reader() -> Iterator[str]:
     for name, one in scores.items():
         cells = (interval({part: 100 * value for part, value in one[of].items() if part != "n"}) for of in ("EM", "F1"))
         yield f"| {name} | {' | '.join(cells)} |"
+
+
+def encoders() -> Iterator[str]:
+    """What parts made of MiniLM add on questions that were kept apart, and what language models learn of rows."""
+    if (found := read("training/encoders")) is not None:
+        yield "\n## Encoders\n"
+        yield "| part | trained and scored on | measure | untrained | trained | difference | steps | CPU-s |"
+        yield f"|---|{'---|' * 7}"
+        for name, one in found["parts"].items():
+            score, count = one["score"], one["questions"]
+            cells = (interval({key: 100 * score[of][key] for key in BOUNDS}) for of in OF)
+            yield (
+                f"| `{name}` | {one['data']}, {count['train']} and {count['kept_apart']} | {score['measure']} | "
+                f"{' | '.join(cells)} | {one['steps']['made']} | {sum(one['cost'].values()):.0f} |"
+            )
+    if (found := read("training/language_model")) is not None:
+        yield "\n## Language models\n"
+        yield (
+            f"A model with random weights and 16 numbers a token, {found['steps']} steps on rows with the words of the "
+            "simulated reader: ln P of a token of the replies to other questions.\n"
+        )
+        yield "| rows | method | before | after | difference | questions |"
+        yield "|---|---|---|---|---|---|"
+        for name, one in found["kinds"].items():
+            gain = one["gain"]
+            said = f"{gain['mean']:+.2f} [{gain['low']:+.2f}, {gain['high']:+.2f}]"
+            ends = f"{one['before']:.2f} | {one['after']:.2f}"
+            yield f"| {name} | {one['method']} | {ends} | {said} | {one['questions_kept_apart']} |"
+
+
+BOUNDS, OF = ("mean", "low", "high"), ("untrained", "trained", "difference")
