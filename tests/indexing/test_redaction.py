@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from spolia import BM25, Corpus, Extract, Query, sync
+from spolia import Corpus, Dense, Extract, Query, sync
 from spolia.core.redaction import KINDS, Finding, Patterns, labelled, masked
 from spolia.errors import QueryError
 from spolia.indexing.readers.registry import redacting
 from spolia.journal import Runs
 from spolia.journal.values import hiding
 from spolia.run import Run
+from spolia.testing import HashingEmbedder
 from tests.cli.conftest import Spolia, spolia  # noqa: F401
 
 MAIL = "ann.lee@example.org"
@@ -89,6 +90,10 @@ def test_a_redacted_store_has_the_text_nowhere_and_quotes_are_in_their_place(
     covered = TEXT.replace(MAIL, "█" * len(MAIL)).replace("Ann Lee", "█" * 7)
     assert covered[start:end] == hit["text"]
     assert spolia(*index, "--redact", "mail").code == 2
+    plain = spolia("index", notes, "--store", store, "--no-vectors")
+    assert (plain.code, "--rebuild to store it" in plain.err) == (2, True)
+    assert not any(MAIL.encode() in one.read_bytes() for one in store.rglob("*") if one.is_file())
+    assert spolia("index", notes, "--store", store, "--no-vectors", "--rebuild").code == 0
 
 
 @pytest.mark.slow
@@ -96,11 +101,17 @@ def test_a_trace_has_kinds_in_place_of_what_is_redacted(tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "harbour.md").write_text(TEXT)
     corpus = Corpus(str(tmp_path / "n.spolia"))
-    sync(str(tmp_path / "notes"), corpus, readers=redacting(Patterns()))
+    sync(str(tmp_path / "notes"), corpus, readers=redacting(Patterns()), embedder=HashingEmbedder())
+    flow = Dense(corpus.group(), HashingEmbedder()) >> Extract()
     with Runs(tmp_path / "runs.db", values=True, redact=hiding(Patterns())) as runs:
-        with Run(journal=runs.journal) as run:
-            (BM25(corpus.group()) >> Extract())(Query(f"Is {MAIL} at the harbour?"))
+        for _ in range(2):
+            with Run(journal=runs.journal, cache=runs.cache) as run:
+                flow(Query(f"Is {MAIL} at the harbour?"))
         runs.journal.flush()
         assert runs.journal.questions(run.id) == {1: "Is [EMAIL] at the harbour?"}
+        with Run(cache=runs.cache):
+            flow(Query("Is there a harbour?"))
+        ((cached,),) = runs.database.read("SELECT count(*) FROM cache")
+        assert cached > 0
     kept = b"".join(one.read_bytes() for one in tmp_path.glob("runs.db*"))
     assert MAIL.encode() not in kept

@@ -37,7 +37,12 @@ def test_the_whole_circle(served: Served, spolia: Spolia, tmp_path: Path) -> Non
         (tmp_path / f"{name}.yaml").write_text(text)
     base, better = tmp_path / "base.json", tmp_path / "tuned" / "best.yaml"
     try:
-        assert spolia("promote", tmp_path / "forgetful.yaml", "--to", "candidate", *store).code == 0
+        (tmp_path / "broken.yaml").write_text("- Nope: {}")
+        broken = spolia("promote", tmp_path / "broken.yaml", "--to", "candidate", *store)
+        assert (broken.code, str(served.store / "flows") in broken.err) == (2, False)  # it names the user's file
+        for _ in range(2):
+            assert spolia("promote", tmp_path / "forgetful.yaml", "--to", "candidate", *store).code == 0
+        assert spolia("promote", "--back", "--to", "candidate", *store).code == 2  # it was promoted twice, and is one
         with served.client("bob") as bob:
             until(lambda: alias_of(bob, "candidate"))
             for question in QUESTIONS:

@@ -378,3 +378,5 @@ def test_bytes_that_are_not_kept_cannot_be_read_or_made_again(tmp_path: Path) ->
         documents.original("tides.md")
     with pytest.raises(QueryError, match="are not kept here"):
         documents.reparse(["tides.md"])
+    documents.tidy()
+    assert not any(b"The moon causes" in one.read_bytes() for one in tmp_path.glob("*/jobs.db*"))

@@ -163,6 +163,12 @@ def parts(screen: Screen, making: StoreOptions, corpus: Corpus, *, rebuild: bool
     main = defined.pop(MAIN, None)
     given = {**defined, **({MAIN: main} if main else {})}
     stored = corpus.snapshot().manifests if corpus.exists() else {}
+    is_redacted = corpus.exists() and any("-redacted-" in one for one in corpus.snapshot().reader_versions())
+    if is_redacted and not making.redact and not rebuild:
+        raise QueryError(
+            f"Documents of {corpus.path} were indexed with --redact, and without it all of their text would be stored. "
+            "Write --redact as before, or --rebuild to store it."
+        )
     tell_of_groups(screen, given.values(), [stored[name] for name in stored if name not in given], mine.operators)
     paths = [one for one in places if isinstance(one, Path)]
     found: dict[str, Any] = {

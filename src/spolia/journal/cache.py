@@ -56,12 +56,20 @@ class Cache:
         database: the file; without one the cache lives in memory.
         entries: how many are kept in memory.
         replace: ignore and replace the entries that the file holds.
+        redact: values in which this changes something are kept in memory only.
     """
 
     needs_fingerprint = True
 
-    def __init__(self, database: JournalFile | None = None, *, entries: int = 10_000, replace: bool = False) -> None:
-        self.database, self.entries, self.replace = database, entries, replace
+    def __init__(
+        self,
+        database: JournalFile | None = None,
+        *,
+        entries: int = 10_000,
+        replace: bool = False,
+        redact: Callable[[str], str] | None = None,
+    ) -> None:
+        self.database, self.entries, self.replace, self.redact = database, entries, replace, redact
         self._kept: OrderedDict[bytes, CacheEntry] = OrderedDict()
         self._claims: dict[bytes, threading.Event] = {}
         self._lock = threading.Lock()
@@ -83,7 +91,10 @@ class Cache:
             raise CodecError("the value would come back from the cache changed. Write attach and reads for it.")
         self._keep(key, entry)
         if self.database is not None:
-            raw = json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+            text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+            if self.redact is not None and self.redact(text) != text:
+                return
+            raw = text.encode("utf-8", "surrogatepass")
             cost = json.dumps(encode(usage))
             row = (key, MARK + _digest(key, raw, cost) + raw, cost, time.time(), len(raw))
             self.database.write(PUT, lambda: [row])

@@ -455,7 +455,7 @@ class Runs:
         self.database, self.max_bytes = JournalFile(Path(path)), max_bytes
         most = min(MOST_BYTES, max_bytes // 4)
         self.journal = Journal(self.database, values=values, redact=redact, max_bytes=most)
-        self.cache = Cache(self.database, entries=entries)
+        self.cache = Cache(self.database, entries=entries, redact=redact)
 
     def __enter__(self) -> Self:
         return self

@@ -41,6 +41,9 @@ class Promotion(Value):
     def name(self) -> str:
         return Path(self.flow).stem if self.sha256 else self.flow
 
+    def is_same(self, other: Promotion) -> bool:
+        return (self.flow, self.sha256) == (other.flow, other.sha256)
+
     def checked(self) -> str:
         """The flow to load.
 
@@ -61,6 +64,7 @@ class Aliases:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     aliases = Aliases(Path(folder))
     ...     aliases.promote("production", Promotion("bm25"))
+    ...     aliases.promote("production", Promotion("hybrid"))
     ...     aliases.promote("production", Promotion("hybrid"))
     ...     aliases.back("production").flow, aliases.current()["production"].flow
     ('bm25', 'bm25')
@@ -111,9 +115,12 @@ class Aliases:
         return Promotion(str(copy), digest)
 
     def promote(self, alias: str, to: Promotion) -> None:
-        """Switch an alias; readers see the one before, or this one."""
+        """Switch an alias; readers see the one before, or this one. `back` goes to another flow than this one."""
         with self._changing() as past:
-            past[alias] = [*past.get(alias, ()), to.but(promoted=time())][-KEPT:]
+            before = past.get(alias, [])
+            if before and before[-1].is_same(to):
+                before = before[:-1]
+            past[alias] = [*before, to.but(promoted=time())][-KEPT:]
 
     def back(self, alias: str) -> Promotion:
         """Switch an alias to the flow before.

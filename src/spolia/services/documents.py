@@ -587,6 +587,7 @@ class Documents:
         """Join what many commits have left in small pieces; forget tasks that ended `KEPT_S` ago."""
         if self._is_loose:
             compact_all(self.corpus.backend, self.corpus.latest().manifests, self.corpus.wait_s)
+            self.queue.table.clean()
             self._is_loose = False
         if (now := time.monotonic()) >= self._forget_at:
             self._forget_at = now + FORGET_S

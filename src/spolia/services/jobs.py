@@ -166,6 +166,9 @@ class JobTable(Protocol):
     def ask(self, statement: str, rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
         """What a statement returns for each row of values, in their order."""
 
+    def clean(self) -> None:
+        """Let go of bytes that were deleted."""
+
 
 class SqliteTable:
     """The table in a file."""
@@ -201,6 +204,10 @@ class SqliteTable:
     def ask(self, statement: str, rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
         now = time.time()
         return [found for row in rows for found in self._connection.execute(statement, {**row, "now": now})]
+
+    def clean(self) -> None:
+        with self._lock:
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
         self._connection.close()

@@ -52,5 +52,9 @@ class PostgresTable:
                     break
         return found
 
+    def clean(self) -> None:
+        with self._lock:
+            self._connection.execute("VACUUM attachments")
+
     def close(self) -> None:
         self._connection.close()

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from spolia import Node
+from spolia.core.redaction import Patterns
 from spolia.evaluation.creation.draft import QuestionDraft
 from spolia.evaluation.creation.feedback import Feedback, FeedbackQueue, drafts_of
 from spolia.evaluation.creation.items import tuning_item
 from spolia.evaluation.data.dataset import part_of
+from spolia.journal.values import hiding
 from spolia.types import Span
 
 NODES = {id: Node(id, text, f"{id}.txt", span=Span(5, 5 + len(text))) for id, text in (
@@ -64,3 +66,10 @@ def test_the_queue_keeps_one_line_for_equal_feedback_and_survives_a_cut(tmp_path
         cut.write(file.read_bytes()[: size // 2])
     FeedbackQueue(file).add(replace(GOOD, thumb="down"))
     assert FeedbackQueue(file).read() == {"r": replace(GOOD, thumb="down")}
+
+
+def test_what_is_to_be_hidden_is_not_written(tmp_path: Path) -> None:
+    queue, mail = FeedbackQueue(tmp_path / "feedback.jsonl", hiding(Patterns())), "ann@example.org"
+    queue.add(replace(GOOD, question=f"Who is {mail}?", answer=mail, reason=f"Ask {mail}.", corrected=mail))
+    assert mail.encode() not in queue.file.read_bytes()
+    assert queue.read()["r"].reason == "Ask [EMAIL]."

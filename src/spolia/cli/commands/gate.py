@@ -155,7 +155,8 @@ def promote(
     First the node groups that the flow needs are built and the gate runs, on --store. Exit code 1 if it does not pass;
     the alias stays as it is then.
     """
-    from spolia.services.aliases import ALIASES, CANDIDATE, PRODUCTION, Aliases
+    from spolia.cli.flow_parts import is_file
+    from spolia.services.aliases import ALIASES, CANDIDATE, PRODUCTION, Aliases, Promotion
     from spolia.stores.corpus import Corpus
 
     screen = Screen(json=given.json)
@@ -170,8 +171,9 @@ def promote(
         return _switched(screen, to, aliases.back(to))
     if not flow or (baseline is None and to == PRODUCTION):
         raise DataError("Write FLOW and --baseline FILE; `spolia gate FLOW --write` makes a baseline.")
-    wanted = _copied(aliases, flow)
-    _build_groups(screen, given, wanted.flow)
+    named = _candidate(aliases) if flow == CANDIDATE else flow
+    _build_groups(screen, given, named)  # before the copy, so that errors name the user's file
+    wanted = aliases.copied(Path(named)) if is_file(named) else Promotion(named)
     found = None
     if baseline is not None:
         found = gated(screen, given, baseline, wanted.checked(), data)
@@ -187,16 +189,13 @@ def promote(
     return _switched(screen, to, aliases.current()[to], found)
 
 
-def _copied(aliases: "Aliases", flow: str) -> "Promotion":
-    from spolia.cli.flow_parts import is_file
-    from spolia.services.aliases import CANDIDATE, Promotion
+def _candidate(aliases: "Aliases") -> str:
+    """The flow of the alias."""
+    from spolia.services.aliases import CANDIDATE
 
-    if flow != CANDIDATE:
-        return aliases.copied(Path(flow)) if is_file(flow) else Promotion(flow)
     if (found := aliases.current().get(CANDIDATE)) is None:
         raise DataError(f"There is no candidate yet. Write: spolia promote FLOW --to {CANDIDATE}")
-    found.checked()
-    return found
+    return found.checked()
 
 
 def _build_groups(screen: Screen, given: MeasuringOptions, flow: str) -> None:

@@ -190,13 +190,14 @@ def serve(
 
     redactor = redactor_of(given.redact)
     hidden = None if redactor is None else hiding(redactor)
+    feedback = FeedbackQueue(corpus.backend.folder / FEEDBACK, hidden or str)
     if otel:
         screen.say(f"Spans go to {otel}, {'with' if otel_content else 'without'} texts.")
     kept = Runs(corpus.backend.folder / RUNS, values=given.keep_values, redact=hidden, entries=HELD)
     with kept as runs, _telemetry(otel, otel_content) as telemetry:
         service = Service(
             corpus, flows, _served("default", parts, screen), runs=runs, max_concurrent=max_concurrent, threads=THREADS,
-            embedder=parts.embedder, scorer=parts.scorer, feedback=FeedbackQueue(corpus.backend.folder / FEEDBACK),
+            embedder=parts.embedder, scorer=parts.scorer, feedback=feedback,
             load=load, ledger=UsageLedger(corpus.backend.folder / "usage.db"),
             shadow=Shadow(runs.journal, shadow, shadow_calls) if shadow else None,
             telemetry=telemetry,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from threading import Lock
 from typing import Literal, TypeAlias
@@ -50,10 +50,14 @@ class Feedback(Value):
 
 
 class FeedbackQueue:
-    """Feedback in a file of JSON lines; the last line of a run holds. One that is there already is not added again."""
+    """Feedback in a file of JSON lines; the last line of a run holds. One that is there already is not added again.
 
-    def __init__(self, file: Path) -> None:
-        self.file, self._lock = file, Lock()
+    Args:
+        redact: changes the words of users before they are written.
+    """
+
+    def __init__(self, file: Path, redact: Callable[[str], str] = str) -> None:
+        self.file, self.redact, self._lock = file, redact, Lock()
         self._known = self.read()
 
     def read(self) -> dict[str, Feedback]:
@@ -70,6 +74,8 @@ class FeedbackQueue:
 
     def add(self, one: Feedback) -> None:
         """Add feedback; it is on disk afterwards."""
+        question, answer, reason, corrected = map(self.redact, (one.question, one.answer, one.reason, one.corrected))
+        one = replace(one, question=question, answer=answer, reason=reason, corrected=corrected)
         with self._lock:
             if self._known.get(one.run) == one:
                 return
