@@ -22,7 +22,7 @@ def verdicts(gate: Gate) -> Table:
 
 
 def summary(gate: Gate) -> str:
-    """What each measure was and is, on one line."""
+    """Each measure then and now, on one line."""
     return ", ".join(
         f"{one.measure} {_mean(one.before, one.unit)} → {_mean(one.now, one.unit)}" for one in gate.verdicts
     )
