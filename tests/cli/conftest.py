@@ -12,6 +12,7 @@ import pytest
 from typer.main import get_command
 
 from spolia.cli.app import app
+from spolia.testing import OpenAIServer
 
 COMMANDS = get_command(app)
 """Built once: that takes longer than most commands."""
@@ -66,3 +67,14 @@ def lights(folder: Path, count: int) -> Path:
     (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, passages)))
     (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))
     return folder
+
+
+def lights_with_reader(folder: Path, count: int, server: OpenAIServer, *depths: int) -> Path:
+    """A data set of lights, and beside it reading.yaml: a space of searches of these depths, with a reader that the
+    server answers for, at a price."""
+    (folder.parent / "reading.yaml").write_text(
+        "- Vary: {body: {BM25: {group: {use: chunks}}}, names: {top_k: depth}, "
+        f"ranges: {{top_k: {[*depths]}}}}}\n"
+        f"- Reader: {{llm: {{ChatModel: {{model: m, base_url: '{server.url}', usd_per_million: [1.0, 2.0]}}}}}}\n"
+    )
+    return lights(folder, count)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from spolia.cli.commands.tune import TuningOptions
 from spolia.cli.finished_study import FinishedStudy
-from spolia.cli.options import MeasuringOptions
 from spolia.core.combinators.space import places
 from spolia.evaluation.experiment.score_store import ScoreStore
 from spolia.flow_files.files import load
@@ -197,7 +197,8 @@ def test_a_study_of_which_nothing_changed_is_read_and_not_opened(spolia: Spolia,
 
 
 def finished(folder: Path, *files: Path, objective: str = "MRR", **given: Any) -> FinishedStudy:
-    return FinishedStudy(folder, MeasuringOptions(**given), {"objective": objective}, files)
+    options = TuningOptions(space="space.yaml", data=Path("data"), out=folder, objective=objective, **given)
+    return FinishedStudy(folder, options, files)
 
 
 def test_a_result_is_known_only_while_options_and_files_are_the_same(tmp_path: Path) -> None:
@@ -207,7 +208,7 @@ def test_a_result_is_known_only_while_options_and_files_are_the_same(tmp_path: P
     reads = [f"NodeGroup(corpus=Corpus(path='{tmp_path}/stores/some-1.spolia'), name='chunk')"]
     finished(tmp_path, space).write({"rows": 3}, reads, tmp_path / "stores", [best])
     assert finished(tmp_path, space).read() == {"rows": 3}
-    assert finished(tmp_path, space, json=True).read() == {"rows": 3}
+    assert finished(tmp_path, space, json=True, workers=2).read() == {"rows": 3}
     assert finished(tmp_path, space, objective="MAP").read() is None
     assert finished(tmp_path, space, seed=1).read() is None
     assert finished(tmp_path, space, known=["own.py"]).read() is None

@@ -18,14 +18,10 @@ import pytest
 
 from spolia.testing import OpenAIServer, ServedReply
 
-from .conftest import lights
+from .conftest import lights_with_reader
 
 pytestmark = pytest.mark.slow
 THREADS = 8
-SPACE = """
-- Vary: {body: {BM25: {group: {use: chunks}}}, ranges: {top_k: [1, 2, 5, 8]}, names: {top_k: depth}}
-- Reader: {llm: {ChatModel: {model: m, base_url: 'URL', usd_per_million: [1.0, 2.0]}}}
-"""
 
 
 @pytest.fixture
@@ -36,12 +32,11 @@ def server() -> Iterator[OpenAIServer]:
 
 @pytest.fixture
 def data(tmp_path: Path, server: OpenAIServer) -> Path:
-    (tmp_path / "space.yaml").write_text(SPACE.replace("URL", server.url))
-    return lights(tmp_path / "small", 20)
+    return lights_with_reader(tmp_path / "small", 20, server, 1, 2, 5, 8)
 
 
 def command(data: Path, out: str, *more: str) -> list[str]:
-    words = [sys.executable, "-m", "spolia", "tune", str(data.parent / "space.yaml"), "--data", str(data), "--json"]
+    words = [sys.executable, "-m", "spolia", "tune", str(data.parent / "reading.yaml"), "--data", str(data), "--json"]
     return [*words, "--objective", "F1", "-o", str(data.parent / out), *(more or ("--budget", "100%"))]
 
 

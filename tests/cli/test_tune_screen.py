@@ -14,13 +14,9 @@ import pytest
 
 from spolia.testing import OpenAIServer, ServedReply
 
-from .conftest import Spolia, lights
+from .conftest import Spolia, lights_with_reader
 
 pytestmark = pytest.mark.slow
-READING = """
-- Vary: {body: {BM25: {group: {use: chunks}}}, ranges: {top_k: [1, 5, 6]}, names: {top_k: depth}}
-- Reader: {llm: {ChatModel: {model: m, base_url: 'URL', usd_per_million: [1.0, 2.0]}}}
-"""
 SEARCHING = "- Vary: {body: {BM25: {group: {use: chunks}}}, ranges: {top_k: [1, 2, 5]}, names: {top_k: depth}}\n"
 
 
@@ -32,9 +28,8 @@ def server() -> Iterator[OpenAIServer]:
 
 @pytest.fixture
 def data(tmp_path: Path, server: OpenAIServer) -> Path:
-    (tmp_path / "reading.yaml").write_text(READING.replace("URL", server.url))
     (tmp_path / "searching.yaml").write_text(SEARCHING)
-    return lights(tmp_path / "small", 12)
+    return lights_with_reader(tmp_path / "small", 12, server, 1, 5, 6)
 
 
 def in_terminal(*command: object) -> tuple[int, str, str]:

@@ -1,12 +1,15 @@
-"""A search whose settings decide how soon it finds the gold passage."""
+"""A search whose settings decide how soon it finds the gold passage, and a model that reads it."""
 
 from dataclasses import dataclass
 from random import Random
 
 from spolia.core.operator import Operator
+from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.types import Hit, Item, Node, Query, Ranking
 
 NODES = [Node(f"n{at}", f"other {at}" if at else "sesame", f"d{at}" if at else "gold") for at in range(6)]
+MODEL = ScriptedModel((("sesame", "gold"), ("", "none")))
+"""Answers right where it is shown the gold passage."""
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,12 @@ from typing import Any
 import pytest
 
 from spolia.errors import DataError
-from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.optimizer.budget import RowCost, TuningBudget
 from spolia.optimizer.tuned_flow import TunedFlow
 from spolia.optimizer.tuning import tune
 
-from .finds import Finds, questions
+from .finds import MODEL, Finds, questions
 from .test_tuning import SPACE, reading
-
-MODEL = ScriptedModel((("sesame", "gold"), ("", "none")))
 
 
 def tuned(budget: str | None, n: int = 30, **how: Any) -> TunedFlow:

@@ -25,7 +25,7 @@ from spolia.run import Run
 from spolia.testing.server import OpenAIServer, ServedReply
 from spolia.types import Item, Query
 
-from .finds import Finds, questions
+from .finds import MODEL, Finds, questions
 
 
 def space(model: Any) -> Operator[Query, Any]:
@@ -46,9 +46,6 @@ def prompts_of(flows: list[Operator[Query, Any]], items: list[Item]) -> set[str]
                 value = step(value)
             found.add(reader.prompted(value.cut(reader.max_passages)).text)
     return found
-
-
-MODEL = ScriptedModel((("sesame", "gold"), ("", "none")))
 
 
 class Waits(ScriptedModel):

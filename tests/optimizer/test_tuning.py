@@ -42,7 +42,7 @@ from spolia.run import Run
 from spolia.stores.corpus import Corpus
 from spolia.types import Hit, Item, Node, Query, Ranking
 
-from .finds import NODES, Finds, questions
+from .finds import MODEL, NODES, Finds, questions
 
 SPACE = Finds().vary("skill", skill=[0, 1, 2, 3]).vary("luck", luck=[0, 1, 2]) >> Cut().vary("most", top_k=[2, 6])
 SPACE_DEFAULT = Finds() >> Cut(2)
@@ -290,18 +290,14 @@ def test_equal_flows_are_one_and_ties_go_to_the_cheapest() -> None:
     assert found.point["cut"] == 1
 
 
-def reading(model: ScriptedModel) -> Operator[Query, Any]:
-    return Finds().vary("skill", skill=[0, 5]) >> Cut().vary("most", top_k=[1, 3]) >> Reader(model)
-
-
 @pytest.mark.slow
 def test_flows_that_ask_models_are_asked_as_in_an_experiment_and_their_cost_is_counted(tmp_path: Path) -> None:
-    model = ScriptedModel((("sesame", "gold"), ("", "none")))
-    found = tune(reading(model), questions(25), "EM", path=tmp_path)
+    space = Finds().vary("skill", skill=[0, 5]) >> Cut().vary("most", top_k=[1, 3]) >> Reader(MODEL)
+    found = tune(space, questions(25), "EM", path=tmp_path)
     assert found.point["skill"] == 1
     assert 0 < found.spent.calls <= found.rows
     assert found.finalists[0].calls == 1.0
-    again = tune(reading(model), questions(25), "EM", path=tmp_path)
+    again = tune(space, questions(25), "EM", path=tmp_path)
     assert (again.rows, again.spent.calls) == (0, 0)
     assert again.score == found.score
 
@@ -397,8 +393,7 @@ def test_a_flow_that_breaks_in_a_sweep_is_left_out_and_the_others_are_still_swep
 
 
 def test_equal_contexts_are_read_once_whichever_flows_show_them() -> None:
-    model = ScriptedModel((("sesame", "gold"), ("", "none")))
-    space = Finds(skill=1) >> Cut().vary("most", top_k=[2, 3, 4, 5, 6]) >> Reader(model, max_passages=2)
+    space = Finds(skill=1) >> Cut().vary("most", top_k=[2, 3, 4, 5, 6]) >> Reader(MODEL, max_passages=2)
     found = tune(space, questions(10), "EM")
     assert found.rows == 50
     assert found.spent.calls == 10
@@ -555,8 +550,7 @@ def test_models_first_begins_with_the_places_that_ask_models() -> None:
 
 
 def test_less_is_better_of_costs() -> None:
-    model = ScriptedModel((("sesame", "gold"), ("", "none")))
-    space = Finds(skill=2) >> Choice(Cut(4), Cut(2), Identity(), name="cut") >> Reader(model)
+    space = Finds(skill=2) >> Choice(Cut(4), Cut(2), Identity(), name="cut") >> Reader(MODEL)
     found = tune(space, questions(12), "DocsShown")
     assert found.point == {"cut": 1}
     assert found.score.mean == 2.0

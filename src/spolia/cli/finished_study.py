@@ -16,6 +16,8 @@ PACKAGE = Path(spolia.__file__).parent
 PROFILE = "spolia.toml"
 OUTSIDE = ("store", "known", "prompts", "web", "allow_env", "keep_values", "weights")
 """Options that name what may change without a trace in a file that is looked at here, or ask for more than a result."""
+ELSE_ALIKE = ("json", "workers", "processes", "estimate")
+"""Options with which the result is the same."""
 NAMED_BY_OPTIONS = (
     "MiniLM(",
     "EmbeddingModel(",
@@ -33,13 +35,14 @@ class FinishedStudy:
 
     Args:
         folder: of the study.
-        given, own: the options of the command; where to write and whether as JSON makes no difference.
+        given: the options of the command; `ELSE_ALIKE` make no difference.
         files: what is read: the space, the data, earlier studies.
     """
 
-    def __init__(self, folder: Path, given: MeasuringOptions, own: Mapping[str, object], files: Sequence[Path]) -> None:
+    def __init__(self, folder: Path, given: MeasuringOptions, files: Sequence[Path]) -> None:
         self.path, self._given = folder / FINISHED, given
-        self._options = {name: str(value) for name, value in {**asdict(given), **own}.items() if name != "json"}
+        options = asdict(given) | {"out": folder.resolve()}
+        self._options = {name: str(value) for name, value in options.items() if name not in ELSE_ALIKE}
         self._files = [path for path in (*files, given.profile_file or Path(PROFILE)) if path.exists()]
 
     @property

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,15 +16,19 @@ from spolia.cli.screen import Screen, json_text, one_line, table
 from spolia.errors import DataError
 
 if TYPE_CHECKING:
+    from spolia.cli.autorag_study import ImportedStudy
     from spolia.optimizer.tuned_flow import TunedFlow
 
 BEST, RESULT, REPORT, STUDY = "best.yaml", "tuned.json", "report.html", "study.json"
+OBJECTIVE = "nDCG@10"
 LISTED = 5
 """Flows that are shown beside the chosen one."""
 
 
-def tune(
-    given: MeasuringOptions,
+@dataclass(frozen=True, kw_only=True)
+class TuningOptions(MeasuringOptions):
+    """What `spolia tune` takes."""
+
     space: Annotated[
         str,
         argument(
@@ -31,12 +36,12 @@ def tune(
             "A YAML file with a flow that has open places: Choice and Vary; or AutoRAG's config.yaml, or the folder of "
             "its trial.",
         ),
-    ],
-    data: Annotated[Path, option("--data DATA", DATA)],
+    ]
+    data: Annotated[Path, option("--data DATA", DATA)]
     out: Annotated[
         Path,
         typer.Option("--out", "-o", metavar="DIR", help="Folder for the study and best.yaml; it can be continued."),
-    ],
+    ]
     objective: Annotated[
         str,
         typer.Option(
@@ -45,11 +50,11 @@ def tune(
             help="The measure to optimize, see `spolia eval`; of several, as nDCG@10,ATC, the knee of their Pareto "
             "front. By default nDCG@10, or what a configuration of AutoRAG names.",
         ),
-    ] = "",
+    ] = ""
     under: Annotated[
         list[str] | None,
         option("--under MEASURE=NUMBER", "Limit on the mean of a measure per question, such as USD=0.002; repeatable."),
-    ] = None,
+    ] = None
     budget: Annotated[
         str,
         option(
@@ -57,7 +62,7 @@ def tune(
             "Limit of the search: a share of flows × questions (5%), '2000 rows', '500 calls', '200k tokens', "
             "'2 USD', or a time (10m); by default all scores.",
         ),
-    ] = "",
+    ] = ""
     strategy: Annotated[
         str,
         option(
@@ -65,15 +70,15 @@ def tune(
             "neighbours (the default), halving, third, greedy, models-first, tpe, bandit, prove, random, grid (the "
             "default if the budget allows).",
         ),
-    ] = "",
+    ] = ""
     warm: Annotated[
         list[Path] | None,
         option("--warm DIR", "Begin with the best flows of this study of other questions; repeatable."),
-    ] = None,
+    ] = None
     cold: Annotated[
         bool,
         typer.Option("--cold", help="Ignore earlier studies of other questions."),
-    ] = False,
+    ] = False
     workers: Annotated[
         int,
         typer.Option(
@@ -82,7 +87,7 @@ def tune(
             min=1,
             help="Limit on concurrent calls to servers. The result is the same for any number.",
         ),
-    ] = 8,
+    ] = 8
     processes: Annotated[
         int,
         typer.Option(
@@ -92,9 +97,11 @@ def tune(
             help="Processes that compute searches without a model; 0 uses only this one. The result is the same for "
             "any number.",
         ),
-    ] = 0,
-    estimate: Estimated = False,
-) -> Exit:
+    ] = 0
+    estimate: Estimated = False
+
+
+def tune(given: TuningOptions) -> Exit:
     """Choose the best flow of a space on your own questions, within a budget.
 
     The questions of the parts `tune` and `select` choose, those of `report` give the score, with a bound on the regret
@@ -102,41 +109,55 @@ def tune(
     kept as they are computed: after a kill, the same command continues.
     """
     screen = Screen(json=given.json)
-    own: dict[str, object] = {"objective": objective, "under": under, "budget": budget, "strategy": strategy}
-    own |= {"cold": cold, "out": out.resolve()}
-    finished = FinishedStudy(out, given, own, [Path(space), data, *(folder / RESULT for folder in warm or ())])
-    if not estimate and (before := finished.read()) is not None:
-        _tell_again(screen, before, out)
+    read = [Path(given.space), given.data, *(folder / RESULT for folder in given.warm or ())]
+    finished = FinishedStudy(given.out, given, read)
+    if not given.estimate and (before := finished.read()) is not None:
+        _tell_again(screen, before, given.out)
         return Exit.DONE
     from spolia.cli.autorag_study import imported_study
     from spolia.cli.tuning_run import TuningRun
-    from spolia.evaluation.data.passage_store import cache_folder
 
-    combine, study = "front", imported_study(screen, space, out, given)
-    if study is not None:
-        space, under = str(study.space), [*study.config.under, *(under or ())]
-        if not objective:
-            objective, combine = study.config.objective, study.config.combine
-    objective = objective or "nDCG@10"
-    how: dict[str, Any] = {"budget": budget or None, "strategy": strategy or None}
-    how |= {"under": under or (), "combine": combine}
-    if estimate:
-        TuningRun(screen, data, given).tuning_estimated(space, objective, out, **how)
+    study = imported_study(screen, given.space, given.out, given)
+    space, objective, how = _sought(given, study)
+    running = TuningRun(screen, given.data, given)
+    if given.estimate:
+        running.tuning_estimated(space, objective, given.out, **how)
         return Exit.DONE
-    prior = [*(study.prior if study else ()), *(point for folder in warm or () for point in _points(folder))]
-    how |= {"seed": given.seed, "prior": prior, "cold": cold, "workers": workers, "processes": processes}
-    found, files = TuningRun(screen, data, given).tuned(space, objective, out, **how)
-    result = _written(found, files, out)
+    prior = [*(study.prior if study else ()), *(point for folder in given.warm or () for point in _points(folder))]
+    how |= {"seed": given.seed, "prior": prior, "cold": given.cold}
+    how |= {"workers": given.workers, "processes": given.processes}
+    found, files = running.tuned(space, objective, given.out, **how)
+    result = _written(found, files, given.out)
     if given.llm == "simulated":
         result = {"simulated": True, **result}
     if study is not None:
         result = {**result, "autorag": study.json()}
     screen.give(**result)
-    _show(screen, found, out)
-    if not (found.is_cut_short or found.excluded):
-        reads, store = json.loads((out / STUDY).read_text("utf-8"))["reads"], cache_folder() / "datasets"
-        finished.write(result, reads, store, [out / name for name in (BEST, RESULT, REPORT, STUDY)])
-    return Exit.PARTLY if found.is_cut_short or found.excluded else Exit.DONE
+    _show(screen, found, given.out)
+    if found.is_cut_short or found.excluded:
+        return Exit.PARTLY
+    _finish(finished, result, given.out)
+    return Exit.DONE
+
+
+def _sought(given: TuningOptions, study: "ImportedStudy | None") -> tuple[str, str, dict[str, Any]]:
+    """The space, the objective, and how the best flow is looked for: what AutoRAG wrote, unless an option says
+    otherwise; limits of both."""
+    how: dict[str, Any] = {"budget": given.budget or None, "strategy": given.strategy or None}
+    if study is None:
+        return given.space, given.objective or OBJECTIVE, how | {"under": given.under or (), "combine": "front"}
+    config, under = study.config, [*study.config.under, *(given.under or ())]
+    if given.objective:
+        return str(study.space), given.objective, how | {"under": under, "combine": "front"}
+    return str(study.space), config.objective or OBJECTIVE, how | {"under": under, "combine": config.combine}
+
+
+def _finish(finished: FinishedStudy, result: Mapping[str, Any], out: Path) -> None:
+    """Keep the result of a study that ended: the same command then reads one file."""
+    from spolia.evaluation.data.passage_store import cache_folder
+
+    reads, store = json.loads((out / STUDY).read_text("utf-8"))["reads"], cache_folder() / "datasets"
+    finished.write(result, reads, store, [out / name for name in (BEST, RESULT, REPORT, STUDY)])
 
 
 def _written(found: "TunedFlow", files: Mapping[str, str], out: Path) -> dict[str, Any]:
