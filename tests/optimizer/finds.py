@@ -2,9 +2,13 @@
 
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 from spolia.core.operator import Operator
+from spolia.generation.reader import Reader
 from spolia.models.prompting.stand_in_models import ScriptedModel
+from spolia.models.protocols import LanguageModel
+from spolia.post_retrieval.selection import Cut
 from spolia.types import Hit, Item, Node, Query, Ranking
 
 NODES = [Node(f"n{at}", f"other {at}" if at else "sesame", f"d{at}" if at else "gold") for at in range(6)]
@@ -30,3 +34,8 @@ class Finds(Operator[Query, Ranking]):
 
 def questions(n: int) -> list[Item]:
     return [Item(f"q{at}", f"question {at}", ("gold",), gold=(("gold",),)) for at in range(n)]
+
+
+def reading(model: LanguageModel) -> Operator[Query, Any]:
+    """Searches of two skills, cut at one or three passages, and read by a model."""
+    return Finds().vary("skill", skill=[0, 5]) >> Cut().vary("most", top_k=[1, 3]) >> Reader(model)

@@ -10,8 +10,8 @@ from spolia.optimizer.budget import RowCost, TuningBudget
 from spolia.optimizer.tuned_flow import TunedFlow
 from spolia.optimizer.tuning import tune
 
-from .finds import MODEL, Finds, questions
-from .test_tuning import SPACE, reading
+from .finds import MODEL, Finds, questions, reading
+from .test_tuning import SPACE
 
 
 def tuned(budget: str | None, n: int = 30, **how: Any) -> TunedFlow:

@@ -42,7 +42,7 @@ from spolia.run import Run
 from spolia.stores.corpus import Corpus
 from spolia.types import Hit, Item, Node, Query, Ranking
 
-from .finds import MODEL, NODES, Finds, questions
+from .finds import MODEL, NODES, Finds, questions, reading
 
 SPACE = Finds().vary("skill", skill=[0, 1, 2, 3]).vary("luck", luck=[0, 1, 2]) >> Cut().vary("most", top_k=[2, 6])
 SPACE_DEFAULT = Finds() >> Cut(2)
@@ -98,6 +98,7 @@ def test_effects_are_those_of_the_candidates_whichever_questions_a_flow_was_aske
     for place, values in better.items():
         told = [found[place, str(candidate)] for candidate in range(len(values))]
         np.testing.assert_allclose(told, np.array(values) - np.mean(values), atol=1e-9)
+    assert {one.better for one in main_effects(board) if one.place == "most"} == {0.0}  # and no rounding
 
 
 def test_the_report_is_one_page_with_ties_effects_and_spend() -> None:
@@ -292,12 +293,11 @@ def test_equal_flows_are_one_and_ties_go_to_the_cheapest() -> None:
 
 @pytest.mark.slow
 def test_flows_that_ask_models_are_asked_as_in_an_experiment_and_their_cost_is_counted(tmp_path: Path) -> None:
-    space = Finds().vary("skill", skill=[0, 5]) >> Cut().vary("most", top_k=[1, 3]) >> Reader(MODEL)
-    found = tune(space, questions(25), "EM", path=tmp_path)
+    found = tune(reading(MODEL), questions(25), "EM", path=tmp_path)
     assert found.point["skill"] == 1
     assert 0 < found.spent.calls <= found.rows
     assert found.finalists[0].calls == 1.0
-    again = tune(space, questions(25), "EM", path=tmp_path)
+    again = tune(reading(MODEL), questions(25), "EM", path=tmp_path)
     assert (again.rows, again.spent.calls) == (0, 0)
     assert again.score == found.score
 

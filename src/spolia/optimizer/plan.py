@@ -162,8 +162,9 @@ class TuningPlan:
             share = ceil(10_000 * least / self.grid) / 100
             least_of, amount = f"'{least} rows', or {share:g}%", several(budget.rows(self.grid), "row")
         flows = several(self.candidates.size, "flow")
+        name = next((name for name, one in STRATEGIES.items() if one == strategy), repr(strategy))
         return (
-            f"A budget of {amount} is too small for {strategy!r} on {flows} and "
+            f"A budget of {amount} is too small for the strategy {name} on {flows} and "
             f"{several(len(self.choosing), 'question')}. Write at least {least_of}."
         )
 

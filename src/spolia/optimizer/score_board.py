@@ -299,7 +299,7 @@ def main_effects(board: Board) -> list[Effect]:
     for place in board.candidates.space.places:
         own = [at for at, (name, _) in enumerate(columns) if name == place]
         if len(own) > 1:
-            better = found[own] - found[own].mean()
+            better = np.round(found[own] - found[own].mean(), 12) + 0.0  # what rounding leaves is no effect
             effects += [
                 Effect(place, columns[at][1], float(one), int(has[:, at].sum()))
                 for at, one in zip(own, better, strict=True)
