@@ -385,8 +385,8 @@ def _strategies(result: Result) -> Judged:
             if row["budget"] in (0.02, 0.05):
                 found[f"simulated answers, regret at {row['budget']:.0%} of the rows"] = (row["regret"], None)
     for name, one in result.get("warm", {}).items():
-        ratio = one["warm against the best cold rival"]["ratio"]
-        found[f"warm, {name}, spend at a regret of 1, times the best cold rival's"] = (ratio or 0.0, most(0.5))
+        if (ratio := one["warm against the best cold rival"]["ratio"]) is not None:
+            found[f"warm, {name}, spend at a regret of 1, times the best cold rival's"] = (ratio, most(0.5))
     if pair := result.get("pair"):
         found["planted pair, found in 20 studies"] = (pair["neighbours"], least(18))
     for questions, bound in (("500", 0.85), ("1000", 0.65)):

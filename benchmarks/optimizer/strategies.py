@@ -42,16 +42,16 @@ from spolia.optimizer.strategies import WARM, Strategy, find_best
 from spolia.optimizer.tuned_flow import FinalScores
 
 QUESTIONS, FRESH = 500, 300
-SHARES = (0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2)
-EARLY = (0.0005, 0.001)
-"""Budgets that a warm start needs no more than."""
+SHARES = (0.0025, 0.004, 0.0055, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.2)
+"""Budgets, from the least of `grid` on: 0.55 % is the least of `third` and 2 % that of `halving`."""
+WARM_SHARES = (0.00015, 0.0003, 0.0005, 0.001, 0.0025, 0.004, 0.0055, 0.0075, 0.01, 0.02, 0.03, 0.05, 0.1)
 OURS, RIVALS = "neighbours", ("third", "halving", "greedy", "random", "grid", "tpe", "bandit")
 COLD = ("third", "halving", "greedy", "random")
 """Rivals of a warm start."""
 SMALL, SMALL_SHARES = ("musique", "hotpotqa", "2wikimultihopqa", "aragog"), (0.02, 0.05, 0.1)
 """Sets that are reported beside: each has fewer questions than are drawn to tune."""
-SLOW, SLOW_SHARE = ("tpe", "bandit"), 0.05
-"""Strategies that take long: with fewer seeds, and up to this budget."""
+SLOW, SLOW_SHARES = ("tpe", "bandit"), (0.0055, 0.01, 0.02, 0.03, 0.05)
+"""Strategies that take long: with fewer seeds and budgets."""
 SLOW_SEEDS = 20
 CALLED = 10
 """Seeds of which calls are counted."""
@@ -120,7 +120,8 @@ class Curve:
         return cls(budgets, *(np.array([[getattr(one, name) for one in row] for row in played]) for name in columns))
 
     def spend(self, regret: float, seeds: Ints | None = None, of: str = "spent") -> float:
-        """Where the curve of means first reaches a regret, between two budgets by the logarithm; inf if nowhere."""
+        """Where the curve of means first reaches a regret, between two budgets by the logarithm; inf if nowhere. If the
+        least budget reaches it, what that spends: no less was measured."""
         some = slice(None) if seeds is None else seeds
         means, spent = self.regret[:, some].mean(axis=1), np.log(getattr(self, of)[:, some].mean(axis=1))
         for at, mean in enumerate(means):
@@ -130,6 +131,10 @@ class Curve:
                 part = (means[at - 1] - regret) / (means[at - 1] - mean)
                 return float(np.exp(spent[at - 1] + part * (spent[at] - spent[at - 1])))
         return float("inf")
+
+    def has_more_than(self, regret: float) -> bool:
+        """Whether the least budget does not reach a regret yet, so that the curve crosses it."""
+        return bool(self.regret[0].mean() > regret)
 
     def json(self) -> list[Json]:
         return [
@@ -166,7 +171,7 @@ def curve(
     questions: int = QUESTIONS,
 ) -> Curve:
     if name in SLOW:
-        seeds, shares = min(seeds, SLOW_SEEDS), [one for one in shares if one <= SLOW_SHARE]
+        seeds, shares = min(seeds, SLOW_SEEDS), [one for one in shares if one in SLOW_SHARES]
     found = {
         one: spread(partial(play, grid, name, one, prior=prior, questions=questions), range(seeds)) for one in shares
     }
@@ -175,17 +180,21 @@ def curve(
 
 
 def ratio(ours: Curve, rival: Curve, regret: float) -> Json:
-    """Spend for equal regret, ours / the rival's, with an interval from resampled seeds, the same for both."""
+    """Spend for equal regret, ours / the rival's, with an interval from resampled seeds, the same for both. It is a
+    bound where our least budget is below the regret, and there is no ratio where the rival's is: it may need less."""
     random, seeds = np.random.default_rng(0), min(ours.regret.shape[1], rival.regret.shape[1])
     spends = ours.spend(regret), rival.spend(regret)
+    found: Json = {"ours": shown(spends[0]), "rival": shown(spends[1])}
+    found["is a bound"] = not ours.has_more_than(regret)
+    if not rival.has_more_than(regret):
+        return found | {"ratio": None, "low": None, "high": None}
     ratios = []
     for _ in range(2_000):
         some = random.integers(0, seeds, seeds)
         one, other = ours.spend(regret, some), rival.spend(regret, some)
         ratios.append(1.0 if one == other else one / other)
     low, high = np.quantile(ratios, (0.025, 0.975), method="inverted_cdf")
-    each = {"ours": spends[0], "rival": spends[1], "ratio": spends[0] / spends[1], "low": low, "high": high}
-    return {name: shown(one) for name, one in each.items()}
+    return found | {"ratio": shown(spends[0] / spends[1]), "low": shown(low), "high": shown(high)}
 
 
 def cold(grid: ScoreGrid, seeds: int, without: Sequence[str] = ()) -> Json:
@@ -246,9 +255,8 @@ def warm(grid: ScoreGrid, seeds: int) -> Json:
     for name in names:
         own, others = grid.of_sets(name), grid.of_sets(*(other for other in names if other != name))
         prior = np.argsort(-others.truth, kind="stable")[:WARM].tolist()
-        shares = (*EARLY, *SHARES)
-        curves = {"warm": curve(own, OURS, seeds, prior, shares)} | {
-            f"{one}, cold": curve(own, one, seeds, (), shares) for one in (OURS, *COLD)
+        curves = {"warm": curve(own, OURS, seeds, prior, WARM_SHARES)} | {
+            f"{one}, cold": curve(own, one, seeds, (), WARM_SHARES) for one in (OURS, *COLD)
         }
         rivals = [curves[f"{one}, cold"] for one in COLD]
         found[name] = {

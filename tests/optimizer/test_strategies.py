@@ -17,6 +17,7 @@ from spolia.optimizer.model_based import HierarchicalBandit, TreeParzen
 from spolia.optimizer.plan import STRATEGIES
 from spolia.optimizer.score_board import Board, Floats, ScoreRows, ScoreSource
 from spolia.optimizer.strategies import (
+    COMPARED,
     GreedySearch,
     Halving,
     HalvingWithNeighbours,
@@ -24,6 +25,7 @@ from spolia.optimizer.strategies import (
     RandomSearch,
     Strategy,
     find_best,
+    halve,
 )
 from spolia.types import Query, Ranking
 
@@ -95,7 +97,7 @@ def test_greedy_never_finds_a_pair_that_is_bad_alone_and_halving_with_neighbours
 def test_what_neighbours_leave_of_the_budget_goes_to_the_flows_that_were_asked_most() -> None:
     for seed in range(3):
         board, flow = study(HalvingWithNeighbours(), seed, 0.05)
-        last = board.finalists(8)
+        last = board.finalists(COMPARED)
         assert flow in last
         assert board.left < len(last) or board.asked[last].min() == QUESTIONS
 
@@ -107,6 +109,19 @@ def test_a_larger_budget_asks_more_questions_of_no_more_than_half_of_the_flows_t
     assert begun == sorted(begun)
     assert begun[0] < begun[-1] == 320 == len(board.candidates.every) // 2
     assert len(HalvingWithNeighbours(share=0.01).drawn(board, board.rows)) == 32
+
+
+def test_later_rounds_take_fewer_rows_and_all_of_them_what_was_given() -> None:
+    board, _ = study(RandomSearch(), 0, 0.01)
+    board.rows = board.spent + 6_000
+    before, rows = board.spent, list[int]()
+    for request in halve(board, range(128), 6_000, 16, 0.5):
+        board.fill(
+            request, lambda flows, asked: ScoreRows(np.zeros((len(flows), len(asked))), np.zeros((len(flows), 2)))
+        )
+        rows.append(board.spent - before - sum(rows))
+    assert [one / rows[0] for one in rows] == pytest.approx([1.0, 0.5, 0.25], abs=0.05)
+    assert 0.95 * 6_000 < sum(rows) <= 6_000
 
 
 def test_flows_reach_as_many_questions_as_the_rows_allow() -> None:

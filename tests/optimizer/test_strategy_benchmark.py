@@ -40,6 +40,16 @@ def test_a_rival_that_spends_twice_as_much_for_the_same_regret_gives_a_ratio_of_
     assert played.ratio(ours, rival, 0.1)["ours"] is None
 
 
+def test_a_rival_whose_least_budget_is_below_a_regret_gives_no_ratio_and_ours_a_bound(played: Any) -> None:
+    spent, zeros = np.tile([[0.01], [0.02]], 50), np.zeros((2, 50))
+    crossing, below = (played.Curve((1, 2), np.tile([[one], [0.5]], 50), spent, spent, zeros) for one in (2.0, 0.6))
+    found = played.ratio(crossing, below, 0.75)
+    assert (found["rival"], found["ratio"], found["is a bound"]) == (0.01, None, False)
+    found = played.ratio(below, crossing, 0.75)
+    assert found["is a bound"]
+    assert 0 < found["ratio"] < 1
+
+
 def test_a_planted_pair_is_best_together_and_bad_alone(played: Any) -> None:
     grid = played.ScoreGrid.simulated(1, (6, 5, 3), questions=300)
     planted, both = grid.with_pair()

@@ -21,7 +21,9 @@ Requests: TypeAlias = Generator[ScoreRequest, None, int]
 LEAST = 30
 """Questions before a flow can be shown to be worse."""
 LAST = 8
-"""Flows that are compared last."""
+"""Flows at which a first halving ends."""
+COMPARED = 4
+"""Flows beside the leader that are compared last."""
 WARM = 16
 """Flows that were best elsewhere, with which a search begins."""
 
@@ -163,6 +165,8 @@ class HalvingWithNeighbours(Strategy):
         local: share of the budget for neighbours.
         first: questions that the budget allows each flow of the draw in the first round.
         first_warm: the same with flows of earlier studies: fewer flows are drawn beside them.
+        later: rows of a round, as a share of those of the round before. Few flows share few searches, so that a row of
+            a late round costs more.
         share: of the flows that are drawn at most, if there are more than 32: a larger budget then asks more questions,
             where all flows on few questions would lose good ones by chance.
     """
@@ -170,18 +174,19 @@ class HalvingWithNeighbours(Strategy):
     local: float = 0.4
     first: int = 2
     first_warm: int = 60
+    later: float = 0.9
     share: float = 0.5
 
     begins_with_prior: ClassVar[bool] = True
 
     def search(self, board: Board) -> Requests:
         rows, candidates = (1 - self.local) * board.left, board.candidates
-        leader = yield from halve(board, self.drawn(board, rows), rows, LAST)
+        leader = yield from halve(board, self.drawn(board, rows), rows, LAST, self.later)
         upto = int(board.asked[leader])
         around = candidates.sharing(leader) or candidates.neighbours(leader)
         if around and 2 * board.reach([leader, *around], board.left) >= upto:
-            leader = yield from halve(board, [leader, *around], board.left, 2)
-        return (yield from halve(board, list(dict.fromkeys([leader, *board.finalists(LAST)])), board.left))
+            leader = yield from halve(board, [leader, *around], board.left, 2, self.later)
+        return (yield from halve(board, list(dict.fromkeys([leader, *board.finalists(COMPARED)])), board.left))
 
     def drawn(self, board: Board, rows: float) -> list[int]:
         """The flows to begin with: as many as the first round can ask `first` questions."""
@@ -255,13 +260,13 @@ def find_best(strategy: Strategy, board: Board, source: ScoreSource) -> int:
         return int(end.value)
 
 
-def halve(board: Board, flows: Sequence[int], rows: float, last: int = 1) -> Requests:
-    """The best of some flows: each round takes an equal share of the rows, and the better half goes on, until no more
-    than `last` are left."""
+def halve(board: Board, flows: Sequence[int], rows: float, last: int = 1, later: float = 1.0) -> Requests:
+    """The best of some flows: each round takes `later` times the rows of the round before, and the better half goes on,
+    until no more than `last` are left."""
     end, upto, rounds = board.left - rows, 0, _rounds(len(flows), last)
     for number in range(rounds):
-        share = max(0.0, board.left - end) / (rounds - number)
-        upto = board.reach(flows, share, upto)
+        parts = sum(later**ahead for ahead in range(rounds - number))
+        upto = board.reach(flows, max(0.0, board.left - end) / parts, upto)
         if not upto:
             break
         yield ScoreRequest(flows, upto)
