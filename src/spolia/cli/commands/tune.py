@@ -27,7 +27,7 @@ LISTED = 5
 
 @dataclass(frozen=True, kw_only=True)
 class TuningOptions(MeasuringOptions):
-    """What `spolia tune` takes."""
+    """The space, the data and the search of `spolia tune`."""
 
     space: Annotated[
         str,
@@ -118,7 +118,7 @@ def tune(given: TuningOptions) -> Exit:
     from spolia.cli.tuning_run import TuningRun
 
     study = imported_study(screen, given.space, given.out, given)
-    space, objective, how = _sought(given, study)
+    space, objective, how = _search_of(given, study)
     running = TuningRun(screen, given.data, given)
     if given.estimate:
         running.tuning_estimated(space, objective, given.out, **how)
@@ -140,9 +140,8 @@ def tune(given: TuningOptions) -> Exit:
     return Exit.DONE
 
 
-def _sought(given: TuningOptions, study: "ImportedStudy | None") -> tuple[str, str, dict[str, Any]]:
-    """The space, the objective, and how the best flow is looked for: what AutoRAG wrote, unless an option says
-    otherwise; limits of both."""
+def _search_of(given: TuningOptions, study: "ImportedStudy | None") -> tuple[str, str, dict[str, Any]]:
+    """Space, objective and settings of the search. Options override AutoRAG's configuration; limits of both hold."""
     how: dict[str, Any] = {"budget": given.budget or None, "strategy": given.strategy or None}
     if study is None:
         return given.space, given.objective or OBJECTIVE, how | {"under": given.under or (), "combine": "front"}
