@@ -42,10 +42,10 @@ class SpanReader(Operator[Ranking, Answer]):
     model: SpanModel
     passages: int = 3
     threshold: float = 0.0
-    rank_weight: float = 1.0
+    rank_weight: float = 2.0
     abstention: str = "No passage was found that answers this."
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
