@@ -20,7 +20,7 @@ import random
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -333,8 +333,8 @@ def drawn(pool: Pool, at: Sequence[int]) -> Pool:
     return pool.some(random.Random(SEED).sample(list(at), min(EACH, len(at))))
 
 
-def rows_of(pools: Pools, name: str) -> dict[str, Row]:
-    """What each way of ranking scores in the pool of a set."""
+def rows_of(pools: Pools, name: str, known: Mapping[str, Row] = {}) -> dict[str, Row]:
+    """What each way of ranking scores in the pool of a set; those that are known are not computed."""
 
     def pool() -> Pool:
         return pools.own[name]
@@ -349,7 +349,6 @@ def rows_of(pools: Pools, name: str) -> dict[str, Row]:
     def learned_by(rankings: Callable[[], list[Ranked]]) -> Row:
         return scored(pool(), rankings(), baselines(pool())["RRF"])
 
-    found = {which: kept(f"{name}/{which}", lambda which=which: base(which)) for which in ("BM25", "MiniLM", "RRF")}
     ways: dict[str, Callable[[], list[Ranked]]] = {
         "hand weights": lambda: by_hand(pool()),
         "random gold": lambda: random_gold(pool()),
@@ -359,9 +358,12 @@ def rows_of(pools: Pools, name: str) -> dict[str, Row]:
         "graph": lambda: by_graph(pool()),
         "other sets": lambda: rank(pool(), fitted(others(), 2)),
     }
-    found |= {way: kept(f"{name}/{way}", lambda do=do: learned_by(do)) for way, do in ways.items()}
-    found["ten questions, one pass"] = kept(f"{name}/ten", lambda: {"R@5": {"mean": 100 * float(np.mean(few(pool())))}})
-    return found
+    rows: dict[str, Callable[[], Row]] = {
+        **{which: lambda which=which: base(which) for which in ("BM25", "MiniLM", "RRF")},
+        **{way: lambda do=do: learned_by(do) for way, do in ways.items()},
+        "ten questions, one pass": lambda: {"R@5": {"mean": 100 * float(np.mean(few(pool())))}},
+    }
+    return {way: known.get(way) or kept(f"{name}/{way}", compute) for way, compute in rows.items()}
 
 
 def merged_rows(pools: Pools) -> dict[str, dict[str, Row]]:
@@ -453,15 +455,21 @@ def ship() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=HERE.parent / "results" / "training" / "ranker.json")
+    parser.add_argument("--add", action="store_true", help="compute only the rows that the result lacks")
     parser.add_argument("--ship", action="store_true", help="write the weights that come with Spolia, and nothing else")
     given = parser.parse_args()
     pools = Pools()
     if given.ship:
         ship()
         return
+    before = json.loads(given.out.read_text()) if given.add else {}
+    own_pools = {name: rows_of(pools, name, before.get("own_pools", {}).get(name, {})) for name in SETS}
+    if given.add:
+        publish("ranker", before | {"own_pools": own_pools}, given.out)
+        return
     result = {
         "questions": {name: sum(1 for _ in DataSet(str(DATA / name)).items()) for name in SETS},
-        "own_pools": {name: rows_of(pools, name) for name in SETS},
+        "own_pools": own_pools,
         "single_hop": kept("single hop", lambda: single_hop(pools)),
         "merged_pool": merged_rows(pools),
         "cost": kept("cost", lambda: cost(pools)),
