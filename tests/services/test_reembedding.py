@@ -15,7 +15,7 @@ import pytest
 from spolia import Corpus, Definition, Dense, Query
 from spolia.indexing.splitters.text_units import Sentences
 from spolia.models import EmbeddingModel
-from spolia.services import documents as service
+from spolia.services import publisher
 from spolia.services.documents import Documents
 from spolia.stores import HNSW, Embedding, Exact, files, materialise
 from spolia.stores.indexes import IndexSettings
@@ -145,7 +145,7 @@ def test_another_dimension_is_refused_and_the_old_vectors_stay(documents: Docume
 def test_a_change_waits_for_a_model_that_is_away(
     documents: Documents, model: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "RETRY_S", 0.0)
+    monkeypatch.setattr(publisher, "RETRY_S", 0.0)
     model.reply = ServedReply(status=503)
     (task,) = documents.reparse(["a.md"], "embed")
     documents.publish()

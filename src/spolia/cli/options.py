@@ -1,7 +1,7 @@
 """Arguments and options that several commands share."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, get_type_hints
@@ -278,7 +278,7 @@ class MeasuringOptions(QuestionOptions):
 
 
 def spread(body: Callable[..., Exit]) -> Callable[..., Exit]:
-    """A command that has the fields of its first parameter, a dataclass, for arguments and options, and then its own.
+    """A command that has, in place of each parameter that is a dataclass, its fields for arguments and options.
 
     >>> from dataclasses import dataclass
     >>> @dataclass
@@ -293,15 +293,22 @@ def spread(body: Callable[..., Exit]) -> Callable[..., Exit]:
     Place(store='notes.spolia', workers=1) True
     """
     hints = get_type_hints(body, include_extras=True)
-    first, *own = signature(body).parameters.values()
-    kind = hints[first.name]
-    shared, declared = signature(kind).parameters, get_type_hints(kind, include_extras=True)
+    kinds = {name: hints[name] for name in signature(body).parameters if is_dataclass(hints[name])}
 
     def command(**given: Any) -> Exit:
-        whole = kind(**{name: given.pop(name) for name in shared if name in given})
-        return body(whole, **given)
+        whole = {
+            name: kind(**{one: given.pop(one) for one in signature(kind).parameters if one in given})
+            for name, kind in kinds.items()
+        }
+        return body(**whole, **given)
 
-    every = [(one, declared) for one in shared.values()] + [(one, hints) for one in own]
+    every = list[tuple[Parameter, Any]]()
+    for name, own in signature(body).parameters.items():
+        if (kind := kinds.get(name)) is None:
+            every.append((own, hints))
+        else:
+            declared = get_type_hints(kind, include_extras=True)
+            every += [(one, declared) for one in signature(kind).parameters.values()]
     every.sort(key=lambda one: {"store": -1, "json": 1}.get(one[0].name, 0))  # first and last in each help
     taken = [one.replace(kind=Parameter.KEYWORD_ONLY, annotation=types[one.name]) for one, types in every]
     command.__signature__ = Signature(taken)  # type: ignore[attr-defined]

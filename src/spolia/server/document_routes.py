@@ -18,9 +18,10 @@ from spolia.errors import NotAllowed, NotFound, QueryError
 from spolia.server.keys import KeyHolder
 from spolia.server.replies import SpanReply, TypedDict
 from spolia.services.callbacks import task_data
-from spolia.services.documents import Documents, Reparse, StoredDocument, Transfer, Upload, in_base, readers_in
+from spolia.services.documents import Documents, StoredDocument, Transfer, Upload, in_base, readers_in
 from spolia.services.jobs import Job
 from spolia.services.knowledge_bases import KnowledgeBase, Requester, base_of
+from spolia.services.publisher import Reparse
 from spolia.types import Node, Scalar
 
 EVERYBODY = "*"

@@ -23,8 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from spolia.server.audit import AuditLog
 from spolia.server.error_replies import error_response, reply_to
 from spolia.server.keys import ApiKeys, UsageLedger, until_tomorrow
-from spolia.server.metrics import Metrics
-from spolia.server.service import ClientLeft
+from spolia.server.service import ClientLeft, Metrics
 
 OPEN = ("/live", "/ready")
 """Paths without a key."""

@@ -1,6 +1,6 @@
 """`spolia serve`: flows over HTTP."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -18,7 +18,9 @@ from spolia.errors import QueryError, installed
 
 if TYPE_CHECKING:
     from spolia.cli.flow_parts import Parts
+    from spolia.server.keys import ApiKeys
     from spolia.server.service import ServedFlow
+    from spolia.services.aliases import Promotion
     from spolia.services.documents import Documents
     from spolia.services.telemetry import Telemetry
 
@@ -45,43 +47,59 @@ class ServeOptions(RerankOptions):
     json: options.AsJson = False
 
 
-def serve(
-    given: ServeOptions,
-    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 for a free one.")] = 8321,
-    keys: KeysFile = None,
+@dataclass(frozen=True)
+class TokenOptions:
+    """Options of an identity provider, whose tokens are keys."""
+
     oidc_issuer: Annotated[
         str, option("--oidc-issuer URL", "OpenID Connect provider; its tokens are accepted as keys.")
-    ] = "",
-    oidc_audience: Annotated[str, option("--oidc-audience NAME", "Audience that its tokens must name.")] = "",
+    ] = ""
+    oidc_audience: Annotated[str, option("--oidc-audience NAME", "Audience that its tokens must name.")] = ""
     oidc_user: Annotated[
         str, typer.Option("--oidc-user", metavar="CLAIM", help="Claim with the user, as access lists name it.")
-    ] = "sub",
+    ] = "sub"
     oidc_groups: Annotated[
         str, typer.Option("--oidc-groups", metavar="CLAIM", help="Claim with the groups, a list.")
-    ] = "groups",
+    ] = "groups"
     oidc_requests_per_minute: Annotated[
         int, option("--oidc-requests-per-minute", "Limit on requests of each of its users; 0 for none.", min=0)
-    ] = 0,
+    ] = 0
     oidc_tokens_per_day: Annotated[
         int, option("--oidc-tokens-per-day", "Limit on model tokens of each of its users; 0 for none.", min=0)
-    ] = 0,
-    allow_host: Annotated[
-        list[str] | None, option("--allow-host NAME", "A name of this server beside localhost; repeatable.")
-    ] = None,
-    documents: Annotated[
-        bool, option("--documents", "Take documents from users at /v1/documents and index them.")
-    ] = False,
+    ] = 0
+
+    def refuse_half(self) -> None:
+        if bool(self.oidc_issuer) != bool(self.oidc_audience):
+            raise QueryError("Tokens of a provider need both: --oidc-issuer URL and --oidc-audience NAME.")
+
+    def accepted(self, others: "ApiKeys") -> "ApiKeys":
+        """Its tokens beside other keys."""
+        from spolia.server.keys import DailyQuota
+        from spolia.server.tokens import IssuedTokens
+
+        daily = DailyQuota(tokens=self.oidc_tokens_per_day)
+        how: dict[str, Any] = {"user": self.oidc_user, "groups": self.oidc_groups, "daily": daily}
+        at = self.oidc_issuer, self.oidc_audience
+        return IssuedTokens(others, *at, per_minute=self.oidc_requests_per_minute, **how)
+
+
+@dataclass(frozen=True)
+class UploadOptions:
+    """Options of the documents that users send."""
+
+    documents: Annotated[bool, option("--documents", "Take documents from users at /v1/documents and index them.")] = (
+        False
+    )
     folder: Annotated[
         list[str] | None, option("--folder DIR", "A folder whose files users may add by their path; repeatable.")
-    ] = None,
+    ] = None
     scan: Annotated[
         float, option("--scan SECONDS", "Compare these folders with the documents so often; 0 for never.", min=0)
-    ] = 0.0,
+    ] = 0.0
     callback_host: Annotated[
         list[str] | None,
         option("--callback-host NAME", "A host for callbacks beside those at public https addresses; repeatable."),
-    ] = None,
+    ] = None
     workers: Annotated[
         int | None,
         option(
@@ -89,10 +107,85 @@ def serve(
             "Worker processes that read and embed these documents; 0 if you start them yourself with `spolia worker`.",
             min=0,
         ),
-    ] = None,
+    ] = None
     launch: Annotated[
         str, option("--launch COMMAND", "Command that starts each of them elsewhere: `srun spolia {arguments}`.")
-    ] = "",
+    ] = ""
+    originals: Annotated[
+        bool,
+        option(
+            "--originals/--no-originals",
+            "Keep the bytes of these documents, to make them again, for pictures of pages and exports. With --redact "
+            "they are never kept.",
+        ),
+    ] = True
+
+    def refuse_half(self) -> None:
+        if self.folder and not self.documents:
+            raise QueryError("--folder is for documents of users. Write --documents, too.")
+        if self.scan and not self.folder:
+            raise QueryError("--scan compares folders with documents. Write --folder DIR, too.")
+        if self.workers is not None and not self.documents:
+            raise QueryError("--workers read what users send. Add --documents.")
+
+    @contextmanager
+    def taken(self, parts: "Parts", given: ServeOptions) -> "Iterator[Documents | None]":
+        """While inside, documents are taken, and workers read and embed them."""
+        from spolia.cli.user_modules import readers_of
+        from spolia.services.documents import Documents
+
+        if not self.documents:
+            yield None
+            return
+        found = Documents(
+            parts.chunks.corpus, folders=self.folder or (), scan_s=self.scan, callback_hosts=self.callback_host or (),
+            readers=readers_of(given.known, given.redact), keeps_originals=self.originals and not given.redact,
+            known=[one for one in (*parts.known, parts.embedder) if one is not None],
+        )  # fmt: skip
+        with nullcontext() if self.workers is None else _workers(found, self.workers, self.launch, given):
+            yield found
+
+
+@dataclass(frozen=True)
+class SpanOptions:
+    """Options of OpenTelemetry."""
+
+    otel: Annotated[
+        str, option("--otel URL", "OpenTelemetry collector that gets a span of each step, as http://localhost:4318.")
+    ] = ""
+    otel_content: Annotated[
+        bool, option("--otel-content", "Also export texts: questions, prompts, passages, answers. Needs --keep-values.")
+    ] = False
+
+    def refuse_half(self, given: ServeOptions) -> None:
+        if self.otel_content and not (self.otel and given.keep_values):
+            raise QueryError(
+                "--otel-content exports texts that the journal keeps. Write --otel URL and --keep-values, too."
+            )
+
+    @contextmanager
+    def exported(self) -> "Iterator[Telemetry | None]":
+        """Export spans while inside; gives None without a collector."""
+        if not self.otel:
+            yield None
+            return
+        with installed("otel", "opentelemetry-sdk or its OTLP exporter", "`spolia serve --otel`"):
+            from spolia.services.telemetry import Telemetry, exporting
+        with exporting(self.otel) as processor:
+            yield Telemetry(processor, self.otel_content)
+
+
+def serve(
+    given: ServeOptions,
+    *,
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 for a free one.")] = 8321,
+    keys: KeysFile = None,
+    tokens: TokenOptions,
+    allow_host: Annotated[
+        list[str] | None, option("--allow-host NAME", "A name of this server beside localhost; repeatable.")
+    ] = None,
+    sent: UploadOptions,
     max_concurrent: Annotated[
         int, typer.Option("--max-concurrent", min=1, max=10_000, help="Requests in progress; the next one gets 429.")
     ] = 256,
@@ -106,20 +199,7 @@ def serve(
             help="Share of the questions to production that the alias candidate is also asked, after the answer.",
         ),
     ] = 0.0,
-    originals: Annotated[
-        bool,
-        option(
-            "--originals/--no-originals",
-            "Keep the bytes of these documents, to make them again, for pictures of pages and exports. With --redact "
-            "they are never kept.",
-        ),
-    ] = True,
-    otel: Annotated[
-        str, option("--otel URL", "OpenTelemetry collector that gets a span of each step, as http://localhost:4318.")
-    ] = "",
-    otel_content: Annotated[
-        bool, option("--otel-content", "Also export texts: questions, prompts, passages, answers. Needs --keep-values.")
-    ] = False,
+    spans: SpanOptions,
     shadow_calls: Annotated[
         int, typer.Option("--shadow-calls", min=0, help="Limit on the candidate's calls to language models in a day.")
     ] = 1_000,
@@ -128,43 +208,64 @@ def serve(
 
     Without --keys you get a token, and only this machine can ask. With --json the first line is {"url", "token"}.
     """
-    from spolia.cli.destinations import tell_of_models
     from spolia.cli.flow_parts import parts_of, with_sources
     from spolia.cli.model_profile import profile_of
     from spolia.cli.models import model_at
     from spolia.cli.runs import FEEDBACK, RUNS, THREADS
-    from spolia.cli.user_modules import readers_of, redactor_of
+    from spolia.cli.user_modules import redactor_of
     from spolia.evaluation.creation.feedback import FeedbackQueue
     from spolia.journal import Runs
     from spolia.journal.values import hiding
 
     with installed("server", "fastapi, uvicorn, uvloop, httptools, pyjwt or prometheus-client", "`spolia serve`"):
-        from spolia.server.keys import ApiKeys, DailyQuota, UsageLedger
+        from spolia.server.keys import UsageLedger
         from spolia.server.process import serve as serve_flows
         from spolia.server.service import HELD, Service, Shadow
-        from spolia.server.tokens import IssuedTokens
-    from spolia.services.aliases import ALIASES, Promotion
-    from spolia.services.documents import Documents
 
-    if bool(oidc_issuer) != bool(oidc_audience):
-        raise QueryError("Tokens of a provider need both: --oidc-issuer URL and --oidc-audience NAME.")
-    if folder and not documents:
-        raise QueryError("--folder is for documents of users. Write --documents, too.")
-    if scan and not folder:
-        raise QueryError("--scan compares folders with documents. Write --folder DIR, too.")
-    if workers is not None and not documents:
-        raise QueryError("--workers read what users send. Add --documents.")
-    if otel_content and not (otel and given.keep_values):
-        raise QueryError(
-            "--otel-content exports texts that the journal keeps. Write --otel URL and --keep-values, too."
-        )
+    tokens.refuse_half()
+    sent.refuse_half()
+    spans.refuse_half(given)
     screen, access = Screen(json=given.json), tuple(given.access or ())
     llm = model_at(given.llm, given.model, profile_of(given.profile_file))
-    parts = parts_of(given.store, given, llm, given.group, given.known, given.prompts)
-    parts = with_sources(parts, given.web, access)
+    parts = with_sources(parts_of(given.store, given, llm, given.group, given.known, given.prompts), given.web, access)
     corpus = parts.chunks.corpus
     corpus.snapshot()
-    flows = [_served(flow, parts, screen) for flow in given.flows or ["naive"]]
+    flows = _flows(given.flows or ["naive"], parts, screen)
+
+    def tell(url: str, token: str) -> None:
+        screen.give(url=url, token=token or None)
+        screen.show(f"{', '.join(one.name for one in flows)} at {url}/v1", f"token: {token}" if token else "")
+
+    redactor, at = redactor_of(given.redact), corpus.backend.folder
+    hidden = None if redactor is None else hiding(redactor)
+    if spans.otel:
+        screen.say(f"Spans go to {spans.otel}, {'with' if spans.otel_content else 'without'} texts.")
+    kept = Runs(at / RUNS, values=given.keep_values, redact=hidden, entries=HELD)
+    with kept as runs, spans.exported() as telemetry:
+        service = Service(
+            corpus, flows, _served("default", parts, screen), runs=runs, max_concurrent=max_concurrent, threads=THREADS,
+            embedder=parts.embedder, scorer=parts.scorer, feedback=FeedbackQueue(at / FEEDBACK, hidden or str),
+            load=partial(_loaded, parts=parts, screen=screen), ledger=UsageLedger(at / "usage.db"),
+            shadow=Shadow(runs.journal, shadow, shadow_calls) if shadow else None,
+            telemetry=telemetry,
+        )  # fmt: skip
+        try:
+            with sent.taken(parts, given) as documents:
+                serve_flows(
+                    service, tell, host=host, port=port, keys=keys, access=access, hosts=tuple(allow_host or ()),
+                    oidc=tokens.accepted if tokens.oidc_issuer else None, documents=documents,
+                )  # fmt: skip
+        except KeyboardInterrupt:  # or SIGTERM: the usual end of a server
+            screen.say("The server has stopped.")
+    return Exit.DONE
+
+
+def _flows(named: Sequence[str], parts: "Parts", screen: Screen) -> "list[ServedFlow]":
+    """The flows to serve, by their names."""
+    from spolia.cli.destinations import tell_of_models
+    from spolia.services.aliases import ALIASES
+
+    flows = [_served(flow, parts, screen) for flow in named]
     if taken := [one.name for one in flows if one.name in ALIASES]:
         raise QueryError(
             f"{taken[0]} is the name of an alias, which is served anyway. Leave it out, or rename the file."
@@ -173,69 +274,16 @@ def serve(
         raise QueryError(f"Two flows have one name: {', '.join(one.name for one in flows)}. Rename a file.")
     for one in flows:
         tell_of_models(screen, one.answer)
-
-    def load(alias: str, to: Promotion) -> "ServedFlow":
-        found = _served(to.checked(), parts, screen)
-        tell_of_models(screen, found.answer)
-        return replace(found, name=alias, promotion=to)
-
-    def issued(others: ApiKeys) -> ApiKeys:
-        daily = DailyQuota(tokens=oidc_tokens_per_day)
-        how: dict[str, Any] = {"user": oidc_user, "groups": oidc_groups, "daily": daily}
-        return IssuedTokens(others, oidc_issuer, oidc_audience, per_minute=oidc_requests_per_minute, **how)
-
-    def tell(url: str, token: str) -> None:
-        screen.give(url=url, token=token or None)
-        screen.show(f"{', '.join(one.name for one in flows)} at {url}/v1", f"token: {token}" if token else "")
-
-    redactor = redactor_of(given.redact)
-    hidden = None if redactor is None else hiding(redactor)
-    feedback = FeedbackQueue(corpus.backend.folder / FEEDBACK, hidden or str)
-    if otel:
-        screen.say(f"Spans go to {otel}, {'with' if otel_content else 'without'} texts.")
-    kept = Runs(corpus.backend.folder / RUNS, values=given.keep_values, redact=hidden, entries=HELD)
-    with kept as runs, _telemetry(otel, otel_content) as telemetry:
-        service = Service(
-            corpus, flows, _served("default", parts, screen), runs=runs, max_concurrent=max_concurrent, threads=THREADS,
-            embedder=parts.embedder, scorer=parts.scorer, feedback=feedback,
-            load=load, ledger=UsageLedger(corpus.backend.folder / "usage.db"),
-            shadow=Shadow(runs.journal, shadow, shadow_calls) if shadow else None,
-            telemetry=telemetry,
-        )  # fmt: skip
-        known = [one for one in (*parts.known, parts.embedder) if one is not None]
-        how: dict[str, Any] = {"known": known, "readers": readers_of(given.known, given.redact)}
-        how |= {"folders": folder or (), "scan_s": scan, "callback_hosts": callback_host or ()}
-        taking = partial(Documents, corpus, keeps_originals=originals and redactor is None, **how)
-        sent = taking() if documents else None
-        hosts = tuple(allow_host or ())
-        try:
-            with nullcontext() if sent is None or workers is None else _workers(sent, workers, launch, given):
-                serve_flows(
-                    service,
-                    tell,
-                    host=host,
-                    port=port,
-                    keys=keys,
-                    oidc=issued if oidc_issuer else None,
-                    access=access,
-                    hosts=hosts,
-                    documents=sent,
-                )
-        except KeyboardInterrupt:  # or SIGTERM: the usual end of a server
-            screen.say("The server has stopped.")
-    return Exit.DONE
+    return flows
 
 
-@contextmanager
-def _telemetry(url: str, content: bool) -> "Iterator[Telemetry | None]":
-    """Export spans while inside; gives None without a collector."""
-    if not url:
-        yield None
-        return
-    with installed("otel", "opentelemetry-sdk or its OTLP exporter", "`spolia serve --otel`"):
-        from spolia.services.telemetry import Telemetry, exporting
-    with exporting(url) as processor:
-        yield Telemetry(processor, content)
+def _loaded(alias: str, to: "Promotion", *, parts: "Parts", screen: Screen) -> "ServedFlow":
+    """What an alias stands for, for a running server."""
+    from spolia.cli.destinations import tell_of_models
+
+    found = _served(to.checked(), parts, screen)
+    tell_of_models(screen, found.answer)
+    return replace(found, name=alias, promotion=to)
 
 
 @contextmanager
@@ -266,8 +314,8 @@ def worker(
     """
     from spolia.cli.user_modules import own, readers_of
     from spolia.indexing.workers.pool import WorkerProcesses
-    from spolia.services.documents import table_of
     from spolia.services.jobs import JobQueue
+    from spolia.services.publisher import table_of
     from spolia.services.workers import work
     from spolia.stores.corpus import Corpus
 
