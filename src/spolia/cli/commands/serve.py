@@ -278,7 +278,7 @@ def _flows(named: Sequence[str], parts: "Parts", screen: Screen) -> "list[Served
 
 
 def _loaded(alias: str, to: "Promotion", *, parts: "Parts", screen: Screen) -> "ServedFlow":
-    """What an alias stands for, for a running server."""
+    """The flow of an alias, for a running server."""
     from spolia.cli.destinations import tell_of_models
 
     found = _served(to.checked(), parts, screen)
