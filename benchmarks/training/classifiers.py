@@ -66,7 +66,7 @@ from spolia.training.flow_classifiers import (  # noqa: E402
 )
 from spolia.types import Item, Query, Ranking, Value  # noqa: E402
 
-SETS, EACH, OUTER, SEED = ("musique", "2wikimultihopqa", "xquad_en"), 120, 5, 0
+SETS, EACH, OUTER, SEED = ("musique", "2wikimultihopqa", "xquad_en"), 180, 5, 0
 PROFILE = Profile(miss=0.1, lure=0.3)
 Flow = Operator[Query, Any]
 
