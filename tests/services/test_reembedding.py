@@ -165,7 +165,7 @@ def test_a_killed_change_leaves_all_old_or_all_new_vectors_and_is_done_by_the_ne
     model.reply = ServedReply(weights="of another model ")
     (task,) = documents.reparse(["a.md"], "embed")
     if point == "vectors":
-        point = "postgres.vectors" if "://" in documents.corpus.path else "vectors.register"
+        point = "publish.row" if "://" in documents.corpus.path else "vectors.register"
     if (child := os.fork()) == 0:
         try:
             again = Documents(Corpus(documents.corpus.path), known=documents.known)

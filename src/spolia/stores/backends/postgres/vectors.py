@@ -104,7 +104,6 @@ class VectorTableWriter(VectorWriter):
             for at in range(len(part))
         )
         values = ((embedder, hash, *columns) for hash, columns in zip(hashes, columns, strict=True))
-        fail_point("postgres.vectors")
         with self.writer.raw.cursor() as cursor:
             cursor.executemany(dialect.REPLACE_VECTOR, values)
 
