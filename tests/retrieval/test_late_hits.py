@@ -63,6 +63,16 @@ def late_ranking(group: NodeGroup, asked: Query = ASKED) -> Ranking:
     return found
 
 
+def test_equal_scores_that_come_in_another_order_than_their_ids_go_by_id(tmp_path: Path) -> None:
+    backwards = store(tmp_path / "b.spolia", dict(reversed(TEXTS.items())))
+    for top_k in (1, 2, 9, 30):
+        search = BM25(backwards, top_k)
+        found = called_late(search, ASKED, search.late())
+        assert found.late is not None
+        assert found.hits == search(ASKED).hits
+    assert len({hit.score for hit in found.hits}) < len(found.hits)
+
+
 FUSIONS: list[Operator[Sequence[Ranking], Ranking]] = [
     ReciprocalRankFusion(top_k=5),
     ConvexCombination((("bm25", 0.5), ("dense", 0.5)), "z-score", 5),

@@ -57,8 +57,9 @@ class BM25(GroupSearch):
     def hits(
         self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /
     ) -> tuple[Hit, ...] | LateHits:
-        found = snapshot.search(self.group.name, searched(query), self.top_k, who, wanted)
-        return snapshot.late_hits(found, who) if may_be_late(self) else snapshot.hits(found, who)
+        late = may_be_late(self)
+        found = snapshot.search(self.group.name, searched(query), self.top_k, who, wanted, late=late)
+        return snapshot.late_hits(found, who) if late else snapshot.hits(found, who)
 
 
 _GROWTH = 4

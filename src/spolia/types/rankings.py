@@ -154,7 +154,7 @@ class LateHits:
     """Hits as keys and scores; nodes are fetched when they are needed.
 
     Args:
-        keys, scores: of the hits, best first.
+        keys, scores: of the hits, best first; of equal scores in any order.
         fetch: gives nodes by their keys; those that may not be read any more are left out. Equal for all that was found
             at one generation of a store for one asker.
     """
@@ -164,10 +164,11 @@ class LateHits:
     fetch: Callable[[Sequence[int]], Mapping[int, Node]]
 
     def hits(self) -> tuple[Hit, ...]:
+        """The hits, best first; equal scores by the ids of their nodes."""
         there = self.fetch(self.keys)
-        return tuple(
-            _hit(there[key], score, (), ()) for key, score in zip(self.keys, self.scores, strict=True) if key in there
-        )
+        scored = ((score, there[key]) for key, score in zip(self.keys, self.scores, strict=True) if key in there)
+        best = sorted(scored, key=lambda one: (-one[0], one[1].id))
+        return tuple(_hit(node, score, (), ()) for score, node in best)
 
 
 @dataclass(frozen=True)

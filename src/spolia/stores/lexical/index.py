@@ -75,6 +75,7 @@ class Lexical:
         *,
         every: bool = False,
         ids: Ids | None = None,
+        late: bool = False,
     ) -> list[tuple[int, float]]:
         """Keys and scores of the best nodes that share a term with the text.
 
@@ -83,6 +84,7 @@ class Lexical:
             allowed: only these of them; None for all.
             every: only nodes that hold every term, not just one of them.
             ids: gives the ids of nodes, by which equal scores are ordered; by key without it.
+            late: as for `best_hits`.
         """
         terms = self.analyzer.terms(text)
         if not terms or top_k <= 0 or (allowed is not None and not allowed.count):
@@ -92,7 +94,7 @@ class Lexical:
                 found = self._asker.search(terms, top_k, readable, allowed, every=every)
             else:
                 found = self._best(self._query(terms, every), min(top_k, self._searcher.num_docs), allowed)
-        return best_hits(found, top_k, ids)
+        return best_hits(found, top_k, ids, late=late)
 
     @cached_property
     def _asker(self) -> "AskerBM25":

@@ -112,10 +112,9 @@ class Snapshot:
 
     def late_hits(self, found: Sequence[tuple[int, float]], access: frozenset[str]) -> LateHits | tuple[Hit, ...]:
         """Hits whose nodes are fetched when they are needed; immediately where reader lists have changed since."""
-        if self.rights.asker(access).changed:
-            return self.hits(found, access)
         keys, scores = zip(*found, strict=True) if found else ((), ())
-        return LateHits(keys, scores, _Fetch(self, access))
+        late = LateHits(keys, scores, _Fetch(self, access))
+        return late.hits() if self.rights.asker(access).changed else late
 
     def ids(self, keys: Sequence[int]) -> dict[int, str]:
         return dict(self.opened.rows(sql.IDS_OF_KEYS, {"keys": json.dumps(keys)}))
@@ -260,6 +259,7 @@ class Snapshot:
         *,
         every: bool = False,
         among: Allowed | None = None,
+        late: bool = False,
     ) -> list[tuple[int, float]]:
         """Keys and BM25 scores of the best nodes that share a term with `text`, best first, ties by node id.
 
@@ -268,10 +268,11 @@ class Snapshot:
         Args:
             every: only nodes that hold every term, not just one of them.
             among: only these nodes; None for all.
+            late: for `late_hits`, which puts ties in order.
         """
         allowed = among if filter is None else self.allowed(group, access, filter)
         readable = self.allowed(group, access) if self.readers.restricted else None
-        return self.open.lexical(group).search(text, top_k, readable, allowed, every=every, ids=self.ids)
+        return self.open.lexical(group).search(text, top_k, readable, allowed, every=every, ids=self.ids, late=late)
 
     def nearest(
         self,
