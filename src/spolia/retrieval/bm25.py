@@ -46,7 +46,7 @@ class BM25(GroupSearch):
     source: str = "bm25"
     filter: Filter | None = None
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def is_nested(self) -> bool:
         return True
